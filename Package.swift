@@ -1,0 +1,36 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+/// One list for every Swift target: the checks are the same everywhere.
+let strict: [SwiftSetting] = [
+    .swiftLanguageMode(.v6),
+    .treatAllWarnings(as: .error),
+    .enableUpcomingFeature("ExistentialAny"),
+    .enableUpcomingFeature("InternalImportsByDefault"),
+    .enableUpcomingFeature("MemberImportVisibility"),
+]
+
+/// For the targets that call C or handle raw memory: each such expression is marked `unsafe`.
+let strictMemory: [SwiftSetting] = strict + [.strictMemorySafety()]
+
+let package = Package(
+    name: "opscript",
+    products: [
+        .library(name: "OpEngine", targets: ["OpEngine"]),
+        .library(name: "LuaBindings", targets: ["LuaBindings"]),
+        .executable(name: "opscript", targets: ["opscript"]),
+    ],
+    targets: [
+        .target(name: "CLua", linkerSettings: [.linkedLibrary("lua5.4")]),
+        .target(name: "OpEngine", swiftSettings: strictMemory),
+        .target(name: "LuaBindings", dependencies: ["CLua", "OpEngine"], swiftSettings: strictMemory),
+        .executableTarget(name: "opscript", dependencies: ["LuaBindings","CLua"], swiftSettings: strictMemory),
+        .target(name: "TestSupport", dependencies: ["OpEngine"], path: "Tests/TestSupport", swiftSettings: strict),
+        .testTarget(name: "OpEngineTests", dependencies: ["OpEngine", "TestSupport"], swiftSettings: strictMemory),
+        .testTarget(
+            name: "LuaBindingsTests", dependencies: ["LuaBindings", "CLua", "OpEngine", "TestSupport"], swiftSettings: strictMemory),
+        .testTarget(
+            name: "OpscriptTests", dependencies: ["opscript", "TestSupport"], swiftSettings: strictMemory),
+    ],
+    cLanguageStandard: .c11
+)
