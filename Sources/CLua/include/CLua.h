@@ -1,8 +1,12 @@
+// All of C that Swift sees: Lua's own headers and this folder's layer over them. docs/c-boundary.md has the rule.
 #ifndef CLUA_H
 #define CLUA_H
 
 #include <lua5.4/lauxlib.h>
 #include <lua5.4/lua.h>
 #include <lua5.4/lualib.h>
+
+#include "object.h"
+#include "parcel.h"
 
 #endif

@@ -1,0 +1,32 @@
+// Engine objects (operations, queues, errors) as Lua values.
+//
+// A handle is a full userdata that holds one reference to an object of the host. Each Lua state has at most one live handle
+// for an object, so handles compare equal, and work as table keys, within a state.
+#ifndef CLUA_OBJECT_H
+#define CLUA_OBJECT_H
+
+#include <lua5.4/lua.h>
+#include <stdbool.h>
+
+/// What a handle holds. `kind` selects the metatable.
+typedef struct clua_handle {
+    void *object;  // owned: one reference; NULL while being made
+    int kind;      // index of the class, 1 to CLUA_MAX_KINDS
+} clua_handle;
+
+#define CLUA_MAX_KINDS 8
+
+/// How the host counts references to its objects. Set once, before the first state is made.
+typedef struct clua_object_functions {
+    void (*retain)(void *object);
+    void (*release)(void *object);
+} clua_object_functions;
+
+void clua_set_object_functions(clua_object_functions functions);
+void clua_object_retain(void *object);
+void clua_object_release(void *object);
+
+/// The handle at `index`, or NULL when the value there is something else. Never raises.
+clua_handle *clua_to_handle(lua_State *L, int index);
+
+#endif

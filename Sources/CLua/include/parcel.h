@@ -1,0 +1,53 @@
+// Parcels: Lua values on their way from one state to another.
+//
+// A parcel is immutable bytes plus counted references to host objects and to compiled code. It is encoded in the sending
+// state and decoded, any number of times, in receiving states; no lock is held for either. Both run in protected mode with
+// only C frames below them, so a host may call them directly.
+#ifndef CLUA_PARCEL_H
+#define CLUA_PARCEL_H
+
+#include <lua5.4/lua.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct clua_code;
+
+typedef struct clua_reference {
+    void *object;  // owned
+    int kind;
+} clua_reference;
+
+typedef struct clua_parcel {
+    uint8_t *bytes;
+    size_t byte_count;
+    clua_reference *references;
+    size_t reference_count;
+    struct clua_code **codes;
+    size_t code_count;
+    int value_count;  // how many values clua_decode pushes
+} clua_parcel;
+
+/// How the values are named in an error: "argument 1", "result 1", … In a body the first value is the function itself.
+typedef enum clua_parcel_role { CLUA_BODY, CLUA_RESULTS, CLUA_STORED } clua_parcel_role;
+
+/// Prepares a fresh state for transport: remembers what its globals and loaded modules are. Call it once, after the
+/// libraries are opened and before any script runs, in protected mode or where a raise is a panic.
+void clua_transport_open(lua_State *L);
+
+/// Encodes the top `count` values of the stack, which stay there. Returns LUA_OK; otherwise the status, with the error's
+/// message on top of the stack and `parcel` empty.
+int clua_encode(lua_State *L, int count, clua_parcel_role role, clua_parcel *parcel);
+
+/// Pushes the values of `parcel`; functions that use globals see `environment`:
+typedef enum clua_environment {
+    CLUA_FRESH_ENVIRONMENT,   // a new global table that reads through to the state's: what an operation runs with
+    CLUA_CURRENT_ENVIRONMENT  // the global table now in force; globals that came along shadow it
+} clua_environment;
+
+/// Returns LUA_OK with `value_count` values pushed, or the status with the error's message pushed.
+int clua_decode(lua_State *L, const clua_parcel *parcel, clua_environment environment);
+
+/// Gives back what the parcel owns. Safe from any thread; an empty parcel is fine.
+void clua_parcel_release(clua_parcel *parcel);
+
+#endif

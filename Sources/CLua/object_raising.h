@@ -1,0 +1,10 @@
+// Internal to this folder: functions that may raise a Lua error.
+#ifndef CLUA_OBJECT_RAISING_H
+#define CLUA_OBJECT_RAISING_H
+
+#include "object.h"
+
+/// Pushes the state's handle for `object` (borrowed; retained when a handle is made). Needs 4 free stack slots, leaves 1.
+void clua_push_handle(lua_State *L, void *object, int kind);
+
+#endif
