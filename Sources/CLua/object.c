@@ -2,6 +2,7 @@
 
 #include <lua5.4/lauxlib.h>
 
+#include "callback.h"
 #include "object_raising.h"
 
 static clua_object_functions object_functions;
@@ -32,11 +33,22 @@ clua_handle *clua_to_handle(lua_State *L, int index) {
 }
 
 static int handle_gc(lua_State *L) {
-    clua_handle *handle = lua_touserdata(L, 1);
+    clua_handle *handle = clua_to_handle(L, 1);
+    if (handle == NULL || handle->object == NULL) return 0;
     void *object = handle->object;
     handle->object = NULL;
-    if (object != NULL) clua_object_release(object);
+    clua_object_release(object);
     return 0;
+}
+
+void clua_push_metatable(lua_State *L, int kind) {
+    if (lua_rawgetp(L, LUA_REGISTRYINDEX, &kinds_key[kind]) == LUA_TTABLE) return;
+    lua_pop(L, 1);
+    lua_createtable(L, 0, 8);
+    lua_pushcfunction(L, handle_gc);
+    lua_setfield(L, -2, "__gc");
+    lua_pushvalue(L, -1);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &kinds_key[kind]);
 }
 
 void clua_push_handle(lua_State *L, void *object, int kind) {
@@ -55,17 +67,10 @@ void clua_push_handle(lua_State *L, void *object, int kind) {
         return;
     }
     lua_pop(L, 1);
-    clua_handle *handle = lua_newuserdatauv(L, sizeof(clua_handle), 2);
+    clua_handle *handle = lua_newuserdatauv(L, sizeof(clua_handle), CLUA_SLOT_COUNT);
     handle->object = NULL;
     handle->kind = kind;
-    if (lua_rawgetp(L, LUA_REGISTRYINDEX, &kinds_key[kind]) != LUA_TTABLE) {
-        lua_pop(L, 1);
-        lua_createtable(L, 0, 8);
-        lua_pushcfunction(L, handle_gc);
-        lua_setfield(L, -2, "__gc");
-        lua_pushvalue(L, -1);
-        lua_rawsetp(L, LUA_REGISTRYINDEX, &kinds_key[kind]);
-    }
+    clua_push_metatable(L, kind);
     lua_setmetatable(L, -2);
     lua_pushvalue(L, -1);
     lua_rawsetp(L, -3, object);

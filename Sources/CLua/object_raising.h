@@ -7,4 +7,7 @@
 /// Pushes the state's handle for `object` (borrowed; retained when a handle is made). Needs 4 free stack slots, leaves 1.
 void clua_push_handle(lua_State *L, void *object, int kind);
 
+/// Pushes the metatable of a kind of handle, made at first use. Needs 3 free stack slots, leaves 1.
+void clua_push_metatable(lua_State *L, int kind);
+
 #endif

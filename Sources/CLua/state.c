@@ -1,1 +1,101 @@
-#include "CLua.h"
+#include "state.h"
+
+#include <lua5.4/lauxlib.h>
+#include <lua5.4/lualib.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "callback_raising.h"
+#include "libraries_raising.h"
+#include "parcel.h"
+
+static void *allocate(void *context, void *block, size_t old_size, size_t new_size) {
+    clua_state *state = context;
+    if (block == NULL) old_size = 0;  // then it says what kind of object is being made
+    if (new_size == 0) {
+        free(block);
+        state->used_bytes -= old_size;
+        return NULL;
+    }
+    void *moved = realloc(block, new_size);
+    if (moved != NULL) state->used_bytes += new_size - old_size;
+    return moved;
+}
+
+// An error outside every protected call: a defect of this layer, never of a script.
+static int panic(lua_State *L) {
+    const char *message = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "error object is not a string";
+    lua_writestringerror("opscript bug: unprotected error in call to Lua (%s)\n", message);
+    return 0;
+}
+
+// Pushes the module.
+static void open_module(lua_State *L, const clua_host *host) {
+    lua_createtable(L, 0, (int)(host->class_count + host->function_count));
+    for (size_t i = 0; i < host->class_count; i++) {
+        const clua_class *class = &host->classes[i];
+        clua_open_class(L, class);
+        if (class->function_count > 0)
+            lua_setfield(L, -2, class->name);
+        else
+            lua_pop(L, 1);  // objects that only the runtime makes
+    }
+    for (size_t i = 0; i < host->function_count; i++) {
+        clua_push_function(L, host->call, host->functions[i].member);
+        lua_setfield(L, -2, host->functions[i].name);
+    }
+}
+
+static int open_state(lua_State *L) {
+    bool ignore_environment = lua_toboolean(L, 1);
+    lua_settop(L, 0);
+    if (ignore_environment) {
+        lua_pushboolean(L, 1);
+        lua_setfield(L, LUA_REGISTRYINDEX, "LUA_NOENV");
+    }
+    luaL_openlibs(L);
+    clua_open_libraries(L);
+    open_module(L, clua_state_of(L)->host);
+    luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+    lua_pushvalue(L, 1);
+    lua_setfield(L, 2, "opscript");
+    lua_settop(L, 1);
+    lua_setglobal(L, "opscript");
+    clua_transport_open(L);
+    return 0;
+}
+
+lua_State *clua_state_new(void *object, const clua_host *host, bool ignore_environment) {
+    clua_state *state = calloc(1, sizeof(clua_state));
+    if (state == NULL) return NULL;
+    state->object = object;
+    state->host = host;
+    lua_State *L = lua_newstate(allocate, state);
+    if (L == NULL) {
+        free(state);
+        return NULL;
+    }
+    // Lua copies this word into every coroutine.
+    *(clua_state **)lua_getextraspace(L) = state;
+    lua_atpanic(L, panic);
+    clua_open_warnings(L);
+
+    lua_gc(L, LUA_GCSTOP);  // nothing is garbage yet
+    lua_pushcfunction(L, open_state);
+    lua_pushboolean(L, ignore_environment);
+    if (lua_pcall(L, 1, 0, 0) != LUA_OK) {
+        clua_state_close(L);
+        return NULL;
+    }
+    lua_gc(L, LUA_GCRESTART);
+    lua_gc(L, LUA_GCGEN, 0, 0);
+    return L;
+}
+
+void clua_state_close(lua_State *L) {
+    clua_state *state = clua_state_of(L);
+    lua_close(L);
+    free(state);
+}
+
+clua_state *clua_state_of(lua_State *L) { return *(clua_state **)lua_getextraspace(L); }

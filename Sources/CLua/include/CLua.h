@@ -6,7 +6,10 @@
 #include <lua5.4/lua.h>
 #include <lua5.4/lualib.h>
 
+#include "callback.h"
 #include "object.h"
 #include "parcel.h"
+#include "run.h"
+#include "state.h"
 
 #endif

@@ -1,0 +1,243 @@
+#include "callback.h"
+
+#include <lua5.4/lauxlib.h>
+#include <stdlib.h>
+
+#include "callback_raising.h"
+#include "object_raising.h"
+
+// A C function's pointer as light userdata: POSIX promises that the two convert.
+static void push_pointer(lua_State *L, clua_function function) { lua_pushlightuserdata(L, (void *)function); }
+
+static clua_function to_pointer(lua_State *L, int index) { return (clua_function)lua_touserdata(L, index); }
+
+static void free_reply(clua_reply *reply) {
+    free(reply->bytes);
+    for (size_t i = 0; i < reply->reference_count; i++) clua_object_release(reply->references[i].object);
+    free(reply->references);
+    if (reply->parcel_owner != NULL) clua_object_release(reply->parcel_owner);
+}
+
+// Packs the function at `first` and the arguments after it, up to `last`, into one value. Leaves it on the stack.
+static void pack_body(lua_State *L, int first, int last) {
+    if (first == last) {
+        lua_pushvalue(L, first);
+        return;
+    }
+    lua_createtable(L, last - first + 1, 1);
+    for (int i = first; i <= last; i++) {
+        lua_pushvalue(L, i);
+        lua_rawseti(L, -2, i - first + 1);
+    }
+    lua_pushinteger(L, last - first + 1);
+    lua_setfield(L, -2, "n");
+}
+
+static void push_progress(lua_State *L, const clua_reply *reply) {
+    lua_createtable(L, 0, 3);
+    lua_pushinteger(L, reply->integer);
+    lua_setfield(L, -2, "totalUnitCount");
+    lua_pushinteger(L, reply->integer2);
+    lua_setfield(L, -2, "completedUnitCount");
+    lua_pushnumber(L, reply->number);
+    lua_setfield(L, -2, "fractionCompleted");
+}
+
+static void push_parcel(lua_State *L, const clua_parcel *parcel) {
+    if (clua_decode(L, parcel, CLUA_CURRENT_ENVIRONMENT) != LUA_OK) lua_error(L);
+}
+
+// Stack: the reply, the handle. Leaves the first result, or the table of all.
+static void push_results(lua_State *L, const clua_reply *reply) {
+    if (lua_getiuservalue(L, 2, CLUA_SLOT_RESULTS) != LUA_TTABLE) {
+        lua_settop(L, 2);
+        push_parcel(L, reply->parcel);
+        int count = lua_gettop(L) - 2;
+        lua_createtable(L, count, 1);
+        lua_insert(L, 3);
+        for (int i = count; i >= 1; i--) lua_rawseti(L, 3, i);
+        lua_pushinteger(L, count);
+        lua_setfield(L, 3, "n");
+        lua_pushvalue(L, 3);
+        lua_setiuservalue(L, 2, CLUA_SLOT_RESULTS);
+    }
+    if (reply->integer == 1) lua_rawgeti(L, -1, 1);
+}
+
+// What an answer that owns memory needs in order to be pushed. Stack: the reply, as light userdata, then the arguments that
+// it needs. Protected, so that the memory can be given back whatever happens.
+static int push_owned(lua_State *L) {
+    const clua_reply *reply = lua_touserdata(L, 1);
+    switch (reply->kind) {
+    case CLUA_REPLY_HANDLE:
+        clua_push_handle(L, reply->references[0].object, reply->references[0].kind);
+        if (reply->body_first != 0) {
+            int handle = lua_gettop(L);
+            pack_body(L, 2, handle - 1);
+            lua_setiuservalue(L, handle, CLUA_SLOT_BODY);
+        }
+        break;
+    case CLUA_REPLY_HANDLES:
+        lua_createtable(L, (int)reply->reference_count, 0);
+        for (size_t i = 0; i < reply->reference_count; i++) {
+            clua_push_handle(L, reply->references[i].object, reply->references[i].kind);
+            lua_rawseti(L, -2, (lua_Integer)i + 1);
+        }
+        break;
+    case CLUA_REPLY_PARCEL:
+        lua_settop(L, 0);
+        push_parcel(L, reply->parcel);
+        return lua_gettop(L);
+    case CLUA_REPLY_RESULTS: push_results(L, reply); break;
+    default: lua_pushlstring(L, reply->bytes, reply->byte_count);
+    }
+    return 1;
+}
+
+// Leaves the answer's values on top; returns how many they are.
+static int answer_owned(lua_State *L, clua_reply *reply) {
+    int base = lua_gettop(L);
+    int last = reply->kind == CLUA_REPLY_RESULTS ? 1 : base;
+    int first = reply->kind == CLUA_REPLY_RESULTS ? 1 : reply->body_first != 0 ? reply->body_first : base + 1;
+    int count = last - first + 1;
+    if (!lua_checkstack(L, count + 2)) {
+        free_reply(reply);
+        luaL_error(L, "stack overflow");
+    }
+    lua_pushcfunction(L, push_owned);
+    lua_pushlightuserdata(L, reply);
+    for (int i = first; i <= last; i++) lua_pushvalue(L, i);
+    int status = lua_pcall(L, 1 + count, LUA_MULTRET, 0);
+    free_reply(reply);
+    if (status != LUA_OK) lua_error(L);
+    return lua_gettop(L) - base;
+}
+
+static int answer(lua_State *L, clua_reply *reply) {
+    if (reply->slot != 0) {
+        if (reply->slot_index != 0)
+            lua_pushvalue(L, reply->slot_index);
+        else
+            lua_pushnil(L);
+        lua_setiuservalue(L, 1, reply->slot);
+    }
+    switch (reply->kind) {
+    case CLUA_REPLY_NOTHING: return 0;
+    case CLUA_REPLY_NIL: lua_pushnil(L); return 1;
+    case CLUA_REPLY_BOOLEAN: lua_pushboolean(L, reply->integer != 0); return 1;
+    case CLUA_REPLY_INTEGER: lua_pushinteger(L, reply->integer); return 1;
+    case CLUA_REPLY_NUMBER: lua_pushnumber(L, reply->number); return 1;
+    case CLUA_REPLY_PROGRESS: push_progress(L, reply); return 1;
+    case CLUA_REPLY_VALUES: return (int)reply->integer;
+    case CLUA_REPLY_ARGUMENT: lua_pushvalue(L, (int)reply->integer); return 1;
+    case CLUA_REPLY_RAISE: return lua_error(L);
+    case CLUA_REPLY_HANDLE:
+        if (reply->reference_count == 0) {
+            lua_pushnil(L);
+            return 1;
+        }
+        return answer_owned(L, reply);
+    case CLUA_REPLY_STRING:
+    case CLUA_REPLY_PARCEL:
+    case CLUA_REPLY_RESULTS:
+    case CLUA_REPLY_HANDLES: return answer_owned(L, reply);
+    case CLUA_REPLY_ARGUMENT_ERROR: {
+        answer_owned(L, reply);
+        return luaL_argerror(L, (int)reply->integer, lua_tostring(L, -1));
+    }
+    case CLUA_REPLY_ERROR:
+        answer_owned(L, reply);
+        luaL_where(L, 1);
+        lua_insert(L, -2);
+        lua_concat(L, 2);
+        return lua_error(L);
+    }
+    return luaL_error(L, "opscript bug: unknown kind of reply");
+}
+
+static int call_host(lua_State *L, clua_function function, int member) {
+    clua_reply reply = {.kind = CLUA_REPLY_NOTHING};
+    function(L, member, &reply);
+    return answer(L, &reply);
+}
+
+// Upvalues: function, member.
+static int call_function(lua_State *L) {
+    return call_host(L, to_pointer(L, lua_upvalueindex(1)), (int)lua_tointeger(L, lua_upvalueindex(2)));
+}
+
+// The member's number for the key at stack index 2 in the table at `members`; 0 when there is none.
+static int find_member(lua_State *L, int members) {
+    lua_pushvalue(L, 2);
+    lua_rawget(L, members);
+    int member = (int)lua_tointeger(L, -1);
+    lua_pop(L, 1);
+    return member;
+}
+
+// __index of objects. Upvalues: class table, properties, get.
+static int get_property(lua_State *L) {
+    lua_pushvalue(L, 2);
+    if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
+    lua_pop(L, 1);
+    return call_host(L, to_pointer(L, lua_upvalueindex(3)), find_member(L, lua_upvalueindex(2)));
+}
+
+// __newindex of objects, __index of class tables. Upvalues: properties, function.
+static int use_property(lua_State *L) {
+    return call_host(L, to_pointer(L, lua_upvalueindex(2)), find_member(L, lua_upvalueindex(1)));
+}
+
+static void push_members(lua_State *L, const clua_member *members, size_t count) {
+    lua_createtable(L, 0, (int)count);
+    for (size_t i = 0; i < count; i++) {
+        lua_pushinteger(L, members[i].member);
+        lua_setfield(L, -2, members[i].name);
+    }
+}
+
+void clua_push_function(lua_State *L, clua_function function, int member) {
+    push_pointer(L, function);
+    lua_pushinteger(L, member);
+    lua_pushcclosure(L, call_function, 2);
+}
+
+// Makes the class table: its functions as fields, its own properties computed. Leaves it on the stack.
+static void push_class_table(lua_State *L, const clua_class *class) {
+    lua_createtable(L, 0, (int)class->function_count);
+    for (size_t i = 0; i < class->function_count; i++) {
+        clua_push_function(L, class->call, class->functions[i].member);
+        lua_setfield(L, -2, class->functions[i].name);
+    }
+    lua_createtable(L, 0, 2);
+    push_members(L, class->class_properties, class->class_property_count);
+    push_pointer(L, class->class_get);
+    lua_pushcclosure(L, use_property, 2);
+    lua_setfield(L, -2, "__index");
+    lua_pushstring(L, class->name);
+    lua_setfield(L, -2, "__name");
+    lua_setmetatable(L, -2);
+}
+
+void clua_open_class(lua_State *L, const clua_class *class) {
+    push_class_table(L, class);
+    clua_push_metatable(L, class->kind);
+    lua_pushvalue(L, -2);
+    push_members(L, class->properties, class->property_count);
+    lua_pushvalue(L, -1);
+    lua_insert(L, -3);
+    push_pointer(L, class->get);
+    lua_pushcclosure(L, get_property, 3);
+    lua_setfield(L, -3, "__index");
+    push_pointer(L, class->set);
+    lua_pushcclosure(L, use_property, 2);
+    lua_setfield(L, -2, "__newindex");
+    clua_push_function(L, class->describe, 0);
+    lua_setfield(L, -2, "__tostring");
+    lua_pushstring(L, class->name);
+    lua_setfield(L, -2, "__name");
+    // A script that could reach the metatable could break what the host relies on.
+    lua_pushboolean(L, 0);
+    lua_setfield(L, -2, "__metatable");
+    lua_pop(L, 1);
+}

@@ -1,0 +1,13 @@
+// Internal to this folder: functions that may raise a Lua error.
+#ifndef CLUA_CALLBACK_RAISING_H
+#define CLUA_CALLBACK_RAISING_H
+
+#include "callback.h"
+
+/// Pushes a C function that calls `function` for `member`. Needs 3 free stack slots, leaves 1.
+void clua_push_function(lua_State *L, clua_function function, int member);
+
+/// Makes the metatable and the class table of `class`; leaves the class table on the stack. Needs 6 free slots.
+void clua_open_class(lua_State *L, const clua_class *class);
+
+#endif

@@ -1,0 +1,86 @@
+// How Lua calls the host, and how the host answers.
+//
+// The host must never push a string, make a table or raise while one of its frames is on the C stack: any of these may be a
+// longjmp. So a host function reads its arguments with functions that cannot raise, writes its answer into a clua_reply, and
+// returns; only then does this layer push the answer or raise the error.
+#ifndef CLUA_CALLBACK_H
+#define CLUA_CALLBACK_H
+
+#include <lua5.4/lua.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "object.h"
+#include "parcel.h"
+
+typedef enum clua_reply_kind {
+    CLUA_REPLY_NOTHING,         // no value
+    CLUA_REPLY_NIL,
+    CLUA_REPLY_BOOLEAN,         // integer
+    CLUA_REPLY_INTEGER,         // integer
+    CLUA_REPLY_NUMBER,          // number
+    CLUA_REPLY_STRING,          // bytes
+    CLUA_REPLY_HANDLE,          // references[0], or nil where there is none
+    CLUA_REPLY_HANDLES,         // an array of references
+    CLUA_REPLY_PARCEL,          // the values in `parcel`
+    CLUA_REPLY_RESULTS,         // the same, decoded once into the handle at index 1: the first (integer 1) or a table of all
+    CLUA_REPLY_PROGRESS,        // a table: totalUnitCount = integer, completedUnitCount = integer2, fractionCompleted
+    CLUA_REPLY_VALUES,          // the top `integer` values of the stack
+    CLUA_REPLY_ARGUMENT,        // the value at stack index `integer`
+    CLUA_REPLY_ERROR,           // raises `bytes`, with the position of the caller before it
+    CLUA_REPLY_ARGUMENT_ERROR,  // raises `bytes` as the fault of argument `integer`
+    CLUA_REPLY_RAISE            // raises the value on top of the stack
+} clua_reply_kind;
+
+/// A host function's answer. What it points to was made by malloc and is freed by this layer; references are owned, too.
+typedef struct clua_reply {
+    clua_reply_kind kind;
+    lua_Integer integer;
+    lua_Integer integer2;
+    lua_Number number;
+    char *bytes;
+    size_t byte_count;
+    clua_reference *references;
+    size_t reference_count;
+    const clua_parcel *parcel;
+    void *parcel_owner;  // owned: keeps `parcel` alive
+    int body_first;  // CLUA_REPLY_HANDLE: the arguments from here on become the body of the handle; 0 for none
+    int slot;        // when not 0: before answering, user value `slot` of the handle at index 1 is set
+    int slot_index;  // ... to the value at this stack index, nil when 0
+} clua_reply;
+
+/// A function of the host. `member` says which of a class's members was meant, 0 for a name that is none.
+typedef void (*clua_function)(lua_State *L, int member, clua_reply *reply);
+
+/// A name that scripts use, and the number by which the host knows it (1 and up).
+typedef struct clua_member {
+    const char *name;
+    int member;
+} clua_member;
+
+/// A class of host objects as scripts see it.
+typedef struct clua_class {
+    const char *name;
+    int kind;  // 1 to CLUA_MAX_KINDS
+    const clua_member *functions;  // fields of the class table, and methods of its objects
+    size_t function_count;
+    const clua_member *properties;
+    size_t property_count;
+    const clua_member *class_properties;
+    size_t class_property_count;
+    clua_function call;       // a function
+    clua_function get;        // a property: object, key
+    clua_function set;        // a property: object, key, value
+    clua_function class_get;  // a property of the class table: class, key
+    clua_function describe;   // tostring: object
+} clua_class;
+
+/// The handle's user values.
+enum {
+    CLUA_SLOT_BODY = 1,        // a function, or a table: function, arguments, n
+    CLUA_SLOT_COMPLETION = 2,  // the completion block
+    CLUA_SLOT_RESULTS = 3,     // the results as this state decoded them
+    CLUA_SLOT_COUNT = 3
+};
+
+#endif

@@ -1,0 +1,55 @@
+// Running Lua from the host: everything here is protected, with only C frames below, and leaves the stack as it was unless
+// it says otherwise.
+#ifndef CLUA_RUN_H
+#define CLUA_RUN_H
+
+#include <lua5.4/lua.h>
+#include <stddef.h>
+
+#include "object.h"
+#include "parcel.h"
+
+/// Why something did not return. All of it is malloc'ed, owned by the caller, and given back by clua_failure_release.
+typedef struct clua_failure {
+    int status;       // LUA_ERRRUN, LUA_ERRMEM, LUA_ERRSYNTAX, …
+    int incomplete;   // a syntax error at the end of the input: more of it might be right
+    char *message;    // what `tostring` says of the raised value
+    size_t message_count;
+    char *traceback;  // without the message; empty for syntax errors
+    size_t traceback_count;
+    clua_parcel value;  // what was raised; empty when it cannot be sent
+} clua_failure;
+
+void clua_failure_release(clua_failure *failure);
+
+/// Compiles `bytes` and pushes the function. `name` is a chunk name as the manual has it ("=stdin", "@file").
+int clua_load_string(lua_State *L, const char *bytes, size_t count, const char *name, clua_failure *failure);
+
+/// Compiles a file, or standard input when `path` is NULL, and pushes the function.
+int clua_load_file(lua_State *L, const char *path, clua_failure *failure);
+
+/// Calls the function below the top `argument_count` values; leaves `result_count` results (or all, LUA_MULTRET), or nothing
+/// when it failed.
+int clua_call(lua_State *L, int argument_count, int result_count, clua_failure *failure);
+
+/// As clua_encode, and tells the host's `sent` when the parcel refers to objects.
+int clua_send(lua_State *L, int count, clua_parcel_role role, clua_parcel *parcel);
+
+/// Runs an operation's body, decoded from `body`, or, when that is NULL, as the handle of `object` in this state has it.
+/// Results are encoded into `results`.
+int clua_run_body(lua_State *L, const clua_parcel *body, void *object, int kind, clua_parcel *results, clua_failure *failure);
+
+/// Takes the completion block out of the handle of `object` and calls it.
+int clua_run_completion(lua_State *L, void *object, int kind, clua_failure *failure);
+
+/// Encodes the body that the handle of `object` holds.
+int clua_encode_body(lua_State *L, void *object, int kind, clua_parcel *body, clua_failure *failure);
+
+/// Keeps the handle of `object`, with what it holds, alive in this state until clua_unpin.
+int clua_pin(lua_State *L, void *object, int kind, clua_failure *failure);
+void clua_unpin(lua_State *L, void *object);
+
+/// Runs `function` in protected mode with `context` as its only argument, a light userdata.
+int clua_protect(lua_State *L, lua_CFunction function, void *context, int result_count, clua_failure *failure);
+
+#endif

@@ -1,0 +1,40 @@
+// A Lua state made for a host: its libraries, the host's classes, and the way from the state back to the host.
+#ifndef CLUA_STATE_H
+#define CLUA_STATE_H
+
+#include <lua5.4/lua.h>
+#include <stddef.h>
+
+#include "callback.h"
+
+/// What scripts see of a host. The same for all of its states, and alive as long as they are.
+typedef struct clua_host {
+    const clua_class *classes;
+    size_t class_count;
+    const clua_member *functions;  // fields of the module
+    size_t function_count;
+    clua_function call;  // one of these functions
+    /// Called in the sending state after `parcel`, which refers to host objects, was encoded from values that are still on
+    /// the stack. May encode more, must not raise.
+    void (*sent)(lua_State *L, const clua_parcel *parcel);
+} clua_host;
+
+/// The record beside each state; every coroutine of the state reaches it.
+typedef struct clua_state {
+    void *object;  // the host's own, not owned
+    const clua_host *host;
+    size_t used_bytes;  // memory held by the state now
+} clua_state;
+
+/// Makes a state with Lua's standard libraries, the host's classes and functions in the module `opscript` (a global, and in
+/// `package.loaded`), and transport. With `ignore_environment`, `LUA_PATH` and its kin have no effect. Returns NULL when
+/// memory ran out. The state must be closed by clua_state_close.
+lua_State *clua_state_new(void *object, const clua_host *host, bool ignore_environment);
+
+/// Closes the state: runs its finalizers, frees its memory.
+void clua_state_close(lua_State *L);
+
+/// The record of the state that `L`, any of its coroutines, belongs to.
+clua_state *clua_state_of(lua_State *L);
+
+#endif

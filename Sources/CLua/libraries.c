@@ -1,0 +1,86 @@
+#include <lua5.4/lauxlib.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "libraries_raising.h"
+#include "environment_raising.h"
+#include "parcel.h"
+#include "state.h"
+
+// As Lua's `print`, but the line is written in one piece: lines of states that print at once do not mix.
+static int print(lua_State *L) {
+    int count = lua_gettop(L);
+    luaL_Buffer line;
+    luaL_buffinit(L, &line);
+    for (int i = 1; i <= count; i++) {
+        if (i > 1) luaL_addchar(&line, '\t');
+        luaL_tolstring(L, i, NULL);
+        luaL_addvalue(&line);
+    }
+    luaL_addchar(&line, '\n');
+    luaL_pushresult(&line);
+    size_t length;
+    const char *bytes = lua_tolstring(L, -1, &length);
+    fwrite(bytes, 1, length, stdout);
+    fflush(stdout);
+    return 0;
+}
+
+// Upvalue: Lua's `require`. A module is loaded against the state's real globals, whatever operation asks for it first.
+static int require(lua_State *L) {
+    lua_settop(L, 1);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
+    clua_push_real_globals(L);
+    lua_rawseti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
+    lua_pushvalue(L, lua_upvalueindex(1));
+    lua_pushvalue(L, 1);
+    int status = lua_pcall(L, 1, LUA_MULTRET, 0);
+    lua_pushvalue(L, 2);
+    lua_rawseti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
+    clua_modules_changed(L);
+    if (status != LUA_OK) return lua_error(L);
+    return lua_gettop(L) - 2;
+}
+
+void clua_open_libraries(lua_State *L) {
+    lua_pushcfunction(L, print);
+    lua_setglobal(L, "print");
+    lua_getglobal(L, "require");
+    lua_pushcclosure(L, require, 1);
+    lua_setglobal(L, "require");
+}
+
+// What a state's warnings are doing now; `context` is the state's main thread.
+static void warn_off(void *context, const char *message, int to_be_continued);
+static void warn_on(void *context, const char *message, int to_be_continued);
+static void warn_continue(void *context, const char *message, int to_be_continued);
+
+static int is_control(void *context, const char *message, int to_be_continued) {
+    if (to_be_continued || message[0] != '@') return 0;
+    if (strcmp(message, "@off") == 0) lua_setwarnf(context, warn_off, context);
+    if (strcmp(message, "@on") == 0) lua_setwarnf(context, warn_on, context);
+    return 1;
+}
+
+static void warn_off(void *context, const char *message, int to_be_continued) {
+    is_control(context, message, to_be_continued);
+}
+
+static void warn_continue(void *context, const char *message, int to_be_continued) {
+    fputs(message, stderr);
+    if (to_be_continued) {
+        lua_setwarnf(context, warn_continue, context);
+    } else {
+        fputc('\n', stderr);
+        fflush(stderr);
+        lua_setwarnf(context, warn_on, context);
+    }
+}
+
+static void warn_on(void *context, const char *message, int to_be_continued) {
+    if (is_control(context, message, to_be_continued)) return;
+    fputs("Lua warning: ", stderr);
+    warn_continue(context, message, to_be_continued);
+}
+
+void clua_open_warnings(lua_State *L) { lua_setwarnf(L, warn_off, L); }

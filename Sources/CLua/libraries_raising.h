@@ -1,0 +1,14 @@
+// Internal to this folder: the standard functions that our states have in another form.
+#ifndef CLUA_LIBRARIES_RAISING_H
+#define CLUA_LIBRARIES_RAISING_H
+
+#include <lua5.4/lua.h>
+
+/// Replaces `print` by one that writes a line in one piece, and `require` by one that loads against the state's own globals.
+/// May raise. Needs 4 free stack slots.
+void clua_open_libraries(lua_State *L);
+
+/// Sends warnings to stderr, off until "@on", as the `lua` command does. Never raises.
+void clua_open_warnings(lua_State *L);
+
+#endif

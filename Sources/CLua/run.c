@@ -1,0 +1,293 @@
+#include "run.h"
+
+#include <lua5.4/lauxlib.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "callback.h"
+#include "object_raising.h"
+#include "environment_raising.h"
+#include "parcel.h"
+#include "state.h"
+
+static const char pins_key;  // registry: table of object (light userdata) -> handle
+
+int clua_send(lua_State *L, int count, clua_parcel_role role, clua_parcel *parcel) {
+    int status = clua_encode(L, count, role, parcel);
+    if (status == LUA_OK && parcel->reference_count > 0) clua_state_of(L)->host->sent(L, parcel);
+    return status;
+}
+
+// MARK: failures
+
+void clua_failure_release(clua_failure *failure) {
+    free(failure->message);
+    free(failure->traceback);
+    clua_parcel_release(&failure->value);
+    memset(failure, 0, sizeof *failure);
+}
+
+// A raised value's own words, as the `lua` command shows it. Leaves a string on the stack.
+static void push_message(lua_State *L, int value) {
+    if (lua_type(L, value) == LUA_TSTRING)
+        lua_pushvalue(L, value);
+    else if (lua_type(L, value) == LUA_TNUMBER || luaL_getmetafield(L, value, "__tostring") != LUA_TNIL)
+        luaL_tolstring(L, value, NULL);
+    else
+        lua_pushfstring(L, "(error object is a %s value)", luaL_typename(L, value));
+}
+
+// Message handler: turns the raised value into a table of value, message and traceback.
+static int describe_error(lua_State *L) {
+    lua_settop(L, 1);
+    push_message(L, 1);
+    int message = lua_gettop(L);
+    luaL_traceback(L, L, NULL, 1);
+    int traceback = lua_gettop(L);
+    lua_createtable(L, 3, 0);
+    lua_pushvalue(L, 1);
+    lua_rawseti(L, -2, 1);
+    lua_pushvalue(L, message);
+    lua_rawseti(L, -2, 2);
+    lua_pushvalue(L, traceback);
+    lua_rawseti(L, -2, 3);
+    return 1;
+}
+
+static char *copy(const char *bytes, size_t count) {
+    char *block = malloc(count + 1);
+    if (block == NULL) return NULL;
+    memcpy(block, bytes, count);
+    block[count] = '\0';
+    return block;
+}
+
+// The string on top of the stack, copied; popped.
+static char *take_string(lua_State *L, size_t *count) {
+    *count = 0;
+    const char *bytes = lua_type(L, -1) == LUA_TSTRING ? lua_tolstring(L, -1, count) : "";
+    char *block = copy(bytes, *count);
+    if (block == NULL) *count = 0;
+    lua_pop(L, 1);
+    return block;
+}
+
+// Takes the description, or the bare message of an error for which no handler ran, off the stack.
+static void take_failure(lua_State *L, int status, clua_failure *failure) {
+    memset(failure, 0, sizeof *failure);
+    failure->status = status;
+    if (lua_type(L, -1) != LUA_TTABLE) {
+        failure->message = take_string(L, &failure->message_count);
+        return;
+    }
+    lua_rawgeti(L, -1, 2);
+    failure->message = take_string(L, &failure->message_count);
+    lua_rawgeti(L, -1, 3);
+    failure->traceback = take_string(L, &failure->traceback_count);
+    lua_rawgeti(L, -1, 1);
+    if (lua_isnil(L, -1) || clua_send(L, 1, CLUA_RESULTS, &failure->value) != LUA_OK) {
+        if (!lua_isnil(L, -1)) lua_pop(L, 1);
+        memset(&failure->value, 0, sizeof failure->value);
+    }
+    lua_pop(L, 2);
+}
+
+// The frames of this layer below a body's are nobody's business.
+static void strip_own_frames(clua_failure *failure) {
+    static const char own[] = "\n\t[C]: in ?";
+    size_t length = sizeof own - 1;
+    while (failure->traceback_count >= length
+           && memcmp(failure->traceback + failure->traceback_count - length, own, length) == 0)
+        failure->traceback_count -= length;
+}
+
+// MARK: calling
+
+int clua_call(lua_State *L, int argument_count, int result_count, clua_failure *failure) {
+    int function = lua_gettop(L) - argument_count;
+    lua_pushcfunction(L, describe_error);
+    lua_insert(L, function);
+    int status = lua_pcall(L, argument_count, result_count, function);
+    lua_remove(L, function);
+    if (status != LUA_OK) take_failure(L, status, failure);
+    return status;
+}
+
+int clua_protect(lua_State *L, lua_CFunction function, void *context, int result_count, clua_failure *failure) {
+    memset(failure, 0, sizeof *failure);
+    if (!lua_checkstack(L, LUA_MINSTACK)) {
+        static const char message[] = "stack overflow";
+        failure->status = LUA_ERRRUN;
+        failure->message = copy(message, failure->message_count = sizeof message - 1);
+        return LUA_ERRRUN;
+    }
+    lua_pushcfunction(L, function);
+    lua_pushlightuserdata(L, context);
+    return clua_call(L, 1, result_count, failure);
+}
+
+// MARK: loading
+
+typedef struct source {
+    const char *bytes;
+    size_t count;
+    const char *name;
+    int status;
+} source;
+
+// Pushes the compiled function; a syntax error's message is raised as it is.
+static int load_string(lua_State *L) {
+    source *source = lua_touserdata(L, 1);
+    source->status = luaL_loadbufferx(L, source->bytes, source->count, source->name, NULL);
+    return source->status == LUA_OK ? 1 : lua_error(L);
+}
+
+static int load_file(lua_State *L) {
+    source *source = lua_touserdata(L, 1);
+    source->status = luaL_loadfilex(L, source->name, NULL);
+    return source->status == LUA_OK ? 1 : lua_error(L);
+}
+
+static int load(lua_State *L, lua_CFunction loader, source *source, clua_failure *failure) {
+    int status = clua_protect(L, loader, source, 1, failure);
+    if (status == LUA_OK || source->status == LUA_OK) return status;
+    failure->status = source->status;
+    failure->traceback_count = 0;  // nothing was running
+    static const char end[] = "<eof>";
+    size_t length = sizeof end - 1;
+    failure->incomplete = source->status == LUA_ERRSYNTAX && failure->message_count >= length
+        && memcmp(failure->message + failure->message_count - length, end, length) == 0;
+    return source->status;
+}
+
+int clua_load_string(lua_State *L, const char *bytes, size_t count, const char *name, clua_failure *failure) {
+    source source = {bytes, count, name, LUA_OK};
+    return load(L, load_string, &source, failure);
+}
+
+int clua_load_file(lua_State *L, const char *path, clua_failure *failure) {
+    source source = {NULL, 0, path, LUA_OK};
+    return load(L, load_file, &source, failure);
+}
+
+// MARK: operations
+
+typedef struct body_run {
+    const clua_parcel *body;
+    void *object;
+    int kind;
+    clua_parcel *parcel;  // out
+} body_run;
+
+// Pushes the function and the arguments packed in the body slot of the handle on top; returns how many arguments.
+static int push_body(lua_State *L) {
+    switch (lua_getiuservalue(L, -1, CLUA_SLOT_BODY)) {
+    case LUA_TFUNCTION: return 0;
+    case LUA_TTABLE: break;
+    default: return luaL_error(L, "the operation has no main function");
+    }
+    int packed = lua_gettop(L);
+    lua_getfield(L, packed, "n");
+    int count = (int)lua_tointeger(L, -1);
+    lua_pop(L, 1);
+    luaL_checkstack(L, count + 1, "too many arguments");
+    for (int i = 1; i <= count; i++) lua_rawgeti(L, packed, i);
+    lua_remove(L, packed);
+    return count - 1;
+}
+
+// Calls the body with the operation as its first argument, in its environment; encodes what it returns.
+static int run_body(lua_State *L) {
+    body_run *run = lua_touserdata(L, 1);
+    int count;
+    clua_push_handle(L, run->object, run->kind);
+    if (run->body == NULL) {
+        count = push_body(L);
+    } else {
+        if (clua_decode(L, run->body, CLUA_FRESH_ENVIRONMENT) != LUA_OK) return lua_error(L);
+        count = run->body->value_count - 1;
+        clua_enter_environment(L);
+    }
+    lua_pushvalue(L, 2);
+    lua_insert(L, 4);
+    lua_call(L, count + 1, LUA_MULTRET);
+    int results = lua_gettop(L) - 2;
+    if (results > 0 && clua_send(L, results, CLUA_RESULTS, run->parcel) != LUA_OK) return lua_error(L);
+    return 0;
+}
+
+int clua_run_body(lua_State *L, const clua_parcel *body, void *object, int kind, clua_parcel *results, clua_failure *failure) {
+    memset(results, 0, sizeof *results);
+    body_run run = {body, object, kind, results};
+    lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
+    int globals = lua_gettop(L);
+    int status = clua_protect(L, run_body, &run, 0, failure);
+    // The slot exists: storing into it allocates nothing and cannot raise.
+    lua_rawseti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
+    lua_settop(L, globals - 1);
+    if (status != LUA_OK) strip_own_frames(failure);
+    return status;
+}
+
+static int encode_body(lua_State *L) {
+    body_run *run = lua_touserdata(L, 1);
+    clua_push_handle(L, run->object, run->kind);
+    int count = push_body(L) + 1;
+    if (clua_send(L, count, CLUA_BODY, run->parcel) != LUA_OK) return lua_error(L);
+    return 0;
+}
+
+int clua_encode_body(lua_State *L, void *object, int kind, clua_parcel *body, clua_failure *failure) {
+    memset(body, 0, sizeof *body);
+    body_run run = {NULL, object, kind, body};
+    return clua_protect(L, encode_body, &run, 0, failure);
+}
+
+static int run_completion(lua_State *L) {
+    body_run *run = lua_touserdata(L, 1);
+    clua_push_handle(L, run->object, run->kind);
+    if (lua_getiuservalue(L, 2, CLUA_SLOT_COMPLETION) != LUA_TFUNCTION) return 0;
+    lua_pushnil(L);
+    lua_setiuservalue(L, 2, CLUA_SLOT_COMPLETION);
+    lua_pushvalue(L, 2);
+    lua_call(L, 1, 0);
+    return 0;
+}
+
+int clua_run_completion(lua_State *L, void *object, int kind, clua_failure *failure) {
+    body_run run = {NULL, object, kind, NULL};
+    int status = clua_protect(L, run_completion, &run, 0, failure);
+    if (status != LUA_OK) strip_own_frames(failure);
+    return status;
+}
+
+// MARK: pins
+
+static int pin(lua_State *L) {
+    body_run *run = lua_touserdata(L, 1);
+    if (lua_rawgetp(L, LUA_REGISTRYINDEX, &pins_key) != LUA_TTABLE) {
+        lua_pop(L, 1);
+        lua_createtable(L, 0, 16);
+        lua_pushvalue(L, -1);
+        lua_rawsetp(L, LUA_REGISTRYINDEX, &pins_key);
+    }
+    clua_push_handle(L, run->object, run->kind);
+    lua_rawsetp(L, -2, run->object);
+    return 0;
+}
+
+int clua_pin(lua_State *L, void *object, int kind, clua_failure *failure) {
+    body_run run = {NULL, object, kind, NULL};
+    return clua_protect(L, pin, &run, 0, failure);
+}
+
+void clua_unpin(lua_State *L, void *object) {
+    int top = lua_gettop(L);
+    if (!lua_checkstack(L, 3)) return;
+    if (lua_rawgetp(L, LUA_REGISTRYINDEX, &pins_key) == LUA_TTABLE && lua_rawgetp(L, -1, object) != LUA_TNIL) {
+        lua_pop(L, 1);
+        lua_pushnil(L);
+        lua_rawsetp(L, -2, object);  // replaces a field that exists: cannot raise
+    }
+    lua_settop(L, top);
+}
