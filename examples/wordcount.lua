@@ -1,0 +1,124 @@
+#!/usr/bin/env opscript
+-- Counts the words in files, on all cores.
+--
+--   wordcount.lua [--all] [FILE or DIRECTORY]...
+--
+-- A directory stands for the regular files in it and below it, and for the symbolic links to such files (`find`'s
+-- `-xtype f`); it is not left through a link to another directory. Without an argument: the licence texts that every
+-- Debian has. A word is a maximal run of the letters A-Z and a-z, lower-cased.
+--
+-- Prints how many words there are, as `N total`, then the 20 most frequent (--all: every one) as `N word`, most frequent
+-- first, ties in alphabetical order. A file that cannot be read is named on stderr; the others are counted, and the exit
+-- status is 1.
+
+local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
+
+local all, paths, failed = false, {}, false
+
+-- Arguments ---------------------------------------------------------------------------------------------------------
+
+local function shellQuote(s) return "'" .. s:gsub("'", [['\'']]) .. "'" end
+
+-- Only a directory can be opened with "/." behind its name.
+local function isDirectory(path)
+  if path == "" then return false end
+  local file <close> = io.open(path .. "/.", "rb")
+  return file ~= nil
+end
+
+-- `find` would take a name that starts with one of these for an expression.
+local function findable(path) return path:find "^[-(),!]" and "./" .. path or path end
+
+local function addFilesBelow(directory)
+  local find = assert(io.popen("find -H " .. shellQuote(findable(directory)) .. " -xtype f -print0"))
+  local found = {}
+  for path in find:read "a":gmatch "([^\0]+)\0" do found[#found + 1] = path end
+  if not find:close() then failed = true end -- `find` has said what it could not read
+  table.sort(found)
+  table.move(found, 1, #found, #paths + 1, paths)
+end
+
+local names, options = {}, true
+for _, word in ipairs(arg) do
+  if options and word == "--all" then
+    all = true
+  elseif options and word == "--" then
+    options = false
+  elseif options and word:find "^%-." then
+    io.stderr:write("wordcount: unknown option ", word, "\nusage: wordcount.lua [--all] [FILE or DIRECTORY]...\n")
+    os.exit(1)
+  else
+    names[#names + 1] = word
+  end
+end
+if #names == 0 then names[1] = "/usr/share/common-licenses" end
+for _, name in ipairs(names) do
+  if isDirectory(name) then addFilesBelow(name) else paths[#paths + 1] = name end
+end
+
+-- Operations --------------------------------------------------------------------------------------------------------
+
+-- Runs on a worker: the words of one file, with how often each occurs.
+local function countWords(_, path)
+  local file <close> = assert(io.open(path, "rb"))
+  local text, message = file:read "a"
+  if not text then error(path .. ": " .. message, 0) end
+  local counts = {}
+  for word in text:lower():gmatch "[a-z]+" do counts[word] = (counts[word] or 0) + 1 end
+  return counts
+end
+
+local counters = {}
+for i, path in ipairs(paths) do counters[i] = Operation.new(countWords, path) end
+
+-- Runs on a worker, once all files are counted.
+local merge = Operation.new(function()
+  local total, counts, words = 0, {}, {}
+  for _, counter in ipairs(counters) do
+    for word, count in pairs(counter.result or {}) do
+      if not counts[word] then words[#words + 1] = word end
+      counts[word] = (counts[word] or 0) + count
+      total = total + count
+    end
+  end
+  table.sort(words, function(a, b)
+    if counts[a] ~= counts[b] then return counts[a] > counts[b] end
+    return a < b
+  end)
+  local lines = { total .. " total\n" }
+  for i = 1, all and #words or math.min(20, #words) do lines[i + 1] = counts[words[i]] .. " " .. words[i] .. "\n" end
+  return table.concat(lines)
+end)
+
+-- Runs here, on the main queue.
+local report = Operation.new(function() io.write(merge.result) end)
+
+-- Completion blocks run here too, on the live variables.
+local filesDone, unfinished = 0, #counters + 1
+
+local function completed()
+  unfinished = unfinished - 1
+  if unfinished > 0 then return end
+  io.stderr:write(filesDone, filesDone == 1 and " file\n" or " files\n")
+  if failed then os.exit(1) end
+end
+
+for _, counter in ipairs(counters) do
+  merge:addDependency(counter)
+  counter.completionBlock = function(op)
+    if op.error then
+      failed = true
+      io.stderr:write("wordcount: ", op.error.message, "\n")
+    else
+      filesDone = filesDone + 1
+    end
+    completed()
+  end
+end
+report:addDependency(merge)
+report.completionBlock = completed
+
+local queue = OperationQueue.new "files"
+queue:addOperations(counters, false)
+queue:addOperation(merge)
+OperationQueue.main:addOperation(report)
