@@ -22,7 +22,8 @@ let package = Package(
     ],
     targets: [
         .target(name: "CLua", linkerSettings: [.linkedLibrary("lua5.4")]),
-        .target(name: "OpEngine", swiftSettings: strictMemory),
+        .target(name: "CPlatform"),
+        .target(name: "OpEngine", dependencies: ["CPlatform"], swiftSettings: strictMemory),
         .target(name: "LuaBindings", dependencies: ["CLua", "OpEngine"], swiftSettings: strictMemory),
         .executableTarget(name: "opscript", dependencies: ["LuaBindings","CLua"], swiftSettings: strictMemory),
         .target(name: "TestSupport", dependencies: ["OpEngine"], path: "Tests/TestSupport", swiftSettings: strict),

@@ -1,0 +1,55 @@
+// What OpEngine needs from Linux and cannot reach from Swift. Each stub says why it exists.
+#ifndef CPLATFORM_H
+#define CPLATFORM_H
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+// Why: `syscall` is variadic, and variadic functions are not imported.
+// Waits while `*word == expected`. `deadline` is a CLOCK_MONOTONIC instant or NULL.
+// Returns 0 when woken, otherwise EAGAIN, EINTR or ETIMEDOUT.
+static inline int cplatform_futex_wait(const void *word, uint32_t expected, const struct timespec *deadline) {
+    long result = syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, expected, deadline, NULL, FUTEX_BITSET_MATCH_ANY);
+    return result == 0 ? 0 : errno;
+}
+
+// Why: as above. Wakes at most `count` threads that wait on `word`. Async-signal-safe.
+static inline void cplatform_futex_wake(const void *word, int count) {
+    int saved = errno;
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
+    errno = saved;
+}
+
+// Why: Swift has no thread-local variables, and pthread_getspecific is a call for each access.
+extern _Thread_local void *cplatform_thread_context;
+extern _Thread_local void *cplatform_thread_releases;
+
+static inline void *cplatform_get_thread_context(void) { return cplatform_thread_context; }
+static inline void cplatform_set_thread_context(void *context) { cplatform_thread_context = context; }
+static inline void *cplatform_get_thread_releases(void) { return cplatform_thread_releases; }
+static inline void cplatform_set_thread_releases(void *releases) { cplatform_thread_releases = releases; }
+
+// Why: gettid is not imported, and a system call each time. The kernel's number of this thread; the process's for its first.
+int cplatform_thread_id(void);
+
+// Why: the CPU_* macros are not imported. Processors in this thread's affinity mask; 0 when the kernel does not say.
+int cplatform_affinity_count(void);
+
+// Why: an instruction of the processor; a spinning thread leaves the core's resources to its sibling.
+static inline void cplatform_relax(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+#endif

@@ -1,0 +1,27 @@
+#define _GNU_SOURCE
+#include "CPlatform.h"
+
+#include <stdlib.h>
+
+_Thread_local void *cplatform_thread_context;
+_Thread_local void *cplatform_thread_releases;
+
+int cplatform_thread_id(void) {
+    static _Thread_local int id;
+    if (id == 0) id = (int)syscall(SYS_gettid);
+    return id;
+}
+
+int cplatform_affinity_count(void) {
+    // A fixed cpu_set_t holds 1024 processors; larger machines need a larger set.
+    for (int processors = 1024; processors <= 65536; processors *= 4) {
+        cpu_set_t *set = CPU_ALLOC(processors);
+        if (set == NULL) return 0;
+        size_t size = CPU_ALLOC_SIZE(processors);
+        int count = sched_getaffinity(0, size, set) == 0 ? CPU_COUNT_S(size, set) : 0;
+        bool tooSmall = count == 0 && errno == EINVAL;
+        CPU_FREE(set);
+        if (!tooSmall) return count;
+    }
+    return 0;
+}

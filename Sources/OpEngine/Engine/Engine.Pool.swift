@@ -1,0 +1,163 @@
+extension Engine {
+    /// Who works and who sleeps, guarded by the engine's lock. Every method decides; the engine performs what it returns.
+    struct Pool {
+        /// How many threads may be awake and not blocked.
+        let target: Int
+        /// How many threads there may be: blocked ones are replaced up to here.
+        let threadLimit: Int
+
+        /// Queues that have something to run, linked through themselves.
+        private var firstScheduled: OperationQueue.Core?
+        private var lastScheduled: OperationQueue.Core?
+        /// Sleeping workers; the last one slept last and is woken first.
+        private var idle: [Worker] = []
+        /// All workers whose threads have not ended.
+        private(set) var workers: [Worker] = []
+        private var nextNumber = 1
+        /// Workers that neither sleep nor are blocked; one whose wake-up is on its way is awake.
+        private(set) var awake = 0
+        /// A worker is looking for work, or was woken to: nobody else has to be.
+        private var isSomeoneSearching = false
+        /// Waits that end by themselves, at their deadlines.
+        private(set) var timedWaits = 0
+        /// Workers that are blocked until something happens, with the place where they sleep.
+        private(set) var stallable: [Parker] = []
+        var isMainBlocked = false
+        var mustEnd = false
+
+        init(target: Int, threadLimit: Int) {
+            self.target = target
+            self.threadLimit = threadLimit
+        }
+
+        var hasScheduled: Bool { firstScheduled != nil }
+
+        enum Wake {
+            case none
+            case unpark(Worker)
+            /// Start a thread for it.
+            case spawn(number: Int)
+        }
+
+        // MARK: Work comes
+
+        mutating func schedule(_ core: OperationQueue.Core) -> Wake {
+            if let last = lastScheduled { last.nextScheduled = core } else { firstScheduled = core }
+            lastScheduled = core
+            return wakeIfNeeded()
+        }
+
+        /// At most one wake-up is on its way; who it wakes wakes the next when there is more.
+        private mutating func wakeIfNeeded() -> Wake {
+            guard hasScheduled, !isSomeoneSearching, awake < target else { return .none }
+            if let worker = idle.popLast() {
+                worker.isParked = false
+                worker.isSearching = true
+                isSomeoneSearching = true
+                awake += 1
+                return .unpark(worker)
+            }
+            guard workers.count + spawning < threadLimit, !mustEnd else { return .none }
+            spawning += 1
+            isSomeoneSearching = true
+            awake += 1
+            defer { nextNumber += 1 }
+            return .spawn(number: nextNumber)
+        }
+        /// Threads that are being started.
+        private var spawning = 0
+
+        mutating func joined(_ worker: Worker) {
+            spawning -= 1
+            worker.isSearching = true
+            workers.append(worker)
+        }
+
+        // MARK: A worker looks for work
+
+        enum Next {
+            case serve(OperationQueue.Core, Wake)
+            /// Look again for a while before sleeping.
+            case spin
+            case park
+            case end
+        }
+
+        mutating func next(for worker: Worker, hasSpun: Bool) -> Next {
+            if worker.isSearching {
+                worker.isSearching = false
+                isSomeoneSearching = false
+            }
+            if awake <= target, let core = firstScheduled {
+                firstScheduled = core.nextScheduled.take()
+                if firstScheduled == nil { lastScheduled = nil }
+                return .serve(core, wakeIfNeeded())
+            }
+            if mustEnd {
+                remove(worker)
+                return .end
+            }
+            if !hasSpun && !isSomeoneSearching && awake <= target {
+                worker.isSearching = true
+                isSomeoneSearching = true
+                return .spin
+            }
+            worker.isParked = true
+            idle.append(worker)
+            awake -= 1
+            return .park
+        }
+
+        /// The worker has woken by itself: a job in its inbox, or the time to retire. False: it was woken for work anyway.
+        mutating func unparkedItself(_ worker: Worker) {
+            guard worker.isParked else { return }
+            worker.isParked = false
+            idle.removeAll { $0 === worker }
+            awake += 1
+        }
+
+        /// The worker has slept for long. True: its thread ends.
+        mutating func retire(_ worker: Worker) -> Bool {
+            guard worker.isParked else { return false }
+            worker.isParked = false
+            idle.removeAll { $0 === worker }
+            workers.removeAll { $0 === worker }
+            return true
+        }
+
+        private mutating func remove(_ worker: Worker) {
+            awake -= 1
+            workers.removeAll { $0 === worker }
+        }
+
+        // MARK: A worker is blocked
+
+        /// Another thread takes its place.
+        mutating func beginBlocking(parker: Parker, timed: Bool) -> Wake {
+            awake -= 1
+            if timed { timedWaits += 1 } else { stallable.append(parker) }
+            return wakeIfNeeded()
+        }
+
+        mutating func endBlocking(parker: Parker, timed: Bool) {
+            awake += 1
+            if timed {
+                timedWaits -= 1
+            } else if let index = stallable.lastIndex(where: { $0 === parker }) {
+                stallable.remove(at: index)
+            }
+        }
+
+        // MARK: The end
+
+        /// Every worker ends as soon as it finds nothing to run.
+        mutating func end() -> [Worker] {
+            mustEnd = true
+            let woken = idle
+            for worker in woken { worker.isParked = false }
+            awake += idle.count
+            idle = []
+            return woken
+        }
+    }
+}

@@ -1,0 +1,260 @@
+import CPlatform
+import Glibc
+import Synchronization
+
+/// A pool of worker threads and a main queue. Several engines in one process do not disturb each other.
+@safe public final class Engine: @unchecked Sendable {
+    // Safety: `@unchecked Sendable` because each stored property is a constant that is safe from every thread, or says what guards it.
+
+    /// What `OperationQueue()` and `OperationQueue.main` use. Its main thread is the process's.
+    public static let shared = Engine(workerCount: nil, hostMayAddOperations: true, mainThread: getpid())
+
+    /// How many processors this process may use: its affinity and the cgroup's quota count.
+    public static var processorCount: Int { Processors.available }
+
+    /// How many operations run at once when none is blocked.
+    public let workerCount: Int
+    let hostMayAddOperations: Bool
+    /// The thread that runs the main queue.
+    let mainThread: pid_t
+    /// The inbox of the thread that owns this engine's main queue.
+    public let mainInbox: Inbox
+
+    let pool: Guarded<Pool>
+    /// Whether the pool has scheduled queues, for those who look without its lock.
+    let hasWork = Atomic<Bool>(false)
+    private let holds = Atomic<Int>(0)
+    private let asynchronousOperations = Atomic<Int>(0)
+    /// Jobs in inboxes that have not been run to their end.
+    let pendingJobs = Atomic<Int>(0)
+    private let phase = Atomic<UInt8>(0)
+
+    private let mainCore: Mutex<MainQueue>
+    /// The first queue that has operations. Guarded by `Registry.lock`.
+    // Safety: an active queue keeps itself.
+    private nonisolated(unsafe) var firstActive: Unmanaged<OperationQueue.Core>?
+    private nonisolated(unsafe) var lastActive: Unmanaged<OperationQueue.Core>?
+    /// For the engine's own operations, which nobody counts.
+    private let helpers: Mutex<OperationQueue?>
+
+    private struct MainQueue {
+        var core: OperationQueue.Core?
+        weak var face: OperationQueue?
+    }
+
+    /// Makes an engine whose main queue belongs to the calling thread. Threads are started when there is work.
+    ///
+    /// - Parameters:
+    ///   - workerCount: how many operations run at once; nil: `processorCount`.
+    ///   - hostMayAddOperations: false when only operations, inbox jobs and holders can bring work, so that a wait which nothing
+    ///     can end is reported instead of lasting for ever.
+    public convenience init(workerCount: Int? = nil, hostMayAddOperations: Bool = true) {
+        self.init(workerCount: workerCount, hostMayAddOperations: hostMayAddOperations, mainThread: cplatform_thread_id())
+    }
+
+    private init(workerCount: Int?, hostMayAddOperations: Bool, mainThread: pid_t) {
+        let count = max(1, workerCount ?? Processors.available)
+        self.workerCount = count
+        self.hostMayAddOperations = hostMayAddOperations
+        self.mainThread = mainThread
+        pool = Guarded(Pool(target: count, threadLimit: count + 4096))
+        mainInbox = Inbox(parker: Parker())
+        mainCore = Mutex(MainQueue())
+        helpers = Mutex(nil)
+        unsafe mainInbox.engine = self
+    }
+
+    // MARK: The main queue
+
+    /// Its operations run one at a time on the thread that drains `mainInbox`.
+    public var mainQueue: OperationQueue {
+        mainCore.withLock { main in
+            if let face = main.face { return face }
+            let core = main.core ?? OperationQueue.Core(engine: self, isMain: true)
+            let face = OperationQueue(engine: self, mainCore: core)
+            core.face = face
+            main.core = core
+            main.face = face
+            return face
+        }
+    }
+
+    /// The queue behind `mainQueue`, once somebody has asked for it.
+    var mainQueueCore: OperationQueue.Core? { mainCore.withLock { $0.core } }
+
+    /// A queue for execution blocks, outside every maximum and every count.
+    var helperQueue: OperationQueue {
+        helpers.withLock { queue in
+            if let queue { return queue }
+            let made = OperationQueue(engine: self)
+            made.core.isHelper.store(true, ordering: .relaxed)
+            return made
+        }
+    }
+
+    // MARK: Scheduling
+
+    func schedule(_ core: OperationQueue.Core) {
+        let wake = pool.withLock { pool in
+            let wake = pool.schedule(core)
+            hasWork.store(true, ordering: .releasing)
+            return wake
+        }
+        perform(wake)
+    }
+
+    func perform(_ wake: Pool.Wake) {
+        switch wake {
+        case .none: break
+        case .unpark(let worker): worker.parker.unpark()
+        case .spawn(let number): Worker.start(number: number, engine: self)
+        }
+    }
+
+    // MARK: Queues that have operations
+
+    func activate(_ core: OperationQueue.Core) {
+        Registry.lock.withLock {
+            // Safety: guarded by the lock; an active queue keeps itself.
+            let entry = unsafe Unmanaged.passUnretained(core)
+            unsafe core.previousActive = lastActive
+            unsafe core.nextActive = nil
+            if let last = unsafe lastActive {
+                unsafe last._withUnsafeGuaranteedRef { unsafe $0.nextActive = entry }
+            } else {
+                unsafe firstActive = entry
+            }
+            unsafe lastActive = entry
+        }
+    }
+
+    func deactivate(_ core: OperationQueue.Core) {
+        Registry.lock.withLock {
+            // Safety: as above.
+            let (previous, next) = unsafe (core.previousActive, core.nextActive)
+            if let previous = unsafe previous {
+                unsafe previous._withUnsafeGuaranteedRef { unsafe $0.nextActive = next }
+            } else {
+                unsafe firstActive = next
+            }
+            if let next = unsafe next {
+                unsafe next._withUnsafeGuaranteedRef { unsafe $0.previousActive = previous }
+            } else {
+                unsafe lastActive = previous
+            }
+        }
+    }
+
+    private func activeCores() -> [OperationQueue.Core] {
+        Registry.lock.withLock {
+            var all: [OperationQueue.Core] = []
+            var next = unsafe firstActive
+            while let entry = unsafe next {
+                // Safety: as above.
+                let core = unsafe entry.takeUnretainedValue()
+                if !core.isHelper.load(ordering: .relaxed) { all.append(core) }
+                unsafe next = core.nextActive
+            }
+            return all
+        }
+    }
+
+    /// How many operations have been added to queues of this engine and have not finished. O(queues).
+    public var unfinishedOperationCount: Int {
+        activeCores().reduce(0) { $0 + $1.state.withLock { $0.count } }
+    }
+
+    /// The operations that have been added to queues of this engine and have not finished, in order of addition for each queue. O(n).
+    public func unfinishedOperations() -> [Operation] { activeCores().flatMap { $0.members() } }
+
+    /// Cancels the operations in all queues of this engine. O(n).
+    public func cancelAllOperations() {
+        for operation in unfinishedOperations() where !(operation is BarrierOperation) { operation.cancel() }
+    }
+
+    // MARK: Quiescence
+
+    /// Whether nothing will happen by itself: nothing is executing or runnable, no asynchronous operation is executing, there is no
+    /// hold, and all inboxes are empty. A worker that is blocked in a wait counts as not executing.
+    public var isQuiescent: Bool { pool.withLock { isQuiescent($0) } }
+
+    private func isQuiescent(_ pool: Pool) -> Bool {
+        pool.awake == 0 && !pool.hasScheduled && pool.timedWaits == 0 && holds.load(ordering: .acquiring) == 0
+            && asynchronousOperations.load(ordering: .acquiring) == 0 && pendingJobs.load(ordering: .acquiring) == 0
+            && !mainInbox.hasReadyOperations
+    }
+
+    /// Someone outside (a timer, a process, a host) could still add or finish something. Balanced by `release`.
+    public func hold() { holds.wrappingAdd(1, ordering: .relaxed) }
+
+    /// Takes back a `hold`.
+    public func release() {
+        if holds.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 { reportStall() }
+    }
+
+    func operationOutlivesStart() { asynchronousOperations.wrappingAdd(1, ordering: .acquiringAndReleasing) }
+
+    func asynchronousOperationEnded() {
+        if asynchronousOperations.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 { reportStall() }
+    }
+
+    /// If nothing will happen by itself any more, wakes those who wait for something: first workers, whose failing may help
+    /// others, then the main thread.
+    func reportStall() {
+        if hostMayAddOperations { return }
+        let (workers, main) = pool.withLock { pool -> ([Parker], Bool) in
+            guard pool.isMainBlocked, isQuiescent(pool) else { return ([], false) }
+            return (pool.stallable, pool.stallable.isEmpty)
+        }
+        for parker in workers { parker.unpark() }
+        if main { mainInbox.wake() }
+    }
+
+    /// Asked by a worker that is blocked.
+    var isStalledForWorker: Bool {
+        !hostMayAddOperations && pool.withLock { $0.isMainBlocked && isQuiescent($0) }
+    }
+
+    /// Asked by the main thread before it sleeps.
+    var isStalledForMain: Bool {
+        !hostMayAddOperations && pool.withLock { isQuiescent($0) && $0.stallable.isEmpty }
+    }
+
+    // MARK: The end
+
+    /// `shutdown` has begun: what is added is cancelled.
+    var isEnding: Bool { phase.load(ordering: .acquiring) != 0 }
+    /// `shutdown` has stopped the workers: nothing can be added.
+    var hasEnded: Bool { phase.load(ordering: .acquiring) == 2 }
+
+    /// Cancels everything, barriers and suspended queues included, lets it end, and stops the threads. Called on the main queue's
+    /// thread, it runs the main queue meanwhile. Not to be called on a worker.
+    ///
+    /// - Returns: the operations that had not ended after `deadline`; threads that run them are left alone.
+    public func shutdown(deadline: Duration) -> [Operation] {
+        let end = ContinuousClock.now + deadline
+        phase.store(1, ordering: .releasing)
+        while true {
+            for core in activeCores() {
+                for operation in core.members() { operation.cancel() }
+                core.change(face: core.face) { $0.isEnding = true }
+            }
+            let cores = activeCores()
+            if cores.isEmpty || ContinuousClock.now >= end { break }
+            for core in cores { core.waitUntilEmpty(deadline: end) }
+        }
+        phase.store(2, ordering: .releasing)
+        let (all, idle) = pool.withLock { pool in
+            let all = pool.workers
+            return (all, pool.end())
+        }
+        for worker in idle { worker.parker.unpark() }
+        for worker in all { worker.join(until: end) }
+        return unfinishedOperations()
+    }
+}
+
+/// Guards the lists of queues that have operations, and the moment when such a queue ceases to keep itself.
+enum Registry {
+    static let lock = Lock()
+}

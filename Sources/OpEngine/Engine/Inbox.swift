@@ -1,0 +1,165 @@
+import Synchronization
+
+/// What reaches a thread from outside. It belongs to one thread, which runs it.
+public final class Inbox: @unchecked Sendable {
+    // Safety: `@unchecked Sendable` because `jobs` has a lock and `engine` is written once, before the inbox is shared.
+
+    /// How a `run` ended.
+    public enum Outcome: Sendable, Hashable {
+        /// The predicate was true.
+        case satisfied
+        /// The deadline has passed.
+        case timedOut
+        /// Nothing can make the predicate true any more.
+        case stalled
+    }
+
+    // Safety: the engine owns its main inbox, and a worker owns its own and keeps its engine.
+    unowned(unsafe) var engine: Engine!
+    let parker: Parker
+    private let jobs = Guarded(Jobs())
+    private let jobCount = Atomic<Int>(0)
+    private let operationsReady = Atomic<Bool>(false)
+
+    private struct Jobs {
+        var pending: [@Sendable () -> Void] = []
+        var taken = 0
+
+        mutating func pop() -> (@Sendable () -> Void)? {
+            guard taken < pending.count else { return nil }
+            let job = pending[taken]
+            taken += 1
+            if taken == pending.count {
+                pending.removeAll(keepingCapacity: taken <= 64)
+                taken = 0
+            } else if taken >= 1024 {
+                pending.removeFirst(taken)
+                taken = 0
+            }
+            return job
+        }
+    }
+
+    init(parker: Parker) { self.parker = parker }
+
+    private var isMain: Bool { unsafe engine.mainInbox === self }
+
+    /// The main queue, for the main inbox.
+    var mainQueue: OperationQueue? { isMain ? unsafe engine.mainQueue : nil }
+
+    // MARK: From any thread
+
+    /// Jobs run in the order in which they were posted, and wake the thread when it sleeps.
+    public func post(_ job: @escaping @Sendable () -> Void) {
+        unsafe engine.pendingJobs.wrappingAdd(1, ordering: .acquiringAndReleasing)
+        jobs.withLock { $0.pending.append(job) }
+        jobCount.wrappingAdd(1, ordering: .releasing)
+        parker.unpark()
+    }
+
+    /// Makes a blocked `run` evaluate its predicate again. Lock-free and async-signal-safe.
+    public func wake() { parker.unpark() }
+
+    func operationsAreReady() {
+        operationsReady.store(true, ordering: .releasing)
+        parker.unpark()
+    }
+
+    var hasReadyOperations: Bool { operationsReady.load(ordering: .acquiring) }
+    var hasJobs: Bool { jobCount.load(ordering: .relaxed) != 0 }
+
+    // MARK: On its thread
+
+    /// Runs jobs, and on a main inbox ready operations of the main queue, one at a time in priority order, until `predicate` is true,
+    /// which is evaluated between them; sleeps when there are none. A signal makes it look again.
+    ///
+    /// With a deadline it never returns `.stalled`; without one it does when the engine is quiescent and was made with
+    /// `hostMayAddOperations: false`. On a worker another thread takes its place while it sleeps.
+    public func run(until predicate: () -> Bool, deadline: ContinuousClock.Instant? = nil) -> Outcome {
+        let context = ThreadContext.current
+        return asRunning(context) {
+            while true {
+                if predicate() { return .satisfied }
+                if runOne(context) { continue }
+                if let deadline, ContinuousClock.now >= deadline { return .timedOut }
+                if let outcome = sleep(context, deadline, predicate) { return outcome }
+            }
+        }
+    }
+
+    /// Runs what is there now, without sleeping. Returns how many jobs and operations it ran.
+    public func drain() -> Int {
+        let context = ThreadContext.current
+        return asRunning(context) {
+            var left = jobCount.load(ordering: .acquiring)
+            var count = 0
+            while left > 0, runJob(context) {
+                left -= 1
+                count += 1
+            }
+            while runOperation(context) { count += 1 }
+            return count
+        }
+    }
+
+    /// All jobs that are there, on a worker between two operations.
+    func runJobs() {
+        if !hasJobs { return }
+        let context = ThreadContext.current
+        while runJob(context) {}
+    }
+
+    private func asRunning<Result>(_ context: ThreadContext, _ body: () -> Result) -> Result {
+        guard isMain else { return body() }
+        context.runningInboxes.append(self)
+        defer { context.runningInboxes.removeLast() }
+        return body()
+    }
+
+    private func runOne(_ context: ThreadContext) -> Bool { runJob(context) || runOperation(context) }
+
+    private func runJob(_ context: ThreadContext) -> Bool {
+        guard hasJobs, let job = jobs.withLock({ $0.pop() }) else { return false }
+        jobCount.wrappingSubtract(1, ordering: .relaxed)
+        context.whileRunning(nil, in: nil) { job() }
+        if unsafe engine.pendingJobs.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 { unsafe engine.reportStall() }
+        return true
+    }
+
+    /// The next operation of the main queue.
+    private func runOperation(_ context: ThreadContext) -> Bool {
+        guard isMain, operationsReady.exchange(false, ordering: .acquiringAndReleasing), let core = unsafe engine.mainQueueCore else {
+            return false
+        }
+        // Taking schedules the queue again, and so sets the flag, when there is more.
+        guard let operation = core.take(arriving: true) else { return false }
+        operation.run(on: context, from: core)
+        core.scheduleIfRunnable()
+        return true
+    }
+
+    /// Sleeps once; an outcome ends the run.
+    private func sleep(_ context: ThreadContext, _ deadline: ContinuousClock.Instant?, _ predicate: () -> Bool) -> Outcome? {
+        if isMain {
+            // Safety: the engine owns its main inbox.
+            let engine: Engine = unsafe self.engine
+            if deadline == nil && !engine.hostMayAddOperations {
+                engine.pool.withLock { $0.isMainBlocked = true }
+                defer { engine.pool.withLock { $0.isMainBlocked = false } }
+                engine.reportStall()
+                if engine.isStalledForMain && !predicate() && !hasJobs && !hasReadyOperations { return .stalled }
+                _ = parker.park()
+            } else {
+                _ = parker.park(until: deadline)
+            }
+            return nil
+        }
+        var isInterrupted = false
+        let outcome = context.block(parker: parker, deadline: deadline, canStall: true) {
+            if isInterrupted || self.hasJobs { return true }
+            isInterrupted = true
+            return false
+        }
+        return outcome == .satisfied ? nil : outcome
+    }
+}

@@ -1,0 +1,165 @@
+import CPlatform
+import Glibc
+import Synchronization
+
+/// A thread of an engine's pool.
+public final class Worker: @unchecked Sendable {
+    // Safety: `@unchecked Sendable` because each stored property says who uses it.
+
+    /// How long a worker sleeps before its thread ends.
+    static let retirement = Duration.seconds(10)
+    /// How many operations of one queue a worker runs before it looks at the others.
+    private static let turn = 64
+    private static let spins = 2000
+
+    /// The worker that runs on the calling thread; nil on other threads.
+    public static var current: Worker? {
+        // Safety: a thread's worker lives as long as the thread.
+        unsafe ThreadContext.current.worker
+    }
+
+    /// Counts from 1 in each engine; not used again.
+    public let number: Int
+    /// The engine it works for.
+    public let engine: Engine
+    /// Jobs that this thread runs between two operations. A job wakes it when it sleeps.
+    public let inbox: Inbox
+    /// For the layer above. To be used on this worker's thread only, where it is also released when the thread ends.
+    public var context: AnyObject?
+    /// While true, the thread does not retire. To be set on this worker's thread.
+    public var keepsAlive = false
+
+    let parker: Parker
+    /// Guarded by the engine's lock.
+    var isParked = false
+    /// It was woken to look for work, or spins. Guarded by the engine's lock.
+    var isSearching = false
+    private let hasEnded = Atomic<UInt32>(0)
+
+    private init(number: Int, engine: Engine, parker: Parker) {
+        self.number = number
+        self.engine = engine
+        self.parker = parker
+        inbox = Inbox(parker: parker)
+        unsafe inbox.engine = engine
+    }
+
+    // MARK: The thread
+
+    private final class Start {
+        let number: Int
+        let engine: Engine
+        init(number: Int, engine: Engine) {
+            self.number = number
+            self.engine = engine
+        }
+    }
+
+    /// Starts a thread. It receives no signals: they belong to the host's threads.
+    static func start(number: Int, engine: Engine) {
+        var thread = pthread_t()
+        // Safety: the argument is retained for the thread, which releases it; the sets are local variables.
+        let argument = unsafe Unmanaged.passRetained(Start(number: number, engine: engine)).toOpaque()
+        var all = sigset_t()
+        var before = sigset_t()
+        unsafe sigfillset(&all)
+        unsafe pthread_sigmask(SIG_SETMASK, &all, &before)
+        defer { unsafe pthread_sigmask(SIG_SETMASK, &before, nil) }
+        let result = unsafe pthread_create(&thread, nil, { unsafe Worker.body($0) }, argument)
+        guard result == 0 else { fatalError("opscript: cannot start worker thread \(number): error \(result)") }
+        pthread_detach(thread)
+    }
+
+    private static func body(_ argument: UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? {
+        // Safety: see `start`.
+        let start = unsafe Unmanaged<Start>.fromOpaque(argument.unsafelyUnwrapped).takeRetainedValue()
+        let context = ThreadContext.current
+        let worker = Worker(number: start.number, engine: start.engine, parker: context.parker)
+        unsafe context.worker = worker
+        worker.engine.pool.withLock { $0.joined(worker) }
+        worker.work(context)
+        worker.context = nil
+        unsafe context.worker = nil
+        worker.announceEnd()
+        return nil
+    }
+
+    private func announceEnd() {
+        hasEnded.store(1, ordering: .releasing)
+        cplatform_relax()
+        futexWake(hasEnded)
+    }
+
+    /// Waits until the thread has left the engine's code.
+    func join(until deadline: ContinuousClock.Instant) {
+        if Worker.current === self { return }
+        while hasEnded.load(ordering: .acquiring) == 0 && ContinuousClock.now < deadline {
+            futexWait(hasEnded, while: 0, until: deadline)
+        }
+    }
+
+    // MARK: Working
+
+    private func work(_ context: ThreadContext) {
+        var hasSpun = false
+        while true {
+            inbox.runJobs()
+            switch engine.next(for: self, hasSpun: hasSpun) {
+            case .serve(let core, let wake):
+                engine.perform(wake)
+                serve(core, context)
+                hasSpun = false
+            case .spin:
+                spin()
+                hasSpun = true
+            case .park:
+                engine.reportStall()
+                if park() { return }
+                hasSpun = false
+            case .end: return
+            }
+        }
+    }
+
+    private func serve(_ core: OperationQueue.Core, _ context: ThreadContext) {
+        var arriving = true
+        for _ in 0..<Worker.turn {
+            guard let operation = core.take(arriving: arriving) else { return }
+            arriving = false
+            operation.run(on: context, from: core)
+            if inbox.hasJobs { inbox.runJobs() }
+        }
+        core.scheduleIfRunnable()
+    }
+
+    /// Looks for work without sleeping, a few microseconds.
+    private func spin() {
+        for _ in 0..<Worker.spins {
+            if engine.hasWork.load(ordering: .relaxed) || inbox.hasJobs { return }
+            cplatform_relax()
+        }
+    }
+
+    /// Sleeps until there is work. True: the thread ends.
+    private func park() -> Bool {
+        while true {
+            let reason = parker.park(until: keepsAlive ? nil : ContinuousClock.now + Worker.retirement)
+            if reason == .timedOut && !inbox.hasJobs {
+                if engine.pool.withLock({ $0.retire(self) }) { return true }
+            }
+            if reason == .interrupted { continue }
+            engine.pool.withLock { $0.unparkedItself(self) }
+            return false
+        }
+    }
+}
+
+extension Engine {
+    func next(for worker: Worker, hasSpun: Bool) -> Pool.Next {
+        pool.withLock { pool in
+            let next = pool.next(for: worker, hasSpun: hasSpun)
+            hasWork.store(pool.hasScheduled, ordering: .relaxed)
+            return next
+        }
+    }
+}

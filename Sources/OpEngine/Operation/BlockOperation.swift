@@ -1,0 +1,79 @@
+/// An operation that runs one or more blocks concurrently and has finished when all of them have.
+///
+/// The blocks do not count towards the queue's maximum. All of them run, also when one throws; the first error wins.
+open class BlockOperation: Operation, @unchecked Sendable {
+    // Safety: `@unchecked Sendable` because the blocks are guarded by `lock`.
+    private var first: (@Sendable () throws -> Void)?
+    private var others: [@Sendable () throws -> Void] = []
+
+    /// An operation without blocks.
+    public override init() { super.init() }
+
+    /// An operation that runs `block`.
+    public init(block: @escaping @Sendable () throws -> Void) {
+        first = block
+        super.init()
+    }
+
+    /// Adds a block. Traps when the operation is executing or finished.
+    public func addExecutionBlock(_ block: @escaping @Sendable () throws -> Void) {
+        do { try tryAddExecutionBlock(block) } catch { trap(error) }
+    }
+
+    /// `addExecutionBlock`, but throws `OperationError.executionBlockAddedTooLate`.
+    public func tryAddExecutionBlock(_ block: @escaping @Sendable () throws -> Void) throws {
+        if isExecuting || isFinished { throw OperationError.executionBlockAddedTooLate(operation: label) }
+        lock.withLock {
+            if first == nil { first = block } else { others.append(block) }
+        }
+    }
+
+    /// The blocks, in order of addition; called from here, an error they throw is dropped. Empty when they have run.
+    public var executionBlocks: [@Sendable () -> Void] {
+        let all = lock.withLock { (first.map { [$0] } ?? []) + others }
+        return all.map { block in { try? block() } }
+    }
+
+    /// Runs the blocks, the first on the calling thread, and returns when all have ended.
+    open override func main() {
+        let (first, others) = lock.withLock {
+            defer {
+                self.first = nil
+                self.others = []
+            }
+            return (self.first, self.others)
+        }
+        if others.isEmpty {
+            if let first { run(first) }
+        } else {
+            runConcurrently((first.map { [$0] } ?? []) + others)
+        }
+    }
+
+    private func run(_ block: @Sendable () throws -> Void) {
+        do { try block() } catch { fail(with: error) }
+    }
+
+    /// Everyone who comes takes the next block, this thread included.
+    private func runConcurrently(_ blocks: [@Sendable () throws -> Void]) {
+        let context = ThreadContext.current
+        let core = context.currentCore
+        let share = BlockShare(blocks: blocks, parker: context.parker)
+        let helpers = (1..<blocks.count).map { _ in
+            Operation.helper { [self] in ThreadContext.current.whileRunning(self, in: core) { share.runRest { self.run($0) } } }
+        }
+        context.engine.helperQueue.addOperations(helpers, waitUntilFinished: false)
+        share.runRest { run($0) }
+        _ = context.block(parker: context.parker, deadline: nil, canStall: false) { share.isDone }
+    }
+}
+
+extension Operation {
+    /// A block operation of the engine's own.
+    static func helper(_ body: @escaping @Sendable () -> Void) -> Operation { BlockOperation(block: body) }
+}
+
+/// A barrier in a queue.
+final class BarrierOperation: BlockOperation, @unchecked Sendable {
+    // Safety: adds nothing to its superclass.
+}

@@ -1,0 +1,15 @@
+/// One dependency: on the list of the operation that waits and on the list of the one it waits for.
+@safe struct DependencyEdge {
+    // Safety: the dependent owns its edges; it takes itself off the dependency's list before it goes.
+    unowned(unsafe) let dependent: Operation
+    /// Retained by the edge.
+    let dependency: Unmanaged<Operation>
+    /// Whether the dependent counts it as unfinished. Guarded by the dependency's `dependentsLock`.
+    var isCounted = true
+    /// Guarded by the dependent's `lock`.
+    var nextDependency: UnsafeMutablePointer<DependencyEdge>?
+    /// Guarded by the dependency's `dependentsLock`.
+    var previousDependent: UnsafeMutablePointer<DependencyEdge>?
+    /// Guarded by the dependency's `dependentsLock`.
+    var nextDependent: UnsafeMutablePointer<DependencyEdge>?
+}

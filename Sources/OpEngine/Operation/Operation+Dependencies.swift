@@ -1,0 +1,108 @@
+extension Operation {
+    /// What it depends on, in order of addition, finished ones included, until they are removed. O(n).
+    public var dependencies: [Operation] {
+        lock.withLock {
+            var all: [Operation] = []
+            all.reserveCapacity(dependencyList.count)
+            // Safety: an edge retains its dependency while it is on the list.
+            unsafe dependencyList.forEach { unsafe all.append($0.pointee.dependency.takeUnretainedValue()) }
+            return all
+        }
+    }
+
+    /// Makes it wait until `operation` has finished, in whatever queue or none. Adding it twice counts once. No effect on one that
+    /// has started. Traps on a dependency on oneself; accepts a cycle, as Foundation does, which nothing but cancelling ends.
+    public func addDependency(_ operation: Operation) {
+        guard operation !== self else { trap(OperationError.dependsOnItself(operation: label)) }
+        link(to: operation)
+    }
+
+    /// `addDependency`, but throws `OperationError.dependsOnItself` and `.dependencyCycle`, and then changes nothing.
+    ///
+    /// The check costs O(1) unless something already depends on this operation; else it visits what `operation` waits for.
+    public func tryAddDependency(_ operation: Operation) throws {
+        guard operation !== self else { throw OperationError.dependsOnItself(operation: label) }
+        if let path = cyclePath(through: operation) { throw OperationError.dependencyCycle(path: path.map(\.label)) }
+        link(to: operation)
+    }
+
+    /// Stops waiting for `operation`; if it was the last unfinished one, this operation becomes ready. O(n).
+    public func removeDependency(_ operation: Operation) {
+        let edge = unsafe lock.withLock { unsafe dependencyList.remove(operation) }
+        guard let edge = unsafe edge else { return }
+        // Safety: the edge is off this operation's list and so ours; the dependency's lock guards the rest of it.
+        let wasCounted = operation.dependentsLock.withLock {
+            unsafe operation.dependentList.remove(edge)
+            return unsafe edge.pointee.isCounted
+        }
+        if wasCounted && transition({ $0.dependencyRemoved() }) { postToQueue() }
+        unsafe edge.deallocate()
+        // Safety: balances the retain of `link(to:)`; the caller's reference keeps it alive here.
+        unsafe Unmanaged.passUnretained(operation).release()
+    }
+
+    private func link(to dependency: Operation) {
+        var action = State.AddedDependency.ignored
+        var mustCancel = false
+        lock.withLock {
+            dependency.dependentsLock.withLock {
+                guard !dependsAlready(on: dependency) else { return }
+                // Safety: the edge is initialised here, and freed by `removeDependency` or when this operation goes.
+                let edge = UnsafeMutablePointer<DependencyEdge>.allocate(capacity: 1)
+                unsafe edge.initialize(to: DependencyEdge(dependent: self, dependency: .passRetained(dependency)))
+                unsafe dependencyList.append(edge)
+                unsafe dependency.dependentList.append(edge)
+                let before = dependency.transition { state in
+                    defer { state.set(State.hasDependents) }
+                    return state
+                }
+                if before.has(State.finished) {
+                    unsafe edge.pointee.isCounted = false
+                    guard before.outcome != .succeeded else { return }
+                    mustCancel = transition { state in
+                        state.set(State.dependencyFailed)
+                        return state.mustCancel && state.has(State.linked)
+                    }
+                } else {
+                    action = transition { $0.dependencyAdded() }
+                }
+            }
+        }
+        if mustCancel { cancelBecauseOfDependency() }
+        if action == .recall { withQueueCore { $0.recall(self) } }
+    }
+
+    /// With both locks held. Looks at the shorter of the two lists.
+    private func dependsAlready(on dependency: Operation) -> Bool {
+        if dependency.dependentList.count <= dependencyList.count { return dependency.dependentList.contains(self) }
+        var found = false
+        // Safety: the edges are on the list.
+        unsafe dependencyList.forEach { if unsafe $0.pointee.dependency._withUnsafeGuaranteedRef({ $0 === dependency }) { found = true } }
+        return found
+    }
+
+    /// The cycle that a dependency on `first` would close, beginning and ending with this operation; nil when there is none.
+    func cyclePath(through first: Operation) -> [Operation]? {
+        guard loadState().has(State.hasDependents) else { return nil }
+        var cameFrom: [Operation: Operation] = [first: self]
+        var pending = [first]
+        while let next = pending.popLast() {
+            for dependency in next.dependencies where !dependency.isFinished {
+                if dependency === self {
+                    var path = [self]
+                    var step = next
+                    while step !== self {
+                        path.append(step)
+                        step = cameFrom[step] ?? self
+                    }
+                    return [self] + path.reversed()
+                }
+                if cameFrom[dependency] == nil {
+                    cameFrom[dependency] = next
+                    pending.append(dependency)
+                }
+            }
+        }
+        return nil
+    }
+}

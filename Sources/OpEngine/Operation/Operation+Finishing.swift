@@ -1,0 +1,172 @@
+extension Operation {
+    /// Ends the operation: it leaves its queue, is finished, releases its dependents, and whoever waits is told. False when it had
+    /// been ended before.
+    ///
+    /// - Parameter takesNext: the caller is the worker that ran it and takes from the same queue next.
+    @discardableResult
+    func end(takesNext: Bool = false) -> Bool {
+        switch transition({ $0.claimFinish() }) {
+        case .lost: return false
+        case .alone:
+            let final = transition { state in
+                state.publishFinish()
+                return state
+            }
+            finished(final, takesNext: nil)
+        case .inQueue:
+            // Safety: linked operations have a core, which keeps itself until they have left.
+            let core = unsafe self.core.unsafelyUnwrapped.takeUnretainedValue()
+            if loadState().unfinishedDependencyCount > 0 { stopCounting() }
+            let final = core.leave(self, takesNext: takesNext)
+            finished(final, takesNext: takesNext && !final.has(State.hasFinishHandlers) ? core : nil)
+            if final.has(State.outlivesStart) { core.asynchronousOperationEnded() }
+            // Safety: balances the retain of `Core.join`; the caller holds the operation.
+            unsafe Unmanaged.passUnretained(self).release()
+        }
+        return true
+    }
+
+    /// What follows from an end, with no lock held.
+    @inline(__always)
+    private func finished(_ final: State, takesNext core: OperationQueue.Core?) {
+        if final.has(State.hasDependents) { releaseDependents(succeeded: final.outcome == .succeeded, takesNext: core) }
+        if final.has(State.hasFinishHandlers) { runFinishHandlers() }
+    }
+
+    /// It ends although dependencies are unfinished: they must not find it when they end. From here on they do not touch it.
+    @inline(never)
+    private func stopCounting() {
+        lock.withLock {
+            // Safety: the edges are on the list, which the lock guards.
+            unsafe dependencyList.forEach { edge in
+                unsafe edge.pointee.dependency._withUnsafeGuaranteedRef { dependency in
+                    dependency.dependentsLock.withLock { unsafe edge.pointee.isCounted = false }
+                }
+            }
+        }
+    }
+
+    private func releaseDependents(succeeded: Bool, takesNext core: OperationQueue.Core?) {
+        var ready = OperationChain()
+        var cancelled: [Operation] = []
+        dependentsLock.withLock {
+            var next = unsafe dependentList.first
+            while let edge = unsafe next {
+                unsafe next = edge.pointee.nextDependent
+                guard unsafe edge.pointee.isCounted else { continue }
+                unsafe edge.pointee.isCounted = false
+                // Safety: a dependent on the list is alive; one that is posted or linked is kept by its queue.
+                let dependent = unsafe edge.pointee.dependent
+                switch dependent.transition({ $0.dependencyFinished(succeeded: succeeded) }) {
+                case .none, .remove: break
+                case .post: ready.append(dependent)
+                case .cancel: cancelled.append(dependent)
+                }
+            }
+        }
+        ready.drain { dependent, itsCore in
+            if let core, itsCore === core { itsCore.postBeforeTaking(dependent) } else { itsCore.post(dependent) }
+        }
+        for dependent in cancelled { dependent.cancelBecauseOfDependency() }
+    }
+
+    /// Its policy asks for it.
+    func cancelBecauseOfDependency() {
+        let culprit = dependencies.first { dependency in
+            guard let outcome = dependency.outcome else { return false }
+            return outcome != .succeeded
+        }
+        let name = culprit?.label ?? "an operation"
+        fail(with: OperationError.dependencyNotSucceeded(operation: label, dependency: name), outcome: .cancelled)
+        cancel()
+        // An override that forgot its `super`.
+        if !loadState().has(State.cancelled), transition({ $0.cancel() }) == .post { postToQueue() }
+    }
+
+    // MARK: Who wants to know
+
+    /// What runs when the operation has finished, on no promised thread. It is released before it is called, once.
+    ///
+    /// Traps when it is set on an operation that is executing or finished.
+    public var completionBlock: (@Sendable () -> Void)? {
+        get { lock.withLock { extras?.completionBlock } }
+        set {
+            do { try trySetCompletionBlock(newValue) } catch { trap(error) }
+        }
+    }
+
+    /// `completionBlock = block`, but throws `OperationError.completionBlockSetTooLate`.
+    public func trySetCompletionBlock(_ block: (@Sendable () -> Void)?) throws {
+        if isExecuting || isFinished { throw OperationError.completionBlockSetTooLate(operation: label) }
+        let replaced = lock.withLock {
+            let extras = ensureExtras()
+            let replaced = extras.completionBlock
+            extras.completionBlock = block
+            return replaced
+        }
+        withExtendedLifetime(replaced) {}
+        if block != nil { announceFinishHandler() }
+    }
+
+    /// Calls `body` once, when `isFinished` is true; at once if it is. On the finishing thread, no lock held; it must be cheap.
+    public func whenFinished(_ body: @escaping @Sendable () -> Void) {
+        lock.withLock { ensureExtras().finishHandlers.append(body) }
+        announceFinishHandler()
+    }
+
+    /// A handler was added: the end will run it, or, if that was before, this.
+    func announceFinishHandler() {
+        let hasFinished = transition { state in
+            state.set(State.hasFinishHandlers)
+            return state.has(State.finished)
+        }
+        if hasFinished { runFinishHandlers() }
+    }
+
+    /// Takes all there are, and calls them; the completion block last.
+    private func runFinishHandlers() {
+        let (handlers, waiters, completionBlock) = lock.withLock {
+            let extras = ensureExtras()
+            defer {
+                extras.finishHandlers = []
+                extras.waiters = []
+                extras.completionBlock = nil
+            }
+            return (extras.finishHandlers, extras.waiters, extras.completionBlock)
+        }
+        for waiter in waiters { waiter.unpark() }
+        for handler in handlers { handler() }
+        if let completionBlock { completionBlock() }
+    }
+}
+
+/// Operations on their way to their queues, linked through themselves.
+@safe struct OperationChain {
+    // Safety: who is on the way is kept by its queue, and its ready links are not used.
+    private var first: Unmanaged<Operation>?
+    private var last: Unmanaged<Operation>?
+
+    @inline(__always)
+    mutating func append(_ operation: Operation) {
+        let member = unsafe Unmanaged.passUnretained(operation)
+        unsafe operation.readyLinks.next = nil
+        if let last = unsafe last {
+            unsafe last._withUnsafeGuaranteedRef { unsafe $0.readyLinks.next = member }
+        } else {
+            unsafe first = member
+        }
+        unsafe last = member
+    }
+
+    /// Hands each to `body`, which posts it.
+    @inline(__always)
+    mutating func drain(_ body: (Operation, OperationQueue.Core) -> Void) {
+        var next = unsafe first
+        while let member = unsafe next {
+            let operation = unsafe member.takeUnretainedValue()
+            unsafe next = operation.readyLinks.next
+            // Safety: a posted operation has a core.
+            body(operation, unsafe operation.core.unsafelyUnwrapped.takeUnretainedValue())
+        }
+    }
+}

@@ -1,0 +1,76 @@
+extension Operation {
+    /// `start()`, but throws `OperationError.startedWhenNotReady`, `.startedWhenExecuting`, `.startedWhenFinished` or
+    /// `.startedWhenInQueue`. The throwing twin of the base class's `start`: an override of `start` is called after the checks.
+    public func tryStart() throws {
+        let before = loadState()
+        if before.has(State.claimed) { throw error(for: before.has(State.finished) ? .finished : .inQueue) }
+        if isFinished { throw error(for: .finished) }
+        if isExecuting || before.has(State.started) { throw error(for: .executing) }
+        if before.mustCancel { cancelBecauseOfDependency() }
+        if !isReady { throw notReady }
+        start()
+    }
+
+    /// The base class's `start`; returns the caller's mistake.
+    ///
+    /// - Parameter endsWithMain: whether the operation has ended when `main` returns.
+    func startOrRefuse(endsWithMain: Bool = true) -> OperationError? {
+        let before = loadState()
+        let launched = before.has(State.claimed) && ThreadContext.isLaunching(self)
+        if !launched && !before.has(State.claimed | State.executing | State.finishing | State.finished) {
+            if before.mustCancel { cancelBecauseOfDependency() }
+            if !isReady { return notReady }
+        }
+        switch transition({ $0.start(launched: launched) }) {
+        case .run:
+            if launched { main() } else { ThreadContext.current.whileRunning(self, in: nil) { main() } }
+            if endsWithMain { end(takesNext: launched) }
+        case .finishCancelled: end(takesNext: launched)
+        case .refuse(let refusal): return error(for: refusal)
+        case .ignore: break
+        }
+        return nil
+    }
+
+    private var notReady: OperationError {
+        .startedWhenNotReady(operation: label, dependencies: dependencies.filter { !$0.isFinished }.map(\.label))
+    }
+
+    private func error(for refusal: State.Refusal) -> OperationError {
+        switch refusal {
+        case .inQueue: .startedWhenInQueue(operation: label)
+        case .executing: .startedWhenExecuting(operation: label)
+        case .finished: .startedWhenFinished(operation: label)
+        }
+    }
+
+    /// A worker took it: evaluates the subclass's getters and starts it.
+    func run(on context: ThreadContext, from core: OperationQueue.Core) {
+        if !loadState().has(State.cancelled) && !isReady {
+            deferUntilReady(core)
+            return
+        }
+        guard transition({ $0.launch() }) else { return }
+        context.whileRunning(self, in: core) { start() }
+        // The usual case: the base class's `start` has finished it.
+        if loadState().has(State.finished) { return }
+        if isFinished {
+            end(takesNext: false)
+        } else if transition({ $0.startReturned() }) {
+            core.operationOutlivesStart()
+        }
+    }
+
+    /// The subclass says that it is not ready: it waits until `isReady` is announced.
+    @inline(never)
+    private func deferUntilReady(_ core: OperationQueue.Core) {
+        guard core.giveBack(self) else { return }
+        // It may have become ready before it was marked.
+        if isReady { retryDeferred() }
+    }
+
+    /// Posts it again if it waits for its subclass.
+    func retryDeferred() {
+        if transition({ $0.undefer() }) { postToQueue() }
+    }
+}

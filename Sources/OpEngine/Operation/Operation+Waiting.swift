@@ -1,0 +1,123 @@
+import CPlatform
+
+extension Operation {
+    /// The operation whose body runs on the calling thread; nil when there is none.
+    public static var current: Operation? { ThreadContext.currentOperation }
+
+    /// Waits until it has finished. On a worker another thread takes its place; on the thread of a main queue that queue goes on.
+    ///
+    /// Traps when the calling thread is running it, or when nothing can end the wait.
+    public func waitUntilFinished() {
+        do { try tryWaitUntilFinished() } catch { trap(error) }
+    }
+
+    /// `waitUntilFinished`, but throws `OperationError.waitsForItself` or `.neverFinishes`.
+    ///
+    /// - Returns: false when `deadline` passed first.
+    @discardableResult
+    public func tryWaitUntilFinished(until deadline: ContinuousClock.Instant? = nil) throws -> Bool {
+        if hasEnded { return true }
+        let context = ThreadContext.current
+        if ThreadContext.currentOperation === self { throw OperationError.waitsForItself(operation: label) }
+        // Safety: a linked operation's queue keeps itself; this only reads a constant of it.
+        let engine = withQueueCore { unsafe $0.engine } ?? context.engine
+        let outcome = context.wait(on: engine, deadline: deadline, isDone: { self.hasEnded }) { parker in
+            lock.withLock { ensureExtras().waiters.append(parker) }
+            announceFinishHandler()
+        }
+        switch outcome {
+        case .satisfied: return true
+        case .timedOut, .stalled:
+            lock.withLock { if let extras { extras.waiters.removeFirst(where: { $0 === parkerOfWait(context, engine) }) } }
+            if outcome == .stalled { throw OperationError.neverFinishes(operations: [label]) }
+            return false
+        }
+    }
+
+    /// For an operation in no queue what a subclass says counts as well.
+    private var hasEnded: Bool {
+        let state = loadState()
+        return state.has(State.finished) || (!state.has(State.claimed) && isFinished)
+    }
+
+    private func parkerOfWait(_ context: ThreadContext, _ engine: Engine) -> Parker { context.parker(on: engine) }
+
+    /// The core of the queue it is in, alive during `body`; nil when it is in none.
+    func withQueueCore<Result>(_ body: (OperationQueue.Core) -> Result) -> Result? {
+        let found = Registry.lock.withLock { () -> OperationQueue.Core? in
+            let state = loadState()
+            guard state.has(State.linked), !state.has(State.finished) else { return nil }
+            // Safety: the core of an unfinished operation keeps itself until it has passed the registry's lock.
+            return unsafe core?.takeUnretainedValue()
+        }
+        return found.map(body)
+    }
+}
+
+extension ThreadContext {
+    /// Where this thread sleeps when it waits for something of `engine`: on the thread of its main queue, in the main inbox.
+    func parker(on engine: Engine) -> Parker { engine.isMainThread ? engine.mainInbox.parker : parker }
+
+    /// Waits for something of `engine`. `register` hands over the place to unpark; it is called once, unless it is done.
+    func wait(
+        on engine: Engine, deadline: ContinuousClock.Instant?, isDone: () -> Bool, register: (Parker) -> Void
+    ) -> Inbox.Outcome {
+        register(parker(on: engine))
+        if engine.isMainThread { return engine.mainInbox.run(until: isDone, deadline: deadline) }
+        return block(parker: parker, deadline: deadline, canStall: true, until: isDone)
+    }
+}
+
+extension OperationQueue {
+    /// `waitUntilAllOperationsAreFinished`, but throws `OperationError.waitsForItself` or `.neverFinishes`.
+    ///
+    /// - Returns: false when `deadline` passed first.
+    @discardableResult
+    public func tryWaitUntilAllOperationsAreFinished(until deadline: ContinuousClock.Instant? = nil) throws -> Bool {
+        if let operation = ThreadContext.currentOperation, ThreadContext.current.currentCore === core {
+            throw OperationError.waitsForItself(operation: operation.label)
+        }
+        switch core.waitUntilEmpty(deadline: deadline) {
+        case .satisfied: return true
+        case .timedOut: return false
+        case .stalled: throw OperationError.neverFinishes(operations: operations.map(\.label))
+        }
+    }
+}
+
+extension OperationQueue.Core {
+    @discardableResult
+    func waitUntilEmpty(deadline: ContinuousClock.Instant?) -> Inbox.Outcome {
+        // Safety: the caller holds the queue or the engine.
+        let engine: Engine = unsafe self.engine
+        let context = ThreadContext.current
+        let outcome = context.wait(
+            on: engine, deadline: deadline,
+            isDone: {
+                // Who is woken by an empty queue that fills again registers again.
+                self.state.withLock { state in
+                    if state.count == 0 { return true }
+                    let parker = context.parker(on: engine)
+                    if !state.waiters.contains(where: { $0 === parker }) { state.waiters.append(parker) }
+                    return false
+                }
+            }, register: { _ in })
+        if outcome != .satisfied { state.withLock { $0.waiters.removeFirst(where: { $0 === context.parker(on: engine) }) } }
+        return outcome
+    }
+
+    func operationOutlivesStart() { unsafe engine.operationOutlivesStart() }
+    func asynchronousOperationEnded() { unsafe engine.asynchronousOperationEnded() }
+}
+
+extension Engine {
+    /// Whether the calling thread runs this engine's main queue.
+    var isMainThread: Bool { cplatform_thread_id() == mainThread }
+}
+
+extension Array {
+    /// Removes the first element that fits, if any.
+    mutating func removeFirst(where fits: (Element) -> Bool) {
+        if let index = firstIndex(where: fits) { remove(at: index) }
+    }
+}

@@ -1,0 +1,62 @@
+import Synchronization
+
+extension Operation {
+    /// What most operations do not have, in an object of its own, so that they stay small. Guarded by the operation's `lock`.
+    final class Extras {
+        var name: String?
+        var error: (any Error)?
+        var completionBlock: (@Sendable () -> Void)?
+        var finishHandlers: [@Sendable () -> Void] = []
+        var waiters: [Parker] = []
+        var areFinishHandlersTaken = false
+        var qualityOfService = QualityOfService.default
+    }
+
+    /// With `lock` held.
+    func ensureExtras() -> Extras {
+        if let extras { return extras }
+        let made = Extras()
+        extras = made
+        return made
+    }
+
+    /// A name for messages; nil by default.
+    public var name: String? {
+        get { lock.withLock { extras?.name } }
+        set { lock.withLock { ensureExtras().name = newValue } }
+    }
+
+    /// How messages call it: its name, or its class.
+    var label: String { name ?? "\(type(of: self))" }
+
+    /// Where it stands among the ready operations of its queue. A change takes effect at once.
+    public var queuePriority: QueuePriority {
+        get { QueuePriority(level: level.load(ordering: .relaxed)) }
+        set {
+            level.store(newValue.level, ordering: .relaxed)
+            withQueueCore { $0.reprioritise(self) }
+        }
+    }
+
+    /// How much the work matters. A higher one than the queue's wins.
+    public var qualityOfService: QualityOfService {
+        get { lock.withLock { extras?.qualityOfService ?? .default } }
+        set { lock.withLock { ensureExtras().qualityOfService = newValue } }
+    }
+
+    /// When it runs if a dependency does not succeed. Until it is set the default of its queue applies.
+    public var dependencyPolicy: DependencyPolicy {
+        get { loadState().has(State.requiresSuccess) ? .succeeded : .finished }
+        set {
+            let mustCancel = transition { state in
+                state.set(State.hasOwnPolicy)
+                if newValue == .succeeded { state.set(State.requiresSuccess) } else { state.clear(State.requiresSuccess) }
+                return state.mustCancel && state.has(State.linked)
+            }
+            if mustCancel { cancelBecauseOfDependency() }
+        }
+    }
+
+    /// The queue it is in: nil before it is added and after it has finished.
+    public var queue: OperationQueue? { withQueueCore { $0.face } ?? nil }
+}

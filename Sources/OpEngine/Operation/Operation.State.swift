@@ -1,0 +1,238 @@
+extension Operation {
+    /// Everything that decides what may happen to an operation, in one word that is changed atomically.
+    ///
+    /// The transitions are pure: each returns a named action, and whoever made the transition performs it.
+    struct State: Sendable {
+        var bits: UInt64
+
+        init(bits: UInt64 = 0) { self.bits = bits }
+
+        // The low half counts unfinished dependencies; the flags are above it.
+        private static let dependencyMask: UInt64 = 0xFFFF_FFFF
+
+        /// `cancel()` was called.
+        static let cancelled: UInt64 = 1 << 32
+        /// A queue owns it: nobody else may start it or add it.
+        static let claimed: UInt64 = 1 << 33
+        /// It is on its queue's lists, so that becoming ready means being posted there.
+        static let linked: UInt64 = 1 << 34
+        /// It was handed to its queue's ready lists; happens once, except for a deferred operation.
+        static let posted: UInt64 = 1 << 35
+        /// Somebody won the right to call `start`.
+        static let started: UInt64 = 1 << 36
+        static let executing: UInt64 = 1 << 37
+        /// Somebody won the right to finish it.
+        static let finishing: UInt64 = 1 << 38
+        static let finished: UInt64 = 1 << 39
+        /// An error was recorded that counts as a failure.
+        static let failed: UInt64 = 1 << 40
+        /// A dependency did not succeed.
+        static let dependencyFailed: UInt64 = 1 << 41
+        /// Its policy is `.succeeded`.
+        static let requiresSuccess: UInt64 = 1 << 42
+        /// Its policy was set, so that the queue's default does not apply.
+        static let hasOwnPolicy: UInt64 = 1 << 43
+        /// Something depends on it, or did.
+        static let hasDependents: UInt64 = 1 << 44
+        /// Somebody wants to know when it has finished: a completion block, a handler or a waiting thread.
+        static let hasFinishHandlers: UInt64 = 1 << 45
+        /// A subclass's `isReady` said no when a worker took it.
+        static let deferred: UInt64 = 1 << 46
+        /// `start` returned before it had finished.
+        static let outlivesStart: UInt64 = 1 << 47
+
+        @inline(__always) func has(_ flag: UInt64) -> Bool { bits & flag != 0 }
+        @inline(__always) mutating func set(_ flags: UInt64) { bits |= flags }
+        @inline(__always) mutating func clear(_ flags: UInt64) { bits &= ~flags }
+
+        @inline(__always) var unfinishedDependencyCount: Int { Int(bits & State.dependencyMask) }
+
+        @inline(__always) var isReady: Bool {
+            bits & State.dependencyMask == 0 || bits & (State.cancelled | State.executing | State.finished) != 0
+        }
+
+        /// Must be cancelled because of its policy and is not yet.
+        @inline(__always) var mustCancel: Bool {
+            bits & (State.dependencyFailed | State.requiresSuccess) == State.dependencyFailed | State.requiresSuccess
+                && bits & (State.cancelled | State.started | State.executing | State.finishing | State.finished) == 0
+        }
+
+        /// How it ended, or would end now.
+        var outcome: Outcome {
+            has(State.failed) ? .failed : has(State.cancelled) ? .cancelled : .succeeded
+        }
+    }
+}
+
+// MARK: - Transitions
+
+extension Operation.State {
+    private typealias State = Operation.State
+
+    /// Marks it posted when it is linked, ready, and was not posted before. A deferred one is posted again.
+    @inline(__always)
+    private mutating func post() -> Bool {
+        guard bits & (State.linked | State.finishing | State.finished) == State.linked, isReady else { return false }
+        if has(State.posted) { return undefer() }
+        set(State.posted)
+        return true
+    }
+
+    /// Why an operation cannot be added to a queue or started.
+    enum Refusal {
+        case inQueue, executing, finished
+    }
+
+    /// A queue takes possession.
+    @inline(__always)
+    mutating func claim(requiringSuccessByDefault: Bool) -> Refusal? {
+        if has(State.finished | State.finishing) { return .finished }
+        if has(State.claimed) { return .inQueue }
+        if has(State.started | State.executing) { return .executing }
+        set(State.claimed)
+        if requiringSuccessByDefault && !has(State.hasOwnPolicy) { set(State.requiresSuccess) }
+        return nil
+    }
+
+    /// The batch it was claimed for was refused.
+    mutating func unclaim() { clear(State.claimed) }
+
+    /// It is on its queue's list now.
+    @inline(__always)
+    mutating func link() -> ReadinessAction {
+        set(State.linked)
+        if has(State.finishing | State.finished) { return .remove }
+        if mustCancel { return .cancel }
+        return post() ? .post : .none
+    }
+
+    enum ReadinessAction {
+        case none
+        /// Hand it to its queue.
+        case post
+        /// Its policy asks for cancelling it; it is in a queue, which keeps it alive.
+        case cancel
+        /// It has ended: its queue lets it go.
+        case remove
+    }
+
+    /// A dependency it counted has finished.
+    @inline(__always)
+    mutating func dependencyFinished(succeeded: Bool) -> ReadinessAction {
+        bits -= 1
+        if !succeeded {
+            set(State.dependencyFailed)
+            if has(State.linked) && mustCancel { return .cancel }
+        }
+        return post() ? .post : .none
+    }
+
+    /// A dependency it counted was removed. True: hand it to its queue.
+    mutating func dependencyRemoved() -> Bool {
+        bits -= 1
+        return post()
+    }
+
+    enum AddedDependency {
+        /// It has begun or ended: no effect.
+        case ignored
+        case counted
+        /// It was on its queue's ready list, or about to be: the queue has to take it back.
+        case recall
+    }
+
+    /// An unfinished dependency was added.
+    mutating func dependencyAdded() -> AddedDependency {
+        bits += 1
+        if has(State.started | State.executing | State.finishing | State.finished) { return .ignored }
+        return has(State.posted) && !has(State.deferred) ? .recall : .counted
+    }
+
+    /// Its queue took it back from the ready list. True: it became ready meanwhile and must stay there.
+    mutating func recall() -> Bool {
+        if isReady { return true }
+        clear(State.posted)
+        return false
+    }
+
+    enum CancelAction {
+        case ignored, marked, post
+    }
+
+    mutating func cancel() -> CancelAction {
+        if has(State.finished | State.cancelled) { return .ignored }
+        set(State.cancelled)
+        return post() ? .post : .marked
+    }
+
+    /// A worker is about to call `start`; false when it has been finished since it was taken.
+    @inline(__always)
+    mutating func launch() -> Bool {
+        if has(State.finishing | State.finished) { return false }
+        set(State.started)
+        return true
+    }
+
+    /// A subclass is not ready: it waits until the subclass announces a change.
+    mutating func `defer`() { set(State.deferred) }
+
+    /// The subclass announced a change of `isReady`. True: hand it to its queue again.
+    mutating func undefer() -> Bool {
+        guard has(State.deferred), !has(State.finishing | State.finished) else { return false }
+        clear(State.deferred)
+        return true
+    }
+
+    enum StartAction {
+        case run
+        case finishCancelled
+        case refuse(Operation.State.Refusal)
+        /// Finished while it was being started: nothing to do.
+        case ignore
+    }
+
+    /// The base class's `start`. `launched`: a worker claimed it by `launch` and calls `start` now.
+    @inline(__always)
+    mutating func start(launched: Bool) -> StartAction {
+        if has(State.finishing | State.finished) { return launched ? .ignore : .refuse(.finished) }
+        if has(State.executing) { return .refuse(.executing) }
+        if !launched {
+            if has(State.claimed) { return .refuse(.inQueue) }
+            if has(State.started) { return .refuse(.executing) }
+            set(State.started)
+        }
+        if has(State.cancelled) { return .finishCancelled }
+        set(State.executing)
+        return .run
+    }
+
+    enum FinishClaim {
+        case lost
+        /// Ours, in no queue.
+        case alone
+        /// Ours, and it has to leave its queue.
+        case inQueue
+    }
+
+    /// The first who wants to finish it wins.
+    @inline(__always)
+    mutating func claimFinish() -> FinishClaim {
+        if has(State.finishing | State.finished) { return .lost }
+        set(State.finishing)
+        return has(State.linked) ? .inQueue : .alone
+    }
+
+    /// `start` has returned. True: the operation goes on.
+    @inline(__always)
+    mutating func startReturned() -> Bool {
+        if has(State.finishing | State.finished) { return false }
+        set(State.outlivesStart)
+        return true
+    }
+
+    @inline(__always)
+    mutating func publishFinish() {
+        clear(State.executing)
+        set(State.finished)
+    }
+}

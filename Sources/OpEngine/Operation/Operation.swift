@@ -1,0 +1,154 @@
+import Synchronization
+
+/// A piece of work that runs once, alone or in an `OperationQueue`, after the operations it depends on.
+///
+/// A subclass overrides `main`; or, when its work goes on after `start` has returned, `start`, `isExecuting`, `isFinished` and
+/// `isAsynchronous`, announcing changes with `willChangeValue(forKey:)` and `didChangeValue(forKey:)`. `AsyncOperation` does
+/// the latter for you. Every method may be called from every thread.
+@safe open class Operation: @unchecked Sendable {
+    // Safety: `@unchecked Sendable` because each stored property says below what protects it.
+
+    /// Phase, flags and unfinished dependencies. See `State`.
+    let state = Atomic<UInt64>(0)
+    /// Guards `extras` and the list of dependencies.
+    let lock = Lock()
+    /// Guards the list of dependents. Taken last; a dependent on the list is alive while it is held.
+    let dependentsLock = Lock()
+
+    /// In order of addition. Guarded by `lock`.
+    var dependencyList = DependencyList()
+    /// In order of addition. Guarded by `dependentsLock`.
+    var dependentList = DependentList()
+    /// What most operations do not have. Guarded by `lock`.
+    var extras: Extras?
+
+    /// The queue it is in; written once by the thread that claimed it, read while it is linked.
+    // Safety: a queue's core outlives the operations in it.
+    nonisolated(unsafe) var core: Unmanaged<OperationQueue.Core>?
+    /// Guarded by the queue's lock.
+    var memberLinks = OperationLinks()
+    /// Guarded by the queue's lock.
+    var readyLinks = OperationLinks()
+    /// Which barriers it stands between. Guarded by the queue's lock.
+    var segment: UInt32 = 0
+    /// Where its queue has it. Guarded by the queue's lock.
+    var place = Place.outside
+    /// The ready list it is on. Guarded by the queue's lock.
+    var listedLevel: UInt8 = 0
+    /// A dependency was added while it was on its way to the ready list. Guarded by the queue's lock.
+    var isHeldBack = false
+    /// `queuePriority`, as the index of a ready list.
+    let level = Atomic<UInt8>(2)
+
+    /// Where a queue has an operation.
+    enum Place: UInt8 {
+        /// In no queue, or left it.
+        case outside
+        /// On the queue's list, not ready, or on its way to the ready list.
+        case waiting
+        case ready
+        /// A worker took it.
+        case taken
+    }
+
+    /// Makes an operation that does nothing unless `main` is overridden.
+    public init() {}
+
+    deinit { dependencyList.removeAll(of: self) }
+
+    // MARK: What subclasses override
+
+    /// Starts the operation: checks, runs `main` on the calling thread, and finishes it. A queue calls it on one of its threads.
+    ///
+    /// A cancelled operation is finished without `main`. Traps when it is not ready, executing, finished or in a queue.
+    /// An override must not call `super.start()`.
+    open func start() {
+        if let error = startOrRefuse() { trap(error) }
+    }
+
+    /// The work. Does nothing here.
+    open func main() {}
+
+    /// Asks the operation to stop: nothing if it has finished; else `isCancelled` becomes true, and one that has not started becomes
+    /// ready at once, whatever it depends on, so that its queue finishes it without `main`. What executes has to look at `isCancelled`.
+    open func cancel() {
+        if transition({ $0.cancel() }) == .post { postToQueue() }
+    }
+
+    /// Whether its dependencies allow it to start, or it has begun or ended.
+    open var isReady: Bool { loadState().isReady }
+
+    /// Whether it has started and not finished.
+    open var isExecuting: Bool { loadState().has(State.executing) }
+
+    /// Whether it has ended, in whatever way. Changes once, and stays.
+    open var isFinished: Bool { loadState().has(State.finished) }
+
+    /// Whether `cancel()` was called in time.
+    open var isCancelled: Bool { loadState().has(State.cancelled) }
+
+    /// Whether its work may go on after `start` has returned. A queue treats both kinds alike.
+    open var isAsynchronous: Bool { false }
+
+    /// The old name of `isAsynchronous`.
+    open var isConcurrent: Bool { isAsynchronous }
+
+    // MARK: Ending
+
+    /// The error it failed with, or nil.
+    public var error: (any Error)? {
+        lock.withLock { extras?.error }
+    }
+
+    /// How it ended; nil while it has not.
+    public var outcome: Outcome? {
+        let state = loadState()
+        return state.has(State.finished) ? state.outcome : nil
+    }
+
+    /// Records the error that the operation ends with; the first one is kept. Does not finish it. Nothing happens after its end.
+    ///
+    /// - Parameter outcome: `.failed`, or `.cancelled` when the error only tells why it was cancelled.
+    public func fail(with error: any Error, outcome: Outcome = .failed) {
+        lock.withLock {
+            guard !loadState().has(State.finished), extras?.error == nil else { return }
+            ensureExtras().error = error
+            if outcome == .failed { transition { $0.set(State.failed) } }
+        }
+    }
+
+    // MARK: The state word
+
+    @inline(__always)
+    func loadState() -> State { State(bits: state.load(ordering: .acquiring)) }
+
+    /// Changes the state word in one step. The closure may run more than once and must be pure.
+    @inline(__always)
+    @discardableResult
+    func transition<Action>(_ change: (inout State) -> Action) -> Action {
+        var old = state.load(ordering: .relaxed)
+        while true {
+            var new = State(bits: old)
+            let action = change(&new)
+            let (exchanged, current) = state.weakCompareExchange(
+                expected: old, desired: new.bits, successOrdering: .acquiringAndReleasing, failureOrdering: .relaxed)
+            if exchanged { return action }
+            old = current
+        }
+    }
+
+    /// Called right after the transition that said so, with no user code in between: until then the queue keeps the operation.
+    @inline(__always)
+    func postToQueue() {
+        // Safety: linked operations have a core; `Core.leave` waits for a post that is on its way.
+        unsafe core.unsafelyUnwrapped._withUnsafeGuaranteedRef { $0.post(self) }
+    }
+}
+
+extension Operation: Hashable {
+    /// Operations are equal when they are the same object.
+    public static func == (left: Operation, right: Operation) -> Bool { left === right }
+
+    /// Hashes the identity.
+    public func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(self)) }
+}

@@ -1,0 +1,97 @@
+/// The links of one list in an operation.
+@safe struct OperationLinks {
+    // Safety: whoever is on a list is kept alive by the queue that owns the list.
+    nonisolated(unsafe) var previous: Unmanaged<Operation>?
+    nonisolated(unsafe) var next: Unmanaged<Operation>?
+}
+
+/// Says which of an operation's links a list uses.
+protocol OperationLinkField {
+    static func links(of operation: Operation) -> OperationLinks
+    static func setPrevious(of operation: Operation, to other: Unmanaged<Operation>?)
+    static func setNext(of operation: Operation, to other: Unmanaged<Operation>?)
+}
+
+/// The list of all operations of a queue.
+enum MemberField: OperationLinkField {
+    @inline(__always) static func links(of operation: Operation) -> OperationLinks { operation.memberLinks }
+    @inline(__always) static func setPrevious(of operation: Operation, to other: Unmanaged<Operation>?) {
+        // Safety: the queue's lock is held.
+        unsafe operation.memberLinks.previous = other
+    }
+    @inline(__always) static func setNext(of operation: Operation, to other: Unmanaged<Operation>?) {
+        // Safety: the queue's lock is held.
+        unsafe operation.memberLinks.next = other
+    }
+}
+
+/// A ready list.
+enum ReadyField: OperationLinkField {
+    @inline(__always) static func links(of operation: Operation) -> OperationLinks { operation.readyLinks }
+    @inline(__always) static func setPrevious(of operation: Operation, to other: Unmanaged<Operation>?) {
+        // Safety: the queue's lock is held.
+        unsafe operation.readyLinks.previous = other
+    }
+    @inline(__always) static func setNext(of operation: Operation, to other: Unmanaged<Operation>?) {
+        // Safety: the queue's lock is held.
+        unsafe operation.readyLinks.next = other
+    }
+}
+
+/// A doubly linked list through the operations themselves: no memory, constant time. Does not own its members.
+@safe struct OperationList<Field: OperationLinkField> {
+    // Safety: see `OperationLinks`.
+    private(set) nonisolated(unsafe) var first: Unmanaged<Operation>?
+    private nonisolated(unsafe) var last: Unmanaged<Operation>?
+
+    @inline(__always) var isEmpty: Bool { unsafe first == nil }
+
+    @inline(__always)
+    mutating func append(_ operation: Operation) {
+        // Safety: the members are alive; the queue's lock is held.
+        let member = unsafe Unmanaged.passUnretained(operation)
+        unsafe Field.setPrevious(of: operation, to: last)
+        unsafe Field.setNext(of: operation, to: nil)
+        if let last = unsafe last {
+            unsafe last._withUnsafeGuaranteedRef { unsafe Field.setNext(of: $0, to: member) }
+        } else {
+            unsafe first = member
+        }
+        unsafe last = member
+    }
+
+    @inline(__always)
+    mutating func remove(_ operation: Operation) {
+        // Safety: as above.
+        let links = Field.links(of: operation)
+        if let previous = unsafe links.previous {
+            unsafe previous._withUnsafeGuaranteedRef { unsafe Field.setNext(of: $0, to: links.next) }
+        } else {
+            unsafe first = links.next
+        }
+        if let next = unsafe links.next {
+            unsafe next._withUnsafeGuaranteedRef { unsafe Field.setPrevious(of: $0, to: links.previous) }
+        } else {
+            unsafe last = links.previous
+        }
+    }
+
+    @inline(__always)
+    mutating func popFirst() -> Operation? {
+        guard let first = unsafe first else { return nil }
+        let operation = unsafe first.takeUnretainedValue()
+        remove(operation)
+        return operation
+    }
+
+    /// In order. `body` must not change the list.
+    func forEach(_ body: (Operation) -> Void) {
+        var next = unsafe first
+        while let member = unsafe next {
+            // Safety: as above.
+            let operation = unsafe member.takeUnretainedValue()
+            body(operation)
+            unsafe next = Field.links(of: operation).next
+        }
+    }
+}

@@ -1,0 +1,85 @@
+/// What went wrong with an operation or a queue: misuse that was refused, and the reason of endings that have no error of their own.
+///
+/// Foundation's methods that cannot throw trap with the message; their twins (`tryStart`, `tryAddOperation`, …) throw the error.
+/// Whatever is refused is left as it was.
+public enum OperationError: Error, Sendable, CustomStringConvertible {
+    /// `start()` was called while a dependency was unfinished.
+    case startedWhenNotReady(operation: String, dependencies: [String])
+    /// `start()` was called on an operation that is executing.
+    case startedWhenExecuting(operation: String)
+    /// `start()` was called on an operation that has finished.
+    case startedWhenFinished(operation: String)
+    /// `start()` was called on an operation that is in a queue, which starts it.
+    case startedWhenInQueue(operation: String)
+    /// It was added to a queue while in one.
+    case addedWhenInQueue(operation: String)
+    /// It was added to a queue while executing.
+    case addedWhenExecuting(operation: String)
+    /// It was added to a queue after it had finished.
+    case addedWhenFinished(operation: String)
+    /// A completion block was set too late.
+    case completionBlockSetTooLate(operation: String)
+    /// An execution block was added too late.
+    case executionBlockAddedTooLate(operation: String)
+    /// It was made to depend on itself.
+    case dependsOnItself(operation: String)
+    /// A dependency would close a cycle; `path` begins and ends with the same operation.
+    case dependencyCycle(path: [String])
+    /// A maximum other than -1 (the engine decides) was negative.
+    case negativeMaximum(queue: String, value: Int)
+    /// A thread waits for the operation that it runs.
+    case waitsForItself(operation: String)
+    /// A wait that nothing can end any more.
+    case neverFinishes(operations: [String])
+    /// The engine was shut down.
+    case engineShutDown(operation: String)
+    /// An operation with the policy `.succeeded` was cancelled because of a dependency. Recorded as its `error`.
+    case dependencyNotSucceeded(operation: String, dependency: String)
+
+    /// Names the operation and says what to do instead.
+    public var description: String {
+        switch self {
+        case .startedWhenNotReady(let operation, let dependencies):
+            "\(operation) cannot start: it waits for \(list(dependencies)); add it to a queue, or start it when it is ready"
+        case .startedWhenExecuting(let operation):
+            "\(operation) cannot start: it is executing; an operation runs once, make a new one"
+        case .startedWhenFinished(let operation):
+            "\(operation) cannot start: it has finished; an operation runs once, make a new one"
+        case .startedWhenInQueue(let operation):
+            "\(operation) cannot be started by hand: it is in a queue, which starts it"
+        case .addedWhenInQueue(let operation):
+            "\(operation) cannot be added: it is already in a queue; an operation can be added once"
+        case .addedWhenExecuting(let operation):
+            "\(operation) cannot be added: it is executing; add it instead of starting it"
+        case .addedWhenFinished(let operation):
+            "\(operation) cannot be added: it has finished; an operation runs once, make a new one"
+        case .completionBlockSetTooLate(let operation):
+            "the completion block of \(operation) cannot be set: it is executing or finished; set it before adding or starting it"
+        case .executionBlockAddedTooLate(let operation):
+            "\(operation) takes no further block: it is executing or finished; add blocks before adding or starting it"
+        case .dependsOnItself(let operation):
+            "\(operation) cannot depend on itself"
+        case .dependencyCycle(let path):
+            "dependency cycle: " + path.joined(separator: " → ")
+        case .negativeMaximum(let queue, let value):
+            "the maximum of \(queue) cannot be \(value): use -1 (the engine decides), 0 (nothing runs) or a positive number"
+        case .waitsForItself(let operation):
+            "\(operation) waits for itself; wait for it on another thread, or make the rest an operation that depends on it"
+        case .neverFinishes(let operations):
+            "this wait can never end: nothing is running that could finish \(list(operations))"
+        case .engineShutDown(let operation):
+            "\(operation) cannot be added: the engine was shut down"
+        case .dependencyNotSucceeded(let operation, let dependency):
+            "\(operation) was cancelled because \(dependency), which it depends on, did not succeed"
+        }
+    }
+
+    private func list(_ names: [String]) -> String {
+        let shown = names.prefix(8).joined(separator: ", ")
+        return names.isEmpty ? "it" : names.count > 8 ? "\(shown) and \(names.count - 8) more" : shown
+    }
+}
+
+/// A caller's mistake in a method that cannot throw.
+@inline(never)
+func trap(_ error: any Error) -> Never { fatalError("\(error)") }

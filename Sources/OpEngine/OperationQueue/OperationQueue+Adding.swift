@@ -1,0 +1,65 @@
+import Synchronization
+
+extension OperationQueue {
+    /// Adds an operation, which runs when it is ready and its turn has come. Traps on one that was added before, is executing, or
+    /// has finished.
+    public func addOperation(_ operation: Operation) {
+        do { try tryAddOperation(operation) } catch { trap(error) }
+    }
+
+    /// `addOperation`, but throws `OperationError.addedWhenInQueue`, `.addedWhenExecuting`, `.addedWhenFinished` or `.engineShutDown`.
+    public func tryAddOperation(_ operation: Operation) throws {
+        if let error = refusal(of: operation) { throw error }
+        core.add(operation, isBarrier: false, face: self)
+        if engine.isEnding { operation.cancel() }
+    }
+
+    /// Adds a block as an operation. An error it throws is the operation's.
+    public func addOperation(_ block: @escaping @Sendable () throws -> Void) {
+        addOperation(BlockOperation(block: block))
+    }
+
+    /// Adds operations in order, all or none. Traps as `addOperation` does.
+    ///
+    /// - Parameter wait: whether to return only when all of them have finished.
+    public func addOperations(_ operations: [Operation], waitUntilFinished wait: Bool) {
+        do { try tryAddOperations(operations, waitUntilFinished: wait) } catch { trap(error) }
+    }
+
+    /// `addOperations`, but throws; then none has been added. Also throws what `tryWaitUntilFinished` does.
+    public func tryAddOperations(_ operations: [Operation], waitUntilFinished wait: Bool) throws {
+        for (index, operation) in operations.enumerated() {
+            guard let error = refusal(of: operation) else { continue }
+            for claimed in operations[..<index] { claimed.transition { $0.unclaim() } }
+            throw error
+        }
+        core.add(operations, face: self)
+        if engine.isEnding { for operation in operations { operation.cancel() } }
+        if wait { for operation in operations { try operation.tryWaitUntilFinished() } }
+    }
+
+    /// Adds a block that runs when everything added before it has finished, and before anything added after it starts.
+    public func addBarrierBlock(_ barrier: @escaping @Sendable () throws -> Void) {
+        let operation = BarrierOperation(block: barrier)
+        do {
+            if let error = refusal(of: operation) { throw error }
+            core.add(operation, isBarrier: true, face: self)
+        } catch { trap(error) }
+    }
+
+    /// Claims the operation, or says why it cannot be added.
+    @inline(__always)
+    private func refusal(of operation: Operation) -> OperationError? {
+        if engine.hasEnded { return .engineShutDown(operation: operation.label) }
+        // What a subclass says counts as well.
+        if operation.isFinished { return .addedWhenFinished(operation: operation.label) }
+        if operation.isExecuting { return .addedWhenExecuting(operation: operation.label) }
+        let byDefault = core.requiresSuccess.load(ordering: .relaxed)
+        switch operation.transition({ $0.claim(requiringSuccessByDefault: byDefault) }) {
+        case nil: return nil
+        case .inQueue: return .addedWhenInQueue(operation: operation.label)
+        case .executing: return .addedWhenExecuting(operation: operation.label)
+        case .finished: return .addedWhenFinished(operation: operation.label)
+        }
+    }
+}

@@ -1,0 +1,242 @@
+import Glibc
+import Synchronization
+
+extension OperationQueue {
+    /// The part of a queue that the engine works with: the state, its lock, and the effects of what the state decides.
+    ///
+    /// `OperationQueue` is what users hold. The core keeps it while something in the queue may run; a suspended queue that nobody
+    /// holds goes with its operations. The core keeps itself while it has operations.
+    @safe final class Core: @unchecked Sendable {
+        // Safety: `@unchecked Sendable` because `state` has a lock, `face` and `engine` are written once, `nextScheduled` is
+        // guarded by the executor's lock.
+        let state = Guarded(State())
+        // Safety: the face keeps the engine, and a core works only while it has a face or a worker of the engine.
+        unowned(unsafe) let engine: Engine
+        let isMain: Bool
+        /// The default policy of the operations that are added.
+        let requiresSuccess = Atomic<Bool>(false)
+        /// The engine's own operations are in it, which nobody counts.
+        let isHelper = Atomic<Bool>(false)
+        weak var face: OperationQueue?
+        /// The next entry in the executor's list.
+        var nextScheduled: Core?
+        /// The engine's list of queues that have operations. Guarded by `Registry.lock`.
+        var previousActive: Unmanaged<Core>?
+        var nextActive: Unmanaged<Core>?
+
+        init(engine: Engine, isMain: Bool) {
+            unsafe self.engine = engine
+            self.isMain = isMain
+            if isMain { state.withLock { $0.maximum = 1 } }
+        }
+
+        // MARK: Operations come
+
+        /// Operations that this queue has claimed join it.
+        func add(_ operation: Operation, isBarrier: Bool, face: OperationQueue) {
+            // Safety: written by the thread that claimed it, before it is linked.
+            unsafe operation.core = .passUnretained(self)
+            let (action, schedule, began) = state.withLock { state in
+                let began = state.count == 0
+                if began { begin(&state, face: face) }
+                let action = join(operation, isBarrier: isBarrier, &state)
+                return (action, state.schedule(), began)
+            }
+            if began { engineOfUse.activate(self) }
+            if schedule { self.schedule() }
+            settle(operation, action)
+        }
+
+        /// The same for many, under one lock.
+        func add(_ operations: [Operation], face: OperationQueue) {
+            guard !operations.isEmpty else { return }
+            // Safety: as above.
+            for operation in operations { unsafe operation.core = .passUnretained(self) }
+            let (unsettled, schedule, began) = state.withLock { state in
+                let began = state.count == 0
+                if began { begin(&state, face: face) }
+                var unsettled: [(Operation, Operation.State.ReadinessAction)] = []
+                for operation in operations {
+                    let action = join(operation, isBarrier: false, &state)
+                    if action == .cancel || action == .remove { unsettled.append((operation, action)) }
+                }
+                return (unsettled, state.schedule(), began)
+            }
+            if began { engineOfUse.activate(self) }
+            if schedule { self.schedule() }
+            for (operation, action) in unsettled { settle(operation, action) }
+        }
+
+        /// What joining could not do with the lock held.
+        private func settle(_ operation: Operation, _ action: Operation.State.ReadinessAction) {
+            switch action {
+            case .none, .post: break
+            case .cancel: operation.cancelBecauseOfDependency()
+            case .remove:
+                // It was finished between being claimed and being linked.
+                _ = leave(operation, takesNext: false)
+                // Safety: balances `join`.
+                unsafe Unmanaged.passUnretained(operation).release()
+            }
+        }
+
+        /// The first operation: keep oneself, and what users hold.
+        private func begin(_ state: inout State, face: OperationQueue) {
+            // Safety: balanced by `leave` of the last operation.
+            _ = unsafe Unmanaged.passRetained(self)
+            state.isEnding = unsafe engine.isEnding
+            if !state.isResting { state.keptFace = face }
+        }
+
+        @inline(__always)
+        private func join(_ operation: Operation, isBarrier: Bool, _ state: inout State) -> Operation.State.ReadinessAction {
+            // Safety: balanced when the operation has left.
+            _ = unsafe Unmanaged.passRetained(operation)
+            state.add(operation, isBarrier: isBarrier)
+            let action = operation.transition { $0.link() }
+            if action == .post { state.post(operation) }
+            return action
+        }
+
+        /// An operation has become ready.
+        func post(_ operation: Operation) {
+            let schedule = state.withLock { state in
+                state.post(operation)
+                return state.schedule()
+            }
+            if schedule { self.schedule() }
+        }
+
+        /// An operation has become ready, and the calling worker takes from this queue next.
+        func postBeforeTaking(_ operation: Operation) {
+            state.withLock { $0.post(operation) }
+        }
+
+        func recall(_ operation: Operation) { state.withLock { $0.recall(operation) } }
+
+        func reprioritise(_ operation: Operation) { state.withLock { $0.reprioritise(operation) } }
+
+        // MARK: Operations go
+
+        /// The next operation, for a worker. `arriving`: it comes with an entry of the executor's list.
+        @inline(__always)
+        func take(arriving: Bool) -> Operation? {
+            let (operation, schedule) = state.withLock { state in
+                if arriving { state.isScheduled = false }
+                let operation = state.take()
+                return (operation, state.schedule())
+            }
+            if schedule { self.schedule() }
+            return operation
+        }
+
+        /// Puts the queue into its executor's list if something may start.
+        func scheduleIfRunnable() {
+            if state.withLock({ $0.schedule() }) { schedule() }
+        }
+
+        func giveBack(_ operation: Operation) -> Bool {
+            let (isBack, schedule) = state.withLock { ($0.giveBack(operation), $0.schedule()) }
+            if schedule { self.schedule() }
+            return isBack
+        }
+
+        /// An operation leaves, and is finished at the same moment. Returns its state at that moment.
+        ///
+        /// - Parameter takesNext: the calling worker takes from this queue next, so that nobody has to be told.
+        @inline(__always)
+        func leave(_ operation: Operation, takesNext: Bool) -> Operation.State {
+            while true {
+                let left = state.withLock { state -> Departure? in
+                    guard state.leave(operation) else { return nil }
+                    let final = operation.transition { change in
+                        change.publishFinish()
+                        return change
+                    }
+                    let isLast = state.count == 0
+                    let tellOthers = !takesNext || final.has(Operation.State.hasFinishHandlers)
+                    return Departure(
+                        final: final, schedule: tellOthers && state.schedule(), isLast: isLast,
+                        waiters: isLast ? takeWaiters(&state) : [], face: isLast || state.isResting ? state.keptFace.take() : nil)
+                }
+                if let left {
+                    if left.schedule { schedule() }
+                    if left.isLast { end(left) }
+                    return left.final
+                }
+                sched_yield()
+            }
+        }
+
+        private struct Departure {
+            var final: Operation.State
+            var schedule: Bool
+            var isLast: Bool
+            var waiters: [Parker]
+            /// Released when this goes, after the lock.
+            var face: OperationQueue?
+        }
+
+        @inline(__always)
+        private func takeWaiters(_ state: inout State) -> [Parker] {
+            if state.waiters.isEmpty { return [] }
+            let waiters = state.waiters
+            state.waiters = []
+            return waiters
+        }
+
+        /// The last operation has left.
+        @inline(never)
+        private func end(_ departure: Departure) {
+            engineOfUse.deactivate(self)
+            for waiter in departure.waiters { waiter.unpark() }
+            // Safety: balances `begin`; whoever looks the core up holds the registry's lock, which `deactivate` has passed.
+            unsafe Unmanaged.passUnretained(self).release()
+        }
+
+        /// Nobody can reach a queue at rest any more: its operations end as cancelled, without having started.
+        func abandon() {
+            for operation in members() {
+                operation.transition { $0.set(Operation.State.cancelled) }
+                operation.end()
+            }
+        }
+
+        // MARK: Looking and changing
+
+        /// All operations in order of addition.
+        func members() -> [Operation] {
+            state.withLock { state in
+                var all: [Operation] = []
+                all.reserveCapacity(state.count)
+                state.members.forEach { all.append($0) }
+                return all
+            }
+        }
+
+        /// Changes settings: what may start now is scheduled, and what users hold is kept or let go.
+        func change(face: OperationQueue?, _ change: (inout State) -> Void) {
+            let (schedule, released) = state.withLock { state in
+                change(&state)
+                var released: OperationQueue?
+                if state.isResting || state.count == 0 {
+                    released = state.keptFace.take()
+                } else if state.keptFace == nil {
+                    state.keptFace = face
+                }
+                return (state.schedule(), released)
+            }
+            if schedule { self.schedule() }
+            // Outside the lock: it may be the last reference.
+            withExtendedLifetime(released) {}
+        }
+
+        @inline(__always)
+        private var engineOfUse: Engine { unsafe engine }
+
+        /// To the executor: the engine's workers, or the thread that drains the main queue.
+        private func schedule() {
+            if isMain { engineOfUse.mainInbox.operationsAreReady() } else { engineOfUse.schedule(self) }
+        }
+    }
+}

@@ -1,0 +1,110 @@
+import Synchronization
+
+extension OperationQueue {
+    /// What a queue knows, guarded by its lock. Every method decides; none calls out.
+    struct State {
+        var segments = Segments()
+        var members = OperationList<MemberField>()
+        var count = 0
+        var executing = 0
+        /// `.max` when the engine decides.
+        var maximum = Int.max
+        var isSuspended = false
+        /// It has an entry in its executor's list, which will come and take from it.
+        var isScheduled = false
+        /// The engine is being shut down: suspension counts no longer.
+        var isEnding = false
+
+        var name: String?
+        var qualityOfService = QualityOfService.default
+        /// Threads that wait until it is empty.
+        var waiters: [Parker] = []
+        /// The queue as its users see it, kept while something in it may run, so that nobody else has to.
+        var keptFace: OperationQueue?
+
+        /// Nothing starts by itself: whoever wants that to change must hold the queue.
+        @inline(__always) var isResting: Bool { (isSuspended || maximum == 0) && !isEnding && executing == 0 }
+
+        /// An operation may start now.
+        @inline(__always) var isRunnable: Bool {
+            executing < maximum && !segments.current.ready.isEmpty && (!isSuspended || isEnding)
+        }
+
+        /// True: the caller schedules the queue with its executor.
+        @inline(__always)
+        mutating func schedule() -> Bool {
+            guard isRunnable && !isScheduled else { return false }
+            isScheduled = true
+            return true
+        }
+
+        @inline(__always)
+        mutating func add(_ operation: Operation, isBarrier: Bool) {
+            members.append(operation)
+            count += 1
+            operation.place = .waiting
+            if isBarrier { segments.addBarrier(operation) } else { segments.add(operation) }
+        }
+
+        /// An operation was posted by the transition that found it ready.
+        @inline(__always)
+        mutating func post(_ operation: Operation) {
+            if operation.isHeldBack {
+                operation.isHeldBack = false
+                if !operation.transition({ $0.recall() }) { return }
+            }
+            operation.place = .ready
+            segments.makeReady(operation)
+        }
+
+        /// A dependency was added to a posted operation, which has perhaps not arrived yet.
+        mutating func recall(_ operation: Operation) {
+            if operation.place == .waiting {
+                operation.isHeldBack = true
+            } else if operation.place == .ready && !operation.transition({ $0.recall() }) {
+                segments.withdraw(operation)
+                operation.place = .waiting
+            }
+        }
+
+        mutating func reprioritise(_ operation: Operation) {
+            guard operation.place == .ready, operation.listedLevel != operation.level.load(ordering: .relaxed) else { return }
+            segments.withdraw(operation)
+            segments.makeReady(operation)
+        }
+
+        @inline(__always)
+        mutating func take() -> Operation? {
+            guard isRunnable, let operation = segments.popReady() else { return nil }
+            executing += 1
+            operation.place = .taken
+            return operation
+        }
+
+        /// A worker took an operation whose subclass is not ready. False: it has left meanwhile.
+        mutating func giveBack(_ operation: Operation) -> Bool {
+            guard operation.place == .taken else { return false }
+            executing -= 1
+            operation.place = .waiting
+            operation.transition { $0.defer() }
+            return true
+        }
+
+        /// False: it was posted and has not arrived yet; try again.
+        @inline(__always)
+        mutating func leave(_ operation: Operation) -> Bool {
+            switch operation.place {
+            case .taken: executing -= 1
+            case .ready: segments.withdraw(operation)
+            case .waiting, .outside:
+                let state = operation.loadState()
+                if state.has(Operation.State.posted) && !state.has(Operation.State.deferred) { return false }
+            }
+            operation.place = .outside
+            members.remove(operation)
+            segments.remove(operation)
+            count -= 1
+            return true
+        }
+    }
+}

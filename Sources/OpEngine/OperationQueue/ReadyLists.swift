@@ -1,0 +1,57 @@
+import Synchronization
+
+/// The ready operations of a queue: a list for each priority, first in, first out.
+struct ReadyLists {
+    private var veryHigh = OperationList<ReadyField>()
+    private var high = OperationList<ReadyField>()
+    private var normal = OperationList<ReadyField>()
+    private var low = OperationList<ReadyField>()
+    private var veryLow = OperationList<ReadyField>()
+    /// One bit for each list that is not empty; the lowest is the highest priority.
+    private var occupied: UInt8 = 0
+
+    @inline(__always) var isEmpty: Bool { occupied == 0 }
+
+    @inline(__always)
+    mutating func append(_ operation: Operation) {
+        let level = operation.level.load(ordering: .relaxed)
+        operation.listedLevel = level
+        occupied |= 1 << level
+        withList(level) { $0.append(operation) }
+    }
+
+    @inline(__always)
+    mutating func remove(_ operation: Operation) {
+        let level = operation.listedLevel
+        if withList(
+            level,
+            {
+                $0.remove(operation); return $0.isEmpty
+            })
+        {
+            occupied &= ~(1 << level)
+        }
+    }
+
+    @inline(__always)
+    mutating func popFirst() -> Operation? {
+        guard occupied != 0 else { return nil }
+        let level = UInt8(truncatingIfNeeded: occupied.trailingZeroBitCount)
+        let (operation, isEmpty) = withList(level) { ($0.popFirst(), $0.isEmpty) }
+        if isEmpty { occupied &= ~(1 << level) }
+        return operation
+    }
+}
+
+extension ReadyLists {
+    @inline(__always)
+    private mutating func withList<Result>(_ level: UInt8, _ body: (inout OperationList<ReadyField>) -> Result) -> Result {
+        switch level {
+        case 0: body(&veryHigh)
+        case 1: body(&high)
+        case 3: body(&low)
+        case 4: body(&veryLow)
+        default: body(&normal)
+        }
+    }
+}

@@ -1,0 +1,58 @@
+import CPlatform
+import Glibc
+import Synchronization
+
+/// How a wait in the kernel ended.
+enum FutexResult {
+    case woken, changed, interrupted, timedOut
+}
+
+/// Sleeps while `word` is `expected`, at most until `deadline`. May return early, as every futex may.
+@discardableResult
+func futexWait(_ word: borrowing Atomic<UInt32>, while expected: UInt32, until deadline: ContinuousClock.Instant?) -> FutexResult {
+    let error: Int32
+    if let deadline {
+        var time = monotonicTime(of: deadline)
+        // Safety: the address is that of a word whose owner is borrowed for the call; `time` outlives the call.
+        error = unsafe withUnsafePointer(to: &time) { unsafe cplatform_futex_wait(address(of: word), expected, $0) }
+    } else {
+        // Safety: as above.
+        error = unsafe cplatform_futex_wait(address(of: word), expected, nil)
+    }
+    switch error {
+    case 0: return .woken
+    case EINTR: return .interrupted
+    case ETIMEDOUT: return .timedOut
+    default: return .changed
+    }
+}
+
+/// Wakes one thread that sleeps on `word`.
+func futexWake(_ word: borrowing Atomic<UInt32>) {
+    // Safety: the kernel compares the address only; it does not read the word.
+    unsafe cplatform_futex_wake(address(of: word), 1)
+}
+
+/// The address of an atomic's storage: an atomic is never moved, because it lives in a class or in memory of our own.
+@inline(__always)
+private func address(of word: borrowing Atomic<UInt32>) -> UnsafeRawPointer {
+    // Safety: `Atomic` has the layout of its value and a stable address while its owner lives.
+    unsafe withUnsafePointer(to: word) { unsafe UnsafeRawPointer($0) }
+}
+
+/// `ContinuousClock` on Linux counts CLOCK_BOOTTIME; the kernel's futexes count CLOCK_MONOTONIC.
+private func monotonicTime(of deadline: ContinuousClock.Instant) -> timespec {
+    let left = max(.zero, ContinuousClock.now.duration(to: deadline))
+    var now = timespec()
+    // Safety: `now` is a local variable that outlives the call.
+    unsafe clock_gettime(CLOCK_MONOTONIC, &now)
+    let (seconds, attoseconds) = left.components
+    var time = timespec(
+        tv_sec: now.tv_sec + Int(clamping: min(seconds, 1 << 40)),
+        tv_nsec: now.tv_nsec + Int(attoseconds / 1_000_000_000) + 1)
+    if time.tv_nsec >= 1_000_000_000 {
+        time.tv_nsec -= 1_000_000_000
+        time.tv_sec += 1
+    }
+    return time
+}

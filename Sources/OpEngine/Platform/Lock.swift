@@ -1,0 +1,52 @@
+import CPlatform
+import Synchronization
+
+/// A lock of four bytes for sections of a few dozen instructions: it spins briefly, then sleeps in the kernel.
+///
+/// Written on `Atomic` instead of `Mutex` because the standard library's slow path is not instrumented, so that
+/// ThreadSanitizer reports races that do not exist, and because its priority-inheriting futex hands the lock over
+/// through the kernel each time it is contended.
+struct Lock: ~Copyable {
+    private static let free: UInt32 = 0
+    private static let held: UInt32 = 1
+    private static let contended: UInt32 = 2
+    private static let spins = 60
+
+    private let word = Atomic<UInt32>(free)
+
+    @inline(__always)
+    func lock() {
+        let (taken, _) = word.compareExchange(expected: Lock.free, desired: Lock.held, ordering: .acquiring)
+        if !taken { lockSlowly() }
+    }
+
+    @inline(__always)
+    func unlock() {
+        if word.exchange(Lock.free, ordering: .releasing) == Lock.contended { wakeOne() }
+    }
+
+    /// Runs `body` with the lock held. Nothing supplied by a user may run inside.
+    @inline(__always)
+    func withLock<Result: ~Copyable>(_ body: () -> Result) -> Result {
+        lock()
+        defer { unlock() }
+        return body()
+    }
+
+    @inline(never)
+    private func lockSlowly() {
+        for _ in 0..<Lock.spins {
+            cplatform_relax()
+            if word.load(ordering: .relaxed) == Lock.free {
+                let (taken, _) = word.compareExchange(expected: Lock.free, desired: Lock.held, ordering: .acquiring)
+                if taken { return }
+            }
+        }
+        while word.exchange(Lock.contended, ordering: .acquiring) != Lock.free {
+            futexWait(word, while: Lock.contended, until: nil)
+        }
+    }
+
+    @inline(never)
+    private func wakeOne() { futexWake(word) }
+}

@@ -1,0 +1,100 @@
+import CPlatform
+import Glibc
+
+/// What the engine knows about a thread: what it runs, where it sleeps, whose worker it is. Made when first asked for.
+@safe final class ThreadContext {
+    let parker = Parker()
+    /// Set on the threads of a pool. The worker holds the context.
+    unowned(unsafe) var worker: Worker?
+    /// The operation whose body runs here. Kept alive by whoever runs it.
+    private(set) unowned(unsafe) var operation: Operation?
+    /// The queue that started it; nil when it was started by hand.
+    private var core: Unmanaged<OperationQueue.Core>?
+    /// The main inboxes that this thread is running, innermost last.
+    var runningInboxes: [Inbox] = []
+
+    /// The calling thread's. Its lifetime is the thread's.
+    static var current: ThreadContext {
+        // Safety: the slot holds what `make` stored, until the thread ends.
+        if let pointer = unsafe cplatform_get_thread_context() {
+            return unsafe Unmanaged<ThreadContext>.fromOpaque(pointer).takeUnretainedValue()
+        }
+        return make()
+    }
+
+    /// The calling thread's, if it has one.
+    private static var existing: ThreadContext? {
+        // Safety: as above.
+        guard let pointer = unsafe cplatform_get_thread_context() else { return nil }
+        return unsafe Unmanaged<ThreadContext>.fromOpaque(pointer).takeUnretainedValue()
+    }
+
+    @inline(never)
+    private static func make() -> ThreadContext {
+        let context = ThreadContext()
+        // Safety: released by the key's destructor when the thread ends.
+        let pointer = unsafe Unmanaged.passRetained(context).toOpaque()
+        unsafe pthread_setspecific(threadEndKey, pointer)
+        unsafe cplatform_set_thread_context(pointer)
+        return context
+    }
+
+    // MARK: What runs here
+
+    /// Runs `body` as the body of `operation`.
+    @inline(__always)
+    func whileRunning(_ operation: Operation?, in core: OperationQueue.Core?, _ body: () -> Void) {
+        // Safety: restored before the caller lets go of them.
+        let outerOperation = unsafe self.operation
+        let outerCore = unsafe self.core
+        unsafe self.operation = operation
+        unsafe self.core = core.map { unsafe Unmanaged.passUnretained($0) }
+        body()
+        unsafe self.operation = outerOperation
+        unsafe self.core = outerCore
+    }
+
+    /// Whether the calling thread is the one that a queue starts `operation` on.
+    @inline(__always)
+    static func isLaunching(_ operation: Operation) -> Bool {
+        guard let context = existing else { return false }
+        // Safety: compared only.
+        return unsafe context.operation === operation && context.core != nil
+    }
+
+    static var currentOperation: Operation? {
+        // Safety: whoever runs the operation keeps it.
+        unsafe existing?.operation
+    }
+
+    var currentCore: OperationQueue.Core? {
+        // Safety: the queue of a running operation lives.
+        unsafe core?.takeUnretainedValue()
+    }
+
+    static var currentQueue: OperationQueue? {
+        if let context = existing {
+            if let core = context.currentCore { return core.face }
+            if let inbox = context.runningInboxes.last { return inbox.mainQueue }
+            if unsafe context.operation != nil && context.worker != nil { return nil }
+        }
+        return cplatform_thread_id() == getpid() ? Engine.shared.mainQueue : nil
+    }
+
+    /// The engine whose thread this is, or the shared one.
+    var engine: Engine {
+        // Safety: the context's worker lives as long as its thread.
+        unsafe worker?.engine ?? currentCore?.engine ?? runningInboxes.last?.engine ?? .shared
+    }
+}
+
+/// Ends a thread's context with the thread.
+private let threadEndKey: pthread_key_t = {
+    var key = pthread_key_t()
+    // Safety: the value is what `ThreadContext.make` retained; the slot is cleared before it goes.
+    unsafe pthread_key_create(&key) { pointer in
+        cplatform_set_thread_context(nil)
+        if let pointer = unsafe pointer { unsafe Unmanaged<ThreadContext>.fromOpaque(pointer).release() }
+    }
+    return key
+}()
