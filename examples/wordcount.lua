@@ -60,9 +60,10 @@ end
 
 -- Runs on a worker: the words of one file, with how often each occurs.
 local function countWords(_, path)
-  local file <close> = assert(io.open(path, "rb"))
-  local text, message = file:read "a"
-  if not text then error(path .. ": " .. message, 0) end
+  local file <close>, why = io.open(path, "rb")
+  if not file then error(why, 0) end
+  local text, why = file:read "a"
+  if not text then error(path .. ": " .. why, 0) end
   local counts = {}
   for word in text:lower():gmatch "[a-z]+" do counts[word] = (counts[word] or 0) + 1 end
   return counts

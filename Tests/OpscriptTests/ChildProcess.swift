@@ -1,0 +1,98 @@
+import Glibc
+import Synchronization
+
+/// A program started with `posix_spawn`.
+struct ChildProcess {
+    private let program: String
+    private let identifier: pid_t
+    /// The reading end of a pipe that ends when the program, and whatever it started, has ended.
+    private let life: Int32
+
+    /// Held from the making of a pipe to the start of the program, so that no other program inherits the pipe.
+    private static let starting = Mutex(())
+
+    /// Starts `program`, whose name is the first of `arguments`, with the descriptors of its standard streams, in their order.
+    init(program: String, arguments: [String], environment: [String], streams: [Int32]) throws {
+        self = try Self.starting.withLock { _ in
+            var ends: [Int32] = [-1, -1]
+            guard unsafe pipe(&ends) == 0 else { throw CommandError(description: "pipe: errno \(errno)") }
+            defer { close(ends[1]) }
+            for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
+            do {
+                let identifier = try Self.spawn(
+                    program: program, arguments: arguments, environment: environment, streams: streams + [ends[1]])
+                return ChildProcess(program: program, identifier: identifier, life: ends[0])
+            } catch {
+                close(ends[0])
+                throw error
+            }
+        }
+    }
+
+    private init(program: String, identifier: pid_t, life: Int32) {
+        self.program = program
+        self.identifier = identifier
+        self.life = life
+    }
+
+    /// The descriptors of `streams` are 0, 1, 2 and so on in the program.
+    private static func spawn(program: String, arguments: [String], environment: [String], streams: [Int32]) throws -> pid_t {
+        var actions = unsafe posix_spawn_file_actions_t()
+        unsafe posix_spawn_file_actions_init(&actions)
+        defer { unsafe posix_spawn_file_actions_destroy(&actions) }
+        for (number, stream) in streams.enumerated() {
+            unsafe posix_spawn_file_actions_adddup2(&actions, stream, Int32(number))
+        }
+
+        // Ours may ignore or block signals that a shell would not.
+        var attributes = posix_spawnattr_t()
+        unsafe posix_spawnattr_init(&attributes)
+        defer { unsafe posix_spawnattr_destroy(&attributes) }
+        var none = sigset_t()
+        var all = sigset_t()
+        unsafe sigemptyset(&none)
+        unsafe sigfillset(&all)
+        unsafe posix_spawnattr_setsigmask(&attributes, &none)
+        unsafe posix_spawnattr_setsigdefault(&attributes, &all)
+        unsafe posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF))
+
+        var identifier: pid_t = 0
+        let status = unsafe withCStrings(arguments) { arguments in
+            unsafe withCStrings(environment) { environment in
+                unsafe posix_spawnp(&identifier, program, &actions, &attributes, arguments, environment)
+            }
+        }
+        guard status == 0 else {
+            let reason = unsafe String(cString: strerror(status))
+            throw CommandError(description: "cannot start \(program): \(reason); build it with scripts/build")
+        }
+        return identifier
+    }
+
+    /// The status, 128 + n when signal n ended it. A program that takes longer is killed, and the error says so.
+    func wait(seconds: Int) throws -> Int32 {
+        defer { close(life) }
+        var event = pollfd(fd: life, events: 0, revents: 0)
+        let ended = unsafe poll(&event, 1, Int32(seconds * 1000)) == 1
+        if !ended { kill(identifier, SIGKILL) }
+        var status: Int32 = 0
+        while unsafe waitpid(identifier, &status, 0) < 0 && errno == EINTR {}
+        guard ended else { throw CommandError(description: "\(program) had not ended after \(seconds) seconds") }
+        let signal = status & 0x7f
+        return signal == 0 ? (status >> 8) & 0xff : 128 + signal
+    }
+}
+
+/// Calls `body` with a null-terminated array of C strings.
+private func withCStrings<Result>(
+    _ strings: [String], _ body: (UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>) -> Result
+) -> Result {
+    var pointers = unsafe strings.map { unsafe strdup($0) } + [nil]
+    defer {
+        unsafe pointers.forEach { unsafe free($0) }
+    }
+    return unsafe pointers.withUnsafeMutableBufferPointer { buffer in
+        guard let start = buffer.baseAddress else { preconditionFailure("there is a null at least") }
+        return unsafe body(start)
+    }
+}

@@ -1,0 +1,177 @@
+import Testing
+
+/// A command line, given to the stock interpreter and to ours.
+struct Invocation: CustomTestStringConvertible {
+    var testDescription: String
+    var arguments: [String]
+    var input = ""
+    var environment: [String: String] = [:]
+
+    init(_ description: String, _ arguments: [String], input: String = "", environment: [String: String] = [:]) {
+        testDescription = description
+        self.arguments = arguments
+        self.input = input
+        self.environment = environment
+    }
+
+    static let chunks: [Invocation] = [
+        .init("a chunk", ["-e", "print(1, 'two')"]),
+        .init("a chunk without a space", ["-eprint(1)"]),
+        .init("several chunks share globals", ["-e", "a = 1", "-e", "b = a + 1", "-e", "print(a, b)"]),
+        .init("an error with a string", ["-e", "error 'boom'"]),
+        .init("an error without a place", ["-e", "error('boom', 0)"]),
+        .init("an error with a table", ["-e", "error {}"]),
+        .init("an error that describes itself", ["-e", "error(setmetatable({}, {__tostring = function() return 'described' end}))"]),
+        .init("an error with nil", ["-e", "error()"]),
+        .init("an error with a number", ["-e", "error(42)"]),
+        .init("a failed assertion", ["-e", "assert(false, 'claim')"]),
+        .init("indexing nil", ["-e", "local x; x.y = 1"]),
+        .init("calling a global that is nil", ["-e", "undefined()"]),
+        .init("arithmetic on a string", ["-e", "return 1 + 'x'"]),
+        .init("a syntax error", ["-e", "x ="]),
+        .init("an unfinished string", ["-e", "x = 'abc"]),
+        .init("a goto without its label", ["-e", "goto nowhere"]),
+        .init("a traceback through functions", ["-e", "local function f() error 'deep' end\nlocal function g() f() end\ng()"]),
+        .init("a traceback through C", ["-e", "string.gsub('a', 'a', function() error 'in gsub' end)"]),
+        .init("a traceback through a coroutine", ["-e", "coroutine.wrap(function() error 'in a coroutine' end)()"]),
+        .init("a stack overflow", ["-e", "local function f() return 1 + f() end f()"]),
+        .init("an error in a __close", ["-e", "local x <close> = setmetatable({}, {__close = function() error 'closing' end})"]),
+        .init("a warning, off", ["-e", "warn 'quiet'"]),
+        .init("a warning, on", ["-W", "-e", "warn('loud', ' and clear')"]),
+        .init("a module", ["-l", "answer", "-e", "print(answer.value)"], environment: ["LUA_PATH": "Golden/modules/?.lua"]),
+        .init("a module by another name", ["-l", "a=answer", "-e", "print(a.value)"], environment: ["LUA_PATH": "Golden/modules/?.lua"]),
+        .init("a module that there is not", ["-l", "nothing"], environment: ["LUA_PATH": "?.lua", "LUA_CPATH": "?.so"]),
+        .init("LUA_INIT", ["-e", "print(initial)"], environment: ["LUA_INIT": "initial = 'set'"]),
+        .init("LUA_INIT_5_4 first", ["-e", "print(initial)"], environment: ["LUA_INIT": "initial = 1", "LUA_INIT_5_4": "initial = 2"]),
+        .init("LUA_INIT with an error", ["-e", "print(1)"], environment: ["LUA_INIT": "error 'initial'"]),
+        .init("LUA_INIT with a file", ["-e", "print(1)"], environment: ["LUA_INIT": "@Golden/none.lua"]),
+        .init("no environment", ["-E", "-e", "print(initial, package.path)"], environment: ["LUA_INIT": "initial = 1", "LUA_PATH": "x"]),
+        .init("LUA_PATH", ["-e", "print(package.path, package.cpath)"], environment: ["LUA_PATH": "x;;", "LUA_CPATH_5_4": "y"]),
+        .init("an option without its argument", ["-e"]),
+        .init("an exit status", ["-e", "io.write('flushed') os.exit(3)"]),
+        .init("an exit with true", ["-e", "os.exit(true)"]),
+        .init("an exit with false", ["-e", "os.exit(false, true)"]),
+    ]
+
+    static let scripts: [Invocation] = [
+        .init("standard input", [], input: "print('from', ...)\nprint(#arg, arg[0])"),
+        .init("standard input by name", ["-", "a", "b"], input: "print(...)\nprint(#arg, arg[0], arg[1], arg[2])"),
+        .init("a syntax error in standard input", ["-"], input: "x = = 1"),
+        .init("an error in standard input", [], input: "local x\n\nx.y = 1"),
+        .init("a first line with #", [], input: "#!/usr/bin/env opscript\nprint 'second'\nerror 'third line'"),
+        .init("a script that is not there", ["nothing.lua"]),
+        .init("a directory", ["Golden"]),
+        .init("after --", ["--", "-e"]),
+    ]
+}
+
+@Suite("The command line")
+struct CommandLineTests {
+    /// Both run where the modules of the golden scripts are.
+    private static let directory = Paths.package + "/Tests/OpscriptTests"
+
+    private func compare(_ invocation: Invocation, directory: String = directory) throws {
+        func run(_ command: Command) throws -> Outcome {
+            var command = command.directory(directory).input(invocation.input).environment(invocation.environment)
+            command.arguments = invocation.arguments
+            return try command.run()
+        }
+        let (stock, ours) = (try run(.lua()), try run(.opscript()))
+        if ours != stock { Issue.record("\(invocation.arguments)\n--- lua\n\(stock)\n--- opscript\n\(ours)") }
+    }
+
+    @Test("Chunks and options do what lua does", arguments: Invocation.chunks)
+    func chunks(invocation: Invocation) throws { try compare(invocation) }
+
+    @Test("Scripts do what lua does", arguments: Invocation.scripts)
+    func scripts(invocation: Invocation) throws { try compare(invocation) }
+
+    @Test("A script in a file is given its arguments, and its errors say where")
+    func file() throws {
+        let directory = try ScratchDirectory()
+        try directory.write("print(...)\nfor i = -3, #arg do print(i, arg[i]) end", to: "args.lua")
+        try directory.write("#!/usr/bin/env opscript\nlocal function f(t) return t.a.b end\nprint 'before'\nf {}", to: "error.lua")
+        try directory.write("local x = 1\nlocal y = = 2", to: "syntax.lua")
+        try directory.write("\u{FEFF}# a first line\nprint 'after a byte order mark'", to: "mark.lua")
+        try directory.write("return 1, 2", to: "returns.lua")
+        for arguments in [
+            ["args.lua"], ["args.lua", "a b", "", "-e", "--", "ü\n"], ["-e", "x = 1", "args.lua", "-"], ["--", "args.lua", "x"],
+            ["error.lua"], ["syntax.lua"], ["mark.lua"], ["returns.lua"],
+        ] {
+            try compare(Invocation("", arguments), directory: directory.path)
+        }
+    }
+
+    @Test("-v says which Lua it is, as lua does")
+    func version() throws {
+        let stock = try Command.lua("-v").run()
+        let ours = try Command.opscript("-v").run()
+        #expect(ours.text.contains(stock.text), "\(ours)")
+        #expect(ours.status == 0)
+        #expect(try Command.opscript("-v", "-e", "print 'then'").run().lines.last == "then")
+    }
+
+    @Test("--help and --version answer on stdout, with status 0", arguments: ["--help", "--version"])
+    func information(option: String) throws {
+        let outcome = try Command.opscript(option).run()
+        #expect(outcome.status == 0 && outcome.errors.isEmpty && !outcome.output.isEmpty, "\(outcome)")
+        #expect(outcome.text.contains(option == "--help" ? "usage: opscript [options] [script [args]]" : "opscript "), "\(outcome)")
+    }
+
+    @Test("--help names every option")
+    func help() throws {
+        let text = try Command.opscript("--help").run().text
+        for option in ["-e", "-i", "-l", "-v", "-E", "-W", "--help", "--version"] {
+            #expect(text.contains(option), "\(option) is not in:\n\(text)")
+        }
+    }
+
+    @Test("An unknown option is named, with the usage, status 1", arguments: ["-x", "-h", "--unknown", "-vv"])
+    func unknown(option: String) throws {
+        let outcome = try Command.opscript(option).run()
+        let lines = outcome.errorText.split(separator: "\n").map(String.init)
+        #expect(lines.first == "opscript: unrecognized option '\(option)'", "\(outcome)")
+        #expect(lines.dropFirst().first?.hasPrefix("usage: opscript") == true, "\(outcome)")
+        #expect(outcome.status == 1 && outcome.output.isEmpty, "\(outcome)")
+    }
+
+    @Test("SIGINT is an error of the script while there is no operation")
+    func interruption() throws {
+        let outcome = try Command.opscript("-e", "io.popen('kill -INT $PPID'):close() while true do end").run()
+        #expect(outcome.errorText.hasPrefix("opscript: (command line):1: interrupted!\nstack traceback:\n"), "\(outcome)")
+        #expect(outcome.status == 1)
+    }
+
+    @Test("The module is a global and can be required")
+    func module() throws {
+        let chunk = "print(opscript == require 'opscript', package.loaded.opscript == opscript, type(opscript.Operation.new))"
+        #expect(try Command.opscript("-e", chunk).run().text == "true\ttrue\tfunction\n")
+    }
+
+    @Test("As a filter it ends quietly when nobody reads any more")
+    func filter() throws {
+        let outcome = try Command.shell(#"{ "$OPSCRIPT" -e 'while true do print "line" end'; echo "status $?" >&2; } | head -n 1"#).run()
+        #expect(outcome.text == "line\n")
+        #expect(outcome.errorText == "status 141\n")
+    }
+
+    @Test("The prompt prints values, goes on after errors, and ends with the input")
+    func prompt() throws {
+        let input = "1 + 1, 'two'\nx = 5\nx * 2\nlocal y =\n3; print(y)\nerror 'boom'\nx =\n= 1\n#opscript + 1\nprint 'last'\n"
+        let (stock, ours) = (try Command.lua("-i").input(input).run(), try Command.opscript("-i").input(input).run())
+        // The first line says who is there.
+        #expect(ours.lines.dropFirst() == stock.lines.dropFirst(), "--- lua\n\(stock)\n--- opscript\n\(ours)")
+        #expect(ours.status == stock.status)
+    }
+
+    @Test("On a terminal, the prompt delivers completion blocks between lines")
+    func terminal() throws {
+        let lines = [
+            "done = 0", "op = opscript.Operation.new(function() return 6 * 7 end)", "op.completionBlock = function() done = done + 1 end",
+            "opscript.OperationQueue.new():addOperation(op)", "op:waitUntilFinished()", "op.result, done", "",
+        ]
+        let outcome = try Command.shell(#"script -qec "'$OPSCRIPT'" /dev/null"#).input(lines.joined(separator: "\n")).run()
+        #expect(outcome.text.contains("42\t1"), "\(outcome)")
+        #expect(outcome.status == 0, "\(outcome)")
+    }
+}

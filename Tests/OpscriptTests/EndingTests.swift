@@ -1,0 +1,129 @@
+import Testing
+
+@Suite("How a run ends")
+struct EndingTests {
+    private static let prelude = """
+        local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
+        local queue = OperationQueue.new 'q'
+
+        """
+
+    private func run(_ script: String) throws -> Outcome {
+        try Command.opscript("-").input(Self.prelude + script).run()
+    }
+
+    @Test("What the script left is run before the command ends")
+    func remaining() throws {
+        let outcome = try run(
+            """
+            local first = Operation.new(function() print "first" end)
+            local second = Operation.new(function() print "second" end)
+            second:addDependency(first)
+            second.completionBlock = function() print "completed" end
+            queue:addOperations({ second, first }, false)
+            print "returned"
+            """)
+        #expect(outcome.lines.first == "returned" || outcome.lines.first == "first", "\(outcome)")
+        #expect(outcome.lines.filter { $0 != "returned" } == ["first", "second", "completed"], "\(outcome)")
+        #expect(outcome.status == 0 && outcome.errors.isEmpty, "\(outcome)")
+    }
+
+    @Test("A failure that nobody read is reported with its traceback, status 1")
+    func unread() throws {
+        let outcome = try run(
+            """
+            queue:addOperation(Operation.new { name = "the culprit", main = function() error "boom" end })
+            queue:addOperation(function() print "the other runs" end)
+            """)
+        #expect(outcome.status == 1, "\(outcome)")
+        #expect(outcome.text == "the other runs\n")
+        for part in ["the culprit", "stdin:3: boom", "stack traceback:"] {
+            #expect(outcome.errorText.contains(part), "\(part) is not in \(outcome)")
+        }
+    }
+
+    @Test(
+        "A failure is read by reading `error`, wherever that is",
+        arguments: [
+            "op:waitUntilFinished() print(op.error.message)",
+            "op.completionBlock = function(op) print(op.error.message) end",
+            "local reader = Operation.new(function() print(op.error.message) end) reader:addDependency(op) queue:addOperation(reader)",
+        ])
+    func read(how: String) throws {
+        let add = "queue:addOperation(op)"
+        let script = how.contains("completionBlock") ? "\(how) \(add)" : "\(add) \(how)"
+        let outcome = try run("local op = Operation.new(function() error('boom', 0) end) " + script)
+        #expect(outcome == Outcome(status: 0, output: Array("boom\n".utf8), errors: []), "\(outcome)")
+    }
+
+    @Test("An error of a completion block is reported, status 1")
+    func completionBlock() throws {
+        let outcome = try run(
+            """
+            local op = Operation.new(function() end)
+            op.completionBlock = function() error "in the block" end
+            queue:addOperation(op)
+            """)
+        #expect(outcome.status == 1 && outcome.errorText.contains("stdin:4: in the block"), "\(outcome)")
+    }
+
+    @Test(
+        "os.exit ends the command from anywhere, and what was written is not lost",
+        arguments: [
+            "io.write 'out' os.exit(3)",
+            "queue:addOperation(function() io.write 'out' os.exit(3) end):waitUntilFinished() print 'not reached'",
+            "queue:addOperation(function() io.write 'out' os.exit(3) end)",
+            "OperationQueue.main:addOperation(function() io.write 'out' os.exit(3) end)",
+            "local op = Operation.new(function() end) op.completionBlock = function() io.write 'out' os.exit(3) end queue:addOperation(op)",
+            "queue:addOperation(function() while true do end end) io.write 'out' os.exit(3)",
+            "queue:addOperation(function() io.write 'out' os.exit(3, true) end)",
+        ])
+    func exit(script: String) throws {
+        let outcome = try run(script)
+        #expect(outcome == Outcome(status: 3, output: Array("out".utf8), errors: []), "\(outcome)")
+    }
+
+    @Test(
+        "Operations that can never run are named, status 1",
+        arguments: [
+            "local op = Operation.new { name = 'the held one', main = print } op:addDependency(Operation.new(print)) queue:addOperation(op)",
+            "queue.isSuspended = true queue:addOperation(Operation.new { name = 'the held one', main = print })",
+            "queue.maxConcurrentOperationCount = 0 queue:addOperation(Operation.new { name = 'the held one', main = print })",
+        ])
+    func stuck(script: String) throws {
+        let outcome = try run(script)
+        #expect(outcome.status == 1 && outcome.output.isEmpty && outcome.errorText.contains("the held one"), "\(outcome)")
+    }
+
+    @Test(
+        "A wait that nothing can end is an error that names the operation",
+        arguments: [
+            "local op = Operation.new { name = 'the held one', main = print } op:waitUntilFinished()",
+            "local op = Operation.new { name = 'the held one', main = function(op) op:waitUntilFinished() end } queue:addOperation(op)",
+        ])
+    func endlessWait(script: String) throws {
+        let outcome = try run(script)
+        #expect(outcome.status == 1 && outcome.errorText.contains("the held one"), "\(outcome)")
+    }
+
+    @Test("The script's own error is reported as lua does, and what it started still ends")
+    func scriptError() throws {
+        let outcome = try run("queue:addOperation(function() print 'ran' end):waitUntilFinished()\nerror 'at the end'")
+        #expect(outcome.status == 1 && outcome.text == "ran\n", "\(outcome)")
+        #expect(outcome.errorText.hasPrefix("opscript: stdin:4: at the end\nstack traceback:\n"), "\(outcome)")
+    }
+
+    @Test("Lines printed by operations at the same time are not mixed")
+    func output() throws {
+        let outcome = try run(
+            """
+            for i = 1, 8 do
+              queue:addOperation(function(_, c)
+                for _ = 1, 200 do print(c:rep(1000), c:rep(1000)) io.write(c:rep(500), c:rep(500), "\\n") end
+              end, string.char(96 + i))
+            end
+            """)
+        #expect(outcome.lines.count == 8 * 400)
+        #expect(outcome.lines.allSatisfy { Set($0).subtracting(["\t"]).count == 1 && ($0.count == 2001 || $0.count == 1000) })
+    }
+}

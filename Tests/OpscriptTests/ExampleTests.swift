@@ -1,0 +1,118 @@
+import Testing
+
+@Suite("Examples")
+struct ExampleTests {
+    private static let wordcount = Paths.package + "/examples/wordcount.lua"
+
+    /// Counts the words of the files that `find` gives for the arguments, in the form of `wordcount.lua --all`, with none of it.
+    private static let pipeline = #"""
+        export LC_ALL=C
+        for argument in "$@"; do
+            case $argument in [/.]*) ;; *) argument=./$argument ;; esac
+            find -H "$argument" -xtype f -exec sh -c 'for file do cat -- "$file"; echo; done' sh {} +
+        done | tr -cs 'A-Za-z' '\n' | tr A-Z a-z | sed '/^$/d' > words.tmp
+        echo "$(wc -l < words.tmp) total"
+        sort words.tmp | uniq -c | sed 's/^ *//' | sort -k1,1nr -k2,2
+        """#
+
+    private func count(_ arguments: String..., directory: ScratchDirectory) throws -> Outcome {
+        var command = Command.opscript(Self.wordcount).directory(directory.path)
+        command.arguments += arguments
+        return try command.run()
+    }
+
+    private func expectAgreement(_ names: [String], directory: ScratchDirectory, files: Int) throws {
+        var pipeline = Command.shell(Self.pipeline).directory(directory.path)
+        pipeline.arguments += names.isEmpty ? ["/usr/share/common-licenses"] : names
+        let expected = try pipeline.run()
+        try #require(expected.status == 0 && expected.lines.count > 1, "\(expected)")
+
+        var command = Command.opscript(Self.wordcount, "--all").directory(directory.path)
+        command.arguments += names
+        let found = try command.run()
+        #expect(found.lines == expected.lines)
+        #expect(found.errorText == "\(files) file\(files == 1 ? "" : "s")\n")
+        #expect(found.status == 0)
+    }
+
+    @Test("wordcount agrees with tr, sort and uniq on Debian's licences, to the last count")
+    func licences() throws {
+        let directory = try ScratchDirectory()
+        let files = try Command.shell("find -H /usr/share/common-licenses -xtype f | wc -l").run()
+        try expectAgreement([], directory: directory, files: try #require(Int(files.lines[0])))
+    }
+
+    @Test("wordcount agrees on files and directories with any names and any bytes")
+    func names() throws {
+        let directory = try ScratchDirectory()
+        try directory.write("One two  two\nTHREE three-three, don't 4ever", to: "a b/it's \"here\"/new\nline")
+        try directory.write("naïve café ÄÖÜ ſ K İ ı", to: "a b/ünïcode")
+        try directory.write("", to: "a b/empty")
+        try directory.write("x\0y\0\nz", to: "(")
+        try directory.write("no newline", to: "-dash/!file")
+        _ = try Command.shell(#"cd "$1" && ln -s "../(" "a b/link" && cd "a b" && ln -s nowhere broken && ln -s .. up"#, directory.path)
+            .run()
+        try expectAgreement(["a b", "(", "./-dash"], directory: directory, files: 6)
+
+        let all = try count("--all", "a b", "(", "--", "-dash", directory: directory)
+        #expect(all.lines.first == "21 total" && all.status == 0, "\(all)")
+    }
+
+    @Test("wordcount prints the total and the twenty most frequent, ties in alphabetical order")
+    func top() throws {
+        let directory = try ScratchDirectory()
+        let words = (0..<26).map { String(Character(Unicode.Scalar(UInt8(ascii: "a") + $0))) }
+        try directory.write((words.reversed() + ["m", "m", "B"]).joined(separator: " "), to: "letters")
+        let outcome = try count("letters", directory: directory)
+        let others = words.prefix(20).filter { $0 != "m" && $0 != "b" }.map { "1 \($0)" }
+        #expect(outcome.lines == ["29 total", "3 m", "2 b"] + others.prefix(18))
+        #expect(outcome.errorText == "1 file\n")
+    }
+
+    @Test("wordcount names the files it cannot read, counts the others, status 1")
+    func unreadable() throws {
+        let directory = try ScratchDirectory()
+        try directory.write("word", to: "file")
+        // The second can be opened, but not read.
+        let outcome = try count("missing", "/proc/self/mem", "file", "", directory: directory)
+        #expect(outcome.text == "1 total\n1 word\n" && outcome.status == 1, "\(outcome)")
+        let errors = outcome.errorText.split(separator: "\n").map(String.init)
+        #expect(
+            errors.sorted() == [
+                "1 file", "wordcount: /proc/self/mem: Input/output error", "wordcount: : No such file or directory",
+                "wordcount: missing: No such file or directory",
+            ], "\(outcome)")
+    }
+
+    @Test("wordcount refuses an option it does not have")
+    func option() throws {
+        let outcome = try count("--most", directory: try ScratchDirectory())
+        #expect(outcome.status == 1 && outcome.output.isEmpty && outcome.errorText.contains("--most"), "\(outcome)")
+    }
+
+    @Test("The README's example prints what the README says")
+    func readme() throws {
+        let text = String(decoding: try #require(Paths.read(Paths.package + "/README.md")), as: UTF8.self)
+        let blocks = text.components(between: "```")
+        let script = try #require(blocks.firstIndex { $0.hasPrefix("lua\n") })
+        let outcome = try Command.opscript("-").input(String(blocks[script].dropFirst(4))).run()
+        #expect(outcome.text == blocks[script + 1].dropFirst() && outcome.errors.isEmpty && outcome.status == 0, "\(outcome)")
+    }
+}
+
+extension String {
+    /// What stands between each two lines that begin with `fence`.
+    fileprivate func components(between fence: String) -> [String] {
+        var blocks: [String] = []
+        var open = false
+        for line in split(separator: "\n", omittingEmptySubsequences: false) {
+            if line.hasPrefix(fence) {
+                open.toggle()
+                if open { blocks.append(line.dropFirst(fence.count) + "\n") }
+            } else if open {
+                blocks[blocks.count - 1] += line + "\n"
+            }
+        }
+        return blocks
+    }
+}

@@ -1,0 +1,41 @@
+-- A completion block runs here, in the state that set it, on the live variables; once, after the end, however it ended.
+local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
+local queue = OperationQueue.new()
+
+local done, seen = 0, {}
+local function count(op)
+  done = done + 1
+  seen[op.name] = (seen[op.name] or 0) + 1
+  assert(op.isFinished and not op.isExecuting)
+  assert(Operation.current == nil)
+end
+
+local succeeded = Operation.new { name = "succeeded", main = function() return 7 end, completionBlock = count }
+local failed = Operation.new { name = "failed", main = function() error "no" end }
+failed.completionBlock = count
+local cancelled = Operation.new { name = "cancelled", main = function() end, completionBlock = count }
+cancelled:cancel()
+local without = Operation.new { name = "without", main = function() end, completionBlock = count }
+without.completionBlock = nil
+print("readable", succeeded.completionBlock == count, without.completionBlock)
+queue:addOperations({ succeeded, failed, cancelled, without }, true)
+
+-- It can do anything, adding operations included.
+local depth = 0
+local function again(op)
+  depth = op.result
+  if depth < 5 then
+    local nextOne = Operation.new(function(_, n) return n + 1 end, depth)
+    nextOne.completionBlock = again
+    queue:addOperation(nextOne)
+  else
+    print("blocks", done, seen.succeeded, seen.failed, seen.cancelled, seen.without, failed.error.message)
+    print("depth", depth)
+    print("too late", pcall(function() op.completionBlock = count end) == false)
+  end
+end
+local first = Operation.new(function() return 1 end)
+first.completionBlock = again
+queue:addOperation(first)
+
+print "the script has returned"

@@ -1,0 +1,40 @@
+import Glibc
+
+/// Where things are.
+enum Paths {
+    /// The directory of this package.
+    static let package: String = {
+        let parts = #filePath.split(separator: "/").dropLast(3)
+        return "/" + parts.joined(separator: "/")
+    }()
+
+    /// The command under test.
+    static let opscript = environment("OPSCRIPT_COMMAND") ?? package + "/.build/release/opscript"
+
+    static let golden = package + "/Tests/OpscriptTests/Golden"
+
+    static func environment(_ name: String) -> String? {
+        guard let value = unsafe getenv(name) else { return nil }
+        return unsafe String(cString: value)
+    }
+
+    /// The bytes of a file, or nil when it cannot be read.
+    static func read(_ path: String) -> [UInt8]? {
+        guard let file = unsafe fopen(path, "rb") else { return nil }
+        defer { unsafe fclose(file) }
+        var bytes: [UInt8] = []
+        var chunk = [UInt8](repeating: 0, count: 65536)
+        while true {
+            let count = unsafe fread(&chunk, 1, chunk.count, file)
+            if count == 0 { return bytes }
+            bytes += chunk[..<count]
+        }
+    }
+
+    /// Replaces a file.
+    static func write(_ bytes: [UInt8], to path: String) throws {
+        guard let file = unsafe fopen(path, "wb") else { throw CommandError(description: "cannot write \(path): errno \(errno)") }
+        unsafe fwrite(bytes, 1, bytes.count, file)
+        unsafe fclose(file)
+    }
+}
