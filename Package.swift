@@ -25,13 +25,13 @@ let package = Package(
         .target(name: "CPlatform"),
         .target(name: "OpEngine", dependencies: ["CPlatform"], swiftSettings: strictMemory),
         .target(name: "LuaBindings", dependencies: ["CLua", "OpEngine"], swiftSettings: strictMemory),
-        .executableTarget(name: "opscript", dependencies: ["LuaBindings","CLua"], swiftSettings: strictMemory),
+        .executableTarget(name: "opscript", dependencies: ["LuaBindings"], swiftSettings: strictMemory),
         .target(name: "TestSupport", dependencies: ["OpEngine"], path: "Tests/TestSupport", swiftSettings: strict),
         .testTarget(name: "OpEngineTests", dependencies: ["OpEngine", "TestSupport"], swiftSettings: strictMemory),
         .testTarget(
             name: "LuaBindingsTests", dependencies: ["LuaBindings", "CLua", "OpEngine", "TestSupport"], swiftSettings: strictMemory),
         .testTarget(
-            name: "OpscriptTests", dependencies: ["opscript", "TestSupport"], swiftSettings: strictMemory),
+            name: "OpscriptTests", dependencies: ["opscript", "TestSupport"], exclude: ["Golden"], swiftSettings: strictMemory),
     ],
     cLanguageStandard: .c11
 )

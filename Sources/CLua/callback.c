@@ -6,6 +6,24 @@
 #include "callback_raising.h"
 #include "object_raising.h"
 
+lua_Integer clua_packed_length(lua_State *L, int index) {
+    // The key comes from a traversal, so that no string has to be made.
+    lua_Integer length = (lua_Integer)lua_rawlen(L, index);
+    if (!lua_checkstack(L, 2)) return length;
+    lua_pushnil(L);
+    while (lua_next(L, index)) {
+        size_t count;
+        const char *key = clua_string(L, -2, &count);
+        if (key != NULL && count == 1 && key[0] == 'n' && lua_isinteger(L, -1)) {
+            lua_Integer given = lua_tointeger(L, -1);
+            lua_pop(L, 2);
+            return given > 0 ? given : 0;
+        }
+        lua_pop(L, 1);
+    }
+    return length;
+}
+
 // A C function's pointer as light userdata: POSIX promises that the two convert.
 static void push_pointer(lua_State *L, clua_function function) { lua_pushlightuserdata(L, (void *)function); }
 
@@ -31,6 +49,12 @@ static void pack_body(lua_State *L, int first, int last) {
     }
     lua_pushinteger(L, last - first + 1);
     lua_setfield(L, -2, "n");
+}
+
+void clua_set_body(lua_State *L, int first, int last) {
+    int handle = lua_gettop(L);
+    pack_body(L, first, last);
+    lua_setiuservalue(L, handle, CLUA_SLOT_BODY);
 }
 
 static void push_progress(lua_State *L, const clua_reply *reply) {
@@ -71,11 +95,7 @@ static int push_owned(lua_State *L) {
     switch (reply->kind) {
     case CLUA_REPLY_HANDLE:
         clua_push_handle(L, reply->references[0].object, reply->references[0].kind);
-        if (reply->body_first != 0) {
-            int handle = lua_gettop(L);
-            pack_body(L, 2, handle - 1);
-            lua_setiuservalue(L, handle, CLUA_SLOT_BODY);
-        }
+        if (reply->body_first != 0) clua_set_body(L, 2, lua_gettop(L) - 1);
         break;
     case CLUA_REPLY_HANDLES:
         lua_createtable(L, (int)reply->reference_count, 0);
@@ -113,14 +133,15 @@ static int answer_owned(lua_State *L, clua_reply *reply) {
     return lua_gettop(L) - base;
 }
 
+static void set_completion(lua_State *L, int handle, int index) {
+    if (index != 0)
+        lua_pushvalue(L, index);
+    else
+        lua_pushnil(L);
+    lua_setiuservalue(L, handle, CLUA_SLOT_COMPLETION);
+}
+
 static int answer(lua_State *L, clua_reply *reply) {
-    if (reply->slot != 0) {
-        if (reply->slot_index != 0)
-            lua_pushvalue(L, reply->slot_index);
-        else
-            lua_pushnil(L);
-        lua_setiuservalue(L, 1, reply->slot);
-    }
     switch (reply->kind) {
     case CLUA_REPLY_NOTHING: return 0;
     case CLUA_REPLY_NIL: lua_pushnil(L); return 1;
@@ -136,7 +157,11 @@ static int answer(lua_State *L, clua_reply *reply) {
             lua_pushnil(L);
             return 1;
         }
-        return answer_owned(L, reply);
+        answer_owned(L, reply);
+        if (reply->completion_index != 0) set_completion(L, lua_gettop(L), reply->completion_index);
+        return 1;
+    case CLUA_REPLY_COMPLETION: lua_getiuservalue(L, 1, CLUA_SLOT_COMPLETION); return 1;
+    case CLUA_REPLY_SET_COMPLETION: set_completion(L, 1, reply->completion_index); return 0;
     case CLUA_REPLY_STRING:
     case CLUA_REPLY_PARCEL:
     case CLUA_REPLY_RESULTS:

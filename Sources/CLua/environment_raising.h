@@ -1,16 +1,40 @@
-// Internal to this folder.
+// Internal to this folder: global tables. May raise.
+//
+// A state has its real globals; an operation runs with an environment, a table of its own that reads through to them.
 #ifndef CLUA_ENVIRONMENT_RAISING_H
 #define CLUA_ENVIRONMENT_RAISING_H
 
 #include <lua5.4/lua.h>
+#include <stdbool.h>
 
-/// Pushes the state's own global table, whatever operation is running.
+/// Remembers the globals of a fresh state. Needs 6 free stack slots.
+void clua_environment_open(lua_State *L);
+
+/// Pushes the state's own global table, whatever is running. Never raises. Needs 1 slot.
 void clua_push_real_globals(lua_State *L);
 
-/// Says that `package.loaded` may have changed.
-void clua_modules_changed(lua_State *L);
+/// Pushes the global table in force. Never raises. Needs 1 slot.
+void clua_push_current_globals(lua_State *L);
 
-/// Puts the environment that the last clua_decode made, if it made one, in force: what `load`, `loadfile`, `dofile` use.
-void clua_enter_environment(lua_State *L);
+/// Puts the table on top in force, what `load`, `loadfile` and `dofile` use; pops it. Never raises.
+void clua_set_current_globals(lua_State *L);
+
+/// Pushes a new environment over the real globals, in which `_G` is itself. Needs 4 slots.
+void clua_push_environment(lua_State *L);
+
+/// Pushes a new environment for what came along to a state that goes on: names that came along are found there, all others are read
+/// and assigned in the table in force. Needs 5 slots.
+void clua_push_overlay(lua_State *L);
+
+/// Whether the table at `index` is a global table or an environment. Never raises. Needs 2 slots.
+bool clua_is_environment(lua_State *L, int index);
+
+/// With a name on top of the stack: replaces it by the value of that global in the environment at `index`, and returns whether it
+/// is another one than a fresh state has. Never raises. Needs 5 slots.
+bool clua_global_differs(lua_State *L, int index);
+
+/// With the real globals, a name and a value on top: assigns the global, and counts it as one that a fresh state has. Pops all.
+/// Needs 4 slots.
+void clua_adopt_global(lua_State *L);
 
 #endif

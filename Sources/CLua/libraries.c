@@ -4,7 +4,7 @@
 
 #include "libraries_raising.h"
 #include "environment_raising.h"
-#include "parcel.h"
+#include "modules_raising.h"
 #include "state.h"
 
 // As Lua's `print`, but the line is written in one piece: lines of states that print at once do not mix.
@@ -29,14 +29,14 @@ static int print(lua_State *L) {
 // Upvalue: Lua's `require`. A module is loaded against the state's real globals, whatever operation asks for it first.
 static int require(lua_State *L) {
     lua_settop(L, 1);
-    lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
+    clua_push_current_globals(L);
     clua_push_real_globals(L);
-    lua_rawseti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
+    clua_set_current_globals(L);
     lua_pushvalue(L, lua_upvalueindex(1));
     lua_pushvalue(L, 1);
     int status = lua_pcall(L, 1, LUA_MULTRET, 0);
     lua_pushvalue(L, 2);
-    lua_rawseti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
+    clua_set_current_globals(L);
     clua_modules_changed(L);
     if (status != LUA_OK) return lua_error(L);
     return lua_gettop(L) - 2;

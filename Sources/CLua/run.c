@@ -5,9 +5,11 @@
 #include <string.h>
 
 #include "callback.h"
+#include "callback_raising.h"
 #include "object_raising.h"
 #include "environment_raising.h"
 #include "parcel.h"
+#include "parcel_raising.h"
 #include "state.h"
 
 static const char pins_key;  // registry: table of object (light userdata) -> handle
@@ -101,6 +103,16 @@ static void strip_own_frames(clua_failure *failure) {
         failure->traceback_count -= length;
 }
 
+void clua_take_message(lua_State *L, int status, clua_failure *failure) { take_failure(L, status, failure); }
+
+int clua_refuse(clua_failure *failure, const char *message) {
+    memset(failure, 0, sizeof *failure);
+    failure->status = LUA_ERRRUN;
+    failure->message_count = strlen(message);
+    failure->message = copy(message, failure->message_count);
+    return LUA_ERRRUN;
+}
+
 // MARK: calling
 
 int clua_call(lua_State *L, int argument_count, int result_count, clua_failure *failure) {
@@ -113,14 +125,22 @@ int clua_call(lua_State *L, int argument_count, int result_count, clua_failure *
     return status;
 }
 
+// Stack: a function and its arguments.
+static int call_values(lua_State *L) {
+    lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+    return lua_gettop(L);
+}
+
+int clua_call_script(lua_State *L, int argument_count, int result_count, clua_failure *failure) {
+    if (!lua_checkstack(L, LUA_MINSTACK)) return clua_refuse(failure, "stack overflow");
+    lua_pushcfunction(L, call_values);
+    lua_insert(L, -argument_count - 2);
+    return clua_call(L, argument_count + 1, result_count, failure);
+}
+
 int clua_protect(lua_State *L, lua_CFunction function, void *context, int result_count, clua_failure *failure) {
     memset(failure, 0, sizeof *failure);
-    if (!lua_checkstack(L, LUA_MINSTACK)) {
-        static const char message[] = "stack overflow";
-        failure->status = LUA_ERRRUN;
-        failure->message = copy(message, failure->message_count = sizeof message - 1);
-        return LUA_ERRRUN;
-    }
+    if (!lua_checkstack(L, LUA_MINSTACK)) return clua_refuse(failure, "stack overflow");
     lua_pushcfunction(L, function);
     lua_pushlightuserdata(L, context);
     return clua_call(L, 1, result_count, failure);
@@ -172,6 +192,18 @@ int clua_load_file(lua_State *L, const char *path, clua_failure *failure) {
 
 // MARK: operations
 
+// Runs `function` outside of the operation that may be running: its environment is not in force meanwhile.
+static int run_apart(lua_State *L, lua_CFunction function, void *context, clua_failure *failure) {
+    if (!lua_checkstack(L, LUA_MINSTACK)) return clua_refuse(failure, "stack overflow");
+    clua_push_current_globals(L);
+    clua_push_real_globals(L);
+    clua_set_current_globals(L);
+    int status = clua_protect(L, function, context, 0, failure);
+    clua_set_current_globals(L);
+    if (status != LUA_OK) strip_own_frames(failure);
+    return status;
+}
+
 typedef struct body_run {
     const clua_parcel *body;
     void *object;
@@ -204,9 +236,13 @@ static int run_body(lua_State *L) {
     if (run->body == NULL) {
         count = push_body(L);
     } else {
-        if (clua_decode(L, run->body, CLUA_FRESH_ENVIRONMENT) != LUA_OK) return lua_error(L);
+        clua_decode_here(L, run->body, CLUA_FRESH_ENVIRONMENT);
         count = run->body->value_count - 1;
-        clua_enter_environment(L);
+        if (lua_istable(L, 3)) {
+            lua_pushvalue(L, 3);
+            clua_set_current_globals(L);
+        }
+        lua_remove(L, 3);
     }
     lua_pushvalue(L, 2);
     lua_insert(L, 4);
@@ -219,14 +255,7 @@ static int run_body(lua_State *L) {
 int clua_run_body(lua_State *L, const clua_parcel *body, void *object, int kind, clua_parcel *results, clua_failure *failure) {
     memset(results, 0, sizeof *results);
     body_run run = {body, object, kind, results};
-    lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
-    int globals = lua_gettop(L);
-    int status = clua_protect(L, run_body, &run, 0, failure);
-    // The slot exists: storing into it allocates nothing and cannot raise.
-    lua_rawseti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
-    lua_settop(L, globals - 1);
-    if (status != LUA_OK) strip_own_frames(failure);
-    return status;
+    return run_apart(L, run_body, &run, failure);
 }
 
 static int encode_body(lua_State *L) {
@@ -256,8 +285,32 @@ static int run_completion(lua_State *L) {
 
 int clua_run_completion(lua_State *L, void *object, int kind, clua_failure *failure) {
     body_run run = {NULL, object, kind, NULL};
-    int status = clua_protect(L, run_completion, &run, 0, failure);
-    if (status != LUA_OK) strip_own_frames(failure);
+    return run_apart(L, run_completion, &run, failure);
+}
+
+typedef struct attachment {
+    void *object;
+    int kind;
+    int count;
+} attachment;
+
+static int attach_body(lua_State *L) {
+    attachment *attachment = lua_touserdata(L, 1);
+    clua_push_handle(L, attachment->object, attachment->kind);
+    clua_set_body(L, 2, lua_gettop(L) - 1);
+    return 1;  // the handle, so that it is alive until the caller has its answer
+}
+
+int clua_attach_body(lua_State *L, void *object, int kind, int index, clua_failure *failure) {
+    int count = lua_gettop(L) - index + 1;
+    attachment attachment = {object, kind, count};
+    memset(failure, 0, sizeof *failure);
+    if (!lua_checkstack(L, count + LUA_MINSTACK)) return clua_refuse(failure, "too many arguments");
+    lua_pushcfunction(L, attach_body);
+    lua_pushlightuserdata(L, &attachment);
+    for (int i = 0; i < count; i++) lua_pushvalue(L, index + i);
+    int status = clua_call(L, 1 + count, 1, failure);
+    if (status == LUA_OK) lua_insert(L, index);  // below the arguments: the call's frame keeps it
     return status;
 }
 

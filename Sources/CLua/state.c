@@ -7,6 +7,7 @@
 
 #include "callback_raising.h"
 #include "libraries_raising.h"
+#include "host_raising.h"
 #include "parcel.h"
 
 static void *allocate(void *context, void *block, size_t old_size, size_t new_size) {
@@ -62,6 +63,7 @@ static int open_state(lua_State *L) {
     lua_settop(L, 1);
     lua_setglobal(L, "opscript");
     clua_transport_open(L);
+    clua_paths_open(L);
     return 0;
 }
 

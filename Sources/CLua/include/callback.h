@@ -26,6 +26,8 @@ typedef enum clua_reply_kind {
     CLUA_REPLY_RESULTS,         // the same, decoded once into the handle at index 1: the first (integer 1) or a table of all
     CLUA_REPLY_PROGRESS,        // a table: totalUnitCount = integer, completedUnitCount = integer2, fractionCompleted
     CLUA_REPLY_VALUES,          // the top `integer` values of the stack
+    CLUA_REPLY_COMPLETION,      // the completion block in the handle at index 1
+    CLUA_REPLY_SET_COMPLETION,  // no value; the handle at index 1 gets the completion block at completion_index, or none
     CLUA_REPLY_ARGUMENT,        // the value at stack index `integer`
     CLUA_REPLY_ERROR,           // raises `bytes`, with the position of the caller before it
     CLUA_REPLY_ARGUMENT_ERROR,  // raises `bytes` as the fault of argument `integer`
@@ -45,8 +47,7 @@ typedef struct clua_reply {
     const clua_parcel *parcel;
     void *parcel_owner;  // owned: keeps `parcel` alive
     int body_first;  // CLUA_REPLY_HANDLE: the arguments from here on become the body of the handle; 0 for none
-    int slot;        // when not 0: before answering, user value `slot` of the handle at index 1 is set
-    int slot_index;  // ... to the value at this stack index, nil when 0
+    int completion_index;  // the value at this stack index becomes the completion block; 0 for none
 } clua_reply;
 
 /// A function of the host. `member` says which of a class's members was meant, 0 for a name that is none.
@@ -74,6 +75,18 @@ typedef struct clua_class {
     clua_function class_get;  // a property of the class table: class, key
     clua_function describe;   // tostring: object
 } clua_class;
+
+/// lua_next, for a traversal that does not change the table: then the key always comes from the table, and nothing can raise.
+/// Needs 1 free stack slot.
+static inline int clua_next(lua_State *L, int index) { return lua_next(L, index); }
+
+/// How many values the table at `index` holds, as `table.pack` or a plain array says it. Never raises. Needs 1 free stack slot.
+lua_Integer clua_packed_length(lua_State *L, int index);
+
+/// The bytes of the string at `index`; NULL for every other type, so that no number is converted in place. Never raises.
+static inline const char *clua_string(lua_State *L, int index, size_t *count) {
+    return lua_type(L, index) == LUA_TSTRING ? lua_tolstring(L, index, count) : NULL;
+}
 
 /// The handle's user values.
 enum {

@@ -4,8 +4,10 @@
 #define CLUA_RUN_H
 
 #include <lua5.4/lua.h>
+#include <stdbool.h>
 #include <stddef.h>
 
+#include "callback.h"
 #include "object.h"
 #include "parcel.h"
 
@@ -35,6 +37,9 @@ int clua_call(lua_State *L, int argument_count, int result_count, clua_failure *
 /// As clua_encode, and tells the host's `sent` when the parcel refers to objects.
 int clua_send(lua_State *L, int count, clua_parcel_role role, clua_parcel *parcel);
 
+/// As clua_call for a script of the host: in a traceback it is called from C, as the `lua` command's are.
+int clua_call_script(lua_State *L, int argument_count, int result_count, clua_failure *failure);
+
 /// Runs an operation's body, decoded from `body`, or, when that is NULL, as the handle of `object` in this state has it.
 /// Results are encoded into `results`.
 int clua_run_body(lua_State *L, const clua_parcel *body, void *object, int kind, clua_parcel *results, clua_failure *failure);
@@ -45,9 +50,52 @@ int clua_run_completion(lua_State *L, void *object, int kind, clua_failure *fail
 /// Encodes the body that the handle of `object` holds.
 int clua_encode_body(lua_State *L, void *object, int kind, clua_parcel *body, clua_failure *failure);
 
+/// Makes the value at stack index `index` and those above it the body of the handle of `object`.
+int clua_attach_body(lua_State *L, void *object, int kind, int index, clua_failure *failure);
+
+/// Takes an error message off the stack.
+void clua_take_message(lua_State *L, int status, clua_failure *failure);
+
+/// Prints the top `count` values with the script's own `print`, and pops them.
+int clua_print(lua_State *L, int count, clua_failure *failure);
+
 /// Keeps the handle of `object`, with what it holds, alive in this state until clua_unpin.
 int clua_pin(lua_State *L, void *object, int kind, clua_failure *failure);
 void clua_unpin(lua_State *L, void *object);
+
+/// Makes `function` the value of the global `name`, for this state one that a fresh state has.
+int clua_register(lua_State *L, const char *name, clua_function function, int member, clua_failure *failure);
+
+/// Encodes `package.path`, `package.cpath` and the global `arg`; sets them from such a parcel.
+int clua_encode_paths(lua_State *L, clua_parcel *parcel, clua_failure *failure);
+int clua_apply_paths(lua_State *L, const clua_parcel *parcel, clua_failure *failure);
+
+/// Makes the global `arg`: `arguments[script]` is at index 0, what is before it below.
+int clua_set_arguments(lua_State *L, const char *const *arguments, int count, int script, clua_failure *failure);
+
+/// Calls `require(name)` and assigns the global `global`.
+int clua_require(lua_State *L, const char *name, const char *global, clua_failure *failure);
+
+/// Whether `package.path`, `package.cpath` or the global `arg` are other values than when this was asked last. Never raises.
+bool clua_paths_changed(lua_State *L);
+
+/// A value of the host, flat: a table's `count` pairs, key and value, follow it.
+typedef struct clua_item {
+    int type;  // LUA_TNIL, LUA_TBOOLEAN (integer), LUA_TNUMBER, LUA_TSTRING, LUA_TTABLE or LUA_TUSERDATA
+    bool is_integer;
+    int kind;
+    lua_Integer integer;
+    lua_Number number;
+    const char *bytes;
+    size_t count;
+    void *object;
+} clua_item;
+
+/// Pushes `count` values, of which the first starts at `first`.
+int clua_push_items(lua_State *L, const clua_item *first, size_t count, clua_failure *failure);
+
+/// Fills `failure` with an error that Lua had no part in; returns LUA_ERRRUN.
+int clua_refuse(clua_failure *failure, const char *message);
 
 /// Runs `function` in protected mode with `context` as its only argument, a light userdata.
 int clua_protect(lua_State *L, lua_CFunction function, void *context, int result_count, clua_failure *failure);

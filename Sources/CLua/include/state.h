@@ -24,6 +24,7 @@ typedef struct clua_state {
     void *object;  // the host's own, not owned
     const clua_host *host;
     size_t used_bytes;  // memory held by the state now
+    const void *paths[3];  // what clua_paths_changed saw last, compared by address
 } clua_state;
 
 /// Makes a state with Lua's standard libraries, the host's classes and functions in the module `opscript` (a global, and in

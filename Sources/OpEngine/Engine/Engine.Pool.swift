@@ -151,13 +151,15 @@ extension Engine {
         // MARK: The end
 
         /// Every worker ends as soon as it finds nothing to run.
-        mutating func end() -> [Worker] {
+        mutating func end() -> (all: [Worker], woken: [Worker]) {
+            let all = workers
             mustEnd = true
+            for worker in workers { worker.isJoined = true }
             let woken = idle
             for worker in woken { worker.isParked = false }
             awake += idle.count
             idle = []
-            return woken
+            return (all, woken)
         }
     }
 }

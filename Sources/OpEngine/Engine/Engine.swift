@@ -35,7 +35,11 @@ import Synchronization
     private nonisolated(unsafe) var firstActive: Unmanaged<OperationQueue.Core>?
     private nonisolated(unsafe) var lastActive: Unmanaged<OperationQueue.Core>?
     /// For the engine's own operations, which nobody counts.
-    private let helpers: Mutex<OperationQueue?>
+    private let helpers: Mutex<HelperQueue>
+
+    private struct HelperQueue {
+        weak var queue: OperationQueue?
+    }
 
     private struct MainQueue {
         var core: OperationQueue.Core?
@@ -60,8 +64,13 @@ import Synchronization
         pool = Guarded(Pool(target: count, threadLimit: count + 4096))
         mainInbox = Inbox(parker: Parker())
         mainCore = Mutex(MainQueue())
-        helpers = Mutex(nil)
+        helpers = Mutex(HelperQueue())
         unsafe mainInbox.engine = self
+    }
+
+    deinit {
+        // A suspended main queue that nobody holds goes with its engine, as any suspended queue goes.
+        mainQueueCore?.abandon()
     }
 
     // MARK: The main queue
@@ -84,10 +93,11 @@ import Synchronization
 
     /// A queue for execution blocks, outside every maximum and every count.
     var helperQueue: OperationQueue {
-        helpers.withLock { queue in
-            if let queue { return queue }
+        helpers.withLock { helpers in
+            if let queue = helpers.queue { return queue }
             let made = OperationQueue(engine: self)
             made.core.isHelper.store(true, ordering: .relaxed)
+            helpers.queue = made
             return made
         }
     }
@@ -169,7 +179,7 @@ import Synchronization
 
     /// Cancels the operations in all queues of this engine. O(n).
     public func cancelAllOperations() {
-        for operation in unfinishedOperations() where !(operation is BarrierOperation) { operation.cancel() }
+        for operation in unfinishedOperations() where !operation.isBarrier { operation.cancel() }
     }
 
     // MARK: Quiescence
@@ -244,10 +254,7 @@ import Synchronization
             for core in cores { core.waitUntilEmpty(deadline: end) }
         }
         phase.store(2, ordering: .releasing)
-        let (all, idle) = pool.withLock { pool in
-            let all = pool.workers
-            return (all, pool.end())
-        }
+        let (all, idle) = pool.withLock { $0.end() }
         for worker in idle { worker.parker.unpark() }
         for worker in all { worker.join(until: end) }
         return unfinishedOperations()

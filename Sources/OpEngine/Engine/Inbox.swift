@@ -24,6 +24,8 @@ public final class Inbox: @unchecked Sendable {
     private struct Jobs {
         var pending: [@Sendable () -> Void] = []
         var taken = 0
+        /// The thread has ended: jobs are dropped.
+        var isClosed = false
 
         mutating func pop() -> (@Sendable () -> Void)? {
             guard taken < pending.count else { return nil }
@@ -52,9 +54,13 @@ public final class Inbox: @unchecked Sendable {
     /// Jobs run in the order in which they were posted, and wake the thread when it sleeps.
     public func post(_ job: @escaping @Sendable () -> Void) {
         unsafe engine.pendingJobs.wrappingAdd(1, ordering: .acquiringAndReleasing)
-        jobs.withLock { $0.pending.append(job) }
-        jobCount.wrappingAdd(1, ordering: .releasing)
-        parker.unpark()
+        let isAccepted = jobs.withLock { jobs in
+            if jobs.isClosed { return false }
+            jobs.pending.append(job)
+            jobCount.wrappingAdd(1, ordering: .releasing)
+            return true
+        }
+        if isAccepted { parker.unpark() } else { jobHasEnded() }
     }
 
     /// Makes a blocked `run` evaluate its predicate again. Lock-free and async-signal-safe.
@@ -122,8 +128,24 @@ public final class Inbox: @unchecked Sendable {
         guard hasJobs, let job = jobs.withLock({ $0.pop() }) else { return false }
         jobCount.wrappingSubtract(1, ordering: .relaxed)
         context.whileRunning(nil, in: nil) { job() }
-        if unsafe engine.pendingJobs.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 { unsafe engine.reportStall() }
+        jobHasEnded()
         return true
+    }
+
+    private func jobHasEnded() {
+        // Safety: the inbox's owner keeps the engine.
+        let engine: Engine = unsafe self.engine
+        if engine.pendingJobs.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 { engine.reportStall() }
+    }
+
+    /// The thread ends: runs what is left; what comes later is dropped.
+    func close() {
+        repeat {
+            runJobs()
+        } while !jobs.withLock { jobs in
+            jobs.isClosed = jobs.pending.isEmpty
+            return jobs.isClosed
+        }
     }
 
     /// The next operation of the main queue.

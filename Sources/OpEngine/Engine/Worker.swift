@@ -35,6 +35,9 @@ public final class Worker: @unchecked Sendable {
     /// It was woken to look for work, or spins. Guarded by the engine's lock.
     var isSearching = false
     private let hasEnded = Atomic<UInt32>(0)
+    private let thread = pthread_self()
+    /// `shutdown` joins the thread. Guarded by the engine's lock.
+    var isJoined = false
 
     private init(number: Int, engine: Engine, parker: Parker) {
         self.number = number
@@ -63,11 +66,12 @@ public final class Worker: @unchecked Sendable {
         var all = sigset_t()
         var before = sigset_t()
         unsafe sigfillset(&all)
+        // SIGKILL and the like cannot be blocked; the faults must not be.
+        for fault in [SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT] { unsafe sigdelset(&all, fault) }
         unsafe pthread_sigmask(SIG_SETMASK, &all, &before)
         defer { unsafe pthread_sigmask(SIG_SETMASK, &before, nil) }
         let result = unsafe pthread_create(&thread, nil, { unsafe Worker.body($0) }, argument)
         guard result == 0 else { fatalError("opscript: cannot start worker thread \(number): error \(result)") }
-        pthread_detach(thread)
     }
 
     private static func body(_ argument: UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? {
@@ -78,23 +82,28 @@ public final class Worker: @unchecked Sendable {
         unsafe context.worker = worker
         worker.engine.pool.withLock { $0.joined(worker) }
         worker.work(context)
+        worker.inbox.close()
         worker.context = nil
         unsafe context.worker = nil
+        if !worker.engine.pool.withLock({ _ in worker.isJoined }) { pthread_detach(worker.thread) }
         worker.announceEnd()
         return nil
     }
 
     private func announceEnd() {
         hasEnded.store(1, ordering: .releasing)
-        cplatform_relax()
         futexWake(hasEnded)
     }
 
-    /// Waits until the thread has left the engine's code.
+    /// Waits until the thread has ended. One that has not at the deadline, or the calling one, is left alone.
     func join(until deadline: ContinuousClock.Instant) {
-        if Worker.current === self { return }
-        while hasEnded.load(ordering: .acquiring) == 0 && ContinuousClock.now < deadline {
+        while Worker.current !== self, hasEnded.load(ordering: .acquiring) == 0, ContinuousClock.now < deadline {
             futexWait(hasEnded, while: 0, until: deadline)
+        }
+        if hasEnded.load(ordering: .acquiring) == 0 {
+            pthread_detach(thread)
+        } else {
+            pthread_join(thread, nil)
         }
     }
 

@@ -72,8 +72,3 @@ extension Operation {
     /// A block operation of the engine's own.
     static func helper(_ body: @escaping @Sendable () -> Void) -> Operation { BlockOperation(block: body) }
 }
-
-/// A barrier in a queue.
-final class BarrierOperation: BlockOperation, @unchecked Sendable {
-    // Safety: adds nothing to its superclass.
-}

@@ -57,7 +57,7 @@ extension Operation {
 }
 
 /// How much a piece of work matters to the user.
-public enum QualityOfService: Int, Sendable, Hashable {
+public enum QualityOfService: Int, Sendable, Hashable, CaseIterable {
     /// The user waits for it and looks at it.
     case userInteractive = 33
     /// The user asked for it and waits.

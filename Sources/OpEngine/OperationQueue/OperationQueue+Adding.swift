@@ -40,11 +40,15 @@ extension OperationQueue {
 
     /// Adds a block that runs when everything added before it has finished, and before anything added after it starts.
     public func addBarrierBlock(_ barrier: @escaping @Sendable () throws -> Void) {
-        let operation = BarrierOperation(block: barrier)
-        do {
-            if let error = refusal(of: operation) { throw error }
-            core.add(operation, isBarrier: true, face: self)
-        } catch { trap(error) }
+        do { try tryAddBarrier(BlockOperation(block: barrier)) } catch { trap(error) }
+    }
+
+    /// Adds any operation as a barrier. Throws what `tryAddOperation` does.
+    public func tryAddBarrier(_ operation: Operation) throws {
+        if let error = refusal(of: operation) { throw error }
+        operation.isBarrier = true
+        core.add(operation, isBarrier: true, face: self)
+        if engine.isEnding { operation.cancel() }
     }
 
     /// Claims the operation, or says why it cannot be added.

@@ -102,7 +102,7 @@ open class OperationQueue: @unchecked Sendable {
 
     /// Cancels every operation in the queue, except that a barrier still runs in its place. O(n).
     open func cancelAllOperations() {
-        for operation in core.members() where !(operation is BarrierOperation) { operation.cancel() }
+        for operation in core.members() where !operation.isBarrier { operation.cancel() }
     }
 }
 

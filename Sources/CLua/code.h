@@ -1,0 +1,47 @@
+// Internal to this folder: the code of one function prototype, on its way from one state to others.
+//
+// A prototype is dumped once in the state that sends it and compiled once in each state that receives it, however many
+// closures are sent. What raises is called from C functions in protected mode, on any coroutine of the state.
+#ifndef CLUA_CODE_H
+#define CLUA_CODE_H
+
+#include <lua5.4/lua.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "chunk.h"
+
+/// Nothing but the count changes after the code is made, so all threads may read it.
+typedef struct clua_code {
+    atomic_int references;
+    uint8_t *dump;     // as string.dump gives it, with debug information
+    size_t dump_count;
+    uint8_t *factory;  // see clua_chunk_factory; NULL when there are too many upvalues
+    size_t factory_count;
+    int upvalue_count;
+    clua_global_read *global_reads;
+    size_t global_read_count;
+    char *label;       // "<pipeline.lua:12>": the source as errors name it, and the line of `function`
+} clua_code;
+
+/// Prepares a fresh state; call it once. Raises for lack of memory. Needs 6 free stack slots.
+void clua_code_open(lua_State *L);
+
+/// The code of the Lua function at stack index `function`. It is borrowed, and may go away with the next call in this state:
+/// retain it to keep it. Raises for other values, lack of memory, and once the state is being closed. Needs 5 free stack slots.
+clua_code *clua_code_of(lua_State *L, int function);
+
+/// Any thread; never raise. NULL is fine to release.
+void clua_code_retain(clua_code *code);
+void clua_code_release(clua_code *code);
+
+/// Pushes a new closure with upvalues of its own, all nil. The caller keeps a reference to `code` meanwhile. Raises for lack of
+/// memory or stack, and once the state is being closed. May run a garbage collection. Needs 5 free stack slots, leaves 1.
+void clua_code_instantiate(lua_State *L, clua_code *code);
+
+/// How often clua_code_instantiate had to compile in this state: the first time for each code; each time without a factory,
+/// and again after more codes than the state remembers (4096). For tests. Raises once the state is being closed. Needs 1 slot.
+size_t clua_code_compile_count(lua_State *L);
+
+#endif

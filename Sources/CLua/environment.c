@@ -1,0 +1,128 @@
+#include <lua5.4/lauxlib.h>
+
+#include "environment_raising.h"
+
+// Registry keys, by address.
+static const char real_key;    // the real globals
+static const char fresh_key;   // name -> value in a fresh state
+static const char shared_key;  // the metatable of all environments of operations
+// In the metatable of an environment: the table that it reads through to.
+static const char base_key;
+
+// Makes a metatable: reads go to `read`, assignments of new names to `assign` unless it is 0. Stack indices. Leaves it.
+static void push_metatable(lua_State *L, int read, int assign) {
+    lua_createtable(L, 0, 3);
+    lua_pushvalue(L, read);
+    lua_setfield(L, -2, "__index");
+    if (assign != 0) {
+        lua_pushvalue(L, assign);
+        lua_setfield(L, -2, "__newindex");
+    }
+    lua_pushvalue(L, read);
+    lua_rawsetp(L, -2, &base_key);
+}
+
+void clua_environment_open(lua_State *L) {
+    lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
+    int globals = lua_gettop(L);
+    lua_pushvalue(L, globals);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &real_key);
+
+    lua_createtable(L, 0, 64);
+    lua_pushnil(L);
+    while (lua_next(L, globals)) {
+        lua_pushvalue(L, -2);
+        lua_insert(L, -2);
+        lua_rawset(L, -4);
+    }
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &fresh_key);
+
+    push_metatable(L, globals, 0);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &shared_key);
+    lua_settop(L, globals - 1);
+}
+
+void clua_push_real_globals(lua_State *L) { lua_rawgetp(L, LUA_REGISTRYINDEX, &real_key); }
+
+void clua_push_current_globals(lua_State *L) { lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS); }
+
+// The registry has that field already: storing allocates nothing.
+void clua_set_current_globals(lua_State *L) { lua_rawseti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS); }
+
+// Gives the metatable on top to a new table in which `_G` is the table itself. Leaves the table.
+static void push_with_metatable(lua_State *L) {
+    lua_createtable(L, 0, 2);
+    lua_insert(L, -2);
+    lua_setmetatable(L, -2);
+    lua_pushvalue(L, -1);
+    lua_pushliteral(L, "_G");
+    lua_insert(L, -2);
+    lua_rawset(L, -3);
+}
+
+void clua_push_environment(lua_State *L) {
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &shared_key);
+    push_with_metatable(L);
+}
+
+void clua_push_overlay(lua_State *L) {
+    clua_push_current_globals(L);
+    int current = lua_gettop(L);
+    push_metatable(L, current, current);
+    lua_remove(L, current);
+    push_with_metatable(L);
+}
+
+bool clua_is_environment(lua_State *L, int index) {
+    if (lua_getmetatable(L, index)) {
+        bool marked = lua_rawgetp(L, -1, &base_key) != LUA_TNIL;
+        lua_pop(L, 2);
+        if (marked) return true;
+    }
+    int table = lua_absindex(L, index);
+    clua_push_real_globals(L);
+    bool real = lua_rawequal(L, -1, table);
+    lua_pop(L, 1);
+    return real;
+}
+
+void clua_adopt_global(lua_State *L) {
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &fresh_key);
+    lua_pushvalue(L, -3);
+    lua_pushvalue(L, -3);
+    lua_rawset(L, -3);
+    lua_pop(L, 1);
+    lua_rawset(L, -3);
+    lua_pop(L, 1);
+}
+
+// Replaces the environment on top by the one that it reads through to; false, and nothing left, at the end of the chain.
+static bool next_environment(lua_State *L) {
+    int environment = lua_gettop(L);
+    // The real globals may have a metatable of the script's, without a base.
+    bool found = lua_getmetatable(L, environment) && lua_rawgetp(L, -1, &base_key) == LUA_TTABLE;
+    if (found) lua_copy(L, -1, environment);
+    lua_settop(L, found ? environment : environment - 1);
+    return found;
+}
+
+bool clua_global_differs(lua_State *L, int index) {
+    int environment = lua_absindex(L, index);
+    int name = lua_gettop(L);
+    lua_pushnil(L);  // the value
+    lua_pushvalue(L, environment);
+    do {
+        lua_pushvalue(L, name);
+        lua_rawget(L, -2);
+        lua_replace(L, name + 1);
+    } while (lua_isnil(L, name + 1) && next_environment(L));
+    lua_settop(L, name + 1);
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &fresh_key);
+    lua_pushvalue(L, name);
+    lua_rawget(L, -2);
+    // In an environment `_G` is the environment: nothing to send.
+    bool differs = !lua_rawequal(L, -1, name + 1) && !lua_rawequal(L, name + 1, environment);
+    lua_settop(L, name + 1);
+    lua_remove(L, name);
+    return differs;
+}

@@ -1,0 +1,234 @@
+// What a host application does to a state, apart from running things in it.
+#include <lua5.4/lauxlib.h>
+#include <lua5.4/lualib.h>
+#include <string.h>
+
+#include "callback_raising.h"
+#include "environment_raising.h"
+#include "modules_raising.h"
+#include "object_raising.h"
+#include "parcel_raising.h"
+#include "host_raising.h"
+#include "run.h"
+#include "state.h"
+
+// MARK: registered functions
+
+typedef struct registration {
+    const char *name;
+    clua_function function;
+    int member;
+} registration;
+
+static int register_function(lua_State *L) {
+    const registration *registration = lua_touserdata(L, 1);
+    clua_push_real_globals(L);
+    lua_pushstring(L, registration->name);
+    clua_push_function(L, registration->function, registration->member);
+    clua_modules_adopt(L, "_G", -2, -1);
+    clua_adopt_global(L);
+    return 0;
+}
+
+int clua_register(lua_State *L, const char *name, clua_function function, int member, clua_failure *failure) {
+    registration registration = {name, function, member};
+    return clua_protect(L, register_function, &registration, 0, failure);
+}
+
+// MARK: paths
+
+static void push_package(lua_State *L) {
+    luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+    lua_getfield(L, -1, LUA_LOADLIBNAME);
+    lua_remove(L, -2);
+}
+
+// Registry keys, by address: the table `package`, and strings, so that looking needs no new ones.
+static const char package_key, path_key, cpath_key, arg_key;
+
+void clua_paths_open(lua_State *L) {
+    push_package(L);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &package_key);
+    lua_pushliteral(L, "path");
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &path_key);
+    lua_pushliteral(L, "cpath");
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &cpath_key);
+    lua_pushliteral(L, "arg");
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &arg_key);
+}
+
+// The field of the table on top; compared by address, since a string that was assigned is another one.
+static const void *address_of_field(lua_State *L, const void *key) {
+    lua_rawgetp(L, LUA_REGISTRYINDEX, key);
+    lua_rawget(L, -2);
+    const void *address = lua_topointer(L, -1);
+    lua_pop(L, 1);
+    return address;
+}
+
+bool clua_paths_changed(lua_State *L) {
+    clua_state *state = clua_state_of(L);
+    if (!lua_checkstack(L, 3)) return false;
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &package_key);
+    const void *paths[3] = {address_of_field(L, &path_key), address_of_field(L, &cpath_key), NULL};
+    lua_pop(L, 1);
+    clua_push_real_globals(L);
+    paths[2] = address_of_field(L, &arg_key);
+    lua_pop(L, 1);
+    bool changed = memcmp(paths, state->paths, sizeof paths) != 0;
+    memcpy(state->paths, paths, sizeof paths);
+    return changed;
+}
+
+static int encode_paths(lua_State *L) {
+    clua_parcel *parcel = lua_touserdata(L, 1);
+    push_package(L);
+    lua_getfield(L, 2, "path");
+    lua_getfield(L, 2, "cpath");
+    clua_push_real_globals(L);
+    lua_pushliteral(L, "arg");
+    lua_rawget(L, -2);
+    lua_remove(L, -2);
+    // A script may put anything into `arg`; then workers do without.
+    if (clua_encode(L, 3, CLUA_STORED, parcel) != LUA_OK) {
+        lua_pop(L, 2);
+        lua_pushnil(L);
+        if (clua_encode(L, 3, CLUA_STORED, parcel) != LUA_OK) return lua_error(L);
+    }
+    return 0;
+}
+
+int clua_encode_paths(lua_State *L, clua_parcel *parcel, clua_failure *failure) {
+    memset(parcel, 0, sizeof *parcel);
+    return clua_protect(L, encode_paths, parcel, 0, failure);
+}
+
+static int apply_paths(lua_State *L) {
+    const clua_parcel *parcel = lua_touserdata(L, 1);
+    clua_decode_here(L, parcel, CLUA_FRESH_ENVIRONMENT);
+    push_package(L);
+    lua_pushvalue(L, 3);
+    lua_setfield(L, -2, "path");
+    lua_pushvalue(L, 4);
+    lua_setfield(L, -2, "cpath");
+    clua_push_real_globals(L);
+    lua_pushliteral(L, "arg");
+    lua_pushvalue(L, 5);
+    clua_adopt_global(L);
+    return 0;
+}
+
+int clua_apply_paths(lua_State *L, const clua_parcel *parcel, clua_failure *failure) {
+    return clua_protect(L, apply_paths, (void *)parcel, 0, failure);
+}
+
+// MARK: the command line
+
+typedef struct arguments {
+    const char *const *values;
+    int count;
+    int script;
+} arguments;
+
+static int set_arguments(lua_State *L) {
+    const arguments *arguments = lua_touserdata(L, 1);
+    clua_push_real_globals(L);
+    lua_pushliteral(L, "arg");
+    int following = arguments->count - arguments->script - 1;
+    lua_createtable(L, following > 0 ? following : 0, arguments->script + 1);
+    for (int i = 0; i < arguments->count; i++) {
+        lua_pushstring(L, arguments->values[i]);
+        lua_rawseti(L, -2, i - arguments->script);
+    }
+    clua_adopt_global(L);
+    return 0;
+}
+
+int clua_set_arguments(lua_State *L, const char *const *values, int count, int script, clua_failure *failure) {
+    arguments arguments = {values, count, script};
+    return clua_protect(L, set_arguments, &arguments, 0, failure);
+}
+
+typedef struct requirement {
+    const char *name;
+    const char *global;
+} requirement;
+
+static int require_module(lua_State *L) {
+    const requirement *requirement = lua_touserdata(L, 1);
+    lua_getglobal(L, "require");
+    lua_pushstring(L, requirement->name);
+    lua_call(L, 1, 1);
+    lua_setglobal(L, requirement->global);
+    return 0;
+}
+
+int clua_require(lua_State *L, const char *name, const char *global, clua_failure *failure) {
+    requirement requirement = {name, global};
+    return clua_protect(L, require_module, &requirement, 0, failure);
+}
+
+// MARK: printing
+
+// Stack: the context, not used, and the values.
+static int print_values(lua_State *L) {
+    lua_getglobal(L, "print");
+    lua_replace(L, 1);
+    lua_call(L, lua_gettop(L) - 1, 0);
+    return 0;
+}
+
+int clua_print(lua_State *L, int count, clua_failure *failure) {
+    int first = lua_gettop(L) - count + 1;
+    if (!lua_checkstack(L, LUA_MINSTACK)) return clua_refuse(failure, "too many results to print");
+    lua_pushcfunction(L, print_values);
+    lua_insert(L, first);
+    lua_pushnil(L);
+    lua_insert(L, first + 1);
+    return clua_call(L, count + 1, 0, failure);
+}
+
+// MARK: values of the host
+
+// Pushes the value that starts at `*item`, and moves on behind it.
+static void push_item(lua_State *L, const clua_item **item) {
+    const clua_item *this = (*item)++;
+    luaL_checkstack(L, 8, "too many values");
+    switch (this->type) {
+    case LUA_TBOOLEAN: lua_pushboolean(L, this->integer != 0); break;
+    case LUA_TNUMBER:
+        if (this->is_integer)
+            lua_pushinteger(L, this->integer);
+        else
+            lua_pushnumber(L, this->number);
+        break;
+    case LUA_TSTRING: lua_pushlstring(L, this->bytes, this->count); break;
+    case LUA_TTABLE:
+        lua_createtable(L, 0, (int)this->count);
+        for (size_t i = 0; i < this->count; i++) {
+            push_item(L, item);
+            push_item(L, item);
+            lua_rawset(L, -3);
+        }
+        break;
+    case LUA_TUSERDATA: clua_push_handle(L, this->object, this->kind); break;
+    default: lua_pushnil(L);
+    }
+}
+
+typedef struct items {
+    const clua_item *next;
+    size_t count;
+} items;
+
+static int push_items(lua_State *L) {
+    items *items = lua_touserdata(L, 1);
+    lua_settop(L, 0);
+    for (size_t i = 0; i < items->count; i++) push_item(L, &items->next);
+    return (int)items->count;
+}
+
+int clua_push_items(lua_State *L, const clua_item *first, size_t count, clua_failure *failure) {
+    items items = {first, count};
+    return clua_protect(L, push_items, &items, (int)count, failure);
+}

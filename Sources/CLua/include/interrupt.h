@@ -1,0 +1,17 @@
+// Ctrl-C, and a polite request to end: how they reach a state that is running, or a thread that waits.
+#ifndef CLUA_INTERRUPT_H
+#define CLUA_INTERRUPT_H
+
+#include <lua5.4/lua.h>
+
+/// From now on the first SIGINT or SIGTERM raises the error `interrupted!` in what `L` is running; the next one ends the process.
+/// One state of a process at a time.
+void clua_catch_interrupts(lua_State *L);
+
+/// Puts both signals back to what they were.
+void clua_release_interrupts(void);
+
+/// The signal that has come and has not become an error yet, or 0; takes it.
+int clua_take_interrupt(void);
+
+#endif

@@ -1,0 +1,51 @@
+#define _POSIX_C_SOURCE 200809L  // sigaction
+#include "interrupt.h"
+
+#include <lua5.4/lauxlib.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+static lua_State *_Atomic target;
+static atomic_int pending;
+static struct sigaction previous_interrupt, previous_terminate;
+
+// Hook: turns the signal into an error at the next instruction.
+static void stop(lua_State *L, lua_Debug *activation) {
+    (void)activation;
+    lua_sethook(L, NULL, 0, 0);
+    pending = 0;
+    luaL_error(L, "interrupted!");
+}
+
+// In the signal's handler: lua_sethook may be called there, as the manual says.
+static void handle(int signal_number) {
+    struct sigaction by_default = {.sa_handler = SIG_DFL};
+    sigaction(signal_number, &by_default, NULL);
+    pending = signal_number;
+    lua_State *L = target;
+    if (L != NULL) lua_sethook(L, stop, LUA_MASKCALL | LUA_MASKRET | LUA_MASKLINE | LUA_MASKCOUNT, 1);
+}
+
+void clua_catch_interrupts(lua_State *L) {
+    bool is_first = target == NULL;
+    target = L;
+    pending = 0;
+    struct sigaction action = {.sa_handler = handle};
+    sigaction(SIGINT, &action, is_first ? &previous_interrupt : NULL);
+    sigaction(SIGTERM, &action, is_first ? &previous_terminate : NULL);
+}
+
+void clua_release_interrupts(void) {
+    if (target == NULL) return;
+    sigaction(SIGINT, &previous_interrupt, NULL);
+    sigaction(SIGTERM, &previous_terminate, NULL);
+    target = NULL;
+}
+
+int clua_take_interrupt(void) {
+    int signal_number = atomic_exchange(&pending, 0);
+    if (signal_number != 0) lua_sethook(target, NULL, 0, 0);
+    return signal_number;
+}

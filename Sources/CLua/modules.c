@@ -1,0 +1,202 @@
+#include <lua5.4/lauxlib.h>
+#include <lua5.4/lualib.h>
+
+#include "environment_raising.h"
+#include "modules_raising.h"
+
+// Registry keys, by address.
+static const char index_key;    // weak: value -> the module's name, or {name, field}
+static const char known_key;    // the module's name -> what was looked at under that name
+static const char changed_key;  // whether package.loaded may have changed
+static const char search_key;   // package.searchpath
+static const char require_key;  // require
+
+static bool has_identity(lua_State *L, int index) {
+    int type = lua_type(L, index);
+    return type == LUA_TTABLE || type == LUA_TFUNCTION || type == LUA_TUSERDATA;
+}
+
+// Indexes the fields of the module at `module`. Stack: the index table at `table`.
+static void index_fields(lua_State *L, int table, int name, int module) {
+    lua_pushnil(L);
+    while (lua_next(L, module)) {
+        lua_pushvalue(L, -1);
+        bool is_new = has_identity(L, -1) && lua_type(L, -3) == LUA_TSTRING && lua_rawget(L, table) == LUA_TNIL;
+        lua_pop(L, 1);
+        if (is_new) {
+            lua_createtable(L, 2, 0);
+            lua_pushvalue(L, name);
+            lua_rawseti(L, -2, 1);
+            lua_pushvalue(L, -3);
+            lua_rawseti(L, -2, 2);
+            lua_rawset(L, table);
+        } else {
+            lua_pop(L, 1);
+        }
+    }
+}
+
+// Indexes the module at `module` and its fields. All are stack indices.
+static void index_module(lua_State *L, int table, int name, int module) {
+    if (!has_identity(L, module)) return;
+    lua_pushvalue(L, module);
+    if (lua_rawget(L, table) != LUA_TSTRING) {  // a module's own name wins over its being a field of another
+        lua_pushvalue(L, module);
+        lua_pushvalue(L, name);
+        lua_rawset(L, table);
+    }
+    lua_pop(L, 1);
+    if (lua_istable(L, module)) index_fields(L, table, name, module);
+}
+
+void clua_modules_open(lua_State *L) {
+    int base = lua_gettop(L);
+    lua_createtable(L, 0, 256);
+    int table = lua_gettop(L);
+    lua_createtable(L, 0, 1);
+    lua_pushliteral(L, "k");
+    lua_setfield(L, -2, "__mode");
+    lua_setmetatable(L, table);
+    lua_createtable(L, 0, 16);
+    int known = lua_gettop(L);
+
+    luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+    int loaded = lua_gettop(L);
+    lua_pushnil(L);
+    while (lua_next(L, loaded)) {
+        lua_pushvalue(L, -2);
+        lua_pushvalue(L, -2);
+        lua_rawset(L, known);
+        int module = lua_gettop(L);
+        clua_push_real_globals(L);
+        bool is_globals = lua_rawequal(L, -1, module);
+        lua_pop(L, 1);
+        if (is_globals)
+            index_fields(L, table, module - 1, module);  // the table itself is an environment
+        else
+            index_module(L, table, module - 1, module);
+        lua_pop(L, 1);
+    }
+    lua_pushvalue(L, known);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &known_key);
+    lua_pushvalue(L, table);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &index_key);
+    lua_getfield(L, loaded, LUA_LOADLIBNAME);
+    lua_getfield(L, -1, "searchpath");
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &search_key);
+    lua_getglobal(L, "require");
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &require_key);
+    lua_pushboolean(L, 0);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &changed_key);
+    lua_settop(L, base);
+}
+
+void clua_modules_adopt(lua_State *L, const char *module, int key, int value) {
+    key = lua_absindex(L, key);
+    value = lua_absindex(L, value);
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &index_key);
+    lua_pushvalue(L, value);
+    lua_createtable(L, 2, 0);
+    lua_pushstring(L, module);
+    lua_rawseti(L, -2, 1);
+    lua_pushvalue(L, key);
+    lua_rawseti(L, -2, 2);
+    lua_rawset(L, -3);
+    lua_pop(L, 1);
+}
+
+// The registry has that field already: storing allocates nothing.
+void clua_modules_changed(lua_State *L) {
+    lua_pushboolean(L, 1);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &changed_key);
+}
+
+// Whether another state, with the same paths, would find the module too.
+static bool is_on(lua_State *L, int name, const char *path_name) {
+    int base = lua_gettop(L);
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &search_key);
+    lua_pushvalue(L, name);
+    lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+    lua_getfield(L, -1, LUA_LOADLIBNAME);
+    lua_remove(L, -2);
+    bool found = false;
+    if (lua_istable(L, -1) && lua_getfield(L, -1, path_name) == LUA_TSTRING) {
+        lua_remove(L, -2);
+        lua_call(L, 2, 1);
+        found = lua_type(L, -1) == LUA_TSTRING;
+    }
+    lua_settop(L, base);
+    return found;
+}
+
+void clua_modules_refresh(lua_State *L) {
+    int base = lua_gettop(L);
+    lua_pushboolean(L, 0);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &changed_key);
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &index_key);
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &known_key);
+    luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+    int table = base + 1, known = base + 2, loaded = base + 3;
+    lua_pushnil(L);
+    while (lua_next(L, loaded)) {
+        int name = base + 4, module = base + 5;
+        lua_pushvalue(L, name);
+        lua_rawget(L, known);
+        bool is_new = lua_type(L, name) == LUA_TSTRING && !lua_rawequal(L, -1, module);
+        lua_pop(L, 1);
+        if (is_new) {
+            lua_pushvalue(L, name);
+            lua_pushvalue(L, module);
+            lua_rawset(L, known);
+            if (is_on(L, name, "path") || is_on(L, name, "cpath")) index_module(L, table, name, module);
+        }
+        lua_pop(L, 1);
+    }
+    lua_settop(L, base);
+}
+
+bool clua_module_name(lua_State *L, int index) {
+    int value = lua_absindex(L, index);
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &changed_key);
+    if (lua_toboolean(L, -1)) {
+        luaL_checkstack(L, 12, NULL);
+        clua_modules_refresh(L);
+    }
+    lua_pop(L, 1);
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &index_key);
+    lua_pushvalue(L, value);
+    switch (lua_rawget(L, -2)) {
+    case LUA_TSTRING:
+        lua_remove(L, -2);
+        lua_pushnil(L);
+        return true;
+    case LUA_TTABLE:
+        lua_rawgeti(L, -1, 1);
+        lua_rawgeti(L, -2, 2);
+        lua_remove(L, -3);
+        lua_remove(L, -3);
+        return true;
+    default: lua_pop(L, 2); return false;
+    }
+}
+
+void clua_push_module(lua_State *L, int name, int key) {
+    luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+    lua_pushvalue(L, name);
+    lua_rawget(L, -2);
+    lua_remove(L, -2);
+    if (lua_isnil(L, -1)) {
+        lua_pop(L, 1);
+        lua_rawgetp(L, LUA_REGISTRYINDEX, &require_key);
+        lua_pushvalue(L, name);
+        lua_call(L, 1, 1);
+    }
+    if (key == 0) return;
+    if (!lua_istable(L, -1))
+        luaL_error(L, "module '%s' is a %s here, not a table", lua_tostring(L, name), luaL_typename(L, -1));
+    lua_pushvalue(L, key);
+    lua_gettable(L, -2);
+    if (lua_isnil(L, -1))
+        luaL_error(L, "module '%s' has no field '%s' here", lua_tostring(L, name), lua_tostring(L, key));
+    lua_remove(L, -2);
+}

@@ -1,0 +1,397 @@
+#include <lua5.4/lauxlib.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "code.h"
+#include "environment_raising.h"
+#include "modules_raising.h"
+#include "object_raising.h"
+#include "parcel.h"
+#include "parcel_format.h"
+#include "parcel_raising.h"
+
+typedef struct decoder {
+    lua_State *L;
+    const clua_parcel *parcel;
+    const uint8_t *next;
+    const uint8_t *end;
+    clua_environment environment;
+    bool has_globals;
+    bool has_modules;
+    uint32_t object_count;
+    uint32_t string_count;
+    // Stack indices of tables, nil until needed.
+    int environments;  // number -> environment
+    int objects;       // ordinal -> object
+    int strings;       // number -> string
+    int late;          // alternately objects, and the metatables that they get at the end
+    lua_Integer late_count;
+} decoder;
+
+static void decode_value(decoder *d, int depth);
+
+// MARK: bytes
+
+// The bytes are not trusted: a defect here, or a parcel that somebody else has made, must be an error.
+static int malformed(decoder *d) { return luaL_error(d->L, "malformed parcel"); }
+
+static size_t remaining(const decoder *d) { return (size_t)(d->end - d->next); }
+
+static uint8_t read_byte(decoder *d) {
+    if (d->next == d->end) malformed(d);
+    return *d->next++;
+}
+
+static const uint8_t *read_bytes(decoder *d, size_t count) {
+    if (remaining(d) < count) malformed(d);
+    const uint8_t *bytes = d->next;
+    d->next += count;
+    return bytes;
+}
+
+static uint64_t read_varint(decoder *d) {
+    uint64_t value = 0;
+    for (int shift = 0; shift < 64; shift += 7) {
+        uint8_t byte = read_byte(d);
+        value |= (uint64_t)(byte & 0x7f) << shift;
+        if (byte < 0x80) return value;
+    }
+    malformed(d);
+    return 0;
+}
+
+static uint32_t read_count(decoder *d, size_t limit) {
+    uint64_t value = read_varint(d);
+    if (value >= limit) malformed(d);
+    return (uint32_t)value;
+}
+
+static void push_string(decoder *d) {
+    uint64_t count = read_varint(d);
+    if (count > remaining(d)) malformed(d);
+    lua_pushlstring(d->L, (const char *)read_bytes(d, (size_t)count), (size_t)count);
+}
+
+// MARK: what is remembered
+
+// Stores the value on top, which stays, in the table at stack index `table`, made when it is needed first.
+static void keep(decoder *d, int table, lua_Integer number) {
+    lua_State *L = d->L;
+    if (lua_isnil(L, table)) {
+        lua_createtable(L, 0, 4);
+        lua_replace(L, table);
+    }
+    lua_pushvalue(L, -1);
+    lua_rawseti(L, table, number);
+}
+
+static void push_kept(decoder *d, int table, lua_Integer number) {
+    if (lua_isnil(d->L, table)) malformed(d);
+    lua_rawgeti(d->L, table, number);
+}
+
+static void push_object_again(decoder *d, uint32_t ordinal) {
+    if (ordinal >= d->object_count) malformed(d);
+    push_kept(d, d->objects, ordinal);
+    if (lua_isnil(d->L, -1)) luaL_error(d->L, "a value with __transfer refers to itself, which cannot be rebuilt");
+}
+
+static void push_environment(decoder *d, uint32_t number) {
+    lua_State *L = d->L;
+    if (d->environment == CLUA_CURRENT_ENVIRONMENT && !d->has_globals) {
+        clua_push_current_globals(L);
+        return;
+    }
+    if (!lua_isnil(L, d->environments)) {
+        if (lua_rawgeti(L, d->environments, number) == LUA_TTABLE) return;
+        lua_pop(L, 1);
+    }
+    if (d->environment == CLUA_FRESH_ENVIRONMENT)
+        clua_push_environment(L);
+    else
+        clua_push_overlay(L);
+    keep(d, d->environments, number);
+}
+
+// MARK: tables
+
+// The value on top is the metatable of the object below it. Pops it.
+static void set_metatable(decoder *d, bool is_late) {
+    lua_State *L = d->L;
+    if (!lua_istable(L, -1)) malformed(d);
+    if (!is_late) {
+        lua_setmetatable(L, -2);
+        return;
+    }
+    lua_pushvalue(L, -2);
+    keep(d, d->late, ++d->late_count);
+    lua_pop(L, 1);
+    keep(d, d->late, ++d->late_count);
+    lua_pop(L, 1);
+}
+
+static void read_table_counts(decoder *d, uint32_t counts[2]) {
+    memcpy(counts, read_bytes(d, 2 * sizeof(uint32_t)), 2 * sizeof(uint32_t));
+    if ((uint64_t)counts[0] + 2 * (uint64_t)counts[1] > remaining(d)) malformed(d);
+}
+
+// Fills the table on top, whose counts have been read.
+static void fill_table(decoder *d, const uint32_t counts[2], int depth) {
+    lua_State *L = d->L;
+    int table = lua_gettop(L);
+    for (uint32_t i = 1; i <= counts[0]; i++) {
+        decode_value(d, depth);
+        lua_rawseti(L, table, i);
+    }
+    for (uint32_t i = 0; i < counts[1]; i++) {
+        decode_value(d, depth);
+        if (lua_isnil(L, -1) || (lua_type(L, -1) == LUA_TNUMBER && !lua_rawequal(L, -1, -1))) malformed(d);
+        decode_value(d, depth);
+        lua_rawset(L, table);
+    }
+    switch (read_byte(d)) {
+    case CLUA_NO_METATABLE: break;
+    case CLUA_METATABLE:
+        decode_value(d, depth);
+        set_metatable(d, false);
+        break;
+    case CLUA_METATABLE_LATER:
+        decode_value(d, depth);
+        set_metatable(d, true);
+        break;
+    default: malformed(d);
+    }
+}
+
+static void decode_table(decoder *d, bool is_kept, int depth) {
+    uint32_t ordinal = d->object_count++;
+    uint32_t counts[2];
+    read_table_counts(d, counts);
+    lua_createtable(d->L, (int)(counts[0] < INT32_MAX ? counts[0] : 0), (int)(counts[1] < INT32_MAX ? counts[1] : 0));
+    if (is_kept) keep(d, d->objects, ordinal);
+    fill_table(d, counts, depth + 1);
+}
+
+static void decode_table_later(decoder *d) {
+    lua_createtable(d->L, 0, 0);
+    keep(d, d->objects, d->object_count++);
+}
+
+// MARK: functions
+
+// Sets the upvalues of the new function on top.
+static void fill_function(decoder *d, int depth) {
+    lua_State *L = d->L;
+    int function = lua_gettop(L);
+    for (int i = 1;; i++) {
+        // The function itself says how many upvalues it has.
+        if (lua_getupvalue(L, function, i) == NULL) break;
+        lua_pop(L, 1);
+        if (d->next < d->end && *d->next == CLUA_TAG_UPVALUE_AGAIN) {
+            d->next++;
+            uint32_t ordinal = read_count(d, d->object_count);
+            uint32_t number = read_count(d, 256);
+            push_object_again(d, ordinal);
+            if (!lua_isfunction(L, -1) || lua_iscfunction(L, -1) || lua_getupvalue(L, -1, (int)number) == NULL) malformed(d);
+            lua_pop(L, 1);
+            lua_upvaluejoin(L, function, i, lua_gettop(L), (int)number);
+            lua_pop(L, 1);
+        } else {
+            decode_value(d, depth);
+            lua_setupvalue(L, function, i);
+        }
+    }
+}
+
+static void push_new_function(decoder *d) {
+    uint32_t number = read_count(d, d->parcel->code_count);
+    clua_code_instantiate(d->L, d->parcel->codes[number]);
+}
+
+static void decode_function(decoder *d, bool is_kept, int depth) {
+    uint32_t ordinal = d->object_count++;
+    push_new_function(d);
+    if (is_kept) keep(d, d->objects, ordinal);
+    fill_function(d, depth + 1);
+}
+
+static void decode_function_later(decoder *d) {
+    uint32_t ordinal = d->object_count++;
+    push_new_function(d);
+    keep(d, d->objects, ordinal);
+}
+
+// MARK: other objects
+
+static void decode_rebuilt(decoder *d, bool is_kept, int depth) {
+    lua_State *L = d->L;
+    uint32_t ordinal = d->object_count++;
+    uint32_t count = read_count(d, remaining(d) < 1000000 ? remaining(d) + 1 : 1000000);
+    luaL_checkstack(L, (int)count + 8, "too many values from __transfer");
+    for (uint32_t i = 0; i < count; i++) decode_value(d, depth + 1);
+    if (count == 0) malformed(d);
+    lua_call(L, (int)count - 1, 1);
+    if (is_kept) keep(d, d->objects, ordinal);
+}
+
+static void decode_handle(decoder *d) {
+    const clua_reference *reference = &d->parcel->references[read_count(d, d->parcel->reference_count)];
+    clua_push_handle(d->L, reference->object, reference->kind);
+}
+
+static void decode_module(decoder *d, bool has_field) {
+    lua_State *L = d->L;
+    d->has_modules = true;
+    push_string(d);
+    int name = lua_gettop(L);
+    if (has_field) push_string(d);
+    clua_push_module(L, name, has_field ? name + 1 : 0);
+    lua_replace(L, name);
+    lua_settop(L, name);
+}
+
+// Pushes the next value. `depth` is how many objects are being read around it.
+static void decode_value(decoder *d, int depth) {
+    lua_State *L = d->L;
+    // Twice the writer's, which counts both kinds of nesting.
+    if (depth > 2 * CLUA_MAX_DEPTH) malformed(d);
+    luaL_checkstack(L, 12, NULL);
+    uint8_t tag = read_byte(d);
+    switch (tag) {
+    case CLUA_TAG_NIL: lua_pushnil(L); break;
+    case CLUA_TAG_FALSE: lua_pushboolean(L, 0); break;
+    case CLUA_TAG_TRUE: lua_pushboolean(L, 1); break;
+    case CLUA_TAG_INTEGER: {
+        uint64_t value = read_varint(d);
+        lua_pushinteger(L, (lua_Integer)((value >> 1) ^ (~(value & 1) + 1)));
+        break;
+    }
+    case CLUA_TAG_FLOAT: {
+        lua_Number value;
+        memcpy(&value, read_bytes(d, sizeof value), sizeof value);
+        lua_pushnumber(L, value);
+        break;
+    }
+    case CLUA_TAG_STRING:
+        push_string(d);
+        d->string_count++;
+        break;
+    case CLUA_TAG_STRING_KEPT:
+        push_string(d);
+        keep(d, d->strings, d->string_count++);
+        break;
+    case CLUA_TAG_STRING_AGAIN: push_kept(d, d->strings, read_count(d, d->string_count)); break;
+    case CLUA_TAG_TABLE:
+    case CLUA_TAG_TABLE_KEPT: decode_table(d, tag == CLUA_TAG_TABLE_KEPT, depth); break;
+    case CLUA_TAG_TABLE_LATER: decode_table_later(d); break;
+    case CLUA_TAG_FUNCTION:
+    case CLUA_TAG_FUNCTION_KEPT: decode_function(d, tag == CLUA_TAG_FUNCTION_KEPT, depth); break;
+    case CLUA_TAG_FUNCTION_LATER: decode_function_later(d); break;
+    case CLUA_TAG_REBUILT:
+    case CLUA_TAG_REBUILT_KEPT: decode_rebuilt(d, tag == CLUA_TAG_REBUILT_KEPT, depth); break;
+    case CLUA_TAG_OBJECT_AGAIN: push_object_again(d, read_count(d, d->object_count)); break;
+    case CLUA_TAG_HANDLE: decode_handle(d); break;
+    case CLUA_TAG_ENVIRONMENT: push_environment(d, read_count(d, UINT32_MAX)); break;
+    case CLUA_TAG_MODULE:
+    case CLUA_TAG_MODULE_FIELD: decode_module(d, tag == CLUA_TAG_MODULE_FIELD); break;
+    default: malformed(d);
+    }
+}
+
+// MARK: the whole
+
+static void decode_body_record(decoder *d) {
+    lua_State *L = d->L;
+    push_object_again(d, read_count(d, d->object_count));
+    if (lua_istable(L, -1)) {
+        uint32_t counts[2];
+        read_table_counts(d, counts);
+        fill_table(d, counts, 1);
+    } else if (lua_isfunction(L, -1) && !lua_iscfunction(L, -1)) {
+        fill_function(d, 1);
+    } else {
+        malformed(d);
+    }
+    lua_pop(L, 1);
+}
+
+static void decode_global_record(decoder *d) {
+    lua_State *L = d->L;
+    push_environment(d, read_count(d, UINT32_MAX));
+    push_string(d);
+    decode_value(d, 0);
+    lua_rawset(L, -3);
+    lua_pop(L, 1);
+}
+
+static void decode_records(decoder *d) {
+    for (;;) switch (read_byte(d)) {
+        case CLUA_TAG_BODY: decode_body_record(d); break;
+        case CLUA_TAG_GLOBAL: decode_global_record(d); break;
+        case CLUA_TAG_END: return;
+        default: malformed(d);
+        }
+}
+
+static void set_late_metatables(decoder *d) {
+    lua_State *L = d->L;
+    for (lua_Integer i = 1; i < d->late_count; i += 2) {
+        lua_rawgeti(L, d->late, i);
+        lua_rawgeti(L, d->late, i + 1);
+        lua_setmetatable(L, -2);
+        lua_pop(L, 1);
+    }
+}
+
+void clua_decode_here(lua_State *L, const clua_parcel *parcel, clua_environment environment) {
+    luaL_checkstack(L, parcel->value_count + 16, "too many values");
+    int base = lua_gettop(L);
+    for (int i = 0; i < 4; i++) lua_pushnil(L);
+    decoder decoder = {
+        .L = L,
+        .parcel = parcel,
+        .next = parcel->bytes,
+        .end = parcel->bytes + parcel->byte_count,
+        .environment = environment,
+        .environments = base + 1,
+        .objects = base + 2,
+        .strings = base + 3,
+        .late = base + 4,
+    };
+    if (parcel->value_count > 0) {
+        decoder.has_globals = read_byte(&decoder) == CLUA_HAS_GLOBALS;
+        for (int i = 0; i < parcel->value_count; i++) decode_value(&decoder, 0);
+        decode_records(&decoder);
+        set_late_metatables(&decoder);
+        // A body that has `load` as an upvalue may use globals although its own code does not.
+        if (decoder.has_modules && environment == CLUA_FRESH_ENVIRONMENT) {
+            push_environment(&decoder, 0);
+            lua_pop(L, 1);
+        }
+    }
+    // What stays below the values is the first environment.
+    if (lua_istable(L, decoder.environments)) {
+        lua_rawgeti(L, decoder.environments, 0);
+        lua_replace(L, decoder.environments);
+    }
+    for (int i = 0; i < 3; i++) lua_remove(L, base + 2);
+}
+
+typedef struct decoding {
+    const clua_parcel *parcel;
+    clua_environment environment;
+} decoding;
+
+static int decode_all(lua_State *L) {
+    const decoding *decoding = lua_touserdata(L, 1);
+    lua_settop(L, 0);
+    clua_decode_here(L, decoding->parcel, decoding->environment);
+    return lua_gettop(L) - 1;
+}
+
+int clua_decode(lua_State *L, const clua_parcel *parcel, clua_environment environment) {
+    decoding decoding = {parcel, environment};
+    lua_pushcfunction(L, decode_all);
+    lua_pushlightuserdata(L, &decoding);
+    return lua_pcall(L, 1, LUA_MULTRET, 0);
+}

@@ -1,0 +1,622 @@
+#include <lua5.4/lauxlib.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "code.h"
+#include "environment_raising.h"
+#include "modules_raising.h"
+#include "object.h"
+#include "parcel.h"
+#include "parcel_format.h"
+#include "parcel_trail.h"
+#include "parcel_writer.h"
+#include "pointer_map.h"
+
+// An object whose body is still to be written.
+typedef struct postponed {
+    uint32_t ordinal;
+    lua_Integer anchor;
+    const trail_step *trail;
+} postponed;
+
+// A global that a function reads and that differs from a fresh state's.
+typedef struct global_read {
+    uint32_t environment;
+    lua_Integer anchor;  // of the name; the value follows
+    const trail_step *trail;
+} global_read;
+
+// A growing array of anything.
+typedef struct list {
+    void *items;
+    size_t count;
+    size_t capacity;
+} list;
+
+typedef struct trail_block {
+    struct trail_block *next;
+    size_t count;
+    trail_step steps[256];
+} trail_block;
+
+typedef struct encoder {
+    lua_State *L;
+    parcel_writer writer;
+    pointer_map met;       // tables, functions, kept strings, cells of upvalues, environments, codes
+    uint32_t object_count;
+    uint32_t string_count;
+    uint32_t environment_count;
+    list codes;            // clua_code *, retained
+    list references;       // clua_reference, retained
+    list bodies;           // postponed; the objects are in the Lua table at `anchors`
+    list globals;          // global_read; name and value are in the Lua table at `anchors`
+    int anchors;           // stack index, 0 until something has to be kept
+    lua_Integer anchor_count;
+    bool is_tracking;      // whether trails are kept
+    bool has_culprit;
+    trail_block *trails;
+    const trail_step *trail;
+    int count;             // how many values
+    clua_parcel_role role;
+} encoder;
+
+static void encode_value(encoder *e, int depth);
+
+// MARK: memory
+
+static int out_of_memory(encoder *e) { return luaL_error(e->L, "not enough memory"); }
+
+static void *list_append(encoder *e, list *list, size_t size) {
+    if (list->count == list->capacity) {
+        size_t capacity = list->capacity == 0 ? 4 : list->capacity * 2;
+        void *items = realloc(list->items, capacity * size);
+        if (items == NULL) out_of_memory(e);
+        list->items = items;
+        list->capacity = capacity;
+    }
+    return (char *)list->items + size * list->count++;
+}
+
+static pointer_entry *meet(encoder *e, const void *key, bool *found) {
+    pointer_entry *entry = pointer_map_get(&e->met, key, found);
+    if (entry == NULL) out_of_memory(e);
+    return entry;
+}
+
+// Keeps the value on top alive until the end: its address must not become another's. Pops it; returns its number.
+static lua_Integer anchor(encoder *e) {
+    lua_rawseti(e->L, e->anchors, ++e->anchor_count);
+    return e->anchor_count;
+}
+
+// MARK: trails
+
+static const trail_step *add_step(encoder *e, trail_kind kind, lua_Integer number, const char *text, const char *label) {
+    if (!e->is_tracking) return NULL;
+    if (e->trails == NULL || e->trails->count == sizeof e->trails->steps / sizeof *e->trails->steps) {
+        trail_block *block = malloc(sizeof *block);
+        if (block == NULL) out_of_memory(e);
+        block->next = e->trails;
+        block->count = 0;
+        e->trails = block;
+    }
+    trail_step *step = &e->trails->steps[e->trails->count++];
+    *step = (trail_step){e->trail, kind, number, text, label};
+    return step;
+}
+
+// The value on top, and how it was reached, is what the error is about.
+static int refuse(encoder *e) {
+    if (e->is_tracking)
+        trail_push_message(e->L, e->trail, -1);
+    else
+        e->has_culprit = true;
+    return lua_error(e->L);
+}
+
+// Encodes the value on top as the next step of the trail, and pops it.
+static inline void encode_step(encoder *e, int depth, trail_kind kind, lua_Integer number, const char *text, const char *label) {
+    if (!e->is_tracking) {
+        encode_value(e, depth);
+    } else {
+        const trail_step *before = e->trail;
+        e->trail = add_step(e, kind, number, text, label);
+        encode_value(e, depth);
+        e->trail = before;
+    }
+    lua_pop(e->L, 1);
+}
+
+// The value on top, found under the key below it.
+static void encode_field(encoder *e, int depth) {
+    if (!e->is_tracking) {
+        encode_step(e, depth, TRAIL_OTHER, 0, NULL, NULL);
+        return;
+    }
+    switch (lua_type(e->L, -2)) {
+    case LUA_TSTRING: encode_step(e, depth, TRAIL_FIELD, 0, lua_tostring(e->L, -2), NULL); break;
+    case LUA_TNUMBER:
+        if (lua_isinteger(e->L, -2)) {
+            encode_step(e, depth, TRAIL_ELEMENT, lua_tointeger(e->L, -2), NULL, NULL);
+            break;
+        }  // fall through
+    default: encode_step(e, depth, TRAIL_OTHER, 0, luaL_typename(e->L, -2), NULL);
+    }
+}
+
+// MARK: strings and names
+
+static void encode_string(encoder *e, const char *bytes, size_t count) {
+    e->string_count++;
+    writer_byte(&e->writer, CLUA_TAG_STRING);
+    writer_string(&e->writer, bytes, count);
+}
+
+// A name, which is always there: no tag.
+static void write_name(encoder *e, int index) {
+    size_t count;
+    const char *bytes = lua_tolstring(e->L, index, &count);
+    writer_string(&e->writer, bytes, count);
+}
+
+// The keys of tables repeat: a short one is written once.
+static void encode_key_string(encoder *e) {
+    size_t count;
+    const char *bytes = lua_tolstring(e->L, -1, &count);
+    if (count <= CLUA_MAX_KEPT_STRING) {
+        bool found;
+        pointer_entry *entry = meet(e, bytes, &found);
+        if (found) {
+            if (!e->writer.failed) e->writer.bytes[entry->offset] = CLUA_TAG_STRING_KEPT;
+            writer_byte(&e->writer, CLUA_TAG_STRING_AGAIN);
+            writer_varint(&e->writer, entry->number);
+            return;
+        }
+        entry->offset = e->writer.count;
+        entry->number = e->string_count;
+    }
+    encode_string(e, bytes, count);
+}
+
+// If the value on top travels by name, writes the name.
+static bool encode_by_name(encoder *e) {
+    if (!clua_module_name(e->L, -1)) return false;
+    bool has_field = !lua_isnil(e->L, -1);
+    writer_byte(&e->writer, has_field ? CLUA_TAG_MODULE_FIELD : CLUA_TAG_MODULE);
+    write_name(e, -2);
+    if (has_field) write_name(e, -1);
+    lua_pop(e->L, 2);
+    return true;
+}
+
+// MARK: objects
+
+// The entry of an object that is met; if it was met before, writes the reference to it and returns NULL.
+static pointer_entry *encode_again(encoder *e, const void *pointer) {
+    bool found;
+    pointer_entry *entry = meet(e, pointer, &found);
+    if (!found) return entry;
+    uint8_t *tag = &e->writer.bytes[entry->offset];
+    if (!e->writer.failed && (*tag == CLUA_TAG_TABLE || *tag == CLUA_TAG_FUNCTION || *tag == CLUA_TAG_REBUILT)) *tag += 1;
+    writer_byte(&e->writer, CLUA_TAG_OBJECT_AGAIN);
+    writer_varint(&e->writer, entry->ordinal);
+    return NULL;
+}
+
+// Starts an object that was not met before: its ordinal and, at the end of the bytes, its tag.
+static uint32_t begin_object(encoder *e, pointer_entry *entry, uint8_t tag) {
+    entry->offset = e->writer.count;
+    entry->ordinal = e->object_count;
+    writer_byte(&e->writer, tag);
+    return e->object_count++;
+}
+
+// The object on top lies too deep to be written here: its body follows in a record.
+static void postpone(encoder *e, uint32_t ordinal) {
+    lua_pushvalue(e->L, -1);
+    lua_Integer number = anchor(e);
+    *(postponed *)list_append(e, &e->bodies, sizeof(postponed)) = (postponed){ordinal, number, e->trail};
+}
+
+static uint32_t environment_number(encoder *e, int index) {
+    bool found;
+    pointer_entry *entry = meet(e, lua_topointer(e->L, index), &found);
+    if (!found) entry->number = e->environment_count++;
+    return entry->number;
+}
+
+// MARK: tables
+
+static void encode_metatable(encoder *e, int depth) {
+    lua_State *L = e->L;
+    if (!lua_getmetatable(L, -1)) {
+        writer_byte(&e->writer, CLUA_NO_METATABLE);
+        return;
+    }
+    lua_pushliteral(L, "__gc");
+    bool is_late = lua_rawget(L, -2) != LUA_TNIL;
+    lua_pop(L, 1);
+    writer_byte(&e->writer, is_late ? CLUA_METATABLE_LATER : CLUA_METATABLE);
+    encode_step(e, depth, TRAIL_METATABLE, 0, NULL, NULL);
+}
+
+static void encode_table_body(encoder *e, int depth) {
+    lua_State *L = e->L;
+    int table = lua_gettop(L);
+    size_t counts_at = e->writer.count;
+    uint32_t counts[2] = {0, 0};  // values at 1, 2, 3 …; pairs
+    writer_bytes(&e->writer, counts, sizeof counts);
+    bool in_sequence = true;
+    lua_pushnil(L);
+    while (lua_next(L, table)) {
+        in_sequence = in_sequence && lua_isinteger(L, -2) && lua_tointeger(L, -2) == (lua_Integer)counts[0] + 1;
+        if (in_sequence) {
+            counts[0]++;
+        } else {
+            counts[1]++;
+            lua_pushvalue(L, -2);
+            if (lua_type(L, -1) == LUA_TSTRING) {
+                encode_key_string(e);
+                lua_pop(L, 1);
+            } else {
+                encode_step(e, depth, TRAIL_KEY, 0, NULL, NULL);
+            }
+        }
+        encode_field(e, depth);
+    }
+    if (!e->writer.failed) memcpy(e->writer.bytes + counts_at, counts, sizeof counts);
+    encode_metatable(e, depth);
+}
+
+// If the object on top says how it is to be made again, writes that.
+static bool encode_rebuilt(encoder *e, int depth) {
+    lua_State *L = e->L;
+    if (!lua_getmetatable(L, -1)) return false;
+    lua_pushliteral(L, "__transfer");
+    if (lua_rawget(L, -2) == LUA_TNIL) {
+        lua_pop(L, 2);
+        return false;
+    }
+    lua_remove(L, -2);
+    pointer_entry *entry = encode_again(e, lua_topointer(L, -2));
+    if (entry == NULL) {
+        lua_pop(L, 1);
+        return true;
+    }
+    if (depth > CLUA_MAX_DEPTH) luaL_error(L, "values with __transfer are nested more than %d deep", CLUA_MAX_DEPTH);
+    begin_object(e, entry, CLUA_TAG_REBUILT);
+    int base = lua_gettop(L) - 1;
+    lua_pushvalue(L, base);
+    lua_call(L, 1, LUA_MULTRET);
+    int count = lua_gettop(L) - base;
+    if (count == 0 || lua_type(L, base + 1) != LUA_TFUNCTION)
+        luaL_error(L, "__transfer must return a function that rebuilds the value, and its arguments; it returned %s",
+                   count == 0 ? "nothing" : luaL_typename(L, base + 1));
+    luaL_checkstack(L, 16, "too many values from __transfer");
+    writer_varint(&e->writer, (uint64_t)count);
+    for (int i = 1; i <= count; i++) {
+        lua_pushvalue(L, base + i);
+        lua_pushvalue(L, -1);
+        anchor(e);
+        encode_step(e, depth + 1, TRAIL_REBUILD, i, NULL, NULL);
+    }
+    lua_settop(L, base);
+    return true;
+}
+
+static void encode_table(encoder *e, int depth) {
+    lua_State *L = e->L;
+    if (clua_is_environment(L, -1)) {
+        writer_byte(&e->writer, CLUA_TAG_ENVIRONMENT);
+        writer_varint(&e->writer, environment_number(e, -1));
+        return;
+    }
+    if (encode_by_name(e) || encode_rebuilt(e, depth)) return;
+    pointer_entry *entry = encode_again(e, lua_topointer(L, -1));
+    if (entry == NULL) return;
+    if (depth < CLUA_INLINE_DEPTH) {
+        begin_object(e, entry, CLUA_TAG_TABLE);
+        encode_table_body(e, depth + 1);
+    } else {
+        postpone(e, begin_object(e, entry, CLUA_TAG_TABLE_LATER));
+    }
+}
+
+// MARK: functions
+
+// Notes the global whose name is on top, read by the function `label` in the environment below it. Pops the name.
+static void note_global(encoder *e, uint32_t environment, const char *label) {
+    lua_State *L = e->L;
+    lua_pushvalue(L, -1);
+    if (!clua_global_differs(L, -3)) {
+        lua_pop(L, 2);
+        return;
+    }
+    // Stack: environment, name, value. A table for each environment says which names were noted.
+    bool is_noted = true;
+    if (lua_rawgeti(L, e->anchors, -(lua_Integer)environment - 1) == LUA_TNIL) {
+        lua_pop(L, 1);
+        lua_createtable(L, 0, 4);
+        lua_pushvalue(L, -1);
+        lua_rawseti(L, e->anchors, -(lua_Integer)environment - 1);
+    }
+    lua_pushvalue(L, -3);
+    is_noted = lua_rawget(L, -2) != LUA_TNIL;
+    lua_pop(L, 1);
+    if (!is_noted) {
+        lua_pushvalue(L, -3);
+        lua_pushboolean(L, 1);
+        lua_rawset(L, -3);
+        const trail_step *before = e->trail;
+        e->trail = NULL;
+        const trail_step *step = add_step(e, TRAIL_GLOBAL, 0, lua_tostring(L, -3), label);
+        e->trail = before;
+        lua_pushvalue(L, -3);
+        lua_Integer name = anchor(e);
+        lua_pushvalue(L, -2);
+        anchor(e);
+        *(global_read *)list_append(e, &e->globals, sizeof(global_read)) = (global_read){environment, name, step};
+    }
+    lua_pop(L, 3);
+}
+
+// The environment on top is an upvalue of a function with this code.
+static void note_globals(encoder *e, const clua_code *code, int upvalue) {
+    for (size_t i = 0; i < code->global_read_count; i++) {
+        const clua_global_read *read = &code->global_reads[i];
+        if (read->upvalue != upvalue) continue;
+        lua_pushlstring(e->L, read->name, read->name_count);
+        note_global(e, environment_number(e, -2), code->label);
+    }
+}
+
+static uint32_t code_number(encoder *e, clua_code *code) {
+    bool found;
+    pointer_entry *entry = meet(e, code, &found);
+    if (!found) {
+        entry->number = (uint32_t)e->codes.count;
+        *(clua_code **)list_append(e, &e->codes, sizeof code) = code;
+        clua_code_retain(code);
+    }
+    return entry->number;
+}
+
+static void encode_upvalues(encoder *e, const clua_code *code, uint32_t ordinal, size_t tag_at, int depth) {
+    lua_State *L = e->L;
+    int function = lua_gettop(L);
+    for (int i = 1; i <= code->upvalue_count; i++) {
+        bool found;
+        pointer_entry *cell = meet(e, lua_upvalueid(L, function, i), &found);
+        if (found) {
+            uint8_t *tag = &e->writer.bytes[cell->offset];
+            if (!e->writer.failed && *tag == CLUA_TAG_FUNCTION) *tag = CLUA_TAG_FUNCTION_KEPT;
+            writer_byte(&e->writer, CLUA_TAG_UPVALUE_AGAIN);
+            writer_varint(&e->writer, cell->ordinal);
+            writer_varint(&e->writer, cell->number);
+            if (!lua_getupvalue(L, function, i)) continue;
+            // Another function may read other globals in the same environment.
+            if (lua_istable(L, -1) && code->global_read_count > 0 && clua_is_environment(L, -1)) note_globals(e, code, i);
+            lua_pop(L, 1);
+            continue;
+        }
+        *cell = (pointer_entry){cell->key, tag_at, ordinal, (uint32_t)i};
+        const char *name = lua_getupvalue(L, function, i);
+        if (code->global_read_count > 0 && lua_istable(L, -1) && clua_is_environment(L, -1)) note_globals(e, code, i);
+        const trail_step *before = e->trail;
+        e->trail = NULL;
+        encode_step(e, depth, TRAIL_UPVALUE, 0, name, code->label);
+        e->trail = before;
+    }
+}
+
+static void encode_function(encoder *e, int depth) {
+    lua_State *L = e->L;
+    if (encode_by_name(e)) return;
+    if (lua_iscfunction(L, -1)) refuse(e);
+    pointer_entry *entry = encode_again(e, lua_topointer(L, -1));
+    if (entry == NULL) return;
+    bool is_later = depth >= CLUA_INLINE_DEPTH;
+    uint32_t ordinal = begin_object(e, entry, is_later ? CLUA_TAG_FUNCTION_LATER : CLUA_TAG_FUNCTION);
+    size_t tag_at = e->writer.count - 1;
+    clua_code *code = clua_code_of(L, lua_gettop(L));
+    writer_varint(&e->writer, code_number(e, code));
+    if (is_later)
+        postpone(e, ordinal);
+    else
+        encode_upvalues(e, code, ordinal, tag_at, depth + 1);
+}
+
+// MARK: values
+
+static void encode_userdata(encoder *e, int depth) {
+    clua_handle *handle = clua_to_handle(e->L, -1);
+    if (handle == NULL || handle->object == NULL) {
+        if (!encode_by_name(e) && !encode_rebuilt(e, depth)) refuse(e);
+        return;
+    }
+    writer_byte(&e->writer, CLUA_TAG_HANDLE);
+    writer_varint(&e->writer, e->references.count);
+    *(clua_reference *)list_append(e, &e->references, sizeof(clua_reference)) = (clua_reference){handle->object, handle->kind};
+    clua_object_retain(handle->object);
+}
+
+static void encode_number(encoder *e) {
+    if (lua_isinteger(e->L, -1)) {
+        lua_Integer value = lua_tointeger(e->L, -1);
+        writer_byte(&e->writer, CLUA_TAG_INTEGER);
+        writer_varint(&e->writer, ((uint64_t)value << 1) ^ (uint64_t)(value >> 63));
+    } else {
+        lua_Number value = lua_tonumber(e->L, -1);
+        writer_byte(&e->writer, CLUA_TAG_FLOAT);
+        writer_bytes(&e->writer, &value, sizeof value);
+    }
+}
+
+// Writes the value on top, and leaves it. `depth` is how many objects are being written around it.
+static void encode_value(encoder *e, int depth) {
+    lua_State *L = e->L;
+    size_t count;
+    const char *bytes;
+    switch (lua_type(L, -1)) {
+    case LUA_TNIL: writer_byte(&e->writer, CLUA_TAG_NIL); break;
+    case LUA_TBOOLEAN: writer_byte(&e->writer, lua_toboolean(L, -1) ? CLUA_TAG_TRUE : CLUA_TAG_FALSE); break;
+    case LUA_TNUMBER: encode_number(e); break;
+    case LUA_TSTRING:
+        bytes = lua_tolstring(L, -1, &count);
+        encode_string(e, bytes, count);
+        break;
+    case LUA_TTABLE:
+        luaL_checkstack(L, 16, NULL);
+        encode_table(e, depth);
+        break;
+    case LUA_TFUNCTION:
+        luaL_checkstack(L, 16, NULL);
+        encode_function(e, depth);
+        break;
+    case LUA_TUSERDATA:
+        luaL_checkstack(L, 16, NULL);
+        encode_userdata(e, depth);
+        break;
+    default: luaL_checkstack(L, 16, NULL); refuse(e);
+    }
+}
+
+// MARK: the whole
+
+static void encode_root(encoder *e, int number) {
+    trail_kind kind = e->role == CLUA_RESULTS ? TRAIL_RESULT : e->role == CLUA_STORED ? TRAIL_VALUE : TRAIL_ARGUMENT;
+    if (e->role == CLUA_BODY && --number == 0) kind = TRAIL_MAIN;
+    encode_step(e, 0, kind, number, NULL, NULL);
+}
+
+static void encode_body_record(encoder *e, postponed body) {
+    lua_State *L = e->L;
+    lua_rawgeti(L, e->anchors, body.anchor);
+    e->trail = body.trail;
+    writer_byte(&e->writer, CLUA_TAG_BODY);
+    writer_varint(&e->writer, body.ordinal);
+    if (lua_istable(L, -1)) {
+        encode_table_body(e, 1);
+    } else {
+        clua_code *code = clua_code_of(L, lua_gettop(L));
+        // A function that is written later is always kept: there is no tag to change.
+        encode_upvalues(e, code, body.ordinal, 0, 1);
+    }
+    lua_pop(L, 1);
+}
+
+static void encode_global_record(encoder *e, global_read read) {
+    lua_State *L = e->L;
+    if (!e->writer.failed) e->writer.bytes[0] |= CLUA_HAS_GLOBALS;
+    writer_byte(&e->writer, CLUA_TAG_GLOBAL);
+    writer_varint(&e->writer, read.environment);
+    lua_rawgeti(L, e->anchors, read.anchor);
+    write_name(e, -1);
+    lua_pop(L, 1);
+    lua_rawgeti(L, e->anchors, read.anchor + 1);
+    e->trail = read.trail;
+    encode_value(e, 0);
+    lua_pop(L, 1);
+}
+
+// Writes everything. Stack: the encoder, as light userdata, then the values.
+static int encode_all(lua_State *L) {
+    encoder *e = lua_touserdata(L, 1);
+    e->L = L;
+    luaL_checkstack(L, 16, NULL);
+    lua_createtable(L, 0, 0);
+    lua_replace(L, 1);
+    e->anchors = 1;
+    writer_byte(&e->writer, 0);
+    for (int i = 1; i <= e->count; i++) {
+        lua_pushvalue(L, 1 + i);
+        encode_root(e, i);
+    }
+    size_t global = 0;
+    while (e->bodies.count > 0 || global < e->globals.count) {
+        if (e->bodies.count > 0)
+            encode_body_record(e, ((postponed *)e->bodies.items)[--e->bodies.count]);
+        else
+            encode_global_record(e, ((global_read *)e->globals.items)[global++]);
+    }
+    writer_byte(&e->writer, CLUA_TAG_END);
+    if (e->writer.failed) out_of_memory(e);
+    return 0;
+}
+
+// Gives back everything but what a parcel has taken over.
+static void encoder_free(encoder *e) {
+    pointer_map_free(&e->met);
+    free(e->bodies.items);
+    free(e->globals.items);
+    while (e->trails != NULL) {
+        trail_block *next = e->trails->next;
+        free(e->trails);
+        e->trails = next;
+    }
+    for (size_t i = 0; i < e->codes.count; i++) clua_code_release(((clua_code **)e->codes.items)[i]);
+    for (size_t i = 0; i < e->references.count; i++) clua_object_release(((clua_reference *)e->references.items)[i].object);
+    free(e->codes.items);
+    free(e->references.items);
+    free(e->writer.bytes);
+}
+
+// Hands what was written to `parcel`.
+static void fill(encoder *e, clua_parcel *parcel) {
+    *parcel = (clua_parcel){
+        .bytes = e->writer.bytes,
+        .byte_count = e->writer.count,
+        .references = e->references.items,
+        .reference_count = e->references.count,
+        .codes = e->codes.items,
+        .code_count = e->codes.count,
+        .value_count = e->count,
+    };
+    e->writer = (parcel_writer){0};
+    e->references = e->codes = (list){0};
+}
+
+static int attempt(lua_State *L, int count, clua_parcel_role role, bool is_tracking, clua_parcel *parcel, bool *has_culprit) {
+    encoder e = {.count = count, .role = role, .is_tracking = is_tracking};
+    pointer_map_init(&e.met);
+    int first = lua_gettop(L) - count + 1;
+    lua_pushcfunction(L, encode_all);
+    lua_pushlightuserdata(L, &e);
+    for (int i = 0; i < count; i++) lua_pushvalue(L, first + i);
+    int status = lua_pcall(L, 1 + count, 0, 0);
+    *has_culprit = e.has_culprit;
+    if (status == LUA_OK) fill(&e, parcel);
+    encoder_free(&e);
+    return status;
+}
+
+int clua_encode(lua_State *L, int count, clua_parcel_role role, clua_parcel *parcel) {
+    *parcel = (clua_parcel){0};
+    if (!lua_checkstack(L, count + 4)) {
+        lua_settop(L, lua_gettop(L) - 1);  // room for the message: the caller's values are of no more use
+        lua_pushnil(L);
+        return LUA_ERRMEM;
+    }
+    bool has_culprit;
+    int status = attempt(L, count, role, false, parcel, &has_culprit);
+    if (status == LUA_OK || !has_culprit) return status;
+    // Once more, to find out how the culprit is reached; perhaps it belongs to a module loaded behind our back.
+    lua_pop(L, 1);
+    clua_modules_changed(L);
+    return attempt(L, count, role, true, parcel, &has_culprit);
+}
+
+void clua_parcel_release(clua_parcel *parcel) {
+    for (size_t i = 0; i < parcel->code_count; i++) clua_code_release(parcel->codes[i]);
+    for (size_t i = 0; i < parcel->reference_count; i++) clua_object_release(parcel->references[i].object);
+    free(parcel->codes);
+    free(parcel->references);
+    free(parcel->bytes);
+    *parcel = (clua_parcel){0};
+}
+
+void clua_transport_open(lua_State *L) {
+    clua_environment_open(L);
+    clua_modules_open(L);
+    clua_code_open(L);
+}

@@ -1,0 +1,60 @@
+// Internal to this folder: the bytes of a parcel while they are written. Never raises.
+#ifndef CLUA_PARCEL_WRITER_H
+#define CLUA_PARCEL_WRITER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct parcel_writer {
+    uint8_t *bytes;
+    size_t count;
+    size_t capacity;
+    bool failed;  // memory ran out: what was written since is lost
+} parcel_writer;
+
+static inline bool writer_reserve(parcel_writer *writer, size_t count) {
+    if (writer->capacity - writer->count >= count) return true;
+    if (writer->failed) return false;
+    size_t capacity = writer->capacity == 0 ? 64 : writer->capacity * 2;
+    while (capacity - writer->count < count) capacity *= 2;
+    uint8_t *bytes = realloc(writer->bytes, capacity);
+    if (bytes == NULL) {
+        writer->failed = true;
+        return false;
+    }
+    writer->bytes = bytes;
+    writer->capacity = capacity;
+    return true;
+}
+
+static inline void writer_byte(parcel_writer *writer, uint8_t byte) {
+    if (writer_reserve(writer, 1)) writer->bytes[writer->count++] = byte;
+}
+
+static inline void writer_bytes(parcel_writer *writer, const void *bytes, size_t count) {
+    if (!writer_reserve(writer, count)) return;
+    if (count > 0) memcpy(writer->bytes + writer->count, bytes, count);
+    writer->count += count;
+}
+
+/// 7 bits a byte, the low ones first.
+static inline void writer_varint(parcel_writer *writer, uint64_t value) {
+    if (!writer_reserve(writer, 10)) return;
+    uint8_t *bytes = writer->bytes + writer->count;
+    size_t count = 0;
+    while (value >= 0x80) {
+        bytes[count++] = (uint8_t)(value | 0x80);
+        value >>= 7;
+    }
+    bytes[count++] = (uint8_t)value;
+    writer->count += count;
+}
+
+static inline void writer_string(parcel_writer *writer, const char *bytes, size_t count) {
+    writer_varint(writer, count);
+    writer_bytes(writer, bytes, count);
+}
+
+#endif

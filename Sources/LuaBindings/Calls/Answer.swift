@@ -1,0 +1,146 @@
+import CLua
+import OpEngine
+
+#if canImport(Glibc)
+    import Glibc
+#endif
+
+/// What a function of the module gives back to Lua. It is pushed after the function has returned.
+enum Answer {
+    case nothing
+    case `nil`
+    case boolean(Bool)
+    case integer(Int)
+    case number(Double)
+    case string(String)
+    case object(AnyObject, ObjectKind)
+    /// A new operation whose body is the arguments from this stack index on.
+    case newOperation(LuaOperation, bodyAt: Int32, completionAt: Int32? = nil)
+    case objects([AnyObject], ObjectKind)
+    case progress(total: Int64, completed: Int64, fraction: Double)
+    /// The values in a parcel.
+    case parcel(Parcel)
+    /// The operation at stack index 1 ended with these results: all of them in a table, or the first.
+    case results(Parcel, first: Bool)
+    /// The argument at this stack index.
+    case argument(Int32)
+    /// The top values of the stack.
+    case values(Int)
+    /// Nothing, and the completion block of the operation at stack index 1 becomes the value at this index, or none.
+    case setCompletionBlock(at: Int32?)
+    /// The completion block that this state set on the operation at stack index 1.
+    case completionBlock
+
+    static func operation(_ operation: Operation?) -> Answer {
+        operation.map { .object($0, .operation) } ?? .nil
+    }
+
+    static func queue(_ queue: OperationQueue?) -> Answer {
+        queue.map { .object($0, .queue) } ?? .nil
+    }
+
+    /// Writes the answer where C looks for it.
+    func write(to reply: UnsafeMutablePointer<clua_reply>) {
+        switch self {
+        case .nothing: unsafe reply.pointee.kind = CLUA_REPLY_NOTHING
+        case .nil: unsafe reply.pointee.kind = CLUA_REPLY_NIL
+        case .boolean(let value):
+            unsafe reply.pointee.kind = CLUA_REPLY_BOOLEAN
+            unsafe reply.pointee.integer = value ? 1 : 0
+        case .integer(let value):
+            unsafe reply.pointee.kind = CLUA_REPLY_INTEGER
+            unsafe reply.pointee.integer = lua_Integer(value)
+        case .number(let value):
+            unsafe reply.pointee.kind = CLUA_REPLY_NUMBER
+            unsafe reply.pointee.number = value
+        case .string(let value):
+            unsafe reply.pointee.kind = CLUA_REPLY_STRING
+            unsafe writeString(value, to: reply)
+        case .object(let object, let kind):
+            unsafe reply.pointee.kind = CLUA_REPLY_HANDLE
+            unsafe writeObjects(CollectionOfOne(object), kind, to: reply)
+        case .newOperation(let operation, let first, let completion):
+            unsafe reply.pointee.kind = CLUA_REPLY_HANDLE
+            unsafe reply.pointee.body_first = first
+            unsafe reply.pointee.completion_index = completion ?? 0
+            unsafe writeObjects(CollectionOfOne(operation), .operation, to: reply)
+        case .objects(let objects, let kind):
+            unsafe reply.pointee.kind = CLUA_REPLY_HANDLES
+            unsafe writeObjects(objects, kind, to: reply)
+        case .progress(let total, let completed, let fraction):
+            unsafe reply.pointee.kind = CLUA_REPLY_PROGRESS
+            unsafe reply.pointee.integer = total
+            unsafe reply.pointee.integer2 = completed
+            unsafe reply.pointee.number = fraction
+        case .parcel(let parcel):
+            unsafe reply.pointee.kind = CLUA_REPLY_PARCEL
+            unsafe writeParcel(parcel, to: reply)
+        case .results(let parcel, let first):
+            unsafe reply.pointee.kind = CLUA_REPLY_RESULTS
+            unsafe reply.pointee.integer = first ? 1 : 0
+            unsafe writeParcel(parcel, to: reply)
+        case .argument(let index):
+            unsafe reply.pointee.kind = CLUA_REPLY_ARGUMENT
+            unsafe reply.pointee.integer = lua_Integer(index)
+        case .values(let count):
+            unsafe reply.pointee.kind = CLUA_REPLY_VALUES
+            unsafe reply.pointee.integer = lua_Integer(count)
+        case .setCompletionBlock(let index):
+            unsafe reply.pointee.kind = CLUA_REPLY_SET_COMPLETION
+            unsafe reply.pointee.completion_index = index ?? 0
+        case .completionBlock: unsafe reply.pointee.kind = CLUA_REPLY_COMPLETION
+        }
+    }
+}
+
+/// A mistake of the caller: becomes a Lua error.
+enum CallError: Error {
+    /// Raised with the caller's position before it.
+    case message(String)
+    /// The argument at this stack index is wrong.
+    case argument(Int32, String)
+    /// The value on top of the stack is raised as it is.
+    case raise
+
+    init(_ failure: Failure) { self = .message(failure.message) }
+
+    func write(to reply: UnsafeMutablePointer<clua_reply>) {
+        switch self {
+        case .message(let text):
+            unsafe reply.pointee.kind = CLUA_REPLY_ERROR
+            unsafe writeString(text, to: reply)
+        case .argument(let index, let text):
+            unsafe reply.pointee.kind = CLUA_REPLY_ARGUMENT_ERROR
+            unsafe reply.pointee.integer = lua_Integer(index)
+            unsafe writeString(text, to: reply)
+        case .raise: unsafe reply.pointee.kind = CLUA_REPLY_RAISE
+        }
+    }
+}
+
+private func allocate<T>(_ count: Int, of type: T.Type) -> UnsafeMutablePointer<T> {
+    guard let block = unsafe malloc(max(1, count * MemoryLayout<T>.stride)) else { fatalError("out of memory") }
+    return unsafe block.bindMemory(to: type, capacity: count)
+}
+
+private func writeString(_ text: String, to reply: UnsafeMutablePointer<clua_reply>) {
+    var text = text
+    text.withUTF8 { utf8 in
+        let bytes = unsafe allocate(utf8.count, of: UInt8.self)
+        if let start = utf8.baseAddress { unsafe bytes.update(from: start, count: utf8.count) }
+        unsafe reply.pointee.bytes = UnsafeMutableRawPointer(bytes).assumingMemoryBound(to: CChar.self)
+        unsafe reply.pointee.byte_count = utf8.count
+    }
+}
+
+private func writeObjects(_ objects: some Collection<AnyObject>, _ kind: ObjectKind, to reply: UnsafeMutablePointer<clua_reply>) {
+    let references = unsafe allocate(objects.count, of: clua_reference.self)
+    for (index, object) in objects.enumerated() { unsafe references[index] = clua_reference(object, kind) }
+    unsafe reply.pointee.references = references
+    unsafe reply.pointee.reference_count = objects.count
+}
+
+private func writeParcel(_ parcel: Parcel, to reply: UnsafeMutablePointer<clua_reply>) {
+    unsafe reply.pointee.parcel = parcel.pointer
+    unsafe reply.pointee.parcel_owner = Unmanaged<AnyObject>.passRetained(parcel).toOpaque()
+}

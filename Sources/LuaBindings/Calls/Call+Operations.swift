@@ -1,0 +1,105 @@
+import CLua
+import OpEngine
+
+extension Call {
+    /// Does what the engine may refuse, or what may fail to be sent; the error is the caller's.
+    func misuse(_ body: () throws -> Void) throws(CallError) {
+        do { try body() } catch let error as CallError { throw error } catch let failure as Failure { throw CallError(failure) } catch {
+            throw .message("\(error)")
+        }
+    }
+
+    /// Reads an option; an error names it instead of a stack index.
+    func option<T>(_ name: String, _ read: () throws(CallError) -> T) throws(CallError) -> T {
+        do throws(CallError) { return try read() } catch {
+            guard case .argument(_, let text) = error else { throw error }
+            throw .message("\(name): \(text)")
+        }
+    }
+
+    /// Seconds to wait at most; nil when the argument is missing.
+    func timeout(at index: Int32) throws(CallError) -> Double? {
+        isMissing(at: index) ? nil : try seconds(at: index)
+    }
+
+    /// Waits, running callbacks meanwhile. False when the time ran out.
+    ///
+    /// - Throws: an error naming the operations that nothing can finish any more.
+    func wait(
+        for operations: [Operation], timeout: Double?, subscribe: (Operation, @escaping @Sendable () -> Void) -> Void,
+        until predicate: () -> Bool
+    ) throws(CallError) -> Bool {
+        if predicate() { return true }
+        if let current = state.currentOperation, operations.contains(where: { $0 === current }) {
+            throw .message("\(current.displayName) waits for itself, which can never end")
+        }
+        let inbox = state.inbox
+        for operation in operations where !operation.isFinished { subscribe(operation) { inbox.wake() } }
+        let deadline = timeout.map { ContinuousClock.now.advanced(by: .seconds(min($0, 1e9))) }
+        switch try state.wait(deadline: deadline, until: predicate) {
+        case .satisfied: return true
+        case .timedOut: return false
+        case .stalled:
+            let stuck = operations.filter { !$0.isFinished }
+            throw .message(Stall.message(for: stuck))
+        }
+    }
+
+    /// Pushes `main` and the elements of the table `arguments`; returns the stack index of the first, 0 without a main.
+    func pushBody(main: Int32?, arguments: Int32?) throws(CallError) -> Int32 {
+        guard let main else { return 0 }
+        let first = count + 1
+        var length: Int32 = 0
+        if let arguments {
+            guard isTable(at: arguments) else { throw .argument(1, "arguments must be a table, got a \(typeName(at: arguments))") }
+            length = unsafe Int32(clamping: clua_packed_length(lua, arguments))
+        }
+        guard unsafe lua_checkstack(lua, length + 2) != 0 else { throw .message("too many arguments") }
+        unsafe lua_pushvalue(lua, main)
+        if let arguments, length > 0 {
+            for position in 1...lua_Integer(length) { unsafe lua_rawgeti(lua, arguments, position) }
+        }
+        return first
+    }
+
+    /// Makes the handle of `operation` with the function at `index` and the arguments after it as its body, before it is sent.
+    func attachBody(at index: Int32, to operation: LuaOperation) throws(CallError) {
+        let pointer = unsafe Unmanaged.passUnretained(operation).toOpaque()
+        do throws(Failure) {
+            try unsafe state.attempt { lua, failure in
+                unsafe clua_attach_body(lua, pointer, ObjectKind.operation.rawValue, index, &failure)
+            }
+        } catch { throw CallError(error) }
+    }
+}
+
+/// Says why operations will never finish.
+enum Stall {
+    static func message(for operations: [Operation]) -> String {
+        let reasons = operations.prefix(8).map { "\($0.displayName) \(reason(for: $0))" }.joined(separator: "; ")
+        let more = operations.count > 8 ? "; and \(operations.count - 8) more" : ""
+        return "this wait can never end: \(reasons)\(more)"
+    }
+
+    /// The rest of a sentence that starts with the operation's name.
+    static func reason(for operation: Operation) -> String {
+        let unfinished = operation.isCancelled ? [] : operation.dependencies.filter { !$0.isFinished }
+        if operation.isExecuting { return "has started and waits for something that will not happen" }
+        if !unfinished.isEmpty {
+            let names = unfinished.prefix(4).map { dependency in
+                dependency.displayName + (dependency.queue == nil && !dependency.isExecuting ? ", which was never added to a queue" : "")
+            }
+            return "depends on \(names.joined(separator: " and on "))"
+        }
+        guard let queue = operation.queue else { return "was never added to a queue" }
+        if queue.isSuspended { return "is in \(queue.displayName), which is suspended" }
+        if queue.maxConcurrentOperationCount == 0 { return "is in \(queue.displayName), whose maximum is 0" }
+        if !operation.isReady { return "has isReady = false" }
+        return "is behind others in \(queue.displayName)"
+    }
+}
+
+extension OperationQueue {
+    /// Its name: what messages call it.
+    var displayName: String { name.map { "queue '\($0)'" } ?? "an unnamed queue" }
+}

@@ -1,0 +1,198 @@
+import CLua
+import OpEngine
+
+/// A call from Lua that is being answered: reads the arguments, with functions that cannot raise.
+@safe
+struct Call {
+    let lua: OpaquePointer
+    let state: LuaState
+
+    /// How many arguments there are.
+    var count: Int32 { unsafe lua_gettop(lua) }
+
+    func type(at index: Int32) -> Int32 { unsafe lua_type(lua, index) }
+
+    /// Nothing there, or nil.
+    func isMissing(at index: Int32) -> Bool { type(at: index) <= LUA_TNIL }
+
+    func isFunction(at index: Int32) -> Bool { type(at: index) == LUA_TFUNCTION }
+
+    func isTable(at index: Int32) -> Bool { type(at: index) == LUA_TTABLE }
+
+    /// The type's name as error messages have it.
+    func typeName(at index: Int32) -> String {
+        if let kind = unsafe handle(at: index)?.kind { return "\(kind.className)" }
+        let type = type(at: index)
+        return type == LUA_TNONE ? "no value" : unsafe String(cString: lua_typename(lua, type))
+    }
+
+    func expected(_ what: String, at index: Int32) -> CallError {
+        .argument(index, "\(what) expected, got \(typeName(at: index))")
+    }
+
+    func string(at index: Int32) -> String? {
+        var count = 0
+        guard let bytes = unsafe clua_string(lua, index, &count) else { return nil }
+        return unsafe String(decoding: UnsafeRawBufferPointer(start: bytes, count: count), as: UTF8.self)
+    }
+
+    func requiredString(at index: Int32) throws(CallError) -> String {
+        guard let text = string(at: index) else { throw expected("string", at: index) }
+        return text
+    }
+
+    func optionalString(at index: Int32) throws(CallError) -> String? {
+        isMissing(at: index) ? nil : try requiredString(at: index)
+    }
+
+    func boolean(at index: Int32) throws(CallError) -> Bool {
+        guard type(at: index) == LUA_TBOOLEAN else { throw expected("boolean", at: index) }
+        return unsafe lua_toboolean(lua, index) != 0
+    }
+
+    /// An integer, or a float with an integral value; nil for every other value.
+    func integer(at index: Int32) -> Int? {
+        guard type(at: index) == LUA_TNUMBER else { return nil }
+        var isInteger: Int32 = 0
+        let value = unsafe lua_tointegerx(lua, index, &isInteger)
+        return isInteger != 0 ? Int(value) : nil
+    }
+
+    func requiredInteger(at index: Int32) throws(CallError) -> Int {
+        guard let value = integer(at: index) else { throw expected("integer", at: index) }
+        return value
+    }
+
+    func number(at index: Int32) throws(CallError) -> Double {
+        guard type(at: index) == LUA_TNUMBER else { throw expected("number", at: index) }
+        return unsafe lua_tonumberx(lua, index, nil)
+    }
+
+    /// A time in seconds, 0 or more.
+    func seconds(at index: Int32) throws(CallError) -> Double {
+        let value = try number(at: index)
+        guard value >= 0 else { throw .argument(index, "seconds must be 0 or more, got \(value)") }
+        return value
+    }
+
+    // MARK: objects
+
+    private func handle(at index: Int32) -> (object: UnsafeMutableRawPointer, kind: ObjectKind)? {
+        guard let handle = unsafe clua_to_handle(lua, index), let object = unsafe handle.pointee.object,
+            let kind = unsafe ObjectKind(rawValue: handle.pointee.kind)
+        else { return nil }
+        return unsafe (object, kind)
+    }
+
+    func operationIfAny(at index: Int32) -> Operation? {
+        guard let handle = unsafe handle(at: index), unsafe handle.kind == .operation else { return nil }
+        return unsafe object(handle.object, as: Operation.self)
+    }
+
+    func operation(at index: Int32) throws(CallError) -> Operation {
+        guard let operation = operationIfAny(at: index) else { throw expected("Operation", at: index) }
+        return operation
+    }
+
+    func queueIfAny(at index: Int32) -> OperationQueue? {
+        guard let handle = unsafe handle(at: index), unsafe handle.kind == .queue else { return nil }
+        return unsafe object(handle.object, as: OperationQueue.self)
+    }
+
+    func error(at index: Int32) throws(CallError) -> OperationFailure {
+        guard let handle = unsafe handle(at: index), unsafe handle.kind == .error else { throw expected("error object", at: index) }
+        return unsafe object(handle.object, as: OperationFailure.self)
+    }
+
+    /// The receiver of a method.
+    func operation(callingFor method: String) throws(CallError) -> Operation {
+        guard let operation = operationIfAny(at: 1) else { throw notAMethodCall(method, on: "operation") }
+        return operation
+    }
+
+    func queue(callingFor method: String) throws(CallError) -> OperationQueue {
+        guard let queue = queueIfAny(at: 1) else { throw notAMethodCall(method, on: "queue") }
+        return queue
+    }
+
+    private func notAMethodCall(_ method: String, on receiver: String) -> CallError {
+        .message("call '\(method)' with ':', as in \(receiver):\(method)(...); what came before it is a \(typeName(at: 1))")
+    }
+
+    // MARK: tables
+
+    /// Calls `body` for each key and value of the table at `index`; they are at the stack indices it gets.
+    func forEachField(of index: Int32, _ body: (_ key: Int32, _ value: Int32) throws(CallError) -> Void) throws(CallError) {
+        guard unsafe lua_checkstack(lua, 4) != 0 else { throw .message("stack overflow") }
+        let base = count
+        unsafe lua_pushnil(lua)
+        while unsafe clua_next(lua, index) != 0 {
+            do throws(CallError) { try body(base + 1, base + 2) } catch {
+                unsafe lua_settop(lua, base)
+                throw error
+            }
+            unsafe lua_settop(lua, base + 1)
+        }
+        unsafe lua_settop(lua, base)
+    }
+
+    /// The elements 1 to n of the table at `index`, read by `element` from the top of the stack.
+    func array<T>(at index: Int32, _ element: (_ position: Int32, _ number: Int) throws(CallError) -> T) throws(CallError) -> [T] {
+        guard isTable(at: index) else { throw expected("table", at: index) }
+        guard unsafe lua_checkstack(lua, 2) != 0 else { throw .message("stack overflow") }
+        let length = unsafe Int(lua_rawlen(lua, index))
+        let base = count
+        defer { unsafe lua_settop(lua, base) }
+        var result: [T] = []
+        result.reserveCapacity(length)
+        for number in 0..<length {
+            unsafe lua_rawgeti(lua, index, lua_Integer(number + 1))
+            result.append(try element(base + 1, number + 1))
+            unsafe lua_settop(lua, base)
+        }
+        return result
+    }
+
+    func operations(at index: Int32) throws(CallError) -> [Operation] {
+        try array(at: index) { position, number throws(CallError) in
+            guard let operation = operationIfAny(at: position) else {
+                throw .argument(index, "Operation expected at [\(number)], got \(typeName(at: position))")
+            }
+            return operation
+        }
+    }
+
+    /// Copies the options in the table at stack index 1 to stack slots of their own; nil where one is not given.
+    ///
+    /// - Throws: an error naming the first unknown key and the nearest known one.
+    func options<Key: CaseIterable & Hashable>(_ type: Key.Type) throws(CallError) -> [Key: Int32] {
+        let keys = Array(Key.allCases)
+        guard unsafe lua_checkstack(lua, Int32(keys.count) + 4) != 0 else { throw .message("stack overflow") }
+        let base = count
+        unsafe lua_settop(lua, base + Int32(keys.count))
+        let names = keys.map { "\($0)" }
+        var slots: [Key: Int32] = [:]
+        try forEachField(of: 1) { key, value throws(CallError) in
+            guard let name = string(at: key) else {
+                throw .argument(1, "options have names, got a \(typeName(at: key)) as a key")
+            }
+            guard let position = names.firstIndex(of: name) else {
+                throw .argument(1, "unknown option '\(name)'\(Spelling.suggestion(for: name, among: names))")
+            }
+            let slot = base + 1 + Int32(position)
+            unsafe lua_copy(lua, value, slot)
+            slots[keys[position]] = slot
+        }
+        return slots
+    }
+}
+
+extension ObjectKind {
+    fileprivate var className: String {
+        switch self {
+        case .operation: "Operation"
+        case .queue: "OperationQueue"
+        case .error: "error object"
+        }
+    }
+}

@@ -1,0 +1,39 @@
+import CLua
+import OpEngine
+
+/// What `operation.error` gives: an object that says what went wrong. Scripts cannot make one.
+enum ErrorClass {
+    enum Property: Int32, Member {
+        case message = 1
+        case traceback, value, kind, operation
+    }
+
+    static var description: clua_class {
+        let properties = unsafe Property.table
+        let none = unsafe NoMember.table
+        return unsafe clua_class(
+            name: StaticName.error, kind: ObjectKind.error.rawValue, functions: none.start, function_count: 0,
+            properties: properties.start, property_count: properties.count, class_properties: none.start, class_property_count: 0,
+            call: { _, _, _ in },
+            get: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try get(member, call) } },
+            set: { lua, _, reply in
+                unsafe LuaState.answer(lua, reply) { _ throws(CallError) in throw .message("an operation's error cannot be changed") }
+            },
+            class_get: { _, _, _ in },
+            describe: { lua, _, reply in
+                unsafe LuaState.answer(lua, reply) { call throws(CallError) in .string(try call.error(at: 1).message) }
+            })
+    }
+
+    private static func get(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
+        let error = try call.error(at: 1)
+        switch Property(rawValue: member) {
+        case .message: return .string(error.message)
+        case .traceback: return .string(error.traceback)
+        case .value: return error.value.map { .parcel($0) } ?? .string(error.message)
+        case .kind: return .string(error.kind.rawValue)
+        case .operation: return .operation(error.operation)
+        case nil: return .nil
+        }
+    }
+}

@@ -1,0 +1,185 @@
+import CLua
+import OpEngine
+
+/// `opscript.Operation`: what scripts can do with an operation.
+enum OperationClass {
+    enum Function: Int32, Member {
+        case new = 1
+        case start, cancel, addDependency, removeDependency, waitUntilFinished
+    }
+
+    enum Property: Int32, Member {
+        case name = 1
+        case isReady, isExecuting, isFinished, isCancelled, isAsynchronous, dependencies, queuePriority, qualityOfService
+        case completionBlock, result, results, error, dependencyPolicy
+    }
+
+    enum ClassProperty: Int32, Member {
+        case current = 1
+    }
+
+    enum Option: CaseIterable {
+        case main, arguments, name, queuePriority, qualityOfService, completionBlock, dependencies, dependencyPolicy
+    }
+
+    static var description: clua_class {
+        let functions = unsafe Function.table
+        let properties = unsafe Property.table
+        let classProperties = unsafe ClassProperty.table
+        return unsafe clua_class(
+            name: StaticName.operation, kind: ObjectKind.operation.rawValue, functions: functions.start, function_count: functions.count,
+            properties: properties.start, property_count: properties.count, class_properties: classProperties.start,
+            class_property_count: classProperties.count,
+            call: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try function(member, call) } },
+            get: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try get(member, call) } },
+            set: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try set(member, call) } },
+            class_get: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try classGet(member, call) } },
+            describe: { lua, _, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try describe(call) } })
+    }
+
+    // MARK: functions
+
+    private static func function(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
+        guard let function = Function(rawValue: member) else { throw .message("opscript bug: no method \(member)") }
+        if function == .new { return try new(call) }
+        let operation = try call.operation(callingFor: "\(function)")
+        switch function {
+        case .new: break
+        case .start:
+            try call.misuse {
+                try (operation as? LuaOperation)?.prepare(for: nil, in: call.state)
+                try operation.tryStart()
+            }
+        case .cancel: operation.cancel()
+        case .addDependency:
+            let dependency = try call.operation(at: 2)
+            try call.misuse { try operation.tryAddDependency(dependency) }
+        case .removeDependency: operation.removeDependency(try call.operation(at: 2))
+        case .waitUntilFinished:
+            return .boolean(try call.wait(for: [operation], timeout: call.timeout(at: 2)) { $0.whenFinished($1) } until: { operation.isFinished })
+        }
+        return .nothing
+    }
+
+    /// `Operation.new(main, ...)` or `Operation.new { main =, … }`.
+    private static func new(_ call: Call) throws(CallError) -> Answer {
+        if call.isFunction(at: 1) {
+            return .newOperation(LuaOperation(in: call.state, hasBody: true), bodyAt: 1)
+        }
+        if call.isMissing(at: 1), call.count == 0 {
+            return .newOperation(LuaOperation(in: call.state, hasBody: false), bodyAt: 0)
+        }
+        guard call.isTable(at: 1) else { throw call.expected("function or table", at: 1) }
+        let options = try call.options(Option.self)
+        let main = options[.main]
+        if let main, !call.isFunction(at: main) { throw .argument(1, "main must be a function, got a \(call.typeName(at: main))") }
+        let operation = LuaOperation(in: call.state, hasBody: main != nil)
+        if let index = options[.name] { operation.name = try call.option("name") { () throws(CallError) in try call.requiredString(at: index) } }
+        if let index = options[.queuePriority] { operation.queuePriority = try call.queuePriority(at: index) }
+        if let index = options[.qualityOfService] { operation.qualityOfService = try call.qualityOfService(at: index) }
+        if let index = options[.dependencyPolicy] { operation.dependencyPolicy = try call.dependencyPolicy(at: index) }
+        if let index = options[.dependencies] {
+            let dependencies = try call.option("dependencies") { () throws(CallError) in try call.operations(at: index) }
+            try call.misuse { for dependency in dependencies { try operation.tryAddDependency(dependency) } }
+        }
+        if let index = options[.completionBlock] {
+            guard call.isFunction(at: index) else {
+                throw .argument(1, "completionBlock must be a function, got a \(call.typeName(at: index))")
+            }
+            try call.misuse { try operation.setCompletion(in: call.state, isPresent: true) }
+        }
+        let body = try call.pushBody(main: main, arguments: options[.arguments])
+        return .newOperation(operation, bodyAt: body, completionAt: options[.completionBlock])
+    }
+
+    // MARK: properties
+
+    private static func get(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
+        guard let operation = call.operationIfAny(at: 1) else { throw call.expected("Operation", at: 1) }
+        let lua = operation as? LuaOperation
+        switch Property(rawValue: member) {
+        case .name: return operation.name.map { .string($0) } ?? .nil
+        case .isReady: return .boolean(operation.isReady)
+        case .isExecuting: return .boolean(operation.isExecuting)
+        case .isFinished: return .boolean(operation.isFinished)
+        case .isCancelled: return .boolean(operation.isCancelled)
+        case .isAsynchronous: return .boolean(operation.isAsynchronous)
+        case .dependencies: return .objects(operation.dependencies, .operation)
+        case .queuePriority: return .string(operation.queuePriority.scriptName)
+        case .qualityOfService: return .string(operation.qualityOfService.scriptName)
+        case .dependencyPolicy: return .string(operation.dependencyPolicy.scriptName)
+        case .completionBlock: return .completionBlock
+        case .result: return lua?.results.map { .results($0, first: true) } ?? .nil
+        case .results: return lua?.results.map { .results($0, first: false) } ?? .nil
+        case .error: return lua?.failure.map { .object($0, .error) } ?? .nil
+        case nil:
+            guard let name = call.string(at: 2), let value = lua?.stored(name) else { return .nil }
+            return .parcel(value)
+        }
+    }
+
+    private static func set(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
+        guard let operation = call.operationIfAny(at: 1) else { throw call.expected("Operation", at: 1) }
+        let property = Property(rawValue: member)
+        switch property {
+        case .name: operation.name = try call.optionalString(at: 3)
+        case .queuePriority: operation.queuePriority = try call.queuePriority(at: 3)
+        case .qualityOfService: operation.qualityOfService = try call.qualityOfService(at: 3)
+        case .dependencyPolicy: operation.dependencyPolicy = try call.dependencyPolicy(at: 3)
+        case .isReady:
+            let value = try call.boolean(at: 3)
+            (operation as? LuaOperation)?.isReadyByItself = value
+        case .completionBlock:
+            guard call.isMissing(at: 3) || call.isFunction(at: 3) else { throw call.expected("function or nil", at: 3) }
+            let isPresent = call.isFunction(at: 3)
+            guard let operation = operation as? LuaOperation else { throw .message("\(operation.displayName) is the host's; its completion block is, too") }
+            try call.misuse { try operation.setCompletion(in: call.state, isPresent: isPresent) }
+            return .setCompletionBlock(at: isPresent ? 3 : nil)
+        case .isExecuting, .isFinished, .isCancelled, .isAsynchronous, .dependencies, .result, .results, .error:
+            throw .message("'\(property.map { "\($0)" } ?? "")' of an operation cannot be assigned")
+        case nil: try store(in: operation, call)
+        }
+        return .nothing
+    }
+
+    /// Assigns to a name of the operation's own storage.
+    private static func store(in operation: Operation, _ call: Call) throws(CallError) {
+        guard let name = call.string(at: 2) else { throw .message("an operation's fields have names, got a \(call.typeName(at: 2)) as a key") }
+        guard let operation = operation as? LuaOperation else { throw .message("\(operation.displayName) is the host's and has no storage") }
+        if Function.names.contains(name) { throw .message("'\(name)' is a method of operations and cannot be assigned") }
+        if let near = Spelling.nearest(to: name, among: Property.names + Function.names, within: name.utf8.count < 5 ? 1 : 2) {
+            throw .message("an operation has no property '\(name)' (did you mean '\(near)'?)")
+        }
+        if call.isMissing(at: 3) { return operation.store(nil, as: name) }
+        do { operation.store(try call.state.encode(count: 1, CLUA_STORED), as: name) } catch { throw CallError(error) }
+    }
+
+    private static func classGet(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
+        switch ClassProperty(rawValue: member) {
+        case .current: .operation(call.state.currentOperation)
+        case nil: .nil
+        }
+    }
+
+    private static func describe(_ call: Call) throws(CallError) -> Answer {
+        guard let operation = call.operationIfAny(at: 1) else { throw call.expected("Operation", at: 1) }
+        let name = operation.name.map { " '\($0)'" } ?? ""
+        return .string("Operation\(name) (\(operation.stateName))")
+    }
+}
+
+extension Operation {
+    /// The state in a word, for people.
+    var stateName: String {
+        if isFinished {
+            switch outcome {
+            case .failed: return "failed"
+            case .cancelled: return "cancelled"
+            default: return "finished"
+            }
+        }
+        if isExecuting { return isCancelled ? "executing, cancelled" : "executing" }
+        if isCancelled { return "cancelled, not finished" }
+        return isReady ? "ready" : "waiting"
+    }
+}

@@ -1,0 +1,168 @@
+import CLua
+import OpEngine
+
+/// `opscript.OperationQueue`: what scripts can do with a queue.
+enum OperationQueueClass {
+    enum Function: Int32, Member {
+        case new = 1
+        case addOperation, addOperations, addBarrierBlock, cancelAllOperations, waitUntilAllOperationsAreFinished
+    }
+
+    enum Property: Int32, Member {
+        case name = 1
+        case maxConcurrentOperationCount, isSuspended, qualityOfService, dependencyPolicy, operations, operationCount
+    }
+
+    enum ClassProperty: Int32, Member {
+        case main = 1
+        case current, defaultMaxConcurrentOperationCount
+    }
+
+    enum Option: CaseIterable {
+        case name, maxConcurrentOperationCount, qualityOfService, isSuspended, dependencyPolicy
+    }
+
+    static var description: clua_class {
+        let functions = unsafe Function.table
+        let properties = unsafe Property.table
+        let classProperties = unsafe ClassProperty.table
+        return unsafe clua_class(
+            name: StaticName.queue, kind: ObjectKind.queue.rawValue, functions: functions.start, function_count: functions.count,
+            properties: properties.start, property_count: properties.count, class_properties: classProperties.start,
+            class_property_count: classProperties.count,
+            call: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try function(member, call) } },
+            get: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try get(member, call) } },
+            set: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try set(member, call) } },
+            class_get: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try classGet(member, call) } },
+            describe: { lua, _, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try describe(call) } })
+    }
+
+    // MARK: functions
+
+    private static func function(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
+        guard let function = Function(rawValue: member) else { throw .message("opscript bug: no method \(member)") }
+        if function == .new { return try new(call) }
+        let queue = try call.queue(callingFor: "\(function)")
+        switch function {
+        case .new: return .nothing
+        case .addOperation: return try addOperation(to: queue, call)
+        case .addOperations:
+            let operations = try call.operations(at: 2)
+            let waits = call.isMissing(at: 3) ? false : try call.boolean(at: 3)
+            try call.misuse {
+                // Refuses the whole batch before it is prepared; adding it checks once more.
+                for case let operation as LuaOperation in operations { try operation.prepare(for: queue, in: call.state) }
+                try queue.tryAddOperations(operations, waitUntilFinished: false)
+            }
+            if waits {
+                _ = try call.wait(for: operations, timeout: nil) { $0.whenFinished($1) } until: { operations.allSatisfy(\.isFinished) }
+            }
+            return .nothing
+        case .addBarrierBlock:
+            guard call.isFunction(at: 2) else { throw call.expected("function", at: 2) }
+            return try .newOperation(added(barrier: true, to: queue, call), bodyAt: 2)
+        case .cancelAllOperations:
+            queue.cancelAllOperations()
+            return .nothing
+        case .waitUntilAllOperationsAreFinished:
+            return .boolean(
+                try call.wait(for: queue.operations, timeout: call.timeout(at: 2)) { $0.whenFinished($1) } until: { queue.operationCount == 0 })
+        }
+    }
+
+    /// `queue:addOperation(operation)` or `queue:addOperation(main, ...)`: gives back the operation.
+    private static func addOperation(to queue: OperationQueue, _ call: Call) throws(CallError) -> Answer {
+        if call.isFunction(at: 2) { return try .newOperation(added(barrier: false, to: queue, call), bodyAt: 2) }
+        guard let operation = call.operationIfAny(at: 2) else { throw call.expected("Operation or function", at: 2) }
+        try call.misuse {
+            try (operation as? LuaOperation)?.prepare(for: queue, in: call.state)
+            try queue.tryAddOperation(operation)
+        }
+        return .argument(2)
+    }
+
+    /// Makes an operation of the function at stack index 2 and the arguments after it, and adds it.
+    private static func added(barrier: Bool, to queue: OperationQueue, _ call: Call) throws(CallError) -> LuaOperation {
+        let operation = LuaOperation(in: call.state, hasBody: true)
+        try call.attachBody(at: 2, to: operation)
+        try call.misuse {
+            try operation.prepare(for: queue, in: call.state)
+            if barrier { try queue.tryAddBarrier(operation) } else { try queue.tryAddOperation(operation) }
+        }
+        return operation
+    }
+
+    /// `OperationQueue.new()`, `.new "name"`, `.new { name =, … }`.
+    private static func new(_ call: Call) throws(CallError) -> Answer {
+        let queue = OperationQueue(engine: call.state.core.engine)
+        if call.isMissing(at: 1) { return .queue(queue) }
+        if let name = call.string(at: 1) {
+            queue.name = name
+            return .queue(queue)
+        }
+        guard call.isTable(at: 1) else { throw call.expected("name or table", at: 1) }
+        let options = try call.options(Option.self)
+        if let index = options[.name] { queue.name = try call.option("name") { () throws(CallError) in try call.requiredString(at: index) } }
+        if let index = options[.maxConcurrentOperationCount] { try setMaximum(of: queue, at: index, call) }
+        if let index = options[.qualityOfService] { queue.qualityOfService = try call.qualityOfService(at: index) }
+        if let index = options[.dependencyPolicy] { queue.dependencyPolicy = try call.dependencyPolicy(at: index) }
+        if let index = options[.isSuspended] {
+            queue.isSuspended = try call.option("isSuspended") { () throws(CallError) in try call.boolean(at: index) }
+        }
+        return .queue(queue)
+    }
+
+    private static func setMaximum(of queue: OperationQueue, at index: Int32, _ call: Call) throws(CallError) {
+        let maximum = try call.option("maxConcurrentOperationCount") { () throws(CallError) in try call.requiredInteger(at: index) }
+        try call.misuse { try queue.trySetMaxConcurrentOperationCount(maximum) }
+    }
+
+    // MARK: properties
+
+    private static func get(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
+        guard let queue = call.queueIfAny(at: 1) else { throw call.expected("OperationQueue", at: 1) }
+        switch Property(rawValue: member) {
+        case .name: return queue.name.map { .string($0) } ?? .nil
+        case .maxConcurrentOperationCount: return .integer(queue.maxConcurrentOperationCount)
+        case .isSuspended: return .boolean(queue.isSuspended)
+        case .qualityOfService: return .string(queue.qualityOfService.scriptName)
+        case .dependencyPolicy: return .string(queue.dependencyPolicy.scriptName)
+        case .operations: return .objects(queue.operations, .operation)
+        case .operationCount: return .integer(queue.operationCount)
+        case nil: return .nil
+        }
+    }
+
+    private static func set(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
+        guard let queue = call.queueIfAny(at: 1) else { throw call.expected("OperationQueue", at: 1) }
+        switch Property(rawValue: member) {
+        case .name: queue.name = try call.optionalString(at: 3)
+        case .maxConcurrentOperationCount: try setMaximum(of: queue, at: 3, call)
+        case .isSuspended: queue.isSuspended = try call.boolean(at: 3)
+        case .qualityOfService: queue.qualityOfService = try call.qualityOfService(at: 3)
+        case .dependencyPolicy: queue.dependencyPolicy = try call.dependencyPolicy(at: 3)
+        case .operations, .operationCount: throw .message("'\(call.string(at: 2) ?? "")' of a queue cannot be assigned")
+        case nil:
+            let name = call.string(at: 2) ?? "?"
+            throw .message("a queue has no property '\(name)'\(Spelling.suggestion(for: name, among: Property.names))")
+        }
+        return .nothing
+    }
+
+    private static func classGet(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
+        switch ClassProperty(rawValue: member) {
+        case .main: .queue(call.state.core.engine.mainQueue)
+        case .current: .queue(call.state.currentOperation == nil ? call.state.queueOutsideOperations : OperationQueue.current)
+        case .defaultMaxConcurrentOperationCount: .integer(OperationQueue.defaultMaxConcurrentOperationCount)
+        case nil: .nil
+        }
+    }
+
+    private static func describe(_ call: Call) throws(CallError) -> Answer {
+        guard let queue = call.queueIfAny(at: 1) else { throw call.expected("OperationQueue", at: 1) }
+        let name = queue.name.map { " '\($0)'" } ?? ""
+        let count = queue.operationCount
+        let suspended = queue.isSuspended ? ", suspended" : ""
+        return .string("OperationQueue\(name) (\(count) operation\(count == 1 ? "" : "s")\(suspended))")
+    }
+}

@@ -1,0 +1,52 @@
+import CLua
+import OpEngine
+
+/// The module `opscript` as scripts see it: its classes and its functions.
+enum ScriptModule {
+    enum Function: Int32, Member {
+        case now = 1
+    }
+
+    /// What C reads while it makes a state. Made once, never freed.
+    // Safety: immutable after this.
+    nonisolated(unsafe) static let host: UnsafePointer<clua_host> = {
+        unsafe clua_set_object_functions(
+            clua_object_functions(
+                retain: { pointer in
+                    if let pointer = unsafe pointer { _ = unsafe Unmanaged<AnyObject>.fromOpaque(pointer).retain() }
+                },
+                release: { pointer in
+                    if let pointer = unsafe pointer { unsafe Unmanaged<AnyObject>.fromOpaque(pointer).release() }
+                }))
+        let classes = UnsafeMutablePointer<clua_class>.allocate(capacity: 3)
+        unsafe (classes + 0).initialize(to: OperationClass.description)
+        unsafe (classes + 1).initialize(to: OperationQueueClass.description)
+        unsafe (classes + 2).initialize(to: ErrorClass.description)
+        let functions = unsafe Function.table
+        let host = UnsafeMutablePointer<clua_host>.allocate(capacity: 1)
+        unsafe host.initialize(
+            to: clua_host(
+                classes: UnsafePointer(classes), class_count: 3, functions: functions.start, function_count: functions.count,
+                call: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try ScriptModule.call(member, call) } },
+                sent: { lua, parcel in
+                    guard let lua = unsafe lua, let parcel = unsafe parcel else { return }
+                    unsafe LuaState.of(lua).seal(referencesOf: parcel)
+                }))
+        return unsafe UnsafePointer(host)
+    }()
+
+    private static func call(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
+        switch Function(rawValue: member) {
+        case .now: .number(MonotonicClock.seconds)
+        case nil: throw .message("opscript bug: no function \(member)")
+        }
+    }
+}
+
+/// The clock of `opscript.now`.
+enum MonotonicClock {
+    private static let start = ContinuousClock.now
+
+    /// Seconds since an arbitrary moment in this process.
+    static var seconds: Double { start.duration(to: .now) / .seconds(1) }
+}

@@ -1,0 +1,64 @@
+import CLua
+import OpEngine
+
+extension Operation.QueuePriority {
+    /// What scripts call it.
+    var scriptName: String { "\(self)" }
+
+    init?(scriptName: String) {
+        guard let priority = Self.allCases.first(where: { $0.scriptName == scriptName }) else { return nil }
+        self = priority
+    }
+}
+
+extension QualityOfService {
+    /// What scripts call it.
+    var scriptName: String { "\(self)" }
+
+    init?(scriptName: String) {
+        guard let quality = Self.allCases.first(where: { $0.scriptName == scriptName }) else { return nil }
+        self = quality
+    }
+}
+
+extension Operation.DependencyPolicy {
+    /// What scripts call it.
+    var scriptName: String { "\(self)" }
+
+    init?(scriptName: String) {
+        switch scriptName {
+        case "finished": self = .finished
+        case "succeeded": self = .succeeded
+        default: return nil
+        }
+    }
+}
+
+extension Call {
+    func queuePriority(at index: Int32) throws(CallError) -> Operation.QueuePriority {
+        if let number = integer(at: index) { return Operation.QueuePriority(nearestTo: number) }
+        guard let priority = string(at: index).flatMap({ Operation.QueuePriority(scriptName: $0) }) else {
+            throw unknown("queuePriority", Operation.QueuePriority.allCases.map(\.scriptName), at: index)
+        }
+        return priority
+    }
+
+    func qualityOfService(at index: Int32) throws(CallError) -> QualityOfService {
+        guard let quality = string(at: index).flatMap({ QualityOfService(scriptName: $0) }) else {
+            throw unknown("qualityOfService", QualityOfService.allCases.map(\.scriptName), at: index)
+        }
+        return quality
+    }
+
+    func dependencyPolicy(at index: Int32) throws(CallError) -> Operation.DependencyPolicy {
+        guard let policy = string(at: index).flatMap({ Operation.DependencyPolicy(scriptName: $0) }) else {
+            throw unknown("dependencyPolicy", ["finished", "succeeded"], at: index)
+        }
+        return policy
+    }
+
+    private func unknown(_ property: String, _ known: [String], at index: Int32) -> CallError {
+        let given = string(at: index).map { "'\($0)'" } ?? typeName(at: index)
+        return .message("\(property) must be one of \(known.map { "\"\($0)\"" }.joined(separator: ", ")), got \(given)")
+    }
+}

@@ -1,0 +1,11 @@
+/// The names of the classes, as C keeps them.
+enum StaticName {
+    // Safety: string literals live as long as the process.
+    nonisolated(unsafe) static let operation = unsafe pointer("Operation")
+    nonisolated(unsafe) static let queue = unsafe pointer("OperationQueue")
+    nonisolated(unsafe) static let error = unsafe pointer("OperationError")
+
+    private static func pointer(_ name: StaticString) -> UnsafePointer<CChar> {
+        unsafe UnsafeRawPointer(name.utf8Start).assumingMemoryBound(to: CChar.self)
+    }
+}

@@ -1,0 +1,125 @@
+import CLua
+
+/// What the host does with the main state. Each leaves the stack as it was, unless it says otherwise.
+extension LuaState {
+    /// Compiles a script; pushes its main function.
+    func load(_ source: String, name: String) throws(Failure) {
+        var source = source
+        try unsafe attempt { lua, failure in
+            source.withUTF8 { utf8 in
+                unsafe clua_load_string(
+                    lua, UnsafeRawPointer(utf8.baseAddress)?.assumingMemoryBound(to: CChar.self), utf8.count, name, &failure)
+            }
+        }
+    }
+
+    /// Compiles a file, or standard input; pushes its main function.
+    func load(file: String?) throws(Failure) {
+        try unsafe attempt { lua, failure in
+            if let file { unsafe clua_load_file(lua, file, &failure) } else { unsafe clua_load_file(lua, nil, &failure) }
+        }
+    }
+
+    /// Calls the function on top, and pops it.
+    func call(_ arguments: [LuaValue]) throws(Failure) -> [LuaValue] {
+        try withCall { call throws(Failure) in
+            let base = call.count - 1
+            defer { unsafe lua_settop(call.lua, base) }
+            try call.pushOrFail(arguments)
+            try unsafe attempt { lua, failure in unsafe clua_call_script(lua, Int32(arguments.count), LUA_MULTRET, &failure) }
+            return try call.valuesOrFail(from: base + 1)
+        }
+    }
+
+    /// Runs statements, or prints the values of an expression.
+    func evaluate(_ source: String, name: String) throws(Failure) {
+        do throws(Failure) { try load("return \(source)", name: name) } catch { try load(source, name: name) }
+        try withCall { call throws(Failure) in
+            let base = call.count - 1
+            defer { unsafe lua_settop(call.lua, base) }
+            try unsafe attempt { lua, failure in unsafe clua_call_script(lua, 0, LUA_MULTRET, &failure) }
+            let count = call.count - base
+            if count > 0 { try unsafe attempt { lua, failure in unsafe clua_print(lua, count, &failure) } }
+        }
+    }
+
+    func setArguments(_ arguments: [String], script: Int) throws(Failure) {
+        try unsafe attempt { lua, failure in
+            unsafe withCStrings(arguments) { unsafe clua_set_arguments(lua, $0, Int32(arguments.count), Int32(script), &failure) }
+        }
+    }
+
+    func require(_ module: String, as global: String) throws(Failure) {
+        try unsafe attempt { lua, failure in unsafe clua_require(lua, module, global, &failure) }
+    }
+
+    /// Decodes a parcel for the host.
+    func values(of parcel: Parcel) throws(Failure) -> [LuaValue] {
+        try withCall { call throws(Failure) in
+            let base = call.count
+            defer { unsafe lua_settop(call.lua, base) }
+            try unsafe attempt { lua, failure in
+                let status = unsafe clua_decode(lua, parcel.pointer, CLUA_CURRENT_ENVIRONMENT)
+                if status != LUA_OK { unsafe clua_take_message(lua, status, &failure) }
+                return status
+            }
+            return try call.valuesOrFail(from: base + 1)
+        }
+    }
+
+    func catchInterrupts() { unsafe clua_catch_interrupts(running) }
+
+    // MARK: what workers take over
+
+    /// Publishes the main state's `package.path`, `package.cpath` and `arg`, when they have changed.
+    func publishPaths() {
+        guard core.isMain(self), unsafe clua_paths_changed(running) else { return }
+        var contents = unsafe clua_parcel()
+        // Should this fail, memory has run out, and the next step of the script says so.
+        try? unsafe attempt { lua, failure in unsafe clua_encode_paths(lua, &contents, &failure) }
+        core.publish(paths: unsafe Parcel(contents))
+    }
+
+    func apply(paths: Parcel) throws(Failure) {
+        try unsafe attempt { lua, failure in unsafe clua_apply_paths(lua, paths.pointer, &failure) }
+    }
+
+    private func withCall<T>(_ body: (Call) throws(Failure) -> T) throws(Failure) -> T {
+        try unsafe body(Call(lua: running, state: self))
+    }
+}
+
+extension Call {
+    fileprivate func pushOrFail(_ values: [LuaValue]) throws(Failure) {
+        do throws(CallError) { try push(values) } catch { throw Failure(error) }
+    }
+
+    fileprivate func valuesOrFail(from first: Int32) throws(Failure) -> [LuaValue] {
+        do throws(CallError) { return try values(from: first) } catch { throw Failure(error) }
+    }
+}
+
+extension Failure {
+    /// A mistake of the caller, outside of a call from Lua.
+    init(_ error: CallError) {
+        switch error {
+        case .message(let text), .argument(_, let text): self.init(message: text)
+        case .raise: self.init(message: "error")
+        }
+    }
+}
+
+/// C strings that live while `body` runs.
+private func withCStrings<Result>(_ strings: [String], _ body: (UnsafePointer<UnsafePointer<CChar>?>) -> Result) -> Result {
+    let bytes = strings.flatMap { Array($0.utf8CString) }
+    return unsafe bytes.withUnsafeBufferPointer { bytes in
+        var start = 0
+        var pointers: [UnsafePointer<CChar>?] = unsafe []
+        for string in strings {
+            unsafe pointers.append(bytes.baseAddress.map { unsafe $0 + start })
+            start += string.utf8.count + 1
+        }
+        unsafe pointers.append(nil)
+        return unsafe pointers.withUnsafeBufferPointer { unsafe body($0.baseAddress.unsafelyUnwrapped) }
+    }
+}

@@ -1,0 +1,190 @@
+import CLua
+public import OpEngine
+import Synchronization
+
+/// Runs Lua scripts whose operations use all processors.
+///
+/// A runtime belongs to the thread that makes it: that thread owns the main state, runs scripts, and delivers callbacks and
+/// main-queue operations while it waits. Workers have states of their own.
+///
+/// ```swift
+/// let runtime = try Runtime()
+/// let operation = try runtime.run("return opscript.OperationQueue.new():addOperation(function() return 6 * 7 end)")[0].operation!
+/// print(try runtime.results(of: operation))  // [.integer(42)]
+/// runtime.close()
+/// ```
+///
+/// - Concurrency: every method must be called on the thread that made the runtime; debug builds check. Operations and queues may
+///   be used on every thread.
+public final class Runtime {
+    /// How a runtime is made.
+    public struct Configuration: Sendable {
+        /// How many operations run at once; nil: the processors that this process may use.
+        public var workerCount: Int?
+        /// Whether `LUA_PATH` and its kin have no effect.
+        public var ignoresEnvironment = false
+        /// Whether other threads of the host may add or finish operations. When false, a wait that nothing in the runtime can end is
+        /// an error; when true it lasts until someone ends it.
+        public var hostMayAddOperations = false
+
+        /// The defaults.
+        public init() {}
+    }
+
+    /// What was left when everything had run.
+    public struct Ending: Sendable {
+        /// Failures that no script and no host has read, oldest first.
+        public let unreadFailures: [OperationFailure]
+        /// Sentences about the operations that can never run.
+        public let stuckOperations: [String]
+        /// The signal that ended the waiting, if one did.
+        public let interrupt: Int32?
+    }
+
+    /// The threads.
+    public let engine: Engine
+    private let core: RuntimeCore
+    private var main: LuaState?
+
+    /// Makes the main state. Workers make theirs when they run their first Lua function.
+    ///
+    /// - Throws: when memory ran out.
+    public init(_ configuration: Configuration = Configuration()) throws(LuaError) {
+        engine = Engine(workerCount: configuration.workerCount, hostMayAddOperations: configuration.hostMayAddOperations)
+        core = RuntimeCore(engine: engine, ignoresEnvironment: configuration.ignoresEnvironment)
+        guard let state = LuaState(core: core, inbox: engine.mainInbox) else { throw LuaError(message: "not enough memory for a Lua state") }
+        core.adopt(mainState: state)
+        main = state
+    }
+
+    deinit { close() }
+
+    /// Cancels everything, stops the workers and closes all states. A body that does not look at `isCancelled` is waited for,
+    /// at most for `deadline`.
+    ///
+    /// - Returns: the operations that would not end.
+    @discardableResult
+    public func close(deadline: Duration = .seconds(60)) -> [Operation] {
+        guard main != nil else { return [] }
+        let left = engine.shutdown(deadline: deadline)
+        core.close()
+        main = nil
+        return left
+    }
+
+    private func state() throws(LuaError) -> LuaState {
+        guard let main else { throw LuaError(message: "the runtime is closed") }
+        main.checkThread()
+        return main
+    }
+
+    // MARK: scripts
+
+    /// Makes `function` a global function of every state. A value it throws is raised as an error in the script.
+    ///
+    /// It is called on the thread of the state that calls it, so several calls may run at once.
+    public func register(_ name: String, _ function: @escaping @Sendable ([LuaValue]) throws -> [LuaValue]) throws(LuaError) {
+        core.register(HostFunction(name: name, body: function))
+        let state = try state()
+        try asLuaError { () throws(Failure) in try core.prepare(state) }
+    }
+
+    /// Runs a script in the main state.
+    ///
+    /// - Parameters:
+    ///   - source: the script's text.
+    ///   - name: what errors call it: `@` and a file name, or `=` and any text.
+    ///   - arguments: what `...` is in the script.
+    /// - Returns: what the script returns.
+    @discardableResult
+    public func run(_ source: String, name: String = "=script", arguments: [LuaValue] = []) throws(LuaError) -> [LuaValue] {
+        let state = try state()
+        return try asLuaError { () throws(Failure) in
+            try state.load(source, name: name)
+            return try state.call(arguments)
+        }
+    }
+
+    /// Runs a file in the main state; standard input when `file` is nil.
+    @discardableResult
+    public func run(file: String?, arguments: [LuaValue] = []) throws(LuaError) -> [LuaValue] {
+        let state = try state()
+        return try asLuaError { () throws(Failure) in
+            try state.load(file: file)
+            return try state.call(arguments)
+        }
+    }
+
+    /// Runs a line of an interactive session: prints the values of an expression, or runs statements.
+    ///
+    /// - Throws: an error whose `isIncomplete` is true when the text could go on.
+    public func evaluate(_ source: String, name: String = "=stdin") throws(LuaError) {
+        let state = try state()
+        try asLuaError { () throws(Failure) in try state.evaluate(source, name: name) }
+    }
+
+    /// Makes the global `arg`: `arguments[script]` is at index 0, what is before it at negative ones.
+    public func setArguments(_ arguments: [String], script: Int) throws(LuaError) {
+        let state = try state()
+        try asLuaError { () throws(Failure) in try state.setArguments(arguments, script: script) }
+    }
+
+    /// Calls `require(module)` and assigns the result to the global `global`.
+    public func require(_ module: String, as global: String) throws(LuaError) {
+        let state = try state()
+        try asLuaError { () throws(Failure) in try state.require(module, as: global) }
+    }
+
+    /// The value of a global of the main state.
+    public func global(_ name: String) throws(LuaError) -> LuaValue {
+        try run("return (...) and _G[...]", name: "=global", arguments: [.string(name)]).first ?? .nil
+    }
+
+    // MARK: operations
+
+    /// Waits until an operation has finished, delivering callbacks and running main-queue operations meanwhile.
+    ///
+    /// - Returns: what its body returned; nothing for an operation that was cancelled before it started.
+    /// - Throws: its `OperationFailure`; a `LuaError` when nothing can end the wait any more, or Ctrl-C ended it.
+    public func results(of operation: Operation) throws -> [LuaValue] {
+        let state = try state()
+        if !operation.isFinished {
+            let inbox = state.inbox
+            operation.whenFinished { inbox.wake() }
+            let outcome = try asLuaError { () throws(Failure) in
+                do throws(CallError) { return try state.wait(deadline: nil, until: { operation.isFinished }) } catch { throw Failure(error) }
+            }
+            if outcome == .stalled { throw LuaError(message: Stall.message(for: [operation])) }
+        }
+        if operation.outcome == .failed, let failure = (operation as? LuaOperation)?.failure ?? operation.error { throw failure }
+        guard let results = (operation as? LuaOperation)?.results else { return [] }
+        return try asLuaError { () throws(Failure) in try state.values(of: results) }
+    }
+
+    /// Runs what is left: operations, callbacks, main-queue operations, until nothing can happen any more.
+    public func finish() throws(LuaError) -> Ending {
+        let state = try state()
+        var interrupt: Int32?
+        do throws(CallError) { _ = try state.wait(deadline: nil, until: { false }) } catch {
+            interrupt = core.lastInterrupt.load(ordering: .relaxed)
+        }
+        let stuck = interrupt == nil ? engine.unfinishedOperations() : []
+        return Ending(
+            unreadFailures: core.takeUnreadFailures(),
+            stuckOperations: stuck.map { "\($0.displayName) can never run: it \(Stall.reason(for: $0))" }, interrupt: interrupt)
+    }
+
+    /// From now on the first SIGINT or SIGTERM of the process raises the error `interrupted!` in what the main state does, or ends
+    /// its wait; another one ends the process. Call it again to be ready for the next. One runtime of a process at a time.
+    public func catchInterrupts() throws(LuaError) { try state().catchInterrupts() }
+
+    /// Delivers the callbacks and runs the main-queue operations that are there now, without waiting.
+    public func drain() throws(LuaError) { _ = try state().inbox.drain() }
+
+    /// Cancels every operation.
+    public func cancelAllOperations() { engine.cancelAllOperations() }
+
+    private func asLuaError<T>(_ body: () throws(Failure) -> T) throws(LuaError) -> T {
+        do throws(Failure) { return try body() } catch { throw LuaError(error) }
+    }
+}

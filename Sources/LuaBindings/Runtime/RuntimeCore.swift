@@ -1,0 +1,105 @@
+import CLua
+import OpEngine
+import Synchronization
+
+/// What all states of a runtime share. Operations hold it, so it may outlive the runtime; it does not own the engine's threads.
+///
+// Safety: `mainState` is set once, before the first script runs, and cleared on the main thread; all else is locked or atomic.
+final class RuntimeCore: @unchecked Sendable {
+    let engine: Engine
+    let ignoresEnvironment: Bool
+    private let mainThread = ThreadIdentity.current
+    private(set) unowned(unsafe) var mainState: LuaState!
+
+    private let shared = Mutex(Shared())
+    private let failures = Mutex<[OperationFailure]>([])
+    private let stateCount = Atomic<Int>(0)
+
+    /// What each state takes over before it runs a body.
+    private struct Shared {
+        var version = 0
+        /// `package.path` and `package.cpath` of the main state, and `arg`.
+        var paths: Parcel?
+        var functions: [HostFunction] = []
+    }
+
+    init(engine: Engine, ignoresEnvironment: Bool) {
+        self.engine = engine
+        self.ignoresEnvironment = ignoresEnvironment
+    }
+
+    // MARK: states
+
+    func nextStateNumber() -> Int { stateCount.wrappingAdd(1, ordering: .relaxed).newValue }
+
+    func adopt(mainState: LuaState) { unsafe self.mainState = mainState }
+
+    /// The main state is about to go.
+    func close() { unsafe mainState = nil }
+
+    func isMain(_ state: LuaState) -> Bool { unsafe state === mainState }
+
+    /// The state that belongs to this thread; nil on a thread that is neither a worker nor the main thread.
+    func stateOfCurrentThread() -> LuaState? {
+        if let worker = Worker.current, worker.engine === engine {
+            if let state = worker.context as? LuaState { return state }
+            let state = LuaState(core: self, inbox: worker.inbox)
+            worker.context = state
+            return state
+        }
+        return unsafe mainThread == .current ? mainState : nil
+    }
+
+    /// Brings a state up to date with what the main state has published and the host has registered.
+    func prepare(_ state: LuaState) throws(Failure) {
+        let (version, paths, functions) = shared.withLock { ($0.version, $0.paths, $0.functions) }
+        guard version != state.appliedSharedVersion else { return }
+        try state.register(functions.dropFirst(state.registeredFunctionCount), from: state.registeredFunctionCount)
+        state.registeredFunctionCount = functions.count
+        if let paths, !isMain(state) { try state.apply(paths: paths) }
+        state.appliedSharedVersion = version
+    }
+
+    func publish(paths: Parcel) {
+        shared.withLock {
+            $0.paths = paths
+            $0.version += 1
+        }
+    }
+
+    func register(_ function: HostFunction) {
+        shared.withLock {
+            $0.functions.append(function)
+            $0.version += 1
+        }
+    }
+
+    func hostFunction(_ index: Int) -> HostFunction { shared.withLock { $0.functions[index] } }
+
+    // MARK: reports
+
+    /// Says on stderr what nobody else will hear of, in one piece.
+    func report(_ text: String) { StandardError.write("opscript: \(text)\n") }
+
+    func record(_ failure: OperationFailure) { failures.withLock { $0.append(failure) } }
+
+    /// Failures whose error nobody has read, oldest first.
+    func takeUnreadFailures() -> [OperationFailure] {
+        failures.withLock { all in
+            defer { all = [] }
+            return all.filter { !$0.isRead }
+        }
+    }
+
+    // MARK: interruption
+
+    /// The signal that ended a wait last.
+    let lastInterrupt = Atomic<Int32>(0)
+
+    /// Whether Ctrl-C was pressed, or the process asked to end, since the last time this was asked.
+    func takeInterrupt() -> Bool {
+        let signal = clua_take_interrupt()
+        if signal != 0 { lastInterrupt.store(signal, ordering: .relaxed) }
+        return signal != 0
+    }
+}

@@ -1,0 +1,14 @@
+#if canImport(Glibc)
+    import Glibc
+#endif
+
+/// Which thread this is.
+struct ThreadIdentity: Equatable {
+    private let thread: pthread_t
+
+    static var current: ThreadIdentity { ThreadIdentity(thread: pthread_self()) }
+
+    static func == (left: ThreadIdentity, right: ThreadIdentity) -> Bool {
+        pthread_equal(left.thread, right.thread) != 0
+    }
+}

@@ -1,0 +1,143 @@
+import CLua
+import OpEngine
+
+extension Call {
+    /// How deeply tables that a host gets may be nested; one that contains itself goes past every limit.
+    private static var maximumDepth: Int { 100 }
+
+    /// The values from stack index `first` to the top.
+    func values(from first: Int32) throws(CallError) -> [LuaValue] {
+        var values: [LuaValue] = []
+        for index in stride(from: first, through: count, by: 1) { values.append(try value(at: index)) }
+        return values
+    }
+
+    /// The value at a stack index, copied.
+    ///
+    /// - Throws: an error for a table that is nested too deeply.
+    func value(at index: Int32, depth: Int = 0) throws(CallError) -> LuaValue {
+        switch type(at: index) {
+        case LUA_TNIL, LUA_TNONE: return .nil
+        case LUA_TBOOLEAN: return .boolean(try boolean(at: index))
+        case LUA_TNUMBER:
+            if unsafe lua_isinteger(lua, index) != 0, let value = integer(at: index) { return .integer(value) }
+            return .number(try number(at: index))
+        case LUA_TSTRING: return string(bytesAt: index)
+        case LUA_TTABLE:
+            guard depth < Self.maximumDepth else {
+                throw .message("a table for the host is nested more than \(Self.maximumDepth) deep, or contains itself")
+            }
+            var fields: [LuaValue: LuaValue] = [:]
+            try forEachField(of: index) { key, value throws(CallError) in
+                fields[try self.value(at: key, depth: depth + 1)] = try self.value(at: value, depth: depth + 1)
+            }
+            return .table(fields)
+        default:
+            if let operation = operationIfAny(at: index) { return .operation(operation) }
+            if let queue = queueIfAny(at: index) { return .queue(queue) }
+            return .other(typeName(at: index))
+        }
+    }
+
+    private func string(bytesAt index: Int32) -> LuaValue {
+        var count = 0
+        guard let start = unsafe clua_string(lua, index, &count) else { return .nil }
+        let bytes = unsafe UnsafeRawBufferPointer(start: start, count: count)
+        if let text = unsafe String(validating: bytes, as: UTF8.self) { return .string(text) }
+        return unsafe .bytes(Array(bytes))
+    }
+
+    /// Pushes values of the host.
+    func push(_ values: [LuaValue]) throws(CallError) {
+        var flat = FlatValues()
+        for value in values { flat.append(value) }
+        do throws(Failure) {
+            try unsafe state.attempt { lua, failure in
+                unsafe flat.withItems { unsafe clua_push_items(lua, $0.baseAddress, values.count, &failure) }
+            }
+        } catch { throw CallError(error) }
+    }
+}
+
+/// Values of the host in a row, as C reads them: a table is followed by its keys and values.
+@safe
+private struct FlatValues {
+    private var items: [clua_item] = unsafe []
+    private var text: [UInt8] = []
+    /// For each string: the item's position, and where its bytes start.
+    private var strings: [(item: Int, start: Int)] = []
+    private var objects: [AnyObject] = []
+
+    mutating func append(_ value: LuaValue) {
+        var item = unsafe clua_item()
+        switch value {
+        case .nil, .other: unsafe item.type = LUA_TNIL
+        case .boolean(let value):
+            unsafe item.type = LUA_TBOOLEAN
+            unsafe item.integer = value ? 1 : 0
+        case .integer(let value):
+            unsafe item.type = LUA_TNUMBER
+            unsafe item.is_integer = true
+            unsafe item.integer = lua_Integer(value)
+        case .number(let value):
+            unsafe item.type = LUA_TNUMBER
+            unsafe item.number = value
+        case .string(let value): return append(bytes: value.utf8)
+        case .bytes(let value): return append(bytes: value)
+        case .table(let fields):
+            let fields = fields.filter { $0.key.isPossibleKey }
+            unsafe item.type = LUA_TTABLE
+            unsafe item.count = fields.count
+            unsafe items.append(item)
+            for (key, value) in fields {
+                append(key)
+                append(value)
+            }
+            return
+        case .operation(let operation): unsafe item = object(operation, .operation)
+        case .queue(let queue): unsafe item = object(queue, .queue)
+        }
+        unsafe items.append(item)
+    }
+
+    private mutating func append(bytes: some Collection<UInt8>) {
+        var item = unsafe clua_item()
+        unsafe item.type = LUA_TSTRING
+        unsafe item.count = bytes.count
+        unsafe strings.append((items.count, text.count))
+        text.append(contentsOf: bytes)
+        unsafe items.append(item)
+    }
+
+    private mutating func object(_ object: AnyObject, _ kind: ObjectKind) -> clua_item {
+        objects.append(object)
+        var item = unsafe clua_item()
+        unsafe item.type = LUA_TUSERDATA
+        unsafe item.kind = kind.rawValue
+        unsafe item.object = Unmanaged.passUnretained(object).toOpaque()
+        return unsafe item
+    }
+
+    func withItems<Result>(_ body: (UnsafeBufferPointer<clua_item>) -> Result) -> Result {
+        withExtendedLifetime(objects) {
+            unsafe text.withUnsafeBytes { text in
+                var items = unsafe items
+                for (item, start) in strings {
+                    unsafe items[item].bytes = text.baseAddress.map { unsafe ($0 + start).assumingMemoryBound(to: CChar.self) }
+                }
+                return unsafe items.withUnsafeBufferPointer(body)
+            }
+        }
+    }
+}
+
+extension LuaValue {
+    /// Lua has no `nil` and no NaN as keys.
+    fileprivate var isPossibleKey: Bool {
+        switch self {
+        case .nil, .other: false
+        case .number(let value): !value.isNaN
+        default: true
+        }
+    }
+}

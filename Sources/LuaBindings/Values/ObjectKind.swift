@@ -1,0 +1,22 @@
+import CLua
+
+/// The classes of host objects that scripts can hold.
+enum ObjectKind: Int32 {
+    case operation = 1
+    case queue = 2
+    case error = 3
+}
+
+extension clua_reference {
+    /// A counted reference to `object`.
+    init(_ object: AnyObject, _ kind: ObjectKind) {
+        unsafe self.init(object: Unmanaged.passRetained(object).toOpaque(), kind: kind.rawValue)
+    }
+}
+
+/// The object behind a pointer that Lua keeps.
+func object<T: AnyObject>(_ pointer: UnsafeMutableRawPointer, as type: T.Type) -> T {
+    let object = unsafe Unmanaged<AnyObject>.fromOpaque(pointer).takeUnretainedValue()
+    // Safety: the handle's kind says which class the object has.
+    return unsafe unsafeDowncast(object, to: type)
+}
