@@ -8,7 +8,7 @@
 #include <stddef.h>
 
 static lua_State *_Atomic target;
-static atomic_int pending;
+static atomic_int pending, last;
 static struct sigaction previous_interrupt, previous_terminate;
 
 // Hook: turns the signal into an error at the next instruction.
@@ -23,7 +23,7 @@ static void stop(lua_State *L, lua_Debug *activation) {
 static void handle(int signal_number) {
     struct sigaction by_default = {.sa_handler = SIG_DFL};
     sigaction(signal_number, &by_default, NULL);
-    pending = signal_number;
+    pending = last = signal_number;
     lua_State *L = target;
     if (L != NULL) lua_sethook(L, stop, LUA_MASKCALL | LUA_MASKRET | LUA_MASKLINE | LUA_MASKCOUNT, 1);
 }
@@ -31,7 +31,7 @@ static void handle(int signal_number) {
 void clua_catch_interrupts(lua_State *L) {
     bool is_first = target == NULL;
     target = L;
-    pending = 0;
+    pending = last = 0;
     struct sigaction action = {.sa_handler = handle};
     sigaction(SIGINT, &action, is_first ? &previous_interrupt : NULL);
     sigaction(SIGTERM, &action, is_first ? &previous_terminate : NULL);
@@ -49,3 +49,5 @@ int clua_take_interrupt(void) {
     if (signal_number != 0) lua_sethook(target, NULL, 0, 0);
     return signal_number;
 }
+
+int clua_last_interrupt(void) { return last; }

@@ -84,3 +84,7 @@ static void warn_on(void *context, const char *message, int to_be_continued) {
 }
 
 void clua_open_warnings(lua_State *L) { lua_setwarnf(L, warn_off, L); }
+
+void clua_enable_warnings(lua_State *L) { lua_setwarnf(L, warn_on, L); }
+
+const char *clua_copyright(void) { return LUA_COPYRIGHT; }

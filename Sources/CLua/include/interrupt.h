@@ -14,4 +14,7 @@ void clua_release_interrupts(void);
 /// The signal that has come and has not become an error yet, or 0; takes it.
 int clua_take_interrupt(void);
 
+/// The signal that came last since clua_catch_interrupts, or 0.
+int clua_last_interrupt(void);
+
 #endif

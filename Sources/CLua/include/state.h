@@ -38,4 +38,10 @@ void clua_state_close(lua_State *L);
 /// The record of the state that `L`, any of its coroutines, belongs to.
 clua_state *clua_state_of(lua_State *L);
 
+/// Shows warnings from now on. Never raises.
+void clua_enable_warnings(lua_State *L);
+
+/// Lua's release and copyright.
+const char *clua_copyright(void);
+
 #endif

@@ -62,7 +62,7 @@ extension Call {
         return first
     }
 
-    /// Makes the handle of `operation` with the function at `index` and the arguments after it as its body, before it is sent.
+    /// Makes the handle of `operation` with the function at `index` and the arguments after it as its body; puts it at `index`.
     func attachBody(at index: Int32, to operation: LuaOperation) throws(CallError) {
         let pointer = unsafe Unmanaged.passUnretained(operation).toOpaque()
         do throws(Failure) {

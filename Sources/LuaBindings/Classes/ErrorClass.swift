@@ -15,7 +15,7 @@ enum ErrorClass {
             name: StaticName.error, kind: ObjectKind.error.rawValue, functions: none.start, function_count: 0,
             properties: properties.start, property_count: properties.count, class_properties: none.start, class_property_count: 0,
             call: { _, _, _ in },
-            get: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try get(member, call) } },
+            get: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try ErrorClass.get(member, call) } },
             set: { lua, _, reply in
                 unsafe LuaState.answer(lua, reply) { _ throws(CallError) in throw .message("an operation's error cannot be changed") }
             },

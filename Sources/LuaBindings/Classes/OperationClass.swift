@@ -30,11 +30,11 @@ enum OperationClass {
             name: StaticName.operation, kind: ObjectKind.operation.rawValue, functions: functions.start, function_count: functions.count,
             properties: properties.start, property_count: properties.count, class_properties: classProperties.start,
             class_property_count: classProperties.count,
-            call: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try function(member, call) } },
-            get: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try get(member, call) } },
-            set: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try set(member, call) } },
-            class_get: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try classGet(member, call) } },
-            describe: { lua, _, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try describe(call) } })
+            call: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try OperationClass.function(member, call) } },
+            get: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try OperationClass.get(member, call) } },
+            set: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try OperationClass.set(member, call) } },
+            class_get: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try OperationClass.classGet(member, call) } },
+            describe: { lua, _, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try OperationClass.describe(call) } })
     }
 
     // MARK: functions

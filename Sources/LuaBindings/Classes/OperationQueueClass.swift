@@ -30,11 +30,11 @@ enum OperationQueueClass {
             name: StaticName.queue, kind: ObjectKind.queue.rawValue, functions: functions.start, function_count: functions.count,
             properties: properties.start, property_count: properties.count, class_properties: classProperties.start,
             class_property_count: classProperties.count,
-            call: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try function(member, call) } },
-            get: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try get(member, call) } },
-            set: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try set(member, call) } },
-            class_get: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try classGet(member, call) } },
-            describe: { lua, _, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try describe(call) } })
+            call: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try OperationQueueClass.function(member, call) } },
+            get: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try OperationQueueClass.get(member, call) } },
+            set: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try OperationQueueClass.set(member, call) } },
+            class_get: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try OperationQueueClass.classGet(member, call) } },
+            describe: { lua, _, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try OperationQueueClass.describe(call) } })
     }
 
     // MARK: functions
@@ -60,7 +60,7 @@ enum OperationQueueClass {
             return .nothing
         case .addBarrierBlock:
             guard call.isFunction(at: 2) else { throw call.expected("function", at: 2) }
-            return try .newOperation(added(barrier: true, to: queue, call), bodyAt: 2)
+            return try add(barrier: true, to: queue, call)
         case .cancelAllOperations:
             queue.cancelAllOperations()
             return .nothing
@@ -72,7 +72,7 @@ enum OperationQueueClass {
 
     /// `queue:addOperation(operation)` or `queue:addOperation(main, ...)`: gives back the operation.
     private static func addOperation(to queue: OperationQueue, _ call: Call) throws(CallError) -> Answer {
-        if call.isFunction(at: 2) { return try .newOperation(added(barrier: false, to: queue, call), bodyAt: 2) }
+        if call.isFunction(at: 2) { return try add(barrier: false, to: queue, call) }
         guard let operation = call.operationIfAny(at: 2) else { throw call.expected("Operation or function", at: 2) }
         try call.misuse {
             try (operation as? LuaOperation)?.prepare(for: queue, in: call.state)
@@ -81,15 +81,15 @@ enum OperationQueueClass {
         return .argument(2)
     }
 
-    /// Makes an operation of the function at stack index 2 and the arguments after it, and adds it.
-    private static func added(barrier: Bool, to queue: OperationQueue, _ call: Call) throws(CallError) -> LuaOperation {
+    /// Makes an operation of the function at stack index 2 and the arguments after it, adds it, and gives it back.
+    private static func add(barrier: Bool, to queue: OperationQueue, _ call: Call) throws(CallError) -> Answer {
         let operation = LuaOperation(in: call.state, hasBody: true)
         try call.attachBody(at: 2, to: operation)
         try call.misuse {
             try operation.prepare(for: queue, in: call.state)
             if barrier { try queue.tryAddBarrier(operation) } else { try queue.tryAddOperation(operation) }
         }
-        return operation
+        return .argument(2)
     }
 
     /// `OperationQueue.new()`, `.new "name"`, `.new { name =, … }`.

@@ -25,8 +25,8 @@ public final class OperationFailure: Error, CustomStringConvertible, Sendable {
     public let traceback: String
     /// How it failed.
     public let kind: Kind
-    /// The name of the operation that failed, for reports.
-    public let operationName: String
+    /// The name of the operation that failed, if it has one.
+    public let operationName: String?
     let value: Parcel?
     private let failed: WeakOperation
     private let read = Atomic<Bool>(false)
@@ -36,7 +36,7 @@ public final class OperationFailure: Error, CustomStringConvertible, Sendable {
         traceback = failure.traceback
         value = failure.value
         self.kind = kind
-        operationName = operation.displayName
+        operationName = operation.name
         failed = WeakOperation(operation)
     }
 

@@ -67,6 +67,8 @@ extension LuaState {
         }
     }
 
+    func enableWarnings() { unsafe clua_enable_warnings(running) }
+
     func catchInterrupts() { unsafe clua_catch_interrupts(running) }
 
     // MARK: what workers take over

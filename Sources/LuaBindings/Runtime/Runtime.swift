@@ -1,6 +1,5 @@
 import CLua
 public import OpEngine
-import Synchronization
 
 /// Runs Lua scripts whose operations use all processors.
 ///
@@ -37,8 +36,8 @@ public final class Runtime {
         public let unreadFailures: [OperationFailure]
         /// Sentences about the operations that can never run.
         public let stuckOperations: [String]
-        /// The signal that ended the waiting, if one did.
-        public let interrupt: Int32?
+        /// Whether a signal ended the waiting.
+        public let wasInterrupted: Bool
     }
 
     /// The threads.
@@ -164,22 +163,38 @@ public final class Runtime {
     /// Runs what is left: operations, callbacks, main-queue operations, until nothing can happen any more.
     public func finish() throws(LuaError) -> Ending {
         let state = try state()
-        var interrupt: Int32?
-        do throws(CallError) { _ = try state.wait(deadline: nil, until: { false }) } catch {
-            interrupt = core.lastInterrupt.load(ordering: .relaxed)
-        }
-        let stuck = interrupt == nil ? engine.unfinishedOperations() : []
+        var wasInterrupted = false
+        do throws(CallError) { _ = try state.wait(deadline: nil, until: { false }) } catch { wasInterrupted = true }
+        let stuck = wasInterrupted ? [] : engine.unfinishedOperations()
         return Ending(
             unreadFailures: core.takeUnreadFailures(),
-            stuckOperations: stuck.map { "\($0.displayName) can never run: it \(Stall.reason(for: $0))" }, interrupt: interrupt)
+            stuckOperations: stuck.map { "\($0.displayName) can never run: it \(Stall.reason(for: $0))" }, wasInterrupted: wasInterrupted)
     }
 
     /// From now on the first SIGINT or SIGTERM of the process raises the error `interrupted!` in what the main state does, or ends
     /// its wait; another one ends the process. Call it again to be ready for the next. One runtime of a process at a time.
     public func catchInterrupts() throws(LuaError) { try state().catchInterrupts() }
 
+    /// Puts both signals back to what they were.
+    public func releaseInterrupts() { clua_release_interrupts() }
+
+    /// The signal that came since `catchInterrupts`, if one did.
+    public var lastInterrupt: Int32? {
+        let signal = clua_last_interrupt()
+        return signal == 0 ? nil : signal
+    }
+
+    /// Warnings of scripts go to stderr from now on, as after `warn("@on")`.
+    public func enableWarnings() throws(LuaError) { try state().enableWarnings() }
+
+    /// The release of Lua and its copyright, as `lua -v` shows them.
+    public static var luaCopyright: String { unsafe String(cString: clua_copyright()) }
+
     /// Delivers the callbacks and runs the main-queue operations that are there now, without waiting.
     public func drain() throws(LuaError) { _ = try state().inbox.drain() }
+
+    /// How many operations have been added to queues and have not finished.
+    public var unfinishedOperationCount: Int { engine.unfinishedOperationCount }
 
     /// Cancels every operation.
     public func cancelAllOperations() { engine.cancelAllOperations() }

@@ -93,13 +93,6 @@ final class RuntimeCore: @unchecked Sendable {
 
     // MARK: interruption
 
-    /// The signal that ended a wait last.
-    let lastInterrupt = Atomic<Int32>(0)
-
     /// Whether Ctrl-C was pressed, or the process asked to end, since the last time this was asked.
-    func takeInterrupt() -> Bool {
-        let signal = clua_take_interrupt()
-        if signal != 0 { lastInterrupt.store(signal, ordering: .relaxed) }
-        return signal != 0
-    }
+    func takeInterrupt() -> Bool { clua_take_interrupt() != 0 }
 }

@@ -12,7 +12,7 @@ extension ThreadContext {
             return sleep(parker, deadline, engine: nil, predicate)
         }
         let isTimed = deadline != nil
-        engine.perform(engine.pool.withLock { $0.beginBlocking(parker: parker, timed: isTimed) })
+        engine.perform(engine.pool.withLock { $0.beginBlocking(parker: parker, timed: isTimed, engine: engine) })
         engine.reportStall()
         let outcome = sleep(parker, deadline, engine: canStall && !isTimed ? engine : nil, predicate)
         engine.pool.withLock { $0.endBlocking(parker: parker, timed: isTimed) }
@@ -39,7 +39,7 @@ extension Engine {
         // Safety: a thread's worker lives as long as the thread.
         guard let engine = unsafe context.worker?.engine else { return try body() }
         // A section that sleeps outside of the engine ends by itself, as a timed wait does.
-        engine.perform(engine.pool.withLock { $0.beginBlocking(parker: context.parker, timed: true) })
+        engine.perform(engine.pool.withLock { $0.beginBlocking(parker: context.parker, timed: true, engine: engine) })
         defer { engine.pool.withLock { $0.endBlocking(parker: context.parker, timed: true) } }
         return try body()
     }

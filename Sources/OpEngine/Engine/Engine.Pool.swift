@@ -35,20 +35,20 @@ extension Engine {
         enum Wake {
             case none
             case unpark(Worker)
-            /// Start a thread for it.
-            case spawn(number: Int)
+            /// Start its thread.
+            case spawn(Worker)
         }
 
         // MARK: Work comes
 
-        mutating func schedule(_ core: OperationQueue.Core) -> Wake {
+        mutating func schedule(_ core: OperationQueue.Core, engine: Engine) -> Wake {
             if let last = lastScheduled { last.nextScheduled = core } else { firstScheduled = core }
             lastScheduled = core
-            return wakeIfNeeded()
+            return wakeIfNeeded(engine)
         }
 
         /// At most one wake-up is on its way; who it wakes wakes the next when there is more.
-        private mutating func wakeIfNeeded() -> Wake {
+        private mutating func wakeIfNeeded(_ engine: Engine) -> Wake {
             guard hasScheduled, !isSomeoneSearching, awake < target else { return .none }
             if let worker = idle.popLast() {
                 worker.isParked = false
@@ -57,20 +57,14 @@ extension Engine {
                 awake += 1
                 return .unpark(worker)
             }
-            guard workers.count + spawning < threadLimit, !mustEnd else { return .none }
-            spawning += 1
+            guard workers.count < threadLimit, !mustEnd else { return .none }
+            let worker = Worker(number: nextNumber, engine: engine)
+            nextNumber += 1
+            worker.isSearching = true
             isSomeoneSearching = true
             awake += 1
-            defer { nextNumber += 1 }
-            return .spawn(number: nextNumber)
-        }
-        /// Threads that are being started.
-        private var spawning = 0
-
-        mutating func joined(_ worker: Worker) {
-            spawning -= 1
-            worker.isSearching = true
             workers.append(worker)
+            return .spawn(worker)
         }
 
         // MARK: A worker looks for work
@@ -91,7 +85,7 @@ extension Engine {
             if awake <= target, let core = firstScheduled {
                 firstScheduled = core.nextScheduled.take()
                 if firstScheduled == nil { lastScheduled = nil }
-                return .serve(core, wakeIfNeeded())
+                return .serve(core, wakeIfNeeded(worker.engine))
             }
             if mustEnd {
                 remove(worker)
@@ -133,10 +127,10 @@ extension Engine {
         // MARK: A worker is blocked
 
         /// Another thread takes its place.
-        mutating func beginBlocking(parker: Parker, timed: Bool) -> Wake {
+        mutating func beginBlocking(parker: Parker, timed: Bool, engine: Engine) -> Wake {
             awake -= 1
             if timed { timedWaits += 1 } else { stallable.append(parker) }
-            return wakeIfNeeded()
+            return wakeIfNeeded(engine)
         }
 
         mutating func endBlocking(parker: Parker, timed: Bool) {

@@ -106,7 +106,7 @@ import Synchronization
 
     func schedule(_ core: OperationQueue.Core) {
         let wake = pool.withLock { pool in
-            let wake = pool.schedule(core)
+            let wake = pool.schedule(core, engine: self)
             hasWork.store(true, ordering: .releasing)
             return wake
         }
@@ -117,7 +117,7 @@ import Synchronization
         switch wake {
         case .none: break
         case .unpark(let worker): worker.parker.unpark()
-        case .spawn(let number): Worker.start(number: number, engine: self)
+        case .spawn(let worker): worker.start()
         }
     }
 

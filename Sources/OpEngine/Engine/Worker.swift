@@ -34,39 +34,31 @@ public final class Worker: @unchecked Sendable {
     var isParked = false
     /// It was woken to look for work, or spins. Guarded by the engine's lock.
     var isSearching = false
-    private let hasEnded = Atomic<UInt32>(0)
-    private let thread = pthread_self()
+    /// Guarded by the engine's lock.
+    private var thread = pthread_t()
     /// `shutdown` joins the thread. Guarded by the engine's lock.
     var isJoined = false
+    private let hasEnded = Atomic<UInt32>(0)
 
-    private init(number: Int, engine: Engine, parker: Parker) {
+    init(number: Int, engine: Engine) {
         self.number = number
         self.engine = engine
-        self.parker = parker
+        parker = Parker()
         inbox = Inbox(parker: parker)
         unsafe inbox.engine = engine
     }
 
     // MARK: The thread
 
-    private final class Start {
-        let number: Int
-        let engine: Engine
-        init(number: Int, engine: Engine) {
-            self.number = number
-            self.engine = engine
-        }
-    }
-
-    /// Starts a thread. It receives no signals: they belong to the host's threads.
-    static func start(number: Int, engine: Engine) {
+    /// Starts the thread. It receives no signals: they belong to the host's threads.
+    func start() {
         var thread = pthread_t()
         // Safety: the argument is retained for the thread, which releases it; the sets are local variables.
-        let argument = unsafe Unmanaged.passRetained(Start(number: number, engine: engine)).toOpaque()
+        let argument = unsafe Unmanaged.passRetained(self).toOpaque()
         var all = sigset_t()
         var before = sigset_t()
         unsafe sigfillset(&all)
-        // SIGKILL and the like cannot be blocked; the faults must not be.
+        // What a fault raises must not be blocked.
         for fault in [SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT] { unsafe sigdelset(&all, fault) }
         unsafe pthread_sigmask(SIG_SETMASK, &all, &before)
         defer { unsafe pthread_sigmask(SIG_SETMASK, &before, nil) }
@@ -76,22 +68,25 @@ public final class Worker: @unchecked Sendable {
 
     private static func body(_ argument: UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? {
         // Safety: see `start`.
-        let start = unsafe Unmanaged<Start>.fromOpaque(argument.unsafelyUnwrapped).takeRetainedValue()
-        let context = ThreadContext.current
-        let worker = Worker(number: start.number, engine: start.engine, parker: context.parker)
-        unsafe context.worker = worker
-        worker.engine.pool.withLock { $0.joined(worker) }
+        let worker = unsafe Unmanaged<Worker>.fromOpaque(argument.unsafelyUnwrapped).takeRetainedValue()
+        let context = ThreadContext.make(worker: worker)
         worker.work(context)
         worker.inbox.close()
         worker.context = nil
         unsafe context.worker = nil
-        if !worker.engine.pool.withLock({ _ in worker.isJoined }) { pthread_detach(worker.thread) }
-        worker.announceEnd()
+        worker.end()
         return nil
     }
 
-    private func announceEnd() {
-        hasEnded.store(1, ordering: .releasing)
+    private func end() {
+        engine.pool.withLock { _ in
+            if isJoined {
+                thread = pthread_self()
+                hasEnded.store(1, ordering: .releasing)
+            } else {
+                pthread_detach(pthread_self())
+            }
+        }
         futexWake(hasEnded)
     }
 
@@ -100,11 +95,11 @@ public final class Worker: @unchecked Sendable {
         while Worker.current !== self, hasEnded.load(ordering: .acquiring) == 0, ContinuousClock.now < deadline {
             futexWait(hasEnded, while: 0, until: deadline)
         }
-        if hasEnded.load(ordering: .acquiring) == 0 {
-            pthread_detach(thread)
-        } else {
-            pthread_join(thread, nil)
+        let mustJoin = engine.pool.withLock { _ in
+            isJoined = hasEnded.load(ordering: .acquiring) != 0
+            return isJoined
         }
+        if mustJoin { pthread_join(thread, nil) }
     }
 
     // MARK: Working

@@ -3,7 +3,7 @@ import Glibc
 
 /// What the engine knows about a thread: what it runs, where it sleeps, whose worker it is. Made when first asked for.
 @safe final class ThreadContext {
-    let parker = Parker()
+    let parker: Parker
     /// Set on the threads of a pool. The worker holds the context.
     unowned(unsafe) var worker: Worker?
     /// The operation whose body runs here. Kept alive by whoever runs it.
@@ -19,7 +19,12 @@ import Glibc
         if let pointer = unsafe cplatform_get_thread_context() {
             return unsafe Unmanaged<ThreadContext>.fromOpaque(pointer).takeUnretainedValue()
         }
-        return make()
+        return make(worker: nil)
+    }
+
+    private init(worker: Worker?) {
+        parker = worker?.parker ?? Parker()
+        unsafe self.worker = worker
     }
 
     /// The calling thread's, if it has one.
@@ -29,9 +34,11 @@ import Glibc
         return unsafe Unmanaged<ThreadContext>.fromOpaque(pointer).takeUnretainedValue()
     }
 
+    /// Gives the calling thread its context.
     @inline(never)
-    private static func make() -> ThreadContext {
-        let context = ThreadContext()
+    @discardableResult
+    static func make(worker: Worker?) -> ThreadContext {
+        let context = ThreadContext(worker: worker)
         // Safety: released by the key's destructor when the thread ends.
         let pointer = unsafe Unmanaged.passRetained(context).toOpaque()
         unsafe pthread_setspecific(threadEndKey, pointer)

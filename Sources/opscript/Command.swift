@@ -1,0 +1,110 @@
+import Glibc
+import LuaBindings
+
+/// Does what the command line asks for.
+struct Command {
+    private let options: Options
+    /// The command's own name, as messages show it.
+    private let name: String
+
+    init(_ options: Options, name: String) {
+        self.options = options
+        self.name = name
+    }
+
+    /// Returns the exit status.
+    func run() -> Int32 {
+        do throws(LuaError) {
+            var configuration = Runtime.Configuration()
+            configuration.ignoresEnvironment = options.ignoresEnvironment
+            configuration.workerCount = options.workerCount
+            let runtime = try Runtime(configuration)
+            defer { runtime.close() }
+            return try run(in: runtime)
+        } catch {
+            report(error.report)
+            return 1
+        }
+    }
+
+    private func run(in runtime: Runtime) throws(LuaError) -> Int32 {
+        if options.showsLuaVersion { print(Runtime.luaCopyright) }
+        try runtime.setArguments(options.words, script: options.script ?? 0)
+        try runtime.catchInterrupts()
+        do throws(LuaError) {
+            try runInitialisation(in: runtime)
+            for step in options.steps { try perform(step, in: runtime) }
+            if options.script != nil { try runtime.run(file: options.file, arguments: scriptArguments) }
+        } catch {
+            return end(runtime, after: error)
+        }
+        if options.isInteractive || (isBare && isatty(STDIN_FILENO) != 0) {
+            if !options.showsLuaVersion { print(Runtime.luaCopyright) }
+            try Session(runtime).run()
+        } else if isBare {
+            do throws(LuaError) { try runtime.run(file: nil) } catch { return end(runtime, after: error) }
+        }
+        return try finish(runtime)
+    }
+
+    /// Nothing to run was given.
+    private var isBare: Bool { options.script == nil && !options.executes && !options.showsLuaVersion }
+
+    private var scriptArguments: [LuaValue] {
+        guard let script = options.script else { return [] }
+        return options.words[(script + 1)...].map { .string($0) }
+    }
+
+    /// `LUA_INIT`, a file's name after `@`, or else the text of a chunk.
+    private func runInitialisation(in runtime: Runtime) throws(LuaError) {
+        guard !options.ignoresEnvironment else { return }
+        for variable in ["LUA_INIT_5_4", "LUA_INIT"] {
+            guard let value = unsafe getenv(variable) else { continue }
+            let text = unsafe String(cString: value)
+            if text.hasPrefix("@") {
+                try runtime.run(file: String(text.dropFirst()))
+            } else {
+                try runtime.run(text, name: "=\(variable)")
+            }
+            return
+        }
+    }
+
+    private func perform(_ step: Options.Step, in runtime: Runtime) throws(LuaError) {
+        switch step {
+        case .execute(let source): try runtime.run(source, name: "=(command line)")
+        case .require(let module, let global): try runtime.require(module, as: global)
+        case .enableWarnings: try runtime.enableWarnings()
+        }
+    }
+
+    // MARK: the end
+
+    /// Runs what is left, and says what went wrong.
+    private func finish(_ runtime: Runtime) throws(LuaError) -> Int32 {
+        let ending = try runtime.finish()
+        if ending.wasInterrupted { return cancel(runtime) }
+        for failure in ending.unreadFailures { report("operation \(failure.operationName.map { "'\($0)' " } ?? "")failed: \(failure.report)") }
+        for sentence in ending.stuckOperations { report(sentence) }
+        let failed = ending.unreadFailures.count
+        if failed > 0 { report("\(failed) operation\(failed == 1 ? "" : "s") failed") }
+        return ending.unreadFailures.isEmpty && ending.stuckOperations.isEmpty ? 0 : 1
+    }
+
+    /// The script has raised an error, perhaps because of a signal: what is running is cancelled.
+    private func end(_ runtime: Runtime, after error: LuaError) -> Int32 {
+        if runtime.lastInterrupt != nil, runtime.unfinishedOperationCount > 0 { return cancel(runtime) }
+        report(error.report)
+        runtime.cancelAllOperations()
+        return 1
+    }
+
+    /// A signal came while operations existed.
+    private func cancel(_ runtime: Runtime) -> Int32 {
+        runtime.cancelAllOperations()
+        _ = try? runtime.finish()
+        return 128 + (runtime.lastInterrupt ?? SIGINT)
+    }
+
+    private func report(_ text: String) { Message.write("\(name): \(text)\n") }
+}

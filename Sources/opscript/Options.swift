@@ -1,0 +1,90 @@
+/// A command line that makes no sense.
+struct UsageError: Error {
+    let message: String
+}
+
+/// The command line, read as `lua` reads it.
+struct Options {
+    /// What is to be done before the script, in this order.
+    enum Step {
+        case execute(String)
+        case require(module: String, global: String)
+        case enableWarnings
+    }
+
+    /// All words, the command's own name first.
+    let words: [String]
+    private(set) var steps: [Step] = []
+    private(set) var showsLuaVersion = false
+    private(set) var isInteractive = false
+    private(set) var ignoresEnvironment = false
+    private(set) var executes = false
+    private(set) var showsHelp = false
+    private(set) var showsVersion = false
+    private(set) var workerCount: Int?
+    /// The position of the script among the words; nil without one.
+    private(set) var script: Int?
+
+    init(_ words: [String]) throws(UsageError) {
+        self.words = words
+        var index = 1
+        while index < words.count {
+            let word = words[index]
+            guard word.hasPrefix("-"), word != "-" else { break }
+            index += 1
+            if word == "--" { break }
+            if word.hasPrefix("--") { try readLong(word, &index) } else { try readShort(word, &index) }
+        }
+        if index < words.count { script = index }
+    }
+
+    /// What runs: a file, or standard input for "-", which after "--" is a file like any other.
+    var file: String? {
+        guard let script else { return nil }
+        return words[script] == "-" && words[script - 1] != "--" ? nil : words[script]
+    }
+
+    private mutating func readShort(_ word: String, _ index: inout Int) throws(UsageError) {
+        switch word.dropFirst().first {
+        case "E" where word == "-E": ignoresEnvironment = true
+        case "W" where word == "-W": steps.append(.enableWarnings)
+        case "v" where word == "-v": showsLuaVersion = true
+        case "i" where word == "-i":
+            isInteractive = true
+            showsLuaVersion = true
+        case "e":
+            executes = true
+            steps.append(.execute(try argument(of: word, &index)))
+        case "l": steps.append(Self.requirement(try argument(of: word, &index)))
+        default: throw UsageError(message: "unrecognized option '\(word)'")
+        }
+    }
+
+    private mutating func readLong(_ word: String, _ index: inout Int) throws(UsageError) {
+        switch word {
+        case "--help": showsHelp = true
+        case "--version": showsVersion = true
+        case "--workers":
+            guard index < words.count, let count = Int(words[index]), count > 0 else {
+                throw UsageError(message: "'--workers' needs a positive number")
+            }
+            workerCount = count
+            index += 1
+        default: throw UsageError(message: "unrecognized option '\(word)'")
+        }
+    }
+
+    /// What follows the letter, or else the next word.
+    private func argument(of word: String, _ index: inout Int) throws(UsageError) -> String {
+        if word.utf8.count > 2 { return String(word.dropFirst(2)) }
+        guard index < words.count, !words[index].hasPrefix("-") else { throw UsageError(message: "'\(word)' needs argument") }
+        defer { index += 1 }
+        return words[index]
+    }
+
+    /// `module`, or `global=module`.
+    private static func requirement(_ text: String) -> Step {
+        guard let equals = text.firstIndex(of: "=") else { return .require(module: text, global: text) }
+        return .require(module: String(text[text.index(after: equals)...]), global: String(text[..<equals]))
+    }
+}

@@ -1,0 +1,46 @@
+import Glibc
+import LuaBindings
+
+/// An interactive session: reads lines, runs them, prints the values of expressions.
+struct Session {
+    private let runtime: Runtime
+
+    init(_ runtime: Runtime) { self.runtime = runtime }
+
+    /// Returns at the end of the input.
+    func run() throws(LuaError) {
+        runtime.releaseInterrupts()
+        while let line = readLine(prompt: "_PROMPT", default: "> ") {
+            // As in Lua 5.2: a line that starts with = is an expression.
+            var source = line.hasPrefix("=") ? "return \(line.dropFirst())" : line
+            while let more = evaluate(source) { source += "\n\(more)" }
+            try runtime.drain()
+        }
+        print()
+    }
+
+    /// Runs `source`; the next line when it is not complete yet.
+    private func evaluate(_ source: String) -> String? {
+        do throws(LuaError) {
+            try runtime.catchInterrupts()
+            defer { runtime.releaseInterrupts() }
+            try runtime.evaluate(source)
+        } catch {
+            if error.isIncomplete, let more = readLine(prompt: "_PROMPT2", default: ">> ") { return more }
+            Message.write("\(error.report)\n")
+        }
+        return nil
+    }
+
+    /// A line without its end; nil at the end of the input.
+    private func readLine(prompt variable: String, default text: String) -> String? {
+        Message.prompt(prompt(variable) ?? text)
+        return Swift.readLine()
+    }
+
+    /// A prompt that the script has set.
+    private func prompt(_ variable: String) -> String? {
+        let text = try? runtime.run("local p = _G[...]; return p ~= nil and tostring(p)", name: "=prompt", arguments: [.string(variable)])
+        return text?.first?.text
+    }
+}

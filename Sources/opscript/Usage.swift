@@ -1,0 +1,38 @@
+/// What the command says about itself.
+enum Usage {
+    /// As `lua` shows it after a wrong option.
+    static func short(name: String) -> String {
+        """
+        usage: \(name) [options] [script [args]]
+        Available options are:
+        \(options)
+        """
+    }
+
+    static let help = """
+        usage: opscript [options] [script [args]]
+        Runs a Lua script whose operations use all processors. Without a script: an interactive session on a terminal, else
+        standard input is the script.
+
+        \(options)
+          --workers N  run at most N operations at once (default: the processors this process may use)
+          --help       show this help and exit
+          --version    show the version and exit
+
+        Exit status: 0; 1 after an error in the script, a failed operation whose error nobody read, or operations that could
+        never run; 128 + n after signal n; or what os.exit says.
+
+        """
+
+    private static let options = """
+          -e stat   execute string 'stat'
+          -i        enter interactive mode after executing 'script'
+          -l mod    require library 'mod' into global 'mod'
+          -l g=mod  require library 'mod' into global 'g'
+          -v        show version information
+          -E        ignore environment variables
+          -W        turn warnings on
+          --        stop handling options
+          -         stop handling options and execute stdin
+        """
+}
