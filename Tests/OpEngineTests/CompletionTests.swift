@@ -1,0 +1,115 @@
+import OpEngine
+import TestSupport
+import Testing
+
+@Suite struct CompletionTests {
+    @Test func theBlockRunsOnceAfterTheEndAndIsReleased() {
+        final class Token: Sendable {}
+        let queue = OperationQueue(engine: Engine(workerCount: 2))
+        let log = Log<Bool>()
+        let done = Gate()
+        weak var token: Token?
+        let operation = BlockOperation {}
+        do {
+            let held = Token()
+            token = held
+            operation.completionBlock = { [unowned operation] in
+                log.append(operation.isFinished && operation.completionBlock == nil)
+                _ = held
+                done.open()
+            }
+        }
+        #expect(token != nil)
+        queue.addOperation(operation)
+        done.wait()
+        _ = queue.engine.shutdown(deadline: .seconds(10))
+        #expect(log.entries == [true] && token == nil)
+    }
+
+    @Test func cancelledOperationsCompleteAsWell() {
+        let log = Log<Bool>()
+        let operation = BlockOperation {}
+        operation.completionBlock = { log.append(true) }
+        operation.cancel()
+        operation.start()
+        #expect(log.entries == [true])
+    }
+
+    @Test func aHandlerRunsAtOnceOnAFinishedOperation() {
+        let log = Log<Int>()
+        let operation = BlockOperation {}
+        operation.whenFinished { log.append(1) }
+        operation.start()
+        operation.whenFinished { log.append(2) }
+        #expect(log.entries == [1, 2])
+    }
+
+    @Test func handlersThatRaceWithTheEndRunOnce() {
+        let engine = Engine(workerCount: 1)
+        let queue = OperationQueue(engine: engine)
+        for _ in 0..<2000 {
+            let log = Log<Int>()
+            let operation = BlockOperation {}
+            queue.addOperation(operation)
+            operation.whenFinished { log.append(1) }
+            operation.whenFinished { log.append(2) }
+            queue.waitUntilAllOperationsAreFinished()
+            let ended = Gate()
+            engine.mainInbox.post { ended.open() }
+            _ = engine.mainInbox.drain()
+            queue.addBarrierBlock {}
+            queue.waitUntilAllOperationsAreFinished()
+            #expect(Set(log.entries).count == log.count)
+        }
+    }
+
+    @Test func aCompletionBlockMayUseItsQueue() {
+        let queue = OperationQueue(engine: Engine(workerCount: 1))
+        let done = Gate()
+        let operation = BlockOperation {}
+        operation.completionBlock = {
+            queue.addOperation {
+                queue.isSuspended = false
+                queue.cancelAllOperations()
+                done.open()
+            }
+        }
+        queue.addOperation(operation)
+        done.wait()
+        queue.waitUntilAllOperationsAreFinished()
+    }
+
+    @Test func allBlocksOfABlockOperationRunAndTheFirstErrorWins() {
+        struct Failure: Error {}
+        let queue = OperationQueue(engine: Engine(workerCount: 2))
+        let log = Log<Int>()
+        let operation = BlockOperation { log.append(0) }
+        for index in 1..<20 {
+            operation.addExecutionBlock {
+                log.append(index)
+                if index == 7 { throw Failure() }
+            }
+        }
+        #expect(operation.executionBlocks.count == 20)
+        queue.maxConcurrentOperationCount = 1
+        queue.addOperations([operation], waitUntilFinished: true)
+        #expect(log.entries.sorted() == Array(0..<20))
+        #expect(operation.outcome == .failed && operation.error is Failure)
+    }
+
+    @Test func blocksRunConcurrentlyBeyondTheMaximum() {
+        let queue = OperationQueue(engine: Engine(workerCount: 2))
+        queue.maxConcurrentOperationCount = 1
+        let (first, second) = (Gate(), Gate())
+        let operation = BlockOperation {
+            first.open()
+            second.wait()
+        }
+        operation.addExecutionBlock {
+            second.open()
+            first.wait()
+        }
+        queue.addOperations([operation], waitUntilFinished: true)
+        #expect(operation.outcome == .succeeded)
+    }
+}

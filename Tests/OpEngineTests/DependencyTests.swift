@@ -1,0 +1,134 @@
+import OpEngine
+import TestSupport
+import Testing
+
+@Suite struct DependencyTests {
+    @Test func dependenciesHoldAcrossQueues() {
+        let engine = Engine(workerCount: 2)
+        let (first, second) = (OperationQueue(engine: engine), OperationQueue(engine: engine))
+        let log = Log<String>()
+        let a = BlockOperation { log.append("a") }
+        let b = BlockOperation { log.append("b") }
+        let c = BlockOperation { log.append("c") }
+        c.addDependency(b)
+        b.addDependency(a)
+        second.addOperation(c)
+        first.addOperation(b)
+        #expect(!b.isReady && !c.isReady)
+        second.addOperation(a)
+        c.waitUntilFinished()
+        #expect(log.entries == ["a", "b", "c"])
+        #expect(c.dependencies == [b])
+    }
+
+    @Test func addedTwiceItCountsOnce() {
+        let (a, b) = (BlockOperation {}, BlockOperation {})
+        b.addDependency(a)
+        b.addDependency(a)
+        #expect(b.dependencies == [a])
+        a.start()
+        #expect(b.isReady)
+        b.addDependency(a)
+        #expect(b.dependencies == [a])
+    }
+
+    @Test func removingTheLastUnfinishedOneMakesItReady() {
+        let queue = OperationQueue(engine: Engine(workerCount: 1))
+        let (never, operation) = (BlockOperation {}, BlockOperation {})
+        operation.addDependency(never)
+        queue.addOperation(operation)
+        #expect(!operation.isReady)
+        operation.removeDependency(never)
+        operation.waitUntilFinished()
+        #expect(operation.dependencies.isEmpty && !never.isFinished)
+    }
+
+    @Test func aDependencyAddedToAReadyOperationHoldsIt() {
+        let queue = OperationQueue(engine: Engine(workerCount: 1))
+        queue.isSuspended = true
+        queue.maxConcurrentOperationCount = 1
+        let log = Log<String>()
+        let a = BlockOperation { log.append("a") }
+        let b = BlockOperation { log.append("b") }
+        queue.addOperations([b, a], waitUntilFinished: false)
+        b.addDependency(a)
+        #expect(!b.isReady)
+        queue.isSuspended = false
+        queue.waitUntilAllOperationsAreFinished()
+        #expect(log.entries == ["a", "b"])
+    }
+
+    @Test func aDependencyAddedToAFinishedOperationHasNoEffect() {
+        let (a, b) = (BlockOperation {}, BlockOperation {})
+        b.start()
+        b.addDependency(a)
+        #expect(b.isReady && b.isFinished && b.dependencies == [a])
+    }
+
+    @Test func cancellingOneMemberFreesACycle() {
+        let queue = OperationQueue(engine: Engine(workerCount: 2))
+        let (a, b, c) = (BlockOperation {}, BlockOperation {}, BlockOperation {})
+        a.addDependency(b)
+        b.addDependency(c)
+        c.addDependency(a)
+        queue.addOperations([a, b, c], waitUntilFinished: false)
+        #expect(!a.isReady && !b.isReady && !c.isReady)
+        b.cancel()
+        queue.waitUntilAllOperationsAreFinished()
+        #expect(a.outcome == .succeeded && b.outcome == .cancelled && c.outcome == .succeeded)
+        for operation in [a, b, c] { for dependency in operation.dependencies { operation.removeDependency(dependency) } }
+    }
+
+    @Test func aChainOfAMillionIsReleasedWithoutRecursion() {
+        let queue = OperationQueue(engine: Engine(workerCount: 2))
+        let gate = BlockOperation {}
+        var last: Operation = gate
+        for _ in 0..<1_000_000 {
+            let next = Operation()
+            next.addDependency(last)
+            queue.addOperation(next)
+            last = next
+        }
+        queue.addOperation(gate)
+        last.waitUntilFinished()
+        #expect(last.isFinished)
+    }
+
+    @Test func aChainOfAMillionThatNeverRanGoesWithoutRecursion() {
+        weak var first: Operation?
+        do {
+            let gate = Operation()
+            first = gate
+            var last: Operation = gate
+            for _ in 0..<1_000_000 {
+                let next = Operation()
+                next.addDependency(last)
+                last = next
+            }
+        }
+        #expect(first == nil)
+    }
+
+    @Test func aGateWithAMillionDependentsIsLinear() {
+        let queue = OperationQueue(engine: Engine(workerCount: 2))
+        let gate = BlockOperation {}
+        let end = BlockOperation {}
+        for _ in 0..<1_000_000 {
+            let next = Operation()
+            next.addDependency(gate)
+            end.addDependency(next)
+            queue.addOperation(next)
+        }
+        queue.addOperation(end)
+        queue.addOperation(gate)
+        end.waitUntilFinished()
+        #expect(queue.operationCount == 0 && end.dependencies.count == 1_000_000)
+    }
+
+    @Test func droppedDependentsLeaveTheirDependency() {
+        let gate = BlockOperation {}
+        for _ in 0..<1000 { Operation().addDependency(gate) }
+        gate.start()
+        #expect(gate.isFinished)
+    }
+}

@@ -1,0 +1,112 @@
+import OpEngine
+import TestSupport
+import Testing
+
+private struct Failure: Error {}
+
+/// Every way of ending, and what it means for dependents.
+@Suite struct OutcomeTests {
+    /// The outcomes of a dependent with each policy.
+    private func dependents(_ prepare: (OperationQueue, Operation) -> Void, of operation: Operation) -> [Operation.Outcome?] {
+        let queue = OperationQueue(engine: Engine(workerCount: 2))
+        queue.isSuspended = true
+        let (any, strict) = (BlockOperation {}, BlockOperation {})
+        strict.dependencyPolicy = .succeeded
+        any.addDependency(operation)
+        strict.addDependency(operation)
+        queue.addOperations([operation, any, strict], waitUntilFinished: false)
+        prepare(queue, operation)
+        queue.isSuspended = false
+        queue.waitUntilAllOperationsAreFinished()
+        #expect(strict.isCancelled == (strict.outcome == .cancelled))
+        if strict.isCancelled { #expect("\(strict.error, default: "")".contains("did not succeed")) }
+        return [operation.outcome, any.outcome, strict.outcome]
+    }
+
+    @Test func mainReturned() {
+        #expect(dependents({ _, _ in }, of: BlockOperation {}) == [.succeeded, .succeeded, .succeeded])
+    }
+
+    @Test func mainReturnedAfterCancel() {
+        let operation = BlockOperation { Operation.current?.cancel() }
+        #expect(dependents({ _, _ in }, of: operation) == [.cancelled, .succeeded, .cancelled])
+        #expect(operation.error == nil)
+    }
+
+    @Test func mainThrew() {
+        let operation = BlockOperation { throw Failure() }
+        #expect(dependents({ _, _ in }, of: operation) == [.failed, .succeeded, .cancelled])
+        #expect(operation.error is Failure && !operation.isCancelled)
+    }
+
+    @Test func mainThrewAfterCancel() {
+        let operation = BlockOperation {
+            Operation.current?.cancel()
+            throw Failure()
+        }
+        #expect(dependents({ _, _ in }, of: operation) == [.failed, .succeeded, .cancelled])
+        #expect(operation.isCancelled)
+    }
+
+    @Test func cancelledBeforeItStarted() {
+        #expect(dependents({ _, operation in operation.cancel() }, of: BlockOperation {}) == [.cancelled, .succeeded, .cancelled])
+    }
+
+    @Test func stoppedByAnInterruption() {
+        let operation = BlockOperation {
+            Operation.current?.cancel()
+            Operation.current?.fail(with: Failure(), outcome: .cancelled)
+        }
+        #expect(dependents({ _, _ in }, of: operation) == [.cancelled, .succeeded, .cancelled])
+        #expect(operation.error is Failure)
+    }
+
+    @Test func asynchronousOperationsFailWithTheirFirstError() {
+        let operation = AsyncOperation()
+        operation.start()
+        operation.finish(with: Failure())
+        operation.finish()
+        #expect(operation.outcome == .failed && operation.error is Failure)
+    }
+
+    @Test func theQueuesPolicyIsTheDefault() {
+        let queue = OperationQueue(engine: Engine(workerCount: 1))
+        queue.dependencyPolicy = .succeeded
+        let failing = BlockOperation { throw Failure() }
+        let (plain, own) = (BlockOperation {}, BlockOperation {})
+        own.dependencyPolicy = .finished
+        plain.addDependency(failing)
+        own.addDependency(failing)
+        queue.addOperations([plain, own, failing], waitUntilFinished: true)
+        #expect(plain.outcome == .cancelled && own.outcome == .succeeded)
+    }
+
+    @Test func aDependencyThatHadFailedBeforeCountsToo() {
+        let queue = OperationQueue(engine: Engine(workerCount: 1))
+        let failing = BlockOperation { throw Failure() }
+        failing.start()
+        let queued = BlockOperation {}
+        queued.addDependency(failing)
+        queued.dependencyPolicy = .succeeded
+        queue.addOperations([queued], waitUntilFinished: true)
+        #expect(queued.outcome == .cancelled)
+        let byHand = BlockOperation {}
+        byHand.addDependency(failing)
+        byHand.dependencyPolicy = .succeeded
+        byHand.start()
+        #expect(byHand.outcome == .cancelled)
+    }
+
+    @Test func cancellationSpreadsAlongAStrictChain() {
+        let queue = OperationQueue(engine: Engine(workerCount: 2))
+        queue.dependencyPolicy = .succeeded
+        var chain: [Operation] = [BlockOperation { throw Failure() }]
+        for _ in 0..<1000 {
+            let next = BlockOperation {}
+            next.addDependency(chain.last!)
+            chain.append(next)
+        }
+        queue.addOperations(chain, waitUntilFinished: true)
+        #expect(chain[1...].allSatisfy { $0.outcome == .cancelled })
+    }
+}

@@ -1,0 +1,193 @@
+import OpEngine
+import TestSupport
+import Testing
+
+@Suite struct QueueTests {
+    @Test func aBlockBecomesAnOperation() {
+        let queue = OperationQueue(engine: Engine(workerCount: 1))
+        let log = Log<Bool>()
+        queue.addOperation { log.append(OperationQueue.current === queue && Operation.current != nil) }
+        queue.waitUntilAllOperationsAreFinished()
+        #expect(log.entries == [true])
+        #expect(OperationQueue.current !== queue)
+    }
+
+    @Test func noMoreThanTheMaximumExecute() {
+        let queue = OperationQueue(engine: Engine(workerCount: 4))
+        queue.maxConcurrentOperationCount = 2
+        do {
+            let began = Gate()
+            let mayEnd = Gate()
+            for _ in 0..<20 {
+                queue.addOperation {
+                    began.open(); mayEnd.wait()
+                }
+            }
+            for _ in 0..<10 {
+                began.wait(2)
+                #expect(queue.operations.filter(\.isExecuting).count == 2)
+                mayEnd.open(2)
+            }
+            queue.waitUntilAllOperationsAreFinished()
+        }
+    }
+
+    @Test func aRaisedMaximumActsAtOnce() {
+        let queue = OperationQueue(engine: Engine(workerCount: 4))
+        queue.maxConcurrentOperationCount = 0
+        let (began, mayEnd) = (Gate(), Gate())
+        for _ in 0..<3 {
+            queue.addOperation {
+                began.open(); mayEnd.wait()
+            }
+        }
+        #expect(queue.operations.allSatisfy { !$0.isExecuting })
+        queue.maxConcurrentOperationCount = 1
+        began.wait()
+        #expect(queue.operations.filter(\.isExecuting).count == 1)
+        queue.maxConcurrentOperationCount = 3
+        began.wait(2)
+        mayEnd.open(3)
+        queue.waitUntilAllOperationsAreFinished()
+    }
+
+    @Test func suspendingStopsNewStartsOnly() {
+        let queue = OperationQueue(engine: Engine(workerCount: 2))
+        let (began, mayEnd) = (Gate(), Gate())
+        let first = BlockOperation {
+            began.open(); mayEnd.wait()
+        }
+        let second = BlockOperation {}
+        second.addDependency(first)
+        queue.addOperations([first, second], waitUntilFinished: false)
+        began.wait()
+        queue.isSuspended = true
+        mayEnd.open()
+        first.waitUntilFinished()
+        #expect(second.isReady && !second.isFinished && queue.operations == [second])
+        second.cancel()
+        #expect(second.isCancelled && queue.operationCount == 1)
+        queue.isSuspended = false
+        second.waitUntilFinished()
+        #expect(second.outcome == .cancelled)
+    }
+
+    @Test func cancelAllCancelsWhatWaitsAndWhatExecutes() {
+        let queue = OperationQueue(engine: Engine(workerCount: 2))
+        queue.maxConcurrentOperationCount = 1
+        let (began, mayEnd) = (Gate(), Gate())
+        let log = Log<Int>()
+        let first = BlockOperation {
+            began.open(); mayEnd.wait()
+        }
+        queue.addOperation(first)
+        let never = Operation()
+        for index in 0..<5 {
+            let operation = BlockOperation { log.append(index) }
+            operation.addDependency(never)
+            queue.addOperation(operation)
+        }
+        began.wait()
+        let all = queue.operations
+        queue.cancelAllOperations()
+        #expect(all.allSatisfy(\.isCancelled) && first.isExecuting)
+        mayEnd.open()
+        queue.waitUntilAllOperationsAreFinished()
+        #expect(log.entries.isEmpty && all.allSatisfy { $0.outcome == .cancelled })
+    }
+
+    @Test func anOperationHasLeftItsQueueWhenItsWaitReturns() {
+        let queue = OperationQueue(engine: Engine(workerCount: 2))
+        for _ in 0..<2000 {
+            let operation = BlockOperation {}
+            queue.addOperation(operation)
+            operation.waitUntilFinished()
+            #expect(queue.operationCount == 0)
+        }
+    }
+
+    @Test func theQueueOfAnOperationIsKnownWhileItIsInside() {
+        let queue = OperationQueue(engine: Engine(workerCount: 1))
+        queue.isSuspended = true
+        let operation = BlockOperation {}
+        #expect(operation.queue == nil)
+        queue.addOperation(operation)
+        #expect(operation.queue === queue)
+        queue.isSuspended = false
+        operation.waitUntilFinished()
+        #expect(operation.queue == nil)
+    }
+
+    @Test func aQueueThatNobodyHoldsLivesUntilItsOperationsHaveEnded() {
+        let engine = Engine(workerCount: 1)
+        let (mayEnd, ended) = (Gate(), Gate())
+        final class Named: OperationQueue, @unchecked Sendable {}
+        weak var weakQueue: OperationQueue?
+        let log = Log<Bool>()
+        do {
+            let queue = Named(engine: engine)
+            weakQueue = queue
+            queue.addOperation { mayEnd.wait() }
+            queue.addOperation { log.append(OperationQueue.current is Named) }
+            queue.addBarrierBlock { ended.open() }
+        }
+        #expect(weakQueue != nil)
+        mayEnd.open()
+        ended.wait()
+        _ = engine.shutdown(deadline: .seconds(10))
+        #expect(log.entries == [true])
+        #expect(weakQueue == nil)
+    }
+
+    @Test func aDroppedSuspendedQueueGoesWithItsOperations() {
+        let engine = Engine(workerCount: 1)
+        weak var weakQueue: OperationQueue?
+        weak var weakOperation: Operation?
+        let kept = BlockOperation {}
+        let dependent = BlockOperation {}
+        dependent.addDependency(kept)
+        do {
+            let queue = OperationQueue(engine: engine)
+            queue.isSuspended = true
+            weakQueue = queue
+            let operation = BlockOperation {}
+            weakOperation = operation
+            queue.addOperation(operation)
+            queue.addOperation(kept)
+            queue.addBarrierBlock {}
+            queue.addOperation {}
+        }
+        #expect(weakQueue == nil && weakOperation == nil)
+        #expect(kept.outcome == .cancelled && dependent.isReady)
+        #expect(engine.unfinishedOperationCount == 0)
+    }
+
+    @Test func twoHundredBlockedOperationsAllStartOnTwoWorkers() {
+        let queue = OperationQueue(engine: Engine(workerCount: 2))
+        let (began, mayEnd) = (Gate(), Gate())
+        for _ in 0..<200 {
+            queue.addOperation {
+                Engine.blocking {
+                    began.open()
+                    mayEnd.wait()
+                }
+            }
+        }
+        began.wait(200)
+        mayEnd.open(200)
+        queue.waitUntilAllOperationsAreFinished()
+    }
+
+    @Test func nestedWaitsDoNotStarveThePool() {
+        let queue = OperationQueue(engine: Engine(workerCount: 2))
+        @Sendable func nest(_ depth: Int) {
+            if depth == 0 { return }
+            let inner = BlockOperation { nest(depth - 1) }
+            OperationQueue.current!.addOperation(inner)
+            inner.waitUntilFinished()
+        }
+        let outer = (0..<4).map { _ in BlockOperation { nest(30) } }
+        queue.addOperations(outer, waitUntilFinished: true)
+        #expect(outer.allSatisfy { $0.outcome == .succeeded })
+    }
+}

@@ -1,0 +1,38 @@
+import Glibc
+
+/// A place where threads wait until a test lets them go on. Opens once for each `open`; `openForEver` for everybody.
+public final class Gate: @unchecked Sendable {
+    // Safety: the semaphore is safe from every thread; the pointer is a constant.
+    private let semaphore = UnsafeMutablePointer<sem_t>.allocate(capacity: 1)
+    private let seconds: Int
+
+    /// - Parameter seconds: after this long a waiting thread ends the test run, because the gate will never open.
+    public init(seconds: Int = 60) {
+        self.seconds = seconds
+        sem_init(semaphore, 0, 0)
+    }
+
+    deinit {
+        sem_destroy(semaphore)
+        semaphore.deallocate()
+    }
+
+    /// Lets one thread through.
+    public func open() { sem_post(semaphore) }
+
+    /// Lets `count` threads through.
+    public func open(_ count: Int) { for _ in 0..<count { open() } }
+
+    /// Waits to be let through.
+    public func wait() {
+        var deadline = timespec()
+        clock_gettime(CLOCK_REALTIME, &deadline)
+        deadline.tv_sec += seconds
+        while sem_timedwait(semaphore, &deadline) != 0 {
+            guard errno == EINTR else { fatalError("a gate did not open within \(seconds) seconds") }
+        }
+    }
+
+    /// Waits for `count` openings.
+    public func wait(_ count: Int) { for _ in 0..<count { wait() } }
+}
