@@ -87,10 +87,7 @@ static void take_failure(lua_State *L, int status, clua_failure *failure) {
     lua_rawgeti(L, -1, 3);
     failure->traceback = take_string(L, &failure->traceback_count);
     lua_rawgeti(L, -1, 1);
-    if (lua_isnil(L, -1) || clua_send(L, 1, CLUA_RESULTS, &failure->value) != LUA_OK) {
-        if (!lua_isnil(L, -1)) lua_pop(L, 1);
-        memset(&failure->value, 0, sizeof failure->value);
-    }
+    if (clua_send(L, 1, CLUA_RESULTS, &failure->value) != LUA_OK) lua_pop(L, 1);
     lua_pop(L, 2);
 }
 

@@ -58,7 +58,7 @@ public enum OperationError: Error, Sendable, CustomStringConvertible {
         case .executionBlockAddedTooLate(let operation):
             "\(operation) takes no further block: it is executing or finished; add blocks before adding or starting it"
         case .dependsOnItself(let operation):
-            "\(operation) cannot depend on itself"
+            "dependency cycle: \(operation) → \(operation); an operation cannot depend on itself"
         case .dependencyCycle(let path):
             "dependency cycle: " + path.joined(separator: " → ")
         case .negativeMaximum(let queue, let value):

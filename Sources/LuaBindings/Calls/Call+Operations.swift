@@ -17,6 +17,11 @@ extension Call {
         }
     }
 
+    /// Assigns to the property whose name is at stack index 2; an error names it.
+    func assigning(_ body: () throws(CallError) -> Answer) throws(CallError) -> Answer {
+        try option(string(at: 2) ?? "?", body)
+    }
+
     /// Seconds to wait at most; nil when the argument is missing.
     func timeout(at index: Int32) throws(CallError) -> Double? {
         isMissing(at: index) ? nil : try seconds(at: index)

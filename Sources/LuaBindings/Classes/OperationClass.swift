@@ -32,7 +32,7 @@ enum OperationClass {
             class_property_count: classProperties.count,
             call: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try OperationClass.function(member, call) } },
             get: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try OperationClass.get(member, call) } },
-            set: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try OperationClass.set(member, call) } },
+            set: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try call.assigning { () throws(CallError) in try OperationClass.set(member, call) } } },
             class_get: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try OperationClass.classGet(member, call) } },
             describe: { lua, _, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try OperationClass.describe(call) } })
     }

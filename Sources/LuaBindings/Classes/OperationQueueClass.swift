@@ -32,7 +32,7 @@ enum OperationQueueClass {
             class_property_count: classProperties.count,
             call: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try OperationQueueClass.function(member, call) } },
             get: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try OperationQueueClass.get(member, call) } },
-            set: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try OperationQueueClass.set(member, call) } },
+            set: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try call.assigning { () throws(CallError) in try OperationQueueClass.set(member, call) } } },
             class_get: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try OperationQueueClass.classGet(member, call) } },
             describe: { lua, _, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try OperationQueueClass.describe(call) } })
     }

@@ -66,19 +66,11 @@ public final class LuaOperation: Operation, @unchecked Sendable {
             mutable.withLock { $0.body = .none }
             fail(OperationFailure(error, kind: error.isMemoryError ? .memory : .error, of: self))
         }
-        finishedRunning()
     }
 
     private func fail(_ failure: OperationFailure) {
         fail(with: failure)
         core.record(failure)
-    }
-
-    /// Without a completion block nobody else lets go of the handle.
-    private func finishedRunning() {
-        let state = mutable.withLock { $0.completionState == nil ? $0.pinningState.take() : nil }
-        guard let state else { return }
-        state.inbox.post { state.unpin(self) }
     }
 
     /// What `main` returned; nil until it finished, and where it did not return.
@@ -124,30 +116,42 @@ public final class LuaOperation: Operation, @unchecked Sendable {
     func prepare(for queue: OperationQueue?, in state: LuaState) throws(Failure) {
         guard self.queue == nil, !isExecuting, !isFinished else { return }  // misuse, which the engine refuses
         let isHome = state.number == home
-        let staysHome = isHome && (queue == nil || (queue === core.engine.mainQueue && core.isMain(state)))
-        let (body, isSealed, hasCompletion) = mutable.withLock { ($0.body, $0.isSealed, $0.completionState === state) }
-        var isPinned = hasCompletion
+        let runsAtHome = queue == nil ? isHome : queue === core.engine.mainQueue && home == core.mainStateNumber
+        let (body, hasCompletion) = mutable.withLock { ($0.body, $0.completionState === state) }
+        var needsPin = hasCompletion
         switch body {
         case .none: break
-        case .handle where staysHome: isPinned = true
-        case .parcel where isHome && isSealed && staysHome:
+        case _ where runsAtHome:
             mutable.withLock { $0.body = .handle }
-            isPinned = true
+            needsPin = needsPin || isHome  // elsewhere it has been pinned when it left
+        case .unsendable(let message) where !isHome: throw Failure(message: message)
         case .handle, .parcel, .unsendable:
-            if isHome {
-                state.publishPaths()
-                let parcel = try state.encodeBody(of: self)
-                mutable.withLock { $0.body = .parcel(parcel) }
-            } else if case .unsendable(let message) = body {
-                throw Failure(message: message)
-            }
+            guard isHome else { break }
+            state.publishPaths()
+            let parcel = try state.encodeBody(of: self)
+            mutable.withLock { $0.body = .parcel(parcel) }
         }
-        if isPinned { try pin(in: state) }
+        if needsPin { try pin(in: state) }
     }
 
+    /// Keeps the handle in `state`, with the functions that are in it, until the operation has finished.
     private func pin(in state: LuaState) throws(Failure) {
+        let isPinned = mutable.withLock { mutable in
+            defer { mutable.pinningState = state }
+            return mutable.pinningState != nil
+        }
+        guard !isPinned else { return }
         try state.pin(self)
-        mutable.withLock { $0.pinningState = state }
+        whenFinished { [unowned self] in
+            let operation = self
+            state.inbox.post { operation.unpin() }
+        }
+    }
+
+    /// Lets go of the handle, unless the completion block in it has still to run.
+    private func unpin() {
+        let state = mutable.withLock { $0.completionState == nil ? $0.pinningState.take() : nil }
+        state?.unpin(self)
     }
 
     /// Whether it leaves `state` by reference while its functions are still there.
@@ -165,13 +169,16 @@ public final class LuaOperation: Operation, @unchecked Sendable {
             $0.isSealed = true
             return ($0.completionState === state, $0.body)
         }
+        var needsPin = hasCompletion
         if case .handle = body, queue == nil {
             let sealed: Body
             do throws(Failure) { sealed = .parcel(try state.encodeBody(of: self)) } catch { sealed = .unsendable(error.message) }
             mutable.withLock { $0.body = sealed }
+            // Another state may add it to the main queue: then it runs here, as it is.
+            needsPin = needsPin || core.isMain(state)
         }
         // Should this fail, memory has run out, and the next step of the script says so.
-        if hasCompletion { try? pin(in: state) }
+        if needsPin { try? pin(in: state) }
     }
 
     // MARK: completion
@@ -197,11 +204,10 @@ public final class LuaOperation: Operation, @unchecked Sendable {
     }
 
     private func complete() {
-        let (completionState, pinningState) = mutable.withLock { ($0.completionState.take(), $0.pinningState.take()) }
-        guard let state = completionState else { return }
+        guard let state = mutable.withLock({ $0.completionState.take() }) else { return }
         state.promisedCallbackCount -= 1
         state.runCompletion(of: self)
-        if pinningState === state { state.unpin(self) }
+        unpin()
     }
 }
 

@@ -139,6 +139,11 @@ public final class Runtime {
         try run("return (...) and _G[...]", name: "=global", arguments: [.string(name)]).first ?? .nil
     }
 
+    /// Assigns a global of the main state; operations that read it take it along.
+    public func setGlobal(_ name: String, to value: LuaValue) throws(LuaError) {
+        try run("local name, value = ...; _G[name] = value", name: "=setGlobal", arguments: [.string(name), value])
+    }
+
     // MARK: operations
 
     /// Waits until an operation has finished, delivering callbacks and running main-queue operations meanwhile.

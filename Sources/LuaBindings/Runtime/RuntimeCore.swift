@@ -37,6 +37,8 @@ final class RuntimeCore: @unchecked Sendable {
     /// The main state is about to go.
     func close() { unsafe mainState = nil }
 
+    var mainStateNumber: Int { 1 }
+
     func isMain(_ state: LuaState) -> Bool { unsafe state === mainState }
 
     /// The state that belongs to this thread; nil on a thread that is neither a worker nor the main thread.

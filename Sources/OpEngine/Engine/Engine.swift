@@ -25,8 +25,7 @@ import Synchronization
     let hasWork = Atomic<Bool>(false)
     private let holds = Atomic<Int>(0)
     private let asynchronousOperations = Atomic<Int>(0)
-    /// Jobs in inboxes that have not been run to their end.
-    let pendingJobs = Atomic<Int>(0)
+    let pendingJobs = Inbox.PendingJobs()
     private let phase = Atomic<UInt8>(0)
 
     private let mainCore: Mutex<MainQueue>
@@ -62,10 +61,10 @@ import Synchronization
         self.hostMayAddOperations = hostMayAddOperations
         self.mainThread = mainThread
         pool = Guarded(Pool(target: count, threadLimit: count + 4096))
-        mainInbox = Inbox(parker: Parker())
+        mainInbox = Inbox(parker: Parker(), pendingJobs: pendingJobs, isMain: true)
         mainCore = Mutex(MainQueue())
         helpers = Mutex(HelperQueue())
-        unsafe mainInbox.engine = self
+        mainInbox.belongs(to: self)
     }
 
     deinit {
@@ -190,7 +189,7 @@ import Synchronization
 
     private func isQuiescent(_ pool: Pool) -> Bool {
         pool.awake == 0 && !pool.hasScheduled && pool.timedWaits == 0 && holds.load(ordering: .acquiring) == 0
-            && asynchronousOperations.load(ordering: .acquiring) == 0 && pendingJobs.load(ordering: .acquiring) == 0
+            && asynchronousOperations.load(ordering: .acquiring) == 0 && pendingJobs.count.load(ordering: .acquiring) == 0
             && !mainInbox.hasReadyOperations
     }
 

@@ -2,7 +2,7 @@ import Synchronization
 
 /// What reaches a thread from outside. It belongs to one thread, which runs it.
 public final class Inbox: @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because `jobs` has a lock and `engine` is written once, before the inbox is shared.
+    // Safety: `@unchecked Sendable` because `jobs` has a lock and `engine` is written once, before the inbox is shared, and weak.
 
     /// How a `run` ended.
     public enum Outcome: Sendable, Hashable {
@@ -14,9 +14,12 @@ public final class Inbox: @unchecked Sendable {
         case stalled
     }
 
-    // Safety: the engine owns its main inbox, and a worker owns its own and keeps its engine.
-    unowned(unsafe) var engine: Engine!
+    /// Weak because the engine owns its inboxes; whoever holds only the inbox can still post.
+    private(set) weak var engine: Engine?
     let parker: Parker
+    private let isMain: Bool
+    /// Jobs in all inboxes of the engine that have not been run to their end.
+    private let pendingJobs: PendingJobs
     private let jobs = Guarded(Jobs())
     private let jobCount = Atomic<Int>(0)
     private let operationsReady = Atomic<Bool>(false)
@@ -42,18 +45,28 @@ public final class Inbox: @unchecked Sendable {
         }
     }
 
-    init(parker: Parker) { self.parker = parker }
+    /// What the inboxes of one engine count together.
+    final class PendingJobs: Sendable {
+        let count = Atomic<Int>(0)
+    }
 
-    private var isMain: Bool { unsafe engine.mainInbox === self }
+    /// The inbox of a worker, or of a main thread, whose engine calls `belongs` before it shares it.
+    init(parker: Parker, pendingJobs: PendingJobs, isMain: Bool) {
+        self.parker = parker
+        self.pendingJobs = pendingJobs
+        self.isMain = isMain
+    }
+
+    func belongs(to engine: Engine) { self.engine = engine }
 
     /// The main queue, for the main inbox.
-    var mainQueue: OperationQueue? { isMain ? unsafe engine.mainQueue : nil }
+    var mainQueue: OperationQueue? { isMain ? engine?.mainQueue : nil }
 
     // MARK: From any thread
 
     /// Jobs run in the order in which they were posted, and wake the thread when it sleeps.
     public func post(_ job: @escaping @Sendable () -> Void) {
-        unsafe engine.pendingJobs.wrappingAdd(1, ordering: .acquiringAndReleasing)
+        pendingJobs.count.wrappingAdd(1, ordering: .acquiringAndReleasing)
         let isAccepted = jobs.withLock { jobs in
             if jobs.isClosed { return false }
             jobs.pending.append(job)
@@ -83,6 +96,9 @@ public final class Inbox: @unchecked Sendable {
     /// `hostMayAddOperations: false`. On a worker another thread takes its place while it sleeps.
     public func run(until predicate: () -> Bool, deadline: ContinuousClock.Instant? = nil) -> Outcome {
         let context = ThreadContext.current
+        // Nothing comes from an engine that has gone, but jobs may.
+        let engine = self.engine
+        defer { withExtendedLifetime(engine) {} }
         return asRunning(context) {
             while true {
                 if predicate() { return .satisfied }
@@ -96,6 +112,8 @@ public final class Inbox: @unchecked Sendable {
     /// Runs what is there now, without sleeping. Returns how many jobs and operations it ran.
     public func drain() -> Int {
         let context = ThreadContext.current
+        let engine = self.engine
+        defer { withExtendedLifetime(engine) {} }
         return asRunning(context) {
             var left = jobCount.load(ordering: .acquiring)
             var count = 0
@@ -133,9 +151,7 @@ public final class Inbox: @unchecked Sendable {
     }
 
     private func jobHasEnded() {
-        // Safety: the inbox's owner keeps the engine.
-        let engine: Engine = unsafe self.engine
-        if engine.pendingJobs.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 { engine.reportStall() }
+        if pendingJobs.count.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 { engine?.reportStall() }
     }
 
     /// The thread ends: runs what is left; what comes later is dropped.
@@ -150,7 +166,7 @@ public final class Inbox: @unchecked Sendable {
 
     /// The next operation of the main queue.
     private func runOperation(_ context: ThreadContext) -> Bool {
-        guard isMain, operationsReady.exchange(false, ordering: .acquiringAndReleasing), let core = unsafe engine.mainQueueCore else {
+        guard isMain, operationsReady.exchange(false, ordering: .acquiringAndReleasing), let core = engine?.mainQueueCore else {
             return false
         }
         // Taking schedules the queue again, and so sets the flag, when there is more.
@@ -163,9 +179,7 @@ public final class Inbox: @unchecked Sendable {
     /// Sleeps once; an outcome ends the run.
     private func sleep(_ context: ThreadContext, _ deadline: ContinuousClock.Instant?, _ predicate: () -> Bool) -> Outcome? {
         if isMain {
-            // Safety: the engine owns its main inbox.
-            let engine: Engine = unsafe self.engine
-            if deadline == nil && !engine.hostMayAddOperations {
+            if deadline == nil, let engine, !engine.hostMayAddOperations {
                 engine.pool.withLock { $0.isMainBlocked = true }
                 defer { engine.pool.withLock { $0.isMainBlocked = false } }
                 engine.reportStall()
@@ -176,12 +190,7 @@ public final class Inbox: @unchecked Sendable {
             }
             return nil
         }
-        var isInterrupted = false
-        let outcome = context.block(parker: parker, deadline: deadline, canStall: true) {
-            if isInterrupted || self.hasJobs { return true }
-            isInterrupted = true
-            return false
-        }
+        let outcome = context.block(parker: parker, deadline: deadline, canStall: true) { self.hasJobs || predicate() }
         return outcome == .satisfied ? nil : outcome
     }
 }

@@ -44,8 +44,8 @@ public final class Worker: @unchecked Sendable {
         self.number = number
         self.engine = engine
         parker = Parker()
-        inbox = Inbox(parker: parker)
-        unsafe inbox.engine = engine
+        inbox = Inbox(parker: parker, pendingJobs: engine.pendingJobs, isMain: false)
+        inbox.belongs(to: engine)
     }
 
     // MARK: The thread
