@@ -77,4 +77,12 @@ import Testing
         main.isSuspended = false
         #expect(engine.mainInbox.drain() == 1)
     }
+
+    @Test func anInboxMayOutliveItsEngine() {
+        let inbox = Engine(workerCount: 1).mainInbox
+        let log = Log<Int>()
+        inbox.post { log.append(1) }
+        #expect(inbox.drain() == 1)
+        #expect(inbox.run(until: { log.count == 1 }) == .satisfied)
+    }
 }

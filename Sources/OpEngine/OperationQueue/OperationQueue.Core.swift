@@ -36,13 +36,11 @@ extension OperationQueue {
         func add(_ operation: Operation, isBarrier: Bool, face: OperationQueue) {
             // Safety: written by the thread that claimed it, before it is linked.
             unsafe operation.core = .passUnretained(self)
-            let (action, schedule, began) = state.withLock { state in
-                let began = state.count == 0
-                if began { begin(&state, face: face) }
+            let (action, schedule) = state.withLock { state in
+                if state.count == 0 { begin(&state, face: face) }
                 let action = join(operation, isBarrier: isBarrier, &state)
-                return (action, state.schedule(), began)
+                return (action, state.schedule())
             }
-            if began { engineOfUse.activate(self) }
             if schedule { self.schedule() }
             settle(operation, action)
         }
@@ -52,17 +50,15 @@ extension OperationQueue {
             guard !operations.isEmpty else { return }
             // Safety: as above.
             for operation in operations { unsafe operation.core = .passUnretained(self) }
-            let (unsettled, schedule, began) = state.withLock { state in
-                let began = state.count == 0
-                if began { begin(&state, face: face) }
+            let (unsettled, schedule) = state.withLock { state in
+                if state.count == 0 { begin(&state, face: face) }
                 var unsettled: [(Operation, Operation.State.ReadinessAction)] = []
                 for operation in operations {
                     let action = join(operation, isBarrier: false, &state)
                     if action == .cancel || action == .remove { unsettled.append((operation, action)) }
                 }
-                return (unsettled, state.schedule(), began)
+                return (unsettled, state.schedule())
             }
-            if began { engineOfUse.activate(self) }
             if schedule { self.schedule() }
             for (operation, action) in unsettled { settle(operation, action) }
         }
@@ -80,12 +76,14 @@ extension OperationQueue {
             }
         }
 
-        /// The first operation: keep oneself, and what users hold.
+        /// The first operation: keep oneself, and what users hold. With the lock held, so that the end of that operation cannot
+        /// overtake it.
         private func begin(_ state: inout State, face: OperationQueue) {
             // Safety: balanced by `leave` of the last operation.
             _ = unsafe Unmanaged.passRetained(self)
             state.isEnding = unsafe engine.isEnding
             if !state.isResting { state.keptFace = face }
+            engineOfUse.activate(self)
         }
 
         @inline(__always)
@@ -154,6 +152,7 @@ extension OperationQueue {
                         return change
                     }
                     let isLast = state.count == 0
+                    if isLast { engineOfUse.deactivate(self) }
                     let tellOthers = !takesNext || final.has(Operation.State.hasFinishHandlers)
                     return Departure(
                         final: final, schedule: tellOthers && state.schedule(), isLast: isLast,
@@ -188,7 +187,6 @@ extension OperationQueue {
         /// The last operation has left.
         @inline(never)
         private func end(_ departure: Departure) {
-            engineOfUse.deactivate(self)
             for waiter in departure.waiters { waiter.unpark() }
             // Safety: balances `begin`; whoever looks the core up holds the registry's lock, which `deactivate` has passed.
             unsafe Unmanaged.passUnretained(self).release()
