@@ -1,5 +1,6 @@
 import CLua
 import OpEngine
+import Synchronization
 
 extension Call {
     /// Does what the engine may refuse, or what may fail to be sent; the error is the caller's.
@@ -30,23 +31,34 @@ extension Call {
     /// Waits, running callbacks meanwhile. False when the time ran out.
     ///
     /// - Throws: an error naming the operations that nothing can finish any more.
-    func wait(
-        for operations: [Operation], timeout: Double?, subscribe: (Operation, @escaping @Sendable () -> Void) -> Void,
-        until predicate: () -> Bool
-    ) throws(CallError) -> Bool {
-        if predicate() { return true }
-        if let current = state.currentOperation, operations.contains(where: { $0 === current }) {
+    func wait(for operations: [Operation], timeout: Double?) throws(CallError) -> Bool {
+        let deadline = timeout.map { ContinuousClock.now.advanced(by: .seconds(min($0, 1e9))) }
+        return try wait(for: operations, until: deadline)
+    }
+
+    /// Waits until the queue is empty; what is added meanwhile is waited for as well.
+    func wait(for queue: OperationQueue, timeout: Double?) throws(CallError) -> Bool {
+        let deadline = timeout.map { ContinuousClock.now.advanced(by: .seconds(min($0, 1e9))) }
+        while true {
+            let operations = queue.operations
+            if operations.isEmpty { return true }
+            guard try wait(for: operations, until: deadline) else { return false }
+        }
+    }
+
+    private func wait(for operations: [Operation], until deadline: ContinuousClock.Instant?) throws(CallError) -> Bool {
+        let unfinished = operations.filter { !$0.isFinished }
+        if unfinished.isEmpty { return true }
+        if let current = state.currentOperation, unfinished.contains(where: { $0 === current }) {
             throw .message("\(current.displayName) waits for itself, which can never end")
         }
-        let inbox = state.inbox
-        for operation in operations where !operation.isFinished { subscribe(operation) { inbox.wake() } }
-        let deadline = timeout.map { ContinuousClock.now.advanced(by: .seconds(min($0, 1e9))) }
-        switch try state.wait(deadline: deadline, until: predicate) {
+        // One wake-up, by the last of them.
+        let count = Countdown(unfinished.count, inbox: state.inbox)
+        for operation in unfinished { operation.whenFinished { count.step() } }
+        switch try state.wait(deadline: deadline, until: { count.hasEnded }) {
         case .satisfied: return true
         case .timedOut: return false
-        case .stalled:
-            let stuck = operations.filter { !$0.isFinished }
-            throw .message(Stall.message(for: stuck))
+        case .stalled: throw .message(Stall.message(for: unfinished.filter { !$0.isFinished }))
         }
     }
 
@@ -76,6 +88,23 @@ extension Call {
             }
         } catch { throw CallError(error) }
     }
+}
+
+/// Wakes a thread when as many things have happened as it waits for.
+private final class Countdown: Sendable {
+    private let left: Atomic<Int>
+    private let inbox: Inbox
+
+    init(_ count: Int, inbox: Inbox) {
+        left = Atomic(count)
+        self.inbox = inbox
+    }
+
+    func step() {
+        if left.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 { inbox.wake() }
+    }
+
+    var hasEnded: Bool { left.load(ordering: .acquiring) == 0 }
 }
 
 /// Says why operations will never finish.

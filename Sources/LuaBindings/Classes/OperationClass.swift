@@ -56,7 +56,7 @@ enum OperationClass {
             try call.misuse { try operation.tryAddDependency(dependency) }
         case .removeDependency: operation.removeDependency(try call.operation(at: 2))
         case .waitUntilFinished:
-            return .boolean(try call.wait(for: [operation], timeout: call.timeout(at: 2)) { $0.whenFinished($1) } until: { operation.isFinished })
+            return .boolean(try call.wait(for: [operation], timeout: call.timeout(at: 2)))
         }
         return .nothing
     }

@@ -55,7 +55,7 @@ enum OperationQueueClass {
                 try queue.tryAddOperations(operations, waitUntilFinished: false)
             }
             if waits {
-                _ = try call.wait(for: operations, timeout: nil) { $0.whenFinished($1) } until: { operations.allSatisfy(\.isFinished) }
+                _ = try call.wait(for: operations, timeout: nil)
             }
             return .nothing
         case .addBarrierBlock:
@@ -65,8 +65,7 @@ enum OperationQueueClass {
             queue.cancelAllOperations()
             return .nothing
         case .waitUntilAllOperationsAreFinished:
-            return .boolean(
-                try call.wait(for: queue.operations, timeout: call.timeout(at: 2)) { $0.whenFinished($1) } until: { queue.operationCount == 0 })
+            return .boolean(try call.wait(for: queue, timeout: call.timeout(at: 2)))
         }
     }
 

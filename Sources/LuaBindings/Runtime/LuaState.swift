@@ -120,13 +120,15 @@ final class LuaState: @unchecked Sendable {
         }
     }
 
-    /// Runs callbacks, and main-queue operations in the main state, until `predicate` holds.
+    /// Runs callbacks, and main-queue operations in the main state, until `predicate` holds, and what is there then.
     func wait(deadline: ContinuousClock.Instant?, until predicate: () -> Bool) throws(CallError) -> Inbox.Outcome {
         let previous = currentOperation
         currentOperation = nil
         defer { currentOperation = previous }
         let isMain = core.isMain(self)
         var wasInterrupted = false
+        // What has arrived is delivered even where there is nothing to wait for.
+        defer { _ = inbox.drain() }
         let outcome = inbox.run(
             until: {
                 wasInterrupted = isMain && core.takeInterrupt()

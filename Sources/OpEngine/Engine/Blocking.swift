@@ -8,25 +8,17 @@ extension ThreadContext {
     ) -> Inbox.Outcome {
         if predicate() { return .satisfied }
         // Safety: a thread's worker lives as long as the thread.
-        guard let engine = unsafe worker?.engine else {
-            return sleep(parker, deadline, engine: nil, predicate)
-        }
-        let isTimed = deadline != nil
-        engine.perform(engine.pool.withLock { $0.beginBlocking(parker: parker, timed: isTimed, engine: engine) })
-        engine.reportStall()
-        let outcome = sleep(parker, deadline, engine: canStall && !isTimed ? engine : nil, predicate)
-        engine.pool.withLock { $0.endBlocking(parker: parker, timed: isTimed) }
-        return outcome
-    }
-
-    private func sleep(
-        _ parker: Parker, _ deadline: ContinuousClock.Instant?, engine: Engine?, _ predicate: () -> Bool
-    ) -> Inbox.Outcome {
+        let engine = unsafe worker?.engine
+        if let engine { engine.perform(engine.pool.withLock { $0.beginBlocking(timed: deadline != nil, engine: engine) }) }
+        defer { engine?.pool.withLock { $0.endBlocking(timed: deadline != nil) } }
         while true {
             if predicate() { return .satisfied }
             if let deadline, ContinuousClock.now >= deadline { return .timedOut }
-            if let engine, engine.isStalledForWorker, !predicate() { return .stalled }
-            _ = parker.park(until: deadline)
+            if let engine, deadline == nil {
+                if engine.sleepUnlessStalled(parker, canStall: canStall) { return .stalled }
+            } else {
+                _ = parker.park(until: deadline)
+            }
         }
     }
 }
@@ -35,12 +27,33 @@ extension Engine {
     /// Declares that `body` may sleep, in a system call or on a lock. On a worker another thread takes its place meanwhile; on
     /// other threads nothing happens.
     public static func blocking<Result>(_ body: () throws -> Result) rethrows -> Result {
-        let context = ThreadContext.current
         // Safety: a thread's worker lives as long as the thread.
-        guard let engine = unsafe context.worker?.engine else { return try body() }
+        guard let engine = unsafe ThreadContext.current.worker?.engine else { return try body() }
         // A section that sleeps outside of the engine ends by itself, as a timed wait does.
-        engine.perform(engine.pool.withLock { $0.beginBlocking(parker: context.parker, timed: true, engine: engine) })
-        defer { engine.pool.withLock { $0.endBlocking(parker: context.parker, timed: true) } }
+        engine.perform(engine.pool.withLock { $0.beginBlocking(timed: true, engine: engine) })
+        defer { engine.pool.withLock { $0.endBlocking(timed: true) } }
         return try body()
+    }
+
+    /// Sleeps until the parker is notified or a signal comes; true when nothing can notify it any more.
+    ///
+    /// The caller has seen that what it waits for has not happened. Whatever makes it happen notifies the parker; so while the
+    /// sleep is registered and the parker is not notified, this thread has nothing to do. The wake-up is taken only after the
+    /// sleep is no longer registered, so that there is no moment at which a thread that has been woken looks asleep.
+    func sleepUnlessStalled(_ parker: Parker, canStall: Bool) -> Bool {
+        pool.withLock { $0.beginSleep(Pool.Sleep(parker: parker, canStall: canStall)) }
+        reportStall()
+        _ = parker.waitForNotification()
+        let isStalled = pool.withLock { $0.endSleep(of: parker) }
+        _ = parker.consumeNotification()
+        return isStalled
+    }
+
+    /// If nothing will happen by itself any more, one wait fails: the youngest, since what it was for may end others. The main
+    /// thread's is the last.
+    func reportStall() {
+        if hostMayAddOperations { return }
+        let chosen = pool.withLock { nothingIsUnderWay($0) ? $0.chooseStalled(main: mainInbox.parker) : nil }
+        chosen?.unpark()
     }
 }

@@ -20,9 +20,8 @@ extension Engine {
         private var isSomeoneSearching = false
         /// Waits that end by themselves, at their deadlines.
         private(set) var timedWaits = 0
-        /// Workers that are blocked until something happens, with the place where they sleep.
-        private(set) var stallable: [Parker] = []
-        var isMainBlocked = false
+        /// Threads that sleep until something happens, the youngest sleep last.
+        private var sleeps: [Sleep] = []
         var mustEnd = false
 
         init(target: Int, threadLimit: Int) {
@@ -124,22 +123,45 @@ extension Engine {
             workers.removeAll { $0 === worker }
         }
 
-        // MARK: A worker is blocked
+        // MARK: A thread is blocked
 
-        /// Another thread takes its place.
-        mutating func beginBlocking(parker: Parker, timed: Bool, engine: Engine) -> Wake {
+        /// A wait without a deadline, of a worker or of the main thread.
+        struct Sleep {
+            let parker: Parker
+            let canStall: Bool
+            /// It was chosen to fail.
+            var isStalled = false
+        }
+
+        /// Another thread takes the worker's place.
+        mutating func beginBlocking(timed: Bool, engine: Engine) -> Wake {
             awake -= 1
-            if timed { timedWaits += 1 } else { stallable.append(parker) }
+            if timed { timedWaits += 1 }
             return wakeIfNeeded(engine)
         }
 
-        mutating func endBlocking(parker: Parker, timed: Bool) {
+        mutating func endBlocking(timed: Bool) {
             awake += 1
-            if timed {
-                timedWaits -= 1
-            } else if let index = stallable.lastIndex(where: { $0 === parker }) {
-                stallable.remove(at: index)
-            }
+            if timed { timedWaits -= 1 }
+        }
+
+        mutating func beginSleep(_ sleep: Sleep) { sleeps.append(sleep) }
+
+        /// Returns whether it was chosen to fail.
+        mutating func endSleep(of parker: Parker) -> Bool {
+            guard let index = sleeps.lastIndex(where: { $0.parker === parker }) else { return false }
+            return sleeps.remove(at: index).isStalled
+        }
+
+        /// If every blocked thread, and the main one, is asleep and not about to wake: the wait that fails.
+        mutating func chooseStalled(main: Parker) -> Parker? {
+            guard sleeps.count == workers.count - idle.count + 1, sleeps.contains(where: { $0.parker === main }),
+                sleeps.allSatisfy({ !$0.parker.isNotified && !$0.isStalled })
+            else { return nil }
+            let chosen = sleeps.lastIndex { $0.canStall && $0.parker !== main } ?? sleeps.lastIndex { $0.canStall }
+            guard let chosen else { return nil }
+            sleeps[chosen].isStalled = true
+            return sleeps[chosen].parker
         }
 
         // MARK: The end

@@ -185,9 +185,9 @@ import Synchronization
 
     /// Whether nothing will happen by itself: nothing is executing or runnable, no asynchronous operation is executing, there is no
     /// hold, and all inboxes are empty. A worker that is blocked in a wait counts as not executing.
-    public var isQuiescent: Bool { pool.withLock { isQuiescent($0) } }
+    public var isQuiescent: Bool { pool.withLock { nothingIsUnderWay($0) } }
 
-    private func isQuiescent(_ pool: Pool) -> Bool {
+    func nothingIsUnderWay(_ pool: Pool) -> Bool {
         pool.awake == 0 && !pool.hasScheduled && pool.timedWaits == 0 && holds.load(ordering: .acquiring) == 0
             && asynchronousOperations.load(ordering: .acquiring) == 0 && pendingJobs.count.load(ordering: .acquiring) == 0
             && !mainInbox.hasReadyOperations
@@ -205,28 +205,6 @@ import Synchronization
 
     func asynchronousOperationEnded() {
         if asynchronousOperations.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 { reportStall() }
-    }
-
-    /// If nothing will happen by itself any more, wakes those who wait for something: first workers, whose failing may help
-    /// others, then the main thread.
-    func reportStall() {
-        if hostMayAddOperations { return }
-        let (workers, main) = pool.withLock { pool -> ([Parker], Bool) in
-            guard pool.isMainBlocked, isQuiescent(pool) else { return ([], false) }
-            return (pool.stallable, pool.stallable.isEmpty)
-        }
-        for parker in workers { parker.unpark() }
-        if main { mainInbox.wake() }
-    }
-
-    /// Asked by a worker that is blocked.
-    var isStalledForWorker: Bool {
-        !hostMayAddOperations && pool.withLock { $0.isMainBlocked && isQuiescent($0) }
-    }
-
-    /// Asked by the main thread before it sleeps.
-    var isStalledForMain: Bool {
-        !hostMayAddOperations && pool.withLock { isQuiescent($0) && $0.stallable.isEmpty }
     }
 
     // MARK: The end

@@ -179,15 +179,8 @@ public final class Inbox: @unchecked Sendable {
     /// Sleeps once; an outcome ends the run.
     private func sleep(_ context: ThreadContext, _ deadline: ContinuousClock.Instant?, _ predicate: () -> Bool) -> Outcome? {
         if isMain {
-            if deadline == nil, let engine, !engine.hostMayAddOperations {
-                engine.pool.withLock { $0.isMainBlocked = true }
-                defer { engine.pool.withLock { $0.isMainBlocked = false } }
-                engine.reportStall()
-                if engine.isStalledForMain && !predicate() && !hasJobs && !hasReadyOperations { return .stalled }
-                _ = parker.park()
-            } else {
-                _ = parker.park(until: deadline)
-            }
+            if deadline == nil, let engine { return engine.sleepUnlessStalled(parker, canStall: true) ? .stalled : nil }
+            _ = parker.park(until: deadline)
             return nil
         }
         let outcome = context.block(parker: parker, deadline: deadline, canStall: true) { self.hasJobs || predicate() }

@@ -23,22 +23,27 @@ final class Parker: Sendable {
         word.load(ordering: .relaxed) == Parker.notified && word.exchange(Parker.empty, ordering: .acquiringAndReleasing) == Parker.notified
     }
 
-    /// Sleeps until `unpark`, a signal, or the deadline. Only the owning thread calls it.
+    /// Whether a wake-up has come that the owner has not taken yet.
+    var isNotified: Bool { word.load(ordering: .acquiring) == Parker.notified }
+
+    /// Sleeps until `unpark`, a signal, or the deadline, and takes the wake-up. Only the owning thread calls it.
     func park(until deadline: ContinuousClock.Instant? = nil) -> WakeReason {
-        let (slept, _) = word.compareExchange(expected: Parker.empty, desired: Parker.parked, ordering: .acquiringAndReleasing)
-        guard slept else {
-            _ = word.exchange(Parker.empty, ordering: .acquiringAndReleasing)
+        let reason = waitForNotification(until: deadline)
+        if reason == .notified { word.store(Parker.empty, ordering: .sequentiallyConsistent) }
+        return reason
+    }
+
+    /// `park`, but leaves the wake-up for `consumeNotification`.
+    func waitForNotification(until deadline: ContinuousClock.Instant? = nil) -> WakeReason {
+        guard word.compareExchange(expected: Parker.empty, desired: Parker.parked, ordering: .acquiringAndReleasing).exchanged else {
             return .notified
         }
         while true {
             let result = futexWait(word, while: Parker.parked, until: deadline)
-            if word.load(ordering: .relaxed) == Parker.notified {
-                _ = word.exchange(Parker.empty, ordering: .acquiringAndReleasing)
-                return .notified
-            }
+            if isNotified { return .notified }
             guard result == .interrupted || result == .timedOut else { continue }
-            let last = word.exchange(Parker.empty, ordering: .acquiringAndReleasing)
-            return last == Parker.notified ? .notified : result == .interrupted ? .interrupted : .timedOut
+            let isAwake = word.compareExchange(expected: Parker.parked, desired: Parker.empty, ordering: .acquiringAndReleasing).exchanged
+            return !isAwake ? .notified : result == .interrupted ? .interrupted : .timedOut
         }
     }
 }
