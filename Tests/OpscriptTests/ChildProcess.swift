@@ -3,7 +3,6 @@ import Synchronization
 
 /// A program started with `posix_spawn`.
 struct ChildProcess {
-    private let program: String
     private let identifier: pid_t
     /// The reading end of a pipe that ends when the program, and whatever it started, has ended.
     private let life: Int32
@@ -21,7 +20,7 @@ struct ChildProcess {
             do {
                 let identifier = try Self.spawn(
                     program: program, arguments: arguments, environment: environment, streams: streams + [ends[1]])
-                return ChildProcess(program: program, identifier: identifier, life: ends[0])
+                return ChildProcess(identifier: identifier, life: ends[0])
             } catch {
                 close(ends[0])
                 throw error
@@ -29,8 +28,7 @@ struct ChildProcess {
         }
     }
 
-    private init(program: String, identifier: pid_t, life: Int32) {
-        self.program = program
+    private init(identifier: pid_t, life: Int32) {
         self.identifier = identifier
         self.life = life
     }
@@ -69,15 +67,15 @@ struct ChildProcess {
         return identifier
     }
 
-    /// The status, 128 + n when signal n ended it. A program that takes longer is killed, and the error says so.
-    func wait(seconds: Int) throws -> Int32 {
+    /// The status, 128 + n when signal n ended it; nil when it took longer and was killed.
+    func wait(seconds: Int) throws -> Int32? {
         defer { close(life) }
         var event = pollfd(fd: life, events: 0, revents: 0)
         let ended = unsafe poll(&event, 1, Int32(seconds * 1000)) == 1
         if !ended { kill(identifier, SIGKILL) }
         var status: Int32 = 0
         while unsafe waitpid(identifier, &status, 0) < 0 && errno == EINTR {}
-        guard ended else { throw CommandError(description: "\(program) had not ended after \(seconds) seconds") }
+        guard ended else { return nil }
         let signal = status & 0x7f
         return signal == 0 ? (status >> 8) & 0xff : 128 + signal
     }

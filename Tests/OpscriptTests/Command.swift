@@ -14,7 +14,7 @@ struct Command {
     /// The directory to run it in; nil means ours.
     var directory: String?
     /// Seconds after which it is killed; that is an error of the test.
-    var timeout = 120
+    var timeout = 60
 
     /// The command under test: `OPSCRIPT_COMMAND`, or the optimised build in this package.
     static func opscript(_ arguments: String...) -> Command {
@@ -67,7 +67,9 @@ struct Command {
         let child = try ChildProcess(
             program: start, arguments: line, environment: mergedEnvironment,
             streams: [input.descriptor, output.descriptor, errors.descriptor])
-        let status = try child.wait(seconds: timeout)
+        guard let status = try child.wait(seconds: timeout) else {
+            throw CommandError(description: "\(name) \(arguments) had not ended after \(timeout) seconds")
+        }
         return Outcome(status: status, output: output.contents(), errors: errors.contents())
     }
 

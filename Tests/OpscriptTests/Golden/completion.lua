@@ -2,12 +2,14 @@
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 local queue = OperationQueue.new()
 
-local done, seen = 0, {}
+local done, depth, seen = 0, 0, {}
+local report
 local function count(op)
   done = done + 1
   seen[op.name] = (seen[op.name] or 0) + 1
   assert(op.isFinished and not op.isExecuting)
   assert(Operation.current == nil)
+  report(op)
 end
 
 local succeeded = Operation.new { name = "succeeded", main = function() return 7 end, completionBlock = count }
@@ -18,22 +20,24 @@ cancelled:cancel()
 local without = Operation.new { name = "without", main = function() end, completionBlock = count }
 without.completionBlock = nil
 print("readable", succeeded.completionBlock == count, without.completionBlock)
+
+-- No promise is made on the order between operations: this is when all of both kinds have come.
+function report(op)
+  if done < 3 or depth < 5 then return end
+  print("blocks", done, seen.succeeded, seen.failed, seen.cancelled, seen.without, failed.error.message)
+  print("too late", pcall(function() op.completionBlock = count end) == false)
+end
 queue:addOperations({ succeeded, failed, cancelled, without }, true)
 
 -- It can do anything, adding operations included.
-local depth = 0
 local function again(op)
   depth = op.result
-  if depth < 5 then
-    local nextOne = Operation.new(function(_, n) return n + 1 end, depth)
-    nextOne.completionBlock = again
-    queue:addOperation(nextOne)
-  else
-    print("blocks", done, seen.succeeded, seen.failed, seen.cancelled, seen.without, failed.error.message)
-    print("depth", depth)
-    print("too late", pcall(function() op.completionBlock = count end) == false)
-  end
+  if depth == 5 then return report(op) end
+  local another = Operation.new(function(_, n) return n + 1 end, depth)
+  another.completionBlock = again
+  queue:addOperation(another)
 end
+
 local first = Operation.new(function() return 1 end)
 first.completionBlock = again
 queue:addOperation(first)

@@ -6,7 +6,7 @@ local queue = OperationQueue.new()
 local function refused(f)
   local ok, message = pcall(f)
   message = tostring(message)
-  local path, rest = message:match "^(.-cannot send .-%b().-)([;:.,\n].*)$"
+  local path, rest = message:match "^(.-cannot send [^;]*)(;.*)$"
   print(ok, path or message, rest and #rest > 10)
 end
 
@@ -38,4 +38,4 @@ print("then it goes", next(later.result))
 -- A result that cannot be sent is its operation's error.
 local op = queue:addOperation(function() return 1, { handle = io.tmpfile() } end)
 op:waitUntilFinished()
-print(op.result, (op.error.message:gsub("(%b()).*", "%1")), op.error.kind)
+print(op.result, (op.error.message:gsub(";.*", "")), op.error.kind)

@@ -13,4 +13,3 @@ queue:addOperation(function()
   end
   queue:addOperation(inner)
 end)
-print "the script has returned"
