@@ -18,6 +18,8 @@ static void *allocate(void *context, void *block, size_t old_size, size_t new_si
         state->used_bytes -= old_size;
         return NULL;
     }
+    bool is_over = state->limit_bytes != 0 && state->used_bytes - old_size + new_size > state->limit_bytes;
+    if (is_over && new_size > old_size) return NULL;
     void *moved = realloc(block, new_size);
     if (moved != NULL) state->used_bytes += new_size - old_size;
     return moved;

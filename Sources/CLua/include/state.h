@@ -24,6 +24,7 @@ typedef struct clua_state {
     void *object;  // the host's own, not owned
     const clua_host *host;
     size_t used_bytes;  // memory held by the state now
+    size_t limit_bytes;  // more than this it does not get: what needs more raises a memory error; 0 for none
     const void *paths[3];  // what clua_paths_changed saw last, compared by address
 } clua_state;
 

@@ -165,12 +165,12 @@ struct Call {
     /// Copies the options in the table at stack index 1 to stack slots of their own; nil where one is not given.
     ///
     /// - Throws: an error naming the first unknown key and the nearest known one.
-    func options<Key: CaseIterable & Hashable>(_ type: Key.Type) throws(CallError) -> [Key: Int32] {
+    func options<Key: CaseIterable & Hashable & RawRepresentable<String>>(_ type: Key.Type) throws(CallError) -> [Key: Int32] {
         let keys = Array(Key.allCases)
         guard unsafe lua_checkstack(lua, Int32(keys.count) + 4) != 0 else { throw .message("stack overflow") }
         let base = count
         unsafe lua_settop(lua, base + Int32(keys.count))
-        let names = keys.map { "\($0)" }
+        let names = keys.map(\.rawValue)
         var slots: [Key: Int32] = [:]
         try forEachField(of: 1) { key, value throws(CallError) in
             guard let name = string(at: key) else {

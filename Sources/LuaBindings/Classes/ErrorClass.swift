@@ -3,8 +3,8 @@ import OpEngine
 
 /// What `operation.error` gives: an object that says what went wrong. Scripts cannot make one.
 enum ErrorClass {
-    enum Property: Int32, Member {
-        case message = 1
+    enum Property: String, Member {
+        case message
         case traceback, value, kind, operation
     }
 
@@ -27,7 +27,7 @@ enum ErrorClass {
 
     private static func get(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
         let error = try call.error(at: 1)
-        switch Property(rawValue: member) {
+        switch Property(number: member) {
         case .message: return .string(error.message)
         case .traceback: return .string(error.traceback)
         case .value: return error.value.map { .parcel($0) } ?? .string(error.message)

@@ -1,28 +1,34 @@
 import CLua
 
 /// The names by which scripts know the members of a class: the cases of an enumeration, numbered from 1.
-protocol Member: CaseIterable, RawRepresentable where RawValue == Int32 {}
+protocol Member: CaseIterable, RawRepresentable where RawValue == String, AllCases == [Self] {}
 
 extension Member {
+    /// The member with this number; nil for 0, which says that a name is none of them.
+    init?(number: Int32) {
+        guard number > 0 else { return nil }
+        self = Self.allCases[Int(number) - 1]
+    }
+
     /// The table that C looks names up in. Made once for each class, and never freed.
     static var table: (start: UnsafePointer<clua_member>, count: Int) {
-        let cases = Array(allCases)
-        let members = UnsafeMutablePointer<clua_member>.allocate(capacity: max(1, cases.count))
-        for (index, member) in cases.enumerated() {
-            let utf8 = Array("\(member)".utf8CString)
+        let names = names
+        let members = UnsafeMutablePointer<clua_member>.allocate(capacity: max(1, names.count))
+        for (index, text) in names.enumerated() {
+            let utf8 = Array(text.utf8CString)
             let name = UnsafeMutablePointer<CChar>.allocate(capacity: utf8.count)
             unsafe name.initialize(from: utf8, count: utf8.count)
-            unsafe members[index] = clua_member(name: name, member: member.rawValue)
+            unsafe members[index] = clua_member(name: name, member: Int32(index + 1))
         }
-        return unsafe (UnsafePointer(members), cases.count)
+        return unsafe (UnsafePointer(members), names.count)
     }
 
     /// All names, for suggestions.
-    static var names: [String] { allCases.map { "\($0)" } }
+    static var names: [String] { allCases.map(\.rawValue) }
 }
 
 /// A class without members of one sort.
-enum NoMember: Int32, Member {
+enum NoMember: String, Member {
     static let allCases: [NoMember] = []
-    case none = 0
+    case none
 }

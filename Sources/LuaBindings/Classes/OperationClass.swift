@@ -3,22 +3,22 @@ import OpEngine
 
 /// `opscript.Operation`: what scripts can do with an operation.
 enum OperationClass {
-    enum Function: Int32, Member {
-        case new = 1
+    enum Function: String, Member {
+        case new
         case start, cancel, addDependency, removeDependency, waitUntilFinished
     }
 
-    enum Property: Int32, Member {
-        case name = 1
+    enum Property: String, Member {
+        case name
         case isReady, isExecuting, isFinished, isCancelled, isAsynchronous, dependencies, queuePriority, qualityOfService
         case completionBlock, result, results, error, dependencyPolicy
     }
 
-    enum ClassProperty: Int32, Member {
-        case current = 1
+    enum ClassProperty: String, Member {
+        case current
     }
 
-    enum Option: CaseIterable {
+    enum Option: String, CaseIterable {
         case main, arguments, name, queuePriority, qualityOfService, completionBlock, dependencies, dependencyPolicy
     }
 
@@ -40,9 +40,9 @@ enum OperationClass {
     // MARK: functions
 
     private static func function(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
-        guard let function = Function(rawValue: member) else { throw .message("opscript bug: no method \(member)") }
+        guard let function = Function(number: member) else { throw .message("opscript bug: no method \(member)") }
         if function == .new { return try new(call) }
-        let operation = try call.operation(callingFor: "\(function)")
+        let operation = try call.operation(callingFor: function.rawValue)
         switch function {
         case .new: break
         case .start:
@@ -97,7 +97,7 @@ enum OperationClass {
     private static func get(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
         guard let operation = call.operationIfAny(at: 1) else { throw call.expected("Operation", at: 1) }
         let lua = operation as? LuaOperation
-        switch Property(rawValue: member) {
+        switch Property(number: member) {
         case .name: return operation.name.map { .string($0) } ?? .nil
         case .isReady: return .boolean(operation.isReady)
         case .isExecuting: return .boolean(operation.isExecuting)
@@ -120,7 +120,7 @@ enum OperationClass {
 
     private static func set(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
         guard let operation = call.operationIfAny(at: 1) else { throw call.expected("Operation", at: 1) }
-        let property = Property(rawValue: member)
+        let property = Property(number: member)
         switch property {
         case .name: operation.name = try call.optionalString(at: 3)
         case .queuePriority: operation.queuePriority = try call.queuePriority(at: 3)
@@ -136,7 +136,7 @@ enum OperationClass {
             try call.misuse { try operation.setCompletion(in: call.state, isPresent: isPresent) }
             return .setCompletionBlock(at: isPresent ? 3 : nil)
         case .isExecuting, .isFinished, .isCancelled, .isAsynchronous, .dependencies, .result, .results, .error:
-            throw .message("'\(property.map { "\($0)" } ?? "")' of an operation cannot be assigned")
+            throw .message("'\(property?.rawValue ?? "")' of an operation cannot be assigned")
         case nil: try store(in: operation, call)
         }
         return .nothing
@@ -155,7 +155,7 @@ enum OperationClass {
     }
 
     private static func classGet(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
-        switch ClassProperty(rawValue: member) {
+        switch ClassProperty(number: member) {
         case .current: .operation(call.state.currentOperation)
         case nil: .nil
         }

@@ -3,22 +3,22 @@ import OpEngine
 
 /// `opscript.OperationQueue`: what scripts can do with a queue.
 enum OperationQueueClass {
-    enum Function: Int32, Member {
-        case new = 1
+    enum Function: String, Member {
+        case new
         case addOperation, addOperations, addBarrierBlock, cancelAllOperations, waitUntilAllOperationsAreFinished
     }
 
-    enum Property: Int32, Member {
-        case name = 1
+    enum Property: String, Member {
+        case name
         case maxConcurrentOperationCount, isSuspended, qualityOfService, dependencyPolicy, operations, operationCount
     }
 
-    enum ClassProperty: Int32, Member {
-        case main = 1
+    enum ClassProperty: String, Member {
+        case main
         case current, defaultMaxConcurrentOperationCount
     }
 
-    enum Option: CaseIterable {
+    enum Option: String, CaseIterable {
         case name, maxConcurrentOperationCount, qualityOfService, isSuspended, dependencyPolicy
     }
 
@@ -40,9 +40,9 @@ enum OperationQueueClass {
     // MARK: functions
 
     private static func function(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
-        guard let function = Function(rawValue: member) else { throw .message("opscript bug: no method \(member)") }
+        guard let function = Function(number: member) else { throw .message("opscript bug: no method \(member)") }
         if function == .new { return try new(call) }
-        let queue = try call.queue(callingFor: "\(function)")
+        let queue = try call.queue(callingFor: function.rawValue)
         switch function {
         case .new: return .nothing
         case .addOperation: return try addOperation(to: queue, call)
@@ -120,7 +120,7 @@ enum OperationQueueClass {
 
     private static func get(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
         guard let queue = call.queueIfAny(at: 1) else { throw call.expected("OperationQueue", at: 1) }
-        switch Property(rawValue: member) {
+        switch Property(number: member) {
         case .name: return queue.name.map { .string($0) } ?? .nil
         case .maxConcurrentOperationCount: return .integer(queue.maxConcurrentOperationCount)
         case .isSuspended: return .boolean(queue.isSuspended)
@@ -134,7 +134,7 @@ enum OperationQueueClass {
 
     private static func set(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
         guard let queue = call.queueIfAny(at: 1) else { throw call.expected("OperationQueue", at: 1) }
-        switch Property(rawValue: member) {
+        switch Property(number: member) {
         case .name: queue.name = try call.optionalString(at: 3)
         case .maxConcurrentOperationCount: try setMaximum(of: queue, at: 3, call)
         case .isSuspended: queue.isSuspended = try call.boolean(at: 3)
@@ -149,7 +149,7 @@ enum OperationQueueClass {
     }
 
     private static func classGet(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
-        switch ClassProperty(rawValue: member) {
+        switch ClassProperty(number: member) {
         case .main: .queue(call.state.core.engine.mainQueue)
         case .current: .queue(call.state.currentOperation == nil ? call.state.queueOutsideOperations : OperationQueue.current)
         case .defaultMaxConcurrentOperationCount: .integer(OperationQueue.defaultMaxConcurrentOperationCount)

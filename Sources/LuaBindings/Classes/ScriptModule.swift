@@ -3,8 +3,8 @@ import OpEngine
 
 /// The module `opscript` as scripts see it: its classes and its functions.
 enum ScriptModule {
-    enum Function: Int32, Member {
-        case now = 1
+    enum Function: String, Member {
+        case now
     }
 
     /// What C reads while it makes a state. Made once, never freed.
@@ -36,7 +36,7 @@ enum ScriptModule {
     }()
 
     private static func call(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
-        switch Function(rawValue: member) {
+        switch Function(number: member) {
         case .now: .number(MonotonicClock.seconds)
         case nil: throw .message("opscript bug: no function \(member)")
         }
