@@ -28,6 +28,7 @@ let package = Package(
         .executableTarget(name: "opscript", dependencies: ["LuaBindings"], swiftSettings: strictMemory),
         .target(name: "TestSupport", dependencies: ["OpEngine"], path: "Tests/TestSupport", swiftSettings: strict),
         .testTarget(name: "OpEngineTests", dependencies: ["OpEngine", "TestSupport"], swiftSettings: strictMemory),
+        .testTarget(name: "CLuaTests", dependencies: ["CLua", "TestSupport"], swiftSettings: strictMemory),
         .testTarget(
             name: "LuaBindingsTests", dependencies: ["LuaBindings", "CLua", "OpEngine", "TestSupport"], swiftSettings: strictMemory),
         .testTarget(

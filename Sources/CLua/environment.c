@@ -6,8 +6,8 @@
 static const char real_key;    // the real globals
 static const char fresh_key;   // name -> value in a fresh state
 static const char shared_key;  // the metatable of all environments of operations
-// In the metatable of an environment: the table that it reads through to.
-static const char base_key;
+// In the metatable of an environment: the table that it reads through to, and the set of names that it does not read there.
+static const char base_key, hidden_key;
 
 // Makes a metatable: reads go to `read`, assignments of new names to `assign` unless it is 0. Stack indices. Leaves it.
 static void push_metatable(lua_State *L, int read, int assign) {
@@ -73,6 +73,50 @@ void clua_push_overlay(lua_State *L) {
     push_with_metatable(L);
 }
 
+// __index of an environment that hides names. Upvalues: the table that it reads through to, the set of names.
+static int read_unless_hidden(lua_State *L) {
+    lua_settop(L, 2);
+    lua_pushvalue(L, 2);
+    if (lua_rawget(L, lua_upvalueindex(2)) != LUA_TNIL) return 0;
+    lua_settop(L, 2);
+    lua_gettable(L, lua_upvalueindex(1));
+    return 1;
+}
+
+// Gives the environment at `index` a metatable of its own, like the one it has, that hides the names in a new set. Leaves the set.
+static void push_new_hidden_set(lua_State *L, int index) {
+    lua_getmetatable(L, index);
+    int old = lua_gettop(L);
+    lua_createtable(L, 0, 4);
+    lua_createtable(L, 0, 1);
+    int metatable = old + 1, hidden = old + 2;
+    lua_pushvalue(L, hidden);
+    lua_rawsetp(L, metatable, &hidden_key);
+    lua_rawgetp(L, old, &base_key);
+    lua_pushvalue(L, -1);
+    lua_rawsetp(L, metatable, &base_key);
+    lua_pushvalue(L, hidden);
+    lua_pushcclosure(L, read_unless_hidden, 2);
+    lua_setfield(L, metatable, "__index");
+    lua_pushliteral(L, "__newindex");
+    lua_rawget(L, old);
+    lua_setfield(L, metatable, "__newindex");
+    lua_pushvalue(L, metatable);
+    lua_setmetatable(L, index);
+    lua_replace(L, old);
+    lua_pop(L, 1);
+}
+
+void clua_hide_global(lua_State *L) {
+    int name = lua_gettop(L), environment = name - 1;
+    lua_getmetatable(L, environment);
+    if (lua_rawgetp(L, -1, &hidden_key) == LUA_TNIL) push_new_hidden_set(L, environment);
+    lua_pushvalue(L, name);
+    lua_pushboolean(L, 1);
+    lua_rawset(L, -3);
+    lua_settop(L, environment);
+}
+
 bool clua_is_environment(lua_State *L, int index) {
     if (lua_getmetatable(L, index)) {
         bool marked = lua_rawgetp(L, -1, &base_key) != LUA_TNIL;
@@ -96,12 +140,17 @@ void clua_adopt_global(lua_State *L) {
     lua_pop(L, 1);
 }
 
-// Replaces the environment on top by the one that it reads through to; false, and nothing left, at the end of the chain.
-static bool next_environment(lua_State *L) {
+// Replaces the environment on top by the one where it reads the global with the name at `name`; false, and nothing left, when
+// there is none.
+static bool next_environment(lua_State *L, int name) {
     int environment = lua_gettop(L);
     // The real globals may have a metatable of the script's, without a base.
     bool found = lua_getmetatable(L, environment) && lua_rawgetp(L, -1, &base_key) == LUA_TTABLE;
     if (found) lua_copy(L, -1, environment);
+    if (found && lua_rawgetp(L, environment + 1, &hidden_key) == LUA_TTABLE) {
+        lua_pushvalue(L, name);
+        found = lua_rawget(L, -2) == LUA_TNIL;
+    }
     lua_settop(L, found ? environment : environment - 1);
     return found;
 }
@@ -115,7 +164,7 @@ bool clua_global_differs(lua_State *L, int index) {
         lua_pushvalue(L, name);
         lua_rawget(L, -2);
         lua_replace(L, name + 1);
-    } while (lua_isnil(L, name + 1) && next_environment(L));
+    } while (lua_isnil(L, name + 1) && next_environment(L, name));
     lua_settop(L, name + 1);
     lua_rawgetp(L, LUA_REGISTRYINDEX, &fresh_key);
     lua_pushvalue(L, name);

@@ -26,11 +26,15 @@ void clua_push_environment(lua_State *L);
 /// and assigned in the table in force. Needs 5 slots.
 void clua_push_overlay(lua_State *L);
 
+/// With an environment made here and a name on top: where it has no value of its own the global is nil, whatever lies behind.
+/// Pops the name. Needs 8 slots.
+void clua_hide_global(lua_State *L);
+
 /// Whether the table at `index` is a global table or an environment. Never raises. Needs 2 slots.
 bool clua_is_environment(lua_State *L, int index);
 
 /// With a name on top of the stack: replaces it by the value of that global in the environment at `index`, and returns whether it
-/// is another one than a fresh state has. Never raises. Needs 5 slots.
+/// is another one than a fresh state has. Never raises. Needs 6 slots.
 bool clua_global_differs(lua_State *L, int index);
 
 /// With the real globals, a name and a value on top: assigns the global, and counts it as one that a fresh state has. Pops all.

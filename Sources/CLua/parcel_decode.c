@@ -317,10 +317,16 @@ static void decode_body_record(decoder *d) {
 
 static void decode_global_record(decoder *d) {
     lua_State *L = d->L;
+    if (!d->has_globals) malformed(d);
     push_environment(d, read_count(d, UINT32_MAX));
     push_string(d);
     decode_value(d, 0);
-    lua_rawset(L, -3);
+    if (lua_isnil(L, -1)) {
+        lua_pop(L, 1);
+        clua_hide_global(L);
+    } else {
+        lua_rawset(L, -3);
+    }
     lua_pop(L, 1);
 }
 

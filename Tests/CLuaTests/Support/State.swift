@@ -1,0 +1,132 @@
+import CLua
+
+/// A Lua state of a test's own.
+@safe final class State {
+    let lua: OpaquePointer
+
+    /// A host without classes and functions.
+    // Safety: written once, before the first state reads it.
+    private nonisolated(unsafe) static let host: UnsafePointer<clua_host> = {
+        let host = UnsafeMutablePointer<clua_host>.allocate(capacity: 1)
+        unsafe host.initialize(
+            to: clua_host(
+                classes: nil, class_count: 0, functions: nil, function_count: 0, call: { _, _, _ in }, sent: { _, _ in }))
+        return unsafe UnsafePointer(host)
+    }()
+
+    init() {
+        guard let lua = unsafe clua_state_new(nil, State.host, true) else { fatalError("no memory for a state") }
+        unsafe self.lua = lua
+    }
+
+    deinit { unsafe clua_state_close(lua) }
+
+    /// How many values are on the stack.
+    var count: Int32 {
+        get { unsafe lua_gettop(lua) }
+        set { unsafe lua_settop(lua, newValue) }
+    }
+
+    /// Runs a chunk that gets the top `arguments` values as `...`, and takes them; leaves what it returns on the stack.
+    func run(_ source: String, arguments: Int32 = 0) throws(ScriptError) {
+        var source = source
+        try unsafe protected { failure in
+            source.withUTF8 { utf8 in
+                unsafe clua_load_string(
+                    lua, UnsafeRawPointer(utf8.baseAddress)?.assumingMemoryBound(to: CChar.self), utf8.count, "=test", &failure)
+            }
+        }
+        unsafe lua_rotate(lua, -arguments - 1, 1)
+        try unsafe protected { failure in unsafe clua_call(lua, arguments, LUA_MULTRET, &failure) }
+    }
+
+    /// What a chunk returns, a string; nil for any other type.
+    func text(_ source: String) throws(ScriptError) -> String? {
+        let base = count
+        defer { count = base }
+        try run(source)
+        var length = 0
+        guard let bytes = unsafe clua_string(lua, base + 1, &length) else { return nil }
+        return unsafe String(decoding: UnsafeRawBufferPointer(start: bytes, count: length), as: UTF8.self)
+    }
+
+    /// Encodes the top `count` values, and pops them.
+    func encode(_ count: Int32, as role: clua_parcel_role) throws(ScriptError) -> Parcel {
+        let parcel = Parcel()
+        let base = self.count - count
+        defer { self.count = base }
+        try unsafe protected { failure in
+            let status = unsafe clua_encode(lua, count, role, parcel.pointer)
+            if status != LUA_OK { unsafe clua_take_message(lua, status, &failure) }
+            return status
+        }
+        return parcel
+    }
+
+    /// Runs `source` and encodes what it returns.
+    func encode(_ source: String, as role: clua_parcel_role = CLUA_STORED) throws(ScriptError) -> Parcel {
+        let base = count
+        try run(source)
+        return try encode(count - base, as: role)
+    }
+
+    /// Pushes the values in `parcel`.
+    func decode(_ parcel: Parcel, in environment: clua_environment) throws(ScriptError) {
+        try unsafe protected { failure in
+            let status = unsafe clua_decode(lua, parcel.pointer, environment)
+            if status != LUA_OK { unsafe clua_take_message(lua, status, &failure) }
+            return status
+        }
+    }
+
+    /// Memory that the state holds after a full collection.
+    func usedBytes() throws(ScriptError) -> Int {
+        try run("collectgarbage() collectgarbage()")
+        return unsafe Int(clua_state_of(lua).pointee.used_bytes)
+    }
+
+    private func protected(_ body: (inout clua_failure) -> Int32) throws(ScriptError) {
+        var failure = unsafe clua_failure()
+        if unsafe body(&failure) == LUA_OK { return }
+        let error = unsafe ScriptError(failure)
+        unsafe clua_failure_release(&failure)
+        throw error
+    }
+}
+
+/// What Lua raised.
+struct ScriptError: Error, CustomStringConvertible {
+    let status: Int32
+    let message: String
+    let traceback: String
+
+    init(_ failure: clua_failure) {
+        unsafe status = failure.status
+        message = unsafe Self.text(failure.message, failure.message_count)
+        traceback = unsafe Self.text(failure.traceback, failure.traceback_count)
+    }
+
+    var description: String { "\(message)\n\(traceback)" }
+
+    /// Whether memory ran out, in Lua itself or in the C around it.
+    var isMemoryError: Bool { status == LUA_ERRMEM || message.hasSuffix("not enough memory") }
+
+    private static func text(_ bytes: UnsafeMutablePointer<CChar>?, _ count: Int) -> String {
+        guard let bytes = unsafe bytes else { return "" }
+        return unsafe String(decoding: UnsafeRawBufferPointer(start: bytes, count: count), as: UTF8.self)
+    }
+}
+
+/// Encoded values, given back at the end.
+@safe final class Parcel {
+    let pointer = UnsafeMutablePointer<clua_parcel>.allocate(capacity: 1)
+
+    init() { unsafe pointer.initialize(to: clua_parcel()) }
+
+    deinit {
+        unsafe clua_parcel_release(pointer)
+        unsafe pointer.deallocate()
+    }
+
+    var bytes: [UInt8] { unsafe Array(UnsafeBufferPointer(start: pointer.pointee.bytes, count: pointer.pointee.byte_count)) }
+}
