@@ -19,7 +19,8 @@ struct Command {
             configuration.ignoresEnvironment = options.ignoresEnvironment
             configuration.workerCount = options.workerCount
             let runtime = try Runtime(configuration)
-            defer { runtime.close() }
+            // What is still running after an error or a signal is given a moment.
+            defer { runtime.close(deadline: .seconds(2)) }
             return try run(in: runtime)
         } catch {
             report(error.report)

@@ -16,6 +16,8 @@ final class LuaState: @unchecked Sendable {
     private(set) var currentOperation: Operation?
 
     private let main: OpaquePointer
+    /// Operations may name the state after it has gone.
+    private var isClosed = false
     /// The coroutine that called the host last: what the host does next happens there.
     private(set) var running: OpaquePointer
     private let owner = ThreadIdentity.current
@@ -37,15 +39,24 @@ final class LuaState: @unchecked Sendable {
         self.inbox = inbox
         number = core.nextStateNumber()
         // Safety: the state does not use the object before it runs a script; the real one is set below.
-        guard let lua = unsafe clua_state_new(nil, ScriptModule.host, core.ignoresEnvironment) else { return nil }
+        guard let lua = unsafe clua_state_new(nil, ScriptModule.host, core.ignoresEnvironment) else {
+            isClosed = true
+            return nil
+        }
         unsafe main = lua
         unsafe running = lua
         unsafe clua_state_of(lua).pointee.object = Unmanaged.passUnretained(self).toOpaque()
     }
 
-    deinit {
+    /// Runs the state's finalizers and frees it. Callbacks that come later are dropped.
+    func close() {
+        checkThread()
+        guard !isClosed else { return }
+        isClosed = true
         unsafe clua_state_close(main)
     }
+
+    deinit { assert(isClosed, "opscript bug: a Lua state was dropped without being closed") }
 
     /// The state that a call from Lua came from.
     static func of(_ lua: OpaquePointer) -> LuaState {
@@ -109,6 +120,7 @@ final class LuaState: @unchecked Sendable {
 
     /// Calls the completion block that this state set on `operation`.
     func runCompletion(of operation: LuaOperation) {
+        guard !isClosed else { return }
         let previous = currentOperation
         currentOperation = nil
         defer { currentOperation = previous }
@@ -188,6 +200,7 @@ final class LuaState: @unchecked Sendable {
 
     func unpin(_ operation: LuaOperation) {
         checkThread()
+        guard !isClosed else { return }
         unsafe clua_unpin(running, Unmanaged.passUnretained(operation).toOpaque())
     }
 }

@@ -34,8 +34,11 @@ final class RuntimeCore: @unchecked Sendable {
 
     func adopt(mainState: LuaState) { unsafe self.mainState = mainState }
 
-    /// The main state is about to go.
-    func close() { unsafe mainState = nil }
+    /// The main state goes.
+    func close() {
+        unsafe mainState?.close()
+        unsafe mainState = nil
+    }
 
     var mainStateNumber: Int { 1 }
 
@@ -44,9 +47,9 @@ final class RuntimeCore: @unchecked Sendable {
     /// The state that belongs to this thread; nil on a thread that is neither a worker nor the main thread.
     func stateOfCurrentThread() -> LuaState? {
         if let worker = Worker.current, worker.engine === engine {
-            if let state = worker.context as? LuaState { return state }
-            let state = LuaState(core: self, inbox: worker.inbox)
-            worker.context = state
+            if let owner = worker.context as? WorkerState { return owner.state }
+            guard let state = LuaState(core: self, inbox: worker.inbox) else { return nil }
+            worker.context = WorkerState(state)
             return state
         }
         return unsafe mainThread == .current ? mainState : nil
@@ -97,4 +100,13 @@ final class RuntimeCore: @unchecked Sendable {
 
     /// Whether Ctrl-C was pressed, or the process asked to end, since the last time this was asked.
     func takeInterrupt() -> Bool { clua_take_interrupt() != 0 }
+}
+
+/// What a worker owns: it goes with the worker's thread, on that thread, and closes the state.
+private final class WorkerState {
+    let state: LuaState
+
+    init(_ state: LuaState) { self.state = state }
+
+    deinit { state.close() }
 }
