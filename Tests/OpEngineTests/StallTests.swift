@@ -6,7 +6,11 @@ import Testing
     private func engine(_ workers: Int = 2) -> Engine { Engine(workerCount: workers, hostMayAddOperations: false) }
 
     @Test func aRunThatNothingCanEndSaysSo() {
-        #expect(engine().mainInbox.run(until: { false }) == .stalled)
+        let engine = engine()
+        #expect(engine.mainInbox.run(until: { false }) == .stalled)
+        // Without its engine as well.
+        let orphan = Engine(workerCount: 1).mainInbox
+        #expect(orphan.run(until: { false }) == .stalled)
     }
 
     @Test func whatStillRunsIsWaitedFor() {

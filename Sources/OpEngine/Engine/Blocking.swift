@@ -15,7 +15,7 @@ extension ThreadContext {
             if predicate() { return .satisfied }
             if let deadline, ContinuousClock.now >= deadline { return .timedOut }
             if let engine, deadline == nil {
-                if engine.sleepUnlessStalled(parker, canStall: canStall) { return .stalled }
+                if engine.sleepUnlessStalled(parker, canStall: canStall) { return predicate() ? .satisfied : .stalled }
             } else {
                 _ = parker.park(until: deadline)
             }

@@ -179,9 +179,13 @@ public final class Inbox: @unchecked Sendable {
     /// Sleeps once; an outcome ends the run.
     private func sleep(_ context: ThreadContext, _ deadline: ContinuousClock.Instant?, _ predicate: () -> Bool) -> Outcome? {
         if isMain {
-            if deadline == nil, let engine { return engine.sleepUnlessStalled(parker, canStall: true) ? .stalled : nil }
-            _ = parker.park(until: deadline)
-            return nil
+            if let deadline {
+                _ = parker.park(until: deadline)
+                return nil
+            }
+            // Without its engine nothing comes any more. A predicate may have become true without a wake-up.
+            let isStalled = engine.map { $0.sleepUnlessStalled(parker, canStall: true) } ?? true
+            return isStalled ? (predicate() ? .satisfied : .stalled) : nil
         }
         let outcome = context.block(parker: parker, deadline: deadline, canStall: true) { self.hasJobs || predicate() }
         return outcome == .satisfied ? nil : outcome

@@ -29,7 +29,8 @@ final class Parker: Sendable {
     /// Sleeps until `unpark`, a signal, or the deadline, and takes the wake-up. Only the owning thread calls it.
     func park(until deadline: ContinuousClock.Instant? = nil) -> WakeReason {
         let reason = waitForNotification(until: deadline)
-        if reason == .notified { word.store(Parker.empty, ordering: .sequentiallyConsistent) }
+        // An exchange, not a store: a second wake-up that it takes along must be seen with what was written before it.
+        if reason == .notified { _ = word.exchange(Parker.empty, ordering: .acquiringAndReleasing) }
         return reason
     }
 
