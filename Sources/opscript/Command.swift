@@ -85,7 +85,9 @@ struct Command {
     private func finish(_ runtime: Runtime) throws(LuaError) -> Int32 {
         let ending = try runtime.finish()
         if ending.wasInterrupted { return cancel(runtime) }
-        for failure in ending.unreadFailures { report("operation \(failure.operationName.map { "'\($0)' " } ?? "")failed: \(failure.report)") }
+        for failure in ending.unreadFailures {
+            report("operation \(failure.operationName.map { "'\($0)' " } ?? "")failed: \(failure.report)")
+        }
         for sentence in ending.stuckOperations { report(sentence) }
         let failed = ending.unreadFailures.count
         if failed > 0 { report("\(failed) operation\(failed == 1 ? "" : "s") failed") }

@@ -15,15 +15,16 @@ enum ErrorClass {
             name: StaticName.error, kind: ObjectKind.error.rawValue, functions: none.start, function_count: 0,
             properties: properties.start, property_count: properties.count, class_properties: none.start, class_property_count: 0,
             call: { _, _, _ in },
-            get: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try ErrorClass.get(member, call) } },
-            set: { lua, _, reply in
-                unsafe LuaState.answer(lua, reply) { _ throws(CallError) in throw .message("an operation's error cannot be changed") }
-            },
-            class_get: { _, _, _ in },
-            describe: { lua, _, reply in
-                unsafe LuaState.answer(lua, reply) { call throws(CallError) in .string(try call.error(at: 1).message) }
-            })
+            get: { unsafe LuaState.answer($0, $1, $2, ErrorClass.get) },
+            set: { unsafe LuaState.answer($0, $1, $2, ErrorClass.refuse) },
+            class_get: { _, _, _ in }, describe: { unsafe LuaState.answer($0, $1, $2, ErrorClass.describe) })
     }
+
+    private static func refuse(_: Int32, _: Call) throws(CallError) -> Answer {
+        throw .message("an operation's error cannot be changed")
+    }
+
+    private static func describe(_: Int32, _ call: Call) throws(CallError) -> Answer { .string(try call.error(at: 1).message) }
 
     private static func get(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
         let error = try call.error(at: 1)

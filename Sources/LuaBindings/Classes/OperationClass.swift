@@ -30,11 +30,11 @@ enum OperationClass {
             name: StaticName.operation, kind: ObjectKind.operation.rawValue, functions: functions.start, function_count: functions.count,
             properties: properties.start, property_count: properties.count, class_properties: classProperties.start,
             class_property_count: classProperties.count,
-            call: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try OperationClass.function(member, call) } },
-            get: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try OperationClass.get(member, call) } },
-            set: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try call.assigning { () throws(CallError) in try OperationClass.set(member, call) } } },
-            class_get: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try OperationClass.classGet(member, call) } },
-            describe: { lua, _, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try OperationClass.describe(call) } })
+            call: { unsafe LuaState.answer($0, $1, $2, OperationClass.function) },
+            get: { unsafe LuaState.answer($0, $1, $2, OperationClass.get) },
+            set: { unsafe LuaState.answer($0, $1, $2, OperationClass.set) },
+            class_get: { unsafe LuaState.answer($0, $1, $2, OperationClass.classGet) },
+            describe: { unsafe LuaState.answer($0, $1, $2, OperationClass.describe) })
     }
 
     // MARK: functions
@@ -74,7 +74,9 @@ enum OperationClass {
         let main = options[.main]
         if let main, !call.isFunction(at: main) { throw .argument(1, "main must be a function, got a \(call.typeName(at: main))") }
         let operation = LuaOperation(in: call.state, hasBody: main != nil)
-        if let index = options[.name] { operation.name = try call.option("name") { () throws(CallError) in try call.requiredString(at: index) } }
+        if let index = options[.name] {
+            operation.name = try call.option("name") { () throws(CallError) in try call.requiredString(at: index) }
+        }
         if let index = options[.queuePriority] { operation.queuePriority = try call.queuePriority(at: index) }
         if let index = options[.qualityOfService] { operation.qualityOfService = try call.qualityOfService(at: index) }
         if let index = options[.dependencyPolicy] { operation.dependencyPolicy = try call.dependencyPolicy(at: index) }
@@ -119,6 +121,10 @@ enum OperationClass {
     }
 
     private static func set(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
+        try call.assigning { () throws(CallError) in try assign(member, call) }
+    }
+
+    private static func assign(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
         guard let operation = call.operationIfAny(at: 1) else { throw call.expected("Operation", at: 1) }
         let property = Property(number: member)
         switch property {
@@ -132,7 +138,9 @@ enum OperationClass {
         case .completionBlock:
             guard call.isMissing(at: 3) || call.isFunction(at: 3) else { throw call.expected("function or nil", at: 3) }
             let isPresent = call.isFunction(at: 3)
-            guard let operation = operation as? LuaOperation else { throw .message("\(operation.displayName) is the host's; its completion block is, too") }
+            guard let operation = operation as? LuaOperation else {
+                throw .message("\(operation.displayName) is the host's; its completion block is, too")
+            }
             try call.misuse { try operation.setCompletion(in: call.state, isPresent: isPresent) }
             return .setCompletionBlock(at: isPresent ? 3 : nil)
         case .isExecuting, .isFinished, .isCancelled, .isAsynchronous, .dependencies, .result, .results, .error:
@@ -144,8 +152,12 @@ enum OperationClass {
 
     /// Assigns to a name of the operation's own storage.
     private static func store(in operation: Operation, _ call: Call) throws(CallError) {
-        guard let name = call.string(at: 2) else { throw .message("an operation's fields have names, got a \(call.typeName(at: 2)) as a key") }
-        guard let operation = operation as? LuaOperation else { throw .message("\(operation.displayName) is the host's and has no storage") }
+        guard let name = call.string(at: 2) else {
+            throw .message("an operation's fields have names, got a \(call.typeName(at: 2)) as a key")
+        }
+        guard let operation = operation as? LuaOperation else {
+            throw .message("\(operation.displayName) is the host's and has no storage")
+        }
         if Function.names.contains(name) { throw .message("'\(name)' is a method of operations and cannot be assigned") }
         if let near = Spelling.nearest(to: name, among: Property.names + Function.names, within: name.utf8.count < 5 ? 1 : 2) {
             throw .message("an operation has no property '\(name)' (did you mean '\(near)'?)")
@@ -161,7 +173,7 @@ enum OperationClass {
         }
     }
 
-    private static func describe(_ call: Call) throws(CallError) -> Answer {
+    private static func describe(_: Int32, _ call: Call) throws(CallError) -> Answer {
         guard let operation = call.operationIfAny(at: 1) else { throw call.expected("Operation", at: 1) }
         let name = operation.name.map { " '\($0)'" } ?? ""
         return .string("Operation\(name) (\(operation.stateName))")

@@ -30,11 +30,11 @@ enum OperationQueueClass {
             name: StaticName.queue, kind: ObjectKind.queue.rawValue, functions: functions.start, function_count: functions.count,
             properties: properties.start, property_count: properties.count, class_properties: classProperties.start,
             class_property_count: classProperties.count,
-            call: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try OperationQueueClass.function(member, call) } },
-            get: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try OperationQueueClass.get(member, call) } },
-            set: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try call.assigning { () throws(CallError) in try OperationQueueClass.set(member, call) } } },
-            class_get: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try OperationQueueClass.classGet(member, call) } },
-            describe: { lua, _, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try OperationQueueClass.describe(call) } })
+            call: { unsafe LuaState.answer($0, $1, $2, OperationQueueClass.function) },
+            get: { unsafe LuaState.answer($0, $1, $2, OperationQueueClass.get) },
+            set: { unsafe LuaState.answer($0, $1, $2, OperationQueueClass.set) },
+            class_get: { unsafe LuaState.answer($0, $1, $2, OperationQueueClass.classGet) },
+            describe: { unsafe LuaState.answer($0, $1, $2, OperationQueueClass.describe) })
     }
 
     // MARK: functions
@@ -101,7 +101,9 @@ enum OperationQueueClass {
         }
         guard call.isTable(at: 1) else { throw call.expected("name or table", at: 1) }
         let options = try call.options(Option.self)
-        if let index = options[.name] { queue.name = try call.option("name") { () throws(CallError) in try call.requiredString(at: index) } }
+        if let index = options[.name] {
+            queue.name = try call.option("name") { () throws(CallError) in try call.requiredString(at: index) }
+        }
         if let index = options[.maxConcurrentOperationCount] { try setMaximum(of: queue, at: index, call) }
         if let index = options[.qualityOfService] { queue.qualityOfService = try call.qualityOfService(at: index) }
         if let index = options[.dependencyPolicy] { queue.dependencyPolicy = try call.dependencyPolicy(at: index) }
@@ -133,6 +135,10 @@ enum OperationQueueClass {
     }
 
     private static func set(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
+        try call.assigning { () throws(CallError) in try assign(member, call) }
+    }
+
+    private static func assign(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
         guard let queue = call.queueIfAny(at: 1) else { throw call.expected("OperationQueue", at: 1) }
         switch Property(number: member) {
         case .name: queue.name = try call.optionalString(at: 3)
@@ -157,7 +163,7 @@ enum OperationQueueClass {
         }
     }
 
-    private static func describe(_ call: Call) throws(CallError) -> Answer {
+    private static func describe(_: Int32, _ call: Call) throws(CallError) -> Answer {
         guard let queue = call.queueIfAny(at: 1) else { throw call.expected("OperationQueue", at: 1) }
         let name = queue.name.map { " '\($0)'" } ?? ""
         let count = queue.operationCount

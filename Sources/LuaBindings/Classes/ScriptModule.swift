@@ -27,7 +27,7 @@ enum ScriptModule {
         unsafe host.initialize(
             to: clua_host(
                 classes: UnsafePointer(classes), class_count: 3, functions: functions.start, function_count: functions.count,
-                call: { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try ScriptModule.call(member, call) } },
+                call: { unsafe LuaState.answer($0, $1, $2, ScriptModule.call) },
                 sent: { lua, parcel in
                     guard let lua = unsafe lua, let parcel = unsafe parcel else { return }
                     unsafe LuaState.of(lua).seal(referencesOf: parcel)
@@ -35,7 +35,7 @@ enum ScriptModule {
         return unsafe UnsafePointer(host)
     }()
 
-    private static func call(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
+    static func call(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
         switch Function(number: member) {
         case .now: .number(MonotonicClock.seconds)
         case nil: throw .message("opscript bug: no function \(member)")

@@ -8,8 +8,8 @@ import Synchronization
 /// copied, unless it will run in that same state. What `main` returns travels to every state that reads it.
 ///
 /// - Concurrency: safe from every thread.
-// Safety: what changes is behind `mutable`; the engine protects its own part.
 public final class LuaOperation: Operation, @unchecked Sendable {
+    // Safety: `@unchecked Sendable` because what changes is behind `mutable`, and the engine protects its own part.
     let core: RuntimeCore
     /// The number of the state that made it.
     private let home: Int

@@ -12,9 +12,7 @@ extension LuaState {
         for (number, function) in functions.enumerated() {
             try unsafe attempt { lua, failure in
                 unsafe clua_register(
-                    lua, function.name,
-                    { lua, member, reply in unsafe LuaState.answer(lua, reply) { call throws(CallError) in try call.callHost(Int(member)) } },
-                    Int32(first + number), &failure)
+                    lua, function.name, { unsafe LuaState.answer($0, $1, $2, Call.callHost) }, Int32(first + number), &failure)
             }
         }
     }
@@ -22,11 +20,11 @@ extension LuaState {
 
 extension Call {
     /// Calls a function of the host with all arguments.
-    fileprivate func callHost(_ number: Int) throws(CallError) -> Answer {
-        let arguments = try values(from: 1)
+    fileprivate static func callHost(_ number: Int32, _ call: Call) throws(CallError) -> Answer {
+        let arguments = try call.values(from: 1)
         let results: [LuaValue]
-        do { results = try state.core.hostFunction(number).body(arguments) } catch { throw .message("\(error)") }
-        try push(results)
+        do { results = try call.state.core.hostFunction(Int(number)).body(arguments) } catch { throw .message("\(error)") }
+        try call.push(results)
         return .values(results.count)
     }
 }

@@ -77,14 +77,17 @@ final class LuaState: @unchecked Sendable {
 
     /// Answers a call from Lua: what `body` returns or throws is pushed or raised after this function has returned.
     static func answer(
-        _ lua: OpaquePointer?, _ reply: UnsafeMutablePointer<clua_reply>?, _ body: (Call) throws(CallError) -> Answer
+        _ lua: OpaquePointer?, _ member: Int32, _ reply: UnsafeMutablePointer<clua_reply>?,
+        _ body: (_ member: Int32, Call) throws(CallError) -> Answer
     ) {
         guard let lua = unsafe lua, let reply = unsafe reply else { return }
         let state = unsafe of(lua)
         let previous = unsafe state.running
         unsafe state.running = lua
         defer { unsafe state.running = previous }
-        do throws(CallError) { unsafe try body(Call(lua: lua, state: state)).write(to: reply) } catch { unsafe error.write(to: reply) }
+        do throws(CallError) { unsafe try body(member, Call(lua: lua, state: state)).write(to: reply) } catch {
+            unsafe error.write(to: reply)
+        }
     }
 
     /// The queue that code outside of every operation belongs to.

@@ -51,7 +51,9 @@ public final class Runtime {
     public init(_ configuration: Configuration = Configuration()) throws(LuaError) {
         engine = Engine(workerCount: configuration.workerCount, hostMayAddOperations: configuration.hostMayAddOperations)
         core = RuntimeCore(engine: engine, ignoresEnvironment: configuration.ignoresEnvironment)
-        guard let state = LuaState(core: core, inbox: engine.mainInbox) else { throw LuaError(message: "not enough memory for a Lua state") }
+        guard let state = LuaState(core: core, inbox: engine.mainInbox) else {
+            throw LuaError(message: "not enough memory for a Lua state")
+        }
         core.adopt(mainState: state)
         main = state
     }
@@ -156,7 +158,9 @@ public final class Runtime {
             let inbox = state.inbox
             operation.whenFinished { inbox.wake() }
             let outcome = try asLuaError { () throws(Failure) in
-                do throws(CallError) { return try state.wait(deadline: nil, until: { operation.isFinished }) } catch { throw Failure(error) }
+                do throws(CallError) { return try state.wait(deadline: nil, until: { operation.isFinished }) } catch {
+                    throw Failure(error)
+                }
             }
             if outcome == .stalled { throw LuaError(message: Stall.message(for: [operation])) }
         }

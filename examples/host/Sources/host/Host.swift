@@ -39,7 +39,8 @@ struct Host {
         print("the sum is", try runtime.results(of: sum)[0].integer ?? 0)
 
         // What a Swift function throws is an error in the script; what an operation raises is thrown here.
-        let failing = try runtime.run("return opscript.OperationQueue.new():addOperation(function() return price 'melon' end)")[0].operation!
+        let failing = try runtime.run("return opscript.OperationQueue.new():addOperation(function() return price 'melon' end)")[0]
+            .operation!
         do { _ = try runtime.results(of: failing) } catch { print("as expected:", error) }
     }
 }
