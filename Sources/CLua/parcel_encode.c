@@ -2,108 +2,16 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "code.h"
+#include "encoder.h"
 #include "environment_raising.h"
 #include "modules_raising.h"
 #include "object.h"
 #include "parcel.h"
 #include "parcel_format.h"
-#include "parcel_trail.h"
-#include "parcel_writer.h"
-#include "pointer_map.h"
-
-// An object whose body is still to be written.
-typedef struct postponed {
-    uint32_t ordinal;
-    lua_Integer anchor;
-    const trail_step *trail;
-} postponed;
-
-// A global that a function reads and that differs from a fresh state's.
-typedef struct global_read {
-    uint32_t environment;
-    lua_Integer anchor;  // of the name; the value follows
-    const trail_step *trail;
-} global_read;
-
-// A growing array of anything.
-typedef struct list {
-    void *items;
-    size_t count;
-    size_t capacity;
-} list;
-
-typedef struct trail_block {
-    struct trail_block *next;
-    size_t count;
-    trail_step steps[256];
-} trail_block;
-
-typedef struct encoder {
-    lua_State *L;
-    parcel_writer writer;
-    pointer_map met;       // tables, functions, kept strings, cells of upvalues, environments, codes
-    uint32_t object_count;
-    uint32_t string_count;
-    uint32_t environment_count;
-    list codes;            // clua_code *, retained
-    list references;       // clua_reference, retained
-    list bodies;           // postponed; the objects are in the Lua table at `anchors`
-    list globals;          // global_read; name and value are in the Lua table at `anchors`
-    int anchors;           // stack index, 0 until something has to be kept
-    lua_Integer anchor_count;
-    bool is_tracking;      // whether trails are kept
-    bool has_culprit;
-    trail_block *trails;
-    const trail_step *trail;
-    int count;             // how many values
-    clua_parcel_role role;
-} encoder;
 
 static void encode_value(encoder *e, int depth);
 
-// MARK: memory
-
-static int out_of_memory(encoder *e) { return luaL_error(e->L, "not enough memory"); }
-
-static void *list_append(encoder *e, list *list, size_t size) {
-    if (list->count == list->capacity) {
-        size_t capacity = list->capacity == 0 ? 4 : list->capacity * 2;
-        void *items = realloc(list->items, capacity * size);
-        if (items == NULL) out_of_memory(e);
-        list->items = items;
-        list->capacity = capacity;
-    }
-    return (char *)list->items + size * list->count++;
-}
-
-static pointer_entry *meet(encoder *e, const void *key, bool *found) {
-    pointer_entry *entry = pointer_map_get(&e->met, key, found);
-    if (entry == NULL) out_of_memory(e);
-    return entry;
-}
-
-// Keeps the value on top alive until the end: its address must not become another's. Pops it; returns its number.
-static lua_Integer anchor(encoder *e) {
-    lua_rawseti(e->L, e->anchors, ++e->anchor_count);
-    return e->anchor_count;
-}
-
 // MARK: trails
-
-static const trail_step *add_step(encoder *e, trail_kind kind, lua_Integer number, const char *text, const char *label) {
-    if (!e->is_tracking) return NULL;
-    if (e->trails == NULL || e->trails->count == sizeof e->trails->steps / sizeof *e->trails->steps) {
-        trail_block *block = malloc(sizeof *block);
-        if (block == NULL) out_of_memory(e);
-        block->next = e->trails;
-        block->count = 0;
-        e->trails = block;
-    }
-    trail_step *step = &e->trails->steps[e->trails->count++];
-    *step = (trail_step){e->trail, kind, number, text, label};
-    return step;
-}
 
 // The value on top, and how it was reached, is what the error is about.
 static int refuse(encoder *e) {
@@ -120,7 +28,7 @@ static inline void encode_step(encoder *e, int depth, trail_kind kind, lua_Integ
         encode_value(e, depth);
     } else {
         const trail_step *before = e->trail;
-        e->trail = add_step(e, kind, number, text, label);
+        e->trail = encoder_step(e, kind, number, text, label);
         encode_value(e, depth);
         e->trail = before;
     }
@@ -165,7 +73,7 @@ static void encode_key_string(encoder *e) {
     const char *bytes = lua_tolstring(e->L, -1, &count);
     if (count <= CLUA_MAX_KEPT_STRING) {
         bool found;
-        pointer_entry *entry = meet(e, bytes, &found);
+        pointer_entry *entry = encoder_meet(e, bytes, &found);
         if (found) {
             if (!e->writer.failed) e->writer.bytes[entry->offset] = CLUA_TAG_STRING_KEPT;
             writer_byte(&e->writer, CLUA_TAG_STRING_AGAIN);
@@ -194,7 +102,7 @@ static bool encode_by_name(encoder *e) {
 // The entry of an object that is met; if it was met before, writes the reference to it and returns NULL.
 static pointer_entry *encode_again(encoder *e, const void *pointer) {
     bool found;
-    pointer_entry *entry = meet(e, pointer, &found);
+    pointer_entry *entry = encoder_meet(e, pointer, &found);
     if (!found) return entry;
     uint8_t *tag = &e->writer.bytes[entry->offset];
     if (!e->writer.failed && (*tag == CLUA_TAG_TABLE || *tag == CLUA_TAG_FUNCTION || *tag == CLUA_TAG_REBUILT)) *tag += 1;
@@ -214,15 +122,8 @@ static uint32_t begin_object(encoder *e, pointer_entry *entry, uint8_t tag) {
 // The object on top lies too deep to be written here: its body follows in a record.
 static void postpone(encoder *e, uint32_t ordinal) {
     lua_pushvalue(e->L, -1);
-    lua_Integer number = anchor(e);
-    *(postponed *)list_append(e, &e->bodies, sizeof(postponed)) = (postponed){ordinal, number, e->trail};
-}
-
-static uint32_t environment_number(encoder *e, int index) {
-    bool found;
-    pointer_entry *entry = meet(e, lua_topointer(e->L, index), &found);
-    if (!found) entry->number = e->environment_count++;
-    return entry->number;
+    lua_Integer number = encoder_anchor(e);
+    *(postponed *)encoder_append(e, &e->bodies, sizeof(postponed)) = (postponed){ordinal, number, e->trail};
 }
 
 // MARK: tables
@@ -297,7 +198,7 @@ static bool encode_rebuilt(encoder *e, int depth) {
     for (int i = 1; i <= count; i++) {
         lua_pushvalue(L, base + i);
         lua_pushvalue(L, -1);
-        anchor(e);
+        encoder_anchor(e);
         encode_step(e, depth + 1, TRAIL_REBUILD, i, NULL, NULL);
     }
     lua_settop(L, base);
@@ -308,7 +209,7 @@ static void encode_table(encoder *e, int depth) {
     lua_State *L = e->L;
     if (clua_is_environment(L, -1)) {
         writer_byte(&e->writer, CLUA_TAG_ENVIRONMENT);
-        writer_varint(&e->writer, environment_number(e, -1));
+        writer_varint(&e->writer, encoder_environment(e, -1));
         return;
     }
     if (encode_by_name(e) || encode_rebuilt(e, depth)) return;
@@ -324,69 +225,12 @@ static void encode_table(encoder *e, int depth) {
 
 // MARK: functions
 
-// Notes the global whose name is on top, read by the function `label` in the environment below it. Pops the name.
-static void note_global(encoder *e, uint32_t environment, const char *label) {
-    lua_State *L = e->L;
-    lua_pushvalue(L, -1);
-    if (!clua_global_differs(L, -3)) {
-        lua_pop(L, 2);
-        return;
-    }
-    // Stack: environment, name, value. A table for each environment says which names were noted.
-    bool is_noted = true;
-    if (lua_rawgeti(L, e->anchors, -(lua_Integer)environment - 1) == LUA_TNIL) {
-        lua_pop(L, 1);
-        lua_createtable(L, 0, 4);
-        lua_pushvalue(L, -1);
-        lua_rawseti(L, e->anchors, -(lua_Integer)environment - 1);
-    }
-    lua_pushvalue(L, -3);
-    is_noted = lua_rawget(L, -2) != LUA_TNIL;
-    lua_pop(L, 1);
-    if (!is_noted) {
-        lua_pushvalue(L, -3);
-        lua_pushboolean(L, 1);
-        lua_rawset(L, -3);
-        const trail_step *before = e->trail;
-        e->trail = NULL;
-        const trail_step *step = add_step(e, TRAIL_GLOBAL, 0, lua_tostring(L, -3), label);
-        e->trail = before;
-        lua_pushvalue(L, -3);
-        lua_Integer name = anchor(e);
-        lua_pushvalue(L, -2);
-        anchor(e);
-        *(global_read *)list_append(e, &e->globals, sizeof(global_read)) = (global_read){environment, name, step};
-    }
-    lua_pop(L, 3);
-}
-
-// The environment on top is an upvalue of a function with this code.
-static void note_globals(encoder *e, const clua_code *code, int upvalue) {
-    for (size_t i = 0; i < code->global_read_count; i++) {
-        const clua_global_read *read = &code->global_reads[i];
-        if (read->upvalue != upvalue) continue;
-        lua_pushlstring(e->L, read->name, read->name_count);
-        note_global(e, environment_number(e, -2), code->label);
-    }
-}
-
-static uint32_t code_number(encoder *e, clua_code *code) {
-    bool found;
-    pointer_entry *entry = meet(e, code, &found);
-    if (!found) {
-        entry->number = (uint32_t)e->codes.count;
-        *(clua_code **)list_append(e, &e->codes, sizeof code) = code;
-        clua_code_retain(code);
-    }
-    return entry->number;
-}
-
 static void encode_upvalues(encoder *e, const clua_code *code, uint32_t ordinal, size_t tag_at, int depth) {
     lua_State *L = e->L;
     int function = lua_gettop(L);
     for (int i = 1; i <= code->upvalue_count; i++) {
         bool found;
-        pointer_entry *cell = meet(e, lua_upvalueid(L, function, i), &found);
+        pointer_entry *cell = encoder_meet(e, lua_upvalueid(L, function, i), &found);
         if (found) {
             uint8_t *tag = &e->writer.bytes[cell->offset];
             if (!e->writer.failed && *tag == CLUA_TAG_FUNCTION) *tag = CLUA_TAG_FUNCTION_KEPT;
@@ -395,13 +239,13 @@ static void encode_upvalues(encoder *e, const clua_code *code, uint32_t ordinal,
             writer_varint(&e->writer, cell->number);
             if (!lua_getupvalue(L, function, i)) continue;
             // Another function may read other globals in the same environment.
-            if (lua_istable(L, -1) && code->global_read_count > 0 && clua_is_environment(L, -1)) note_globals(e, code, i);
+            if (lua_istable(L, -1) && code->global_read_count > 0 && clua_is_environment(L, -1)) encoder_note_globals(e, code, i);
             lua_pop(L, 1);
             continue;
         }
         *cell = (pointer_entry){cell->key, tag_at, ordinal, (uint32_t)i};
         const char *name = lua_getupvalue(L, function, i);
-        if (code->global_read_count > 0 && lua_istable(L, -1) && clua_is_environment(L, -1)) note_globals(e, code, i);
+        if (code->global_read_count > 0 && lua_istable(L, -1) && clua_is_environment(L, -1)) encoder_note_globals(e, code, i);
         const trail_step *before = e->trail;
         e->trail = NULL;
         encode_step(e, depth, TRAIL_UPVALUE, 0, name, code->label);
@@ -419,7 +263,7 @@ static void encode_function(encoder *e, int depth) {
     uint32_t ordinal = begin_object(e, entry, is_later ? CLUA_TAG_FUNCTION_LATER : CLUA_TAG_FUNCTION);
     size_t tag_at = e->writer.count - 1;
     clua_code *code = clua_code_of(L, lua_gettop(L));
-    writer_varint(&e->writer, code_number(e, code));
+    writer_varint(&e->writer, encoder_code(e, code));
     if (is_later)
         postpone(e, ordinal);
     else
@@ -436,7 +280,7 @@ static void encode_userdata(encoder *e, int depth) {
     }
     writer_byte(&e->writer, CLUA_TAG_HANDLE);
     writer_varint(&e->writer, e->references.count);
-    *(clua_reference *)list_append(e, &e->references, sizeof(clua_reference)) = (clua_reference){handle->object, handle->kind};
+    *(clua_reference *)encoder_append(e, &e->references, sizeof(clua_reference)) = (clua_reference){handle->object, handle->kind};
     clua_object_retain(handle->object);
 }
 
@@ -540,40 +384,8 @@ static int encode_all(lua_State *L) {
             encode_global_record(e, ((global_read *)e->globals.items)[global++]);
     }
     writer_byte(&e->writer, CLUA_TAG_END);
-    if (e->writer.failed) out_of_memory(e);
+    if (e->writer.failed) luaL_error(L, "not enough memory");
     return 0;
-}
-
-// Gives back everything but what a parcel has taken over.
-static void encoder_free(encoder *e) {
-    pointer_map_free(&e->met);
-    free(e->bodies.items);
-    free(e->globals.items);
-    while (e->trails != NULL) {
-        trail_block *next = e->trails->next;
-        free(e->trails);
-        e->trails = next;
-    }
-    for (size_t i = 0; i < e->codes.count; i++) clua_code_release(((clua_code **)e->codes.items)[i]);
-    for (size_t i = 0; i < e->references.count; i++) clua_object_release(((clua_reference *)e->references.items)[i].object);
-    free(e->codes.items);
-    free(e->references.items);
-    free(e->writer.bytes);
-}
-
-// Hands what was written to `parcel`.
-static void fill(encoder *e, clua_parcel *parcel) {
-    *parcel = (clua_parcel){
-        .bytes = e->writer.bytes,
-        .byte_count = e->writer.count,
-        .references = e->references.items,
-        .reference_count = e->references.count,
-        .codes = e->codes.items,
-        .code_count = e->codes.count,
-        .value_count = e->count,
-    };
-    e->writer = (parcel_writer){0};
-    e->references = e->codes = (list){0};
 }
 
 static int attempt(lua_State *L, int count, clua_parcel_role role, bool is_tracking, clua_parcel *parcel, bool *has_culprit) {
@@ -585,7 +397,7 @@ static int attempt(lua_State *L, int count, clua_parcel_role role, bool is_track
     for (int i = 0; i < count; i++) lua_pushvalue(L, first + i);
     int status = lua_pcall(L, 1 + count, 0, 0);
     *has_culprit = e.has_culprit;
-    if (status == LUA_OK) fill(&e, parcel);
+    if (status == LUA_OK) encoder_fill(&e, parcel);
     encoder_free(&e);
     return status;
 }
