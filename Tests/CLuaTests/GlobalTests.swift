@@ -8,7 +8,8 @@ import Testing
     }
 
     @Test func globalFunctionsThatCallGlobalFunctionsComeAlong() throws {
-        try roundTrip("""
+        try roundTrip(
+            """
             function a(n) return b(n) + 1 end
             function b(n) return c.d(n) + 10 end
             c = { d = function(n) return e and n * 100 end }
@@ -19,16 +20,19 @@ import Testing
 
     @Test func globalsReadByNestedFunctionsComeAlong() throws {
         try roundTrip(
-            "deep = 7; return function() return (function() return (function() return deep end)() end)() end", check: "assert((...)() == 7)")
+            "deep = 7; return function() return (function() return (function() return deep end)() end)() end", check: "assert((...)() == 7)"
+        )
     }
 
     @Test func moreConstantsThanAnInstructionHoldsStillBringTheirGlobals() throws {
         let names = (1...400).map { "global\($0)" }
         let assignments = names.enumerated().map { "\($1) = \($0 + 1)" }.joined(separator: " ")
-        try roundTrip("\(assignments) return function() return { \(names.joined(separator: ", ")) } end", check: """
-            for i, value in ipairs((...)()) do assert(i == value) end
-            assert(#(...)() == 400)
-            """)
+        try roundTrip(
+            "\(assignments) return function() return { \(names.joined(separator: ", ")) } end",
+            check: """
+                for i, value in ipairs((...)()) do assert(i == value) end
+                assert(#(...)() == 400)
+                """)
     }
 
     @Test func aGlobalWithALongNameComesAlong() throws {
@@ -37,14 +41,18 @@ import Testing
     }
 
     @Test func methodsOfGlobalsComeAlong() throws {
-        try roundTrip("object = { v = 3 }; function object:get() return self.v end; return function() return object:get() end", check: "assert((...)() == 3)")
+        try roundTrip(
+            "object = { v = 3 }; function object:get() return self.v end; return function() return object:get() end",
+            check: "assert((...)() == 3)")
     }
 
     @Test func anOverriddenFunctionComesAlong() throws {
-        try roundTrip("local log = {}; print = function(x) log[#log + 1] = x end; return function() print 'a'; print 'b'; return log end", check: """
-            local log = (...)()
-            assert(#log == 2 and log[2] == 'b')
-            """)
+        try roundTrip(
+            "local log = {}; print = function(x) log[#log + 1] = x end; return function() print 'a'; print 'b'; return log end",
+            check: """
+                local log = (...)()
+                assert(#log == 2 and log[2] == 'b')
+                """)
     }
 
     @Test func aRemovedFunctionIsRemovedOnArrival() throws {
@@ -52,7 +60,8 @@ import Testing
     }
 
     @Test func aLocalNamedEnvIsTheEnvironment() throws {
-        try roundTrip("local _ENV = { x = 4 }; return function() x = x + 1; return x end", check: "local f = ...; assert(f() == 5 and f() == 6)")
+        try roundTrip(
+            "local _ENV = { x = 4 }; return function() x = x + 1; return x end", check: "local f = ...; assert(f() == 5 and f() == 6)")
     }
 
     @Test func assigningAGlobalDoesNotSendIt() throws {
@@ -60,18 +69,22 @@ import Testing
     }
 
     @Test func libraryFunctionsAreTheReceivers() throws {
-        try roundTrip("return function() return print, string.format, math end", check: """
-            local p, f, m = (...)()
-            assert(p == print and f == string.format and m == math)
-            """)
+        try roundTrip(
+            "return function() return print, string.format, math end",
+            check: """
+                local p, f, m = (...)()
+                assert(p == print and f == string.format and m == math)
+                """)
     }
 
     @Test func aGlobalSharedByTwoFunctionsIsShared() throws {
-        try roundTrip("list = {}; return function() list[#list + 1] = 1 end, function() return #list end", check: """
-            local add, count = ...
-            add() add()
-            assert(count() == 2)
-            """)
+        try roundTrip(
+            "list = {}; return function() list[#list + 1] = 1 end, function() return #list end",
+            check: """
+                local add, count = ...
+                add() add()
+                assert(count() == 2)
+                """)
     }
 
     @Test func aGlobalThatIsAlsoAnUpvalueIsOneTable() throws {

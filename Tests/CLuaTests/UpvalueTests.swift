@@ -14,34 +14,41 @@ import Testing
     }
 
     @Test func anUpvalueOfTwoFunctionsStaysShared() throws {
-        try roundTrip("local n = 0; return function() n = n + 1; return n end, function(v) n = v end", check: """
-            local get, set = ...
-            assert(get() == 1); set(10); assert(get() == 11)
-            """)
+        try roundTrip(
+            "local n = 0; return function() n = n + 1; return n end, function(v) n = v end",
+            check: """
+                local get, set = ...
+                assert(get() == 1); set(10); assert(get() == 11)
+                """)
     }
 
     @Test func anUpvalueSharedWithANestedValueStaysShared() throws {
-        try roundTrip("local n = 0; local t = { add = function() n = n + 1 end }; return function() t.add(); return n end", check: """
-            local f = ...
-            assert(f() == 1 and f() == 2)
-            """)
+        try roundTrip(
+            "local n = 0; local t = { add = function() n = n + 1 end }; return function() t.add(); return n end",
+            check: """
+                local f = ...
+                assert(f() == 1 and f() == 2)
+                """)
     }
 
     @Test func recursionAndMutualRecursionWork() throws {
-        try roundTrip("""
+        try roundTrip(
+            """
             local function factorial(n) return n < 2 and 1 or n * factorial(n - 1) end
             local odd
             local function even(n) if n == 0 then return true end return odd(n - 1) end
             function odd(n) if n == 0 then return false end return even(n - 1) end
             return factorial, even, odd
-            """, check: """
-            local factorial, even, odd = ...
-            assert(factorial(10) == 3628800 and even(100) and not odd(100) and odd(7))
-            """)
+            """,
+            check: """
+                local factorial, even, odd = ...
+                assert(factorial(10) == 3628800 and even(100) and not odd(100) and odd(7))
+                """)
     }
 
     @Test func methodsAndVarargsWork() throws {
-        try roundTrip("""
+        try roundTrip(
+            """
             local account = { balance = 1 }
             function account:deposit(...) for _, v in ipairs { ... } do self.balance = self.balance + v end return self, select('#', ...) end
             return account
@@ -58,44 +65,52 @@ import Testing
         let outer = (0..<min(count, 150)).map { "local a\($0) = \($0)" }.joined(separator: " ")
         let inner = (min(count, 150)..<max(count, 150)).map { "local b\($0) = \($0)" }.joined(separator: " ")
         let names = (0..<count).map { $0 < 150 ? "a\($0)" : "b\($0)" }.joined(separator: ", ")
-        try roundTrip("\(outer) return (function() \(inner) return function() return { \(names) } end end)()", check: """
-            local values = (...)()
-            assert(#values == \(count))
-            for i, value in ipairs(values) do assert(value == i - 1) end
-            """)
+        try roundTrip(
+            "\(outer) return (function() \(inner) return function() return { \(names) } end end)()",
+            check: """
+                local values = (...)()
+                assert(#values == \(count))
+                for i, value in ipairs(values) do assert(value == i - 1) end
+                """)
     }
 
     @Test func upvaluesThatAreNilStayNilAndCanBeAssigned() throws {
-        try roundTrip("local x; return function(v) if v then x = v end return x end", check: """
-            local f = ...
-            assert(f() == nil and f(3) == 3 and f() == 3)
-            """)
+        try roundTrip(
+            "local x; return function(v) if v then x = v end return x end",
+            check: """
+                local f = ...
+                assert(f() == nil and f(3) == 3 and f() == 3)
+                """)
     }
 
     @Test func aLongChainOfClosuresArrives() throws {
-        try roundTrip("""
+        try roundTrip(
+            """
             local function wrap(f) return function() return f end end
             local f = 'end'
             for i = 1, 100000 do f = wrap(f) end
             return f
-            """, check: """
-            local f, depth = ..., 0
-            while type(f) == 'function' do f, depth = f(), depth + 1 end
-            assert(depth == 100000 and f == 'end')
-            """)
+            """,
+            check: """
+                local f, depth = ..., 0
+                while type(f) == 'function' do f, depth = f(), depth + 1 end
+                assert(depth == 100000 and f == 'end')
+                """)
     }
 
     @Test func upvaluesSharedBetweenDeepFunctionsStayShared() throws {
-        try roundTrip("""
+        try roundTrip(
+            """
             local n = 0
             local function add() n = n + 1 return n end
             local t = { add }
             for i = 1, 200 do t = { t, function() n = n + 1 return n end } end
             return t
-            """, check: """
-            local t, last = ..., 0
-            while t[2] do last = last + 1; assert(t[2]() == last); t = t[1] end
-            assert(t[1]() == 201)
-            """)
+            """,
+            check: """
+                local t, last = ..., 0
+                while t[2] do last = last + 1; assert(t[2]() == last); t = t[1] end
+                assert(t[1]() == 201)
+                """)
     }
 }

@@ -25,16 +25,19 @@ import Testing
         try roundTrip("return -0.0", check: "assert(string.pack('d', ...) == string.pack('d', -0.0))")
         try roundTrip("return 0/0, -(0/0)", check: "local a, b = ...; assert(a ~= a and b ~= b)")
         try roundTrip(
-            "return (string.unpack('d', '\\1\\2\\3\\4\\5\\6\\xf8\\x7f'))", check: "assert(string.pack('d', ...) == '\\1\\2\\3\\4\\5\\6\\xf8\\x7f')")
+            "return (string.unpack('d', '\\1\\2\\3\\4\\5\\6\\xf8\\x7f'))",
+            check: "assert(string.pack('d', ...) == '\\1\\2\\3\\4\\5\\6\\xf8\\x7f')")
     }
 
     @Test func stringsAreBytes() throws {
         try roundTrip("return ''", check: "assert(... == '')")
         try roundTrip("return 'a\\0b\\xff\\0'", check: "assert(... == 'a\\0b\\xff\\0')")
-        try roundTrip("local all = {} for i = 0, 255 do all[#all + 1] = string.char(i) end return table.concat(all)", check: """
-            assert(#... == 256)
-            for i = 0, 255 do assert((...):byte(i + 1) == i) end
-            """)
+        try roundTrip(
+            "local all = {} for i = 0, 255 do all[#all + 1] = string.char(i) end return table.concat(all)",
+            check: """
+                assert(#... == 256)
+                for i = 0, 255 do assert((...):byte(i + 1) == i) end
+                """)
         try roundTrip("return ('0123456789abcdef'):rep(1 << 16)", check: "assert(... == ('0123456789abcdef'):rep(1 << 16))")
     }
 
@@ -44,9 +47,11 @@ import Testing
     }
 
     @Test func manyValuesArriveInOrder() throws {
-        try roundTrip("return table.unpack(setmetatable({}, {__index = function(_, i) return i end}), 1, 5000)", check: """
-            assert(select('#', ...) == 5000)
-            for i, value in ipairs { ... } do assert(i == value) end
-            """)
+        try roundTrip(
+            "return table.unpack(setmetatable({}, {__index = function(_, i) return i end}), 1, 5000)",
+            check: """
+                assert(select('#', ...) == 5000)
+                for i, value in ipairs { ... } do assert(i == value) end
+                """)
     }
 }

@@ -2,10 +2,15 @@ import CLua
 
 /// Runs `source` in one state, sends what it returns to two others, and runs `check` there with the values as `...`: once as an
 /// operation's body arrives, and once as results do.
-func roundTrip(_ source: String, check: String = "") throws {
-    let parcel = try State().encode(source)
+///
+/// - Parameter prelude: what each state runs first.
+func roundTrip(_ source: String, check: String = "", after prelude: String = "") throws {
+    let sender = State()
+    try sender.run(prelude)
+    let parcel = try sender.encode(source)
     for environment in [CLUA_FRESH_ENVIRONMENT, CLUA_CURRENT_ENVIRONMENT] {
         let receiver = State()
+        try receiver.run(prelude)
         try receiver.decode(parcel, in: environment)
         try receiver.run(check, arguments: receiver.count)
     }
