@@ -80,6 +80,8 @@ static void note_global(encoder *e, uint32_t environment, const char *label) {
     if (lua_rawgeti(L, e->anchors, -(lua_Integer)environment - 1) == LUA_TNIL) {
         lua_pop(L, 1);
         lua_createtable(L, 0, 4);
+        lua_pushvalue(L, -4);
+        lua_rawseti(L, -2, 0);
         lua_pushvalue(L, -1);
         lua_rawseti(L, e->anchors, -(lua_Integer)environment - 1);
     }
@@ -118,8 +120,8 @@ void encoder_note_globals(encoder *e, const clua_code *code, int upvalue) {
 // Gives back everything but what a parcel has taken over.
 void encoder_free(encoder *e) {
     pointer_map_free(&e->met);
-    free(e->bodies.items);
-    free(e->globals.items);
+    list *lists[] = {&e->bodies, &e->globals, &e->rebuilt, &e->found, &e->places, &e->levels};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) free(lists[i]->items);
     while (e->trails != NULL) {
         trail_block *next = e->trails->next;
         free(e->trails);

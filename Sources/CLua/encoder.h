@@ -18,7 +18,8 @@ typedef struct postponed {
     const trail_step *trail;
 } postponed;
 
-// A global that a function reads and that differs from a fresh state's.
+// A global that a function reads and that differs from a fresh state's. The environment is at 0 in a Lua table, which is at
+// -1 - `environment` in the one at `anchors`.
 typedef struct global_read {
     uint32_t environment;
     lua_Integer anchor;  // of the name; the value follows
@@ -49,6 +50,7 @@ typedef struct encoder {
     list references;       // clua_reference, retained
     list bodies;           // postponed; the objects are in the Lua table at `anchors`
     list globals;          // global_read; name and value are in the Lua table at `anchors`
+    list rebuilt, found, places, levels;  // see parcel_rebuild.c
     int anchors;           // stack index, 0 until something has to be kept
     lua_Integer anchor_count;
     bool is_tracking;      // whether trails are kept

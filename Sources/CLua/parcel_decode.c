@@ -24,7 +24,7 @@ typedef struct decoder {
     int environments;  // number -> environment
     int objects;       // ordinal -> object
     int strings;       // number -> string
-    int late;          // alternately objects, and the metatables that they get at the end
+    int late;          // alternately objects, and the metatables that they get at the end; the values follow on the stack
     lua_Integer late_count;
 } decoder;
 
@@ -93,7 +93,6 @@ static void push_kept(decoder *d, int table, lua_Integer number) {
 static void push_object_again(decoder *d, uint32_t ordinal) {
     if (ordinal >= d->object_count) malformed(d);
     push_kept(d, d->objects, ordinal);
-    if (lua_isnil(d->L, -1)) luaL_error(d->L, "a value with __transfer refers to itself, which cannot be rebuilt");
 }
 
 static void push_environment(decoder *d, uint32_t number) {
@@ -223,17 +222,6 @@ static void decode_function_later(decoder *d) {
 
 // MARK: other objects
 
-static void decode_rebuilt(decoder *d, bool is_kept, int depth) {
-    lua_State *L = d->L;
-    uint32_t ordinal = d->object_count++;
-    uint32_t count = read_count(d, remaining(d) < 1000000 ? remaining(d) + 1 : 1000000);
-    luaL_checkstack(L, (int)count + 8, "too many values from __transfer");
-    for (uint32_t i = 0; i < count; i++) decode_value(d, depth + 1);
-    if (count == 0) malformed(d);
-    lua_call(L, (int)count - 1, 1);
-    if (is_kept) keep(d, d->objects, ordinal);
-}
-
 static void decode_handle(decoder *d) {
     const clua_reference *reference = &d->parcel->references[read_count(d, d->parcel->reference_count)];
     clua_push_handle(d->L, reference->object, reference->kind);
@@ -253,8 +241,7 @@ static void decode_module(decoder *d, bool has_field) {
 // Pushes the next value. `depth` is how many objects are being read around it.
 static void decode_value(decoder *d, int depth) {
     lua_State *L = d->L;
-    // Twice the writer's, which counts both kinds of nesting.
-    if (depth > 2 * CLUA_MAX_DEPTH) malformed(d);
+    if (depth > CLUA_INLINE_DEPTH) malformed(d);
     luaL_checkstack(L, 12, NULL);
     uint8_t tag = read_byte(d);
     switch (tag) {
@@ -287,8 +274,6 @@ static void decode_value(decoder *d, int depth) {
     case CLUA_TAG_FUNCTION:
     case CLUA_TAG_FUNCTION_KEPT: decode_function(d, tag == CLUA_TAG_FUNCTION_KEPT, depth); break;
     case CLUA_TAG_FUNCTION_LATER: decode_function_later(d); break;
-    case CLUA_TAG_REBUILT:
-    case CLUA_TAG_REBUILT_KEPT: decode_rebuilt(d, tag == CLUA_TAG_REBUILT_KEPT, depth); break;
     case CLUA_TAG_OBJECT_AGAIN: push_object_again(d, read_count(d, d->object_count)); break;
     case CLUA_TAG_HANDLE: decode_handle(d); break;
     case CLUA_TAG_ENVIRONMENT: push_environment(d, read_count(d, UINT32_MAX)); break;
@@ -330,8 +315,50 @@ static void decode_global_record(decoder *d) {
     lua_pop(L, 1);
 }
 
+// Calls the function with the arguments that are all in one table.
+static void decode_rebuilt_record(decoder *d) {
+    lua_State *L = d->L;
+    push_object_again(d, read_count(d, d->object_count));
+    int arguments = lua_gettop(L);
+    uint32_t count = read_count(d, 1000000);
+    if (!lua_istable(L, arguments) || count == 0) malformed(d);
+    luaL_checkstack(L, (int)count + 8, "too many values from __transfer");
+    for (uint32_t i = 1; i <= count; i++) lua_rawgeti(L, arguments, i);
+    lua_call(L, (int)count - 1, 1);
+    keep(d, d->objects, d->object_count++);
+    lua_settop(L, arguments - 1);
+}
+
+static void decode_place_record(decoder *d) {
+    lua_State *L = d->L;
+    int container = lua_gettop(L) + 1;
+    for (int i = 0; i < 3; i++) decode_value(d, 1);
+    // The value of a place is the first of what a script's function returned.
+    bool is_key = !lua_isnil(L, container + 1) && lua_rawequal(L, container + 1, container + 1);
+    lua_Integer number = lua_tointeger(L, container + 1);
+    if (lua_istable(L, container)) {
+        if (is_key) lua_rawset(L, container);
+    } else if (lua_isnil(L, container)) {
+        if (number < 1 || number > d->parcel->value_count) malformed(d);
+        lua_replace(L, d->late + (int)number);
+    } else {
+        if (!lua_isfunction(L, container) || lua_iscfunction(L, container) || number < 1 || number > 255) malformed(d);
+        if (lua_setupvalue(L, container, (int)number) == NULL) malformed(d);
+    }
+    lua_settop(L, container - 1);
+}
+
+// A table that other records refer to.
+static void decode_table_record(decoder *d) {
+    decode_table(d, true, 0);
+    lua_pop(d->L, 1);
+}
+
 static void decode_records(decoder *d) {
     for (;;) switch (read_byte(d)) {
+        case CLUA_TAG_TABLE_KEPT: decode_table_record(d); break;
+        case CLUA_TAG_REBUILT: decode_rebuilt_record(d); break;
+        case CLUA_TAG_PLACE: decode_place_record(d); break;
         case CLUA_TAG_BODY: decode_body_record(d); break;
         case CLUA_TAG_GLOBAL: decode_global_record(d); break;
         case CLUA_TAG_END: return;

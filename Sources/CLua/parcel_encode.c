@@ -8,8 +8,7 @@
 #include "object.h"
 #include "parcel.h"
 #include "parcel_format.h"
-
-static void encode_value(encoder *e, int depth);
+#include "parcel_rebuild.h"
 
 // MARK: trails
 
@@ -35,21 +34,17 @@ static inline void encode_step(encoder *e, int depth, trail_kind kind, lua_Integ
     lua_pop(e->L, 1);
 }
 
-// The value on top, found under the key below it.
-static void encode_field(encoder *e, int depth) {
-    if (!e->is_tracking) {
-        encode_step(e, depth, TRAIL_OTHER, 0, NULL, NULL);
-        return;
-    }
-    switch (lua_type(e->L, -2)) {
-    case LUA_TSTRING: encode_step(e, depth, TRAIL_FIELD, 0, lua_tostring(e->L, -2), NULL); break;
-    case LUA_TNUMBER:
-        if (lua_isinteger(e->L, -2)) {
-            encode_step(e, depth, TRAIL_ELEMENT, lua_tointeger(e->L, -2), NULL, NULL);
-            break;
-        }  // fall through
-    default: encode_step(e, depth, TRAIL_OTHER, 0, luaL_typename(e->L, -2), NULL);
-    }
+// The step to the value on top, found under the key below it.
+static const trail_step *field_step(encoder *e) {
+    lua_State *L = e->L;
+    if (!e->is_tracking) return NULL;
+    if (lua_isinteger(L, -2)) return encoder_step(e, TRAIL_ELEMENT, lua_tointeger(L, -2), NULL, NULL);
+    if (lua_type(L, -2) != LUA_TSTRING) return encoder_step(e, TRAIL_OTHER, 0, luaL_typename(L, -2), NULL);
+    size_t count;
+    const char *name = lua_tolstring(L, -2, &count);
+    lua_pushvalue(L, -2);
+    encoder_anchor(e);  // a function with __transfer might remove it from the table
+    return encoder_step(e, TRAIL_FIELD, (lua_Integer)count, name, NULL);
 }
 
 // MARK: strings and names
@@ -105,14 +100,14 @@ static pointer_entry *encode_again(encoder *e, const void *pointer) {
     pointer_entry *entry = encoder_meet(e, pointer, &found);
     if (!found) return entry;
     uint8_t *tag = &e->writer.bytes[entry->offset];
-    if (!e->writer.failed && (*tag == CLUA_TAG_TABLE || *tag == CLUA_TAG_FUNCTION || *tag == CLUA_TAG_REBUILT)) *tag += 1;
+    if (!e->writer.failed && (*tag == CLUA_TAG_TABLE || *tag == CLUA_TAG_FUNCTION)) *tag += 1;
     writer_byte(&e->writer, CLUA_TAG_OBJECT_AGAIN);
     writer_varint(&e->writer, entry->ordinal);
     return NULL;
 }
 
 // Starts an object that was not met before: its ordinal and, at the end of the bytes, its tag.
-static uint32_t begin_object(encoder *e, pointer_entry *entry, uint8_t tag) {
+uint32_t encode_begin(encoder *e, pointer_entry *entry, uint8_t tag) {
     entry->offset = e->writer.count;
     entry->ordinal = e->object_count;
     writer_byte(&e->writer, tag);
@@ -134,11 +129,26 @@ static void encode_metatable(encoder *e, int depth) {
         writer_byte(&e->writer, CLUA_NO_METATABLE);
         return;
     }
+    lua_pushnil(L);
+    lua_pushvalue(L, -2);
+    if (rebuild_later(e, 0)) luaL_error(L, "cannot send a metatable that has a __transfer of its own");
+    lua_pop(L, 2);
     lua_pushliteral(L, "__gc");
     bool is_late = lua_rawget(L, -2) != LUA_TNIL;
     lua_pop(L, 1);
     writer_byte(&e->writer, is_late ? CLUA_METATABLE_LATER : CLUA_METATABLE);
     encode_step(e, depth, TRAIL_METATABLE, 0, NULL, NULL);
+}
+
+// The key below the value on top.
+static void encode_key(encoder *e, int depth) {
+    lua_pushvalue(e->L, -2);
+    if (lua_type(e->L, -1) == LUA_TSTRING) {
+        encode_key_string(e);
+        lua_pop(e->L, 1);
+    } else {
+        encode_step(e, depth, TRAIL_KEY, 0, NULL, NULL);
+    }
 }
 
 static void encode_table_body(encoder *e, int depth) {
@@ -150,59 +160,24 @@ static void encode_table_body(encoder *e, int depth) {
     bool in_sequence = true;
     lua_pushnil(L);
     while (lua_next(L, table)) {
-        in_sequence = in_sequence && lua_isinteger(L, -2) && lua_tointeger(L, -2) == (lua_Integer)counts[0] + 1;
+        const trail_step *before = e->trail, *step = field_step(e);
+        e->trail = step;
+        bool is_later = rebuild_later(e, table);
+        in_sequence = in_sequence && !is_later && lua_isinteger(L, -2) && lua_tointeger(L, -2) == (lua_Integer)counts[0] + 1;
         if (in_sequence) {
             counts[0]++;
-        } else {
+        } else if (!is_later) {
             counts[1]++;
-            lua_pushvalue(L, -2);
-            if (lua_type(L, -1) == LUA_TSTRING) {
-                encode_key_string(e);
-                lua_pop(L, 1);
-            } else {
-                encode_step(e, depth, TRAIL_KEY, 0, NULL, NULL);
-            }
+            e->trail = before;
+            encode_key(e, depth);
+            e->trail = step;
         }
-        encode_field(e, depth);
+        if (!is_later) encode_value(e, depth);
+        lua_pop(L, 1);
+        e->trail = before;
     }
     if (!e->writer.failed) memcpy(e->writer.bytes + counts_at, counts, sizeof counts);
     encode_metatable(e, depth);
-}
-
-// If the object on top says how it is to be made again, writes that.
-static bool encode_rebuilt(encoder *e, int depth) {
-    lua_State *L = e->L;
-    if (!lua_getmetatable(L, -1)) return false;
-    lua_pushliteral(L, "__transfer");
-    if (lua_rawget(L, -2) == LUA_TNIL) {
-        lua_pop(L, 2);
-        return false;
-    }
-    lua_remove(L, -2);
-    pointer_entry *entry = encode_again(e, lua_topointer(L, -2));
-    if (entry == NULL) {
-        lua_pop(L, 1);
-        return true;
-    }
-    if (depth > CLUA_MAX_DEPTH) luaL_error(L, "values with __transfer are nested more than %d deep", CLUA_MAX_DEPTH);
-    begin_object(e, entry, CLUA_TAG_REBUILT);
-    int base = lua_gettop(L) - 1;
-    lua_pushvalue(L, base);
-    lua_call(L, 1, LUA_MULTRET);
-    int count = lua_gettop(L) - base;
-    if (count == 0 || lua_type(L, base + 1) != LUA_TFUNCTION)
-        luaL_error(L, "__transfer must return a function that rebuilds the value, and its arguments; it returned %s",
-                   count == 0 ? "nothing" : luaL_typename(L, base + 1));
-    luaL_checkstack(L, 16, "too many values from __transfer");
-    writer_varint(&e->writer, (uint64_t)count);
-    for (int i = 1; i <= count; i++) {
-        lua_pushvalue(L, base + i);
-        lua_pushvalue(L, -1);
-        encoder_anchor(e);
-        encode_step(e, depth + 1, TRAIL_REBUILD, i, NULL, NULL);
-    }
-    lua_settop(L, base);
-    return true;
 }
 
 static void encode_table(encoder *e, int depth) {
@@ -212,22 +187,38 @@ static void encode_table(encoder *e, int depth) {
         writer_varint(&e->writer, encoder_environment(e, -1));
         return;
     }
-    if (encode_by_name(e) || encode_rebuilt(e, depth)) return;
+    if (encode_by_name(e)) return;
     pointer_entry *entry = encode_again(e, lua_topointer(L, -1));
     if (entry == NULL) return;
     if (depth < CLUA_INLINE_DEPTH) {
-        begin_object(e, entry, CLUA_TAG_TABLE);
+        encode_begin(e, entry, CLUA_TAG_TABLE);
         encode_table_body(e, depth + 1);
     } else {
-        postpone(e, begin_object(e, entry, CLUA_TAG_TABLE_LATER));
+        postpone(e, encode_begin(e, entry, CLUA_TAG_TABLE_LATER));
     }
 }
 
 // MARK: functions
 
+// Encodes the value on top, and pops it: number `number` of the function at `container`, or of the parcel when that is 0.
+static void encode_slot(encoder *e, int container, int number, int depth, const trail_step *step) {
+    e->trail = step;
+    lua_pushinteger(e->L, number);
+    lua_insert(e->L, -2);
+    if (rebuild_later(e, container))
+        writer_byte(&e->writer, CLUA_TAG_NIL);
+    else
+        encode_value(e, depth);
+    lua_pop(e->L, 2);
+}
+
 static void encode_upvalues(encoder *e, const clua_code *code, uint32_t ordinal, size_t tag_at, int depth) {
     lua_State *L = e->L;
     int function = lua_gettop(L);
+    if (e->is_tracking) {
+        lua_pushvalue(L, function);
+        encoder_anchor(e);  // the names are its code's
+    }
     for (int i = 1; i <= code->upvalue_count; i++) {
         bool found;
         pointer_entry *cell = encoder_meet(e, lua_upvalueid(L, function, i), &found);
@@ -248,7 +239,7 @@ static void encode_upvalues(encoder *e, const clua_code *code, uint32_t ordinal,
         if (code->global_read_count > 0 && lua_istable(L, -1) && clua_is_environment(L, -1)) encoder_note_globals(e, code, i);
         const trail_step *before = e->trail;
         e->trail = NULL;
-        encode_step(e, depth, TRAIL_UPVALUE, 0, name, code->label);
+        encode_slot(e, function, i, depth, encoder_step(e, TRAIL_UPVALUE, 0, name, code->label));
         e->trail = before;
     }
 }
@@ -260,7 +251,7 @@ static void encode_function(encoder *e, int depth) {
     pointer_entry *entry = encode_again(e, lua_topointer(L, -1));
     if (entry == NULL) return;
     bool is_later = depth >= CLUA_INLINE_DEPTH;
-    uint32_t ordinal = begin_object(e, entry, is_later ? CLUA_TAG_FUNCTION_LATER : CLUA_TAG_FUNCTION);
+    uint32_t ordinal = encode_begin(e, entry, is_later ? CLUA_TAG_FUNCTION_LATER : CLUA_TAG_FUNCTION);
     size_t tag_at = e->writer.count - 1;
     clua_code *code = clua_code_of(L, lua_gettop(L));
     writer_varint(&e->writer, encoder_code(e, code));
@@ -272,10 +263,11 @@ static void encode_function(encoder *e, int depth) {
 
 // MARK: values
 
-static void encode_userdata(encoder *e, int depth) {
+static void encode_userdata(encoder *e) {
     clua_handle *handle = clua_to_handle(e->L, -1);
     if (handle == NULL || handle->object == NULL) {
-        if (!encode_by_name(e) && !encode_rebuilt(e, depth)) refuse(e);
+        // One that was rebuilt has been met; no other can be sent.
+        if (!encode_by_name(e) && encode_again(e, lua_topointer(e->L, -1)) != NULL) refuse(e);
         return;
     }
     writer_byte(&e->writer, CLUA_TAG_HANDLE);
@@ -297,7 +289,7 @@ static void encode_number(encoder *e) {
 }
 
 // Writes the value on top, and leaves it. `depth` is how many objects are being written around it.
-static void encode_value(encoder *e, int depth) {
+void encode_value(encoder *e, int depth) {
     lua_State *L = e->L;
     size_t count;
     const char *bytes;
@@ -310,18 +302,18 @@ static void encode_value(encoder *e, int depth) {
         encode_string(e, bytes, count);
         break;
     case LUA_TTABLE:
-        luaL_checkstack(L, 16, NULL);
+        luaL_checkstack(L, 20, NULL);
         encode_table(e, depth);
         break;
     case LUA_TFUNCTION:
-        luaL_checkstack(L, 16, NULL);
+        luaL_checkstack(L, 20, NULL);
         encode_function(e, depth);
         break;
     case LUA_TUSERDATA:
-        luaL_checkstack(L, 16, NULL);
-        encode_userdata(e, depth);
+        luaL_checkstack(L, 20, NULL);
+        encode_userdata(e);
         break;
-    default: luaL_checkstack(L, 16, NULL); refuse(e);
+    default: luaL_checkstack(L, 20, NULL); refuse(e);
     }
 }
 
@@ -329,8 +321,9 @@ static void encode_value(encoder *e, int depth) {
 
 static void encode_root(encoder *e, int number) {
     trail_kind kind = e->role == CLUA_RESULTS ? TRAIL_RESULT : e->role == CLUA_STORED ? TRAIL_VALUE : TRAIL_ARGUMENT;
-    if (e->role == CLUA_BODY && --number == 0) kind = TRAIL_MAIN;
-    encode_step(e, 0, kind, number, NULL, NULL);
+    int shown = e->role == CLUA_BODY ? number - 1 : number;
+    lua_pushvalue(e->L, 1 + number);
+    encode_slot(e, 0, number, 0, encoder_step(e, shown == 0 ? TRAIL_MAIN : kind, shown, NULL, NULL));
 }
 
 static void encode_body_record(encoder *e, postponed body) {
@@ -343,6 +336,7 @@ static void encode_body_record(encoder *e, postponed body) {
         encode_table_body(e, 1);
     } else {
         clua_code *code = clua_code_of(L, lua_gettop(L));
+        encoder_code(e, code);  // keeps it
         // A function that is written later is always kept: there is no tag to change.
         encode_upvalues(e, code, body.ordinal, 0, 1);
     }
@@ -352,37 +346,39 @@ static void encode_body_record(encoder *e, postponed body) {
 static void encode_global_record(encoder *e, global_read read) {
     lua_State *L = e->L;
     if (!e->writer.failed) e->writer.bytes[0] |= CLUA_HAS_GLOBALS;
-    writer_byte(&e->writer, CLUA_TAG_GLOBAL);
-    writer_varint(&e->writer, read.environment);
-    lua_rawgeti(L, e->anchors, read.anchor);
-    write_name(e, -1);
-    lua_pop(L, 1);
-    lua_rawgeti(L, e->anchors, read.anchor + 1);
     e->trail = read.trail;
-    encode_value(e, 0);
-    lua_pop(L, 1);
+    lua_rawgeti(L, e->anchors, -1 - (lua_Integer)read.environment);
+    lua_rawgeti(L, -1, 0);
+    lua_rawgeti(L, e->anchors, read.anchor);
+    lua_rawgeti(L, e->anchors, read.anchor + 1);
+    if (!rebuild_later(e, lua_gettop(L) - 2)) {
+        writer_byte(&e->writer, CLUA_TAG_GLOBAL);
+        writer_varint(&e->writer, read.environment);
+        write_name(e, -2);
+        encode_value(e, 0);
+    }
+    lua_pop(L, 4);
 }
 
 // Writes everything. Stack: the encoder, as light userdata, then the values.
 static int encode_all(lua_State *L) {
     encoder *e = lua_touserdata(L, 1);
     e->L = L;
-    luaL_checkstack(L, 16, NULL);
+    luaL_checkstack(L, 20, NULL);
     lua_createtable(L, 0, 0);
     lua_replace(L, 1);
     e->anchors = 1;
     writer_byte(&e->writer, 0);
-    for (int i = 1; i <= e->count; i++) {
-        lua_pushvalue(L, 1 + i);
-        encode_root(e, i);
-    }
+    for (int i = 1; i <= e->count; i++) encode_root(e, i);
     size_t global = 0;
-    while (e->bodies.count > 0 || global < e->globals.count) {
-        if (e->bodies.count > 0)
-            encode_body_record(e, ((postponed *)e->bodies.items)[--e->bodies.count]);
-        else
-            encode_global_record(e, ((global_read *)e->globals.items)[global++]);
-    }
+    do {
+        while (e->bodies.count > 0 || global < e->globals.count) {
+            if (e->bodies.count > 0)
+                encode_body_record(e, ((postponed *)e->bodies.items)[--e->bodies.count]);
+            else
+                encode_global_record(e, ((global_read *)e->globals.items)[global++]);
+        }
+    } while (rebuild_next(e));
     writer_byte(&e->writer, CLUA_TAG_END);
     if (e->writer.failed) luaL_error(L, "not enough memory");
     return 0;

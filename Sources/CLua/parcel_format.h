@@ -1,11 +1,15 @@
 // Internal to this folder: how the bytes of a parcel are laid out.
 //
 // parcel  := flags value* record* END
-// record  := BODY ordinal body | GLOBAL environment name value
+// record  := BODY ordinal body | GLOBAL environment name value | TABLE_KEPT body | REBUILT arguments count | PLACE container key value
+//
 // Every table, function and rebuilt object gets an ordinal when it is first met. Nested ones are written where they are met, up
 // to a depth; those that lie deeper are written as an empty object there, and their bodies follow in records, so that neither
 // side needs a stack as deep as the data. An object that is met again is a reference to its ordinal; the first tag is then
 // changed to say that the object has to be remembered, so that the decoder remembers no others.
+//
+// A rebuilt object is the first result of a function; that and its arguments are in a table, which has the ordinal `arguments`. The
+// object itself is only in records PLACE: a table and a key, a function and the number of an upvalue, or nil and the number of a value.
 #ifndef CLUA_PARCEL_FORMAT_H
 #define CLUA_PARCEL_FORMAT_H
 
@@ -24,8 +28,6 @@ enum {
     CLUA_TAG_FUNCTION,           // code, body
     CLUA_TAG_FUNCTION_KEPT,      // code, body
     CLUA_TAG_FUNCTION_LATER,     // code; the body is in a record
-    CLUA_TAG_REBUILT,            // count, values: a function and its arguments; its first result is the object
-    CLUA_TAG_REBUILT_KEPT,       // the same
     CLUA_TAG_OBJECT_AGAIN,       // ordinal
     CLUA_TAG_HANDLE,             // number of the reference
     CLUA_TAG_ENVIRONMENT,        // number of the environment
@@ -34,6 +36,8 @@ enum {
     CLUA_TAG_UPVALUE_AGAIN,      // ordinal of a function, number of its upvalue; only in bodies of functions
     CLUA_TAG_BODY,               // ordinal, body
     CLUA_TAG_GLOBAL,             // environment, name, value
+    CLUA_TAG_REBUILT,            // ordinal of a table, count of values in it
+    CLUA_TAG_PLACE,              // container, key, value
     CLUA_TAG_END
 };
 
@@ -50,7 +54,6 @@ enum { CLUA_HAS_GLOBALS = 1 };
 
 enum {
     CLUA_INLINE_DEPTH = 64,    // objects nested deeper are written in records
-    CLUA_MAX_DEPTH = 160,      // of what cannot be written in records
     CLUA_MAX_KEPT_STRING = 40  // longer strings are not interned by Lua, so their pointers say nothing
 };
 

@@ -11,11 +11,18 @@ enum { MOST_STEPS = 20 };
 
 static bool is_root(const trail_step *step) { return step->kind <= TRAIL_GLOBAL; }
 
-static bool is_name(const char *text) {
-    if (!isalpha((unsigned char)text[0]) && text[0] != '_') return false;
-    for (; *text != '\0'; text++)
-        if (!isalnum((unsigned char)*text) && *text != '_') return false;
+static bool is_name(const char *text, size_t count) {
+    if (count == 0 || isdigit((unsigned char)text[0])) return false;
+    for (size_t i = 0; i < count; i++)
+        if (!isalnum((unsigned char)text[i]) && text[i] != '_') return false;
     return true;
+}
+
+static void add_field(luaL_Buffer *message, const char *text, size_t count) {
+    bool name = is_name(text, count);
+    luaL_addstring(message, name ? "." : "[\"");
+    luaL_addlstring(message, text, count);
+    if (!name) luaL_addstring(message, "\"]");
 }
 
 static void add_root(luaL_Buffer *message, const trail_step *step) {
@@ -34,7 +41,7 @@ static void add_root(luaL_Buffer *message, const trail_step *step) {
 static void add_step(luaL_Buffer *message, const trail_step *step) {
     lua_State *L = message->L;
     switch (step->kind) {
-    case TRAIL_FIELD: lua_pushfstring(L, is_name(step->text) ? ".%s" : "[\"%s\"]", step->text); break;
+    case TRAIL_FIELD: add_field(message, step->text, (size_t)step->number); return;
     case TRAIL_ELEMENT: lua_pushfstring(L, "[%I]", step->number); break;
     case TRAIL_OTHER: lua_pushfstring(L, "[a %s]", step->text); break;
     case TRAIL_KEY: lua_pushliteral(L, " key"); break;

@@ -12,7 +12,7 @@ typedef enum trail_kind {
     TRAIL_VALUE,      // a stored value
     TRAIL_UPVALUE,    // text, of the function `label`
     TRAIL_GLOBAL,     // text, of the function `label`
-    TRAIL_FIELD,      // text: a string key
+    TRAIL_FIELD,      // text: a string key; number: its length
     TRAIL_ELEMENT,    // number: an integer key
     TRAIL_OTHER,      // text: the type of another key
     TRAIL_KEY,        // the key itself

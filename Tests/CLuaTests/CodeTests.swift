@@ -4,20 +4,24 @@ import Testing
 /// The code of functions on its way.
 @Suite struct CodeTests {
     @Test func errorsSayFileAndLine() throws {
-        try roundTrip("""
+        try roundTrip(
+            """
             return load("\\n\\nlocal x = ...\\nreturn function() return x.y.z end", "@pipeline.lua")({})
-            """, check: """
-            local ok, message = pcall(...)
-            assert(not ok and message == "pipeline.lua:4: attempt to index a nil value (field 'y')", message)
-            """)
+            """,
+            check: """
+                local ok, message = pcall(...)
+                assert(not ok and message == "pipeline.lua:4: attempt to index a nil value (field 'y')", message)
+                """)
     }
 
     @Test func debugInformationArrives() throws {
-        try roundTrip("local function f(first, second)\n  return first\nend\nreturn f", check: """
-            local about = debug.getinfo(..., 'SlLu')
-            assert(about.short_src == 'test' and about.linedefined == 1 and about.lastlinedefined == 3 and about.nparams == 2)
-            assert(debug.getlocal(..., 2) == 'second')
-            """)
+        try roundTrip(
+            "local function f(first, second)\n  return first\nend\nreturn f",
+            check: """
+                local about = debug.getinfo(..., 'SlLu')
+                assert(about.short_src == 'test' and about.linedefined == 1 and about.lastlinedefined == 3 and about.nparams == 2)
+                assert(debug.getlocal(..., 2) == 'second')
+                """)
     }
 
     @Test func strippedFunctionsArrive() throws {
@@ -25,14 +29,17 @@ import Testing
     }
 
     @Test func integerAndFloatConstantsStayApart() throws {
-        try roundTrip("return function() return 1, 1.0, -0.0, math.maxinteger, 'a\\0b' end", check: """
-            local i, f, z, m, s = (...)()
-            assert(math.type(i) == 'integer' and math.type(f) == 'float' and 1 / z == -math.huge and m == math.maxinteger and s == 'a\\0b')
-            """)
+        try roundTrip(
+            "return function() return 1, 1.0, -0.0, math.maxinteger, 'a\\0b' end",
+            check: """
+                local i, f, z, m, s = (...)()
+                assert(math.type(i) == 'integer' and math.type(f) == 'float' and 1 / z == -math.huge and m == math.maxinteger and s == 'a\\0b')
+                """)
     }
 
     @Test func attributesOfLocalsWork() throws {
-        try roundTrip("""
+        try roundTrip(
+            """
             local log = {}
             return function()
                 local limit <const> = 3
@@ -43,7 +50,8 @@ import Testing
     }
 
     @Test func gotoAndLoopsAndIntegerDivisionWork() throws {
-        try roundTrip("""
+        try roundTrip(
+            """
             return function(n)
                 local sum = 0
                 for i = n, 1, -1 do if i % 2 == 0 then goto continue end sum = sum + i // 1 ~ 0 ::continue:: end

@@ -15,29 +15,38 @@ import Testing
     @Test(arguments: [0, 1])
     func globalsThatComeAlongDoNotOverwriteTheReceivers(_ fresh: Int) throws {
         let environment = fresh == 1 ? CLUA_FRESH_ENVIRONMENT : CLUA_CURRENT_ENVIRONMENT
-        try arrive("limit = 1; return function() limit = limit + 1; return limit end", in: environment, after: "limit = 100", check: """
-            assert((...)() == 2 and (...)() == 3 and limit == 100)
-            """)
+        try arrive(
+            "limit = 1; return function() limit = limit + 1; return limit end", in: environment, after: "limit = 100",
+            check: """
+                assert((...)() == 2 and (...)() == 3 and limit == 100)
+                """)
     }
 
     @Test func newGlobalsOfAnOperationStayInside() throws {
-        try arrive("return function() made = 1; _G.other = 2; rawset(_G, 'third', 3); return made, other, third, _G == _ENV end", in: CLUA_FRESH_ENVIRONMENT, check: """
-            local a, b, c, same = (...)()
-            assert(a == 1 and b == 2 and c == 3 and same and made == nil and other == nil and third == nil)
-            """)
+        try arrive(
+            "return function() made = 1; _G.other = 2; rawset(_G, 'third', 3); return made, other, third, _G == _ENV end",
+            in: CLUA_FRESH_ENVIRONMENT,
+            check: """
+                local a, b, c, same = (...)()
+                assert(a == 1 and b == 2 and c == 3 and same and made == nil and other == nil and third == nil)
+                """)
     }
 
     @Test func newGlobalsOfResultsFallThrough() throws {
-        try arrive("limit = 5; return function() made = limit end", in: CLUA_CURRENT_ENVIRONMENT, check: "(...)(); assert(made == 5 and limit == nil)")
+        try arrive(
+            "limit = 5; return function() made = limit end", in: CLUA_CURRENT_ENVIRONMENT,
+            check: "(...)(); assert(made == 5 and limit == nil)")
         try arrive("return function() made = 5 end", in: CLUA_CURRENT_ENVIRONMENT, check: "(...)(); assert(made == 5)")
     }
 
     @Test func functionsOfOneParcelShareTheEnvironment() throws {
-        try arrive("return function(v) x = v end, function() return x end", in: CLUA_FRESH_ENVIRONMENT, check: """
-            local set, get = ...
-            set(4)
-            assert(get() == 4 and x == nil)
-            """)
+        try arrive(
+            "return function(v) x = v end, function() return x end", in: CLUA_FRESH_ENVIRONMENT,
+            check: """
+                local set, get = ...
+                set(4)
+                assert(get() == 4 and x == nil)
+                """)
     }
 
     @Test func parcelsDoNotShareTheEnvironment() throws {
@@ -49,14 +58,18 @@ import Testing
     }
 
     @Test func theReceiversOwnGlobalsAreReadThrough() throws {
-        try arrive("return function() return prepared end", in: CLUA_FRESH_ENVIRONMENT, after: "prepared = 'yes'", check: "assert((...)() == 'yes')")
+        try arrive(
+            "return function() return prepared end", in: CLUA_FRESH_ENVIRONMENT, after: "prepared = 'yes'",
+            check: "assert((...)() == 'yes')")
     }
 
     @Test func theGlobalTableItselfIsTheEnvironment() throws {
-        try arrive("local g = _G; x = 1; return function() return g == _G, g.x end", in: CLUA_FRESH_ENVIRONMENT, check: """
-            local same = (...)()
-            assert(same)
-            """)
+        try arrive(
+            "local g = _G; x = 1; return function() return g == _G, g.x end", in: CLUA_FRESH_ENVIRONMENT,
+            check: """
+                local same = (...)()
+                assert(same)
+                """)
     }
 
     @Test func aHiddenGlobalCanBeAssignedAndSentOn() throws {
@@ -68,9 +81,11 @@ import Testing
     }
 
     @Test func globalsOfAFunctionWithAnEnvironmentOfItsOwnAreFields() throws {
-        try roundTrip("local env = setmetatable({ x = 1 }, { __index = _G }); return load('x = x + 1; return x, print', 'c', 't', env)", check: """
-            local x, p = (...)()
-            assert(x == 2 and p == print)
-            """)
+        try roundTrip(
+            "local env = setmetatable({ x = 1 }, { __index = _G }); return load('x = x + 1; return x, print', 'c', 't', env)",
+            check: """
+                local x, p = (...)()
+                assert(x == 2 and p == print)
+                """)
     }
 }

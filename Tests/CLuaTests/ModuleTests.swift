@@ -4,17 +4,21 @@ import Testing
 /// What goes by name.
 @Suite struct ModuleTests {
     @Test func librariesAndTheirFunctionsAreTheReceivers() throws {
-        try roundTrip("local insert, upper, m = table.insert, string.upper, math; return function() return insert, upper, m, ('x').rep end", check: """
-            local insert, upper, m, rep = (...)()
-            assert(insert == table.insert and upper == string.upper and m == math and rep == string.rep)
-            """)
+        try roundTrip(
+            "local insert, upper, m = table.insert, string.upper, math; return function() return insert, upper, m, ('x').rep end",
+            check: """
+                local insert, upper, m, rep = (...)()
+                assert(insert == table.insert and upper == string.upper and m == math and rep == string.rep)
+                """)
     }
 
     @Test func standardFilesAreTheReceivers() throws {
-        try roundTrip("local out = io.stdout; return function() return out, io.stderr end", check: """
-            local out, err = (...)()
-            assert(out == io.stdout and err == io.stderr)
-            """)
+        try roundTrip(
+            "local out = io.stdout; return function() return out, io.stderr end",
+            check: """
+                local out, err = (...)()
+                assert(out == io.stdout and err == io.stderr)
+                """)
     }
 
     @Test func aModuleOfLuaAndItsFieldsAreRequired() throws {
@@ -28,8 +32,12 @@ import Testing
     }
 
     @Test func aModuleThatIsAFunctionIsRequired() throws {
-        let modules = try ModuleDirectory(["twice": "local coroutine_of_mine = coroutine.create(print) return function(x) local _ = coroutine_of_mine return x * 2 end"])
-        try roundTrip("local twice = require 'twice'; return function(x) return twice(x) end", check: "assert((...)(21) == 42)", after: modules.prelude)
+        let modules = try ModuleDirectory([
+            "twice": "local coroutine_of_mine = coroutine.create(print) return function(x) local _ = coroutine_of_mine return x * 2 end"
+        ])
+        try roundTrip(
+            "local twice = require 'twice'; return function(x) return twice(x) end", check: "assert((...)(21) == 42)",
+            after: modules.prelude)
     }
 
     @Test func aModuleThatCannotBeSentByValueIsRequired() throws {
@@ -41,28 +49,37 @@ import Testing
 
     @Test func aGlobalThatHoldsAModuleIsRequired() throws {
         let modules = try ModuleDirectory(["answer": "return { value = 42, thread = coroutine.create(print) }"])
-        try roundTrip("answer = require 'answer'; return function() return answer.value end", check: "assert((...)() == 42)", after: modules.prelude)
+        try roundTrip(
+            "answer = require 'answer'; return function() return answer.value end", check: "assert((...)() == 42)", after: modules.prelude)
     }
 
     @Test func anEntryOfPackageLoadedThatNobodyElseFindsGoesByValue() throws {
-        try roundTrip("package.loaded.mine = { v = 1 }; local mine = require 'mine'; return function() return mine.v end", check: """
-            assert((...)() == 1 and package.loaded.mine == nil)
-            """)
-        try roundTrip("package.preload.made = function() return { v = 2 } end; local made = require 'made'; return function() return made.v end", check: """
-            assert((...)() == 2 and package.loaded.made == nil)
-            """)
+        try roundTrip(
+            "package.loaded.mine = { v = 1 }; local mine = require 'mine'; return function() return mine.v end",
+            check: """
+                assert((...)() == 1 and package.loaded.mine == nil)
+                """)
+        try roundTrip(
+            "package.preload.made = function() return { v = 2 } end; local made = require 'made'; return function() return made.v end",
+            check: """
+                assert((...)() == 2 and package.loaded.made == nil)
+                """)
     }
 
     @Test func whatAScriptAddsToALibraryGoesByValue() throws {
-        try roundTrip("function string.shout(s) return s:upper() .. '!' end; local shout = string.shout; return function(s) return shout(s) end", check: """
-            assert((...)('a') == 'A!' and string.shout == nil)
-            """)
+        try roundTrip(
+            "function string.shout(s) return s:upper() .. '!' end; local shout = string.shout; return function(s) return shout(s) end",
+            check: """
+                assert((...)('a') == 'A!' and string.shout == nil)
+                """)
     }
 
     @Test func whatAScriptPutsInPlaceOfAFunctionOfALibraryGoesByValue() throws {
-        try roundTrip("local real = math.floor; math.floor = function(x) return real(x) + 0.5 end; local floor = math.floor; return function(x) return floor(x) end", check: """
-            assert((...)(1.2) == 1.5 and math.floor(1.2) == 1)
-            """)
+        try roundTrip(
+            "local real = math.floor; math.floor = function(x) return real(x) + 0.5 end; local floor = math.floor; return function(x) return floor(x) end",
+            check: """
+                assert((...)(1.2) == 1.5 and math.floor(1.2) == 1)
+                """)
     }
 
     @Test func aModuleMissingOnArrivalIsAnErrorThatNamesIt() throws {
