@@ -172,11 +172,12 @@ struct CommandLineTests {
         #expect(ours.status == stock.status)
     }
 
-    @Test("On a terminal, the prompt delivers completion blocks between lines")
+    @Test("On a terminal, the prompt runs operations, and completion blocks on its variables")
     func terminal() throws {
         let lines = [
-            "done = 0", "op = opscript.Operation.new(function() return 6 * 7 end)", "op.completionBlock = function() done = done + 1 end",
-            "opscript.OperationQueue.new():addOperation(op)", "op:waitUntilFinished()", "op.result, done", "",
+            "done, queue = 0, opscript.OperationQueue.new()", "op = opscript.Operation.new(function() return 6 * 7 end)",
+            "op.completionBlock = function() done = done + 1 end", "op = queue:addOperation(op)",
+            "while done == 0 do queue:addOperation(function() end):waitUntilFinished() end", "op.result, done", "",
         ]
         let outcome = try Command.shell(#"script -qec "'$OPSCRIPT'" /dev/null"#).input(lines.joined(separator: "\n")).run()
         #expect(outcome.text.contains("42\t1"), "\(outcome)")
