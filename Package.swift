@@ -28,9 +28,10 @@ let package = Package(
         .executableTarget(name: "opscript", dependencies: ["LuaBindings"], swiftSettings: strictMemory),
         .target(name: "TestSupport", dependencies: ["OpEngine"], path: "Tests/TestSupport", swiftSettings: strict),
         .testTarget(name: "OpEngineTests", dependencies: ["OpEngine", "TestSupport"], swiftSettings: strictMemory),
-        .testTarget(name: "CLuaTests", dependencies: ["CLua", "TestSupport"], swiftSettings: strictMemory),
+        .target(name: "CAllocated", path: "Tests/CAllocated"),
+        .testTarget(name: "CLuaTests", dependencies: ["CLua", "CAllocated", "TestSupport"], swiftSettings: strictMemory),
         .testTarget(
-            name: "LuaBindingsTests", dependencies: ["LuaBindings", "CLua", "OpEngine", "TestSupport"], swiftSettings: strictMemory),
+            name: "LuaBindingsTests", dependencies: ["LuaBindings", "CAllocated", "CLua", "OpEngine", "TestSupport"], swiftSettings: strictMemory),
         .testTarget(
             name: "OpscriptTests", dependencies: ["opscript", "TestSupport"], exclude: ["Golden"], swiftSettings: strictMemory),
     ],

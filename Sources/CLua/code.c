@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "memory_raising.h"
+
 // How many compiled codes a state remembers before it forgets them all.
 #define MAX_COMPILED 4096
 #define MIN_RECORDS 64
@@ -46,12 +48,6 @@ void clua_code_release(clua_code *code) {
     free(code->global_reads);
     free(code->label);
     free(code);
-}
-
-// As Lua itself raises it, but with a status of LUA_ERRRUN.
-static int raise_no_memory(lua_State *L) {
-    lua_pushliteral(L, "not enough memory");  // a string that every state has from the start
-    return lua_error(L);
 }
 
 typedef struct buffer {
@@ -126,7 +122,7 @@ static clua_code *dump_code(lua_State *L, int function, clua_code *known) {
     lua_pop(L, 1);
     if (status != 0) {
         free(dump.bytes);
-        raise_no_memory(L);
+        clua_no_memory(L);
     }
     if (known != NULL && known->dump_count == dump.count && memcmp(known->dump, dump.bytes, dump.count) == 0) {
         free(dump.bytes);
@@ -135,7 +131,7 @@ static clua_code *dump_code(lua_State *L, int function, clua_code *known) {
     }
     clua_chunk_status chunk_status;
     clua_code *code = make_code(L, function, dump, &chunk_status);
-    if (chunk_status == CLUA_CHUNK_NO_MEMORY) raise_no_memory(L);
+    if (chunk_status == CLUA_CHUNK_NO_MEMORY) clua_no_memory(L);
     if (chunk_status == CLUA_CHUNK_UNREADABLE) luaL_error(L, "the code of a function cannot be read");
     return code;
 }
@@ -251,7 +247,7 @@ static void rebuild_records(lua_State *L, caches *own) {
     for (size_t i = 0; i < own->record_capacity; i++) count += is_alive(L, &own->records[i]);
     while (capacity < 4 * (count + 1)) capacity *= 2;
     record *records = calloc(capacity, sizeof(record));
-    if (records == NULL) raise_no_memory(L);
+    if (records == NULL) clua_no_memory(L);
     for (size_t i = 0; i < own->record_capacity; i++) {
         record *known = &own->records[i];
         if (is_alive(L, known))
@@ -333,7 +329,7 @@ static void reserve_compiled(lua_State *L, caches *own) {
     if (own->compiled_count < own->compiled_capacity) return;
     size_t capacity = own->compiled_capacity == 0 ? 16 : 2 * own->compiled_capacity;
     clua_code **compiled = realloc(own->compiled, capacity * sizeof(clua_code *));
-    if (compiled == NULL) raise_no_memory(L);
+    if (compiled == NULL) clua_no_memory(L);
     own->compiled = compiled;
     own->compiled_capacity = capacity;
 }

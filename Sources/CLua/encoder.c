@@ -3,17 +3,16 @@
 #include <lua5.4/lauxlib.h>
 
 #include "environment_raising.h"
+#include "memory_raising.h"
 #include "object.h"
 
 // MARK: memory
-
-static int out_of_memory(encoder *e) { return luaL_error(e->L, "not enough memory"); }
 
 void *encoder_append(encoder *e, list *list, size_t size) {
     if (list->count == list->capacity) {
         size_t capacity = list->capacity == 0 ? 4 : list->capacity * 2;
         void *items = realloc(list->items, capacity * size);
-        if (items == NULL) out_of_memory(e);
+        if (items == NULL) clua_no_memory(e->L);
         list->items = items;
         list->capacity = capacity;
     }
@@ -22,7 +21,7 @@ void *encoder_append(encoder *e, list *list, size_t size) {
 
 pointer_entry *encoder_meet(encoder *e, const void *key, bool *found) {
     pointer_entry *entry = pointer_map_get(&e->met, key, found);
-    if (entry == NULL) out_of_memory(e);
+    if (entry == NULL) clua_no_memory(e->L);
     return entry;
 }
 
@@ -37,7 +36,7 @@ const trail_step *encoder_step(encoder *e, trail_kind kind, lua_Integer number, 
     if (!e->is_tracking) return NULL;
     if (e->trails == NULL || e->trails->count == sizeof e->trails->steps / sizeof *e->trails->steps) {
         trail_block *block = malloc(sizeof *block);
-        if (block == NULL) out_of_memory(e);
+        if (block == NULL) clua_no_memory(e->L);
         block->next = e->trails;
         block->count = 0;
         e->trails = block;

@@ -2,6 +2,7 @@
 #include <lua5.4/lualib.h>
 
 #include "environment_raising.h"
+#include "memory_raising.h"
 #include "modules_raising.h"
 
 // Registry keys, by address.
@@ -159,7 +160,7 @@ bool clua_module_name(lua_State *L, int index) {
     int value = lua_absindex(L, index);
     lua_rawgetp(L, LUA_REGISTRYINDEX, &changed_key);
     if (lua_toboolean(L, -1)) {
-        luaL_checkstack(L, 12, NULL);
+        clua_need_stack(L, 12);
         clua_modules_refresh(L);
     }
     lua_pop(L, 1);

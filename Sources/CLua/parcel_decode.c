@@ -4,6 +4,7 @@
 
 #include "code.h"
 #include "environment_raising.h"
+#include "memory_raising.h"
 #include "modules_raising.h"
 #include "object_raising.h"
 #include "parcel.h"
@@ -242,7 +243,7 @@ static void decode_module(decoder *d, bool has_field) {
 static void decode_value(decoder *d, int depth) {
     lua_State *L = d->L;
     if (depth > CLUA_INLINE_DEPTH) malformed(d);
-    luaL_checkstack(L, 12, NULL);
+    clua_need_stack(L, 12);
     uint8_t tag = read_byte(d);
     switch (tag) {
     case CLUA_TAG_NIL: lua_pushnil(L); break;

@@ -4,6 +4,7 @@
 
 #include "encoder.h"
 #include "environment_raising.h"
+#include "memory_raising.h"
 #include "modules_raising.h"
 #include "object.h"
 #include "parcel.h"
@@ -302,18 +303,18 @@ void encode_value(encoder *e, int depth) {
         encode_string(e, bytes, count);
         break;
     case LUA_TTABLE:
-        luaL_checkstack(L, 20, NULL);
+        clua_need_stack(L, 20);
         encode_table(e, depth);
         break;
     case LUA_TFUNCTION:
-        luaL_checkstack(L, 20, NULL);
+        clua_need_stack(L, 20);
         encode_function(e, depth);
         break;
     case LUA_TUSERDATA:
-        luaL_checkstack(L, 20, NULL);
+        clua_need_stack(L, 20);
         encode_userdata(e);
         break;
-    default: luaL_checkstack(L, 20, NULL); refuse(e);
+    default: clua_need_stack(L, 20); refuse(e);
     }
 }
 
@@ -364,7 +365,7 @@ static void encode_global_record(encoder *e, global_read read) {
 static int encode_all(lua_State *L) {
     encoder *e = lua_touserdata(L, 1);
     e->L = L;
-    luaL_checkstack(L, 20, NULL);
+    clua_need_stack(L, 20);
     lua_createtable(L, 0, 0);
     lua_replace(L, 1);
     e->anchors = 1;
@@ -380,7 +381,7 @@ static int encode_all(lua_State *L) {
         }
     } while (rebuild_next(e));
     writer_byte(&e->writer, CLUA_TAG_END);
-    if (e->writer.failed) luaL_error(L, "not enough memory");
+    if (e->writer.failed) clua_no_memory(L);
     return 0;
 }
 

@@ -7,6 +7,7 @@
 #include "callback.h"
 #include "callback_raising.h"
 #include "object_raising.h"
+#include "memory_raising.h"
 #include "environment_raising.h"
 #include "parcel.h"
 #include "parcel_raising.h"
@@ -64,10 +65,10 @@ static char *copy(const char *bytes, size_t count) {
     return block;
 }
 
-// The string on top of the stack, copied; popped.
+// The string on top of the stack, copied; popped. What is none was left there for lack of memory.
 static char *take_string(lua_State *L, size_t *count) {
-    *count = 0;
-    const char *bytes = lua_type(L, -1) == LUA_TSTRING ? lua_tolstring(L, -1, count) : "";
+    *count = sizeof CLUA_NO_MEMORY - 1;
+    const char *bytes = lua_type(L, -1) == LUA_TSTRING ? lua_tolstring(L, -1, count) : CLUA_NO_MEMORY;
     char *block = copy(bytes, *count);
     if (block == NULL) *count = 0;
     lua_pop(L, 1);
@@ -77,13 +78,12 @@ static char *take_string(lua_State *L, size_t *count) {
 // Takes the description, or the bare message of an error for which no handler ran, off the stack.
 static void take_failure(lua_State *L, int status, clua_failure *failure) {
     memset(failure, 0, sizeof *failure);
-    failure->status = status;
-    if (lua_type(L, -1) != LUA_TTABLE) {
-        failure->message = take_string(L, &failure->message_count);
-        return;
-    }
-    lua_rawgeti(L, -1, 2);
+    bool is_described = lua_type(L, -1) == LUA_TTABLE;
+    if (is_described) lua_rawgeti(L, -1, 2);
     failure->message = take_string(L, &failure->message_count);
+    bool is_memory = failure->message == NULL || strcmp(failure->message, CLUA_NO_MEMORY) == 0;
+    failure->status = is_memory ? LUA_ERRMEM : status;
+    if (!is_described) return;
     lua_rawgeti(L, -1, 3);
     failure->traceback = take_string(L, &failure->traceback_count);
     lua_rawgeti(L, -1, 1);

@@ -79,6 +79,23 @@ import CLua
         }
     }
 
+    /// As if the parcel had these bytes; returns the status.
+    func decode(_ parcel: Parcel, bytes: [UInt8], in environment: clua_environment) -> Int32 {
+        var bytes = bytes
+        return unsafe bytes.withUnsafeMutableBufferPointer { bytes in
+            var altered = unsafe parcel.pointer.pointee
+            unsafe altered.bytes = bytes.baseAddress
+            unsafe altered.byte_count = bytes.count
+            return unsafe clua_decode(lua, &altered, environment)
+        }
+    }
+
+    /// More memory than this the state does not get; 0 for no limit.
+    var limitBytes: Int {
+        get { unsafe Int(clua_state_of(lua).pointee.limit_bytes) }
+        set { unsafe clua_state_of(lua).pointee.limit_bytes = newValue }
+    }
+
     /// Memory that the state holds after a full collection.
     func usedBytes() throws(ScriptError) -> Int {
         try run("collectgarbage() collectgarbage()")
@@ -108,8 +125,8 @@ struct ScriptError: Error, CustomStringConvertible {
 
     var description: String { "\(message)\n\(traceback)" }
 
-    /// Whether memory ran out, in Lua itself or in the C around it.
-    var isMemoryError: Bool { status == LUA_ERRMEM || message.hasSuffix("not enough memory") }
+    /// Whether memory ran out.
+    var isMemoryError: Bool { status == LUA_ERRMEM }
 
     private static func text(_ bytes: UnsafeMutablePointer<CChar>?, _ count: Int) -> String {
         guard let bytes = unsafe bytes else { return "" }

@@ -1,0 +1,9 @@
+#define _GNU_SOURCE
+#include "CAllocated.h"
+
+#include <malloc.h>
+
+size_t allocated_bytes(void) {
+    struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+}

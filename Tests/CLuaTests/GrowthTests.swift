@@ -1,0 +1,60 @@
+import CAllocated
+import CLua
+import Testing
+
+/// Sending over and over does not fill memory. In processes of their own, so that nobody else allocates meanwhile.
+@Suite struct GrowthTests {
+    /// Does `step` `count` times, and once as often to warm up; expects both kinds of memory to grow by less than `limit` bytes.
+    private static func expectNoGrowth(_ count: Int, limit: Int, _ states: [State], _ step: (Int) throws -> Void) throws {
+        func measure() throws -> [Int] { try states.map { try $0.usedBytes() } + [allocated_bytes()] }
+        for number in 0..<count / 2 { try step(number) }
+        let before = try measure()
+        for number in count / 2..<count { try step(number) }
+        let after = try measure()
+        for (before, after) in zip(before, after) { #expect(after - before < limit, "\(before) bytes, then \(after)") }
+    }
+
+    @Test func closuresOfOnePrototype() async {
+        await #expect(processExitsWith: .success) {
+            let sender = State(), receiver = State()
+            try sender.run("function make(i) return function() return i, make end end")
+            try Self.expectNoGrowth(100_000, limit: 20_000, [sender, receiver]) { number in
+                try sender.run("return make(1)")
+                try receiver.decode(try sender.encode(1, as: CLUA_BODY), in: CLUA_FRESH_ENVIRONMENT)
+                receiver.count = 0
+            }
+        }
+    }
+
+    @Test func functionsOfWhichEachHasItsOwnCode() async {
+        await #expect(processExitsWith: .success) {
+            let sender = State(), receiver = State()
+            // A state forgets what it has compiled after 4096 codes.
+            try Self.expectNoGrowth(4 * 4096, limit: 50_000, [sender, receiver]) { number in
+                try sender.run("return function() return 'function number \(100_000 + number)' end")
+                try receiver.decode(try sender.encode(1, as: CLUA_BODY), in: CLUA_FRESH_ENVIRONMENT)
+                receiver.count = 0
+            }
+        }
+    }
+
+    @Test func refusals() async {
+        await #expect(processExitsWith: .success) {
+            let sender = State()
+            try sender.run("conn = { coroutine.create(print) }")
+            try Self.expectNoGrowth(10_000, limit: 20_000, [sender]) { number in
+                try sender.run("local c = conn; return function() return c end")
+                _ = try? sender.encode(1, as: CLUA_BODY)
+            }
+        }
+    }
+
+    @Test func states() async {
+        await #expect(processExitsWith: .success) {
+            let parcel = try State().encode("local t = {}; return function() return t end, setmetatable({}, { __gc = function() end })")
+            try Self.expectNoGrowth(400, limit: 20_000, []) { _ in
+                try State().decode(parcel, in: CLUA_FRESH_ENVIRONMENT)
+            }
+        }
+    }
+}
