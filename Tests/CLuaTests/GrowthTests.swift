@@ -30,7 +30,7 @@ import Testing
         await #expect(processExitsWith: .success) {
             let sender = State(), receiver = State()
             // A state forgets what it has compiled after 4096 codes.
-            try Self.expectNoGrowth(4 * 4096, limit: 50_000, [sender, receiver]) { number in
+            try Self.expectNoGrowth(4 * 4096, limit: 200_000, [sender, receiver]) { number in
                 try sender.run("return function() return 'function number \(100_000 + number)' end")
                 try receiver.decode(try sender.encode(1, as: CLUA_BODY), in: CLUA_FRESH_ENVIRONMENT)
                 receiver.count = 0
