@@ -35,6 +35,10 @@ public enum OperationError: Error, Sendable, CustomStringConvertible {
     case engineShutDown(operation: String)
     /// An operation with the policy `.succeeded` was cancelled because of a dependency. Recorded as its `error`.
     case dependencyNotSucceeded(operation: String, dependency: String)
+    /// The result of an `InvocationOperation` was asked for that was cancelled.
+    case invocationOperationCancelled(operation: String)
+    /// The result of an `InvocationOperation` was asked for whose method returns nothing.
+    case invocationOperationVoidResult(operation: String)
 
     /// Names the operation and says what to do instead.
     public var description: String {
@@ -71,6 +75,10 @@ public enum OperationError: Error, Sendable, CustomStringConvertible {
             "\(operation) cannot be added: the engine was shut down"
         case .dependencyNotSucceeded(let operation, let dependency):
             "\(operation) was cancelled because \(dependency), which it depends on, did not succeed"
+        case .invocationOperationCancelled(let operation):
+            "\(operation) has no result: it was cancelled; look at isCancelled before asking"
+        case .invocationOperationVoidResult(let operation):
+            "\(operation) has no result: its method returns nothing"
         }
     }
 
