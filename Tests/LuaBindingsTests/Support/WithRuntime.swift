@@ -1,0 +1,32 @@
+import LuaBindings
+import OpEngine
+import Testing
+
+/// Calls `body` with a runtime of its own, whose scripts have `Operation`, `OperationQueue` and a queue `queue`; closes it afterwards.
+func withRuntime<Result>(workers: Int = 2, _ body: (Runtime) throws -> Result) throws -> Result {
+    var configuration = Runtime.Configuration()
+    configuration.workerCount = workers
+    configuration.ignoresEnvironment = true
+    let runtime = try Runtime(configuration)
+    defer { #expect(runtime.close(deadline: .seconds(30)).isEmpty) }
+    try runtime.run("Operation, OperationQueue = opscript.Operation, opscript.OperationQueue; queue = OperationQueue.new 'test'")
+    return try body(runtime)
+}
+
+/// Runs a script, and everything that it leaves to run; returns what it returned.
+@discardableResult
+func script(workers: Int = 2, _ source: String) throws -> [LuaValue] {
+    try withRuntime(workers: workers) { runtime in
+        let values = try runtime.run(source)
+        let ending = try runtime.finish()
+        #expect(ending.stuckOperations.isEmpty)
+        return values
+    }
+}
+
+extension Runtime {
+    /// The operation that a script returns.
+    func operation(_ source: String) throws -> Operation {
+        try #require(try run(source).first?.operation)
+    }
+}
