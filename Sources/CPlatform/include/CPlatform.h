@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -42,6 +43,12 @@ int cplatform_thread_id(void);
 
 // Why: the CPU_* macros are not imported. Processors in this thread's affinity mask; 0 when the kernel does not say.
 int cplatform_affinity_count(void);
+
+// Why: the first parameter has an enumeration's type in one C library and an integer's in others.
+// The nice value of a thread; 0 is the calling one, the process's number its first.
+static inline int cplatform_nice(int thread) { return getpriority(PRIO_PROCESS, (id_t)thread); }
+// Raises the nice value of the calling thread.
+static inline void cplatform_set_nice(int nice) { setpriority(PRIO_PROCESS, 0, nice); }
 
 // Why: an instruction of the processor; a spinning thread leaves the core's resources to its sibling.
 static inline void cplatform_relax(void) {

@@ -6,11 +6,8 @@ extension Engine {
         /// How many threads there may be: blocked ones are replaced up to here.
         let threadLimit: Int
 
-        /// Queues that have something to run, linked through themselves.
-        private var firstScheduled: OperationQueue.Core?
-        private var lastScheduled: OperationQueue.Core?
-        /// Sleeping workers; the last one slept last and is woken first.
-        private var idle: [Worker] = []
+        /// What each group of threads has to do, and who of it sleeps.
+        private var lanes = Lanes()
         /// All workers whose threads have not ended.
         private(set) var workers: [Worker] = []
         private var nextNumber = 1
@@ -29,7 +26,7 @@ extension Engine {
             self.threadLimit = threadLimit
         }
 
-        var hasScheduled: Bool { firstScheduled != nil }
+        var hasScheduled: Bool { lanes.hasScheduled }
 
         enum Wake {
             case none
@@ -40,51 +37,65 @@ extension Engine {
 
         // MARK: Work comes
 
-        mutating func schedule(_ core: OperationQueue.Core, engine: Engine) -> Wake {
-            if let last = lastScheduled { last.nextScheduled = core } else { firstScheduled = core }
-            lastScheduled = core
+        mutating func schedule(_ core: OperationQueue.Core, on group: ThreadGroup, engine: Engine) -> Wake {
+            lanes.append(core, to: group)
             return wakeIfNeeded(engine)
         }
 
         /// At most one wake-up is on its way; who it wakes wakes the next when there is more.
         private mutating func wakeIfNeeded(_ engine: Engine) -> Wake {
             guard hasScheduled, !isSomeoneSearching, awake < target else { return .none }
-            if let worker = idle.popLast() {
-                worker.isParked = false
-                worker.isSearching = true
-                isSomeoneSearching = true
-                awake += 1
-                return .unpark(worker)
+            let group = lanes.next
+            // When there can be no more threads, one of another group has to do.
+            guard let worker = lanes.popIdle(of: group) ?? (canSpawn ? nil : lanes.popIdle()) else {
+                return canSpawn ? .spawn(makeWorker(of: group, engine)) : .none
             }
-            guard workers.count < threadLimit, !mustEnd else { return .none }
-            let worker = Worker(number: nextNumber, engine: engine)
+            worker.isParked = false
+            beginSearching(worker)
+            return .unpark(worker)
+        }
+
+        private var canSpawn: Bool { workers.count < threadLimit && !mustEnd }
+
+        private mutating func makeWorker(of group: ThreadGroup, _ engine: Engine) -> Worker {
+            let worker = Worker(number: nextNumber, group: group, engine: engine)
             nextNumber += 1
+            workers.append(worker)
+            beginSearching(worker)
+            return worker
+        }
+
+        private mutating func beginSearching(_ worker: Worker) {
             worker.isSearching = true
             isSomeoneSearching = true
             awake += 1
-            workers.append(worker)
-            return .spawn(worker)
         }
 
         // MARK: A worker looks for work
 
         enum Next {
-            case serve(OperationQueue.Core, Wake)
+            /// Run the operations of a queue that belong on the threads of a group, its own unless there can be no more threads.
+            case serve(OperationQueue.Core, ThreadGroup, Wake)
             /// Look again for a while before sleeping.
             case spin
-            case park
+            case park(Wake)
             case end
         }
 
         mutating func next(for worker: Worker, hasSpun: Bool) -> Next {
-            if worker.isSearching {
+            let hasArrived = worker.isSearching
+            if hasArrived {
                 worker.isSearching = false
                 isSomeoneSearching = false
             }
-            if awake <= target, let core = firstScheduled {
-                firstScheduled = core.nextScheduled.take()
-                if firstScheduled == nil { lastScheduled = nil }
-                return .serve(core, wakeIfNeeded(worker.engine))
+            if awake <= target && hasScheduled {
+                // Who was woken for its group's work does that.
+                let group = hasArrived && lanes.hasScheduled(worker.group) ? worker.group : lanes.next
+                if group == worker.group || !(canSpawn || lanes.hasIdle(group)) {
+                    return .serve(lanes.pop(group), group, wakeIfNeeded(worker.engine))
+                }
+                park(worker)
+                return .park(wakeIfNeeded(worker.engine))
             }
             if mustEnd {
                 remove(worker)
@@ -95,17 +106,21 @@ extension Engine {
                 isSomeoneSearching = true
                 return .spin
             }
+            park(worker)
+            return .park(.none)
+        }
+
+        private mutating func park(_ worker: Worker) {
             worker.isParked = true
-            idle.append(worker)
+            lanes.park(worker)
             awake -= 1
-            return .park
         }
 
         /// The worker has woken by itself: a job in its inbox, or the time to retire. False: it was woken for work anyway.
         mutating func unparkedItself(_ worker: Worker) {
             guard worker.isParked else { return }
             worker.isParked = false
-            idle.removeAll { $0 === worker }
+            lanes.unpark(worker)
             awake += 1
         }
 
@@ -113,7 +128,7 @@ extension Engine {
         mutating func retire(_ worker: Worker) -> Bool {
             guard worker.isParked else { return false }
             worker.isParked = false
-            idle.removeAll { $0 === worker }
+            lanes.unpark(worker)
             workers.removeAll { $0 === worker }
             return true
         }
@@ -155,7 +170,7 @@ extension Engine {
 
         /// If every blocked thread, and the main one, is asleep and not about to wake: the wait that fails.
         mutating func chooseStalled(main: Parker) -> Parker? {
-            guard sleeps.count == workers.count - idle.count + 1, sleeps.contains(where: { $0.parker === main }),
+            guard sleeps.count == workers.count - lanes.idleCount + 1, sleeps.contains(where: { $0.parker === main }),
                 sleeps.allSatisfy({ !$0.parker.isNotified && !$0.isStalled })
             else { return nil }
             let chosen = sleeps.lastIndex { $0.canStall && $0.parker !== main } ?? sleeps.lastIndex { $0.canStall }
@@ -171,10 +186,9 @@ extension Engine {
             let all = workers
             mustEnd = true
             for worker in workers { worker.isJoined = true }
-            let woken = idle
+            let woken = lanes.takeIdle()
             for worker in woken { worker.isParked = false }
-            awake += idle.count
-            idle = []
+            awake += woken.count
             return (all, woken)
         }
     }

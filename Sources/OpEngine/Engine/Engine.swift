@@ -7,13 +7,18 @@ import Synchronization
     // Safety: `@unchecked Sendable` because each stored property is a constant that is safe from every thread, or says what guards it.
 
     /// What `OperationQueue()` and `OperationQueue.main` use. Its main thread is the process's.
-    public static let shared = Engine(workerCount: nil, hostMayAddOperations: true, mainThread: getpid())
+    public static let shared = Engine(
+        workerCount: nil, hostMayAddOperations: true, threadLimit: nil, idleTime: .seconds(10), mainThread: getpid())
 
     /// How many processors this process may use: its affinity and the cgroup's quota count.
     public static var processorCount: Int { Processors.available }
 
     /// How many operations run at once when none is blocked.
     public let workerCount: Int
+    /// How long a thread without work sleeps before it ends.
+    let idleTime: Duration
+    /// How many threads there are now, blocked and idle ones included.
+    public var threadCount: Int { pool.withLock { $0.workers.count } }
     let hostMayAddOperations: Bool
     /// The thread that runs the main queue.
     let mainThread: pid_t
@@ -51,16 +56,23 @@ import Synchronization
     ///   - workerCount: how many operations run at once; nil: `processorCount`.
     ///   - hostMayAddOperations: false when only operations, inbox jobs and holders can bring work, so that a wait which nothing
     ///     can end is reported instead of lasting for ever.
-    public convenience init(workerCount: Int? = nil, hostMayAddOperations: Bool = true) {
-        self.init(workerCount: workerCount, hostMayAddOperations: hostMayAddOperations, mainThread: cplatform_thread_id())
+    ///   - threadLimit: how many threads there may be, because blocked ones are replaced; nil: 4096 more than `workerCount`.
+    ///   - idleTime: how long a thread without work sleeps before it ends.
+    public convenience init(
+        workerCount: Int? = nil, hostMayAddOperations: Bool = true, threadLimit: Int? = nil, idleTime: Duration = .seconds(10)
+    ) {
+        self.init(
+            workerCount: workerCount, hostMayAddOperations: hostMayAddOperations, threadLimit: threadLimit, idleTime: idleTime,
+            mainThread: cplatform_thread_id())
     }
 
-    private init(workerCount: Int?, hostMayAddOperations: Bool, mainThread: pid_t) {
+    private init(workerCount: Int?, hostMayAddOperations: Bool, threadLimit: Int?, idleTime: Duration, mainThread: pid_t) {
         let count = max(1, workerCount ?? Processors.available)
+        self.idleTime = idleTime
         self.workerCount = count
         self.hostMayAddOperations = hostMayAddOperations
         self.mainThread = mainThread
-        pool = Guarded(Pool(target: count, threadLimit: count + 4096))
+        pool = Guarded(Pool(target: count, threadLimit: max(count, threadLimit ?? count + 4096)))
         mainInbox = Inbox(parker: Parker(), pendingJobs: pendingJobs, isMain: true)
         mainCore = Mutex(MainQueue())
         helpers = Mutex(HelperQueue())
@@ -103,9 +115,9 @@ import Synchronization
 
     // MARK: Scheduling
 
-    func schedule(_ core: OperationQueue.Core) {
+    func schedule(_ core: OperationQueue.Core, on group: ThreadGroup) {
         let wake = pool.withLock { pool in
-            let wake = pool.schedule(core, engine: self)
+            let wake = pool.schedule(core, on: group, engine: self)
             hasWork.store(true, ordering: .releasing)
             return wake
         }

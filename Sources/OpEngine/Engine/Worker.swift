@@ -6,8 +6,6 @@ import Synchronization
 public final class Worker: @unchecked Sendable {
     // Safety: `@unchecked Sendable` because each stored property says who uses it.
 
-    /// How long a worker sleeps before its thread ends.
-    static let retirement = Duration.seconds(10)
     /// How many operations of one queue a worker runs before it looks at the others.
     private static let turn = 64
     private static let spins = 2000
@@ -29,6 +27,8 @@ public final class Worker: @unchecked Sendable {
     /// While true, the thread does not retire. To be set on this worker's thread.
     public var keepsAlive = false
 
+    /// Which nice value its thread has.
+    let group: ThreadGroup
     let parker: Parker
     /// Guarded by the engine's lock.
     var isParked = false
@@ -40,8 +40,9 @@ public final class Worker: @unchecked Sendable {
     var isJoined = false
     private let hasEnded = Atomic<UInt32>(0)
 
-    init(number: Int, engine: Engine) {
+    init(number: Int, group: ThreadGroup, engine: Engine) {
         self.number = number
+        self.group = group
         self.engine = engine
         parker = Parker()
         inbox = Inbox(parker: parker, pendingJobs: engine.pendingJobs, isMain: false)
@@ -50,32 +51,20 @@ public final class Worker: @unchecked Sendable {
 
     // MARK: The thread
 
-    /// Starts the thread. It receives no signals: they belong to the host's threads.
+    /// Starts the thread.
     func start() {
-        var thread = pthread_t()
-        // Safety: the argument is retained for the thread, which releases it; the sets are local variables.
-        let argument = unsafe Unmanaged.passRetained(self).toOpaque()
-        var all = sigset_t()
-        var before = sigset_t()
-        unsafe sigfillset(&all)
-        // What a fault raises must not be blocked.
-        for fault in [SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT] { unsafe sigdelset(&all, fault) }
-        unsafe pthread_sigmask(SIG_SETMASK, &all, &before)
-        defer { unsafe pthread_sigmask(SIG_SETMASK, &before, nil) }
-        let result = unsafe pthread_create(&thread, nil, { unsafe Worker.body($0) }, argument)
-        guard result == 0 else { fatalError("opscript: cannot start worker thread \(number): error \(result)") }
+        if group != .foreground { ThreadStarter.prepare() }
+        ThreadStarter.startThread { self.run() }
     }
 
-    private static func body(_ argument: UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? {
-        // Safety: see `start`.
-        let worker = unsafe Unmanaged<Worker>.fromOpaque(argument.unsafelyUnwrapped).takeRetainedValue()
-        let context = ThreadContext.make(worker: worker)
-        worker.work(context)
-        worker.inbox.close()
-        worker.context = nil
+    private func run() {
+        group.enter()
+        let context = ThreadContext.make(worker: self)
+        work(context)
+        inbox.close()
+        self.context = nil
         unsafe context.worker = nil
-        worker.end()
-        return nil
+        end()
     }
 
     private func end() {
@@ -109,14 +98,15 @@ public final class Worker: @unchecked Sendable {
         while true {
             inbox.runJobs()
             switch engine.next(for: self, hasSpun: hasSpun) {
-            case .serve(let core, let wake):
+            case .serve(let core, let group, let wake):
                 engine.perform(wake)
-                serve(core, context)
+                serve(core, as: group, context)
                 hasSpun = false
             case .spin:
                 spin()
                 hasSpun = true
-            case .park:
+            case .park(let wake):
+                engine.perform(wake)
                 engine.reportStall()
                 if park() { return }
                 hasSpun = false
@@ -125,10 +115,10 @@ public final class Worker: @unchecked Sendable {
         }
     }
 
-    private func serve(_ core: OperationQueue.Core, _ context: ThreadContext) {
+    private func serve(_ core: OperationQueue.Core, as group: ThreadGroup, _ context: ThreadContext) {
         var arriving = true
         for _ in 0..<Worker.turn {
-            guard let operation = core.take(arriving: arriving) else { return }
+            guard let operation = core.take(arriving: arriving, by: group) else { return }
             arriving = false
             operation.run(on: context, from: core)
             if inbox.hasJobs { inbox.runJobs() }
@@ -147,7 +137,7 @@ public final class Worker: @unchecked Sendable {
     /// Sleeps until there is work. True: the thread ends.
     private func park() -> Bool {
         while true {
-            let reason = parker.park(until: keepsAlive ? nil : ContinuousClock.now + Worker.retirement)
+            let reason = parker.park(until: keepsAlive ? nil : ContinuousClock.now + engine.idleTime)
             if reason == .timedOut && !inbox.hasJobs {
                 if engine.pool.withLock({ $0.retire(self) }) { return true }
             }

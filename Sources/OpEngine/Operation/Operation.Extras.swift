@@ -9,7 +9,7 @@ extension Operation {
         var finishHandlers: [@Sendable () -> Void] = []
         var waiters: [Parker] = []
         var areFinishHandlersTaken = false
-        var qualityOfService = QualityOfService.default
+        var threadPriority = 0.5
     }
 
     /// With `lock` held.
@@ -36,12 +36,6 @@ extension Operation {
             level.store(newValue.level, ordering: .relaxed)
             withQueueCore { $0.reprioritise(self) }
         }
-    }
-
-    /// How much the work matters. A higher one than the queue's wins.
-    public var qualityOfService: QualityOfService {
-        get { lock.withLock { extras?.qualityOfService ?? .default } }
-        set { lock.withLock { ensureExtras().qualityOfService = newValue } }
     }
 
     /// When it runs if a dependency does not succeed. Until it is set the default of its queue applies.

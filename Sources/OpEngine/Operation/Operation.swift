@@ -41,6 +41,10 @@ import Synchronization
     var isBarrier = false
     /// `queuePriority`, as the index of a ready list.
     let level = Atomic<UInt8>(2)
+    /// `qualityOfService` and `threadPriority`. See `QualityRank`.
+    let requestedQuality = Atomic<UInt8>(0)
+    /// The rank that its queue counts it with. Guarded by the queue's lock.
+    var countedRank = QualityRank.unspecified
 
     /// Where a queue has an operation.
     enum Place: UInt8 {

@@ -27,7 +27,12 @@ extension OperationQueue {
         init(engine: Engine, isMain: Bool) {
             unsafe self.engine = engine
             self.isMain = isMain
-            if isMain { state.withLock { $0.maximum = 1 } }
+            if isMain {
+                state.withLock { state in
+                    state.maximum = 1
+                    state.qualities.isOutside = true
+                }
+            }
         }
 
         // MARK: Operations come
@@ -41,7 +46,7 @@ extension OperationQueue {
                 let action = join(operation, isBarrier: isBarrier, &state)
                 return (action, state.schedule())
             }
-            if schedule { self.schedule() }
+            if let schedule { self.schedule(on: schedule) }
             settle(operation, action)
         }
 
@@ -59,7 +64,7 @@ extension OperationQueue {
                 }
                 return (unsettled, state.schedule())
             }
-            if schedule { self.schedule() }
+            if let schedule { self.schedule(on: schedule) }
             for (operation, action) in unsettled { settle(operation, action) }
         }
 
@@ -102,7 +107,7 @@ extension OperationQueue {
                 state.post(operation)
                 return state.schedule()
             }
-            if schedule { self.schedule() }
+            if let schedule { self.schedule(on: schedule) }
         }
 
         /// An operation has become ready, and the calling worker takes from this queue next.
@@ -114,28 +119,30 @@ extension OperationQueue {
 
         func reprioritise(_ operation: Operation) { state.withLock { $0.reprioritise(operation) } }
 
+        func requalify(_ operation: Operation) { state.withLock { $0.requalify(operation) } }
+
         // MARK: Operations go
 
-        /// The next operation, for a worker. `arriving`: it comes with an entry of the executor's list.
+        /// The next operation, for a thread of `group`. `arriving`: it comes with an entry of the executor's list.
         @inline(__always)
-        func take(arriving: Bool) -> Operation? {
+        func take(arriving: Bool, by group: ThreadGroup) -> Operation? {
             let (operation, schedule) = state.withLock { state in
                 if arriving { state.isScheduled = false }
-                let operation = state.take()
+                let operation = state.take(by: group)
                 return (operation, state.schedule())
             }
-            if schedule { self.schedule() }
+            if let schedule { self.schedule(on: schedule) }
             return operation
         }
 
         /// Puts the queue into its executor's list if something may start.
         func scheduleIfRunnable() {
-            if state.withLock({ $0.schedule() }) { schedule() }
+            if let group = state.withLock({ $0.schedule() }) { schedule(on: group) }
         }
 
         func giveBack(_ operation: Operation) -> Bool {
             let (isBack, schedule) = state.withLock { ($0.giveBack(operation), $0.schedule()) }
-            if schedule { self.schedule() }
+            if let schedule { self.schedule(on: schedule) }
             return isBack
         }
 
@@ -155,11 +162,11 @@ extension OperationQueue {
                     if isLast { engineOfUse.deactivate(self) }
                     let tellOthers = !takesNext || final.has(Operation.State.hasFinishHandlers)
                     return Departure(
-                        final: final, schedule: tellOthers && state.schedule(), isLast: isLast,
+                        final: final, schedule: tellOthers ? state.schedule() : nil, isLast: isLast,
                         waiters: isLast ? takeWaiters(&state) : [], face: isLast || state.isResting ? state.keptFace.take() : nil)
                 }
                 if let left {
-                    if left.schedule { schedule() }
+                    if let group = left.schedule { schedule(on: group) }
                     if left.isLast { end(left) }
                     return left.final
                 }
@@ -169,7 +176,7 @@ extension OperationQueue {
 
         private struct Departure {
             var final: Operation.State
-            var schedule: Bool
+            var schedule: ThreadGroup?
             var isLast: Bool
             var waiters: [Parker]
             /// Released when this goes, after the lock.
@@ -224,7 +231,7 @@ extension OperationQueue {
                 }
                 return (state.schedule(), released)
             }
-            if schedule { self.schedule() }
+            if let schedule { self.schedule(on: schedule) }
             // Outside the lock: it may be the last reference.
             withExtendedLifetime(released) {}
         }
@@ -232,9 +239,15 @@ extension OperationQueue {
         @inline(__always)
         private var engineOfUse: Engine { unsafe engine }
 
-        /// To the executor: the engine's workers, or the thread that drains the main queue.
-        private func schedule() {
-            if isMain { engineOfUse.mainInbox.operationsAreReady() } else { engineOfUse.schedule(self) }
+        /// To whoever runs its operations: the engine's workers, the thread that drains the main queue, or an executor.
+        @inline(__always)
+        private func schedule(on group: ThreadGroup) {
+            if group == .outside { scheduleOutside() } else { engineOfUse.schedule(self, on: group) }
+        }
+
+        @inline(never)
+        private func scheduleOutside() {
+            if isMain { engineOfUse.mainInbox.operationsAreReady() }
         }
     }
 }

@@ -16,7 +16,7 @@ extension OperationQueue {
         var isEnding = false
 
         var name: String?
-        var qualityOfService = QualityOfService.default
+        var qualities = Qualities()
         /// Threads that wait until it is empty.
         var waiters: [Parker] = []
         /// The queue as its users see it, kept while something in it may run, so that nobody else has to.
@@ -30,12 +30,17 @@ extension OperationQueue {
             executing < maximum && !segments.current.ready.isEmpty && (!isSuspended || isEnding)
         }
 
-        /// True: the caller schedules the queue with its executor.
+        /// Not nil: the caller schedules the queue with these threads.
         @inline(__always)
-        mutating func schedule() -> Bool {
-            guard isRunnable && !isScheduled else { return false }
+        mutating func schedule() -> ThreadGroup? {
+            guard isRunnable && !isScheduled else { return nil }
             isScheduled = true
-            return true
+            return nextGroup
+        }
+
+        /// The threads that the next ready operation belongs on.
+        @inline(__always) var nextGroup: ThreadGroup {
+            qualities.areOrdinary ? .foreground : qualities.group(for: segments.current.ready.first)
         }
 
         @inline(__always)
@@ -73,9 +78,18 @@ extension OperationQueue {
             segments.makeReady(operation)
         }
 
+        /// It may ask for another quality than it is counted with.
         @inline(__always)
-        mutating func take() -> Operation? {
-            guard isRunnable, let operation = segments.popReady() else { return nil }
+        mutating func requalify(_ operation: Operation) {
+            let request = operation.requestedQuality.load(ordering: .relaxed)
+            guard request != 0 || operation.countedRank != .unspecified, operation.place != .outside else { return }
+            qualities.count(operation, as: QualityRank(ofRequest: request))
+        }
+
+        /// Nil also when the next operation belongs on other threads: then the queue is to be scheduled with them.
+        @inline(__always)
+        mutating func take(by group: ThreadGroup) -> Operation? {
+            guard isRunnable, nextGroup == group, let operation = segments.popReady() else { return nil }
             executing += 1
             operation.place = .taken
             return operation
@@ -101,6 +115,7 @@ extension OperationQueue {
                 if state.has(Operation.State.posted) && !state.has(Operation.State.deferred) { return false }
             }
             operation.place = .outside
+            if operation.countedRank != .unspecified { qualities.uncount(operation) }
             members.remove(operation)
             segments.remove(operation)
             count -= 1

@@ -69,10 +69,11 @@ open class OperationQueue: @unchecked Sendable {
         set { core.state.withLock { $0.name = newValue } }
     }
 
-    /// How much the work in this queue matters.
+    /// How much the work in this queue matters: that of operations that do not say it themselves. It decides on which threads they
+    /// run, not when. See `Operation.qualityOfService`.
     open var qualityOfService: QualityOfService {
-        get { core.state.withLock { $0.qualityOfService } }
-        set { core.state.withLock { $0.qualityOfService = newValue } }
+        get { core.state.withLock { $0.qualities.own.quality } }
+        set { core.change(face: self) { $0.qualities.own = QualityRank(newValue) } }
     }
 
     /// The policy of operations that are added from now on and have none of their own.

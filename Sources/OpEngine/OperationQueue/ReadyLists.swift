@@ -33,6 +33,18 @@ struct ReadyLists {
         }
     }
 
+    /// The one that `popFirst` would return.
+    var first: Operation? {
+        // Safety: the members are alive; the queue's lock is held.
+        switch occupied.trailingZeroBitCount {
+        case 0: unsafe veryHigh.first?.takeUnretainedValue()
+        case 1: unsafe high.first?.takeUnretainedValue()
+        case 2: unsafe normal.first?.takeUnretainedValue()
+        case 3: unsafe low.first?.takeUnretainedValue()
+        default: unsafe veryLow.first?.takeUnretainedValue()
+        }
+    }
+
     @inline(__always)
     mutating func popFirst() -> Operation? {
         guard occupied != 0 else { return nil }
