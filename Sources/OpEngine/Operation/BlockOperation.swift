@@ -62,7 +62,8 @@ open class BlockOperation: Operation, @unchecked Sendable {
         let helpers = (1..<blocks.count).map { _ in
             Operation.helper { [self] in ThreadContext.current.whileRunning(self, in: core) { share.runRest { self.run($0) } } }
         }
-        context.engine.helperQueue.addOperations(helpers, waitUntilFinished: false)
+        // An engine that was shut down takes none: then this thread runs all.
+        try? context.engine.helperQueue.tryAddOperations(helpers, waitUntilFinished: false)
         share.runRest { run($0) }
         _ = context.block(parker: context.parker, deadline: nil, canStall: false) { share.isDone }
     }

@@ -16,10 +16,13 @@ extension Operation {
         case .inQueue:
             // Safety: linked operations have a core, which keeps itself until they have left.
             let core = unsafe self.core.unsafelyUnwrapped.takeUnretainedValue()
-            if loadState().unfinishedDependencyCount > 0 { stopCounting() }
+            let last = loadState()
+            if last.unfinishedDependencyCount > 0 || last.has(State.dependencyFailed) { stopCounting() }
+            // Leaving may let the queue go, and with it the engine.
+            let engine = last.has(State.outlivesStart) ? unsafe core.engine : nil
             let final = core.leave(self, takesNext: takesNext)
             finished(final, takesNext: takesNext && !final.has(State.hasFinishHandlers) ? core : nil)
-            if final.has(State.outlivesStart) { core.asynchronousOperationEnded() }
+            engine?.asynchronousOperationEnded()
             // Safety: balances the retain of `Core.join`; the caller holds the operation.
             unsafe Unmanaged.passUnretained(self).release()
         }
@@ -33,7 +36,8 @@ extension Operation {
         if final.has(State.hasFinishHandlers) { runFinishHandlers() }
     }
 
-    /// It ends although dependencies are unfinished: they must not find it when they end. From here on they do not touch it.
+    /// It ends although dependencies are unfinished: they must not find it when they end. From here on they do not touch it; one
+    /// that has just failed and is about to cancel it holds it by then.
     @inline(never)
     private func stopCounting() {
         lock.withLock {

@@ -1,3 +1,5 @@
+import Synchronization
+
 extension Operation {
     /// `start()`, but throws `OperationError.startedWhenNotReady`, `.startedWhenExecuting`, `.startedWhenFinished` or
     /// `.startedWhenInQueue`. The throwing twin of the base class's `start`: an override of `start` is called after the checks.
@@ -50,7 +52,11 @@ extension Operation {
             deferUntilReady(core)
             return
         }
-        guard transition({ $0.launch() }) else { return }
+        switch transition({ $0.launch() }) {
+        case .start: break
+        case .notReady: return deferUntilReady(core)
+        case .ended: return
+        }
         context.whileRunning(self, in: core) { start() }
         // The usual case: the base class's `start` has finished it.
         if loadState().has(State.finished) { return }
@@ -61,12 +67,14 @@ extension Operation {
         }
     }
 
-    /// The subclass says that it is not ready: it waits until `isReady` is announced.
+    /// The subclass says that it is not ready: it waits until `isReady` is announced. Or a dependency was added after it was taken.
     @inline(never)
     private func deferUntilReady(_ core: OperationQueue.Core) {
         guard core.giveBack(self) else { return }
-        // It may have become ready before it was marked.
-        if isReady { retryDeferred() }
+        // Whoever made it ready, or cancelled it, before it was marked had nothing to post. The fence pairs with the one in
+        // `didChangeValue`: of two threads that write, then look at what the other wrote, at least one sees it.
+        atomicMemoryFence(ordering: .sequentiallyConsistent)
+        if loadState().has(State.cancelled) || isReady { retryDeferred() }
     }
 
     /// Posts it again if it waits for its subclass.

@@ -107,7 +107,6 @@ extension OperationQueue.Core {
     }
 
     func operationOutlivesStart() { unsafe engine.operationOutlivesStart() }
-    func asynchronousOperationEnded() { unsafe engine.asynchronousOperationEnded() }
 }
 
 extension Engine {

@@ -85,22 +85,22 @@ extension Operation.State {
 
     /// A queue takes possession.
     @inline(__always)
-    mutating func claim(requiringSuccessByDefault: Bool) -> Refusal? {
+    mutating func claim() -> Refusal? {
         if has(State.finished | State.finishing) { return .finished }
         if has(State.claimed) { return .inQueue }
         if has(State.started | State.executing) { return .executing }
         set(State.claimed)
-        if requiringSuccessByDefault && !has(State.hasOwnPolicy) { set(State.requiresSuccess) }
         return nil
     }
 
     /// The batch it was claimed for was refused.
     mutating func unclaim() { clear(State.claimed) }
 
-    /// It is on its queue's list now.
+    /// It is on its queue's list now, and the queue's default policy applies.
     @inline(__always)
-    mutating func link() -> ReadinessAction {
+    mutating func link(requiringSuccessByDefault: Bool) -> ReadinessAction {
         set(State.linked)
+        if requiringSuccessByDefault && !has(State.hasOwnPolicy) { set(State.requiresSuccess) }
         if has(State.finishing | State.finished) { return .remove }
         if mustCancel { return .cancel }
         return post() ? .post : .none
@@ -165,12 +165,21 @@ extension Operation.State {
         return post() ? .post : .marked
     }
 
-    /// A worker is about to call `start`; false when it has been finished since it was taken.
+    enum LaunchAction {
+        case start
+        /// A dependency was added since it was taken.
+        case notReady
+        /// It has been finished since it was taken.
+        case ended
+    }
+
+    /// A worker is about to call `start`.
     @inline(__always)
-    mutating func launch() -> Bool {
-        if has(State.finishing | State.finished) { return false }
+    mutating func launch() -> LaunchAction {
+        if has(State.finishing | State.finished) { return .ended }
+        if !isReady { return .notReady }
         set(State.started)
-        return true
+        return .start
     }
 
     /// A subclass is not ready: it waits until the subclass announces a change.
@@ -178,7 +187,7 @@ extension Operation.State {
 
     /// The subclass announced a change of `isReady`. True: hand it to its queue again.
     mutating func undefer() -> Bool {
-        guard has(State.deferred), !has(State.finishing | State.finished) else { return false }
+        guard has(State.deferred), isReady, !has(State.finishing | State.finished) else { return false }
         clear(State.deferred)
         return true
     }

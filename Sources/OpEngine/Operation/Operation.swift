@@ -146,8 +146,10 @@ import Synchronization
     /// Called right after the transition that said so, with no user code in between: until then the queue keeps the operation.
     @inline(__always)
     func postToQueue() {
-        // Safety: linked operations have a core; `Core.leave` waits for a post that is on its way.
-        unsafe core.unsafelyUnwrapped._withUnsafeGuaranteedRef { $0.post(self) }
+        // Safety: linked operations have a core; `Core.leave` waits for a post that is on its way. The core is retained: as soon
+        // as the post has arrived, the operation may run, end, and let its queue go, while this thread is still inside.
+        let core = unsafe self.core.unsafelyUnwrapped.takeUnretainedValue()
+        core.post(self)
     }
 }
 

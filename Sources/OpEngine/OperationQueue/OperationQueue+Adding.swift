@@ -58,8 +58,7 @@ extension OperationQueue {
         // What a subclass says counts as well.
         if operation.isFinished { return .addedWhenFinished(operation: operation.label) }
         if operation.isExecuting { return .addedWhenExecuting(operation: operation.label) }
-        let byDefault = core.requiresSuccess.load(ordering: .relaxed)
-        switch operation.transition({ $0.claim(requiringSuccessByDefault: byDefault) }) {
+        switch operation.transition({ $0.claim() }) {
         case nil: return nil
         case .inQueue: return .addedWhenInQueue(operation: operation.label)
         case .executing: return .addedWhenExecuting(operation: operation.label)

@@ -96,7 +96,8 @@ extension OperationQueue {
             // Safety: balanced when the operation has left.
             _ = unsafe Unmanaged.passRetained(operation)
             state.add(operation, isBarrier: isBarrier)
-            let action = operation.transition { $0.link() }
+            let byDefault = requiresSuccess.load(ordering: .relaxed)
+            let action = operation.transition { $0.link(requiringSuccessByDefault: byDefault) }
             if action == .post { state.post(operation) }
             return action
         }

@@ -1,0 +1,88 @@
+import OpEngine
+import Synchronization
+import TestSupport
+import Testing
+
+/// Becomes ready when it is told; an override combined with `super`, as the documentation asks for.
+private final class Gated: Operation, @unchecked Sendable {
+    private let allowed = Atomic<Bool>(false)
+    override var isReady: Bool { super.isReady && allowed.load(ordering: .acquiring) }
+
+    func allow() {
+        willChangeValue(forKey: "isReady")
+        allowed.store(true, ordering: .releasing)
+        didChangeValue(forKey: "isReady")
+    }
+}
+
+/// Does something while a worker asks whether it is ready, then gives the answer that was true before.
+private final class Meddling: Operation, @unchecked Sendable {
+    private let meddle: @Sendable (Operation) -> Bool
+    private let hasMeddled = Atomic<Bool>(false)
+    init(_ meddle: @escaping @Sendable (Operation) -> Bool) { self.meddle = meddle }
+    override var isReady: Bool {
+        let answer = super.isReady
+        return Worker.current != nil && !hasMeddled.exchange(true, ordering: .relaxed) ? meddle(self) : answer
+    }
+}
+
+/// What changes while a worker is about to start an operation.
+@Suite struct ReadinessTests {
+    @Test func oneThatIsCancelledWhileItIsAskedWhetherItIsReadyStillEnds() {
+        let queue = OperationQueue(engine: Engine(workerCount: 1))
+        let operation = Meddling { operation in
+            operation.cancel()
+            return false
+        }
+        queue.addOperation(operation)
+        operation.waitUntilFinished()
+        #expect(operation.outcome == .cancelled)
+    }
+
+    @Test func aDependencyAddedWhileItIsAskedWhetherItIsReadyHoldsIt() {
+        let queue = OperationQueue(engine: Engine(workerCount: 1))
+        queue.maxConcurrentOperationCount = 1
+        let log = Log<String>()
+        let dependency = BlockOperation { log.append("dependency") }
+        let (asked, ended) = (Gate(), Gate())
+        let operation = Meddling { operation in
+            operation.addDependency(dependency)
+            asked.open()
+            return true
+        }
+        operation.whenFinished {
+            log.append("operation")
+            ended.open()
+        }
+        queue.addOperation(operation)
+        asked.wait()
+        queue.addOperation(dependency)
+        ended.wait()
+        #expect(log.entries == ["dependency", "operation"])
+    }
+
+    /// A million by `OPSCRIPT_LONG_TESTS=1`.
+    @Test func readinessCombinedWithSuperIsNeverMissed() {
+        let rounds = TestLength.isLong ? 1_000_000 : 50_000
+        let batch = 500
+        let queue = OperationQueue(engine: Engine(workerCount: 2))
+        let (operations, mayAllow, allowed) = (Locked<[Gated]>([]), Gate(), Gate())
+        let thread = TestThread {
+            for _ in 0..<(rounds / batch) {
+                mayAllow.wait()
+                for operation in operations.withLock({ $0 }) { operation.allow() }
+                allowed.open()
+            }
+        }
+        for _ in 0..<(rounds / batch) {
+            let next = (0..<batch).map { _ in Gated() }
+            operations.withLock { $0 = next }
+            mayAllow.open()
+            for operation in next { queue.addOperation(operation) }
+            queue.waitUntilAllOperationsAreFinished()
+            allowed.wait()
+            if !next.allSatisfy({ $0.outcome == .succeeded }) { Issue.record("one was left behind") }
+        }
+        thread.join()
+    }
+}
