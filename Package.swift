@@ -17,6 +17,7 @@ let package = Package(
     name: "opscript",
     products: [
         .library(name: "OpEngine", targets: ["OpEngine"]),
+        .library(name: "OpEngineDispatch", targets: ["OpEngineDispatch"]),
         .library(name: "LuaBindings", targets: ["LuaBindings"]),
         .executable(name: "opscript", targets: ["opscript"]),
     ],
@@ -24,6 +25,7 @@ let package = Package(
         .target(name: "CLua", linkerSettings: [.linkedLibrary("lua5.4")]),
         .target(name: "CPlatform"),
         .target(name: "OpEngine", dependencies: ["CPlatform"], swiftSettings: strictMemory),
+        .target(name: "OpEngineDispatch", dependencies: ["OpEngine"], swiftSettings: strict),
         .target(name: "LuaBindings", dependencies: ["CLua", "OpEngine"], swiftSettings: strictMemory),
         .executableTarget(name: "opscript", dependencies: ["LuaBindings"], swiftSettings: strictMemory),
         .target(name: "TestSupport", dependencies: ["OpEngine"], path: "Tests/TestSupport", swiftSettings: strict),
@@ -31,7 +33,8 @@ let package = Package(
         .target(name: "CAllocated", path: "Tests/CAllocated"),
         .testTarget(name: "CLuaTests", dependencies: ["CLua", "CAllocated", "TestSupport"], swiftSettings: strictMemory),
         .testTarget(
-            name: "LuaBindingsTests", dependencies: ["LuaBindings", "CAllocated", "CLua", "OpEngine", "TestSupport"], swiftSettings: strictMemory),
+            name: "LuaBindingsTests", dependencies: ["LuaBindings", "CAllocated", "CLua", "OpEngine", "TestSupport"],
+            swiftSettings: strictMemory),
         .testTarget(
             name: "OpscriptTests", dependencies: ["opscript", "TestSupport"], exclude: ["Golden"], swiftSettings: strictMemory),
     ],

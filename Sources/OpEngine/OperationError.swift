@@ -27,6 +27,12 @@ public enum OperationError: Error, Sendable, CustomStringConvertible {
     case dependencyCycle(path: [String])
     /// A maximum other than -1 (the engine decides) was negative.
     case negativeMaximum(queue: String, value: Int)
+    /// An executor was set on a queue that has operations.
+    case underlyingQueueSetTooLate(queue: String)
+    /// An executor was set on a main queue.
+    case underlyingQueueOfMainQueue
+    /// An executor that runs jobs on the main thread was set.
+    case underlyingQueueIsMain(queue: String)
     /// A thread waits for the operation that it runs.
     case waitsForItself(operation: String)
     /// A wait that nothing can end any more.
@@ -67,6 +73,12 @@ public enum OperationError: Error, Sendable, CustomStringConvertible {
             "dependency cycle: " + path.joined(separator: " → ")
         case .negativeMaximum(let queue, let value):
             "the maximum of \(queue) cannot be \(value): use -1 (the engine decides), 0 (nothing runs) or a positive number"
+        case .underlyingQueueSetTooLate(let queue):
+            "the underlying queue of \(queue) cannot be set: it has operations; set it before adding any, or wait until they have finished"
+        case .underlyingQueueOfMainQueue:
+            "the main queue cannot have an underlying queue: its operations run on the main thread"
+        case .underlyingQueueIsMain(let queue):
+            "the underlying queue of \(queue) cannot be the main one: use OperationQueue.main"
         case .waitsForItself(let operation):
             "\(operation) waits for itself; wait for it on another thread, or make the rest an operation that depends on it"
         case .neverFinishes(let operations):

@@ -98,6 +98,7 @@ extension OperationQueue {
             state.add(operation, isBarrier: isBarrier)
             let byDefault = requiresSuccess.load(ordering: .relaxed)
             let action = operation.transition { $0.link(requiringSuccessByDefault: byDefault) }
+            state.requalify(operation)
             if action == .post { state.post(operation) }
             return action
         }
@@ -118,9 +119,9 @@ extension OperationQueue {
 
         func recall(_ operation: Operation) { state.withLock { $0.recall(operation) } }
 
-        func reprioritise(_ operation: Operation) { state.withLock { $0.reprioritise(operation) } }
-
         func requalify(_ operation: Operation) { state.withLock { $0.requalify(operation) } }
+
+        func reprioritise(_ operation: Operation) { state.withLock { $0.reprioritise(operation) } }
 
         // MARK: Operations go
 
@@ -248,7 +249,7 @@ extension OperationQueue {
 
         @inline(never)
         private func scheduleOutside() {
-            if isMain { engineOfUse.mainInbox.operationsAreReady() }
+            if isMain { engineOfUse.mainInbox.operationsAreReady() } else { scheduleWithExecutor() }
         }
     }
 }

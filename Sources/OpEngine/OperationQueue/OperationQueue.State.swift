@@ -17,6 +17,11 @@ extension OperationQueue {
 
         var name: String?
         var qualities = Qualities()
+        /// What runs the operations instead of the engine's workers.
+        var executor: (any OperationExecutor)?
+        var executorQuality: QualityRank?
+        /// Counts changes of `executor`: a job of one that was taken away does not run operations.
+        var executorNumber: UInt32 = 0
         /// Threads that wait until it is empty.
         var waiters: [Parker] = []
         /// The queue as its users see it, kept while something in it may run, so that nobody else has to.

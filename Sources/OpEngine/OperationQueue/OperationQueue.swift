@@ -70,9 +70,9 @@ open class OperationQueue: @unchecked Sendable {
     }
 
     /// How much the work in this queue matters: that of operations that do not say it themselves. It decides on which threads they
-    /// run, not when. See `Operation.qualityOfService`.
+    /// run, not when. See `Operation.qualityOfService`. That of an underlying queue wins.
     open var qualityOfService: QualityOfService {
-        get { core.state.withLock { $0.qualities.own.quality } }
+        get { core.state.withLock { $0.executorQuality ?? $0.qualities.own }.quality }
         set { core.change(face: self) { $0.qualities.own = QualityRank(newValue) } }
     }
 

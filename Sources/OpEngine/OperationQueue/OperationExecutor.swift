@@ -1,0 +1,83 @@
+/// Something that runs jobs, on which a queue can start its operations instead of on the engine's threads.
+public protocol OperationExecutor: Sendable {
+    /// Runs `job` once, soon, on any thread, after this has returned or before. It is called from any thread, with no lock held. The
+    /// job runs one operation and returns when its `start` does.
+    func execute(_ job: @escaping @Sendable () -> Void)
+
+    /// The quality of service of its threads, which wins over that of the queue; nil, the default: not known.
+    var qualityOfService: QualityOfService? { get }
+
+    /// Whether it runs jobs on the main thread; false by default. One that does is refused: that is what `OperationQueue.main` is for.
+    var isMain: Bool { get }
+}
+
+extension OperationExecutor {
+    public var qualityOfService: QualityOfService? { nil }
+    public var isMain: Bool { false }
+}
+
+extension OperationQueue {
+    /// What runs the operations of this queue; nil, the default: the engine's threads.
+    ///
+    /// Each operation is a job of the executor; maximum, order, barriers and suspension hold as they do on the engine's threads. An
+    /// operation that waits inside a job occupies the executor's thread, which the engine cannot replace.
+    ///
+    /// Traps when it is set while the queue has operations, on a main queue, or to an executor that runs jobs on the main thread.
+    public var underlyingQueue: (any OperationExecutor)? {
+        get { core.state.withLock { $0.executor } }
+        set {
+            do { try trySetUnderlyingQueue(newValue) } catch { trap(error) }
+        }
+    }
+
+    /// `underlyingQueue = executor`, but throws `OperationError.underlyingQueueOfMainQueue`, `.underlyingQueueIsMain` or
+    /// `.underlyingQueueSetTooLate`.
+    public func trySetUnderlyingQueue(_ executor: (any OperationExecutor)?) throws {
+        if core.isMain { throw OperationError.underlyingQueueOfMainQueue }
+        if let executor, executor.isMain { throw OperationError.underlyingQueueIsMain(queue: label) }
+        let quality = executor?.qualityOfService.map { QualityRank($0) }
+        let replaced = core.state.withLock { state -> (any OperationExecutor)?? in
+            guard state.count == 0 else { return .none }
+            let before = state.executor
+            state.executor = executor
+            state.executorQuality = quality
+            state.executorNumber &+= 1
+            state.qualities.isOutside = executor != nil
+            return .some(before)
+        }
+        if replaced == nil { throw OperationError.underlyingQueueSetTooLate(queue: label) }
+        // Released here, after the lock.
+        withExtendedLifetime(replaced) {}
+    }
+}
+
+extension OperationQueue.Core {
+    /// Asks the executor to come and take an operation. The job keeps what it needs; while it is on its way the engine is not
+    /// quiescent, because nobody knows how long the executor takes.
+    func scheduleWithExecutor() {
+        let (executor, number) = state.withLock { ($0.executor, $0.executorNumber) }
+        // Safety: whoever schedules a queue holds it or works for its engine.
+        let engine: Engine = unsafe self.engine
+        // It was taken away while an entry was on its way: the workers look again.
+        guard let executor else { return arriveLate() }
+        engine.hold()
+        executor.execute { [self] in
+            runOne(sentBy: number)
+            engine.release()
+        }
+    }
+
+    /// Runs the next operation on the calling thread, the executor's.
+    private func runOne(sentBy number: UInt32) {
+        if state.withLock({ $0.executorNumber != number }) { return arriveLate() }
+        guard let operation = take(arriving: true, by: .outside) else { return }
+        operation.run(on: ThreadContext.current, from: self)
+        scheduleIfRunnable()
+    }
+
+    /// The job of an executor that the queue no longer has.
+    private func arriveLate() {
+        state.withLock { $0.isScheduled = false }
+        scheduleIfRunnable()
+    }
+}
