@@ -39,7 +39,6 @@ import Testing
             run(on: queue, [recorder.operation("\(quality)")])
         }
         #expect(recorder.log.entries == ["userInteractive 0", "userInitiated 0", "utility 5", "background 10", "default 0"])
-        #expect(engine.threadCount <= 3)
     }
 
     @Test func anOperationsOwnQualityWinsAndNeverChangesTheOrder() {

@@ -1,0 +1,112 @@
+import OpEngine
+import TestSupport
+import Testing
+
+@Suite struct ThreadTests {
+    /// Opens a gate on the thread that lets go of it last.
+    private final class Opening: Sendable {
+        let gate: Gate
+        init(_ gate: Gate) { self.gate = gate }
+        deinit { gate.open() }
+    }
+
+    @Test func anIdleThreadEndsAndTheNextWorkGetsAnother() {
+        let engine = Engine(workerCount: 1, idleTime: .zero)
+        let queue = OperationQueue(engine: engine)
+        let numbers = Log<Int>()
+        for _ in 0..<2 {
+            let ended = Gate()
+            queue.addOperation {
+                numbers.append(Worker.current!.number)
+                Worker.current!.context = Opening(ended)
+            }
+            ended.wait()
+            #expect(engine.threadCount == 0)
+        }
+        #expect(numbers.entries == [1, 2])
+    }
+
+    @Test func oneThatHasToStayStays() {
+        let engine = Engine(workerCount: 2, idleTime: .zero)
+        let queue = OperationQueue(engine: engine)
+        let (bothRun, ended) = (Gate(), Gate())
+        let together = Gate()
+        queue.addOperation {
+            Worker.current!.keepsAlive = true
+            bothRun.open()
+            together.wait()
+        }
+        queue.addOperation {
+            Worker.current!.context = Opening(ended)
+            bothRun.open()
+            together.wait()
+        }
+        bothRun.wait(2)
+        #expect(engine.threadCount == 2)
+        together.open(2)
+        ended.wait()
+        #expect(engine.threadCount == 1)
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+    }
+
+    @Test func blockedThreadsAreReplacedUpToTheLimit() {
+        let engine = Engine(workerCount: 1, threadLimit: 3)
+        let queue = OperationQueue(engine: engine)
+        let (began, mayEnd) = (Gate(), Gate())
+        for _ in 0..<5 {
+            queue.addOperation {
+                Engine.blocking {
+                    began.open()
+                    mayEnd.wait()
+                }
+            }
+        }
+        began.wait(3)
+        #expect(engine.threadCount == 3 && queue.operations.filter(\.isExecuting).count == 3)
+        mayEnd.open(5)
+        queue.waitUntilAllOperationsAreFinished()
+        #expect(engine.threadCount == 3)
+    }
+
+    @Test func atTheLimitAThreadOfAnotherGroupDoesTheWork() {
+        let engine = Engine(workerCount: 1, threadLimit: 1)
+        let (foreground, background) = (OperationQueue(engine: engine), OperationQueue(engine: engine))
+        background.qualityOfService = .background
+        let log = Log<Int>()
+        for round in 0..<10 {
+            (round % 2 == 0 ? foreground : background).addOperations(
+                [BlockOperation { log.append(Worker.current!.number) }], waitUntilFinished: true)
+        }
+        #expect(log.entries == Array(repeating: 1, count: 10) && engine.threadCount == 1)
+    }
+
+    @Test func twoHundredSleepersAllStart() {
+        let engine = Engine(workerCount: 2)
+        let queue = OperationQueue(engine: engine)
+        let (began, mayEnd) = (Gate(), Gate())
+        for _ in 0..<200 {
+            queue.addOperation {
+                Engine.blocking {
+                    began.open()
+                    mayEnd.wait()
+                }
+            }
+        }
+        began.wait(200)
+        mayEnd.open(200)
+        queue.waitUntilAllOperationsAreFinished()
+    }
+
+    @Test func anEngineThatIsShutDownLeavesTheOthersAlone() {
+        let (first, second) = (Engine(workerCount: 2), Engine(workerCount: 2))
+        let log = Log<String>()
+        for engine in [first, second] {
+            let queue = OperationQueue(engine: engine)
+            queue.qualityOfService = .utility
+            queue.addOperations([BlockOperation { log.append("ran") }], waitUntilFinished: true)
+        }
+        #expect(first.shutdown(deadline: .seconds(10)).isEmpty && first.threadCount == 0)
+        OperationQueue(engine: second).addOperations([BlockOperation { log.append("still") }], waitUntilFinished: true)
+        #expect(log.entries == ["ran", "ran", "still"])
+    }
+}
