@@ -29,7 +29,11 @@ let package = Package(
         .target(name: "LuaBindings", dependencies: ["CLua", "OpEngine"], swiftSettings: strictMemory),
         .executableTarget(name: "opscript", dependencies: ["LuaBindings"], swiftSettings: strictMemory),
         .target(name: "TestSupport", dependencies: ["OpEngine"], path: "Tests/TestSupport", swiftSettings: strict),
-        .testTarget(name: "OpEngineTests", dependencies: ["OpEngine", "TestSupport"], swiftSettings: strictMemory),
+        // Classes as tutorials print them, in the language mode that they were written in.
+        .testTarget(name: "TutorialTests", dependencies: ["OpEngine", "TestSupport"], swiftSettings: [.swiftLanguageMode(.v5)]),
+        .testTarget(name: "OpEngineTests", dependencies: ["OpEngine", "CPlatform", "TestSupport"], swiftSettings: strictMemory),
+        .testTarget(
+            name: "OpEngineDispatchTests", dependencies: ["OpEngine", "OpEngineDispatch", "TestSupport"], swiftSettings: strict),
         .target(name: "CAllocated", path: "Tests/CAllocated"),
         .testTarget(name: "CLuaTests", dependencies: ["CLua", "CAllocated", "TestSupport"], swiftSettings: strictMemory),
         .testTarget(

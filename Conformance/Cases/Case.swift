@@ -1,0 +1,39 @@
+import Glibc
+
+/// One claim about operations, tested in a process of its own.
+struct Case {
+    /// The clause of docs/operation-semantics.md.
+    let clause: Int
+    let name: String
+    /// The process must be ended by a trap.
+    var traps = false
+    let body: () throws -> Void
+
+    init(_ clause: Int, _ name: String, traps: Bool = false, _ body: @escaping () throws -> Void) {
+        self.clause = clause
+        self.name = name
+        self.traps = traps
+        self.body = body
+    }
+}
+
+/// The claim does not hold.
+struct Wrong: Error { let what: String }
+
+/// This implementation has no such thing.
+struct NotAvailable: Error {}
+
+func expect(_ condition: Bool, _ what: String) throws {
+    if !condition { throw Wrong(what: what) }
+}
+
+/// Lets what should not happen happen: other threads have run for a while. For claims that something does not come.
+func giveOthersTime() {
+    var time = timespec(tv_sec: 0, tv_nsec: 50_000_000)
+    nanosleep(&time, nil)
+}
+
+let allCases = [
+    stateCases, subclassCases, blockCases, dependencyCases, scaleCases, cancellingCases, completionCases, orderCases, queueCases,
+    barrierCases, progressCases, threadCases, waitingCases, misuseCases, observationCases,
+].flatMap { $0 }

@@ -1,0 +1,26 @@
+import Glibc
+
+// list          every case: clause, name, `traps` or `runs`
+// run NAME      status 0: the claim holds; 1: it does not, and stdout says why; 3: not available
+setvbuf(stdout, nil, _IONBF, 0)
+let arguments = CommandLine.arguments
+switch arguments.dropFirst().first {
+case "list":
+    for one in allCases { print(one.clause, one.name, one.traps ? "traps" : "runs", separator: "\t") }
+case "run":
+    guard arguments.count == 3, let one = allCases.first(where: { $0.name == arguments[2] }) else { exit(2) }
+    do {
+        try one.body()
+    } catch let wrong as Wrong {
+        print(wrong.what)
+        exit(1)
+    } catch is NotAvailable {
+        exit(3)
+    } catch {
+        print(error)
+        exit(1)
+    }
+default:
+    print("usage: list | run NAME")
+    exit(2)
+}

@@ -1,0 +1,17 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+// The cases are written once, in Cases, and compiled twice: with Foundation's operations and with OpEngine's.
+// `scripts/conformance` runs each case in a process of its own.
+
+let settings: [SwiftSetting] = [.swiftLanguageMode(.v5)]
+
+let package = Package(
+    name: "Conformance",
+    dependencies: [.package(name: "opscript", path: "..")],
+    targets: [
+        .executableTarget(name: "FoundationCases", swiftSettings: settings),
+        .executableTarget(
+            name: "OpEngineCases", dependencies: [.product(name: "OpEngine", package: "opscript")], swiftSettings: settings),
+    ]
+)

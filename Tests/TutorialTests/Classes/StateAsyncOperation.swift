@@ -1,0 +1,59 @@
+// A class as tutorials print it: an asynchronous operation that keeps its state in an enumeration, and says that it executes only
+// after `main`. It breaks a rule by intent or by mistake: it is finished by `cancel`, perhaps before it started.
+//
+// Edits for Linux: it is nested, because tutorials have two of that name; `capitalized` is a shim (Shims.swift).
+
+import OpEngine
+
+enum LateExecuting {
+    class AsyncOperation: Operation {
+        enum State: String {
+            case ready, executing, finished
+
+            fileprivate var keyPath: String {
+                return "is\(rawValue.capitalized)"
+            }
+        }
+
+        var state = State.ready {
+            willSet {
+                willChangeValue(forKey: newValue.keyPath)
+                willChangeValue(forKey: state.keyPath)
+            }
+            didSet {
+                didChangeValue(forKey: oldValue.keyPath)
+                didChangeValue(forKey: state.keyPath)
+            }
+        }
+
+        override var isReady: Bool {
+            return super.isReady && state == .ready
+        }
+
+        override var isExecuting: Bool {
+            return state == .executing
+        }
+
+        override var isFinished: Bool {
+            return state == .finished
+        }
+
+        override var isAsynchronous: Bool {
+            return true
+        }
+
+        override func start() {
+            if isCancelled {
+                state = .finished
+                return
+            }
+            main()
+            state = .executing
+        }
+
+        override func cancel() {
+            super.cancel()
+            state = .finished
+        }
+    }
+}

@@ -1,0 +1,30 @@
+// Classes as tutorials print them. Edits for Linux: none but stand-ins (StandIns.swift). The host of the addresses is an example's.
+
+import Foundation
+
+class PhotoData {
+    var url: URL
+    var data: UIImage?
+
+    init(url: String) {
+        self.url = URL(string: url)!
+    }
+}
+
+class PhotoDataSource {
+    static let shared = PhotoDataSource()
+    var list = [PhotoData]()
+    let filterContext = CIContext(options: nil)
+
+    func reset() {
+        autoreleasepool {
+            list.removeAll(keepingCapacity: true)
+
+            (1...20).forEach {
+                let url = "https://example.com/mastering-ios/\($0).jpg"
+                let data = PhotoData(url: url)
+                list.append(data)
+            }
+        }
+    }
+}
