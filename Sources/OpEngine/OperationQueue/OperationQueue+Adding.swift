@@ -21,7 +21,9 @@ extension OperationQueue {
 
     /// Adds operations in order, all or none. Traps as `addOperation` does.
     ///
-    /// - Parameter wait: whether to return only when all of them have finished.
+    /// - Parameters:
+    ///   - operations: what to add; the same operation twice is refused.
+    ///   - wait: whether to return only when all of them have finished.
     public func addOperations(_ operations: [Operation], waitUntilFinished wait: Bool) {
         do { try tryAddOperations(operations, waitUntilFinished: wait) } catch { trap(error) }
     }
