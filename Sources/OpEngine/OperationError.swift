@@ -35,8 +35,8 @@ public enum OperationError: Error, Sendable, CustomStringConvertible {
     case underlyingQueueIsMain(queue: String)
     /// A thread waits for the operation that it runs.
     case waitsForItself(operation: String)
-    /// A wait that nothing can end any more.
-    case neverFinishes(operations: [String])
+    /// A wait that nothing can end any more; `reasons` has a sentence for each operation that is in the way.
+    case neverFinishes(operations: [String], reasons: [String])
     /// The engine was shut down.
     case engineShutDown(operation: String)
     /// An operation with the policy `.succeeded` was cancelled because of a dependency. Recorded as its `error`.
@@ -81,8 +81,9 @@ public enum OperationError: Error, Sendable, CustomStringConvertible {
             "the underlying queue of \(queue) cannot be the main one: use OperationQueue.main"
         case .waitsForItself(let operation):
             "\(operation) waits for itself; wait for it on another thread, or make the rest an operation that depends on it"
-        case .neverFinishes(let operations):
-            "this wait can never end: nothing is running that could finish \(list(operations))"
+        case .neverFinishes(let operations, let reasons):
+            "this wait can never end: "
+                + (reasons.isEmpty ? "nothing is running that could finish \(list(operations))" : reasons.joined(separator: "; "))
         case .engineShutDown(let operation):
             "\(operation) cannot be added: the engine was shut down"
         case .dependencyNotSucceeded(let operation, let dependency):

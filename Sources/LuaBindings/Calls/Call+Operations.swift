@@ -107,29 +107,20 @@ private final class Countdown: Sendable {
     var hasEnded: Bool { left.load(ordering: .acquiring) == 0 }
 }
 
+extension Operation.Naming {
+    /// How scripts know operations and queues.
+    static let script = Operation.Naming(operation: { $0.displayName }, queue: { $0.displayName })
+}
+
 /// Says why operations will never finish.
 enum Stall {
     static func message(for operations: [Operation]) -> String {
-        let reasons = operations.prefix(8).map { "\($0.displayName) \(reason(for: $0))" }.joined(separator: "; ")
-        let more = operations.count > 8 ? "; and \(operations.count - 8) more" : ""
-        return "this wait can never end: \(reasons)\(more)"
+        "this wait can never end: " + StallReport(waitingFor: operations).description(naming: .script)
     }
 
     /// The rest of a sentence that starts with the operation's name.
     static func reason(for operation: Operation) -> String {
-        let unfinished = operation.isCancelled ? [] : operation.dependencies.filter { !$0.isFinished }
-        if operation.isExecuting { return "has started and waits for something that will not happen" }
-        if !unfinished.isEmpty {
-            let names = unfinished.prefix(4).map { dependency in
-                dependency.displayName + (dependency.queue == nil && !dependency.isExecuting ? ", which was never added to a queue" : "")
-            }
-            return "depends on \(names.joined(separator: " and on "))"
-        }
-        guard let queue = operation.queue else { return "was never added to a queue" }
-        if queue.isSuspended { return "is in \(queue.displayName), which is suspended" }
-        if queue.maxConcurrentOperationCount == 0 { return "is in \(queue.displayName), whose maximum is 0" }
-        if !operation.isReady { return "has isReady = false" }
-        return "is behind others in \(queue.displayName)"
+        operation.whyNotRunning?.reason(naming: .script) ?? "has started and waits for something that will not happen"
     }
 }
 

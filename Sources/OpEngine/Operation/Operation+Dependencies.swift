@@ -22,7 +22,7 @@ extension Operation {
     /// The check costs O(1) unless something already depends on this operation; else it visits what `operation` waits for.
     public func tryAddDependency(_ operation: Operation) throws {
         guard operation !== self else { throw OperationError.dependsOnItself(operation: label) }
-        if let path = cyclePath(through: operation) { throw OperationError.dependencyCycle(path: path.map(\.label)) }
+        if let path = cyclePath(through: [operation]) { throw OperationError.dependencyCycle(path: path.map(\.label)) }
         link(to: operation)
     }
 
@@ -81,11 +81,12 @@ extension Operation {
         return found
     }
 
-    /// The cycle that a dependency on `first` would close, beginning and ending with this operation; nil when there is none.
-    func cyclePath(through first: Operation) -> [Operation]? {
+    /// The cycle that a dependency on one of `first` closes or would close, beginning and ending with this operation; nil when there
+    /// is none.
+    func cyclePath(through first: [Operation]) -> [Operation]? {
         guard loadState().has(State.hasDependents) else { return nil }
-        var cameFrom: [Operation: Operation] = [first: self]
-        var pending = [first]
+        var cameFrom = Dictionary(first.map { ($0, self) }, uniquingKeysWith: { one, _ in one })
+        var pending = first
         while let next = pending.popLast() {
             for dependency in next.dependencies where !dependency.isFinished {
                 if dependency === self {

@@ -29,7 +29,7 @@ extension Operation {
         case .satisfied: return true
         case .timedOut, .stalled:
             lock.withLock { if let extras { extras.waiters.removeFirst(where: { $0 === parkerOfWait(context, engine) }) } }
-            if outcome == .stalled { throw OperationError.neverFinishes(operations: [label]) }
+            if outcome == .stalled { throw OperationError.neverFinishes([self]) }
             return false
         }
     }
@@ -80,7 +80,7 @@ extension OperationQueue {
         switch core.waitUntilEmpty(deadline: deadline) {
         case .satisfied: return true
         case .timedOut: return false
-        case .stalled: throw OperationError.neverFinishes(operations: operations.map(\.label))
+        case .stalled: throw OperationError.neverFinishes(operations)
         }
     }
 }

@@ -59,6 +59,9 @@ extension OperationQueue {
             }
         }
 
+        /// Whether no barrier is before it.
+        func isCurrent(_ operation: Operation) -> Bool { operation.segment == currentNumber }
+
         @inline(__always)
         mutating func popReady() -> Operation? { current.ready.popFirst() }
 

@@ -1,0 +1,114 @@
+extension Operation {
+    /// An operation and all that keeps it from running.
+    public struct Blockage: Sendable, Hashable {
+        public let operation: Operation
+        /// Empty for one that has started, or is about to.
+        public let blockers: [Blocker]
+    }
+
+    /// What keeps it from running now: all reasons, at one moment for each; nil when it is executing or has finished, or a thread is
+    /// about to start it.
+    ///
+    /// For people and tests: it visits what the operation depends on, and the operations of its queue.
+    public var whyNotRunning: Blockage? {
+        let blockage = Blockage(of: self)
+        return blockage.blockers.isEmpty ? nil : blockage
+    }
+}
+
+extension Operation.Blockage: CustomStringConvertible {
+    /// What keeps `operation` from running.
+    init(of operation: Operation) {
+        self.operation = operation
+        blockers = operation.findBlockers()
+    }
+
+    /// A sentence: `resize depends on load, which was never added to a queue, and is in queue q, which is suspended`.
+    public var description: String { description(naming: .standard) }
+
+    /// `description` with other names.
+    public func description(naming: Operation.Naming) -> String { "\(naming.operation(operation)) \(reason(naming: naming))" }
+
+    /// `description` without the operation's name in front.
+    public func reason(naming: Operation.Naming = .standard) -> String {
+        if blockers.isEmpty { return "has started and waits for something that will not happen" }
+        var dependencies: [String] = []
+        var reasons: [String] = []
+        for blocker in blockers {
+            if case .dependency(let dependency) = blocker {
+                dependencies.append(Operation.Blocker.dependency(dependency, naming))
+            } else {
+                reasons.append(blocker.description(naming: naming))
+            }
+        }
+        if !dependencies.isEmpty {
+            let more = dependencies.count > 4 ? " and on \(dependencies.count - 4) more" : ""
+            reasons.insert("depends on " + dependencies.prefix(4).joined(separator: " and on ") + more, at: 0)
+        }
+        return reasons.joined(separator: ", and ")
+    }
+}
+
+extension Operation {
+    fileprivate func findBlockers() -> [Blocker] {
+        let state = loadState()
+        if state.has(State.started | State.executing | State.finishing | State.finished) || isExecuting || isFinished { return [] }
+        var blockers: [Blocker] = []
+        // A cancelled one waits for nothing.
+        let unfinished = state.has(State.cancelled) ? [] : dependencies.filter { !$0.isFinished }
+        if let path = unfinished.isEmpty ? nil : cyclePath(through: unfinished) {
+            blockers.append(.cycle(path))
+            blockers += unfinished.filter { !path.contains($0) }.map { .dependency($0) }
+        } else {
+            blockers += unfinished.map { .dependency($0) }
+        }
+        if unfinished.isEmpty && !state.has(State.cancelled) && !isReady { blockers.append(.notReady) }
+        let inQueue = withQueueCore { core -> [Blocker]? in
+            guard let queue = core.face else { return nil }
+            return core.state.withLock { $0.standing(of: self) }.map { $0.blockers(of: self, in: queue, isReady: blockers.isEmpty) }
+        }
+        guard let inQueue else { return blockers + [.notInQueue] }
+        // A worker has taken it.
+        guard let inQueue else { return [] }
+        return blockers + inQueue
+    }
+}
+
+extension OperationQueue.State {
+    /// Where an operation stands in its queue.
+    struct Standing {
+        var isSuspended = false
+        var maximum = 0
+        /// Those that count towards the maximum.
+        var executing: [Operation] = []
+        /// It stands behind a barrier, the first one that has not finished.
+        var barrier: Operation?
+        /// What a barrier waits for.
+        var before: [Operation] = []
+
+        func blockers(of operation: Operation, in queue: OperationQueue, isReady: Bool) -> [Operation.Blocker] {
+            var blockers: [Operation.Blocker] = []
+            if isSuspended { blockers.append(.suspended(queue)) }
+            if maximum == 0 { blockers.append(.maximumIsZero(queue)) }
+            if let barrier { blockers.append(.barrier(barrier, in: queue)) }
+            if !before.isEmpty { blockers.append(.before(before, in: queue)) }
+            if maximum > 0 && executing.count >= maximum { blockers.append(.full(queue, executing: executing)) }
+            return blockers.isEmpty && isReady ? [.notTaken(queue)] : blockers
+        }
+    }
+
+    /// Nil when a worker has taken it, or it has left. O(n).
+    func standing(of operation: Operation) -> Standing? {
+        guard operation.place == .waiting || operation.place == .ready else { return nil }
+        var standing = Standing(isSuspended: isSuspended && !isEnding, maximum: maximum)
+        let isHeld = !segments.isCurrent(operation)
+        var isBefore = true
+        members.forEach { other in
+            if other.place == .taken { standing.executing.append(other) }
+            if other === operation { isBefore = false }
+            guard isHeld && isBefore else { return }
+            if operation.isBarrier { standing.before.append(other) } else if other.isBarrier && standing.barrier == nil { standing.barrier = other }
+        }
+        return standing
+    }
+}
