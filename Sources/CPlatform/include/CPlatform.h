@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -49,6 +50,26 @@ int cplatform_affinity_count(void);
 static inline int cplatform_nice(int thread) { return getpriority(PRIO_PROCESS, (id_t)thread); }
 // Raises the nice value of the calling thread.
 static inline void cplatform_set_nice(int nice) { setpriority(PRIO_PROCESS, 0, nice); }
+
+// Why: eventfd's flags are an enumeration that Swift imports as another type than the parameter's.
+// A new event descriptor, which neither blocks nor is inherited; a negated error when there is none.
+static inline int cplatform_event_make(void) {
+    int descriptor = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    return descriptor >= 0 ? descriptor : -errno;
+}
+// Makes it readable.
+static inline void cplatform_event_signal(int descriptor) {
+    int saved = errno;
+    eventfd_write(descriptor, 1);
+    errno = saved;
+}
+// Makes it unreadable.
+static inline void cplatform_event_clear(int descriptor) {
+    int saved = errno;
+    eventfd_t count;
+    eventfd_read(descriptor, &count);
+    errno = saved;
+}
 
 // Why: an instruction of the processor; a spinning thread leaves the core's resources to its sibling.
 static inline void cplatform_relax(void) {

@@ -23,6 +23,8 @@ public final class Inbox: @unchecked Sendable {
     private let jobs = Guarded(Jobs())
     private let jobCount = Atomic<Int>(0)
     private let operationsReady = Atomic<Bool>(false)
+    /// To hosts with a loop of their own.
+    let announcements = Announcements()
 
     private struct Jobs {
         var pending: [@Sendable () -> Void] = []
@@ -70,18 +72,26 @@ public final class Inbox: @unchecked Sendable {
         let isAccepted = jobs.withLock { jobs in
             if jobs.isClosed { return false }
             jobs.pending.append(job)
-            jobCount.wrappingAdd(1, ordering: .releasing)
+            jobCount.wrappingAdd(1, ordering: .sequentiallyConsistent)
             return true
         }
-        if isAccepted { parker.unpark() } else { jobHasEnded() }
+        if !isAccepted { return jobHasEnded() }
+        parker.unpark()
+        announcements.announce()
     }
 
     /// Makes a blocked `run` evaluate its predicate again. Lock-free and async-signal-safe.
     public func wake() { parker.unpark() }
 
     func operationsAreReady() {
-        operationsReady.store(true, ordering: .releasing)
+        operationsReady.store(true, ordering: .sequentiallyConsistent)
         parker.unpark()
+        announcements.announce()
+    }
+
+    /// Nothing to drain.
+    var isEmpty: Bool {
+        jobCount.load(ordering: .sequentiallyConsistent) == 0 && !operationsReady.load(ordering: .sequentiallyConsistent)
     }
 
     var hasReadyOperations: Bool { operationsReady.load(ordering: .acquiring) }
@@ -99,6 +109,8 @@ public final class Inbox: @unchecked Sendable {
         // Nothing comes from an engine that has gone, but jobs may.
         let engine = self.engine
         defer { withExtendedLifetime(engine) {} }
+        announcements.begin()
+        defer { endDraining() }
         return asRunning(context) {
             while true {
                 if predicate() { return .satisfied }
@@ -114,6 +126,8 @@ public final class Inbox: @unchecked Sendable {
         let context = ThreadContext.current
         let engine = self.engine
         defer { withExtendedLifetime(engine) {} }
+        announcements.begin()
+        defer { endDraining() }
         return asRunning(context) {
             var left = jobCount.load(ordering: .acquiring)
             var count = 0
