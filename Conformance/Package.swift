@@ -12,6 +12,9 @@ let package = Package(
     targets: [
         .executableTarget(name: "FoundationCases", swiftSettings: settings),
         .executableTarget(
-            name: "OpEngineCases", dependencies: [.product(name: "OpEngine", package: "opscript")], swiftSettings: settings),
+            name: "OpEngineCases",
+            dependencies: [
+                .product(name: "OpEngine", package: "opscript"), .product(name: "OpEngineDispatch", package: "opscript"),
+            ], swiftSettings: settings),
     ]
 )

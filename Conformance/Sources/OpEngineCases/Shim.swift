@@ -1,4 +1,5 @@
 import OpEngine
+import OpEngineDispatch
 
 typealias Operation = OpEngine.Operation
 typealias BlockOperation = OpEngine.BlockOperation
