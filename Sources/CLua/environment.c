@@ -5,7 +5,6 @@
 // Registry keys, by address.
 static const char real_key;    // the real globals
 static const char fresh_key;   // name -> value in a fresh state
-static const char shared_key;  // the metatable of all environments of operations
 // In the metatable of an environment: the table that it reads through to, and the set of names that it does not read there.
 static const char base_key, hidden_key;
 
@@ -36,9 +35,6 @@ void clua_environment_open(lua_State *L) {
         lua_rawset(L, -4);
     }
     lua_rawsetp(L, LUA_REGISTRYINDEX, &fresh_key);
-
-    push_metatable(L, globals, 0);
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &shared_key);
     lua_settop(L, globals - 1);
 }
 
@@ -61,7 +57,10 @@ static void push_with_metatable(lua_State *L) {
 }
 
 void clua_push_environment(lua_State *L) {
-    lua_rawgetp(L, LUA_REGISTRYINDEX, &shared_key);
+    clua_push_real_globals(L);
+    int real = lua_gettop(L);
+    push_metatable(L, real, 0);  // its own: the operation may change it
+    lua_remove(L, real);
     push_with_metatable(L);
 }
 

@@ -19,7 +19,7 @@ void clua_push_current_globals(lua_State *L);
 /// Puts the table on top in force, what `load`, `loadfile` and `dofile` use; pops it. Never raises.
 void clua_set_current_globals(lua_State *L);
 
-/// Pushes a new environment over the real globals, in which `_G` is itself. Needs 4 slots.
+/// Pushes a new environment over the real globals, in which `_G` is itself. Needs 5 slots.
 void clua_push_environment(lua_State *L);
 
 /// Pushes a new environment for what came along to a state that goes on: names that came along are found there, all others are read

@@ -1,6 +1,7 @@
 #include "object.h"
 
 #include <lua5.4/lauxlib.h>
+#include <stdlib.h>
 
 #include "callback.h"
 #include "object_raising.h"
@@ -14,6 +15,39 @@ static const char kinds_key[CLUA_MAX_KINDS + 1];  // kind -> metatable
 void clua_set_object_functions(clua_object_functions functions) { object_functions = functions; }
 void clua_object_retain(void *object) { object_functions.retain(object); }
 void clua_object_release(void *object) { object_functions.release(object); }
+
+// Objects that this thread has still to release, while it is releasing one.
+static _Thread_local struct {
+    bool is_releasing;
+    void **objects;
+    size_t count, capacity;
+} waiting;
+
+static bool wait_in_turn(void *object) {
+    if (waiting.count == waiting.capacity) {
+        size_t capacity = waiting.capacity == 0 ? 16 : 2 * waiting.capacity;
+        void **objects = realloc(waiting.objects, capacity * sizeof *objects);
+        if (objects == NULL) return false;
+        waiting.objects = objects;
+        waiting.capacity = capacity;
+    }
+    waiting.objects[waiting.count++] = object;
+    return true;
+}
+
+void clua_object_release_in_turn(void *object) {
+    if (waiting.is_releasing) {
+        if (!wait_in_turn(object)) clua_object_release(object);
+        return;
+    }
+    waiting.is_releasing = true;
+    clua_object_release(object);
+    while (waiting.count > 0) clua_object_release(waiting.objects[--waiting.count]);
+    free(waiting.objects);
+    waiting.objects = NULL;
+    waiting.capacity = 0;
+    waiting.is_releasing = false;
+}
 
 static int is_kind(lua_State *L, int kind) {
     lua_rawgetp(L, LUA_REGISTRYINDEX, &kinds_key[kind]);

@@ -273,7 +273,7 @@ static void encode_userdata(encoder *e) {
     }
     writer_byte(&e->writer, CLUA_TAG_HANDLE);
     writer_varint(&e->writer, e->references.count);
-    *(clua_reference *)encoder_append(e, &e->references, sizeof(clua_reference)) = (clua_reference){handle->object, handle->kind};
+    *(clua_reference *)encoder_append(e, &e->references, sizeof(clua_reference)) = (clua_reference){handle->object, handle->kind, false};
     clua_object_retain(handle->object);
 }
 
@@ -415,9 +415,21 @@ int clua_encode(lua_State *L, int count, clua_parcel_role role, clua_parcel *par
     return attempt(L, count, role, true, parcel, &has_culprit);
 }
 
+bool clua_parcel_disown(clua_parcel *parcel, const void *owner) {
+    bool has_any = false;
+    for (size_t i = 0; i < parcel->reference_count; i++) {
+        clua_reference *reference = &parcel->references[i];
+        if (reference->object != owner || reference->is_unowned) continue;
+        reference->is_unowned = has_any = true;
+        clua_object_release(reference->object);
+    }
+    return has_any;
+}
+
 void clua_parcel_release(clua_parcel *parcel) {
     for (size_t i = 0; i < parcel->code_count; i++) clua_code_release(parcel->codes[i]);
-    for (size_t i = 0; i < parcel->reference_count; i++) clua_object_release(parcel->references[i].object);
+    for (size_t i = 0; i < parcel->reference_count; i++)
+        if (!parcel->references[i].is_unowned) clua_object_release_in_turn(parcel->references[i].object);
     free(parcel->codes);
     free(parcel->references);
     free(parcel->bytes);

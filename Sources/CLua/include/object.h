@@ -26,6 +26,10 @@ void clua_set_object_functions(clua_object_functions functions);
 void clua_object_retain(void *object);
 void clua_object_release(void *object);
 
+/// As clua_object_release, but what a released object releases in its turn waits until it has gone: a chain of any length needs no
+/// deep stack.
+void clua_object_release_in_turn(void *object);
+
 /// The handle at `index`, or NULL when the value there is something else. Never raises.
 clua_handle *clua_to_handle(lua_State *L, int index);
 

@@ -7,14 +7,16 @@
 #define CLUA_PARCEL_H
 
 #include <lua5.4/lua.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct clua_code;
 
 typedef struct clua_reference {
-    void *object;  // owned
+    void *object;  // owned, unless `is_unowned`
     int kind;
+    bool is_unowned;
 } clua_reference;
 
 typedef struct clua_parcel {
@@ -46,6 +48,10 @@ typedef enum clua_environment {
 
 /// Returns LUA_OK with `value_count` values pushed, or the status with the error's message pushed.
 int clua_decode(lua_State *L, const clua_parcel *parcel, clua_environment environment);
+
+/// For a parcel that `owner` holds, and that is decoded only while `owner` is alive: lets go of the references to it. Returns whether
+/// there were any.
+bool clua_parcel_disown(clua_parcel *parcel, const void *owner);
 
 /// Gives back what the parcel owns. Safe from any thread; an empty parcel is fine.
 void clua_parcel_release(clua_parcel *parcel);

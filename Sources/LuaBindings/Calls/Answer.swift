@@ -18,8 +18,8 @@ enum Answer {
     case newOperation(LuaOperation, bodyAt: Int32, completionAt: Int32? = nil)
     case objects([AnyObject], ObjectKind)
     case progress(total: Int64, completed: Int64, fraction: Double)
-    /// The values in a parcel.
-    case parcel(Parcel)
+    /// The values in a parcel; what has to be alive meanwhile.
+    case parcel(Parcel, keeping: AnyObject? = nil)
     /// The operation at stack index 1 ended with these results: all of them in a table, or the first.
     case results(Parcel, first: Bool)
     /// The argument at this stack index.
@@ -72,9 +72,9 @@ enum Answer {
             unsafe reply.pointee.integer = total
             unsafe reply.pointee.integer2 = completed
             unsafe reply.pointee.number = fraction
-        case .parcel(let parcel):
+        case .parcel(let parcel, let owner):
             unsafe reply.pointee.kind = CLUA_REPLY_PARCEL
-            unsafe writeParcel(parcel, to: reply)
+            unsafe writeParcel(parcel, keeping: owner, to: reply)
         case .results(let parcel, let first):
             unsafe reply.pointee.kind = CLUA_REPLY_RESULTS
             unsafe reply.pointee.integer = first ? 1 : 0
@@ -140,7 +140,18 @@ private func writeObjects(_ objects: some Collection<AnyObject>, _ kind: ObjectK
     unsafe reply.pointee.reference_count = objects.count
 }
 
-private func writeParcel(_ parcel: Parcel, to reply: UnsafeMutablePointer<clua_reply>) {
+private func writeParcel(_ parcel: Parcel, keeping owner: AnyObject? = nil, to reply: UnsafeMutablePointer<clua_reply>) {
     unsafe reply.pointee.parcel = parcel.pointer
-    unsafe reply.pointee.parcel_owner = Unmanaged<AnyObject>.passRetained(parcel).toOpaque()
+    unsafe reply.pointee.parcel_owner = Unmanaged<AnyObject>.passRetained(KeptParcel(parcel: parcel, owner: owner)).toOpaque()
+}
+
+/// A parcel that C is about to read.
+private final class KeptParcel {
+    let parcel: Parcel
+    let owner: AnyObject?
+
+    init(parcel: Parcel, owner: AnyObject?) {
+        self.parcel = parcel
+        self.owner = owner
+    }
 }

@@ -31,7 +31,11 @@ enum ErrorClass {
         switch Property(number: member) {
         case .message: return .string(error.message)
         case .traceback: return .string(error.traceback)
-        case .value: return error.value.map { .parcel($0) } ?? .string(error.message)
+        case .value:
+            // What was raised may contain the operation, which may be gone.
+            let operation = error.operation
+            guard let value = error.value, operation != nil || !value.refersToOwner else { return .string(error.message) }
+            return .parcel(value, keeping: operation)
         case .kind: return .string(error.kind.rawValue)
         case .operation: return .operation(error.operation)
         case nil: return .nil

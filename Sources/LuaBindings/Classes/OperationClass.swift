@@ -158,12 +158,17 @@ enum OperationClass {
         guard let operation = operation as? LuaOperation else {
             throw .message("\(operation.displayName) is the host's and has no storage")
         }
+        if !call.state.acceptedNames.contains(name) { try check(storageName: name, call) }
+        if call.isMissing(at: 3) { return operation.store(nil, as: name) }
+        do { operation.store(try call.state.encode(count: 1, CLUA_STORED), as: name) } catch { throw CallError(error) }
+    }
+
+    private static func check(storageName name: String, _ call: Call) throws(CallError) {
         if Function.names.contains(name) { throw .message("'\(name)' is a method of operations and cannot be assigned") }
         if let near = Spelling.nearest(to: name, among: Property.names + Function.names, within: name.utf8.count < 5 ? 1 : 2) {
             throw .message("an operation has no property '\(name)' (did you mean '\(near)'?)")
         }
-        if call.isMissing(at: 3) { return operation.store(nil, as: name) }
-        do { operation.store(try call.state.encode(count: 1, CLUA_STORED), as: name) } catch { throw CallError(error) }
+        if call.state.acceptedNames.count < 500 { call.state.acceptedNames.insert(name) }
     }
 
     private static func classGet(_ member: Int32, _ call: Call) throws(CallError) -> Answer {

@@ -58,6 +58,7 @@ public final class LuaOperation: Operation, @unchecked Sendable {
             let body = mutable.withLock { $0.body }
             if case .handle = body, state.number != home { throw Failure(message: "\(displayName) was not sent to the state that runs it") }
             let results = try state.run(self, body: body)
+            results?.letGo(of: self)
             mutable.withLock {
                 $0.results = results
                 $0.body = .none
@@ -106,7 +107,14 @@ public final class LuaOperation: Operation, @unchecked Sendable {
 
     func stored(_ name: String) -> Parcel? { mutable.withLock { $0.storage[name] } }
 
-    func store(_ value: Parcel?, as name: String) { mutable.withLock { $0.storage[name] = value } }
+    func store(_ value: Parcel?, as name: String) {
+        value?.letGo(of: self)
+        let replaced = mutable.withLock { mutable in
+            defer { mutable.storage[name] = value }
+            return mutable.storage[name]
+        }
+        withExtendedLifetime(replaced) {}
+    }
 
     // MARK: sending
 

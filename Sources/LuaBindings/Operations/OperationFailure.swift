@@ -35,6 +35,7 @@ public final class OperationFailure: Error, CustomStringConvertible, Sendable {
         message = failure.message
         traceback = failure.traceback
         value = failure.value
+        value?.letGo(of: operation)
         self.kind = kind
         operationName = operation.name
         failed = WeakOperation(operation)

@@ -30,6 +30,8 @@ final class LuaState: @unchecked Sendable {
     /// How much of what the runtime shares with all states has been put into this one.
     var appliedSharedVersion = 0
     var registeredFunctionCount = 0
+    /// Names of scripts' own on operations that are not misspelt; at most some hundred.
+    var acceptedNames: Set<String> = []
     /// Operations that were sent by reference and still have to be made to run elsewhere.
     private var unsealed: [LuaOperation] = []
     private var isSealing = false
@@ -173,7 +175,9 @@ final class LuaState: @unchecked Sendable {
         try unsafe attempt { lua, failure in
             unsafe clua_encode_body(lua, pointer, ObjectKind.operation.rawValue, &contents, &failure)
         }
-        return unsafe Parcel(contents)
+        let parcel = unsafe Parcel(contents)
+        parcel.letGo(of: operation)
+        return parcel
     }
 
     /// Operations that leave this state by reference before they are in a queue: their functions are copied now, since the

@@ -12,7 +12,7 @@ final class RuntimeCore: @unchecked Sendable {
     private(set) unowned(unsafe) var mainState: LuaState!
 
     private let shared = Mutex(Shared())
-    private let failures = Mutex<[OperationFailure]>([])
+    private let failures = Mutex(Failures())
     private let stateCount = Atomic<Int>(0)
 
     /// What each state takes over before it runs a body.
@@ -21,6 +21,13 @@ final class RuntimeCore: @unchecked Sendable {
         /// `package.path` and `package.cpath` of the main state, and `arg`.
         var paths: Parcel?
         var functions: [HostFunction] = []
+    }
+
+    /// Failures that perhaps nobody has read.
+    private struct Failures {
+        var all: [OperationFailure] = []
+        /// At this count those that were read are dropped.
+        var limit = 64
     }
 
     init(engine: Engine, ignoresEnvironment: Bool) {
@@ -86,13 +93,29 @@ final class RuntimeCore: @unchecked Sendable {
     /// Says on stderr what nobody else will hear of, in one piece.
     func report(_ text: String) { StandardError.write("opscript: \(text)\n") }
 
-    func record(_ failure: OperationFailure) { failures.withLock { $0.append(failure) } }
+    /// Callbacks that have raised an error.
+    let callbackErrorCount = Atomic<Int>(0)
+
+    func reportCallbackError(_ text: String) {
+        callbackErrorCount.wrappingAdd(1, ordering: .relaxed)
+        report(text)
+    }
+
+    func record(_ failure: OperationFailure) {
+        failures.withLock { failures in
+            if failures.all.count >= failures.limit {
+                failures.all.removeAll(where: \.isRead)
+                failures.limit = 2 * failures.all.count + 64
+            }
+            failures.all.append(failure)
+        }
+    }
 
     /// Failures whose error nobody has read, oldest first.
     func takeUnreadFailures() -> [OperationFailure] {
-        failures.withLock { all in
-            defer { all = [] }
-            return all.filter { !$0.isRead }
+        failures.withLock { failures in
+            defer { failures = Failures() }
+            return failures.all.filter { !$0.isRead }
         }
     }
 

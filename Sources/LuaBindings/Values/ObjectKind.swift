@@ -10,7 +10,7 @@ enum ObjectKind: Int32 {
 extension clua_reference {
     /// A counted reference to `object`.
     init(_ object: AnyObject, _ kind: ObjectKind) {
-        unsafe self.init(object: Unmanaged.passRetained(object).toOpaque(), kind: kind.rawValue)
+        unsafe self.init(object: Unmanaged.passRetained(object).toOpaque(), kind: kind.rawValue, is_unowned: false)
     }
 }
 

@@ -3,10 +3,13 @@ import CLua
 /// Encoded Lua values on their way between states.
 ///
 /// - Concurrency: immutable once made; any number of states may decode it at once.
-// Safety: `contents` is written only before the initialiser returns, and C counts the references in it atomically.
+// Safety: it is written only by the initialiser and by `letGo`, before it is shared; C counts the references in it atomically.
 @safe
 final class Parcel: @unchecked Sendable {
     private let contents: UnsafeMutablePointer<clua_parcel>
+
+    /// Whether it refers to the object that holds it, which must be alive when the parcel is decoded.
+    private(set) var refersToOwner = false
 
     /// Takes over what `contents` owns.
     init(_ contents: clua_parcel) {
@@ -16,6 +19,11 @@ final class Parcel: @unchecked Sendable {
 
     /// No values at all.
     static let empty = unsafe Parcel(clua_parcel())
+
+    /// Does not keep `owner`, which is about to hold the parcel, alive: they would keep each other. Before anybody else has the parcel.
+    func letGo(of owner: AnyObject) {
+        if unsafe clua_parcel_disown(contents, Unmanaged.passUnretained(owner).toOpaque()) { refersToOwner = true }
+    }
 
     deinit {
         unsafe clua_parcel_release(contents)

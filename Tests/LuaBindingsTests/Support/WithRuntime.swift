@@ -3,6 +3,7 @@ import OpEngine
 import Testing
 
 /// Calls `body` with a runtime of its own, whose scripts have `Operation`, `OperationQueue` and a queue `queue`; closes it afterwards.
+@discardableResult
 func withRuntime<Result>(workers: Int = 2, _ body: (Runtime) throws -> Result) throws -> Result {
     var configuration = Runtime.Configuration()
     configuration.workerCount = workers

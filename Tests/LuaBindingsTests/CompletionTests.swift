@@ -1,0 +1,146 @@
+import LuaBindings
+import Testing
+
+/// Completion blocks run in the state that set them.
+@Suite struct CompletionTests {
+    @Test func blocksRunInOrderOnLiveUpvalues() throws {
+        try withRuntime(workers: 1) { runtime throws in
+            try runtime.run(
+                """
+                local order = {}
+                seen = function() return table.concat(order, ' ') end
+                for i = 1, 5 do
+                    local o = Operation.new(function() return i end)
+                    o.completionBlock = function(op) assert(op == o and op.isFinished); order[#order + 1] = op.result end
+                    queue:addOperation(o)
+                end
+                """)
+            _ = try runtime.finish()
+            #expect(try runtime.run("return seen()") == ["1 2 3 4 5"])
+        }
+    }
+
+    @Test func aBlockRunsOnceAndIsGoneAfterwards() throws {
+        try script(
+            """
+            local count = 0
+            local o = Operation.new { main = function() end, completionBlock = function() count = count + 1 end }
+            queue:addOperation(o)
+            queue:waitUntilAllOperationsAreFinished()
+            while count == 0 do queue:addOperation(function() end):waitUntilFinished() end
+            for i = 1, 10 do queue:addOperation(function() end):waitUntilFinished() end
+            assert(count == 1 and o.completionBlock == nil)
+            """)
+    }
+
+    @Test func blocksRunForCancelledAndFailedOperations() throws {
+        try withRuntime { runtime throws in
+            try runtime.run(
+                """
+                ended = {}
+                local function block(op) ended[op.name] = tostring(op) end
+                local cancelled = Operation.new { name = 'cancelled', main = function() error 'runs' end, completionBlock = block }
+                cancelled:cancel()
+                local failed = Operation.new { name = 'failed', main = function() error 'x' end, completionBlock = block }
+                local started = Operation.new { name = 'started', main = function() end, completionBlock = block }
+                queue:addOperations { cancelled, failed }
+                started:start()
+                """)
+            _ = try runtime.finish()
+            #expect(
+                try runtime.run("return ended.cancelled, ended.failed, ended.started")
+                    == ["Operation 'cancelled' (cancelled)", "Operation 'failed' (failed)", "Operation 'started' (finished)"])
+        }
+    }
+
+    @Test func anErrorInABlockStopsNobody() throws {
+        try script(
+            """
+            local ran = false
+            local first = Operation.new { name = 'first', main = function() end, completionBlock = function() error 'in a block, as expected' end }
+            local second = Operation.new { main = function() end, completionBlock = function() ran = true end }
+            queue.maxConcurrentOperationCount = 1
+            queue:addOperations({ first, second }, true)
+            while not ran do queue:addOperation(function() end):waitUntilFinished() end
+            """)
+    }
+
+    @Test func aBlockMayBeReplacedOrRemovedBeforeTheStart() throws {
+        try withRuntime { runtime throws in
+            try runtime.run(
+                """
+                log = {}
+                local o = Operation.new { main = function() end, completionBlock = function() log[1] = 'old' end }
+                o.completionBlock = function() log[#log + 1] = 'new' end
+                local silent = Operation.new { main = function() end, completionBlock = function() log[#log + 1] = 'never' end }
+                silent.completionBlock = nil
+                assert(silent.completionBlock == nil)
+                queue:addOperations { o, silent }
+                """)
+            #expect(try runtime.finish().stuckOperations.isEmpty)
+            #expect(try runtime.run("return log") == [.array(["new"])])
+        }
+    }
+
+    @Test func aBlockOfAnExecutingOrFinishedOperationCannotBeSet() throws {
+        try withRuntime { runtime throws in
+            try runtime.run(
+                """
+                local o = queue:addOperation(function() end)
+                o:waitUntilFinished()
+                local ok, message = pcall(function() o.completionBlock = print end)
+                assert(not ok and message:find 'completion block of', message)
+                """)
+        }
+    }
+
+    @Test func aWorkersBlockRunsInThatWorker() throws {
+        try withRuntime { runtime throws in
+            let outer = try runtime.operation(
+                """
+                return queue:addOperation(function()
+                    local ran = 0
+                    local inner = Operation.new(function() return 5 end)
+                    inner.completionBlock = function(op) ran = op.result end
+                    OperationQueue.new():addOperation(inner)
+                    return inner
+                end)
+                """)
+            let inner = try #require(try runtime.results(of: outer)[0].operation)
+            #expect(try runtime.results(of: inner) == [5])
+            #expect(try runtime.finish().unreadFailures.isEmpty)
+        }
+    }
+
+    @Test func aBlockMayAddOperations() throws {
+        try withRuntime { runtime throws in
+            try runtime.run(
+                """
+                depth = 0
+                local function again(op)
+                    depth = depth + 1
+                    if depth < 200 then queue:addOperation(Operation.new { main = function() end, completionBlock = again }) end
+                end
+                queue:addOperation(Operation.new { main = function() end, completionBlock = again })
+                """)
+            _ = try runtime.finish()
+            #expect(try runtime.run("return depth") == [200])
+        }
+    }
+
+    @Test func theCurrentOperationIsNoneInABlockAndOneInABody() throws {
+        try withRuntime { runtime throws in
+            try runtime.run(
+                """
+                local o = Operation.new(function(op) return Operation.current == op, OperationQueue.current.name end)
+                o.completionBlock = function() inBlock = Operation.current == nil and OperationQueue.current == OperationQueue.main end
+                assert(Operation.current == nil)
+                queue:addOperation(o)
+                o:waitUntilFinished()
+                assert(o.results[1] and o.results[2] == 'test')
+                """)
+            _ = try runtime.finish()
+            #expect(try runtime.run("return inBlock") == [true])
+        }
+    }
+}

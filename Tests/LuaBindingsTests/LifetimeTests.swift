@@ -1,0 +1,151 @@
+import CAllocated
+import LuaBindings
+import OpEngine
+import Testing
+
+/// Operations go when nobody needs them.
+@Suite struct LifetimeTests {
+    /// What holds an operation for a while: a body or block that captures it, storage, results.
+    @Test(arguments: [
+        "local o; o = Operation.new(function() return o end); return o",
+        "local o = Operation.new(function(op) return op end); o.completionBlock = function() local _ = o end; return o",
+        "local a, b = Operation.new(function() return b end); b = Operation.new(function() return a end); b:addDependency(a); return a",
+        "local o; o = Operation.new(print, o); return o",
+        "local o = Operation.new(function() end, { Operation.new(function() end) }); o.isReady = false; return o",
+    ])
+    func operationsThatWereNeverAddedGo(_ source: String) throws {
+        try withRuntime { runtime throws in
+            weak var weakly: Operation?
+            try { weakly = try runtime.operation(source) }()
+            try runtime.run("collectgarbage() collectgarbage()")
+            try runtime.drain()
+            #expect(weakly == nil)
+        }
+    }
+
+    @Test(arguments: [
+        "local o; o = Operation.new(function() return o end); queue:addOperation(o); return o",
+        "local o = Operation.new(function(op) return op end); o.completionBlock = function() local _ = o end; queue:addOperation(o); return o",
+        "local o = Operation.new(function(op) error { op } end); queue:addOperation(o); return o",
+        "local o = Operation.new(function(op) return { op } end); queue:addOperation(o); o:waitUntilFinished(); local _ = o.result; return o",
+        "local o = Operation.new(function() return o end); OperationQueue.main:addOperation(o); return o",
+        "local o; o = Operation.new(function() return o end); o.completionBlock = function() local _ = o end; o:start(); return o",
+        "local o = Operation.new(function(op) op.me = { op } end); queue:addOperation(o); return o",
+        "local o = Operation.new(function() end); queue:addOperation(function() OperationQueue.new():addOperation(o) end); return o",
+        "local o = Operation.new(function() return function() return o end end); queue:addOperation(o); o:waitUntilFinished(); local _ = o.result; return o",
+    ])
+    func operationsThatHaveRunGo(_ source: String) throws {
+        weak var weakly: Operation?
+        try withRuntime(workers: 1) { runtime throws in
+            try { weakly = try runtime.operation(source) }()
+            _ = try runtime.finish()
+            // The worker's state has handles, too.
+            try runtime.run("queue:addOperation(function() collectgarbage() collectgarbage() end)")
+            _ = try runtime.finish()
+            try runtime.run("collectgarbage() collectgarbage()")
+            try runtime.drain()
+        }
+        #expect(weakly == nil)
+    }
+
+    @Test func theFunctionsThatACancelledOperationHeldGo() throws {
+        try script(
+            """
+            local gone = setmetatable({}, { __mode = 'k' })
+            for i = 1, 10 do
+                local o = Operation.new(function() end)
+                local key = {}
+                gone[key] = true
+                o.completionBlock = function() local _ = key end
+                o:cancel()
+                queue:addOperation(o)
+            end
+            queue:waitUntilAllOperationsAreFinished()
+            while next(gone) do queue:addOperation(function() end):waitUntilFinished(); collectgarbage() end
+            """)
+    }
+
+    @Test func aLongChainOfOperationsGoesAtOnce() throws {
+        try withRuntime(workers: 1) { runtime throws in
+            try runtime.run(
+                """
+                last = false
+                for i = 1, 50000 do
+                    last = queue:addOperation(function(op, before) return before end, last)
+                    if i % 1000 == 0 then last:waitUntilFinished() end
+                end
+                """)
+            weak let weakly = try runtime.operation("return last")
+            // Nothing but results holds the chain now.
+            _ = try runtime.results(of: runtime.operation("return queue:addOperation(function() collectgarbage() collectgarbage() end)"))
+            try runtime.run("collectgarbage() collectgarbage()")
+            #expect(weakly != nil)
+            try runtime.run("last = nil; collectgarbage() collectgarbage()")
+            #expect(weakly == nil)
+        }
+    }
+
+    @Test func anErrorMayHoldItsOperationAndOutliveIt() throws {
+        try script(
+            workers: 1,
+            """
+            local e
+            do
+                local o = queue:addOperation(function(op) error { op, code = 1 } end)
+                o:waitUntilFinished()
+                e = o.error
+                assert(e.value[1] == o and e.value.code == 1)
+            end
+            queue:addOperation(function() collectgarbage() collectgarbage() end):waitUntilFinished()
+            for i = 1, 3 do collectgarbage() end
+            assert(e.operation == nil and e.value == e.message, e.operation)
+            """)
+    }
+
+    @Test func manyOperationsLeaveNothingBehind() async {
+        await #expect(processExitsWith: .success) {
+            try withRuntime { runtime throws in
+                func add(_ count: Int) throws -> (Int, Int) {
+                    try runtime.run(
+                        """
+                        for i = 1, ... do
+                            local o = Operation.new(function() return i end)
+                            if i % 10 == 0 then o.completionBlock = function() local _ = o end end
+                            queue:addOperation(o)
+                            if i % 1000 == 0 then o:waitUntilFinished() end
+                        end
+                        queue:waitUntilAllOperationsAreFinished()
+                        """, arguments: [.integer(count)])
+                    #expect(try runtime.finish().unreadFailures.isEmpty)
+                    guard case .number(let used) = try runtime.run("collectgarbage() collectgarbage() return collectgarbage 'count'")[0]
+                    else { return (0, 0) }
+                    return (Int(used * 1024), allocated_bytes())
+                }
+                let before = try add(50_000), after = try add(50_000)
+                #expect(after.0 - before.0 < 20_000, "\(before) then \(after)")
+                #expect(after.1 - before.1 < 1_500_000, "\(before) then \(after)")
+            }
+        }
+    }
+
+    @Test func failuresThatWereReadLeaveNothingBehind() async {
+        await #expect(processExitsWith: .success) {
+            try withRuntime { runtime throws in
+                func fail(_ count: Int) throws -> Int {
+                    try runtime.run(
+                        """
+                        for i = 1, ... do
+                            local o = queue:addOperation(function() error(('x'):rep(1000)) end)
+                            o:waitUntilFinished()
+                            assert(o.error)
+                        end
+                        collectgarbage() collectgarbage()
+                        """, arguments: [.integer(count)])
+                    return allocated_bytes()
+                }
+                let before = try fail(3000), after = try fail(3000)
+                #expect(after - before < 1_500_000, "\(before) then \(after)")
+            }
+        }
+    }
+}
