@@ -5,6 +5,7 @@
 
 #include "callback_raising.h"
 #include "object_raising.h"
+#include "stop_raising.h"
 
 lua_Integer clua_packed_length(lua_State *L, int index) {
     // The key comes from a traversal, so that no string has to be made.
@@ -152,6 +153,9 @@ static int answer(lua_State *L, clua_reply *reply) {
     case CLUA_REPLY_VALUES: return (int)reply->integer;
     case CLUA_REPLY_ARGUMENT: lua_pushvalue(L, (int)reply->integer); return 1;
     case CLUA_REPLY_RAISE: return lua_error(L);
+    case CLUA_REPLY_STOP:
+        clua_stop_here(L, (clua_stop_reason)reply->integer);
+        return clua_raise_stop(L);
     case CLUA_REPLY_HANDLE:
         if (reply->reference_count == 0) {
             lua_pushnil(L);

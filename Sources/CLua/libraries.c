@@ -1,4 +1,6 @@
 #include <lua5.4/lauxlib.h>
+#include <lua5.4/lualib.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -6,6 +8,7 @@
 #include "environment_raising.h"
 #include "modules_raising.h"
 #include "state.h"
+#include "stop_raising.h"
 
 // As Lua's `print`, but the line is written in one piece: lines of states that print at once do not mix.
 static int print(lua_State *L) {
@@ -24,6 +27,27 @@ static int print(lua_State *L) {
     fwrite(bytes, 1, length, stdout);
     fflush(stdout);
     return 0;
+}
+
+// Upvalues: Lua's `io.write` or a file's `write`; how many arguments come before the text. Writes all of the text in one piece.
+static int write_whole(lua_State *L) {
+    int first = (int)lua_tointeger(L, lua_upvalueindex(2)) + 1;
+    int last = lua_gettop(L);
+    bool is_text = last > first;
+    for (int i = first; i <= last; i++) is_text = is_text && lua_isstring(L, i);
+    if (is_text) lua_concat(L, last - first + 1);  // everything else is for Lua's function to refuse
+    lua_pushvalue(L, lua_upvalueindex(1));
+    lua_insert(L, 1);
+    lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+    return lua_gettop(L);
+}
+
+// The table that has `write` is on top; `before` arguments come before the text.
+static void replace_write(lua_State *L, int before) {
+    lua_getfield(L, -1, "write");
+    lua_pushinteger(L, before);
+    lua_pushcclosure(L, write_whole, 2);
+    lua_setfield(L, -2, "write");
 }
 
 // Upvalue: Lua's `require`. A module is loaded against the state's real globals, whatever operation asks for it first.
@@ -45,9 +69,17 @@ static int require(lua_State *L) {
 void clua_open_libraries(lua_State *L) {
     lua_pushcfunction(L, print);
     lua_setglobal(L, "print");
+    lua_getglobal(L, LUA_IOLIBNAME);
+    replace_write(L, 0);
+    lua_pop(L, 1);
+    luaL_getmetatable(L, LUA_FILEHANDLE);
+    lua_getfield(L, -1, "__index");
+    replace_write(L, 1);
+    lua_pop(L, 2);
     lua_getglobal(L, "require");
     lua_pushcclosure(L, require, 1);
     lua_setglobal(L, "require");
+    clua_open_protected_calls(L);
 }
 
 // What a state's warnings are doing now; `context` is the state's main thread.

@@ -12,6 +12,7 @@
 #include "parcel.h"
 #include "parcel_raising.h"
 #include "state.h"
+#include "stop_raising.h"
 
 static const char pins_key;  // registry: table of object (light userdata) -> handle
 
@@ -75,9 +76,25 @@ static char *take_string(lua_State *L, size_t *count) {
     return block;
 }
 
+// A stop has said itself what happened and where.
+static void take_stop(clua_stop *stop, clua_failure *failure) {
+    failure->stop = stop->raised;
+    failure->message = stop->message;
+    failure->message_count = stop->message != NULL ? strlen(stop->message) : 0;
+    failure->traceback = stop->traceback;
+    failure->traceback_count = stop->traceback != NULL ? strlen(stop->traceback) : 0;
+    stop->message = stop->traceback = NULL;
+}
+
 // Takes the description, or the bare message of an error for which no handler ran, off the stack.
 static void take_failure(lua_State *L, int status, clua_failure *failure) {
     memset(failure, 0, sizeof *failure);
+    if (clua_is_stop(L, status)) {
+        failure->status = status;
+        take_stop(&clua_state_of(L)->stop, failure);
+        lua_pop(L, 1);
+        return;
+    }
     bool is_described = lua_type(L, -1) == LUA_TTABLE;
     if (is_described) lua_rawgeti(L, -1, 2);
     failure->message = take_string(L, &failure->message_count);
@@ -112,14 +129,29 @@ int clua_refuse(clua_failure *failure, const char *message) {
 
 // MARK: calling
 
-int clua_call(lua_State *L, int argument_count, int result_count, clua_failure *failure) {
+static int call(lua_State *L, lua_CFunction handler, int argument_count, int result_count, clua_failure *failure) {
     int function = lua_gettop(L) - argument_count;
-    lua_pushcfunction(L, describe_error);
+    lua_pushcfunction(L, handler);
     lua_insert(L, function);
     int status = lua_pcall(L, argument_count, result_count, function);
     lua_remove(L, function);
     if (status != LUA_OK) take_failure(L, status, failure);
     return status;
+}
+
+int clua_call(lua_State *L, int argument_count, int result_count, clua_failure *failure) {
+    return call(L, describe_error, argument_count, result_count, failure);
+}
+
+// Message handler of scripts: as the `lua` command, adds no traceback to what has words of its own.
+static int describe_script_error(lua_State *L) {
+    bool has_words = lua_type(L, 1) != LUA_TSTRING && luaL_getmetafield(L, 1, "__tostring") != LUA_TNIL;
+    describe_error(L);
+    if (has_words) {
+        lua_pushliteral(L, "");
+        lua_rawseti(L, -2, 3);
+    }
+    return 1;
 }
 
 // Stack: a function and its arguments.
@@ -132,7 +164,7 @@ int clua_call_script(lua_State *L, int argument_count, int result_count, clua_fa
     if (!lua_checkstack(L, LUA_MINSTACK)) return clua_refuse(failure, "stack overflow");
     lua_pushcfunction(L, call_values);
     lua_insert(L, -argument_count - 2);
-    return clua_call(L, argument_count + 1, result_count, failure);
+    return call(L, describe_script_error, argument_count + 1, result_count, failure);
 }
 
 int clua_protect(lua_State *L, lua_CFunction function, void *context, int result_count, clua_failure *failure) {
@@ -205,6 +237,7 @@ typedef struct body_run {
     const clua_parcel *body;
     void *object;
     int kind;
+    size_t memory_limit;
     clua_parcel *parcel;  // out
 } body_run;
 
@@ -243,16 +276,23 @@ static int run_body(lua_State *L) {
     }
     lua_pushvalue(L, 2);
     lua_insert(L, 4);
+    clua_state *state = clua_state_of(L);
+    if (run->memory_limit != 0) state->limit_bytes = state->used_bytes + run->memory_limit;
     lua_call(L, count + 1, LUA_MULTRET);
+    state->limit_bytes = 0;
     int results = lua_gettop(L) - 2;
     if (results > 0 && clua_send(L, results, CLUA_RESULTS, run->parcel) != LUA_OK) return lua_error(L);
     return 0;
 }
 
-int clua_run_body(lua_State *L, const clua_parcel *body, void *object, int kind, clua_parcel *results, clua_failure *failure) {
+int clua_run_body(lua_State *L, const clua_parcel *body, void *object, int kind, size_t memory_limit, clua_parcel *results,
+                  clua_failure *failure) {
     memset(results, 0, sizeof *results);
-    body_run run = {body, object, kind, results};
-    return run_apart(L, run_body, &run, failure);
+    body_run run = {body, object, kind, memory_limit, results};
+    clua_suspended_body suspended = clua_begin_body(L, object);
+    int status = run_apart(L, run_body, &run, failure);
+    clua_end_body(L, suspended);
+    return status;
 }
 
 static int encode_body(lua_State *L) {
@@ -265,7 +305,7 @@ static int encode_body(lua_State *L) {
 
 int clua_encode_body(lua_State *L, void *object, int kind, clua_parcel *body, clua_failure *failure) {
     memset(body, 0, sizeof *body);
-    body_run run = {NULL, object, kind, body};
+    body_run run = {NULL, object, kind, 0, body};
     return clua_protect(L, encode_body, &run, 0, failure);
 }
 
@@ -281,7 +321,7 @@ static int run_completion(lua_State *L) {
 }
 
 int clua_run_completion(lua_State *L, void *object, int kind, clua_failure *failure) {
-    body_run run = {NULL, object, kind, NULL};
+    body_run run = {NULL, object, kind, 0, NULL};
     return run_apart(L, run_completion, &run, failure);
 }
 
@@ -327,7 +367,7 @@ static int pin(lua_State *L) {
 }
 
 int clua_pin(lua_State *L, void *object, int kind, clua_failure *failure) {
-    body_run run = {NULL, object, kind, NULL};
+    body_run run = {NULL, object, kind, 0, NULL};
     return clua_protect(L, pin, &run, 0, failure);
 }
 

@@ -9,6 +9,7 @@
 #include "libraries_raising.h"
 #include "host_raising.h"
 #include "parcel.h"
+#include "stop_raising.h"
 
 static void *allocate(void *context, void *block, size_t old_size, size_t new_size) {
     clua_state *state = context;
@@ -18,8 +19,13 @@ static void *allocate(void *context, void *block, size_t old_size, size_t new_si
         state->used_bytes -= old_size;
         return NULL;
     }
-    bool is_over = state->limit_bytes != 0 && state->used_bytes - old_size + new_size > state->limit_bytes;
-    if (is_over && new_size > old_size) return NULL;
+    if (new_size > old_size) {
+        if (new_size >= CLUA_IMPOSSIBLE_SIZE) return NULL;
+        if (state->limit_bytes != 0 && state->used_bytes - old_size + new_size > state->limit_bytes) {
+            if (state->stop.body != NULL) clua_stop_at_limit(state, new_size);
+            return NULL;
+        }
+    }
     void *moved = realloc(block, new_size);
     if (moved != NULL) state->used_bytes += new_size - old_size;
     return moved;
@@ -81,6 +87,7 @@ lua_State *clua_state_new(void *object, const clua_host *host, bool ignore_envir
     }
     // Lua copies this word into every coroutine.
     *(clua_state **)lua_getextraspace(L) = state;
+    clua_stop_init(&state->stop, L);
     lua_atpanic(L, panic);
     clua_open_warnings(L);
 
@@ -98,7 +105,9 @@ lua_State *clua_state_new(void *object, const clua_host *host, bool ignore_envir
 
 void clua_state_close(lua_State *L) {
     clua_state *state = clua_state_of(L);
+    clua_detach_thread(L);
     lua_close(L);
+    clua_stop_free(&state->stop);
     free(state);
 }
 

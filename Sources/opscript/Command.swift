@@ -91,21 +91,22 @@ struct Command {
         for sentence in ending.stuckOperations { report(sentence) }
         let failed = ending.unreadFailures.count
         if failed > 0 { report("\(failed) operation\(failed == 1 ? "" : "s") failed") }
-        return ending.unreadFailures.isEmpty && ending.stuckOperations.isEmpty ? 0 : 1
+        let isClean = ending.unreadFailures.isEmpty && ending.stuckOperations.isEmpty && ending.callbackErrorCount == 0
+        return isClean ? 0 : 1
     }
 
     /// The script has raised an error, perhaps because of a signal: what is running is cancelled.
     private func end(_ runtime: Runtime, after error: LuaError) -> Int32 {
         if runtime.lastInterrupt != nil, runtime.unfinishedOperationCount > 0 { return cancel(runtime) }
         report(error.report)
-        runtime.cancelAllOperations()
+        runtime.interruptAllOperations()
         return 1
     }
 
     /// A signal came while operations existed.
     private func cancel(_ runtime: Runtime) -> Int32 {
-        runtime.cancelAllOperations()
-        _ = try? runtime.finish()
+        runtime.interruptAllOperations()
+        for name in runtime.close(deadline: .seconds(5)) { report("\(name) did not stop") }
         return 128 + (runtime.lastInterrupt ?? SIGINT)
     }
 

@@ -12,5 +12,6 @@
 #include "parcel.h"
 #include "run.h"
 #include "state.h"
+#include "stop.h"
 
 #endif

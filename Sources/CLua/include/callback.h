@@ -31,6 +31,7 @@ typedef enum clua_reply_kind {
     CLUA_REPLY_ARGUMENT,        // the value at stack index `integer`
     CLUA_REPLY_ERROR,           // raises `bytes`, with the position of the caller before it
     CLUA_REPLY_ARGUMENT_ERROR,  // raises `bytes` as the fault of argument `integer`
+    CLUA_REPLY_STOP,            // stops the body that is running, for the clua_stop_reason `integer`
     CLUA_REPLY_RAISE            // raises the value on top of the stack
 } clua_reply_kind;
 

@@ -13,6 +13,7 @@
 
 /// Why something did not return. All of it is malloc'ed, owned by the caller, and given back by clua_failure_release.
 typedef struct clua_failure {
+    int stop;         // a clua_stop_reason: the body was stopped
     int status;       // LUA_ERRRUN, LUA_ERRMEM, LUA_ERRSYNTAX, …
     int incomplete;   // a syntax error at the end of the input: more of it might be right
     char *message;    // what `tostring` says of the raised value
@@ -42,7 +43,9 @@ int clua_call_script(lua_State *L, int argument_count, int result_count, clua_fa
 
 /// Runs an operation's body, decoded from `body`, or, when that is NULL, as the handle of `object` in this state has it.
 /// Results are encoded into `results`.
-int clua_run_body(lua_State *L, const clua_parcel *body, void *object, int kind, clua_parcel *results, clua_failure *failure);
+/// More than `memory_limit` bytes above what the state holds when it begins stop it; 0 for none.
+int clua_run_body(lua_State *L, const clua_parcel *body, void *object, int kind, size_t memory_limit, clua_parcel *results,
+                  clua_failure *failure);
 
 /// Takes the completion block out of the handle of `object` and calls it.
 int clua_run_completion(lua_State *L, void *object, int kind, clua_failure *failure);

@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "callback.h"
+#include "stop.h"
 
 /// What scripts see of a host. The same for all of its states, and alive as long as they are.
 typedef struct clua_host {
@@ -25,6 +26,7 @@ typedef struct clua_state {
     const clua_host *host;
     size_t used_bytes;  // memory held by the state now
     size_t limit_bytes;  // more than this it does not get: what needs more raises a memory error; 0 for none
+    clua_stop stop;
     const void *paths[3];  // what clua_paths_changed saw last, compared by address
 } clua_state;
 

@@ -101,6 +101,8 @@ enum CallError: Error {
     case argument(Int32, String)
     /// The value on top of the stack is raised as it is.
     case raise
+    /// The body that is running is stopped.
+    case stop(StopReason)
 
     init(_ failure: Failure) { self = .message(failure.message) }
 
@@ -114,6 +116,9 @@ enum CallError: Error {
             unsafe reply.pointee.integer = lua_Integer(index)
             unsafe writeString(text, to: reply)
         case .raise: unsafe reply.pointee.kind = CLUA_REPLY_RAISE
+        case .stop(let reason):
+            unsafe reply.pointee.kind = CLUA_REPLY_STOP
+            unsafe reply.pointee.integer = lua_Integer(reason.rawValue)
         }
     }
 }

@@ -41,14 +41,20 @@ extension Call {
         let deadline = timeout.map { ContinuousClock.now.advanced(by: .seconds(min($0, 1e9))) }
         while true {
             let operations = queue.operations
-            if operations.isEmpty { return true }
+            if operations.isEmpty {
+                try state.runDueCompletions()
+                return true
+            }
             guard try wait(for: operations, until: deadline) else { return false }
         }
     }
 
     private func wait(for operations: [Operation], until deadline: ContinuousClock.Instant?) throws(CallError) -> Bool {
         let unfinished = operations.filter { !$0.isFinished }
-        if unfinished.isEmpty { return true }
+        if unfinished.isEmpty {
+            try state.runDueCompletions()
+            return true
+        }
         if let current = state.currentOperation, unfinished.contains(where: { $0 === current }) {
             throw .message("\(current.displayName) waits for itself, which can never end")
         }
@@ -56,7 +62,9 @@ extension Call {
         let count = Countdown(unfinished.count, inbox: state.inbox)
         for operation in unfinished { operation.whenFinished { count.step() } }
         switch try state.wait(deadline: deadline, until: { count.hasEnded }) {
-        case .satisfied: return true
+        case .satisfied:
+            if count.hasEnded { try state.runDueCompletions() }
+            return count.hasEnded
         case .timedOut: return false
         case .stalled: throw .message(Stall.message(for: unfinished.filter { !$0.isFinished }))
         }

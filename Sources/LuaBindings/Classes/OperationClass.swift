@@ -5,13 +5,13 @@ import OpEngine
 enum OperationClass {
     enum Function: String, Member {
         case new
-        case start, cancel, addDependency, removeDependency, waitUntilFinished
+        case start, cancel, interrupt, addDependency, removeDependency, waitUntilFinished
     }
 
     enum Property: String, Member {
         case name
         case isReady, isExecuting, isFinished, isCancelled, isAsynchronous, dependencies, queuePriority, qualityOfService
-        case completionBlock, result, results, error, dependencyPolicy
+        case completionBlock, result, results, error, dependencyPolicy, memoryLimit
     }
 
     enum ClassProperty: String, Member {
@@ -19,7 +19,7 @@ enum OperationClass {
     }
 
     enum Option: String, CaseIterable {
-        case main, arguments, name, queuePriority, qualityOfService, completionBlock, dependencies, dependencyPolicy
+        case main, arguments, name, queuePriority, qualityOfService, completionBlock, dependencies, dependencyPolicy, memoryLimit
     }
 
     static var description: clua_class {
@@ -50,7 +50,11 @@ enum OperationClass {
                 try (operation as? LuaOperation)?.prepare(for: nil, in: call.state)
                 try operation.tryStart()
             }
+            if let reason = (call.state.currentOperation as? LuaOperation)?.stopReason { throw .stop(reason) }
         case .cancel: operation.cancel()
+        case .interrupt:
+            guard let operation = operation as? LuaOperation else { throw .message("\(operation.displayName) is the host's: only cancel it") }
+            operation.interrupt()
         case .addDependency:
             let dependency = try call.operation(at: 2)
             try call.misuse { try operation.tryAddDependency(dependency) }
@@ -80,6 +84,9 @@ enum OperationClass {
         if let index = options[.queuePriority] { operation.queuePriority = try call.queuePriority(at: index) }
         if let index = options[.qualityOfService] { operation.qualityOfService = try call.qualityOfService(at: index) }
         if let index = options[.dependencyPolicy] { operation.dependencyPolicy = try call.dependencyPolicy(at: index) }
+        if let index = options[.memoryLimit] {
+            operation.memoryLimit = try call.option("memoryLimit") { () throws(CallError) in try call.memoryLimit(at: index) }
+        }
         if let index = options[.dependencies] {
             let dependencies = try call.option("dependencies") { () throws(CallError) in try call.operations(at: index) }
             try call.misuse { for dependency in dependencies { try operation.tryAddDependency(dependency) } }
@@ -111,6 +118,7 @@ enum OperationClass {
         case .qualityOfService: return .string(operation.qualityOfService.scriptName)
         case .dependencyPolicy: return .string(operation.dependencyPolicy.scriptName)
         case .completionBlock: return .completionBlock
+        case .memoryLimit: return lua?.memoryLimit.map { .integer($0) } ?? .nil
         case .result: return lua?.results.map { .results($0, first: true) } ?? .nil
         case .results: return lua?.results.map { .results($0, first: false) } ?? .nil
         case .error: return lua?.failure.map { .object($0, .error) } ?? .nil
@@ -135,6 +143,9 @@ enum OperationClass {
         case .isReady:
             let value = try call.boolean(at: 3)
             (operation as? LuaOperation)?.isReadyByItself = value
+        case .memoryLimit:
+            let limit = try call.memoryLimit(at: 3)
+            (operation as? LuaOperation)?.memoryLimit = limit
         case .completionBlock:
             guard call.isMissing(at: 3) || call.isFunction(at: 3) else { throw call.expected("function or nil", at: 3) }
             let isPresent = call.isFunction(at: 3)

@@ -4,7 +4,7 @@ import OpEngine
 /// The module `opscript` as scripts see it: its classes and its functions.
 enum ScriptModule {
     enum Function: String, Member {
-        case now
+        case now, sleep
     }
 
     /// What C reads while it makes a state. Made once, never freed.
@@ -37,7 +37,11 @@ enum ScriptModule {
 
     static func call(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
         switch Function(number: member) {
-        case .now: .number(MonotonicClock.seconds)
+        case .now: return .number(MonotonicClock.seconds)
+        case .sleep:
+            let seconds = try call.seconds(at: 1)
+            _ = try call.state.wait(deadline: .now.advanced(by: .seconds(min(seconds, 1e9)))) { false }
+            return .nothing
         case nil: throw .message("opscript bug: no function \(member)")
         }
     }

@@ -57,6 +57,14 @@ extension Call {
         return policy
     }
 
+    /// Bytes, more than 0; nil for no limit.
+    func memoryLimit(at index: Int32) throws(CallError) -> Int? {
+        if isMissing(at: index) { return nil }
+        let bytes = try requiredInteger(at: index)
+        guard bytes > 0 else { throw .argument(index, "bytes must be more than 0, got \(bytes)") }
+        return bytes
+    }
+
     private func unknown(_ property: String, _ known: [String], at index: Int32) -> CallError {
         let given = string(at: index).map { "'\($0)'" } ?? typeName(at: index)
         return .message("\(property) must be one of \(known.map { "\"\($0)\"" }.joined(separator: ", ")), got \(given)")

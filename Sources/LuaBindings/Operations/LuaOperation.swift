@@ -36,6 +36,10 @@ public final class LuaOperation: Operation, @unchecked Sendable {
         var completionState: LuaState?
         /// The state that keeps the handle alive.
         var pinningState: LuaState?
+        /// The state that runs the body now, and so is not closed.
+        var runningState: LuaState?
+        var stopReason: StopReason?
+        var memoryLimit: Int?
     }
 
     /// An operation that `state` makes; with `hasBody`, its handle there holds the function.
@@ -65,11 +69,14 @@ public final class LuaOperation: Operation, @unchecked Sendable {
             }
         } catch {
             mutable.withLock { $0.body = .none }
-            fail(OperationFailure(error, kind: error.isMemoryError ? .memory : .error, of: self))
+            let kind = error.stop?.failureKind ?? (error.isMemoryError ? .memory : .error)
+            fail(OperationFailure(error, kind: kind, of: self))
         }
     }
 
     private func fail(_ failure: OperationFailure) {
+        // Whoever interrupts knows: it is an ending like being cancelled.
+        if failure.kind == .interrupted { return fail(with: failure, outcome: .cancelled) }
         fail(with: failure)
         core.record(failure)
     }
@@ -87,6 +94,43 @@ public final class LuaOperation: Operation, @unchecked Sendable {
         failure.markRead()
         return failure
     }
+
+    // MARK: stopping
+
+    /// Live bytes that the body may hold above what its state held when it began; nil for no limit.
+    var memoryLimit: Int? {
+        get { mutable.withLock { $0.memoryLimit } }
+        set { mutable.withLock { $0.memoryLimit = newValue } }
+    }
+
+    /// Why it has been asked to stop, if it was while it was running.
+    var stopReason: StopReason? { mutable.withLock { $0.stopReason } }
+
+    /// Cancels the operation, and wakes it when it waits.
+    public override func cancel() {
+        super.cancel()
+        // What does not execute now never will: starting looks at the flag in the same step. What it captured may keep this operation.
+        let neverRuns = !isExecuting
+        let dropped = mutable.withLock { mutable in
+            mutable.runningState?.inbox.wake()
+            return neverRuns ? exchange(&mutable.body, with: .none) : .none
+        }
+        withExtendedLifetime(dropped) {}
+    }
+
+    /// Cancels the operation, and stops its body also when that does not look. A body inside one long call of a C function is stopped
+    /// when that call returns.
+    public func interrupt() { stop(.interrupted) }
+
+    func stop(_ reason: StopReason) {
+        mutable.withLock { if $0.runningState != nil, $0.stopReason == nil { $0.stopReason = reason } }
+        cancel()
+        mutable.withLock { $0.runningState?.requestStop(of: self, reason) }
+    }
+
+    func begin(in state: LuaState) { mutable.withLock { $0.runningState = state } }
+
+    func endRunning() { mutable.withLock { $0.runningState = nil } }
 
     // MARK: readiness
 
@@ -150,6 +194,7 @@ public final class LuaOperation: Operation, @unchecked Sendable {
         }
         guard !isPinned else { return }
         try state.pin(self)
+        if mutable.withLock({ $0.completionState === state }) { state.awaitCompletion(of: self) }
         whenFinished { [unowned self] in
             let operation = self
             state.inbox.post { operation.unpin() }
@@ -203,17 +248,12 @@ public final class LuaOperation: Operation, @unchecked Sendable {
             let operation = self
             state.inbox.post { operation.complete() }
         }
-        let hadCompletion = mutable.withLock { mutable in
-            defer { mutable.completionState = state }
-            return mutable.completionState === state
-        }
-        if !hadCompletion { state.promisedCallbackCount += 1 }
+        mutable.withLock { $0.completionState = state }
         if queue != nil { try pin(in: state) }
     }
 
     private func complete() {
         guard let state = mutable.withLock({ $0.completionState.take() }) else { return }
-        state.promisedCallbackCount -= 1
         state.runCompletion(of: self)
         unpin()
     }

@@ -106,7 +106,7 @@ extension Failure {
     init(_ error: CallError) {
         switch error {
         case .message(let text), .argument(_, let text): self.init(message: text)
-        case .raise: self.init(message: "error")
+        case .raise, .stop: self.init(message: "error")
         }
     }
 }

@@ -23,9 +23,9 @@ final class LuaState: @unchecked Sendable {
     private let owner = ThreadIdentity.current
     /// Tells states of one runtime apart, also after one has gone.
     let number: Int
-    /// Completion blocks set by this state and not yet run.
-    var promisedCallbackCount = 0 {
-        didSet { Worker.current?.keepsAlive = promisedCallbackCount > 0 }
+    /// Operations in queues, or started, whose completion blocks this state has set and not run yet.
+    private var awaitingCompletion: Set<LuaOperation> = [] {
+        didSet { Worker.current?.keepsAlive = !awaitingCompletion.isEmpty }
     }
     /// How much of what the runtime shares with all states has been put into this one.
     var appliedSharedVersion = 0
@@ -48,6 +48,7 @@ final class LuaState: @unchecked Sendable {
         unsafe main = lua
         unsafe running = lua
         unsafe clua_state_of(lua).pointee.object = Unmanaged.passUnretained(self).toOpaque()
+        unsafe clua_attach_thread(lua)
     }
 
     /// Runs the state's finalizers and frees it. Callbacks that come later are dropped.
@@ -107,7 +108,11 @@ final class LuaState: @unchecked Sendable {
         try core.prepare(self)
         let previous = currentOperation
         currentOperation = operation
-        defer { currentOperation = previous }
+        operation.begin(in: self)
+        defer {
+            operation.endRunning()
+            currentOperation = previous
+        }
         let parcel: Parcel?
         switch body {
         case .none: return nil
@@ -118,7 +123,8 @@ final class LuaState: @unchecked Sendable {
         var results = unsafe clua_parcel()
         let pointer = unsafe Unmanaged.passUnretained(operation).toOpaque()
         try unsafe attempt { lua, failure in
-            unsafe clua_run_body(lua, parcel?.pointer, pointer, ObjectKind.operation.rawValue, &results, &failure)
+            unsafe clua_run_body(
+                lua, parcel?.pointer, pointer, ObjectKind.operation.rawValue, operation.memoryLimit ?? 0, &results, &failure)
         }
         return unsafe results.value_count > 0 ? Parcel(results) : nil
     }
@@ -126,33 +132,53 @@ final class LuaState: @unchecked Sendable {
     /// Calls the completion block that this state set on `operation`.
     func runCompletion(of operation: LuaOperation) {
         guard !isClosed else { return }
-        let previous = currentOperation
-        currentOperation = nil
-        defer { currentOperation = previous }
+        awaitingCompletion.remove(operation)
         let pointer = unsafe Unmanaged.passUnretained(operation).toOpaque()
         do throws(Failure) {
             try unsafe attempt { lua, failure in unsafe clua_run_completion(lua, pointer, ObjectKind.operation.rawValue, &failure) }
         } catch {
-            core.report("error in the completion block of \(operation.displayName): \(error.report)")
+            core.reportCallbackError("error in the completion block of \(operation.displayName): \(error.report)")
         }
     }
 
-    /// Runs callbacks, and main-queue operations in the main state, until `predicate` holds, and what is there then.
+    /// Runs callbacks, and main-queue operations in the main state, until `predicate` holds, and what is there then. Ends early when
+    /// the operation that waits is cancelled.
+    ///
+    /// - Throws: when that operation is stopped, or Ctrl-C was pressed.
     func wait(deadline: ContinuousClock.Instant?, until predicate: () -> Bool) throws(CallError) -> Inbox.Outcome {
-        let previous = currentOperation
-        currentOperation = nil
-        defer { currentOperation = previous }
+        let waiting = currentOperation as? LuaOperation
         let isMain = core.isMain(self)
         var wasInterrupted = false
-        // What has arrived is delivered even where there is nothing to wait for.
-        defer { _ = inbox.drain() }
+        // What runs meanwhile is not part of the operation that waits.
+        currentOperation = nil
+        let suspended = unsafe clua_begin_body(running, nil)
         let outcome = inbox.run(
             until: {
                 wasInterrupted = isMain && core.takeInterrupt()
-                return wasInterrupted || predicate()
+                return wasInterrupted || waiting?.isCancelled == true || predicate()
             }, deadline: deadline)
+        // What has arrived is delivered even where there is nothing to wait for.
+        _ = inbox.drain()
+        unsafe clua_end_body(running, suspended)
+        currentOperation = waiting
+        if let reason = waiting?.stopReason { throw .stop(reason) }
         if wasInterrupted { throw .message("interrupted!") }
         return outcome
+    }
+
+    /// Runs the completion blocks that this state has set on operations that have finished: after a wait they have run.
+    func runDueCompletions() throws(CallError) {
+        for operation in awaitingCompletion where operation.isFinished {
+            _ = try wait(deadline: nil) { !awaitingCompletion.contains(operation) }
+        }
+    }
+
+    func awaitCompletion(of operation: LuaOperation) { awaitingCompletion.insert(operation) }
+
+    /// Stops `operation` if its body is running here now. From any thread; the caller keeps the state from being closed.
+    func requestStop(of operation: LuaOperation, _ reason: StopReason) {
+        unsafe clua_request_stop(main, Unmanaged.passUnretained(operation).toOpaque(), clua_stop_reason(rawValue: UInt32(reason.rawValue)))
+        inbox.wake()
     }
 
     // MARK: sending

@@ -1,5 +1,6 @@
 import CLua
 public import OpEngine
+import Synchronization
 
 /// Runs Lua scripts whose operations use all processors.
 ///
@@ -36,6 +37,8 @@ public final class Runtime {
         public let unreadFailures: [OperationFailure]
         /// Sentences about the operations that can never run.
         public let stuckOperations: [String]
+        /// How many callbacks have raised an error; each was reported on stderr at once.
+        public let callbackErrorCount: Int
         /// Whether a signal ended the waiting.
         public let wasInterrupted: Bool
     }
@@ -63,11 +66,12 @@ public final class Runtime {
     /// Cancels everything, stops the workers and closes all states. A body that does not look at `isCancelled` is waited for,
     /// at most for `deadline`.
     ///
-    /// - Returns: the operations that would not end.
+    /// - Returns: what messages call the operations that would not end.
     @discardableResult
-    public func close(deadline: Duration = .seconds(60)) -> [Operation] {
+    public func close(deadline: Duration = .seconds(60)) -> [String] {
         guard main != nil else { return [] }
-        let left = engine.shutdown(deadline: deadline)
+        let left = engine.shutdown(deadline: deadline).map(\.displayName)
+        _ = engine.mainInbox.drain()
         core.close()
         main = nil
         return left
@@ -177,7 +181,8 @@ public final class Runtime {
         let stuck = wasInterrupted ? [] : engine.unfinishedOperations()
         return Ending(
             unreadFailures: core.takeUnreadFailures(),
-            stuckOperations: stuck.map { "\($0.displayName) can never run: it \(Stall.reason(for: $0))" }, wasInterrupted: wasInterrupted)
+            stuckOperations: stuck.map { "\($0.displayName) can never run: it \(Stall.reason(for: $0))" }, callbackErrorCount: core.callbackErrorCount.load(ordering: .relaxed),
+            wasInterrupted: wasInterrupted)
     }
 
     /// From now on the first SIGINT or SIGTERM of the process raises the error `interrupted!` in what the main state does, or ends
@@ -207,6 +212,12 @@ public final class Runtime {
 
     /// Cancels every operation.
     public func cancelAllOperations() { engine.cancelAllOperations() }
+
+    /// Cancels every operation, and stops the bodies that do not look. See `LuaOperation.interrupt`.
+    public func interruptAllOperations() {
+        engine.cancelAllOperations()
+        for case let operation as LuaOperation in engine.unfinishedOperations() { operation.interrupt() }
+    }
 
     private func asLuaError<T>(_ body: () throws(Failure) -> T) throws(LuaError) -> T {
         do throws(Failure) { return try body() } catch { throw LuaError(error) }

@@ -11,6 +11,8 @@ struct Failure: Error {
     /// A syntax error at the end of the input: with more input it might be right.
     var isIncomplete: Bool
     var isMemoryError: Bool
+    /// Why the body was stopped, if it was.
+    var stop: StopReason?
 
     init(message: String) {
         self.message = message
@@ -18,6 +20,7 @@ struct Failure: Error {
         value = nil
         isIncomplete = false
         isMemoryError = false
+        stop = nil
     }
 
     /// Takes over what `failure` owns.
@@ -27,6 +30,7 @@ struct Failure: Error {
         isIncomplete = unsafe failure.incomplete != 0
         isMemoryError = unsafe failure.status == LUA_ERRMEM
         value = nil
+        stop = StopReason(rawValue: unsafe failure.stop)
         if unsafe failure.value.value_count > 0 {
             unsafe value = Parcel(failure.value)
             unsafe failure.value = clua_parcel()

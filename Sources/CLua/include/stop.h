@@ -1,0 +1,67 @@
+// Stopping a body that does not look whether it is cancelled.
+//
+// Nothing is paid until it happens: then a signal to the body's own thread sets a hook, and the hook raises a memory error, the
+// only kind of error for which Lua calls no message handler. Our `pcall`, `xpcall`, `coroutine.resume` and `coroutine.wrap` pass it
+// on; whatever else swallows it is interrupted again. Pending `__close` handlers run on the way.
+#ifndef CLUA_STOP_H
+#define CLUA_STOP_H
+
+#include <lua5.4/lua.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/// Why a body is stopped.
+typedef enum clua_stop_reason {
+    CLUA_NOT_STOPPED,
+    CLUA_STOP_INTERRUPTED,
+    CLUA_STOP_TIMEOUT,
+    CLUA_STOP_MEMORY
+} clua_stop_reason;
+
+/// A state's part in this. Written by its own thread, but for `requested` and what `lock` guards.
+typedef struct clua_stop {
+    _Atomic(lua_State *) running;  // the coroutine that runs now
+    atomic_int requested;          // a reason; the hook is set, or will be when something runs
+    int raised;                    // the reason for which an error is under way
+    char *message;                 // "pipeline.lua:12: …" where it was raised; malloc'ed
+    char *traceback;               // malloc'ed
+    size_t refused_size;           // the last allocation that the memory limit refused
+    pthread_mutex_t lock;
+    pthread_t thread;              // guarded
+    const void *body;              // guarded: what is running, to whom a request must be addressed
+    bool is_attached;              // guarded: the thread is alive
+} clua_stop;
+
+/// The signal that is sent to threads, SIGRTMIN + 6 unless changed before the first state is made.
+void clua_set_stop_signal(int signal_number);
+int clua_get_stop_signal(void);
+
+/// The calling thread is the one that runs the state from now on, until clua_detach_thread.
+void clua_attach_thread(lua_State *L);
+void clua_detach_thread(lua_State *L);
+
+/// From any thread: stops the body `body` if the state is running it, not waiting or doing something else in between. A body
+/// that is not running there now is not stopped: the state looks when it goes on with it (clua_resume_body). The state must not
+/// be closed meanwhile.
+void clua_request_stop(lua_State *L, const void *body, clua_stop_reason reason);
+
+/// What the state's thread was running before clua_begin_body.
+typedef struct clua_suspended_body {
+    const void *body;
+    int requested;
+    int raised;
+    char *message;
+    char *traceback;
+    size_t limit_bytes;
+} clua_suspended_body;
+
+/// On the state's thread: `body`, NULL for none, runs now, and what ran before does not, until clua_end_body. Never raise.
+clua_suspended_body clua_begin_body(lua_State *L, const void *body);
+void clua_end_body(lua_State *L, clua_suspended_body suspended);
+
+/// On the state's thread: the body that is running has been asked to stop while it waited.
+void clua_stop_here(lua_State *L, clua_stop_reason reason);
+
+#endif

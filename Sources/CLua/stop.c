@@ -1,0 +1,225 @@
+#define _GNU_SOURCE  // SIGRTMIN
+#include "stop.h"
+
+#include <lua5.4/lauxlib.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "state.h"
+#include "stop_raising.h"
+
+enum {
+    GRACE = 50000000,  // instructions that `__close` handlers may take in all before they are stopped, too
+    STEP = 100000,     // and after that, between two attempts
+};
+
+static int stop_signal;
+// The state that this thread runs.
+static _Thread_local clua_state *thread_state;
+
+static clua_stop *stop_of(lua_State *L) { return &clua_state_of(L)->stop; }
+
+// MARK: raising
+
+static const char *words(int reason) {
+    switch (reason) {
+    case CLUA_STOP_TIMEOUT: return "timeout";
+    case CLUA_STOP_MEMORY: return "memory limit exceeded";
+    default: return "interrupted";
+    }
+}
+
+// Pushes where the innermost Lua function is. Stack: leaves a string.
+static void push_position(lua_State *L) {
+    lua_Debug activation;
+    for (int level = 0; lua_getstack(L, level, &activation); level++) {
+        lua_getinfo(L, "Sl", &activation);
+        if (activation.currentline > 0) {
+            lua_pushfstring(L, "%s:%d: ", activation.short_src, activation.currentline);
+            return;
+        }
+    }
+    lua_pushliteral(L, "");
+}
+
+static char *copy_top(lua_State *L) {
+    char *text = strdup(lua_tostring(L, -1));
+    lua_pop(L, 1);
+    return text;
+}
+
+// Remembers where the stop happens: no message handler will be called.
+static int describe(lua_State *L) {
+    clua_stop *stop = stop_of(L);
+    lua_State *stopped = lua_touserdata(L, 1);
+    push_position(stopped);
+    lua_pushfstring(stopped, "%s%s", lua_tostring(stopped, -1), words(stop->raised));
+    stop->message = copy_top(stopped);
+    lua_pop(stopped, 1);
+    luaL_traceback(L, stopped, NULL, 0);
+    stop->traceback = copy_top(L);
+    return 0;
+}
+
+static void hook(lua_State *L, lua_Debug *activation);
+
+int clua_raise_stop(lua_State *L) {
+    clua_stop *stop = stop_of(L);
+    // Once more after a while: a handler that does not end, or something that swallowed the error.
+    lua_sethook(L, hook, LUA_MASKCOUNT, stop->message == NULL ? GRACE : STEP);
+    if (stop->message == NULL && lua_checkstack(L, LUA_MINSTACK)) {
+        lua_pushcfunction(L, describe);
+        lua_pushlightuserdata(L, L);
+        if (lua_pcall(L, 1, 0, 0) != LUA_OK) lua_pop(L, 1);
+    }
+    lua_newuserdatauv(L, CLUA_IMPOSSIBLE_SIZE, 0);
+    return 0;
+}
+
+static void hook(lua_State *L, lua_Debug *activation) {
+    (void)activation;
+    clua_stop *stop = stop_of(L);
+    if (stop->raised == 0) stop->raised = atomic_exchange(&stop->requested, 0);
+    if (stop->raised == 0) {  // it was meant for a body that has ended
+        lua_sethook(L, NULL, 0, 0);
+        return;
+    }
+    clua_raise_stop(L);
+}
+
+static void arm(lua_State *L) { lua_sethook(L, hook, LUA_MASKCOUNT, 1); }
+
+bool clua_is_stop(lua_State *L, int status) { return status == LUA_ERRMEM && stop_of(L)->raised != 0; }
+
+lua_State *clua_switch_running(lua_State *L) {
+    clua_stop *stop = stop_of(L);
+    lua_State *before = atomic_exchange(&stop->running, L);
+    // A request that found the other one running set its hook.
+    if (atomic_load(&stop->requested) != 0) arm(L);
+    return before;
+}
+
+void clua_stop_at_limit(clua_state *state, size_t size) {
+    clua_stop *stop = &state->stop;
+    if (stop->refused_size != size) {  // Lua collects garbage, and asks again
+        stop->refused_size = size;
+        return;
+    }
+    stop->refused_size = 0;
+    stop->raised = CLUA_STOP_MEMORY;
+    state->limit_bytes = 0;  // what unwinds may use what it needs
+    lua_sethook(atomic_load(&stop->running), hook, LUA_MASKCOUNT, STEP);
+}
+
+// MARK: asking from outside
+
+static void handle_signal(int signal_number) {
+    (void)signal_number;
+    clua_state *state = thread_state;
+    if (state == NULL || atomic_load(&state->stop.requested) == 0) return;
+    arm(atomic_load(&state->stop.running));
+}
+
+static pthread_once_t handler_once = PTHREAD_ONCE_INIT;
+
+static void install_handler(void) {
+    struct sigaction action = {.sa_handler = handle_signal, .sa_flags = SA_RESTART};
+    sigaction(clua_get_stop_signal(), &action, NULL);
+}
+
+void clua_set_stop_signal(int signal_number) { stop_signal = signal_number; }
+int clua_get_stop_signal(void) { return stop_signal != 0 ? stop_signal : SIGRTMIN + 6; }
+
+void clua_attach_thread(lua_State *L) {
+    pthread_once(&handler_once, install_handler);
+    clua_state *state = clua_state_of(L);
+    thread_state = state;
+    pthread_mutex_lock(&state->stop.lock);
+    state->stop.thread = pthread_self();
+    state->stop.is_attached = true;
+    pthread_mutex_unlock(&state->stop.lock);
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, clua_get_stop_signal());
+    pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
+}
+
+void clua_detach_thread(lua_State *L) {
+    clua_state *state = clua_state_of(L);
+    pthread_mutex_lock(&state->stop.lock);
+    state->stop.is_attached = false;
+    pthread_mutex_unlock(&state->stop.lock);
+    if (thread_state == state) thread_state = NULL;
+}
+
+void clua_request_stop(lua_State *L, const void *body, clua_stop_reason reason) {
+    clua_stop *stop = stop_of(L);
+    pthread_mutex_lock(&stop->lock);
+    if (stop->is_attached && stop->body == body) {
+        atomic_store(&stop->requested, reason);
+        if (pthread_equal(stop->thread, pthread_self()))
+            arm(atomic_load(&stop->running));
+        else
+            pthread_kill(stop->thread, clua_get_stop_signal());
+    }
+    pthread_mutex_unlock(&stop->lock);
+}
+
+void clua_stop_here(lua_State *L, clua_stop_reason reason) {
+    clua_stop *stop = stop_of(L);
+    if (stop->raised == 0) stop->raised = reason;
+}
+
+// MARK: what runs
+
+static void set_body(clua_stop *stop, const void *body) {
+    pthread_mutex_lock(&stop->lock);
+    stop->body = body;
+    pthread_mutex_unlock(&stop->lock);
+}
+
+clua_suspended_body clua_begin_body(lua_State *L, const void *body) {
+    clua_state *state = clua_state_of(L);
+    clua_stop *stop = &state->stop;
+    clua_suspended_body suspended = {
+        .body = stop->body,
+        .raised = stop->raised,
+        .message = stop->message,
+        .traceback = stop->traceback,
+        .limit_bytes = state->limit_bytes,
+    };
+    set_body(stop, body);
+    suspended.requested = atomic_exchange(&stop->requested, 0);
+    stop->raised = 0;
+    stop->message = stop->traceback = NULL;
+    state->limit_bytes = 0;
+    return suspended;
+}
+
+void clua_end_body(lua_State *L, clua_suspended_body suspended) {
+    clua_state *state = clua_state_of(L);
+    clua_stop *stop = &state->stop;
+    free(stop->message);
+    free(stop->traceback);
+    set_body(stop, suspended.body);
+    lua_sethook(L, NULL, 0, 0);
+    stop->raised = suspended.raised;
+    stop->message = suspended.message;
+    stop->traceback = suspended.traceback;
+    state->limit_bytes = suspended.limit_bytes;
+    atomic_store(&stop->requested, suspended.requested);
+    if (suspended.requested != 0) arm(L);
+}
+
+void clua_stop_init(clua_stop *stop, lua_State *L) {
+    atomic_init(&stop->running, L);
+    pthread_mutex_init(&stop->lock, NULL);
+}
+
+void clua_stop_free(clua_stop *stop) {
+    free(stop->message);
+    free(stop->traceback);
+    pthread_mutex_destroy(&stop->lock);
+}

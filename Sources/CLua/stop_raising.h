@@ -1,0 +1,30 @@
+// Internal to this folder: functions that raise.
+#ifndef CLUA_STOP_RAISING_H
+#define CLUA_STOP_RAISING_H
+
+#include "state.h"
+#include "stop.h"
+
+/// Prepares a fresh state's part, and gives back what it owns. Never raise.
+void clua_stop_init(clua_stop *stop, lua_State *L);
+void clua_stop_free(clua_stop *stop);
+
+/// Replaces `pcall`, `xpcall`, `load`, `coroutine.resume` and `coroutine.wrap` by ones that pass a stop on. May raise. Needs 4 slots.
+void clua_open_protected_calls(lua_State *L);
+
+/// Whether an error with this status is a stop, which nobody may catch. Never raises.
+bool clua_is_stop(lua_State *L, int status);
+
+/// Raises the stop that is under way.
+int clua_raise_stop(lua_State *L);
+
+/// The allocator refuses a body this size, which would go past the limit. Never raises.
+void clua_stop_at_limit(clua_state *state, size_t size);
+
+/// No block is as large: asking for one raises a memory error.
+#define CLUA_IMPOSSIBLE_SIZE ((size_t)1 << 48)
+
+/// The coroutine `L` runs now; returns which one did. If a stop was asked for, it is stopped. Never raises.
+lua_State *clua_switch_running(lua_State *L);
+
+#endif

@@ -1,0 +1,16 @@
+import CLua
+
+/// Why a body is stopped that does not stop by itself. The raw value is C's `clua_stop_reason`.
+enum StopReason: Int32 {
+    case interrupted = 1
+    case timeout = 2
+    case memory = 3
+
+    var failureKind: OperationFailure.Kind {
+        switch self {
+        case .interrupted: .interrupted
+        case .timeout: .timeout
+        case .memory: .memory
+        }
+    }
+}
