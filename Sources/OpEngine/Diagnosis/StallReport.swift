@@ -13,7 +13,9 @@ public struct StallReport: Sendable, Hashable {
 
     /// What keeps `operations` from finishing: why each does not run, and then why those do not run that it waits for.
     ///
-    /// - Parameter limit: how many operations to look at.
+    /// - Parameters:
+    ///   - operations: what somebody waits for.
+    ///   - limit: how many operations to look at.
     public init(waitingFor operations: [Operation], limit: Int = 8) {
         var pending = operations.filter { !$0.isFinished }
         var seen = Set(pending)
