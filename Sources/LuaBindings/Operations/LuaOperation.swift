@@ -34,8 +34,8 @@ public final class LuaOperation: Operation, @unchecked Sendable {
         var isReadyByItself = true
         /// The state that set the completion block.
         var completionState: LuaState?
-        /// The state that keeps the handle alive.
-        var pinningState: LuaState?
+        /// The states that keep their handles alive: its own, where it runs as it is, and that of the completion block.
+        var pinningStates: [LuaState] = []
         /// The state that runs the body now, and so is not closed.
         var runningState: LuaState?
         var stopReason: StopReason?
@@ -188,23 +188,30 @@ public final class LuaOperation: Operation, @unchecked Sendable {
 
     /// Keeps the handle in `state`, with the functions that are in it, until the operation has finished.
     private func pin(in state: LuaState) throws(Failure) {
-        let isPinned = mutable.withLock { mutable in
-            defer { mutable.pinningState = state }
-            return mutable.pinningState != nil
+        let isNew = mutable.withLock { mutable in
+            if mutable.pinningStates.contains(where: { $0 === state }) { return false }
+            mutable.pinningStates.append(state)
+            return true
         }
-        guard !isPinned else { return }
+        guard isNew else { return }
         try state.pin(self)
         if mutable.withLock({ $0.completionState === state }) { state.awaitCompletion(of: self) }
         whenFinished { [unowned self] in
             let operation = self
-            state.inbox.post { operation.unpin() }
+            state.inbox.post { operation.unpin(in: state) }
         }
     }
 
     /// Lets go of the handle, unless the completion block in it has still to run.
-    private func unpin() {
-        let state = mutable.withLock { $0.completionState == nil ? $0.pinningState.take() : nil }
-        state?.unpin(self)
+    private func unpin(in state: LuaState) {
+        let isPinned = mutable.withLock { mutable in
+            guard mutable.completionState !== state, let index = mutable.pinningStates.firstIndex(where: { $0 === state }) else {
+                return false
+            }
+            mutable.pinningStates.remove(at: index)
+            return true
+        }
+        if isPinned { state.unpin(self) }
     }
 
     /// Whether it leaves `state` by reference while its functions are still there.
@@ -213,7 +220,8 @@ public final class LuaOperation: Operation, @unchecked Sendable {
         return mutable.withLock {
             if $0.isSealed { return false }
             if case .handle = $0.body { return state.number == home }
-            return $0.completionState === state && $0.pinningState == nil
+            let isPinned = $0.pinningStates.contains { pinning in pinning === state }
+            return $0.completionState === state && !isPinned
         }
     }
 
@@ -255,7 +263,7 @@ public final class LuaOperation: Operation, @unchecked Sendable {
     private func complete() {
         guard let state = mutable.withLock({ $0.completionState.take() }) else { return }
         state.runCompletion(of: self)
-        unpin()
+        unpin(in: state)
     }
 }
 

@@ -11,7 +11,7 @@ local bodies = {
   gsub = function(op) op.running = true; while true do string.gsub("abc", ".", function() while true do end end) end end,
   close = function(op) local x <close> = setmetatable({}, { __close = function() op.closed = true end }); op.running = true; while true do end end,
   sleep = function(op) op.running = true; opscript.sleep(100) end,
-  wait = function(op) op.running = true; local inner = Q.new { isSuspended = true }:addOperation(function() end); while true do inner:waitUntilFinished(50) end end,
+  wait = function(op) op.running = true; local inner = Op.new(); while true do inner:waitUntilFinished(50) end end,
   load = function(op) op.running = true; while true do load(function() while true do end end) end end,
   meta = function(op) op.running = true; local t = setmetatable({}, { __index = function(t, k) while true do end end }); while true do pcall(function() return t.x end) end end,
 }
