@@ -122,6 +122,7 @@ private final class ManualExecutor: OperationExecutor {
         queue.addOperation(gone)
         // Ended from outside, so that the queue is empty while the job is on its way.
         let later = ManualExecutor()
+        // Safety: adds nothing to its superclass.
         final class Ended: AsyncOperation, @unchecked Sendable {}
         let ended = Ended()
         executor.runAll()

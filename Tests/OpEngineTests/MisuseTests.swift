@@ -45,6 +45,7 @@ import Testing
 
     @Test func startingAnExecutingOneIsRefused() {
         let log = Log<String>()
+        // Safety: the log has a lock.
         final class Restarting: Operation, @unchecked Sendable {
             let log: Log<String>
             init(log: Log<String>) { self.log = log }
@@ -106,6 +107,7 @@ import Testing
 
     @Test func waitingForOneselfIsRefused() {
         let log = Log<String>()
+        // Safety: the log has a lock.
         final class Waiting: Operation, @unchecked Sendable {
             let log: Log<String>
             init(log: Log<String>) { self.log = log }

@@ -4,6 +4,7 @@ import TestSupport
 import Testing
 
 /// Becomes ready when it is told; an override combined with `super`, as the documentation asks for.
+// Safety: what it adds is atomic.
 private final class Gated: Operation, @unchecked Sendable {
     private let allowed = Atomic<Bool>(false)
     override var isReady: Bool { super.isReady && allowed.load(ordering: .acquiring) }
@@ -16,6 +17,7 @@ private final class Gated: Operation, @unchecked Sendable {
 }
 
 /// Does something while a worker asks whether it is ready, then gives the answer that was true before.
+// Safety: what it adds is constant or atomic.
 private final class Meddling: Operation, @unchecked Sendable {
     private let meddle: @Sendable (Operation) -> Bool
     private let hasMeddled = Atomic<Bool>(false)

@@ -60,6 +60,7 @@ import Testing
         let engine = Engine(workerCount: 2)
         let queue = OperationQueue(engine: engine)
         let began = Gate()
+        // Safety: a gate is safe from every thread.
         final class Download: AsyncOperation, @unchecked Sendable {
             let began: Gate
             init(began: Gate) { self.began = began }

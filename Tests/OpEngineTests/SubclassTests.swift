@@ -4,6 +4,7 @@ import TestSupport
 import Testing
 
 /// A subclass that keeps its own state, announced with string keys, as the classic recipe has it.
+// Safety: what it adds is locked or atomic.
 private class Announcing: Operation, @unchecked Sendable {
     enum Phase: String {
         case ready = "isReady"
@@ -42,6 +43,7 @@ private class Announcing: Operation, @unchecked Sendable {
     }
 }
 
+// Safety: what it adds is atomic.
 private final class Readiness: Operation, @unchecked Sendable {
     private let allowed = Atomic<Bool>(false)
     override var isReady: Bool { super.isReady && allowed.load(ordering: .acquiring) }
@@ -55,6 +57,7 @@ private final class Readiness: Operation, @unchecked Sendable {
 @Suite struct SubclassTests {
     @Test func aSubclassFinishesItself() {
         let queue = OperationQueue(engine: Engine(workerCount: 2))
+        // Safety: adds nothing to its superclass.
         final class Work: Announcing, @unchecked Sendable {
             override func main() { TestThread { self.phase = .finished }.join() }
         }

@@ -97,6 +97,7 @@ import Testing
     }
 
     @Test func itsOwnReadiness() {
+        // Safety: adds nothing to its superclass.
         final class Unready: Operation, @unchecked Sendable {
             override var isReady: Bool { isCancelled }
         }

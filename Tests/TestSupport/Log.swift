@@ -2,11 +2,15 @@
 public final class Log<Entry: Sendable>: Sendable {
     private let storage = Locked<[Entry]>([])
 
+    /// Nothing has happened.
     public init() {}
 
+    /// Adds an entry.
     public func append(_ entry: Entry) { storage.withLock { $0.append(entry) } }
 
+    /// What has happened until now.
     public var entries: [Entry] { storage.withLock { $0 } }
+    /// How many entries there are.
     public var count: Int { entries.count }
 }
 
@@ -14,6 +18,7 @@ public final class Log<Entry: Sendable>: Sendable {
 public final class TestThread: Sendable {
     private let ended = Gate()
 
+    /// Starts a thread that runs `body`.
     public init(_ body: @escaping @Sendable () -> Void) {
         let ended = self.ended
         startThread {
@@ -22,5 +27,6 @@ public final class TestThread: Sendable {
         }
     }
 
+    /// Waits until the body has returned.
     public func join() { ended.wait() }
 }

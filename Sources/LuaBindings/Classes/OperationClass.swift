@@ -53,7 +53,9 @@ enum OperationClass {
             if let reason = (call.state.currentOperation as? LuaOperation)?.stopReason { throw .stop(reason) }
         case .cancel: operation.cancel()
         case .interrupt:
-            guard let operation = operation as? LuaOperation else { throw .message("\(operation.displayName) is the host's: only cancel it") }
+            guard let operation = operation as? LuaOperation else {
+                throw .message("\(operation.displayName) is the host's: it can only be cancelled")
+            }
             operation.interrupt()
         case .addDependency:
             let dependency = try call.operation(at: 2)

@@ -181,7 +181,8 @@ public final class Runtime {
         let stuck = wasInterrupted ? [] : engine.unfinishedOperations()
         return Ending(
             unreadFailures: core.takeUnreadFailures(),
-            stuckOperations: stuck.map { "\($0.displayName) can never run: it \(Stall.reason(for: $0))" }, callbackErrorCount: core.callbackErrorCount.load(ordering: .relaxed),
+            stuckOperations: stuck.map { "\($0.displayName) can never run: it \(Stall.reason(for: $0))" },
+            callbackErrorCount: core.callbackErrorCount.load(ordering: .relaxed),
             wasInterrupted: wasInterrupted)
     }
 
