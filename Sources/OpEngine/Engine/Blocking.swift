@@ -9,6 +9,9 @@ extension ThreadContext {
         if predicate() { return .satisfied }
         // Safety: a thread's worker lives as long as the thread.
         let engine = unsafe worker?.engine
+        if engine == nil, let current = unsafe currentCore?.engine, let simulated = current.simulated {
+            return simulated.run(self, current.mainInbox, until: predicate, deadline: deadline)
+        }
         if let engine { engine.perform(engine.pool.withLock { $0.beginBlocking(timed: deadline != nil, engine: engine) }) }
         defer { engine?.pool.withLock { $0.endBlocking(timed: deadline != nil) } }
         while true {

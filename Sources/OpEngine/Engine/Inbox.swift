@@ -115,7 +115,7 @@ public final class Inbox: @unchecked Sendable {
             while true {
                 if predicate() { return .satisfied }
                 if runOne(context) { continue }
-                if let deadline, ContinuousClock.now >= deadline { return .timedOut }
+                if let deadline, (engine?.now ?? .now) >= deadline { return .timedOut }
                 if let outcome = sleep(context, deadline, predicate) { return outcome }
             }
         }
@@ -154,7 +154,7 @@ public final class Inbox: @unchecked Sendable {
         return body()
     }
 
-    private func runOne(_ context: ThreadContext) -> Bool { runJob(context) || runOperation(context) }
+    func runOne(_ context: ThreadContext) -> Bool { runJob(context) || runOperation(context) }
 
     private func runJob(_ context: ThreadContext) -> Bool {
         guard hasJobs, let job = jobs.withLock({ $0.pop() }) else { return false }
@@ -193,6 +193,10 @@ public final class Inbox: @unchecked Sendable {
     /// Sleeps once; an outcome ends the run.
     private func sleep(_ context: ThreadContext, _ deadline: ContinuousClock.Instant?, _ predicate: () -> Bool) -> Outcome? {
         if isMain {
+            if let engine, let simulated = engine.simulated {
+                let outcome = simulated.run(context, self, until: predicate, deadline: deadline)
+                return outcome == .timedOut ? nil : outcome
+            }
             if let deadline {
                 _ = parker.park(until: deadline)
                 return nil

@@ -111,7 +111,10 @@ extension OperationQueue.Core {
 
 extension Engine {
     /// Whether the calling thread runs this engine's main queue.
-    var isMainThread: Bool { cplatform_thread_id() == mainThread }
+    var isMainThread: Bool { cplatform_thread_id() == mainThread && !(simulated?.isServing ?? false) }
+
+    /// The time that deadlines are compared with.
+    var now: ContinuousClock.Instant { simulated?.now ?? .now }
 }
 
 extension Array {

@@ -48,7 +48,7 @@ extension Operation {
         @inline(__always) var unfinishedDependencyCount: Int { Int(bits & State.dependencyMask) }
 
         @inline(__always) var isReady: Bool {
-            bits & State.dependencyMask == 0 || bits & (State.cancelled | State.executing | State.finished) != 0
+            bits & State.dependencyMask == 0 || bits & (State.cancelled | State.started | State.executing | State.finished) != 0
         }
 
         /// Must be cancelled because of its policy and is not yet.

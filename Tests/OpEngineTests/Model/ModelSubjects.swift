@@ -1,0 +1,29 @@
+import OpEngine
+import Synchronization
+import TestSupport
+
+struct ModelFailure: Error {}
+
+/// Does not end by itself: the test finishes it.
+final class HeldOperation: AsyncOperation, @unchecked Sendable {
+    // Safety: the body is a constant.
+    private let body: @Sendable () -> Void
+    init(_ body: @escaping @Sendable () -> Void) { self.body = body }
+    override func main() { body() }
+}
+
+/// Has a readiness of its own, combined with `super`'s as the documentation asks for.
+final class GatedOperation: Operation, @unchecked Sendable {
+    // Safety: the body is a constant, the rest atomic.
+    private let body: @Sendable () -> Void
+    private let isAllowed = Atomic<Bool>(false)
+    init(_ body: @escaping @Sendable () -> Void) { self.body = body }
+    override func main() { body() }
+    override var isReady: Bool { super.isReady && isAllowed.load(ordering: .acquiring) }
+
+    func allow() {
+        willChangeValue(forKey: "isReady")
+        isAllowed.store(true, ordering: .releasing)
+        didChangeValue(forKey: "isReady")
+    }
+}

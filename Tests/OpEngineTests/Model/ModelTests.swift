@@ -1,0 +1,77 @@
+import OpEngine
+import TestSupport
+import Testing
+
+/// The engine against the reference model, with random operations and actions.
+///
+/// | variable | |
+/// |---|---|
+/// | `OPSCRIPT_MODEL_SEED` | the seed of the first round; the others follow it |
+/// | `OPSCRIPT_MODEL_ROUNDS` | how many rounds |
+/// | `OPSCRIPT_MODEL_OPERATIONS` | how many operations a round makes |
+/// | `OPSCRIPT_MODEL_TOTAL` | how many operations in all: as many rounds as that takes |
+/// | `OPSCRIPT_MODEL_TELL` | 1: what happens is printed |
+@Suite struct ModelTests {
+    private struct Plan {
+        let seeds: [UInt64]
+        let operations: Int
+
+        init(rounds: Int, operations: Int, share: Int) {
+            let size = TestLength.number("OPSCRIPT_MODEL_OPERATIONS") ?? operations
+            let first = TestLength.number("OPSCRIPT_MODEL_SEED") ?? Int.random(in: 0..<1_000_000_000)
+            let total = TestLength.number("OPSCRIPT_MODEL_TOTAL").map { max(1, $0 / share / size) }
+            let count = TestLength.number("OPSCRIPT_MODEL_ROUNDS") ?? total ?? rounds
+            self.operations = size
+            seeds = (0..<count).map { UInt64(first + $0) }
+        }
+    }
+
+    private func replay(_ test: String, seed: UInt64, operations: Int) -> Comment {
+        """
+        seed \(seed); again: OPSCRIPT_MODEL_SEED=\(seed) OPSCRIPT_MODEL_ROUNDS=1 OPSCRIPT_MODEL_OPERATIONS=\(operations) \
+        swift test --disable-xctest --filter ModelTests.\(test)
+        """
+    }
+
+    @Test func inLockStepTheEngineDoesWhatTheModelSays() {
+        let plan = Plan(rounds: 50, operations: 60, share: 2)
+        for seed in plan.seeds {
+            let violations = LockStepRound(seed: seed, operations: plan.operations).run()
+            #expect(violations.isEmpty, replay("inLockStep", seed: seed, operations: plan.operations))
+            if !violations.isEmpty { return }
+        }
+    }
+
+    @Test func onRealThreadsEverythingHoldsThatMustHoldInEveryOrder() {
+        let plan = Plan(rounds: 40, operations: 300, share: 2)
+        for seed in plan.seeds {
+            let violations = FreeRunningRound(seed: seed, operations: plan.operations).run()
+            #expect(violations.isEmpty, replay("onRealThreads", seed: seed, operations: plan.operations))
+            if !violations.isEmpty { return }
+        }
+    }
+
+    @Test func aWrongExpectationOnRealThreadsIsNoticed() {
+        #expect(!FreeRunningRound(seed: 1, operations: 300, flaw: true).run().isEmpty)
+    }
+
+    @Test func theSameSeedGivesTheSameOrderOfEvents() {
+        for seed in [1, 2, 3] as [UInt64] {
+            let (first, second) = (LockStepRound(seed: seed, operations: 100), LockStepRound(seed: seed, operations: 100))
+            _ = first.run()
+            _ = second.run()
+            #expect(first.trace == second.trace && first.trace.count >= 100)
+        }
+        let other = LockStepRound(seed: 4, operations: 100)
+        let one = LockStepRound(seed: 1, operations: 100)
+        _ = other.run()
+        _ = one.run()
+        #expect(other.trace != one.trace)
+    }
+
+    /// The test of the test: a model that is wrong in one point must be contradicted.
+    @Test(arguments: ReferenceModel.Flaw.allCases) func aWrongModelIsNoticed(flaw: ReferenceModel.Flaw) {
+        let isNoticed = (0..<200 as Range<UInt64>).contains { !LockStepRound(seed: $0, operations: 40, flaw: flaw).run().isEmpty }
+        #expect(isNoticed)
+    }
+}

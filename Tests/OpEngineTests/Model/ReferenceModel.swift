@@ -1,0 +1,222 @@
+import OpEngine
+
+/// What operations and queues do, told as simply as possible: no threads, no blocks, everything looked up by going through all.
+/// Operations and queues are numbers. Each method is called when the real thing happens; what must not happen is a violation.
+struct ReferenceModel {
+    /// A deliberate mistake, to see that the comparison notices.
+    enum Flaw: CaseIterable {
+        case lastInFirstOut, ignoresPriority, ignoresBarriers, removalKeepsWaiting, cancellingKeepsWaiting, failureReleasesAll
+        case suspensionIsIgnored, maximumIsOffByOne, finishedDependenciesAreForgotten
+    }
+
+    struct Operation {
+        var queue: Int?
+        var isBarrier = false
+        /// In order of addition.
+        var dependencies: [Int] = []
+        /// Those of them that it still waits for.
+        var waitsFor: Set<Int> = []
+        /// What depends on it, in order of addition.
+        var dependents: [Int] = []
+        var priority = 0
+        var policy: OpEngine.Operation.DependencyPolicy?
+        var hasUnluckyDependency = false
+        var isCancelled = false
+        var isExecuting = false
+        var isFinished = false
+        var hasFailed = false
+        /// When it joined the ready operations of its queue; nil: it has not.
+        var inLineSince: Int?
+        /// It has a readiness of its own, which is not true yet.
+        var isGated = false
+        var isGateClosed = false
+
+        var isReady: Bool { waitsFor.isEmpty || isCancelled || isExecuting || isFinished }
+        var outcome: OpEngine.Operation.Outcome { hasFailed ? .failed : isCancelled ? .cancelled : .succeeded }
+    }
+
+    struct Queue {
+        /// Unfinished ones, in order of addition.
+        var operations: [Int] = []
+        var isSuspended = false
+        /// Nil: no limit.
+        var maximum: Int?
+        var policy = OpEngine.Operation.DependencyPolicy.finished
+    }
+
+    var operations: [Operation] = []
+    var queues: [Queue] = []
+    var violations: [String] = []
+    var flaw: Flaw?
+    private var clock = 0
+
+    init(flaw: Flaw? = nil) { self.flaw = flaw }
+
+    // MARK: What users do
+
+    mutating func add(_ batch: [Int], to queue: Int, isBarrier: Bool = false) {
+        for one in batch {
+            operations[one].queue = queue
+            operations[one].isBarrier = isBarrier
+            if operations[one].policy == nil { operations[one].policy = queues[queue].policy }
+            queues[queue].operations.append(one)
+            if !mustCancel(one) { lineUp(one) }
+        }
+        for one in batch { cancelIfUnlucky(one) }
+    }
+
+    mutating func addDependency(_ other: Int, to one: Int) {
+        guard !operations[one].dependencies.contains(other) else { return }
+        operations[one].dependencies.append(other)
+        operations[other].dependents.append(one)
+        if operations[other].isFinished {
+            if operations[other].outcome != .succeeded {
+                operations[one].hasUnluckyDependency = true
+                cancelIfUnlucky(one)
+            }
+        } else {
+            operations[one].waitsFor.insert(other)
+            if !operations[one].isReady { operations[one].inLineSince = nil }
+        }
+    }
+
+    mutating func removeDependency(_ other: Int, from one: Int) {
+        operations[one].dependencies.removeAll { $0 == other }
+        operations[other].dependents.removeAll { $0 == one }
+        if flaw == .removalKeepsWaiting { return }
+        operations[one].waitsFor.remove(other)
+        lineUp(one)
+    }
+
+    mutating func cancel(_ one: Int) {
+        guard !operations[one].isFinished, !operations[one].isCancelled else { return }
+        if flaw == .cancellingKeepsWaiting && !operations[one].isReady { return }
+        operations[one].isCancelled = true
+        lineUp(one)
+    }
+
+    mutating func cancelAll(in queue: Int) {
+        for one in queues[queue].operations where !operations[one].isBarrier { cancel(one) }
+    }
+
+    mutating func setPriority(_ priority: Int, of one: Int) {
+        guard operations[one].priority != priority else { return }
+        operations[one].priority = priority
+        if operations[one].inLineSince != nil { operations[one].inLineSince = next() }
+    }
+
+    mutating func setPolicy(_ policy: OpEngine.Operation.DependencyPolicy, of one: Int) {
+        operations[one].policy = policy
+        cancelIfUnlucky(one)
+    }
+
+    // MARK: What the engine does
+
+    /// The body begins. `byHand`: somebody called `start`.
+    mutating func start(_ one: Int, byHand: Bool) {
+        if !byHand { checkTurn(of: one) }
+        if operations[one].isExecuting || operations[one].isFinished { violate("operation \(one) runs twice") }
+        if operations[one].isCancelled { violate("operation \(one) runs although it was cancelled before") }
+        operations[one].isExecuting = true
+        operations[one].inLineSince = nil
+    }
+
+    /// `finishedEarly`: somebody called `finish` before it had started.
+    mutating func finish(_ one: Int, hasFailed: Bool, byHand: Bool, finishedEarly: Bool) {
+        if operations[one].isFinished { violate("operation \(one) finishes twice") }
+        if !operations[one].isExecuting && !finishedEarly {
+            if !operations[one].isCancelled { violate("operation \(one) ends without having run") }
+            if !byHand { checkTurn(of: one) }
+        }
+        operations[one].isExecuting = false
+        operations[one].isFinished = true
+        operations[one].hasFailed = hasFailed
+        operations[one].inLineSince = nil
+        if let queue = operations[one].queue { queues[queue].operations.removeAll { $0 == one } }
+        let waiting = operations[one].dependents.filter { operations[$0].waitsFor.contains(one) }
+        for dependent in waiting {
+            operations[dependent].waitsFor.remove(one)
+            if operations[one].outcome != .succeeded && flaw != .failureReleasesAll { operations[dependent].hasUnluckyDependency = true }
+        }
+        let unlucky = waiting.filter { mustCancel($0) }
+        for dependent in waiting where !unlucky.contains(dependent) { lineUp(dependent) }
+        for dependent in unlucky { cancel(dependent) }
+        if flaw == .finishedDependenciesAreForgotten {
+            for dependent in waiting { operations[dependent].dependencies.removeAll { $0 == one } }
+        }
+    }
+
+    // MARK: What follows
+
+    /// Whether its queue may start it now; who of these it starts is decided by `precedes`.
+    func mayRun(_ one: Int) -> Bool {
+        if operations[one].isExecuting || operations[one].isFinished || !operations[one].isReady { return false }
+        if operations[one].isGateClosed && !operations[one].isCancelled { return false }
+        guard let queue = operations[one].queue else { return false }
+        if queues[queue].isSuspended && flaw != .suspensionIsIgnored { return false }
+        if let maximum = queues[queue].maximum {
+            let executing = queues[queue].operations.count { operations[$0].isExecuting }
+            if executing >= maximum + (flaw == .maximumIsOffByOne ? 1 : 0) { return false }
+        }
+        if flaw == .ignoresBarriers { return true }
+        for earlier in queues[queue].operations {
+            if earlier == one { return true }
+            if operations[one].isBarrier || operations[earlier].isBarrier { return false }
+        }
+        return false
+    }
+
+    private func precedes(_ one: Int, _ other: Int) -> Bool {
+        let (priority, otherPriority) = (operations[one].priority, operations[other].priority)
+        if priority != otherPriority && flaw != .ignoresPriority { return priority > otherPriority }
+        let (since, otherSince) = (operations[one].inLineSince ?? .max, operations[other].inLineSince ?? .max)
+        return flaw == .lastInFirstOut ? since > otherSince : since < otherSince
+    }
+
+    /// The operations that the engine should have started when it says that there is nothing to do.
+    var runnable: [Int] { operations.indices.filter { mayRun($0) } }
+
+    /// Whether a dependency of `one` on `other` would close a cycle.
+    func closesCycle(_ one: Int, on other: Int) -> Bool {
+        var pending = [other]
+        var seen: Set<Int> = [other]
+        while let step = pending.popLast() {
+            if step == one { return true }
+            for next in operations[step].dependencies where !operations[next].isFinished && seen.insert(next).inserted {
+                pending.append(next)
+            }
+        }
+        return false
+    }
+
+    private mutating func checkTurn(of one: Int) {
+        guard mayRun(one) else { return violate("operation \(one) starts although it may not") }
+        // Who says itself when it is ready may be asked at any moment, so its place in line says nothing.
+        if operations[one].isGated { return }
+        for other in queues[operations[one].queue ?? 0].operations
+        where other != one && !operations[other].isGated && precedes(other, one) && mayRun(other) {
+            violate("operation \(one) starts before \(other)")
+        }
+    }
+
+    private func mustCancel(_ one: Int) -> Bool {
+        let operation = operations[one]
+        return operation.queue != nil && operation.hasUnluckyDependency && operation.policy == .succeeded && !operation.isCancelled
+            && !operation.isExecuting && !operation.isFinished
+    }
+
+    private mutating func cancelIfUnlucky(_ one: Int) { if mustCancel(one) { cancel(one) } }
+
+    private mutating func lineUp(_ one: Int) {
+        let operation = operations[one]
+        guard operation.queue != nil, operation.isReady, !operation.isExecuting, !operation.isFinished else { return }
+        if operation.inLineSince == nil { operations[one].inLineSince = next() }
+    }
+
+    private mutating func next() -> Int {
+        clock += 1
+        return clock
+    }
+
+    mutating func violate(_ text: String) { violations.append(text) }
+}
