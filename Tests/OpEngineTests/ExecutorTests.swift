@@ -53,7 +53,7 @@ private final class ManualExecutor: OperationExecutor {
         queue.addOperation { [log] in log.append("\(OperationQueue.current === queue) \(Worker.current == nil)") }
         executor.runAll()
         #expect(log.entries == ["c", "b", "true true", "a"])
-        #expect(queue.operationCount == 0 && engine.threadCount == 0 && engine.isQuiescent)
+        #expect(queue.operationCount == 0 && engine.threadCount == 0)
     }
 
     @Test func theMaximumHolds() {

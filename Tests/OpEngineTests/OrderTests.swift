@@ -22,6 +22,23 @@ import Testing
         #expect(log.entries == expected)
     }
 
+    /// Apple promises the order of addition for operations that are ready when they are added; here the others come in as they
+    /// become ready.
+    @Test func anOperationIsInWhenItIsReadyAndOneFinishReleasesInOrderOfDependency() {
+        let queue = OperationQueue(engine: Engine(workerCount: 1))
+        queue.maxConcurrentOperationCount = 1
+        queue.isSuspended = true
+        let log = Log<String>()
+        let operations = ["a", "b", "c", "d"].map { name in BlockOperation { log.append(name) } }
+        let gate = BlockOperation {}
+        for index in [2, 0] { operations[index].addDependency(gate) }
+        queue.addOperations(operations, waitUntilFinished: false)
+        gate.start()
+        queue.isSuspended = false
+        queue.waitUntilAllOperationsAreFinished()
+        #expect(log.entries == ["b", "d", "c", "a"])
+    }
+
     @Test func aChangedPriorityActsAtOnce() {
         let queue = OperationQueue(engine: Engine(workerCount: 1))
         queue.isSuspended = true

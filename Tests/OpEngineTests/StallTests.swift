@@ -19,7 +19,7 @@ import Testing
         let log = Log<Int>()
         for index in 0..<100 { queue.addOperation { log.append(index) } }
         #expect(engine.mainInbox.run(until: { false }) == .stalled)
-        #expect(log.count == 100 && engine.isQuiescent)
+        #expect(log.count == 100 && engine.unfinishedOperationCount == 0)
     }
 
     @Test func aWaitForAnOperationThatCannotRunThrowsItsName() {
@@ -71,6 +71,43 @@ import Testing
         }
         #expect(engine.mainInbox.run(until: { operation.isFinished }) == .satisfied)
         thread.join()
+        #expect(engine.mainInbox.run(until: { false }) == .stalled)
+    }
+
+    @Test func anAsynchronousOperationStartedByHandKeepsEveryEngineAlive() throws {
+        // Safety: what it adds is locked.
+        final class Overriding: Operation, @unchecked Sendable {
+            private let isRunning = Locked(false)
+            private let hasEnded = Locked(false)
+            override var isAsynchronous: Bool { true }
+            override var isExecuting: Bool { isRunning.withLock { $0 } }
+            override var isFinished: Bool { hasEnded.withLock { $0 } }
+            override func start() { isRunning.withLock { $0 = true } }
+            func finish() {
+                willChangeValue(forKey: "isFinished")
+                isRunning.withLock { $0 = false }
+                hasEnded.withLock { $0 = true }
+                didChangeValue(forKey: "isFinished")
+            }
+        }
+        let engine = engine()
+        let (plain, overriding) = (AsyncOperation(), Overriding())
+        plain.start()
+        try overriding.tryStart()
+        #expect(!engine.isQuiescent)
+        let thread = TestThread {
+            plain.finish()
+            overriding.finish()
+        }
+        plain.waitUntilFinished()
+        #expect(engine.mainInbox.run(until: { false }) == .stalled)
+        #expect(overriding.isFinished)
+        thread.join()
+    }
+
+    @Test func oneThatIsGivenUpKeepsNothingAlive() {
+        let engine = engine()
+        AsyncOperation().start()
         #expect(engine.mainInbox.run(until: { false }) == .stalled)
     }
 

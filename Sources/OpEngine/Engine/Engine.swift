@@ -26,8 +26,6 @@ import Synchronization
     public let mainInbox: Inbox
 
     let pool: Guarded<Pool>
-    /// What it has instead of threads; nil unless it is simulated.
-    let simulated: SimulatedWorkers?
     /// Whether the pool has scheduled queues, for those who look without its lock.
     let hasWork = Atomic<Bool>(false)
     private let holds = Atomic<Int>(0)
@@ -68,18 +66,7 @@ import Synchronization
             mainThread: cplatform_thread_id())
     }
 
-    /// An engine without threads.
-    convenience init(simulatedBy simulated: SimulatedWorkers) {
-        self.init(
-            workerCount: 1, hostMayAddOperations: false, threadLimit: nil, idleTime: .zero, mainThread: cplatform_thread_id(),
-            simulated: simulated)
-    }
-
-    private init(
-        workerCount: Int?, hostMayAddOperations: Bool, threadLimit: Int?, idleTime: Duration, mainThread: pid_t,
-        simulated: SimulatedWorkers? = nil
-    ) {
-        self.simulated = simulated
+    private init(workerCount: Int?, hostMayAddOperations: Bool, threadLimit: Int?, idleTime: Duration, mainThread: pid_t) {
         let count = max(1, workerCount ?? Processors.available)
         self.idleTime = idleTime
         self.workerCount = count
@@ -90,9 +77,11 @@ import Synchronization
         mainCore = Mutex(MainQueue())
         helpers = Mutex(HelperQueue())
         mainInbox.belongs(to: self)
+        if !hostMayAddOperations { StartedByHand.register(self) }
     }
 
     deinit {
+        if !hostMayAddOperations { StartedByHand.unregister(self) }
         // A suspended main queue that nobody holds goes with its engine, as any suspended queue goes.
         mainQueueCore?.abandon()
     }
@@ -129,7 +118,6 @@ import Synchronization
     // MARK: Scheduling
 
     func schedule(_ core: OperationQueue.Core, on group: ThreadGroup) {
-        if let simulated { return simulated.schedule(core, on: group) }
         let wake = pool.withLock { pool in
             let wake = pool.schedule(core, on: group, engine: self)
             hasWork.store(true, ordering: .releasing)
@@ -209,14 +197,14 @@ import Synchronization
 
     // MARK: Quiescence
 
-    /// Whether nothing will happen by itself: nothing is executing or runnable, no asynchronous operation is executing, there is no
-    /// hold, and all inboxes are empty. A worker that is blocked in a wait counts as not executing.
+    /// Whether nothing will happen by itself: nothing is executing or runnable, no asynchronous operation is executing, here or started
+    /// by hand anywhere, there is no hold, and all inboxes are empty. A worker that is blocked in a wait counts as not executing.
     public var isQuiescent: Bool { pool.withLock { nothingIsUnderWay($0) } }
 
     func nothingIsUnderWay(_ pool: Pool) -> Bool {
         pool.awake == 0 && !pool.hasScheduled && pool.timedWaits == 0 && holds.load(ordering: .acquiring) == 0
             && asynchronousOperations.load(ordering: .acquiring) == 0 && pendingJobs.count.load(ordering: .acquiring) == 0
-            && !mainInbox.hasReadyOperations && simulated?.isIdle ?? true
+            && !mainInbox.hasReadyOperations && StartedByHand.isEmpty
     }
 
     /// Someone outside (a timer, a process, a host) could still add or finish something. Balanced by `release`.
@@ -245,7 +233,7 @@ import Synchronization
     ///
     /// - Returns: the operations that had not ended after `deadline`; threads that run them are left alone.
     public func shutdown(deadline: Duration) -> [Operation] {
-        let end = now + deadline
+        let end = ContinuousClock.now + deadline
         phase.store(1, ordering: .releasing)
         while true {
             for core in activeCores() {
@@ -253,7 +241,7 @@ import Synchronization
                 core.change(face: core.face) { $0.isEnding = true }
             }
             let cores = activeCores()
-            if cores.isEmpty || now >= end { break }
+            if cores.isEmpty || ContinuousClock.now >= end { break }
             for core in cores { core.waitUntilEmpty(deadline: end) }
         }
         phase.store(2, ordering: .releasing)

@@ -13,6 +13,7 @@ extension Operation {
                 return state
             }
             finished(final, takesNext: nil)
+            if final.has(State.outlivesStart) { StartedByHand.end() }
         case .inQueue:
             // Safety: linked operations have a core, which keeps itself until they have left.
             let core = unsafe self.core.unsafelyUnwrapped.takeUnretainedValue()

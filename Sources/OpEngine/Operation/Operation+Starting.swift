@@ -11,6 +11,8 @@ extension Operation {
         if before.mustCancel { cancelBecauseOfDependency() }
         if !isReady { throw notReady }
         start()
+        // An override's; the base class's has done this.
+        if isExecuting { startedByHandHasReturned() }
     }
 
     /// The base class's `start`; returns the caller's mistake.
@@ -26,7 +28,7 @@ extension Operation {
         switch transition({ $0.start(launched: launched) }) {
         case .run:
             if launched { main() } else { ThreadContext.current.whileRunning(self, in: nil) { main() } }
-            if endsWithMain { end(takesNext: launched) }
+            if endsWithMain { end(takesNext: launched) } else if !launched { startedByHandHasReturned() }
         case .finishCancelled: end(takesNext: launched)
         case .refuse(let refusal): return error(for: refusal)
         case .ignore: break

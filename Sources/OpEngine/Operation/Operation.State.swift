@@ -239,6 +239,16 @@ extension Operation.State {
         return true
     }
 
+    /// `start`, called by hand, has returned. True: the operation goes on, and that was not known.
+    mutating func goesOnAlone() -> Bool {
+        if has(State.claimed | State.finishing | State.finished | State.outlivesStart) { return false }
+        set(State.outlivesStart)
+        return true
+    }
+
+    /// It goes without having ended, although it was started by hand.
+    var isGivenUp: Bool { bits & (State.outlivesStart | State.finished) == State.outlivesStart }
+
     @inline(__always)
     mutating func publishFinish() {
         clear(State.executing)

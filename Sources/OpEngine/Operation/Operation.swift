@@ -60,7 +60,10 @@ import Synchronization
     /// Makes an operation that does nothing unless `main` is overridden.
     public init() {}
 
-    deinit { dependencyList.removeAll(of: self) }
+    deinit {
+        dependencyList.removeAll(of: self)
+        if loadState().isGivenUp { StartedByHand.end() }
+    }
 
     // MARK: What subclasses override
 

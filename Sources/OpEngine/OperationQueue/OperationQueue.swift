@@ -2,6 +2,10 @@ import Synchronization
 
 /// Runs operations on the threads of an engine: by readiness, then priority, then first in, first out.
 ///
+/// An operation is in when it is ready. Those that are ready when they are added run in the order of addition, which is all that Apple
+/// promises; another one joins the end of its priority when it becomes ready, and those that one finish releases join in the order in
+/// which they were made to depend on it. To keep the order of addition among them as well, the queue would have to search.
+///
 /// Every method may be called from every thread. A queue lives at least until its operations have ended, except a suspended one.
 open class OperationQueue: @unchecked Sendable {
     // Safety: `@unchecked Sendable` because `core` and `engine` are constants that are safe from every thread.
