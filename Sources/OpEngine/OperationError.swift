@@ -37,6 +37,10 @@ public enum OperationError: Error, Sendable, CustomStringConvertible {
     case waitsForItself(operation: String)
     /// A wait that nothing can end any more; `reasons` has a sentence for each operation that is in the way.
     case neverFinishes(operations: [String], reasons: [String])
+    /// A limit of waiting operations was below 1.
+    case pendingLimitTooSmall(queue: String, value: Int)
+    /// It would have to wait for a place in its queue, which nothing can make any more.
+    case queueStaysFull(operation: String, queue: String, limit: Int)
     /// The engine was shut down.
     case engineShutDown(operation: String)
     /// An operation with the policy `.succeeded` was cancelled because of a dependency. Recorded as its `error`.
@@ -84,6 +88,11 @@ public enum OperationError: Error, Sendable, CustomStringConvertible {
         case .neverFinishes(let operations, let reasons):
             "this wait can never end: "
                 + (reasons.isEmpty ? "nothing is running that could finish \(list(operations))" : reasons.joined(separator: "; "))
+        case .pendingLimitTooSmall(let queue, let value):
+            "the limit of waiting operations of \(queue) cannot be \(value): use nil (none) or a positive number"
+        case .queueStaysFull(let operation, let queue, let limit):
+            "\(operation) cannot be added: \(limit) operations wait in \(queue), its limit, and nothing can start one; "
+                + "resume the queue, raise its limits, or cancel some"
         case .engineShutDown(let operation):
             "\(operation) cannot be added: the engine was shut down"
         case .dependencyNotSucceeded(let operation, let dependency):

@@ -32,6 +32,7 @@ import Synchronization
     private let asynchronousOperations = Atomic<Int>(0)
     let pendingJobs = Inbox.PendingJobs()
     private let phase = Atomic<UInt8>(0)
+    let eventObservers = EventObservers()
 
     private let mainCore: Mutex<MainQueue>
     /// The first queue that has operations. Guarded by `Registry.lock`.
@@ -168,7 +169,7 @@ import Synchronization
         }
     }
 
-    private func activeCores() -> [OperationQueue.Core] {
+    func activeCores() -> [OperationQueue.Core] {
         Registry.lock.withLock {
             var all: [OperationQueue.Core] = []
             var next = unsafe firstActive

@@ -1,13 +1,16 @@
 extension Operation {
     /// What it depends on, in order of addition, finished ones included, until they are removed. O(n).
     public var dependencies: [Operation] {
-        lock.withLock {
-            var all: [Operation] = []
-            all.reserveCapacity(dependencyList.count)
-            // Safety: an edge retains its dependency while it is on the list.
-            unsafe dependencyList.forEach { unsafe all.append($0.pointee.dependency.takeUnretainedValue()) }
-            return all
-        }
+        lock.withLock { listedDependencies }
+    }
+
+    /// With `lock` held.
+    private var listedDependencies: [Operation] {
+        var all: [Operation] = []
+        all.reserveCapacity(dependencyList.count)
+        // Safety: an edge retains its dependency while it is on the list.
+        unsafe dependencyList.forEach { unsafe all.append($0.pointee.dependency.takeUnretainedValue()) }
+        return all
     }
 
     /// Makes it wait until `operation` has finished, in whatever queue or none. Adding it twice counts once. No effect on one that
@@ -28,7 +31,14 @@ extension Operation {
 
     /// Stops waiting for `operation`; if it was the last unfinished one, this operation becomes ready. O(n).
     public func removeDependency(_ operation: Operation) {
-        let edge = unsafe lock.withLock { unsafe dependencyList.remove(operation) }
+        var old: [Operation] = []
+        let edge = unsafe lock.withLock {
+            let mailbox = observedMailbox
+            if mailbox != nil { old = listedDependencies }
+            let edge = unsafe dependencyList.remove(operation)
+            if let mailbox, unsafe edge != nil { mailbox.record(.dependencies, old: old, new: listedDependencies) }
+            return unsafe edge
+        }
         guard let edge = unsafe edge else { return }
         // Safety: the edge is off this operation's list and so ours; the dependency's lock guards the rest of it.
         let wasCounted = operation.dependentsLock.withLock {
@@ -39,6 +49,7 @@ extension Operation {
         unsafe edge.deallocate()
         // Safety: balances the retain of `link(to:)`; the caller's reference keeps it alive here.
         unsafe Unmanaged.passUnretained(operation).release()
+        deliverChanges()
     }
 
     private func link(to dependency: Operation) {
@@ -52,6 +63,9 @@ extension Operation {
                 unsafe edge.initialize(to: DependencyEdge(dependent: self, dependency: .passRetained(dependency)))
                 unsafe dependencyList.append(edge)
                 unsafe dependency.dependentList.append(edge)
+                if let mailbox = observedMailbox {
+                    mailbox.record(.dependencies, old: Array(listedDependencies.dropLast()), new: listedDependencies)
+                }
                 let before = dependency.transition { state in
                     defer { state.set(State.hasDependents) }
                     return state
@@ -70,6 +84,7 @@ extension Operation {
         }
         if mustCancel { cancelBecauseOfDependency() }
         if action == .recall { withQueueCore { $0.recall(self) } }
+        deliverChanges()
     }
 
     /// With both locks held. Looks at the shorter of the two lists.

@@ -1,3 +1,5 @@
+import Synchronization
+
 extension Operation {
     /// Ends the operation: it leaves its queue, is finished, releases its dependents, and whoever waits is told. False when it had
     /// been ended before.
@@ -22,7 +24,10 @@ extension Operation {
             // Leaving may let the queue go, and with it the engine.
             let engine = last.has(State.outlivesStart) ? unsafe core.engine : nil
             let final = core.leave(self, takesNext: takesNext)
-            finished(final, takesNext: takesNext && !final.has(State.hasFinishHandlers) ? core : nil)
+            // Observers may take their time, or wait for what this releases.
+            let isObserved = core.isObserved.load(ordering: .relaxed)
+            finished(final, takesNext: takesNext && !isObserved && !final.has(State.toldAtEnd) ? core : nil)
+            if isObserved { core.deliverChanges() }
             engine?.asynchronousOperationEnded()
             // Safety: balances the retain of `Core.join`; the caller holds the operation.
             unsafe Unmanaged.passUnretained(self).release()
@@ -34,7 +39,7 @@ extension Operation {
     @inline(__always)
     private func finished(_ final: State, takesNext core: OperationQueue.Core?) {
         if final.has(State.hasDependents) { releaseDependents(succeeded: final.outcome == .succeeded, takesNext: core) }
-        if final.has(State.hasFinishHandlers) { runFinishHandlers() }
+        if final.has(State.toldAtEnd) { runFinishHandlers() }
     }
 
     /// It ends although dependencies are unfinished: they must not find it when they end. From here on they do not touch it; one
@@ -54,6 +59,7 @@ extension Operation {
     private func releaseDependents(succeeded: Bool, takesNext core: OperationQueue.Core?) {
         var ready = OperationChain()
         var cancelled: [Operation] = []
+        var observed: [Mailbox] = []
         dependentsLock.withLock {
             var next = unsafe dependentList.first
             while let edge = unsafe next {
@@ -67,12 +73,15 @@ extension Operation {
                 case .post: ready.append(dependent)
                 case .cancel: cancelled.append(dependent)
                 }
+                // The dependent may be going; its mailbox stays.
+                if let mailbox = dependent.observedMailbox { observed.append(mailbox) }
             }
         }
         ready.drain { dependent, itsCore in
             if let core, itsCore === core { itsCore.postBeforeTaking(dependent) } else { itsCore.post(dependent) }
         }
         for dependent in cancelled { dependent.cancelBecauseOfDependency() }
+        for mailbox in observed { mailbox.deliver() }
     }
 
     /// Its policy asks for it.
@@ -86,6 +95,7 @@ extension Operation {
         cancel()
         // An override that forgot its `super`.
         if !loadState().has(State.cancelled), transition({ $0.cancel() }) == .post { postToQueue() }
+        deliverChanges()
     }
 
     // MARK: Who wants to know
@@ -107,9 +117,11 @@ extension Operation {
             let extras = ensureExtras()
             let replaced = extras.completionBlock
             extras.completionBlock = block
+            observedMailbox?.record(.completionBlock, old: replaced, new: block)
             return replaced
         }
         withExtendedLifetime(replaced) {}
+        deliverChanges()
         if block != nil { announceFinishHandler() }
     }
 
@@ -132,6 +144,9 @@ extension Operation {
     private func runFinishHandlers() {
         let (handlers, waiters, completionBlock) = lock.withLock {
             let extras = ensureExtras()
+            if let block = extras.completionBlock {
+                observedMailbox?.record(.completionBlock, old: block as (@Sendable () -> Void)?, new: nil as (@Sendable () -> Void)?)
+            }
             defer {
                 extras.finishHandlers = []
                 extras.waiters = []
@@ -140,6 +155,7 @@ extension Operation {
             return (extras.finishHandlers, extras.waiters, extras.completionBlock)
         }
         for waiter in waiters { waiter.unpark() }
+        deliverChanges()
         for handler in handlers { handler() }
         if let completionBlock { completionBlock() }
     }

@@ -1,19 +1,31 @@
 import Synchronization
 
 extension Operation {
-    /// A subclass that overrides a getter calls this before the value changes. Both spellings are known: `isFinished`, `finished`.
-    public func willChangeValue(forKey key: String) {}
+    /// A subclass that overrides a getter calls this before the value changes; observers are told the getter's value as the old one.
+    /// Both spellings are known: `isFinished`, `finished`. For a property of the subclass's own, see `value(forKey:)`.
+    public func willChangeValue(forKey key: String) {
+        observedMailbox?.willChange(ObservedKey(key)) { value(forKey: key) }
+    }
 
-    /// A subclass that overrides a getter calls this when the value has changed; the engine looks at the getter and acts.
+    /// A subclass that overrides a getter calls this when the value has changed; the engine looks at the getter and acts, and
+    /// observers are told.
     public func didChangeValue(forKey key: String) {
+        let observed = ObservedKey(key)
+        observedMailbox?.didChange(observed) { value(forKey: key) }
+        react(toChangeOf: observed)
+    }
+
+    /// What the engine makes of an announced change.
+    func react(toChangeOf key: ObservedKey) {
         switch key {
-        case "isFinished", "finished":
+        case .isFinished:
             if !loadState().has(State.finished) && isFinished { end() }
-        case "isReady", "ready":
+        case .isReady:
             // The subclass wrote; only then may this look. See `deferUntilReady`.
             atomicMemoryFence(ordering: .sequentiallyConsistent)
             if loadState().has(State.deferred) && isReady { retryDeferred() }
         default: break
         }
+        deliverChanges()
     }
 }

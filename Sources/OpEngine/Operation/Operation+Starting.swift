@@ -27,6 +27,7 @@ extension Operation {
         }
         switch transition({ $0.start(launched: launched) }) {
         case .run:
+            deliverChanges()
             if launched { main() } else { ThreadContext.current.whileRunning(self, in: nil) { main() } }
             if endsWithMain { end(takesNext: launched) } else if !launched { startedByHandHasReturned() }
         case .finishCancelled: end(takesNext: launched)
@@ -59,6 +60,7 @@ extension Operation {
         case .notReady: return deferUntilReady(core)
         case .ended: return
         }
+        deliverChanges()
         context.whileRunning(self, in: core) { start() }
         // The usual case: the base class's `start` has finished it.
         if loadState().has(State.finished) { return }

@@ -10,6 +10,8 @@ extension Operation {
         var waiters: [Parker] = []
         var areFinishHandlersTaken = false
         var threadPriority = 0.5
+        /// Written once. See `openMailbox`.
+        var mailbox: Mailbox?
     }
 
     /// With `lock` held.
@@ -23,7 +25,14 @@ extension Operation {
     /// A name for messages; nil by default.
     public var name: String? {
         get { lock.withLock { extras?.name } }
-        set { lock.withLock { ensureExtras().name = newValue } }
+        set {
+            lock.withLock {
+                let extras = ensureExtras()
+                observedMailbox?.record(.name, old: extras.name, new: newValue)
+                extras.name = newValue
+            }
+            deliverChanges()
+        }
     }
 
     /// How messages call it: its name, or its class.
@@ -33,7 +42,11 @@ extension Operation {
     public var queuePriority: QueuePriority {
         get { QueuePriority(level: level.load(ordering: .relaxed)) }
         set {
-            level.store(newValue.level, ordering: .relaxed)
+            lock.withLock {
+                let old = level.exchange(newValue.level, ordering: .relaxed)
+                observedMailbox?.record(.queuePriority, old: QueuePriority(level: old), new: newValue)
+            }
+            deliverChanges()
             withQueueCore { $0.reprioritise(self) }
         }
     }

@@ -40,6 +40,10 @@ extension Operation {
         static let deferred: UInt64 = 1 << 46
         /// `start` returned before it had finished.
         static let outlivesStart: UInt64 = 1 << 47
+        /// Somebody observes it: changes go through its mailbox.
+        static let observed: UInt64 = 1 << 55
+        /// Its end has to be told to somebody.
+        static let toldAtEnd = hasFinishHandlers | observed
 
         @inline(__always) func has(_ flag: UInt64) -> Bool { bits & flag != 0 }
         @inline(__always) mutating func set(_ flags: UInt64) { bits |= flags }

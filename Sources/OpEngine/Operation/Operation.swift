@@ -82,6 +82,7 @@ import Synchronization
     /// ready at once, whatever it depends on, so that its queue finishes it without `main`. What executes has to look at `isCancelled`.
     open func cancel() {
         if transition({ $0.cancel() }) == .post { postToQueue() }
+        deliverChanges()
     }
 
     /// Whether its dependencies allow it to start, or it has begun or ended.
@@ -101,6 +102,10 @@ import Synchronization
 
     /// The old name of `isAsynchronous`.
     open var isConcurrent: Bool { isAsynchronous }
+
+    /// The value of an observable property by its name, in both spellings; nil for a name that is not known, and for a property that
+    /// is nil. A subclass that announces properties of its own by strings overrides it, so that observers are told their values.
+    open func value(forKey key: String) -> (any Sendable)? { observedValue(ObservedKey(key)) }
 
     // MARK: Ending
 
@@ -137,6 +142,7 @@ import Synchronization
     func transition<Action>(_ change: (inout State) -> Action) -> Action {
         var old = state.load(ordering: .relaxed)
         while true {
+            if old & State.observed != 0 { return observedTransition(change) }
             var new = State(bits: old)
             let action = change(&new)
             let (exchanged, current) = state.weakCompareExchange(

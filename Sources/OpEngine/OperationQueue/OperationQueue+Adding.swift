@@ -7,10 +7,14 @@ extension OperationQueue {
         do { try tryAddOperation(operation) } catch { trap(error) }
     }
 
-    /// `addOperation`, but throws `OperationError.addedWhenInQueue`, `.addedWhenExecuting`, `.addedWhenFinished` or `.engineShutDown`.
+    /// `addOperation`, but throws `OperationError.addedWhenInQueue`, `.addedWhenExecuting`, `.addedWhenFinished`,
+    /// `.queueStaysFull` or `.engineShutDown`.
     public func tryAddOperation(_ operation: Operation) throws {
         if let error = refusal(of: operation) { throw error }
-        core.add(operation, isBarrier: false, face: self)
+        if let error = core.add(operation, isBarrier: false, face: self) {
+            operation.transition { $0.unclaim() }
+            throw error
+        }
         if engine.isEnding { operation.cancel() }
     }
 
@@ -35,7 +39,10 @@ extension OperationQueue {
             for claimed in operations[..<index] { claimed.transition { $0.unclaim() } }
             throw error
         }
-        core.add(operations, face: self)
+        if let error = core.add(operations, face: self) {
+            for operation in operations { operation.transition { $0.unclaim() } }
+            throw error
+        }
         if engine.isEnding { for operation in operations { operation.cancel() } }
         if wait { for operation in operations { try operation.tryWaitUntilFinished() } }
     }
@@ -49,7 +56,11 @@ extension OperationQueue {
     public func tryAddBarrier(_ operation: Operation) throws {
         if let error = refusal(of: operation) { throw error }
         operation.isBarrier = true
-        core.add(operation, isBarrier: true, face: self)
+        if let error = core.add(operation, isBarrier: true, face: self) {
+            operation.isBarrier = false
+            operation.transition { $0.unclaim() }
+            throw error
+        }
         if engine.isEnding { operation.cancel() }
     }
 

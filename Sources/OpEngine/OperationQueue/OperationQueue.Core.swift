@@ -17,6 +17,8 @@ extension OperationQueue {
         let requiresSuccess = Atomic<Bool>(false)
         /// The engine's own operations are in it, which nobody counts.
         let isHelper = Atomic<Bool>(false)
+        /// Somebody observes the queue or its progress, or did.
+        let isObserved = Atomic<Bool>(false)
         weak var face: OperationQueue?
         /// The next entry in the executor's list.
         var nextScheduled: Core?
@@ -37,35 +39,46 @@ extension OperationQueue {
 
         // MARK: Operations come
 
-        /// Operations that this queue has claimed join it.
-        func add(_ operation: Operation, isBarrier: Bool, face: OperationQueue) {
+        /// An operation that this queue has claimed joins it. False: there is no place.
+        func addIfPlace(_ operation: Operation, isBarrier: Bool, face: OperationQueue) -> Bool {
             // Safety: written by the thread that claimed it, before it is linked.
             unsafe operation.core = .passUnretained(self)
-            let (action, schedule) = state.withLock { state in
+            let joined = state.withLock { state -> (Operation.State.ReadinessAction, ThreadGroup?)? in
+                if !state.hasPlace { return nil }
                 if state.count == 0 { begin(&state, face: face) }
                 let action = join(operation, isBarrier: isBarrier, &state)
+                state.observation?.recordCounts(before: state.count - 1, state)
                 return (action, state.schedule())
             }
+            guard let (action, schedule) = joined else { return false }
             if let schedule { self.schedule(on: schedule) }
             settle(operation, action)
+            deliverChanges()
+            operation.deliverChanges()
+            return true
         }
 
         /// The same for many, under one lock.
-        func add(_ operations: [Operation], face: OperationQueue) {
-            guard !operations.isEmpty else { return }
+        func addIfPlace(_ operations: [Operation], face: OperationQueue) -> Bool {
             // Safety: as above.
             for operation in operations { unsafe operation.core = .passUnretained(self) }
-            let (unsettled, schedule) = state.withLock { state in
+            let joined = state.withLock { state -> ([(Operation, Operation.State.ReadinessAction)], ThreadGroup?)? in
+                if !state.hasPlace { return nil }
                 if state.count == 0 { begin(&state, face: face) }
                 var unsettled: [(Operation, Operation.State.ReadinessAction)] = []
                 for operation in operations {
                     let action = join(operation, isBarrier: false, &state)
                     if action == .cancel || action == .remove { unsettled.append((operation, action)) }
                 }
+                state.observation?.recordCounts(before: state.count - operations.count, state)
                 return (unsettled, state.schedule())
             }
+            guard let (unsettled, schedule) = joined else { return false }
             if let schedule { self.schedule(on: schedule) }
             for (operation, action) in unsettled { settle(operation, action) }
+            deliverChanges()
+            for operation in operations { operation.deliverChanges() }
+            return true
         }
 
         /// What joining could not do with the lock held.
@@ -96,6 +109,7 @@ extension OperationQueue {
             // Safety: balanced when the operation has left.
             _ = unsafe Unmanaged.passRetained(operation)
             state.add(operation, isBarrier: isBarrier)
+            if isTraced(state) { operation.trace(in: self) }
             let byDefault = requiresSuccess.load(ordering: .relaxed)
             let action = operation.transition { $0.link(requiringSuccessByDefault: byDefault) }
             state.requalify(operation)
@@ -128,11 +142,12 @@ extension OperationQueue {
         /// The next operation, for a thread of `group`. `arriving`: it comes with an entry of the executor's list.
         @inline(__always)
         func take(arriving: Bool, by group: ThreadGroup) -> Operation? {
-            let (operation, schedule) = state.withLock { state in
+            let (operation, schedule, waiters) = state.withLock { state in
                 if arriving { state.isScheduled = false }
                 let operation = state.take(by: group)
-                return (operation, state.schedule())
+                return (operation, state.schedule(), state.takePlaceWaiters())
             }
+            for waiter in waiters { waiter.unpark() }
             if let schedule { self.schedule(on: schedule) }
             return operation
         }
@@ -161,14 +176,16 @@ extension OperationQueue {
                         return change
                     }
                     let isLast = state.count == 0
+                    state.observation?.recordCounts(before: state.count + 1, state)
                     if isLast { engineOfUse.deactivate(self) }
-                    let tellOthers = !takesNext || final.has(Operation.State.hasFinishHandlers)
+                    let tellOthers = !takesNext || final.has(Operation.State.toldAtEnd) || state.observation != nil
                     return Departure(
                         final: final, schedule: tellOthers ? state.schedule() : nil, isLast: isLast,
-                        waiters: isLast ? takeWaiters(&state) : [], face: isLast || state.isResting ? state.keptFace.take() : nil)
+                        waiters: isLast ? takeWaiters(&state) : [], placeWaiters: state.takePlaceWaiters(), face: isLast || state.isResting ? state.keptFace.take() : nil)
                 }
                 if let left {
                     if let group = left.schedule { schedule(on: group) }
+                    for waiter in left.placeWaiters { waiter.unpark() }
                     if left.isLast { end(left) }
                     return left.final
                 }
@@ -181,6 +198,7 @@ extension OperationQueue {
             var schedule: ThreadGroup?
             var isLast: Bool
             var waiters: [Parker]
+            var placeWaiters: [Parker]
             /// Released when this goes, after the lock.
             var face: OperationQueue?
         }
@@ -223,7 +241,7 @@ extension OperationQueue {
 
         /// Changes settings: what may start now is scheduled, and what users hold is kept or let go.
         func change(face: OperationQueue?, _ change: (inout State) -> Void) {
-            let (schedule, released) = state.withLock { state in
+            let (schedule, released, waiters) = state.withLock { state in
                 change(&state)
                 var released: OperationQueue?
                 if state.isResting || state.count == 0 {
@@ -231,9 +249,11 @@ extension OperationQueue {
                 } else if state.keptFace == nil {
                     state.keptFace = face
                 }
-                return (state.schedule(), released)
+                return (state.schedule(), released, state.takePlaceWaiters())
             }
+            for waiter in waiters { waiter.unpark() }
             if let schedule { self.schedule(on: schedule) }
+            deliverChanges()
             // Outside the lock: it may be the last reference.
             withExtendedLifetime(released) {}
         }

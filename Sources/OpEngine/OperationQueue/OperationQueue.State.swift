@@ -26,6 +26,18 @@ extension OperationQueue {
         var waiters: [Parker] = []
         /// The queue as its users see it, kept while something in it may run, so that nobody else has to.
         var keptFace: OperationQueue?
+        /// How many may be in the queue and not executing.
+        var maximumPending = Int.max
+        /// Threads that wait to add an operation.
+        var placeWaiters: [Parker] = []
+        /// How many operations have been added, ever.
+        var added = 0
+        /// How many are expected in all, as said by the user of `Progress`.
+        var expected = 0
+        /// Who observes the queue and its progress. Nil until somebody does.
+        var observation: Observation?
+        /// Who wants to know what happens to the operations.
+        var eventObservers: [any OperationObserver] = []
 
         /// Nothing starts by itself: whoever wants that to change must hold the queue.
         @inline(__always) var isResting: Bool { (isSuspended || maximum == 0) && !isEnding && executing == 0 }
@@ -52,6 +64,7 @@ extension OperationQueue {
         mutating func add(_ operation: Operation, isBarrier: Bool) {
             members.append(operation)
             count += 1
+            added += 1
             operation.place = .waiting
             if isBarrier { segments.addBarrier(operation) } else { segments.add(operation) }
         }

@@ -16,6 +16,8 @@ open class OperationQueue: @unchecked Sendable {
     /// The engine whose threads run the operations.
     public let engine: Engine
     let core: Core
+    /// How much of what was added to this queue has finished.
+    public let progress: Progress
 
     /// A queue of `Engine.shared`.
     public convenience init() { self.init(engine: .shared) }
@@ -24,6 +26,7 @@ open class OperationQueue: @unchecked Sendable {
     public init(engine: Engine) {
         self.engine = engine
         core = Core(engine: engine, isMain: false)
+        progress = Progress(core: core)
         core.face = self
     }
 
@@ -31,6 +34,7 @@ open class OperationQueue: @unchecked Sendable {
     init(engine: Engine, mainCore: Core) {
         self.engine = engine
         core = mainCore
+        progress = Progress(core: mainCore)
     }
 
     deinit {
@@ -58,19 +62,33 @@ open class OperationQueue: @unchecked Sendable {
     public func trySetMaxConcurrentOperationCount(_ value: Int) throws {
         guard value >= -1 else { throw OperationError.negativeMaximum(queue: label, value: value) }
         if core.isMain { return }
-        core.change(face: self) { $0.maximum = value == -1 ? .max : value }
+        core.change(face: self) { state in
+            let old = state.maximum == .max ? -1 : state.maximum
+            state.observation?.mailbox.record(.maxConcurrentOperationCount, old: old, new: value)
+            state.maximum = value == -1 ? .max : value
+        }
     }
 
     /// While true nothing starts; what executes goes on.
     open var isSuspended: Bool {
         get { core.state.withLock { $0.isSuspended } }
-        set { core.change(face: self) { $0.isSuspended = newValue } }
+        set {
+            core.change(face: self) { state in
+                state.observation?.mailbox.record(.isSuspended, old: state.isSuspended, new: newValue)
+                state.isSuspended = newValue
+            }
+        }
     }
 
     /// A name for messages; nil by default.
     open var name: String? {
         get { core.state.withLock { $0.name } }
-        set { core.state.withLock { $0.name = newValue } }
+        set {
+            core.change(face: self) { state in
+                state.observation?.mailbox.record(.name, old: state.name, new: newValue)
+                state.name = newValue
+            }
+        }
     }
 
     /// How much the work in this queue matters: that of operations that do not say it themselves. It decides on which threads they

@@ -1,0 +1,131 @@
+import CPlatform
+
+/// The observers of one object, and the changes on their way to them.
+///
+/// Changes are recorded in the order in which they happen, with the lock of what changes held, and delivered later with no lock held,
+/// by one thread at a time: whoever finds the mailbox idle after a change. The lock in here is the innermost of all.
+@safe final class Mailbox: @unchecked Sendable {
+    // Safety: `@unchecked Sendable` because `state` has a lock and `owner` is written once, before the mailbox is shared.
+    let state = Guarded(State())
+    private(set) weak var owner: AnyObject?
+
+    init(owner: AnyObject) { self.owner = owner }
+
+    // MARK: Subscribing
+
+    /// Reads the value and registers in one step: `read` is called again when something changed meanwhile. The caller has counted
+    /// itself in `subscribing`, and seen to it that changes are recorded. The first call, if it is wanted, is made here.
+    func subscribe(
+        _ key: ObservedKey, _ options: KeyValueObservingOptions, read: () -> any Sendable, handler: @escaping Registration.Handler
+    ) -> KeyValueObservation {
+        // A getter that announces changes itself would make this go on for ever.
+        for attempt in 0... {
+            let before = state.withLock { $0.sequence }
+            let value = read()
+            let registration = Registration(key: key, options: options, initial: value, handler: handler)
+            guard state.withLock({ $0.register(registration, ifUnchangedSince: attempt < 1000 ? before : nil) }) else { continue }
+            if options.contains(.initial) {
+                if let owner { handler(owner, registration.notice(old: nil, new: value)) }
+                state.withLock { _ in registration.isAwaitingInitial = false }
+                deliver()
+            }
+            return KeyValueObservation(mailbox: self, registration: registration)
+        }
+        fatalError("opscript bug: a subscription ended without a result")
+    }
+
+    func remove(_ registration: Registration) {
+        let removed = state.withLock { state in
+            registration.isActive = false
+            registration.isAwaitingInitial = false
+            let removed = state.registrations.firstIndex { $0 === registration }.map { state.registrations.remove(at: $0) }
+            let operations = state.lastOperations
+            if !state.wants(.operations) { state.lastOperations = [] }
+            return (removed, operations)
+        }
+        withExtendedLifetime(removed) {}
+    }
+
+    // MARK: Announcements
+
+    func willChange(_ key: ObservedKey, read: () -> any Sendable) {
+        let old = read()
+        state.withLock { $0.willChange(key, old: old, thread: cplatform_thread_id()) }
+        deliver()
+    }
+
+    /// Records the change; `deliver` is the caller's.
+    func didChange(_ key: ObservedKey, read: () -> any Sendable) {
+        let new = read()
+        state.withLock { $0.didChange(key, new: new, thread: cplatform_thread_id()) }
+    }
+
+    /// Records a change of a value that the engine keeps, with the lock of that value held. The values are made only if needed.
+    func record(_ key: ObservedKey, old: @autoclosure () -> any Sendable, new: @autoclosure () -> any Sendable) {
+        state.withLock { state in
+            if state.wants(key) { state.record(.exact(key: key, old: old(), new: new())) } else { state.touch() }
+        }
+    }
+
+    // MARK: Delivering
+
+    /// Delivers what there is unless somebody else is at it. No lock may be held.
+    func deliver() {
+        guard state.withLock({ $0.beginDelivering() }) else { return }
+        let owner = self.owner
+        while let (entry, receivers) = state.withLock({ $0.next() }) {
+            if let owner { deliver(entry, to: receivers, of: owner) }
+            let delivered = state.withLock { $0.takeDelivered() }
+            withExtendedLifetime(delivered) {}
+        }
+    }
+
+    private func deliver(_ entry: Entry, to receivers: [Registration], of owner: AnyObject) {
+        switch entry.content {
+        case .event(let record):
+            if let operation = owner as? Operation { record.send(about: operation) }
+        case .exact(_, let old, let new):
+            tell(receivers, old: old, new: new, saysPrior: true)
+        case .flag(let key, let new):
+            guard !receivers.isEmpty, let operation = owner as? Operation else { return }
+            if operation.hasOwnGetters {
+                let seen = operation.flag(key)
+                guard let change = state.withLock({ $0.resolve(key, new: new, seen: seen) }) else { return }
+                tell(receivers, old: change.old, new: change.new, saysPrior: true)
+            } else {
+                tell(receivers, old: !new, new: new, saysPrior: true)
+            }
+        case .announcedPrior(_, let old):
+            for receiver in receivers where receiver.options.contains(.prior) {
+                call(receiver, receiver.notice(old: old, new: nil, isPrior: true), owner)
+            }
+        case .announced(_, let old, let began, let new):
+            for receiver in receivers {
+                let told = state.withLock { $0.oldValue(for: receiver, old: old, began: began, new: new) }
+                if let told { tell([receiver], old: told, new: new, saysPrior: began == nil) }
+            }
+        }
+    }
+
+    private func tell(_ receivers: [Registration], old: any Sendable, new: any Sendable, saysPrior: Bool) {
+        guard let owner else { return }
+        if saysPrior {
+            for receiver in receivers where receiver.options.contains(.prior) {
+                call(receiver, receiver.notice(old: old, new: nil, isPrior: true), owner)
+            }
+        }
+        for receiver in receivers {
+            let replaced = state.withLock { _ in
+                defer { receiver.last = new }
+                return receiver.last
+            }
+            withExtendedLifetime(replaced) {}
+            call(receiver, receiver.notice(old: old, new: new), owner)
+        }
+    }
+
+    private func call(_ receiver: Registration, _ notice: Registration.Notice, _ owner: AnyObject) {
+        guard state.withLock({ _ in receiver.isActive }) else { return }
+        receiver.handler(owner, notice)
+    }
+}

@@ -1,0 +1,80 @@
+extension OperationQueue {
+    /// How many operations may wait in this queue, at least 1; nil, the default, for any number. A change acts at once.
+    ///
+    /// While that many have been added and not started, `addOperation` and the methods like it wait, so that a fast producer does not
+    /// fill the memory. A batch waits for one place and then joins as a whole. A place becomes free when an operation starts, or has
+    /// finished; a cancelled one in a suspended queue keeps it. On a worker another thread takes the place of the one that waits; on
+    /// the thread of the engine's main queue that queue goes on meanwhile. Where nothing can make a place any more, the throwing
+    /// forms throw `OperationError.queueStaysFull` and the others trap; a host that may still add operations (see
+    /// `Engine.init(workerCount:hostMayAddOperations:)`) is waited for. An operation should not add to the queue that runs it
+    /// when that queue has a limit: it may occupy the place that it waits for.
+    ///
+    /// Traps on a number below 1.
+    public var maxPendingOperationCount: Int? {
+        get { core.state.withLock { $0.maximumPending == .max ? nil : $0.maximumPending } }
+        set {
+            do { try trySetMaxPendingOperationCount(newValue) } catch { trap(error) }
+        }
+    }
+
+    /// `maxPendingOperationCount = value`, but throws `OperationError.pendingLimitTooSmall`.
+    public func trySetMaxPendingOperationCount(_ value: Int?) throws {
+        if let value, value < 1 { throw OperationError.pendingLimitTooSmall(queue: label, value: value) }
+        core.change(face: self) { $0.maximumPending = value ?? .max }
+    }
+}
+
+extension OperationQueue.State {
+    /// Another operation may be added.
+    @inline(__always)
+    var hasPlace: Bool { count - executing < maximumPending || isEnding }
+
+    /// Those who wait for a place, if there is one now; to be unparked outside of the lock.
+    @inline(__always)
+    mutating func takePlaceWaiters() -> [Parker] {
+        if placeWaiters.isEmpty || !hasPlace { return [] }
+        defer { placeWaiters = [] }
+        return placeWaiters
+    }
+}
+
+extension OperationQueue.Core {
+    /// Operations that this queue has claimed join it, when there is a place.
+    ///
+    /// - Returns: why they did not.
+    func add(_ operation: Operation, isBarrier: Bool, face: OperationQueue) -> OperationError? {
+        if addIfPlace(operation, isBarrier: isBarrier, face: face) { return nil }
+        return waitForPlace(naming: operation) { addIfPlace(operation, isBarrier: isBarrier, face: face) }
+    }
+
+    /// The same for many.
+    func add(_ operations: [Operation], face: OperationQueue) -> OperationError? {
+        guard let first = operations.first, !addIfPlace(operations, face: face) else { return nil }
+        return waitForPlace(naming: first) { addIfPlace(operations, face: face) }
+    }
+
+    @inline(never)
+    private func waitForPlace(naming operation: Operation, _ add: () -> Bool) -> OperationError? {
+        // Safety: the caller holds the queue.
+        let engine: Engine = unsafe self.engine
+        let context = ThreadContext.current
+        let parker = context.parker(on: engine)
+        var isAdded = false
+        let outcome = context.wait(
+            on: engine, deadline: nil,
+            isDone: {
+                if isAdded || engine.hasEnded { return true }
+                // Registered before it looks, so that a place which becomes free then is not missed.
+                state.withLock { state in
+                    if !state.placeWaiters.contains(where: { $0 === parker }) { state.placeWaiters.append(parker) }
+                }
+                isAdded = add()
+                return isAdded
+            }, register: { _ in })
+        state.withLock { $0.placeWaiters.removeFirst { $0 === parker } }
+        if isAdded { return nil }
+        if outcome == .satisfied { return .engineShutDown(operation: operation.label) }
+        let (name, limit) = state.withLock { ($0.name, $0.maximumPending) }
+        return .queueStaysFull(operation: operation.label, queue: name.map { "queue \($0)" } ?? "the queue", limit: limit)
+    }
+}

@@ -1,0 +1,100 @@
+import OpEngine
+import TestSupport
+import Testing
+
+@Suite struct ObservationQueueTests {
+    @Test func settingsTellTheirValues() {
+        let log = Log<String>()
+        let queue = OperationQueue(engine: Engine(workerCount: 1))
+        let tokens = [
+            queue.observe(\.isSuspended, options: [.old, .new, .initial]) { log.append("\($1.oldValue, default: "nil") \($1.newValue!)") },
+            queue.observe(\.maxConcurrentOperationCount, options: [.old, .new]) { log.append("\($1.oldValue!) \($1.newValue!)") },
+            queue.observe(\.name, options: [.old, .new, .prior]) { log.append("\($1.isPrior) \($1.oldValue!, default: "nil")") },
+            queue.observe(keyPath: "suspended", options: .new) { log.append("\($0.newValue as! Bool)") },
+        ]
+        queue.isSuspended = true
+        queue.maxConcurrentOperationCount = 3
+        queue.maxConcurrentOperationCount = -1
+        queue.name = "a"
+        #expect(log.entries == ["nil false", "false true", "true", "-1 3", "3 -1", "true nil", "false nil"])
+        for token in tokens { token.invalidate() }
+        queue.isSuspended = false
+        #expect(log.count == 7)
+    }
+
+    @Test func operationsAndTheirCountAreTold() {
+        let engine = Engine(workerCount: 1)
+        let log = Log<String>()
+        let queue = OperationQueue(engine: engine)
+        queue.isSuspended = true
+        let operations = (0..<3).map { _ in BlockOperation {} }
+        queue.addOperation(operations[0])
+        let tokens = [
+            queue.observe(\.operations, options: [.old, .new]) { log.append("\($1.oldValue!.count) to \($1.newValue!.count)") },
+            queue.observe(\.operationCount, options: [.old, .new]) { log.append("\($1.oldValue!) \($1.newValue!)") },
+        ]
+        queue.addOperations(Array(operations[1...]), waitUntilFinished: false)
+        queue.isSuspended = false
+        queue.waitUntilAllOperationsAreFinished()
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+        #expect(log.entries == ["1 to 3", "1 3", "3 to 2", "3 2", "2 to 1", "2 1", "1 to 0", "1 0"])
+        for token in tokens { token.invalidate() }
+    }
+
+    @Test func aQueuesObserverMayWaitForWhatTheEndReleases() {
+        let engine = Engine(workerCount: 1)
+        let queue = OperationQueue(engine: engine)
+        let log = Log<Int>()
+        let told = Gate()
+        let (first, second) = (BlockOperation {}, BlockOperation {})
+        second.addDependency(first)
+        queue.isSuspended = true
+        queue.addOperations([first, second], waitUntilFinished: false)
+        let token = queue.observe(\.operationCount, options: .new) { _, change in
+            if change.newValue == 1 { second.waitUntilFinished() }
+            log.append(change.newValue!)
+            told.open()
+        }
+        queue.isSuspended = false
+        told.wait(2)
+        #expect(log.entries == [1, 0])
+        token.invalidate()
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+    }
+
+    @Test func progressCountsEveryKindOfEnd() {
+        struct Failure: Error {}
+        let engine = Engine(workerCount: 2)
+        let queue = OperationQueue(engine: engine)
+        let progress = queue.progress
+        #expect(progress === queue.progress && progress.isIndeterminate && progress.fractionCompleted == 0 && !progress.isFinished)
+        queue.isSuspended = true
+        let (asynchronous, cancelled) = (AsyncOperation(), BlockOperation {})
+        queue.addOperations([asynchronous, cancelled, BlockOperation { throw Failure() }], waitUntilFinished: false)
+        queue.addOperation {}
+        cancelled.cancel()
+        #expect(progress.totalUnitCount == 4 && progress.completedUnitCount == 0)
+        let log = Log<Double>()
+        let token = progress.observe(\.fractionCompleted, options: [.initial, .new]) { log.append($1.newValue!) }
+        queue.isSuspended = false
+        asynchronous.finish()
+        queue.waitUntilAllOperationsAreFinished()
+        #expect(progress.totalUnitCount == 4 && progress.completedUnitCount == 4 && progress.fractionCompleted == 1 && progress.isFinished)
+        queue.addOperations([BlockOperation {}], waitUntilFinished: true)
+        #expect(progress.totalUnitCount == 5 && progress.completedUnitCount == 5)
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+        #expect(log.entries == [0, 0.25, 0.5, 0.75, 1, 0.8, 1])
+        token.invalidate()
+    }
+
+    @Test func aTotalThatIsSetHoldsUntilMoreWasAdded() {
+        let queue = OperationQueue(engine: Engine(workerCount: 1))
+        queue.progress.totalUnitCount = 2
+        #expect(queue.progress.fractionCompleted == 0 && !queue.progress.isIndeterminate)
+        queue.addOperations([BlockOperation {}], waitUntilFinished: true)
+        #expect(queue.progress.fractionCompleted == 0.5 && !queue.progress.isFinished)
+        queue.addOperations([BlockOperation {}, BlockOperation {}], waitUntilFinished: true)
+        #expect(queue.progress.totalUnitCount == 3 && queue.progress.isFinished)
+        #expect(queue.engine.shutdown(deadline: .seconds(10)).isEmpty)
+    }
+}

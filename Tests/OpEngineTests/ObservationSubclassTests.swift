@@ -1,0 +1,169 @@
+import OpEngine
+import Synchronization
+import TestSupport
+import Testing
+
+/// The classic recipe, with key paths.
+private class Announcing: Operation, @unchecked Sendable {
+    private let running = Atomic<Bool>(false)
+    private let ended = Atomic<Bool>(false)
+    override var isExecuting: Bool { running.load(ordering: .acquiring) }
+    override var isFinished: Bool { ended.load(ordering: .acquiring) }
+    override var isAsynchronous: Bool { true }
+    let began = Gate()
+    override func main() { began.open() }
+    override func start() {
+        willChangeValue(for: \.isExecuting)
+        running.store(true, ordering: .releasing)
+        didChangeValue(for: \.isExecuting)
+        main()
+    }
+    func complete() {
+        willChangeValue(for: \.isFinished)
+        willChangeValue(for: \.isExecuting)
+        running.store(false, ordering: .releasing)
+        ended.store(true, ordering: .releasing)
+        didChangeValue(for: \.isExecuting)
+        didChangeValue(for: \.isFinished)
+    }
+}
+
+private final class Counter: Operation, @unchecked Sendable {
+    private let storage = Locked(0)
+    var count: Int { storage.withLock { $0 } }
+    override func value(forKey key: String) -> (any Sendable)? { key == "count" ? count : super.value(forKey: key) }
+    func countByName() {
+        willChangeValue(forKey: "count")
+        storage.withLock { $0 += 1 }
+        didChangeValue(forKey: "count")
+    }
+    func countByPath() {
+        willChangeValue(for: \.count)
+        storage.withLock { $0 += 1 }
+        didChangeValue(for: \.count)
+    }
+}
+
+private final class Allowed: Operation, @unchecked Sendable {
+    private let allowed = Atomic<Bool>(false)
+    override var isReady: Bool { super.isReady && allowed.load(ordering: .acquiring) }
+    func allow() {
+        willChangeValue(forKey: "ready")
+        allowed.store(true, ordering: .releasing)
+        didChangeValue(forKey: "isReady")
+    }
+}
+
+@Suite struct ObservationSubclassTests {
+    @Test func overriddenPropertiesAreToldOnceWithTheValuesOfTheirGetters() {
+        let engine = Engine(workerCount: 2)
+        let log = Log<String>()
+        let operation = Announcing()
+        let tokens = [
+            operation.observe(\.isExecuting, options: [.old, .new, .prior]) { operation, change in
+                log.append("executing \(change.oldValue!) \(change.newValue, default: "prior") \(operation.isExecuting)")
+            },
+            operation.observe(keyPath: "finished", options: [.old, .new]) { change in
+                log.append("finished \(change.oldValue as! Bool) \(change.newValue as! Bool)")
+            },
+        ]
+        OperationQueue(engine: engine).addOperation(operation)
+        operation.began.wait()
+        operation.complete()
+        operation.waitUntilFinished()
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+        #expect(
+            log.entries == [
+                "executing false prior false", "executing false true true", "executing true prior true", "executing true false false",
+                "finished false true",
+            ])
+        for token in tokens { token.invalidate() }
+    }
+
+    @Test func aSubclassThatFinishesWithoutSayingSoIsToldByTheEngine() {
+        final class Silent: Operation, @unchecked Sendable {
+            private let ended = Atomic<Bool>(false)
+            override var isFinished: Bool { ended.load(ordering: .acquiring) }
+            override func start() { ended.store(true, ordering: .releasing) }
+        }
+        let engine = Engine(workerCount: 1)
+        let log = Log<String>()
+        let operation = Silent()
+        let token = operation.observe(\.isFinished, options: [.old, .new]) { log.append("\($1.oldValue!) \($1.newValue!)") }
+        OperationQueue(engine: engine).addOperations([operation], waitUntilFinished: true)
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+        #expect(log.entries == ["false true"])
+        token.invalidate()
+    }
+
+    @Test func aSubclassesPropertyIsObservedByStringAndByKeyPath() {
+        let log = Log<String>()
+        let operation = Counter()
+        let byName = operation.observe(keyPath: "count", options: [.old, .new, .initial]) { change in
+            log.append("name \(change.oldValue as? Int ?? -1) \(change.newValue as! Int)")
+        }
+        let byPath = operation.observe(\.count, options: [.old, .new]) { operation, change in
+            log.append("path \(change.oldValue!) \(change.newValue!) \(operation.count)")
+        }
+        operation.countByName()
+        operation.countByPath()
+        #expect(log.entries == ["name -1 0", "name 0 1", "path 1 2 2"])
+        byName.invalidate()
+        byPath.invalidate()
+    }
+
+    @Test func readinessIsWhatTheGetterSays() {
+        let log = Log<String>()
+        let (operation, dependency) = (Allowed(), Operation())
+        operation.addDependency(dependency)
+        let token = operation.observe(\.isReady, options: [.old, .new]) { log.append("\($1.oldValue!) \($1.newValue!)") }
+        dependency.start()
+        #expect(log.entries.isEmpty)
+        operation.allow()
+        operation.addDependency(Operation())
+        operation.cancel()
+        #expect(log.entries == ["false true", "true false", "false true"])
+        token.invalidate()
+    }
+
+    @Test func aSubscriptionInTheMiddleOfAnAnnouncementNeitherMissesNorDoubles() {
+        final class Halfway: Operation, @unchecked Sendable {
+            private let flag = Atomic<Bool>(false)
+            let log = Log<String>()
+            let tokens = Locked<[KeyValueObservation]>([])
+            override var isReady: Bool { flag.load(ordering: .acquiring) }
+            func subscribe(_ name: String) {
+                let log = log
+                let token = observe(\.isReady, options: [.initial, .old, .new]) {
+                    log.append("\(name) \($1.oldValue, default: "nil") \($1.newValue!)")
+                }
+                tokens.withLock { $0.append(token) }
+            }
+            func change() {
+                willChangeValue(forKey: "isReady")
+                subscribe("before")
+                flag.store(true, ordering: .releasing)
+                subscribe("after")
+                didChangeValue(forKey: "isReady")
+            }
+        }
+        let operation = Halfway()
+        operation.change()
+        #expect(operation.log.entries == ["before nil false", "after nil true", "before false true"])
+    }
+
+    @Test func foundationsNamesCompile() {
+        let operation: Operation = BlockOperation {}
+        let options: NSKeyValueObservingOptions = [.old, .new]
+        let token: NSKeyValueObservation = operation.observe(\.isCancelled, options: options) {
+            (operation: Operation, change: NSKeyValueObservedChange<Bool>) in
+            #expect(operation.isCancelled && change.newValue == true && change.oldValue == false)
+        }
+        operation.cancel()
+        let block = BlockOperation {}
+        let second = block.observe(\BlockOperation.isCancelled) { block, _ in #expect(block.executionBlocks.count == 1) }
+        block.cancel()
+        token.invalidate()
+        second.invalidate()
+    }
+}
