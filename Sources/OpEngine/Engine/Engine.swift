@@ -26,6 +26,8 @@ import Synchronization
     public let mainInbox: Inbox
 
     let pool: Guarded<Pool>
+    /// What it has instead of threads; nil unless it is simulated.
+    let simulated: SimulatedWorkers?
     /// Whether the pool has scheduled queues, for those who look without its lock.
     let hasWork = Atomic<Bool>(false)
     private let holds = Atomic<Int>(0)
@@ -67,7 +69,18 @@ import Synchronization
             mainThread: cplatform_thread_id())
     }
 
-    private init(workerCount: Int?, hostMayAddOperations: Bool, threadLimit: Int?, idleTime: Duration, mainThread: pid_t) {
+    /// An engine without threads.
+    convenience init(simulatedBy simulated: SimulatedWorkers) {
+        self.init(
+            workerCount: 1, hostMayAddOperations: false, threadLimit: nil, idleTime: .zero, mainThread: cplatform_thread_id(),
+            simulated: simulated)
+    }
+
+    private init(
+        workerCount: Int?, hostMayAddOperations: Bool, threadLimit: Int?, idleTime: Duration, mainThread: pid_t,
+        simulated: SimulatedWorkers? = nil
+    ) {
+        self.simulated = simulated
         let count = max(1, workerCount ?? Processors.available)
         self.idleTime = idleTime
         self.workerCount = count
@@ -119,6 +132,7 @@ import Synchronization
     // MARK: Scheduling
 
     func schedule(_ core: OperationQueue.Core, on group: ThreadGroup) {
+        if let simulated { return simulated.schedule(core, on: group) }
         let wake = pool.withLock { pool in
             let wake = pool.schedule(core, on: group, engine: self)
             hasWork.store(true, ordering: .releasing)
@@ -205,7 +219,7 @@ import Synchronization
     func nothingIsUnderWay(_ pool: Pool) -> Bool {
         pool.awake == 0 && !pool.hasScheduled && pool.timedWaits == 0 && holds.load(ordering: .acquiring) == 0
             && asynchronousOperations.load(ordering: .acquiring) == 0 && pendingJobs.count.load(ordering: .acquiring) == 0
-            && !mainInbox.hasReadyOperations && StartedByHand.isEmpty
+            && !mainInbox.hasReadyOperations && (simulated?.isIdle ?? true) && StartedByHand.isEmpty
     }
 
     /// Someone outside (a timer, a process, a host) could still add or finish something. Balanced by `release`.
@@ -234,7 +248,7 @@ import Synchronization
     ///
     /// - Returns: the operations that had not ended after `deadline`; threads that run them are left alone.
     public func shutdown(deadline: Duration) -> [Operation] {
-        let end = ContinuousClock.now + deadline
+        let end = now + deadline
         phase.store(1, ordering: .releasing)
         while true {
             for core in activeCores() {
@@ -242,7 +256,7 @@ import Synchronization
                 core.change(face: core.face) { $0.isEnding = true }
             }
             let cores = activeCores()
-            if cores.isEmpty || ContinuousClock.now >= end { break }
+            if cores.isEmpty || now >= end { break }
             for core in cores { core.waitUntilEmpty(deadline: end) }
         }
         phase.store(2, ordering: .releasing)
