@@ -51,12 +51,38 @@ let misuseCases = [
 ]
 
 let observationCases = [
-    Case(31, "isFinished can be observed, with old and new values") {
+    Case(31, "flags can be observed, with old and new values") {
         let log = Log<String>()
         let operation = BlockOperation {}
-        let observation = try observeFinished(operation) { old, new in log.append("\(old) \(new)") }
+        let observations = try observeFlags(operation) { name, old, new in log.append("\(name) \(old) \(new)") }
         operation.start()
-        try expect(log.entries == ["false true"], "the changes were \(log.entries)")
-        withExtendedLifetime(observation) {}
-    }
+        let expected = ["executing false true", "executing true false", "finished false true"]
+        try expect(log.entries == expected, "the changes were \(log.entries)")
+        withExtendedLifetime(observations) {}
+    },
+    Case(31, "cancelling can be observed") {
+        let log = Log<String>()
+        let operation = BlockOperation {}
+        let observations = try observeFlags(operation) { name, old, new in log.append("\(name) \(old) \(new)") }
+        operation.cancel()
+        operation.start()
+        try expect(log.entries == ["cancelled false true", "finished false true"], "the changes were \(log.entries)")
+        withExtendedLifetime(observations) {}
+    },
+    Case(32, "the changes of operations in a queue arrive in order, each once") {
+        let queue = OperationQueue()
+        for _ in 0..<500 {
+            let log = Log<String>()
+            let done = Gate()
+            let operation = BlockOperation {}
+            let observations = try observeFlags(operation) { name, _, new in
+                log.append("\(name) \(new)")
+                if name == "finished" { done.open() }
+            }
+            queue.addOperation(operation)
+            done.wait()
+            try expect(log.entries == ["executing true", "executing false", "finished true"], "the changes were \(log.entries)")
+            withExtendedLifetime(observations) {}
+        }
+    },
 ]

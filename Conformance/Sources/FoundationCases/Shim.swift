@@ -17,6 +17,8 @@ func progress(of queue: OperationQueue) throws -> (Int64, Int64) { (queue.progre
 func beginProgress(of queue: OperationQueue, expecting count: Int64) { queue.progress.totalUnitCount = count }
 
 /// Foundation on Linux has no key-value observing.
-func observeFinished(_ operation: Operation, _ body: @escaping @Sendable (Bool, Bool) -> Void) throws -> AnyObject { throw NotAvailable() }
+func observeFlags(_ operation: Operation, _ body: @escaping @Sendable (String, Bool, Bool) -> Void) throws -> [AnyObject] {
+    throw NotAvailable()
+}
 
 func isConcurrent(_ operation: Operation) throws -> Bool { throw NotAvailable() }
