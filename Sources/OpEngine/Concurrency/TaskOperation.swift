@@ -18,7 +18,9 @@ public final class TaskOperation<Value: Sendable>: AsyncOperation, @unchecked Se
     /// An operation that runs `body`. What it throws is the operation's `error`; a `CancellationError` thrown after the operation was
     /// cancelled only says so.
     ///
-    /// - Parameter priority: that of the task; nil: what the quality of service of the operation corresponds to.
+    /// - Parameters:
+    ///   - priority: that of the task; nil: what the quality of service of the operation corresponds to.
+    ///   - body: the work; called once, in a task.
     public init(priority: TaskPriority? = nil, _ body: @escaping @Sendable () async throws -> Value) {
         self.priority = priority
         work = Guarded(.notStarted(body))
