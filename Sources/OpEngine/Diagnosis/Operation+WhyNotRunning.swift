@@ -1,6 +1,7 @@
 extension Operation {
     /// An operation and all that keeps it from running.
     public struct Blockage: Sendable, Hashable {
+        /// The operation.
         public let operation: Operation
         /// Empty for one that has started, or is about to.
         public let blockers: [Blocker]
@@ -107,7 +108,11 @@ extension OperationQueue.State {
             if other.place == .taken { standing.executing.append(other) }
             if other === operation { isBefore = false }
             guard isHeld && isBefore else { return }
-            if operation.isBarrier { standing.before.append(other) } else if other.isBarrier && standing.barrier == nil { standing.barrier = other }
+            if operation.isBarrier {
+                standing.before.append(other)
+            } else if other.isBarrier && standing.barrier == nil {
+                standing.barrier = other
+            }
         }
         return standing
     }

@@ -12,7 +12,9 @@ public protocol OperationExecutor: Sendable {
 }
 
 extension OperationExecutor {
+    /// Nil: not known.
     public var qualityOfService: QualityOfService? { nil }
+    /// False.
     public var isMain: Bool { false }
 }
 

@@ -31,9 +31,8 @@ struct Processors {
                 } else {
                     for root in ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"] {
                         // -1: no limit.
-                        if let limit = integer(root + group + "/cpu.cfs_quota_us"), let period = integer(root + group + "/cpu.cfs_period_us") {
-                            take(limit, period)
-                        }
+                        let path = root + group + "/cpu.cfs_"
+                        if let limit = integer(path + "quota_us"), let period = integer(path + "period_us") { take(limit, period) }
                     }
                 }
             }

@@ -14,7 +14,7 @@ final class EpollLoop {
         watch(timer)
         watch(inbox.fileDescriptor)
 
-        // Reached by this thread only: the operation that ends the loop runs in `drain`.
+        // Safety: reached by this thread only: the operation that ends the loop runs in `drain`.
         nonisolated(unsafe) var hasEnded = false
         MainLoop.startWork { hasEnded = true }
         var hasTicked = false
