@@ -5,7 +5,7 @@ import OpEngine
 enum OperationClass {
     enum Function: String, Member {
         case new
-        case start, cancel, interrupt, addDependency, removeDependency, waitUntilFinished
+        case start, cancel, interrupt, addDependency, removeDependency, waitUntilFinished, why
     }
 
     enum Property: String, Member {
@@ -57,6 +57,9 @@ enum OperationClass {
                 throw .message("\(operation.displayName) is the host's: it can only be cancelled")
             }
             operation.interrupt()
+        case .why:
+            guard let report = operation.whyNotRunning else { return .nil }
+            return .string("\(operation.displayName) \(report.reason(naming: .script))")
         case .addDependency:
             let dependency = try call.operation(at: 2)
             try call.misuse { try operation.tryAddDependency(dependency) }

@@ -10,7 +10,7 @@ enum OperationQueueClass {
 
     enum Property: String, Member {
         case name
-        case maxConcurrentOperationCount, isSuspended, qualityOfService, dependencyPolicy, operations, operationCount
+        case maxConcurrentOperationCount, isSuspended, qualityOfService, dependencyPolicy, operations, operationCount, progress
     }
 
     enum ClassProperty: String, Member {
@@ -130,6 +130,10 @@ enum OperationQueueClass {
         case .dependencyPolicy: return .string(queue.dependencyPolicy.scriptName)
         case .operations: return .objects(queue.operations, .operation)
         case .operationCount: return .integer(queue.operationCount)
+        case .progress:
+            let progress = queue.progress
+            return .progress(
+                total: progress.totalUnitCount, completed: progress.completedUnitCount, fraction: progress.fractionCompleted)
         case nil: return .nil
         }
     }
@@ -146,7 +150,7 @@ enum OperationQueueClass {
         case .isSuspended: queue.isSuspended = try call.boolean(at: 3)
         case .qualityOfService: queue.qualityOfService = try call.qualityOfService(at: 3)
         case .dependencyPolicy: queue.dependencyPolicy = try call.dependencyPolicy(at: 3)
-        case .operations, .operationCount: throw .message("'\(call.string(at: 2) ?? "")' of a queue cannot be assigned")
+        case .operations, .operationCount, .progress: throw .message("'\(call.string(at: 2) ?? "")' of a queue cannot be assigned")
         case nil:
             let name = call.string(at: 2) ?? "?"
             throw .message("a queue has no property '\(name)'\(Spelling.suggestion(for: name, among: Property.names))")

@@ -90,9 +90,20 @@ public final class LuaOperation: Operation, @unchecked Sendable {
     /// Why it failed or was cancelled, with the mark that somebody looked. Nil when it ended well, or has not ended.
     var failure: OperationFailure? {
         guard isFinished, let error else { return nil }
-        let failure = error as? OperationFailure ?? OperationFailure(Failure(message: "\(error)"), kind: error.failureKind, of: self)
+        let failure = error as? OperationFailure ?? failure(for: error)
         failure.markRead()
         return failure
+    }
+
+    /// What the engine has recorded, in the words of scripts.
+    private func failure(for error: any Error) -> OperationFailure {
+        guard case .dependencyNotSucceeded? = error as? OperationError else {
+            return OperationFailure(Failure(message: "\(error)"), kind: .error, of: self)
+        }
+        let culprit = dependencies.first { $0.outcome.map { $0 != .succeeded } ?? false }
+        let name = culprit?.displayName ?? "an operation"
+        let message = "\(displayName) was cancelled because \(name), which it depends on, did not succeed"
+        return OperationFailure(Failure(message: message), kind: .dependency, of: self)
     }
 
     // MARK: stopping
@@ -264,12 +275,5 @@ public final class LuaOperation: Operation, @unchecked Sendable {
         guard let state = mutable.withLock({ $0.completionState.take() }) else { return }
         state.runCompletion(of: self)
         unpin(in: state)
-    }
-}
-
-extension Error {
-    /// How scripts call an error that the engine recorded.
-    fileprivate var failureKind: OperationFailure.Kind {
-        if case .dependencyNotSucceeded? = self as? OperationError { .dependency } else { .error }
     }
 }
