@@ -5,6 +5,7 @@ import Testing
 
 /// The classic recipe, with key paths.
 private class Announcing: Operation, @unchecked Sendable {
+    // Safety: `@unchecked Sendable` because the flags are atomic.
     private let running = Atomic<Bool>(false)
     private let ended = Atomic<Bool>(false)
     override var isExecuting: Bool { running.load(ordering: .acquiring) }
@@ -29,6 +30,7 @@ private class Announcing: Operation, @unchecked Sendable {
 }
 
 private final class Counter: Operation, @unchecked Sendable {
+    // Safety: `@unchecked Sendable` because the count has a lock.
     private let storage = Locked(0)
     var count: Int { storage.withLock { $0 } }
     override func value(forKey key: String) -> (any Sendable)? { key == "count" ? count : super.value(forKey: key) }
@@ -45,6 +47,7 @@ private final class Counter: Operation, @unchecked Sendable {
 }
 
 private final class Allowed: Operation, @unchecked Sendable {
+    // Safety: `@unchecked Sendable` because the flag is atomic.
     private let allowed = Atomic<Bool>(false)
     override var isReady: Bool { super.isReady && allowed.load(ordering: .acquiring) }
     func allow() {
@@ -82,6 +85,7 @@ private final class Allowed: Operation, @unchecked Sendable {
 
     @Test func aSubclassThatFinishesWithoutSayingSoIsToldByTheEngine() {
         final class Silent: Operation, @unchecked Sendable {
+            // Safety: `@unchecked Sendable` because the flag is atomic.
             private let ended = Atomic<Bool>(false)
             override var isFinished: Bool { ended.load(ordering: .acquiring) }
             override func start() { ended.store(true, ordering: .releasing) }
@@ -128,6 +132,7 @@ private final class Allowed: Operation, @unchecked Sendable {
 
     @Test func aSubscriptionInTheMiddleOfAnAnnouncementNeitherMissesNorDoubles() {
         final class Halfway: Operation, @unchecked Sendable {
+            // Safety: `@unchecked Sendable` because the flag is atomic and the rest are constants.
             private let flag = Atomic<Bool>(false)
             let log = Log<String>()
             let tokens = Locked<[KeyValueObservation]>([])

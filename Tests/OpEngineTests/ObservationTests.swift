@@ -10,7 +10,8 @@ import Testing
         let log = Log<String>()
         let operation = BlockOperation { log.append("body") }
         let token = operation.observe(\.isFinished, options: [.old, .new, .initial, .prior]) { observed, change in
-            log.append("\(observed === operation) \(String(describing: change.oldValue)) \(String(describing: change.newValue)) \(change.isPrior)")
+            let (old, new) = (String(describing: change.oldValue), String(describing: change.newValue))
+            log.append("\(observed === operation) \(old) \(new) \(change.isPrior)")
         }
         operation.start()
         #expect(
@@ -74,7 +75,9 @@ import Testing
         let log = Log<String>()
         let (operation, dependency) = (Operation(), Operation())
         let tokens = [
-            operation.observe(\.name, options: [.old, .new]) { log.append("\($1.oldValue!, default: "nil") \($1.newValue!, default: "nil")") },
+            operation.observe(\.name, options: [.old, .new]) { _, change in
+                log.append("\(change.oldValue!, default: "nil") \(change.newValue!, default: "nil")")
+            },
             operation.observe(\.queuePriority, options: [.old, .new]) { log.append("\($1.oldValue!) \($1.newValue!)") },
             operation.observe(\.dependencies, options: [.old, .new]) { log.append("\($1.oldValue!.count) \($1.newValue!.count)") },
             operation.observe(\.completionBlock, options: [.old, .new]) { log.append("\($1.oldValue! == nil) \($1.newValue! == nil)") },

@@ -13,7 +13,7 @@ public struct OperationEvent: Sendable {
         case started
         /// It has ended; `operation.outcome` says how.
         case finished
-        /// It was cancelled.
+        /// It was cancelled, after it had been added.
         case cancelled
     }
 

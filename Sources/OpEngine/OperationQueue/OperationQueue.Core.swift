@@ -181,7 +181,8 @@ extension OperationQueue {
                     let tellOthers = !takesNext || final.has(Operation.State.toldAtEnd) || state.observation != nil
                     return Departure(
                         final: final, schedule: tellOthers ? state.schedule() : nil, isLast: isLast,
-                        waiters: isLast ? takeWaiters(&state) : [], placeWaiters: state.takePlaceWaiters(), face: isLast || state.isResting ? state.keptFace.take() : nil)
+                        waiters: isLast ? takeWaiters(&state) : [], placeWaiters: state.takePlaceWaiters(),
+                        face: isLast || state.isResting ? state.keptFace.take() : nil)
                 }
                 if let left {
                     if let group = left.schedule { schedule(on: group) }

@@ -1,0 +1,166 @@
+import OpEngine
+import Synchronization
+import TestSupport
+import Testing
+
+/// A subclass that overrides the flags and announces them.
+private final class Recipe: Operation, @unchecked Sendable {
+    // Safety: `@unchecked Sendable` because the flags are atomic.
+    private let running = Atomic<Bool>(false)
+    private let ended = Atomic<Bool>(false)
+    override var isExecuting: Bool { running.load(ordering: .acquiring) }
+    override var isFinished: Bool { ended.load(ordering: .acquiring) }
+    override func start() {
+        willChangeValue(for: \.isExecuting)
+        running.store(true, ordering: .releasing)
+        didChangeValue(for: \.isExecuting)
+        willChangeValue(for: \.isExecuting)
+        willChangeValue(for: \.isFinished)
+        running.store(false, ordering: .releasing)
+        ended.store(true, ordering: .releasing)
+        didChangeValue(for: \.isExecuting)
+        didChangeValue(for: \.isFinished)
+    }
+}
+
+/// What one observer of a flag was told, which must be its initial value and then each value once, in turn.
+private final class Witness: Sendable {
+    private let told = Log<String>()
+
+    func observe(_ operation: Operation, _ key: String) -> KeyValueObservation {
+        operation.observe(keyPath: key, options: [.initial, .old, .new]) { [told] change in
+            let new = change.newValue as? Bool ?? false
+            told.append("\((change.oldValue as? Bool).map { "\($0)" } ?? "-") \(new)")
+        }
+    }
+
+    /// Each old value is the new one before it, and each change is one.
+    var isLegal: Bool {
+        let values = told.entries.map { $0.split(separator: " ").map(String.init) }
+        guard let first = values.first, first[0] == "-" else { return false }
+        return zip(values, values.dropFirst()).allSatisfy { $0[1] == $1[0] && $1[0] != $1[1] }
+    }
+
+    var last: String? { told.entries.last.map { String($0.split(separator: " ")[1]) } }
+    var description: String { told.entries.joined(separator: ", ") }
+}
+
+@Suite struct ObservationStressTests {
+    /// Threads start, cancel, hold and release one operation at the same time, while others subscribe and unsubscribe.
+    @Test(arguments: [false, true]) func noChangeIsMissedDoubledOrOutOfOrder(overridden: Bool) {
+        let engine = Engine(workerCount: 2)
+        let queue = OperationQueue(engine: engine)
+        for round in 0..<400 {
+            let operation = overridden ? Recipe() : BlockOperation {}
+            let order = Log<String>()
+            let tokens = Locked<[KeyValueObservation]>([])
+            let witnesses = Locked<[(String, Witness)]>([])
+            let ends = [
+                operation.observe(\.isExecuting, options: .new) { order.append("executing \($1.newValue!)") },
+                operation.observe(\.isFinished, options: .new) { order.append("finished \($1.newValue!)") },
+            ]
+            let threads = [
+                TestThread { queue.addOperation(operation) },
+                TestThread { if round % 3 == 0 { operation.cancel() } },
+                TestThread {
+                    for key in ["isFinished", "isExecuting", "isCancelled", "isReady", "finished"] {
+                        let witness = Witness()
+                        let token = witness.observe(operation, key)
+                        witnesses.withLock { $0.append((key, witness)) }
+                        tokens.withLock { $0.append(token) }
+                    }
+                },
+                TestThread {
+                    let held = Operation()
+                    operation.addDependency(held)
+                    operation.name = "\(round)"
+                    for _ in 0..<5 { operation.observe(\.isReady, options: .initial) { _, _ in }.invalidate() }
+                    if round % 2 == 0 { held.start() } else { operation.removeDependency(held) }
+                },
+            ]
+            for thread in threads { thread.join() }
+            operation.waitUntilFinished()
+            // What is told after this was told after everything else.
+            let allTold = Gate()
+            let last = operation.observe(\.name, options: .new) { _, _ in allTold.open() }
+            operation.name = "end"
+            allTold.wait()
+            last.invalidate()
+            for (key, witness) in witnesses.withLock({ $0 }) {
+                #expect(witness.isLegal, "round \(round) \(key): \(witness.description)")
+                if key == "isFinished" || key == "finished" { #expect(witness.last == "true") }
+                if key == "isExecuting" { #expect(witness.last == "false") }
+                if key == "isReady" { #expect(witness.last == "true", "round \(round): \(witness.description)") }
+            }
+            let told = order.entries
+            #expect(
+                told == ["executing true", "executing false", "finished true"] || (round % 3 == 0 && told == ["finished true"]),
+                "round \(round): \(told)")
+            for token in tokens.withLock({ $0 }) + ends { token.invalidate() }
+        }
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+    }
+
+    @Test func eventsOfEachOperationAreInOrderWhateverTheThreads() {
+        final class Recorder: OperationObserver {
+            let told = Locked<[Operation: [OperationEvent]]>([:])
+            func operationChanged(_ event: OperationEvent) { told.withLock { $0[event.operation, default: []].append(event) } }
+        }
+        let engine = Engine(workerCount: 2)
+        let queue = OperationQueue(engine: engine)
+        let recorder = Recorder()
+        engine.addObserver(recorder)
+        let added = Log<Operation>()
+        let threads = (0..<4).map { number in
+            TestThread {
+                for index in 0..<300 {
+                    let operation = BlockOperation {}
+                    if index % 2 == 0 { operation.addDependency(added.entries.last ?? Operation()) }
+                    added.append(operation)
+                    queue.addOperation(operation)
+                    if (index + number) % 5 == 0 { added.entries.randomElement()?.cancel() }
+                }
+            }
+        }
+        for thread in threads { thread.join() }
+        // One that depends on an operation nobody starts.
+        queue.cancelAllOperations()
+        queue.waitUntilAllOperationsAreFinished()
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+        let told = recorder.told.withLock { $0 }
+        #expect(told.count == 1200)
+        for (operation, events) in told {
+            let kinds = events.map(\.kind)
+            #expect(kinds.first == .added && kinds.last == .finished && Set(kinds).count == kinds.count, "\(kinds)")
+            #expect(kinds.contains(.ready))
+            #expect(kinds.contains(.started) || operation.isCancelled, "\(kinds)")
+            #expect(zip(events, events.dropFirst()).allSatisfy { $0.time <= $1.time })
+        }
+    }
+
+    @Test func queueCountsAreToldWithoutAGap() {
+        let engine = Engine(workerCount: 2)
+        let queue = OperationQueue(engine: engine)
+        let told = Log<String>()
+        let last = Locked(0)
+        let token = queue.observe(\.operationCount, options: [.initial, .old, .new]) { _, change in
+            last.withLock { last in
+                if let old = change.oldValue, old != last { told.append("\(last) then \(old) to \(change.newValue!)") }
+                last = change.newValue!
+            }
+        }
+        let threads = (0..<4).map { _ in
+            TestThread {
+                for index in 0..<300 {
+                    queue.addOperation {}
+                    if index % 20 == 0 { queue.observe(\.operations, options: [.initial, .new]) { _, _ in }.invalidate() }
+                }
+            }
+        }
+        for thread in threads { thread.join() }
+        queue.waitUntilAllOperationsAreFinished()
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+        #expect(told.entries.isEmpty && last.withLock { $0 } == 0)
+        token.invalidate()
+    }
+}
