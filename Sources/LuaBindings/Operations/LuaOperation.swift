@@ -209,7 +209,7 @@ public final class LuaOperation: Operation, @unchecked Sendable {
         if mutable.withLock({ $0.completionState === state }) { state.awaitCompletion(of: self) }
         whenFinished { [unowned self] in
             let operation = self
-            state.inbox.post { operation.unpin(in: state) }
+            state.post { operation.unpin(in: state) }
         }
     }
 
@@ -265,7 +265,7 @@ public final class LuaOperation: Operation, @unchecked Sendable {
         // Unowned: the block belongs to the operation, and is called while that lives.
         try trySetCompletionBlock { [unowned self] in
             let operation = self
-            state.inbox.post { operation.complete() }
+            state.post { operation.complete() }
         }
         mutable.withLock { $0.completionState = state }
         if queue != nil { try pin(in: state) }

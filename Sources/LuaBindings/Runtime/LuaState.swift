@@ -1,5 +1,6 @@
 import CLua
 import OpEngine
+import Synchronization
 
 /// One Lua state and what belongs to it.
 ///
@@ -17,7 +18,7 @@ final class LuaState: @unchecked Sendable {
 
     private let main: OpaquePointer
     /// Operations may name the state after it has gone.
-    private var isClosed = false
+    private let isClosed = Atomic<Bool>(false)
     /// The coroutine that called the host last: what the host does next happens there.
     private(set) var running: OpaquePointer
     private let owner = ThreadIdentity.current
@@ -42,7 +43,7 @@ final class LuaState: @unchecked Sendable {
         number = core.nextStateNumber()
         // Safety: the state does not use the object before it runs a script; the real one is set below.
         guard let lua = unsafe clua_state_new(nil, ScriptModule.host, core.ignoresEnvironment) else {
-            isClosed = true
+            isClosed.store(true, ordering: .relaxed)
             return nil
         }
         unsafe main = lua
@@ -54,12 +55,12 @@ final class LuaState: @unchecked Sendable {
     /// Runs the state's finalizers and frees it. Callbacks that come later are dropped.
     func close() {
         checkThread()
-        guard !isClosed else { return }
-        isClosed = true
+        guard !isClosed.exchange(true, ordering: .acquiringAndReleasing) else { return }
+        awaitingCompletion = []
         unsafe clua_state_close(main)
     }
 
-    deinit { assert(isClosed, "opscript bug: a Lua state was dropped without being closed") }
+    deinit { assert(isClosed.load(ordering: .acquiring), "opscript bug: a Lua state was dropped without being closed") }
 
     /// The state that a call from Lua came from.
     static func of(_ lua: OpaquePointer) -> LuaState {
@@ -129,9 +130,14 @@ final class LuaState: @unchecked Sendable {
         return unsafe results.value_count > 0 ? Parcel(results) : nil
     }
 
+    /// Has `job` run on the state's thread; drops it where the state has been closed. From any thread.
+    func post(_ job: @escaping @Sendable () -> Void) {
+        if !isClosed.load(ordering: .acquiring) { inbox.post(job) }
+    }
+
     /// Calls the completion block that this state set on `operation`.
     func runCompletion(of operation: LuaOperation) {
-        guard !isClosed else { return }
+        guard !isClosed.load(ordering: .acquiring) else { return }
         awaitingCompletion.remove(operation)
         let pointer = unsafe Unmanaged.passUnretained(operation).toOpaque()
         do throws(Failure) {
@@ -233,7 +239,7 @@ final class LuaState: @unchecked Sendable {
 
     func unpin(_ operation: LuaOperation) {
         checkThread()
-        guard !isClosed else { return }
+        guard !isClosed.load(ordering: .acquiring) else { return }
         unsafe clua_unpin(running, Unmanaged.passUnretained(operation).toOpaque())
     }
 }

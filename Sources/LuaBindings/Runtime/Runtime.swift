@@ -74,6 +74,7 @@ public final class Runtime {
         _ = engine.mainInbox.drain()
         core.close()
         main = nil
+        _ = engine.mainInbox.drain()  // what has come meanwhile, and would keep its operation
         return left
     }
 
