@@ -17,6 +17,7 @@ final class LockStepRound: @unchecked Sendable {
     private var finishedEarly: Int?
     private var depth = 0
     private var isEnding = false
+    private var isOver = false
     private let isTelling = TestLength.environment("OPSCRIPT_MODEL_TELL") == "1"
     private let tracker = LifetimeTracker()
     /// What happened, for comparing two runs of one seed.
@@ -141,6 +142,7 @@ final class LockStepRound: @unchecked Sendable {
     }
 
     private func began(_ one: Int) {
+        if isOver { return }
         trace.append(one)
         tell("\(one) begins, by hand: \(startedByHand == one)")
         model.start(one, byHand: startedByHand == one)
@@ -152,6 +154,7 @@ final class LockStepRound: @unchecked Sendable {
     }
 
     private func finished(_ one: Int) {
+        if isOver { return }
         trace.append(-1 - one)
         tell("\(one) has finished")
         model.finish(one, hasFailed: failing.contains(one), byHand: startedByHand == one, finishedEarly: finishedEarly == one)
@@ -161,6 +164,7 @@ final class LockStepRound: @unchecked Sendable {
     }
 
     private func completed(_ one: Int) {
+        if isOver { return }
         completions[one] += 1
         if !operations[one].isFinished { model.violate("\(one) completes before it has finished") }
         reenter()
@@ -419,7 +423,17 @@ final class LockStepRound: @unchecked Sendable {
     /// Lets go of everything: cycles are opened, operations that were never added are dropped.
     private func abandon() {
         for operation in operations { for dependency in operation.dependencies { operation.removeDependency(dependency) } }
-        if !model.violations.isEmpty { for operation in operations { operation.cancel() } }
+        if !model.violations.isEmpty { endRegardless() }
         operations = []
+    }
+
+    /// After a violation the model says nothing any more; nothing is to leak all the same.
+    private func endRegardless() {
+        isOver = true
+        for operation in operations {
+            operation.cancel()
+            (operation as? HeldOperation)?.finish()
+        }
+        _ = simulation.engine.shutdown(deadline: .seconds(1))
     }
 }
