@@ -12,7 +12,8 @@ extension Engine {
     /// A step runs one operation of one queue, as a worker would: `start` to its return. Waiting, on the simulation's thread, takes
     /// steps until the wait is over; so operations that wait are nested on one stack, and one that waits for another which lies below
     /// it on the stack fails with `OperationError.neverFinishes`. A deadline is a moment of `now`, to which the clock jumps when
-    /// nothing can run; it makes no one sleep. Everything is to be called on the thread that made the simulation.
+    /// nothing can run; it makes no one sleep. Only a wait, outside of operations, for one that is in no queue knows no simulation and
+    /// sleeps as usual. Everything is to be called on the thread that made the simulation.
     public struct Simulation: Sendable {
         /// What to make queues of. Its main queue belongs to the thread that made the simulation.
         public let engine: Engine

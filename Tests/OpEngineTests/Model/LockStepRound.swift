@@ -316,7 +316,8 @@ final class LockStepRound: @unchecked Sendable {
 
     /// Until a moment that comes as soon as nothing can run.
     private func wait() {
-        guard let one = anyOperation, operations[one] !== Operation.current else { return }
+        // A wait for one in no queue belongs to no simulation: it would sleep.
+        guard let one = anyOperation, operations[one] !== Operation.current, model.operations[one].queue != nil else { return }
         let deadline = simulation.now + .seconds(1)
         do {
             if flip(2) {

@@ -34,7 +34,7 @@ import Testing
     }
 
     @Test func inLockStepTheEngineDoesWhatTheModelSays() {
-        let plan = Plan(rounds: 30, operations: 60, share: 2)
+        let plan = Plan(rounds: 600, operations: 60, share: 2)
         for seed in plan.seeds {
             let violations = LockStepRound(seed: seed, operations: plan.operations).run()
             #expect(violations.isEmpty, replay("inLockStep", seed: seed, operations: plan.operations))
@@ -43,7 +43,7 @@ import Testing
     }
 
     @Test func onRealThreadsEverythingHoldsThatMustHoldInEveryOrder() {
-        let plan = Plan(rounds: 40, operations: 300, share: 2)
+        let plan = Plan(rounds: 100, operations: 300, share: 2)
         for seed in plan.seeds {
             let violations = FreeRunningRound(seed: seed, operations: plan.operations).run()
             #expect(violations.isEmpty, replay("onRealThreads", seed: seed, operations: plan.operations))
