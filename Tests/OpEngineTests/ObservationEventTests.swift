@@ -17,6 +17,8 @@ private final class Recorder: OperationObserver {
         let recorder = Recorder()
         queue.addObserver(recorder)
         queue.addObserver(recorder)
+        // It keeps events, which keep the queue.
+        defer { queue.removeObserver(recorder) }
         let (first, second) = (BlockOperation {}, BlockOperation {})
         second.addDependency(first)
         queue.addOperations([second, first], waitUntilFinished: true)
@@ -43,6 +45,7 @@ private final class Recorder: OperationObserver {
         queue.addOperation(operation)
         // The operations that are there have events from now on.
         engine.addObserver(recorder)
+        defer { engine.removeObserver(recorder) }
         operation.cancel()
         queue.isSuspended = false
         operation.waitUntilFinished()
@@ -54,6 +57,7 @@ private final class Recorder: OperationObserver {
         let engine = Engine(workerCount: 2)
         let recorder = Recorder()
         engine.addObserver(recorder)
+        defer { engine.removeObserver(recorder) }
         let several = BlockOperation {}
         several.addExecutionBlock {}
         several.addExecutionBlock {}

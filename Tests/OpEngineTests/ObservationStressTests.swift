@@ -110,6 +110,7 @@ private final class Witness: Sendable {
         let queue = OperationQueue(engine: engine)
         let recorder = Recorder()
         engine.addObserver(recorder)
+        defer { engine.removeObserver(recorder) }
         let added = Log<Operation>()
         let threads = (0..<4).map { number in
             TestThread {

@@ -5,7 +5,8 @@ import Synchronization
 /// Events of one operation come in the order in which they happened, one at a time; those of different operations come from several
 /// threads at once, and only their times say which was first. An event comes on the thread that caused it, or on one that is
 /// delivering an earlier event of the same operation; no lock is held, and the observer may call anything. It delays the operation,
-/// so it should be quick. An operation that is started by hand has no events.
+/// so it should be quick. An operation that is started by hand has no events. An event names its queue, and a queue its engine, which
+/// hold their observers: one that keeps events is to be removed, or nothing of these goes.
 ///
 /// While a queue has no observer this costs a branch when an operation is added. A traced operation costs about a microsecond and
 /// some hundred bytes more.
