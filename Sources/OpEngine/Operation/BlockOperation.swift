@@ -16,7 +16,7 @@ open class BlockOperation: Operation, @unchecked Sendable {
     }
 
     /// Adds a block. Traps when the operation is executing or finished.
-    public func addExecutionBlock(_ block: @escaping @Sendable () throws -> Void) {
+    open func addExecutionBlock(_ block: @escaping @Sendable () throws -> Void) {
         do { try tryAddExecutionBlock(block) } catch { trap(error) }
     }
 
@@ -29,7 +29,7 @@ open class BlockOperation: Operation, @unchecked Sendable {
     }
 
     /// The blocks, in order of addition; called from here, an error they throw is dropped. Empty when they have run.
-    public var executionBlocks: [@Sendable () -> Void] {
+    open var executionBlocks: [@Sendable () -> Void] {
         let all = lock.withLock { (first.map { [$0] } ?? []) + others }
         return all.map { block in { try? block() } }
     }

@@ -1,6 +1,6 @@
 extension Operation {
-    /// What it depends on, in order of addition, finished ones included, until they are removed. O(n).
-    public var dependencies: [Operation] {
+    /// What `dependencies` is, whatever a subclass says.
+    var listed: [Operation] {
         lock.withLock { listedDependencies }
     }
 
@@ -13,13 +13,6 @@ extension Operation {
         return all
     }
 
-    /// Makes it wait until `operation` has finished, in whatever queue or none. Adding it twice counts once. No effect on one that
-    /// has started. Traps on a dependency on oneself; accepts a cycle, as Foundation does, which nothing but cancelling ends.
-    public func addDependency(_ operation: Operation) {
-        guard operation !== self else { trap(OperationError.dependsOnItself(operation: label)) }
-        link(to: operation)
-    }
-
     /// `addDependency`, but throws `OperationError.dependsOnItself` and `.dependencyCycle`, and then changes nothing.
     ///
     /// The check costs O(1) unless something already depends on this operation; else it visits what `operation` waits for.
@@ -29,8 +22,7 @@ extension Operation {
         link(to: operation)
     }
 
-    /// Stops waiting for `operation`; if it was the last unfinished one, this operation becomes ready. O(n).
-    public func removeDependency(_ operation: Operation) {
+    func unlink(from operation: Operation) {
         var old: [Operation] = []
         let edge = unsafe lock.withLock {
             let mailbox = observedMailbox
@@ -52,7 +44,7 @@ extension Operation {
         deliverChanges()
     }
 
-    private func link(to dependency: Operation) {
+    func link(to dependency: Operation) {
         var action = State.AddedDependency.ignored
         var mustCancel = false
         lock.withLock {
@@ -103,7 +95,7 @@ extension Operation {
         var cameFrom = Dictionary(first.map { ($0, self) }, uniquingKeysWith: { one, _ in one })
         var pending = first
         while let next = pending.popLast() {
-            for dependency in next.dependencies where !dependency.isFinished {
+            for dependency in next.listed where !dependency.isFinished {
                 if dependency === self {
                     var path = [self]
                     var step = next

@@ -100,16 +100,6 @@ extension Operation {
 
     // MARK: Who wants to know
 
-    /// What runs when the operation has finished, on no promised thread. It is released before it is called, once.
-    ///
-    /// Traps when it is set on an operation that is executing or finished.
-    public var completionBlock: (@Sendable () -> Void)? {
-        get { lock.withLock { extras?.completionBlock } }
-        set {
-            do { try trySetCompletionBlock(newValue) } catch { trap(error) }
-        }
-    }
-
     /// `completionBlock = block`, but throws `OperationError.completionBlockSetTooLate`.
     public func trySetCompletionBlock(_ block: (@Sendable () -> Void)?) throws {
         if isExecuting || isFinished { throw OperationError.completionBlockSetTooLate(operation: label) }

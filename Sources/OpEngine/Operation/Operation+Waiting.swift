@@ -4,13 +4,6 @@ extension Operation {
     /// The operation whose body runs on the calling thread; nil when there is none.
     public static var current: Operation? { ThreadContext.currentOperation }
 
-    /// Waits until it has finished. On a worker another thread takes its place; on the thread of a main queue that queue goes on.
-    ///
-    /// Traps when the calling thread is running it, or when nothing can end the wait.
-    public func waitUntilFinished() {
-        do { try tryWaitUntilFinished() } catch { trap(error) }
-    }
-
     /// `waitUntilFinished`, but throws `OperationError.waitsForItself` or `.neverFinishes`.
     ///
     /// - Returns: false when `deadline` passed first.

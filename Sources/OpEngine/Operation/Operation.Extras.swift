@@ -22,8 +22,7 @@ extension Operation {
         return made
     }
 
-    /// A name for messages; nil by default.
-    public var name: String? {
+    var storedName: String? {
         get { lock.withLock { extras?.name } }
         set {
             lock.withLock {
@@ -36,10 +35,9 @@ extension Operation {
     }
 
     /// How messages call it: its name, or its class.
-    var label: String { name ?? "\(type(of: self))" }
+    var label: String { storedName ?? "\(type(of: self))" }
 
-    /// Where it stands among the ready operations of its queue. A change takes effect at once.
-    public var queuePriority: QueuePriority {
+    var storedPriority: QueuePriority {
         get { QueuePriority(level: level.load(ordering: .relaxed)) }
         set {
             lock.withLock {

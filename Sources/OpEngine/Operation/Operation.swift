@@ -107,6 +107,70 @@ import Synchronization
     /// is nil. A subclass that announces properties of its own by strings overrides it, so that observers are told their values.
     open func value(forKey key: String) -> (any Sendable)? { observedValue(ObservedKey(key)) }
 
+    // MARK: What subclasses seldom override
+
+    /// A name for messages; nil by default.
+    open var name: String? {
+        get { storedName }
+        set { storedName = newValue }
+    }
+
+    /// Where it stands among the ready operations of its queue. A change takes effect at once.
+    open var queuePriority: QueuePriority {
+        get { storedPriority }
+        set { storedPriority = newValue }
+    }
+
+    /// How much the work matters. It decides on which threads the operation runs, not when: `utility` and `background` work runs on
+    /// threads with the nice values 5 and 10, everything else on threads with the process's own.
+    ///
+    /// It wins over the quality of the queue; a higher one raises the whole queue while the operation is in it. A change takes effect
+    /// if the operation has not started. `.default` says nothing.
+    open var qualityOfService: QualityOfService {
+        get { requestedQualityOfService }
+        set { requestedQualityOfService = newValue }
+    }
+
+    /// How much processor time `main` gets beside others, from 0 to 1; 0.5 by default. Other values move to the nearest end.
+    ///
+    /// Below 0.25 the operation runs where `background` work does, below 0.5 where `utility` work does, unless it has a
+    /// `qualityOfService`, which wins.
+    @available(*, deprecated, message: "use qualityOfService")
+    open var threadPriority: Double {
+        get { requestedThreadPriority }
+        set { requestedThreadPriority = newValue }
+    }
+
+    /// What it depends on, in order of addition, finished ones included, until they are removed. O(n).
+    open var dependencies: [Operation] { listed }
+
+    /// Makes it wait until `operation` has finished, in whatever queue or none. Adding it twice counts once. No effect on one that
+    /// has started. Traps on a dependency on oneself; accepts a cycle, as Foundation does, which nothing but cancelling ends.
+    open func addDependency(_ operation: Operation) {
+        guard operation !== self else { trap(OperationError.dependsOnItself(operation: label)) }
+        link(to: operation)
+    }
+
+    /// Stops waiting for `operation`; if it was the last unfinished one, this operation becomes ready. O(n).
+    open func removeDependency(_ operation: Operation) { unlink(from: operation) }
+
+    /// What runs when the operation has finished, on no promised thread. It is released before it is called, once.
+    ///
+    /// Traps when it is set on an operation that is executing or finished.
+    open var completionBlock: (@Sendable () -> Void)? {
+        get { lock.withLock { extras?.completionBlock } }
+        set {
+            do { try trySetCompletionBlock(newValue) } catch { trap(error) }
+        }
+    }
+
+    /// Waits until it has finished. On a worker another thread takes its place; on the thread of a main queue that queue goes on.
+    ///
+    /// Traps when the calling thread is running it, or when nothing can end the wait.
+    open func waitUntilFinished() {
+        do { try tryWaitUntilFinished() } catch { trap(error) }
+    }
+
     // MARK: Ending
 
     /// The error it failed with, or nil.

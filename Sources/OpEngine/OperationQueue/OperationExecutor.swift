@@ -19,19 +19,6 @@ extension OperationExecutor {
 }
 
 extension OperationQueue {
-    /// What runs the operations of this queue; nil, the default: the engine's threads.
-    ///
-    /// Each operation is a job of the executor; maximum, order, barriers and suspension hold as they do on the engine's threads. An
-    /// operation that waits inside a job occupies the executor's thread, which the engine cannot replace.
-    ///
-    /// Traps when it is set while the queue has operations, on a main queue, or to an executor that runs jobs on the main thread.
-    public var underlyingQueue: (any OperationExecutor)? {
-        get { core.state.withLock { $0.executor } }
-        set {
-            do { try trySetUnderlyingQueue(newValue) } catch { trap(error) }
-        }
-    }
-
     /// `underlyingQueue = executor`, but throws `OperationError.underlyingQueueOfMainQueue`, `.underlyingQueueIsMain` or
     /// `.underlyingQueueSetTooLate`.
     public func trySetUnderlyingQueue(_ executor: (any OperationExecutor)?) throws {

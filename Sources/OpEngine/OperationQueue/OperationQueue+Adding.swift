@@ -1,12 +1,6 @@
 import Synchronization
 
 extension OperationQueue {
-    /// Adds an operation, which runs when it is ready and its turn has come. Traps on one that was added before, is executing, or
-    /// has finished.
-    public func addOperation(_ operation: Operation) {
-        do { try tryAddOperation(operation) } catch { trap(error) }
-    }
-
     /// `addOperation`, but throws `OperationError.addedWhenInQueue`, `.addedWhenExecuting`, `.addedWhenFinished`,
     /// `.queueStaysFull` or `.engineShutDown`.
     public func tryAddOperation(_ operation: Operation) throws {
@@ -16,20 +10,6 @@ extension OperationQueue {
             throw error
         }
         if engine.isEnding { operation.cancel() }
-    }
-
-    /// Adds a block as an operation. An error it throws is the operation's.
-    public func addOperation(_ block: @escaping @Sendable () throws -> Void) {
-        addOperation(BlockOperation(block: block))
-    }
-
-    /// Adds operations in order, all or none. Traps as `addOperation` does.
-    ///
-    /// - Parameters:
-    ///   - operations: what to add; the same operation twice is refused.
-    ///   - wait: whether to return only when all of them have finished.
-    public func addOperations(_ operations: [Operation], waitUntilFinished wait: Bool) {
-        do { try tryAddOperations(operations, waitUntilFinished: wait) } catch { trap(error) }
     }
 
     /// `addOperations`, but throws; then none has been added. Also throws what `tryWaitUntilFinished` does.
@@ -45,11 +25,6 @@ extension OperationQueue {
         }
         if engine.isEnding { for operation in operations { operation.cancel() } }
         if wait { for operation in operations { try operation.tryWaitUntilFinished() } }
-    }
-
-    /// Adds a block that runs when everything added before it has finished, and before anything added after it starts.
-    public func addBarrierBlock(_ barrier: @escaping @Sendable () throws -> Void) {
-        do { try tryAddBarrier(BlockOperation(block: barrier)) } catch { trap(error) }
     }
 
     /// Adds any operation as a barrier. Throws what `tryAddOperation` does.

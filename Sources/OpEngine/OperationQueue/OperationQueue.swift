@@ -17,7 +17,8 @@ open class OperationQueue: @unchecked Sendable {
     public let engine: Engine
     let core: Core
     /// How much of what was added to this queue has finished.
-    public let progress: Progress
+    open var progress: Progress { ownProgress }
+    private let ownProgress: Progress
 
     /// A queue of `Engine.shared`.
     public convenience init() { self.init(engine: .shared) }
@@ -26,7 +27,7 @@ open class OperationQueue: @unchecked Sendable {
     public init(engine: Engine) {
         self.engine = engine
         core = Core(engine: engine, isMain: false)
-        progress = Progress(core: core)
+        ownProgress = Progress(core: core)
         core.face = self
     }
 
@@ -34,7 +35,7 @@ open class OperationQueue: @unchecked Sendable {
     init(engine: Engine, mainCore: Core) {
         self.engine = engine
         core = mainCore
-        progress = Progress(core: mainCore)
+        ownProgress = Progress(core: mainCore)
     }
 
     deinit {
@@ -42,12 +43,52 @@ open class OperationQueue: @unchecked Sendable {
     }
 
     /// The main queue of `Engine.shared`: its operations run on the thread that drains it.
-    public static var main: OperationQueue { Engine.shared.mainQueue }
+    open class var main: OperationQueue { Engine.shared.mainQueue }
 
     /// The queue whose operation runs on this thread; on the thread that drains a main queue, that queue; else nil.
-    public static var current: OperationQueue? { ThreadContext.currentQueue }
+    open class var current: OperationQueue? { ThreadContext.currentQueue }
+
+    // MARK: Adding
+
+    /// Adds an operation, which runs when it is ready and its turn has come. Traps on one that was added before, is executing, or
+    /// has finished.
+    open func addOperation(_ operation: Operation) {
+        do { try tryAddOperation(operation) } catch { trap(error) }
+    }
+
+    /// Adds a block as an operation. An error it throws is the operation's.
+    open func addOperation(_ block: @escaping @Sendable () throws -> Void) {
+        addOperation(BlockOperation(block: block))
+    }
+
+    /// Adds operations in order, all or none. Traps as `addOperation` does.
+    ///
+    /// - Parameters:
+    ///   - operations: what to add; the same operation twice is refused.
+    ///   - wait: whether to return only when all of them have finished.
+    open func addOperations(_ operations: [Operation], waitUntilFinished wait: Bool) {
+        do { try tryAddOperations(operations, waitUntilFinished: wait) } catch { trap(error) }
+    }
+
+    /// Adds a block that runs when everything added before it has finished, and before anything added after it starts.
+    open func addBarrierBlock(_ barrier: @escaping @Sendable () throws -> Void) {
+        do { try tryAddBarrier(BlockOperation(block: barrier)) } catch { trap(error) }
+    }
 
     // MARK: Settings
+
+    /// What runs the operations of this queue; nil, the default: the engine's threads.
+    ///
+    /// Each operation is a job of the executor; maximum, order, barriers and suspension hold as they do on the engine's threads. An
+    /// operation that waits inside a job occupies the executor's thread, which the engine cannot replace.
+    ///
+    /// Traps when it is set while the queue has operations, on a main queue, or to an executor that runs jobs on the main thread.
+    open var underlyingQueue: (any OperationExecutor)? {
+        get { core.state.withLock { $0.executor } }
+        set {
+            do { try trySetUnderlyingQueue(newValue) } catch { trap(error) }
+        }
+    }
 
     /// How many operations may execute at once: -1 lets the engine decide, 0 runs nothing. A change acts at once. 1 on a main
     /// queue, where setting it has no effect. Traps on another negative number.
