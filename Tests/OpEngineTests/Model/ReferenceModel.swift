@@ -21,6 +21,8 @@ struct ReferenceModel {
         var priority = 0
         var policy: OpEngine.Operation.DependencyPolicy?
         var hasUnluckyDependency = false
+        /// It was cancelled because of it, which is its error: a later one does not count.
+        var isCancelledByDependency = false
         var isCancelled = false
         var isExecuting = false
         var isFinished = false
@@ -130,7 +132,7 @@ struct ReferenceModel {
         }
         operations[one].isExecuting = false
         operations[one].isFinished = true
-        operations[one].hasFailed = hasFailed
+        operations[one].hasFailed = hasFailed && !operations[one].isCancelledByDependency
         operations[one].inLineSince = nil
         if let queue = operations[one].queue { queues[queue].operations.removeAll { $0 == one } }
         let waiting = operations[one].dependents.filter { operations[$0].waitsFor.contains(one) }
@@ -140,7 +142,7 @@ struct ReferenceModel {
         }
         let unlucky = waiting.filter { mustCancel($0) }
         for dependent in waiting where !unlucky.contains(dependent) { lineUp(dependent) }
-        for dependent in unlucky { cancel(dependent) }
+        for dependent in unlucky { cancelIfUnlucky(dependent) }
         if flaw == .finishedDependenciesAreForgotten {
             for dependent in waiting { operations[dependent].dependencies.removeAll { $0 == one } }
         }
@@ -205,7 +207,11 @@ struct ReferenceModel {
             && !operation.isExecuting && !operation.isFinished
     }
 
-    private mutating func cancelIfUnlucky(_ one: Int) { if mustCancel(one) { cancel(one) } }
+    private mutating func cancelIfUnlucky(_ one: Int) {
+        guard mustCancel(one) else { return }
+        operations[one].isCancelledByDependency = true
+        cancel(one)
+    }
 
     private mutating func lineUp(_ one: Int) {
         let operation = operations[one]
