@@ -284,8 +284,7 @@ final class LockStepRound: @unchecked Sendable {
         guard let operation = operations[one] as? HeldOperation else { return }
         tell("finish \(one)")
         if !model.operations[one].isFinished && flip(4) {
-            // The first error is kept: here, why it was cancelled.
-            if operation.error == nil { failing.insert(one) }
+            failing.insert(one)
             operation.finish(with: ModelFailure())
         } else {
             operation.finish()
