@@ -34,10 +34,10 @@ let package = Package(
         .testTarget(name: "OpEngineTests", dependencies: ["OpEngine", "CPlatform", "TestSupport"], swiftSettings: strictMemory),
         .testTarget(
             name: "OpEngineDispatchTests", dependencies: ["OpEngine", "OpEngineDispatch", "TestSupport"], swiftSettings: strict),
-        .target(name: "CAllocated", path: "Tests/CAllocated"),
-        .testTarget(name: "CLuaTests", dependencies: ["CLua", "CAllocated", "TestSupport"], swiftSettings: strictMemory),
+        .target(name: "CTestSupport", path: "Tests/CTestSupport"),
+        .testTarget(name: "CLuaTests", dependencies: ["CLua", "CTestSupport", "TestSupport"], swiftSettings: strictMemory),
         .testTarget(
-            name: "LuaBindingsTests", dependencies: ["LuaBindings", "CAllocated", "CLua", "OpEngine", "TestSupport"],
+            name: "LuaBindingsTests", dependencies: ["LuaBindings", "CTestSupport", "CLua", "OpEngine", "TestSupport"],
             swiftSettings: strictMemory),
         .testTarget(
             name: "OpscriptTests", dependencies: ["opscript", "TestSupport"], exclude: ["Golden"], swiftSettings: strictMemory),

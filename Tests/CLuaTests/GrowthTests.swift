@@ -1,9 +1,9 @@
-import CAllocated
 import CLua
+import CTestSupport
 import Testing
 
 /// Sending over and over does not fill memory. In processes of their own, so that nobody else allocates meanwhile.
-@Suite struct GrowthTests {
+@Suite(.disabled(if: has_thread_sanitizer(), "one thread only")) struct GrowthTests {
     /// Does `step` `count` times; expects the states to grow by less than `limit` bytes in the second half, and what is malloc'ed
     /// by less than what malloc keeps for itself.
     private static func expectNoGrowth(_ count: Int, limit: Int, _ states: [State], _ step: (Int) throws -> Void) throws {

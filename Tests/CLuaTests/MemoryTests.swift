@@ -1,8 +1,9 @@
 import CLua
+import CTestSupport
 import Testing
 
 /// Memory runs out at every allocation of a state in turn.
-@Suite struct MemoryTests {
+@Suite(.disabled(if: has_thread_sanitizer(), "one thread only")) struct MemoryTests {
     private static let sources = [
         "return { 1, 'text', { x = { y = {} } } }, ('long'):rep(100)",
         "local n = 0; local function f() n = n + 1; return f, n end; return f, function() return n end",

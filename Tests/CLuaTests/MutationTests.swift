@@ -1,9 +1,10 @@
 import CLua
+import CTestSupport
 import TestSupport
 import Testing
 
 /// A parcel with wrong bytes is an error, never worse.
-@Suite struct MutationTests {
+@Suite(.disabled(if: has_thread_sanitizer(), "one thread only")) struct MutationTests {
     private static let sources = [
         "return nil, true, 1, -1, 1.5, 'text', math.maxinteger, ('x'):rep(300)",
         "local t = { 1, 2, 3, { 'a', b = { c = {} } }, key = 'value', other = { key = 'again' } }; t.self = t; return t, t",

@@ -60,7 +60,9 @@ public final class LuaOperation: Operation, @unchecked Sendable {
         }
         do throws(Failure) {
             let body = mutable.withLock { $0.body }
-            if case .handle = body, state.number != home { throw Failure(message: "\(displayName) was not sent to the state that runs it") }
+            if case .handle = body, state.number != home {
+                throw Failure(message: "\(displayName) was added by the host, but its function is still in a script: let that add it")
+            }
             let results = try state.run(self, body: body)
             results?.letGo(of: self)
             mutable.withLock {

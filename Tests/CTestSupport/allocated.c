@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "CAllocated.h"
+#include "CTestSupport.h"
 
 #include <malloc.h>
 

@@ -1,0 +1,16 @@
+// What tests need of C.
+#ifndef CTESTSUPPORT_H
+#define CTESTSUPPORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/// Bytes in use by everything that is malloc'ed in this process. 0 under sanitizers, which replace malloc. (Swift's Glibc module
+/// leaves <malloc.h> out.)
+size_t allocated_bytes(void);
+
+/// Whether this was compiled for ThreadSanitizer. It does not see that a Lua error leaves functions, so that its own stack grows with
+/// each, and slows it down: what raises thousands of errors on one thread is not for it.
+bool has_thread_sanitizer(void);
+
+#endif

@@ -1,0 +1,27 @@
+#include "CTestSupport.h"
+
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define THREAD_SANITIZER 1
+#endif
+#endif
+
+bool has_thread_sanitizer(void) {
+#ifdef THREAD_SANITIZER
+    return true;
+#else
+    return false;
+#endif
+}
+
+#ifdef THREAD_SANITIZER
+// ThreadSanitizer does not see the slow path of Synchronization.Mutex, which is not compiled for it, and reports what two threads do
+// one after the other. These are the mangled names of the closures that LuaBindings passes to `withLock`: they get the guarded
+// value, and nobody else has it.
+const char *__tsan_default_suppressions(void);
+const char *__tsan_default_suppressions(void) {
+    return "race:s11LuaBindings0A9OperationC*7Mutable33_*LLVz\n"
+           "race:s11LuaBindings11RuntimeCoreC*6Shared33_*LLVz\n"
+           "race:s11LuaBindings11RuntimeCoreC*8Failures33_*LLVz\n";
+}
+#endif
