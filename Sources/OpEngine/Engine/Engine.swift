@@ -36,13 +36,13 @@ import Synchronization
     private let phase = Atomic<UInt8>(0)
     let eventObservers = EventObservers()
 
-    private let mainCore: Mutex<MainQueue>
+    private let mainCore = Guarded(MainQueue())
     /// The first queue that has operations. Guarded by `Registry.lock`.
     // Safety: an active queue keeps itself.
     private nonisolated(unsafe) var firstActive: Unmanaged<OperationQueue.Core>?
     private nonisolated(unsafe) var lastActive: Unmanaged<OperationQueue.Core>?
     /// For the engine's own operations, which nobody counts.
-    private let helpers: Mutex<HelperQueue>
+    private let helpers = Guarded(HelperQueue())
 
     private struct HelperQueue {
         weak var queue: OperationQueue?
@@ -88,8 +88,6 @@ import Synchronization
         self.mainThread = mainThread
         pool = Guarded(Pool(target: count, threadLimit: max(count, threadLimit ?? count + 4096)))
         mainInbox = Inbox(parker: Parker(), pendingJobs: pendingJobs, isMain: true)
-        mainCore = Mutex(MainQueue())
-        helpers = Mutex(HelperQueue())
         mainInbox.belongs(to: self)
         if !hostMayAddOperations { StartedByHand.register(self) }
     }
