@@ -69,10 +69,10 @@ import Synchronization
             mainThread: cplatform_thread_id())
     }
 
-    /// An engine without threads.
+    /// An engine without threads. It finds out itself when nothing can happen any more; no other thread is to look.
     convenience init(simulatedBy simulated: SimulatedWorkers) {
         self.init(
-            workerCount: 1, hostMayAddOperations: false, threadLimit: nil, idleTime: .zero, mainThread: cplatform_thread_id(),
+            workerCount: 1, hostMayAddOperations: true, threadLimit: nil, idleTime: .zero, mainThread: cplatform_thread_id(),
             simulated: simulated)
     }
 
