@@ -180,6 +180,8 @@ enum OperationClass {
     }
 
     private static func check(storageName name: String, _ call: Call) throws(CallError) {
+        // Storing it would look as if it had an effect.
+        if name == "timeout" { throw .message("operations have no timeout yet; call interrupt() on one that takes too long") }
         if Function.names.contains(name) { throw .message("'\(name)' is a method of operations and cannot be assigned") }
         if let near = Spelling.nearest(to: name, among: Property.names + Function.names, within: name.utf8.count < 5 ? 1 : 2) {
             throw .message("an operation has no property '\(name)' (did you mean '\(near)'?)")
