@@ -1,4 +1,5 @@
 import CLua
+import TestSupport
 import Testing
 
 @Suite struct MetatableTests {

@@ -1,4 +1,5 @@
 import LuaBindings
+import TestSupport
 import Testing
 
 /// The globals of one operation are not there in the next.

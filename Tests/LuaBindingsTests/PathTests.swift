@@ -1,4 +1,5 @@
 import LuaBindings
+import TestSupport
 import Testing
 
 /// What workers take over from the main state.

@@ -163,22 +163,6 @@ import Testing
         #expect(engine.unfinishedOperationCount == 0)
     }
 
-    @Test func twoHundredBlockedOperationsAllStartOnTwoWorkers() {
-        let queue = OperationQueue(engine: Engine(workerCount: 2))
-        let (began, mayEnd) = (Gate(), Gate())
-        for _ in 0..<200 {
-            queue.addOperation {
-                Engine.blocking {
-                    began.open()
-                    mayEnd.wait()
-                }
-            }
-        }
-        began.wait(200)
-        mayEnd.open(200)
-        queue.waitUntilAllOperationsAreFinished()
-    }
-
     @Test func nestedWaitsDoNotStarveThePool() {
         let queue = OperationQueue(engine: Engine(workerCount: 2))
         @Sendable func nest(_ depth: Int) {
