@@ -1,0 +1,73 @@
+import Foundation
+
+/// Where the subjects are, and how they are run.
+struct Programs {
+    /// The folder of the built subjects.
+    let folder: String
+    /// The command.
+    let opscript: String
+
+    func path(of program: String) -> String { folder + "/" + program }
+
+    func isThere(_ path: String) -> Bool { FileManager.default.isExecutableFile(atPath: path) }
+
+    /// The least of what the programs of a subject print; nil when none of them has the workload.
+    func run(_ subject: Subject) throws(Failure) -> Double? {
+        var least: Double?
+        for command in subject.commands {
+            guard let value = try run(command) else { continue }
+            least = min(least ?? value, value)
+        }
+        return least
+    }
+
+    private func run(_ command: [String]) throws(Failure) -> Double? {
+        let (status, output) = try execute(command)
+        if status == 3 { return nil }
+        guard status == 0, let value = Double(output.split(whereSeparator: \.isWhitespace).last ?? "") else {
+            throw Failure("\(command.joined(separator: " ")) ended with \(status) and printed \(output.debugDescription)")
+        }
+        return value
+    }
+}
+
+struct Failure: Error {
+    let text: String
+    init(_ text: String) { self.text = text }
+}
+
+/// Runs a program; its status, and what it printed.
+func execute(_ command: [String]) throws(Failure) -> (status: Int32, output: String) {
+    let process = Process()
+    process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
+    process.arguments = command
+    let pipe = Pipe()
+    process.standardOutput = pipe
+    process.standardInput = FileHandle.nullDevice
+    do {
+        try process.run()
+        let data = try pipe.fileHandleForReading.readToEnd() ?? Data()
+        process.waitUntilExit()
+        return (process.terminationStatus, String(decoding: data, as: UTF8.self))
+    } catch {
+        throw Failure("cannot run \(command[0]): \(error.localizedDescription)")
+    }
+}
+
+/// How long a program takes from its start to its end, in milliseconds; the median of 21 times.
+func startTime(of command: [String]) throws(Failure) -> Double {
+    var times: [Double] = []
+    for _ in 0..<21 {
+        let start = ContinuousClock.now
+        var process = pid_t()
+        var arguments = command.map { strdup($0) } + [nil]
+        defer { for argument in arguments { free(argument) } }
+        guard posix_spawnp(&process, command[0], nil, nil, &arguments, environ) == 0 else { throw Failure("cannot run \(command[0])") }
+        var status: Int32 = 0
+        waitpid(process, &status, 0)
+        guard status == 0 else { throw Failure("\(command.joined(separator: " ")) failed") }
+        times.append((ContinuousClock.now - start) / .milliseconds(1))
+    }
+    times.sort()
+    return times[times.count / 2]
+}

@@ -1,0 +1,112 @@
+/// Something that can be measured: a program that prints a number.
+struct Subject {
+    var name: String
+    /// Programs, each with its arguments; the least of what they print counts.
+    var commands: [[String]]
+}
+
+/// What a result has to be.
+struct Goal {
+    /// Compared with whom; nil: the value itself.
+    var peer: String?
+    /// At most this, as a ratio to the peer's; at least this where more is better.
+    var must: Double?
+    var best: Double?
+}
+
+struct Workload {
+    var name: String
+    var title: String
+    var unit: String
+    var ours: Subject
+    var peers: [Subject]
+    var goals: [Goal]
+    var moreIsBetter = false
+}
+
+/// All workloads of docs/performance.md. `programs` are where the subjects are; a peer that is not installed is left out.
+struct Catalogue {
+    let programs: Programs
+    /// A tenth of the work.
+    let isQuick: Bool
+
+    private func count(_ full: Int) -> String { String(isQuick ? max(1, full / 10) : full) }
+
+    private func subject(_ name: String, _ program: String, _ workload: String, _ full: Int) -> Subject {
+        Subject(name: name, commands: [[programs.path(of: program), workload, count(full)]])
+    }
+
+    private func ours(_ workload: String, _ count: Int) -> Subject { subject("OpEngine", "OpEngineSubject", workload, count) }
+
+    /// The peers of an engine's workload; `slow` is the number of operations for those that are slow.
+    private func peers(_ workload: String, _ full: Int, slow: Int? = nil, without: Set<String> = []) -> [Subject] {
+        let pools = ["lock", "steal"].map { [programs.path(of: "CSubject"), "\(workload)/\($0)", count(full)] }
+        let all = [
+            subject("Foundation", "FoundationSubject", workload, slow ?? full),
+            subject("libdispatch", "DispatchSubject", workload, full),
+            subject("TaskGroup", "TaskGroupSubject", workload, slow ?? full),
+            subject("oneTBB", "TBBSubject", workload, full),
+            Subject(name: "C", commands: pools),
+        ]
+        return all.filter { !without.contains($0.name) && programs.isThere($0.commands[0][0]) }
+    }
+
+    /// Those of the engine.
+    var engine: [Workload] {
+        [
+            Workload(
+                name: "W1", title: "flood: create, add, run", unit: "ns", ours: ours("W1", 1_000_000),
+                peers: peers("W1", 1_000_000, slow: 100_000),
+                goals: [Goal(peer: "Foundation", must: 1 / 14, best: 1 / 20), Goal(peer: "C", must: 2.5, best: 1.7)]),
+            Workload(
+                name: "W1s", title: "add to a suspended queue", unit: "ns", ours: ours("W1s", 1_000_000),
+                peers: peers("W1s", 1_000_000, slow: 100_000, without: ["TaskGroup", "oneTBB"]), goals: []),
+            Workload(
+                name: "W1s-bytes", title: "memory of a waiting operation", unit: "B", ours: ours("W1s-bytes", 100_000),
+                peers: peers("W1s-bytes", 100_000, without: ["TaskGroup", "oneTBB"]),
+                goals: [Goal(peer: "Foundation", must: 1 / 10), Goal(must: 256, best: 160)]),
+            Workload(
+                name: "W2", title: "chain, a link", unit: "ns", ours: ours("W2", 100_000),
+                peers: peers("W2", 100_000, without: ["Foundation", "TaskGroup"]) + [
+                    Subject(name: "1,000 links", commands: [[programs.path(of: "OpEngineSubject"), "W2", "1000"]])
+                ],
+                goals: [Goal(peer: "libdispatch", must: 1), Goal(peer: "1,000 links", must: 1.3), Goal(best: 50)]),
+            Workload(
+                name: "W3", title: "one, then 10,000, then one", unit: "ns", ours: ours("W3", 10_000), peers: peers("W3", 10_000),
+                goals: [
+                    Goal(peer: "Foundation", must: 1 / 28, best: 1 / 45), Goal(peer: "libdispatch", must: 1), Goal(peer: "oneTBB", must: 1),
+                ]),
+            Workload(
+                name: "W4", title: "layers, three dependencies each", unit: "ns", ours: ours("W4", 100_000), peers: peers("W4", 100_000),
+                goals: [Goal(peer: "Foundation", must: 1 / 8.5, best: 1 / 12), Goal(peer: "oneTBB", must: 1, best: 0.7)]),
+            Workload(
+                name: "W5", title: "add one and wait, median", unit: "µs", ours: ours("W5", 10_000),
+                peers: peers("W5", 10_000, without: ["oneTBB"]), goals: [Goal(peer: "libdispatch", must: 1), Goal(best: 1)]),
+            Workload(
+                name: "W6", title: "serial queue", unit: "ns", ours: ours("W6", 1_000_000), peers: peers("W6", 1_000_000, slow: 100_000),
+                goals: [Goal(peer: "Foundation", must: 1 / 19, best: 1 / 26)]),
+            Workload(
+                name: "W7", title: "five priorities", unit: "ns", ours: ours("W7", 1_000_000),
+                peers: peers("W7", 1_000_000, slow: 100_000, without: ["oneTBB"]) + [
+                    Subject(name: "our W1", commands: ours("W1", 1_000_000).commands)
+                ],
+                goals: [Goal(peer: "our W1", must: 1.2)]),
+            Workload(
+                name: "W8", title: "speed-up on two workers", unit: "×", ours: ours("W8", 64), peers: peers("W8", 64, without: ["oneTBB"]),
+                goals: [Goal(peer: "C", must: 0.97)], moreIsBetter: true),
+        ]
+    }
+
+    /// Those of the command.
+    var command: [Workload] {
+        [
+            Workload(
+                name: "S", title: "start of the command", unit: "ms",
+                ours: Subject(name: "opscript", commands: [[programs.path(of: "bench"), "--start", programs.opscript, "-e", ""]]),
+                peers: [Subject(name: "lua5.4", commands: [[programs.path(of: "bench"), "--start", "lua5.4", "-e", ""]])],
+                goals: [Goal(peer: "lua5.4", must: 2, best: 1.5)])
+        ]
+    }
+
+    var all: [Workload] { engine + command }
+}
