@@ -7,14 +7,11 @@
 #include <string.h>
 
 #include "memory_raising.h"
+#include "registry_raising.h"
 
 // How many compiled codes a state remembers before it forgets them all.
 #define MAX_COMPILED 4096
 #define MIN_RECORDS 64
-
-// Registry keys, by address.
-static const char caches_key;     // userdata: struct caches; its user value is `samples`
-static const char factories_key;  // table: light userdata (code) -> compiled factory
 
 // What the state knows of a prototype. It is right only while `samples`, a weak table from light userdata (prototype) to one
 // closure, has the prototype's entry: then the closure lives, and so does the prototype. Otherwise the address may by now be
@@ -24,10 +21,8 @@ typedef struct record {
     clua_code *code;        // owned
 } record;
 
-// A state's own; freed by __gc, as late as lua_close.
-typedef struct caches {
-    const void *tag;    // &caches_key: scripts can call __gc with a userdata of another kind, through `debug`
-    bool open;
+// A state's own.
+typedef struct clua_code_caches {
     bool by_prototype;  // whether prototypes are where we think
     record *records;    // open addressing; the capacity is a power of two, at least twice the count
     size_t record_count, record_capacity;
@@ -138,36 +133,18 @@ static clua_code *dump_code(lua_State *L, int function, clua_code *known) {
 
 // MARK: What a state keeps
 
-// Pushes the userdata.
-static caches *push_caches(lua_State *L) {
-    lua_rawgetp(L, LUA_REGISTRYINDEX, &caches_key);
-    caches *own = lua_touserdata(L, -1);
-    if (own == NULL || !own->open) luaL_error(L, "the Lua state is being closed");
-    return own;
-}
+static caches *caches_of(lua_State *L) { return clua_state_of(L)->codes; }
 
-static caches *caches_of(lua_State *L) {
-    caches *own = push_caches(L);  // the registry keeps it
-    lua_pop(L, 1);
-    return own;
-}
-
-// Other finalizers may run after this one, so it leaves everything empty, and shut.
-static int caches_gc(lua_State *L) {
-    caches *own = lua_touserdata(L, 1);
-    if (own == NULL || lua_rawlen(L, 1) != sizeof(caches) || own->tag != &caches_key || !own->open) return 0;
-    own->open = false;
+void clua_code_close(clua_state *state) {
+    caches *own = state->codes;
+    if (own == NULL) return;
     for (size_t i = 0; i < own->record_capacity; i++) clua_code_release(own->records[i].code);
     for (size_t i = 0; i < own->compiled_count; i++) clua_code_release(own->compiled[i]);
     clua_code_release(own->last);
     free(own->records);
     free(own->compiled);
-    own->records = NULL;
-    own->compiled = NULL;
-    own->last = NULL;
-    lua_pushnil(L);  // the keys are dead pointers now
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &factories_key);
-    return 0;
+    free(own);
+    state->codes = NULL;
 }
 
 static void push_weak_table(lua_State *L) {
@@ -204,19 +181,12 @@ static bool finds_prototypes(lua_State *L) {
 }
 
 void clua_code_open(lua_State *L) {
-    caches *own = lua_newuserdatauv(L, sizeof(caches), 1);
-    memset(own, 0, sizeof(*own));
-    own->tag = &caches_key;
-    own->open = true;
-    lua_createtable(L, 0, 1);
-    lua_pushcfunction(L, caches_gc);
-    lua_setfield(L, -2, "__gc");
-    lua_setmetatable(L, -2);
+    caches *own = clua_state_of(L)->codes = calloc(1, sizeof(caches));
+    if (own == NULL) clua_no_memory(L);
     push_weak_table(L);
-    lua_setiuservalue(L, -2, 1);
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &caches_key);
+    clua_keep(L, CLUA_KEPT_SAMPLES);
     lua_newtable(L);
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &factories_key);
+    clua_keep(L, CLUA_KEPT_FACTORIES);
     own->by_prototype = finds_prototypes(L);
 }
 
@@ -261,7 +231,7 @@ static void rebuild_records(lua_State *L, caches *own) {
     own->record_count = count;
 }
 
-// For a prototype without an entry in `samples`. `function` is absolute. Stack: ..., userdata, samples, nil; pops them.
+// For a prototype without an entry in `samples`. `function` is absolute. Stack: ..., samples, nil; pops them.
 static clua_code *learn(lua_State *L, caches *own, int function, const void *prototype) {
     lua_pop(L, 1);
     record *at = own->record_capacity == 0 ? NULL : place(own->records, own->record_capacity, prototype);
@@ -278,16 +248,14 @@ static clua_code *learn(lua_State *L, caches *own, int function, const void *pro
 
     lua_pushvalue(L, function);
     lua_rawsetp(L, -2, prototype);  // may raise; a record without an entry does no harm
-    lua_pop(L, 2);
+    lua_pop(L, 1);
     return code;
 }
 
-// Stack: ..., userdata; pops it.
 static clua_code *dump_again(lua_State *L, caches *own, int function) {
     clua_code *code = dump_code(L, function, own->last);
     clua_code_release(own->last);
     own->last = code;
-    lua_pop(L, 1);
     return code;
 }
 
@@ -299,11 +267,11 @@ static int below(lua_State *L, int index, int pushed) {
 clua_code *clua_code_of(lua_State *L, int function) {
     if (lua_type(L, function) != LUA_TFUNCTION || lua_iscfunction(L, function)) luaL_error(L, "a Lua function expected");
     const void *prototype = prototype_of(L, function);
-    caches *own = push_caches(L);
-    if (!own->by_prototype) return dump_again(L, own, below(L, function, 1));
-    lua_getiuservalue(L, -1, 1);
-    if (lua_rawgetp(L, -1, prototype) == LUA_TNIL) return learn(L, own, below(L, function, 3), prototype);
-    lua_pop(L, 3);
+    caches *own = caches_of(L);
+    if (!own->by_prototype) return dump_again(L, own, function);
+    clua_push_kept(L, CLUA_KEPT_SAMPLES);
+    if (lua_rawgetp(L, -1, prototype) == LUA_TNIL) return learn(L, own, below(L, function, 2), prototype);
+    lua_pop(L, 2);
     return place(own->records, own->record_capacity, prototype)->code;
 }
 
@@ -358,7 +326,7 @@ void clua_code_instantiate(lua_State *L, clua_code *code) {
         instantiate_without_factory(L, code);
         return;
     }
-    if (lua_rawgetp(L, LUA_REGISTRYINDEX, &factories_key) != LUA_TTABLE) luaL_error(L, "the Lua state is being closed");
+    clua_push_kept(L, CLUA_KEPT_FACTORIES);
     if (lua_rawgetp(L, -1, code) == LUA_TNIL) {
         lua_pop(L, 1);
         compile_factory(L, code);

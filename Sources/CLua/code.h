@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "chunk.h"
+#include "state.h"
 
 /// Nothing but the count changes after the code is made, so all threads may read it.
 typedef struct clua_code {
@@ -28,8 +29,11 @@ typedef struct clua_code {
 /// Prepares a fresh state; call it once. Raises for lack of memory. Needs 6 free stack slots.
 void clua_code_open(lua_State *L);
 
+/// Gives back what belonged to a state that has been closed. Never raises.
+void clua_code_close(clua_state *state);
+
 /// The code of the Lua function at stack index `function`. It is borrowed, and may go away with the next call in this state:
-/// retain it to keep it. Raises for other values, lack of memory, and once the state is being closed. Needs 5 free stack slots.
+/// retain it to keep it. Raises for other values and for lack of memory. Needs 5 free stack slots.
 clua_code *clua_code_of(lua_State *L, int function);
 
 /// Any thread; never raise. NULL is fine to release.
@@ -37,11 +41,11 @@ void clua_code_retain(clua_code *code);
 void clua_code_release(clua_code *code);
 
 /// Pushes a new closure with upvalues of its own, all nil. The caller keeps a reference to `code` meanwhile. Raises for lack of
-/// memory or stack, and once the state is being closed. May run a garbage collection. Needs 5 free stack slots, leaves 1.
+/// memory or stack. May run a garbage collection. Needs 5 free stack slots, leaves 1.
 void clua_code_instantiate(lua_State *L, clua_code *code);
 
 /// How often clua_code_instantiate had to compile in this state: the first time for each code; each time without a factory,
-/// and again after more codes than the state remembers (4096). For tests. Raises once the state is being closed. Needs 1 slot.
+/// and again after more codes than the state remembers (4096). For tests. Never raises.
 size_t clua_code_compile_count(lua_State *L);
 
 #endif

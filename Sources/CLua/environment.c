@@ -1,10 +1,8 @@
 #include <lua5.4/lauxlib.h>
 
 #include "environment_raising.h"
+#include "registry_raising.h"
 
-// Registry keys, by address.
-static const char real_key;    // the real globals
-static const char fresh_key;   // name -> value in a fresh state
 // In the metatable of an environment: the table that it reads through to, and the set of names that it does not read there.
 static const char base_key, hidden_key;
 
@@ -25,7 +23,7 @@ void clua_environment_open(lua_State *L) {
     lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
     int globals = lua_gettop(L);
     lua_pushvalue(L, globals);
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &real_key);
+    clua_keep(L, CLUA_KEPT_REAL_GLOBALS);
 
     lua_createtable(L, 0, 64);
     lua_pushnil(L);
@@ -34,11 +32,11 @@ void clua_environment_open(lua_State *L) {
         lua_insert(L, -2);
         lua_rawset(L, -4);
     }
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &fresh_key);
+    clua_keep(L, CLUA_KEPT_FRESH_GLOBALS);
     lua_settop(L, globals - 1);
 }
 
-void clua_push_real_globals(lua_State *L) { lua_rawgetp(L, LUA_REGISTRYINDEX, &real_key); }
+void clua_push_real_globals(lua_State *L) { clua_push_kept(L, CLUA_KEPT_REAL_GLOBALS); }
 
 void clua_push_current_globals(lua_State *L) { lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS); }
 
@@ -130,7 +128,7 @@ bool clua_is_environment(lua_State *L, int index) {
 }
 
 void clua_adopt_global(lua_State *L) {
-    lua_rawgetp(L, LUA_REGISTRYINDEX, &fresh_key);
+    clua_push_kept(L, CLUA_KEPT_FRESH_GLOBALS);
     lua_pushvalue(L, -3);
     lua_pushvalue(L, -3);
     lua_rawset(L, -3);
@@ -165,7 +163,7 @@ bool clua_global_differs(lua_State *L, int index) {
         lua_replace(L, name + 1);
     } while (lua_isnil(L, name + 1) && next_environment(L, name));
     lua_settop(L, name + 1);
-    lua_rawgetp(L, LUA_REGISTRYINDEX, &fresh_key);
+    clua_push_kept(L, CLUA_KEPT_FRESH_GLOBALS);
     lua_pushvalue(L, name);
     lua_rawget(L, -2);
     // In an environment `_G` is the environment: nothing to send.

@@ -8,6 +8,7 @@
 #include "modules_raising.h"
 #include "object_raising.h"
 #include "parcel_raising.h"
+#include "registry_raising.h"
 #include "host_raising.h"
 #include "run.h"
 #include "state.h"
@@ -43,23 +44,20 @@ static void push_package(lua_State *L) {
     lua_remove(L, -2);
 }
 
-// Registry keys, by address: the table `package`, and strings, so that looking needs no new ones.
-static const char package_key, path_key, cpath_key, arg_key;
-
 void clua_paths_open(lua_State *L) {
     push_package(L);
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &package_key);
+    clua_keep(L, CLUA_KEPT_PACKAGE);
     lua_pushliteral(L, "path");
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &path_key);
+    clua_keep(L, CLUA_KEPT_PATH_NAME);
     lua_pushliteral(L, "cpath");
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &cpath_key);
+    clua_keep(L, CLUA_KEPT_CPATH_NAME);
     lua_pushliteral(L, "arg");
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &arg_key);
+    clua_keep(L, CLUA_KEPT_ARG_NAME);
 }
 
 // The field of the table on top; compared by address, since a string that was assigned is another one.
-static const void *address_of_field(lua_State *L, const void *key) {
-    lua_rawgetp(L, LUA_REGISTRYINDEX, key);
+static const void *address_of_field(lua_State *L, clua_kept name) {
+    clua_push_kept(L, name);
     lua_rawget(L, -2);
     const void *address = lua_topointer(L, -1);
     lua_pop(L, 1);
@@ -69,11 +67,11 @@ static const void *address_of_field(lua_State *L, const void *key) {
 bool clua_paths_changed(lua_State *L) {
     clua_state *state = clua_state_of(L);
     if (!lua_checkstack(L, 3)) return false;
-    lua_rawgetp(L, LUA_REGISTRYINDEX, &package_key);
-    const void *paths[3] = {address_of_field(L, &path_key), address_of_field(L, &cpath_key), NULL};
+    clua_push_kept(L, CLUA_KEPT_PACKAGE);
+    const void *paths[3] = {address_of_field(L, CLUA_KEPT_PATH_NAME), address_of_field(L, CLUA_KEPT_CPATH_NAME), NULL};
     lua_pop(L, 1);
     clua_push_real_globals(L);
-    paths[2] = address_of_field(L, &arg_key);
+    paths[2] = address_of_field(L, CLUA_KEPT_ARG_NAME);
     lua_pop(L, 1);
     bool changed = memcmp(paths, state->paths, sizeof paths) != 0;
     memcpy(state->paths, paths, sizeof paths);

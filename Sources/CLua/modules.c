@@ -4,13 +4,7 @@
 #include "environment_raising.h"
 #include "memory_raising.h"
 #include "modules_raising.h"
-
-// Registry keys, by address.
-static const char index_key;    // weak: value -> the module's name, or {name, field}
-static const char known_key;    // the module's name -> what was looked at under that name
-static const char changed_key;  // whether package.loaded may have changed
-static const char search_key;   // package.searchpath
-static const char require_key;  // require
+#include "registry_raising.h"
 
 static bool has_identity(lua_State *L, int index) {
     int type = lua_type(L, index);
@@ -79,23 +73,21 @@ void clua_modules_open(lua_State *L) {
         lua_pop(L, 1);
     }
     lua_pushvalue(L, known);
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &known_key);
+    clua_keep(L, CLUA_KEPT_MODULES_KNOWN);
     lua_pushvalue(L, table);
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &index_key);
+    clua_keep(L, CLUA_KEPT_MODULE_INDEX);
     lua_getfield(L, loaded, LUA_LOADLIBNAME);
     lua_getfield(L, -1, "searchpath");
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &search_key);
+    clua_keep(L, CLUA_KEPT_SEARCHPATH);
     lua_getglobal(L, "require");
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &require_key);
-    lua_pushboolean(L, 0);
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &changed_key);
+    clua_keep(L, CLUA_KEPT_REQUIRE);
     lua_settop(L, base);
 }
 
 void clua_modules_adopt(lua_State *L, const char *module, int key, int value) {
     key = lua_absindex(L, key);
     value = lua_absindex(L, value);
-    lua_rawgetp(L, LUA_REGISTRYINDEX, &index_key);
+    clua_push_kept(L, CLUA_KEPT_MODULE_INDEX);
     lua_pushvalue(L, value);
     lua_createtable(L, 2, 0);
     lua_pushstring(L, module);
@@ -106,16 +98,12 @@ void clua_modules_adopt(lua_State *L, const char *module, int key, int value) {
     lua_pop(L, 1);
 }
 
-// The registry has that field already: storing allocates nothing.
-void clua_modules_changed(lua_State *L) {
-    lua_pushboolean(L, 1);
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &changed_key);
-}
+void clua_modules_changed(lua_State *L) { clua_state_of(L)->modules_changed = true; }
 
 // Whether another state, with the same paths, would find the module too.
 static bool is_on(lua_State *L, int name, const char *path_name) {
     int base = lua_gettop(L);
-    lua_rawgetp(L, LUA_REGISTRYINDEX, &search_key);
+    clua_push_kept(L, CLUA_KEPT_SEARCHPATH);
     lua_pushvalue(L, name);
     lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
     lua_getfield(L, -1, LUA_LOADLIBNAME);
@@ -132,10 +120,9 @@ static bool is_on(lua_State *L, int name, const char *path_name) {
 
 void clua_modules_refresh(lua_State *L) {
     int base = lua_gettop(L);
-    lua_pushboolean(L, 0);
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &changed_key);
-    lua_rawgetp(L, LUA_REGISTRYINDEX, &index_key);
-    lua_rawgetp(L, LUA_REGISTRYINDEX, &known_key);
+    clua_state_of(L)->modules_changed = false;
+    clua_push_kept(L, CLUA_KEPT_MODULE_INDEX);
+    clua_push_kept(L, CLUA_KEPT_MODULES_KNOWN);
     luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
     int table = base + 1, known = base + 2, loaded = base + 3;
     lua_pushnil(L);
@@ -158,13 +145,11 @@ void clua_modules_refresh(lua_State *L) {
 
 bool clua_module_name(lua_State *L, int index) {
     int value = lua_absindex(L, index);
-    lua_rawgetp(L, LUA_REGISTRYINDEX, &changed_key);
-    if (lua_toboolean(L, -1)) {
+    if (clua_state_of(L)->modules_changed) {
         clua_need_stack(L, 12);
         clua_modules_refresh(L);
     }
-    lua_pop(L, 1);
-    lua_rawgetp(L, LUA_REGISTRYINDEX, &index_key);
+    clua_push_kept(L, CLUA_KEPT_MODULE_INDEX);
     lua_pushvalue(L, value);
     switch (lua_rawget(L, -2)) {
     case LUA_TSTRING:
@@ -188,7 +173,7 @@ void clua_push_module(lua_State *L, int name, int key) {
     lua_remove(L, -2);
     if (lua_isnil(L, -1)) {
         lua_pop(L, 1);
-        lua_rawgetp(L, LUA_REGISTRYINDEX, &require_key);
+        clua_push_kept(L, CLUA_KEPT_REQUIRE);
         lua_pushvalue(L, name);
         lua_call(L, 1, 1);
     }

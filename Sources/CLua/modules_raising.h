@@ -8,7 +8,7 @@
 /// Remembers the modules of a fresh state and their fields. Needs 8 free stack slots.
 void clua_modules_open(lua_State *L);
 
-/// Says that `package.loaded` may have changed. Never raises. Needs 2 slots.
+/// Says that `package.loaded` may have changed. Never raises.
 void clua_modules_changed(lua_State *L);
 
 /// Takes note of modules loaded since. Needs 10 slots.

@@ -5,12 +5,12 @@
 
 #include "callback.h"
 #include "object_raising.h"
+#include "registry_raising.h"
 
 static clua_object_functions object_functions;
 
-// Registry keys, by address.
-static const char handles_key;               // weak table: light userdata (object) -> handle
-static const char kinds_key[CLUA_MAX_KINDS + 1];  // kind -> metatable
+// What every handle begins with, and no other userdata.
+static const char handle_tag;
 
 void clua_set_object_functions(clua_object_functions functions) { object_functions = functions; }
 void clua_object_retain(void *object) { object_functions.retain(object); }
@@ -49,21 +49,10 @@ void clua_object_release_in_turn(void *object) {
     waiting.is_releasing = false;
 }
 
-static int is_kind(lua_State *L, int kind) {
-    lua_rawgetp(L, LUA_REGISTRYINDEX, &kinds_key[kind]);
-    int same = lua_rawequal(L, -1, -2);
-    lua_pop(L, 1);
-    return same;
-}
-
 clua_handle *clua_to_handle(lua_State *L, int index) {
+    if (lua_type(L, index) != LUA_TUSERDATA || lua_rawlen(L, index) < sizeof(clua_handle)) return NULL;
     clua_handle *handle = lua_touserdata(L, index);
-    if (handle == NULL || lua_type(L, index) != LUA_TUSERDATA || lua_rawlen(L, index) < sizeof(clua_handle)) return NULL;
-    if (!lua_checkstack(L, 2) || !lua_getmetatable(L, index)) return NULL;
-    int kind = handle->kind;
-    int ours = kind >= 1 && kind <= CLUA_MAX_KINDS && is_kind(L, kind);
-    lua_pop(L, 1);
-    return ours ? handle : NULL;
+    return handle->tag == &handle_tag ? handle : NULL;
 }
 
 static int handle_gc(lua_State *L) {
@@ -76,34 +65,35 @@ static int handle_gc(lua_State *L) {
 }
 
 void clua_push_metatable(lua_State *L, int kind) {
-    if (lua_rawgetp(L, LUA_REGISTRYINDEX, &kinds_key[kind]) == LUA_TTABLE) return;
+    if (clua_push_kept(L, CLUA_KEPT_METATABLES + kind) == LUA_TTABLE) return;
     lua_pop(L, 1);
     lua_createtable(L, 0, 8);
     lua_pushcfunction(L, handle_gc);
     lua_setfield(L, -2, "__gc");
     lua_pushvalue(L, -1);
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &kinds_key[kind]);
+    clua_keep(L, CLUA_KEPT_METATABLES + kind);
+}
+
+void clua_objects_open(lua_State *L) {
+    lua_createtable(L, 0, 16);
+    lua_createtable(L, 0, 1);
+    lua_pushliteral(L, "v");
+    lua_setfield(L, -2, "__mode");
+    lua_setmetatable(L, -2);
+    clua_keep(L, CLUA_KEPT_HANDLES);
+    lua_createtable(L, 0, 16);
+    clua_keep(L, CLUA_KEPT_PINS);
 }
 
 void clua_push_handle(lua_State *L, void *object, int kind) {
-    if (lua_rawgetp(L, LUA_REGISTRYINDEX, &handles_key) != LUA_TTABLE) {
-        lua_pop(L, 1);
-        lua_createtable(L, 0, 16);
-        lua_createtable(L, 0, 1);
-        lua_pushliteral(L, "v");
-        lua_setfield(L, -2, "__mode");
-        lua_setmetatable(L, -2);
-        lua_pushvalue(L, -1);
-        lua_rawsetp(L, LUA_REGISTRYINDEX, &handles_key);
-    }
+    clua_push_kept(L, CLUA_KEPT_HANDLES);
     if (lua_rawgetp(L, -1, object) == LUA_TUSERDATA) {
         lua_remove(L, -2);
         return;
     }
     lua_pop(L, 1);
     clua_handle *handle = lua_newuserdatauv(L, sizeof(clua_handle), CLUA_SLOT_COUNT);
-    handle->object = NULL;
-    handle->kind = kind;
+    *handle = (clua_handle){&handle_tag, NULL, kind};
     clua_push_metatable(L, kind);
     lua_setmetatable(L, -2);
     lua_pushvalue(L, -1);

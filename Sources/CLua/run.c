@@ -11,10 +11,9 @@
 #include "environment_raising.h"
 #include "parcel.h"
 #include "parcel_raising.h"
+#include "registry_raising.h"
 #include "state.h"
 #include "stop_raising.h"
-
-static const char pins_key;  // registry: table of object (light userdata) -> handle
 
 int clua_send(lua_State *L, int count, clua_parcel_role role, clua_parcel *parcel) {
     int status = clua_encode(L, count, role, parcel);
@@ -355,12 +354,7 @@ int clua_attach_body(lua_State *L, void *object, int kind, int index, clua_failu
 
 static int pin(lua_State *L) {
     body_run *run = lua_touserdata(L, 1);
-    if (lua_rawgetp(L, LUA_REGISTRYINDEX, &pins_key) != LUA_TTABLE) {
-        lua_pop(L, 1);
-        lua_createtable(L, 0, 16);
-        lua_pushvalue(L, -1);
-        lua_rawsetp(L, LUA_REGISTRYINDEX, &pins_key);
-    }
+    clua_push_kept(L, CLUA_KEPT_PINS);
     clua_push_handle(L, run->object, run->kind);
     lua_rawsetp(L, -2, run->object);
     return 0;
@@ -374,7 +368,7 @@ int clua_pin(lua_State *L, void *object, int kind, clua_failure *failure) {
 void clua_unpin(lua_State *L, void *object) {
     int top = lua_gettop(L);
     if (!lua_checkstack(L, 3)) return;
-    if (lua_rawgetp(L, LUA_REGISTRYINDEX, &pins_key) == LUA_TTABLE && lua_rawgetp(L, -1, object) != LUA_TNIL) {
+    if (clua_push_kept(L, CLUA_KEPT_PINS) == LUA_TTABLE && lua_rawgetp(L, -1, object) != LUA_TNIL) {
         lua_pop(L, 1);
         lua_pushnil(L);
         lua_rawsetp(L, -2, object);  // replaces a field that exists: cannot raise

@@ -6,9 +6,12 @@
 #include <string.h>
 
 #include "callback_raising.h"
+#include "code.h"
 #include "libraries_raising.h"
 #include "host_raising.h"
+#include "object_raising.h"
 #include "parcel.h"
+#include "registry_raising.h"
 #include "stop_raising.h"
 
 static void *allocate(void *context, void *block, size_t old_size, size_t new_size) {
@@ -58,6 +61,8 @@ static void open_module(lua_State *L, const clua_host *host) {
 static int open_state(lua_State *L) {
     bool ignore_environment = lua_toboolean(L, 1);
     lua_settop(L, 0);
+    clua_registry_open(L);
+    clua_objects_open(L);
     if (ignore_environment) {
         lua_pushboolean(L, 1);
         lua_setfield(L, LUA_REGISTRYINDEX, "LUA_NOENV");
@@ -85,7 +90,6 @@ lua_State *clua_state_new(void *object, const clua_host *host, bool ignore_envir
         free(state);
         return NULL;
     }
-    // Lua copies this word into every coroutine.
     *(clua_state **)lua_getextraspace(L) = state;
     clua_stop_init(&state->stop, L);
     lua_atpanic(L, panic);
@@ -107,8 +111,7 @@ void clua_state_close(lua_State *L) {
     clua_state *state = clua_state_of(L);
     clua_detach_thread(L);
     lua_close(L);
+    clua_code_close(state);
     clua_stop_free(&state->stop);
     free(state);
 }
-
-clua_state *clua_state_of(lua_State *L) { return *(clua_state **)lua_getextraspace(L); }

@@ -10,6 +10,7 @@
 
 /// What a handle holds. `kind` selects the metatable.
 typedef struct clua_handle {
+    const void *tag;  // says that it is one
     void *object;  // owned: one reference; NULL while being made
     int kind;      // index of the class, 1 to CLUA_MAX_KINDS
 } clua_handle;

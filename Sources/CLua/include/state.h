@@ -3,6 +3,7 @@
 #define CLUA_STATE_H
 
 #include <lua5.4/lua.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "callback.h"
@@ -27,6 +28,9 @@ typedef struct clua_state {
     size_t used_bytes;  // memory held by the state now
     size_t limit_bytes;  // more than this it does not get: what needs more raises a memory error; 0 for none
     clua_stop stop;
+    int first_kept;  // where the registry has what this layer keeps
+    bool modules_changed;  // whether `package.loaded` may have changed
+    struct clua_code_caches *codes;  // owned
     const void *paths[3];  // what clua_paths_changed saw last, compared by address
 } clua_state;
 
@@ -39,7 +43,9 @@ lua_State *clua_state_new(void *object, const clua_host *host, bool ignore_envir
 void clua_state_close(lua_State *L);
 
 /// The record of the state that `L`, any of its coroutines, belongs to.
-clua_state *clua_state_of(lua_State *L);
+static inline clua_state *clua_state_of(lua_State *L) {
+    return *(clua_state **)lua_getextraspace(L);  // Lua copies this word into every coroutine
+}
 
 /// Shows warnings from now on. Never raises.
 void clua_enable_warnings(lua_State *L);

@@ -1,0 +1,45 @@
+// Internal to this folder: what this layer keeps in a state's registry.
+//
+// Each value has a place of its own in the registry's array, next to those that `luaL_ref` gives out, so that reading one costs
+// little.
+#ifndef CLUA_REGISTRY_RAISING_H
+#define CLUA_REGISTRY_RAISING_H
+
+#include <lua5.4/lua.h>
+
+#include "object.h"
+#include "state.h"
+
+typedef enum clua_kept {
+    CLUA_KEPT_HANDLES,        // weak table: object (light userdata) -> handle
+    CLUA_KEPT_PINS,           // table: object (light userdata) -> handle
+    CLUA_KEPT_REAL_GLOBALS,   // the state's own global table
+    CLUA_KEPT_FRESH_GLOBALS,  // name -> value in a fresh state
+    CLUA_KEPT_MODULE_INDEX,   // weak table: value -> the module's name, or {name, field}
+    CLUA_KEPT_MODULES_KNOWN,  // the module's name -> what was looked at under that name
+    CLUA_KEPT_SEARCHPATH,     // package.searchpath
+    CLUA_KEPT_REQUIRE,        // require
+    CLUA_KEPT_PACKAGE,        // package
+    CLUA_KEPT_PATH_NAME,      // the strings "path", "cpath" and "arg", so that looking needs no new ones
+    CLUA_KEPT_CPATH_NAME,
+    CLUA_KEPT_ARG_NAME,
+    CLUA_KEPT_SAMPLES,        // weak table: prototype (light userdata) -> a closure
+    CLUA_KEPT_FACTORIES,      // table: code (light userdata) -> compiled factory
+    CLUA_KEPT_METATABLES,     // the first of the classes' metatables, by kind
+    CLUA_KEPT_COUNT = CLUA_KEPT_METATABLES + CLUA_MAX_KINDS + 1
+} clua_kept;
+
+/// Makes the places, each with nothing in it. Before anything else uses the registry. May raise. Needs 1 free stack slot.
+void clua_registry_open(lua_State *L);
+
+/// Pushes what is kept there, false for nothing; returns its type. Never raises. Needs 1 slot.
+static inline int clua_push_kept(lua_State *L, int kept) {
+    return lua_rawgeti(L, LUA_REGISTRYINDEX, clua_state_of(L)->first_kept + kept);
+}
+
+/// Keeps the value on top, and pops it. Never raises: the field exists.
+static inline void clua_keep(lua_State *L, int kept) {
+    lua_rawseti(L, LUA_REGISTRYINDEX, clua_state_of(L)->first_kept + kept);
+}
+
+#endif
