@@ -2,6 +2,7 @@
 
 #include "environment_raising.h"
 #include "registry_raising.h"
+#include "stop_raising.h"
 
 // In the metatable of an environment: the table that it reads through to, and the set of names that it does not read there.
 static const char base_key, hidden_key;
@@ -152,6 +153,31 @@ static bool next_environment(lua_State *L, int name) {
     return found;
 }
 
+// Stack: an environment, a name.
+static int read_global(lua_State *L) {
+    lua_gettable(L, 1);
+    return 1;
+}
+
+// The name is on top: pushes what the script's own metatable of the real globals makes of it, nil where that is an error.
+static void push_made_global(lua_State *L, int environment) {
+    int name = lua_gettop(L);
+    clua_push_real_globals(L);
+    bool has_metatable = lua_getmetatable(L, -1);
+    lua_settop(L, name);
+    if (has_metatable) {
+        lua_pushcfunction(L, read_global);
+        lua_pushvalue(L, environment);
+        lua_pushvalue(L, name);
+        int status = lua_pcall(L, 2, 1, 0);
+        if (status == LUA_OK) return;
+        if (clua_is_stop(L, status)) clua_raise_stop(L);
+        if (status == LUA_ERRMEM) lua_error(L);
+        lua_settop(L, name);
+    }
+    lua_pushnil(L);
+}
+
 bool clua_global_differs(lua_State *L, int index) {
     int environment = lua_absindex(L, index);
     int name = lua_gettop(L);
@@ -163,6 +189,10 @@ bool clua_global_differs(lua_State *L, int index) {
         lua_replace(L, name + 1);
     } while (lua_isnil(L, name + 1) && next_environment(L, name));
     lua_settop(L, name + 1);
+    if (lua_isnil(L, name + 1)) {
+        lua_settop(L, name);
+        push_made_global(L, environment);
+    }
     clua_push_kept(L, CLUA_KEPT_FRESH_GLOBALS);
     lua_pushvalue(L, name);
     lua_rawget(L, -2);

@@ -34,7 +34,7 @@ void clua_hide_global(lua_State *L);
 bool clua_is_environment(lua_State *L, int index);
 
 /// With a name on top of the stack: replaces it by the value of that global in the environment at `index`, and returns whether it
-/// is another one than a fresh state has. Never raises. Needs 6 slots.
+/// is another one than a fresh state has. A metatable that the script gave to the real globals is asked, too. Needs 7 slots.
 bool clua_global_differs(lua_State *L, int index);
 
 /// With the real globals, a name and a value on top: assigns the global, and counts it as one that a fresh state has. Pops all.

@@ -1,14 +1,16 @@
 #include <lua5.4/lauxlib.h>
 #include <lua5.4/lualib.h>
+#include <string.h>
 
 #include "environment_raising.h"
 #include "memory_raising.h"
 #include "modules_raising.h"
 #include "registry_raising.h"
 
+// A light userdata is the same address for everybody, but only the module knows whose.
 static bool has_identity(lua_State *L, int index) {
     int type = lua_type(L, index);
-    return type == LUA_TTABLE || type == LUA_TFUNCTION || type == LUA_TUSERDATA;
+    return type == LUA_TTABLE || type == LUA_TFUNCTION || type == LUA_TUSERDATA || type == LUA_TLIGHTUSERDATA;
 }
 
 // Indexes the fields of the module at `module`. Stack: the index table at `table`.
@@ -79,6 +81,8 @@ void clua_modules_open(lua_State *L) {
     lua_getfield(L, loaded, LUA_LOADLIBNAME);
     lua_getfield(L, -1, "searchpath");
     clua_keep(L, CLUA_KEPT_SEARCHPATH);
+    lua_getfield(L, -1, "loadlib");
+    clua_keep(L, CLUA_KEPT_LOADLIB);
     lua_getglobal(L, "require");
     clua_keep(L, CLUA_KEPT_REQUIRE);
     lua_settop(L, base);
@@ -100,8 +104,8 @@ void clua_modules_adopt(lua_State *L, const char *module, int key, int value) {
 
 void clua_modules_changed(lua_State *L) { clua_state_of(L)->modules_changed = true; }
 
-// Whether another state, with the same paths, would find the module too.
-static bool is_on(lua_State *L, int name, const char *path_name) {
+// Pushes the file where `require` finds the module with the name at `name`. False, and nothing left, when there is none.
+static bool push_file(lua_State *L, int name, const char *path_name) {
     int base = lua_gettop(L);
     clua_push_kept(L, CLUA_KEPT_SEARCHPATH);
     lua_pushvalue(L, name);
@@ -114,6 +118,34 @@ static bool is_on(lua_State *L, int name, const char *path_name) {
         lua_call(L, 2, 1);
         found = lua_type(L, -1) == LUA_TSTRING;
     }
+    lua_settop(L, found ? base + 1 : base);
+    return found;
+}
+
+// Whether the C library of the module's root holds it, too: `cjson.safe` is in cjson.so.
+static bool is_in_root(lua_State *L, int name) {
+    int base = lua_gettop(L);
+    const char *text = lua_tostring(L, name), *dot = strchr(text, '.');
+    if (dot == NULL) return false;
+    lua_pushlstring(L, text, (size_t)(dot - text));
+    bool found = push_file(L, base + 1, "cpath");
+    if (found) {
+        clua_push_kept(L, CLUA_KEPT_LOADLIB);
+        lua_insert(L, -2);
+        lua_pushliteral(L, "luaopen_");
+        luaL_gsub(L, text, ".", "_");
+        lua_concat(L, 2);
+        lua_call(L, 2, 1);
+        found = lua_isfunction(L, -1);
+    }
+    lua_settop(L, base);
+    return found;
+}
+
+// Whether another state, with the same paths, would find the module too.
+static bool is_found(lua_State *L, int name) {
+    int base = lua_gettop(L);
+    bool found = push_file(L, name, "path") || push_file(L, name, "cpath") || is_in_root(L, name);
     lua_settop(L, base);
     return found;
 }
@@ -136,7 +168,7 @@ void clua_modules_refresh(lua_State *L) {
             lua_pushvalue(L, name);
             lua_pushvalue(L, module);
             lua_rawset(L, known);
-            if (is_on(L, name, "path") || is_on(L, name, "cpath")) index_module(L, table, name, module);
+            if (is_found(L, name)) index_module(L, table, name, module);
         }
         lua_pop(L, 1);
     }
@@ -146,7 +178,7 @@ void clua_modules_refresh(lua_State *L) {
 bool clua_module_name(lua_State *L, int index) {
     int value = lua_absindex(L, index);
     if (clua_state_of(L)->modules_changed) {
-        clua_need_stack(L, 12);
+        clua_need_stack(L, 16);
         clua_modules_refresh(L);
     }
     clua_push_kept(L, CLUA_KEPT_MODULE_INDEX);

@@ -11,7 +11,7 @@ void clua_modules_open(lua_State *L);
 /// Says that `package.loaded` may have changed. Never raises.
 void clua_modules_changed(lua_State *L);
 
-/// Takes note of modules loaded since. Needs 10 slots.
+/// Takes note of modules loaded since. Needs 16 slots.
 void clua_modules_refresh(lua_State *L);
 
 /// If the value at `index` is a module or a field of one: pushes the module's name, and the field's or nil, and returns true.

@@ -314,7 +314,9 @@ void encode_value(encoder *e, int depth) {
         clua_need_stack(L, 20);
         encode_userdata(e);
         break;
-    default: clua_need_stack(L, 20); refuse(e);
+    default:
+        clua_need_stack(L, 20);
+        if (lua_type(L, -1) != LUA_TLIGHTUSERDATA || !encode_by_name(e)) refuse(e);
     }
 }
 

@@ -18,6 +18,7 @@ typedef enum clua_kept {
     CLUA_KEPT_MODULE_INDEX,   // weak table: value -> the module's name, or {name, field}
     CLUA_KEPT_MODULES_KNOWN,  // the module's name -> what was looked at under that name
     CLUA_KEPT_SEARCHPATH,     // package.searchpath
+    CLUA_KEPT_LOADLIB,        // package.loadlib
     CLUA_KEPT_REQUIRE,        // require
     CLUA_KEPT_PACKAGE,        // package
     CLUA_KEPT_PATH_NAME,      // the strings "path", "cpath" and "arg", so that looking needs no new ones
