@@ -1,0 +1,63 @@
+-- What the parcel fuzzer starts from: each function's results become a parcel. `object` is an object of the host.
+local object = ...
+
+local function cycle()
+  local t = { 1, 2, 3, { "a", b = { c = {} } }, key = "value", other = { key = "again" } }
+  t.self = t
+  return t, t
+end
+
+local function closures()
+  local n, m = 0, {}
+  local function add()
+    n = n + 1
+    m[n] = add
+    return n
+  end
+  return add, function() return n, m end, cycle
+end
+
+local function deep()
+  local t = {}
+  for _ = 1, 100 do t = { t, function() return t end } end
+  return t
+end
+
+local function transfers()
+  local M = {}
+  local function rebuild(...) return { n = select("#", ...), ... } end
+  M.__transfer = function(self) return rebuild, self.a, nil, self.b end
+  local a = setmetatable({ a = { 1 } }, M)
+  local b = setmetatable({ a = a, b = { a } }, M)
+  b.b.b = b
+  return { [a] = b, x = b }, function() return a, b end, b
+end
+
+local function globals()
+  limit = 3
+  function helper(x) return x + limit end
+  next = nil
+  return function(x)
+    next = helper
+    return helper(x)
+  end, helper, _G
+end
+
+local function keys()
+  local a, b = {}, {}
+  a[b], b[a] = a, b
+  return { a, { [a] = { [b] = function() return a, b end } } }
+end
+
+return {
+  function() return nil, true, false, 1, -1, 1.5, 0 / 0, "text", math.maxinteger, math.mininteger, ("x"):rep(300) end,
+  cycle,
+  closures,
+  deep,
+  transfers,
+  globals,
+  keys,
+  function() return string.format, table, function() return math.floor, _G end end,
+  function() return setmetatable({ 1 }, { __index = { x = 1 }, __gc = function() end }), setmetatable({}, { __mode = "k" }) end,
+  function() return object, { object, [object] = object }, function() return object end end,
+}
