@@ -23,10 +23,12 @@ let package = Package(
     ],
     targets: [
         .target(name: "CLua", linkerSettings: [.linkedLibrary("lua5.4")]),
+        // The archive, not the shared library: loading that would take time at each start, and few scripts need it.
+        .target(name: "CIO", cSettings: [.define("_GNU_SOURCE")], linkerSettings: [.linkedLibrary("uv_a")]),
         .target(name: "CPlatform"),
         .target(name: "OpEngine", dependencies: ["CPlatform"], swiftSettings: strictMemory),
         .target(name: "OpEngineDispatch", dependencies: ["OpEngine"], swiftSettings: strict),
-        .target(name: "LuaBindings", dependencies: ["CLua", "OpEngine"], swiftSettings: strictMemory),
+        .target(name: "LuaBindings", dependencies: ["CIO", "CLua", "OpEngine"], swiftSettings: strictMemory),
         .executableTarget(name: "opscript", dependencies: ["LuaBindings"], swiftSettings: strictMemory),
         .target(name: "TestSupport", dependencies: ["OpEngine"], path: "Tests/TestSupport", swiftSettings: strict),
         // Classes as tutorials print them, in the language mode that they were written in.

@@ -214,6 +214,8 @@ static void push_item(lua_State *L, const clua_item **item) {
     }
 }
 
+void clua_push_item(lua_State *L, const clua_item *item) { push_item(L, &item); }
+
 typedef struct items {
     const clua_item *next;
     size_t count;

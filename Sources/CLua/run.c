@@ -9,6 +9,7 @@
 #include "object_raising.h"
 #include "memory_raising.h"
 #include "environment_raising.h"
+#include "host_raising.h"
 #include "parcel.h"
 #include "parcel_raising.h"
 #include "registry_raising.h"
@@ -308,20 +309,32 @@ int clua_encode_body(lua_State *L, void *object, int kind, clua_parcel *body, cl
     return clua_protect(L, encode_body, &run, 0, failure);
 }
 
-static int run_completion(lua_State *L) {
-    body_run *run = lua_touserdata(L, 1);
+typedef struct callback_run {
+    void *object;
+    int kind;
+    bool is_kept;
+    const clua_item *argument;
+} callback_run;
+
+static int run_callback(lua_State *L) {
+    callback_run *run = lua_touserdata(L, 1);
     clua_push_handle(L, run->object, run->kind);
     if (lua_getiuservalue(L, 2, CLUA_SLOT_COMPLETION) != LUA_TFUNCTION) return 0;
-    lua_pushnil(L);
-    lua_setiuservalue(L, 2, CLUA_SLOT_COMPLETION);
-    lua_pushvalue(L, 2);
+    if (!run->is_kept) {
+        lua_pushnil(L);
+        lua_setiuservalue(L, 2, CLUA_SLOT_COMPLETION);
+    }
+    if (run->argument != NULL)
+        clua_push_item(L, run->argument);
+    else
+        lua_pushvalue(L, 2);
     lua_call(L, 1, 0);
     return 0;
 }
 
-int clua_run_completion(lua_State *L, void *object, int kind, clua_failure *failure) {
-    body_run run = {NULL, object, kind, 0, NULL};
-    return run_apart(L, run_completion, &run, failure);
+int clua_run_callback(lua_State *L, void *object, int kind, bool keep, const clua_item *argument, clua_failure *failure) {
+    callback_run run = {object, kind, keep, argument};
+    return run_apart(L, run_callback, &run, failure);
 }
 
 typedef struct attachment {

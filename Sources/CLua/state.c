@@ -41,16 +41,23 @@ static int panic(lua_State *L) {
     return 0;
 }
 
+// Objects that only the runtime makes have no class in the module.
+static bool can_be_made(const clua_class *class) {
+    for (size_t i = 0; i < class->function_count; i++)
+        if (strcmp(class->functions[i].name, "new") == 0) return true;
+    return false;
+}
+
 // Pushes the module.
 static void open_module(lua_State *L, const clua_host *host) {
     lua_createtable(L, 0, (int)(host->class_count + host->function_count));
     for (size_t i = 0; i < host->class_count; i++) {
         const clua_class *class = &host->classes[i];
         clua_open_class(L, class);
-        if (class->function_count > 0)
+        if (can_be_made(class))
             lua_setfield(L, -2, class->name);
         else
-            lua_pop(L, 1);  // objects that only the runtime makes
+            lua_pop(L, 1);
     }
     for (size_t i = 0; i < host->function_count; i++) {
         clua_push_function(L, host->call, host->functions[i].member);

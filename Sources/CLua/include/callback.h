@@ -48,7 +48,7 @@ typedef struct clua_reply {
     const clua_parcel *parcel;
     void *parcel_owner;  // owned: keeps `parcel` alive
     int body_first;  // CLUA_REPLY_HANDLE: the arguments from here on become the body of the handle; 0 for none
-    int completion_index;  // the value at this stack index becomes the completion block; 0 for none
+    int completion_index;  // the value at this stack index becomes what clua_run_callback calls; 0 for none
 } clua_reply;
 
 /// A function of the host. `member` says which of a class's members was meant, 0 for a name that is none.
@@ -92,7 +92,7 @@ static inline const char *clua_string(lua_State *L, int index, size_t *count) {
 /// The handle's user values.
 enum {
     CLUA_SLOT_BODY = 1,        // a function, or a table: function, arguments, n
-    CLUA_SLOT_COMPLETION = 2,  // the completion block
+    CLUA_SLOT_COMPLETION = 2,  // the completion block; what a timer calls
     CLUA_SLOT_RESULTS = 3,     // the results as this state decoded them
     CLUA_SLOT_COUNT = 3
 };

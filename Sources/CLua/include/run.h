@@ -47,8 +47,6 @@ int clua_call_script(lua_State *L, int argument_count, int result_count, clua_fa
 int clua_run_body(lua_State *L, const clua_parcel *body, void *object, int kind, size_t memory_limit, clua_parcel *results,
                   clua_failure *failure);
 
-/// Takes the completion block out of the handle of `object` and calls it.
-int clua_run_completion(lua_State *L, void *object, int kind, clua_failure *failure);
 
 /// Encodes the body that the handle of `object` holds.
 int clua_encode_body(lua_State *L, void *object, int kind, clua_parcel *body, clua_failure *failure);
@@ -93,6 +91,10 @@ typedef struct clua_item {
     size_t count;
     void *object;
 } clua_item;
+
+/// Calls the function in the handle of `object` that is there for what happens to it, a completion block say, and takes it out unless
+/// it is to be kept. It gets `argument`, or the handle where that is NULL.
+int clua_run_callback(lua_State *L, void *object, int kind, bool keep, const clua_item *argument, clua_failure *failure);
 
 /// Pushes `count` values, of which the first starts at `first`.
 int clua_push_items(lua_State *L, const clua_item *first, size_t count, clua_failure *failure);

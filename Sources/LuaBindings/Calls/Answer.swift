@@ -13,7 +13,8 @@ enum Answer {
     case integer(Int)
     case number(Double)
     case string(String)
-    case object(AnyObject, ObjectKind)
+    /// An object; the function at the stack index is what it calls back.
+    case object(AnyObject, ObjectKind, callbackAt: Int32? = nil)
     /// A new operation whose body is the arguments from this stack index on.
     case newOperation(LuaOperation, bodyAt: Int32, completionAt: Int32? = nil)
     case objects([AnyObject], ObjectKind)
@@ -56,8 +57,9 @@ enum Answer {
         case .string(let value):
             unsafe reply.pointee.kind = CLUA_REPLY_STRING
             unsafe writeString(value, to: reply)
-        case .object(let object, let kind):
+        case .object(let object, let kind, let callback):
             unsafe reply.pointee.kind = CLUA_REPLY_HANDLE
+            unsafe reply.pointee.completion_index = callback ?? 0
             unsafe writeObjects(CollectionOfOne(object), kind, to: reply)
         case .newOperation(let operation, let first, let completion):
             unsafe reply.pointee.kind = CLUA_REPLY_HANDLE

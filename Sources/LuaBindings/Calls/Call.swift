@@ -104,6 +104,11 @@ struct Call {
         return unsafe object(handle.object, as: OperationFailure.self)
     }
 
+    func timerIfAny(at index: Int32) -> ScriptTimer? {
+        guard let handle = unsafe handle(at: index), unsafe handle.kind == .timer else { return nil }
+        return unsafe object(handle.object, as: ScriptTimer.self)
+    }
+
     /// The receiver of a method.
     func operation(callingFor method: String) throws(CallError) -> Operation {
         guard let operation = operationIfAny(at: 1) else { throw notAMethodCall(method, on: "operation") }
@@ -113,6 +118,11 @@ struct Call {
     func queue(callingFor method: String) throws(CallError) -> OperationQueue {
         guard let queue = queueIfAny(at: 1) else { throw notAMethodCall(method, on: "queue") }
         return queue
+    }
+
+    func timer(callingFor method: String) throws(CallError) -> ScriptTimer {
+        guard let timer = timerIfAny(at: 1) else { throw notAMethodCall(method, on: "timer") }
+        return timer
     }
 
     private func notAMethodCall(_ method: String, on receiver: String) -> CallError {
@@ -193,6 +203,7 @@ extension ObjectKind {
         case .operation: "Operation"
         case .queue: "OperationQueue"
         case .error: "error object"
+        case .timer: "Timer"
         }
     }
 }

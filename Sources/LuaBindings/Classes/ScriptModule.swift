@@ -4,7 +4,7 @@ import OpEngine
 /// The module `opscript` as scripts see it: its classes and its functions.
 enum ScriptModule {
     enum Function: String, Member {
-        case now, sleep
+        case now, sleep, after, every
     }
 
     /// What C reads while it makes a state. Made once, never freed.
@@ -18,15 +18,16 @@ enum ScriptModule {
                 release: { pointer in
                     if let pointer = unsafe pointer { unsafe Unmanaged<AnyObject>.fromOpaque(pointer).release() }
                 }))
-        let classes = UnsafeMutablePointer<clua_class>.allocate(capacity: 3)
+        let classes = UnsafeMutablePointer<clua_class>.allocate(capacity: 4)
         unsafe (classes + 0).initialize(to: OperationClass.description)
         unsafe (classes + 1).initialize(to: OperationQueueClass.description)
         unsafe (classes + 2).initialize(to: ErrorClass.description)
+        unsafe (classes + 3).initialize(to: TimerClass.description)
         let functions = unsafe Function.table
         let host = UnsafeMutablePointer<clua_host>.allocate(capacity: 1)
         unsafe host.initialize(
             to: clua_host(
-                classes: UnsafePointer(classes), class_count: 3, functions: functions.start, function_count: functions.count,
+                classes: UnsafePointer(classes), class_count: 4, functions: functions.start, function_count: functions.count,
                 call: { unsafe LuaState.answer($0, $1, $2, ScriptModule.call) },
                 sent: { lua, parcel in
                     guard let lua = unsafe lua, let parcel = unsafe parcel else { return }
@@ -42,6 +43,8 @@ enum ScriptModule {
             let seconds = try call.seconds(at: 1)
             _ = try call.state.wait(deadline: .now.advanced(by: .seconds(min(seconds, 1e9)))) { false }
             return .nothing
+        case .after: return try TimerClass.start(call, repeats: false)
+        case .every: return try TimerClass.start(call, repeats: true)
         case nil: throw .message("opscript bug: no function \(member)")
         }
     }

@@ -34,6 +34,11 @@ extension Operation.DependencyPolicy {
     }
 }
 
+extension Double {
+    /// Without a point where it is a whole number.
+    var scriptText: String { Int(exactly: self).map { "\($0)" } ?? "\(self)" }
+}
+
 extension Call {
     func queuePriority(at index: Int32) throws(CallError) -> Operation.QueuePriority {
         if let number = integer(at: index) { return Operation.QueuePriority(nearestTo: number) }

@@ -207,7 +207,7 @@ public final class LuaOperation: Operation, @unchecked Sendable {
             return true
         }
         guard isNew else { return }
-        try state.pin(self)
+        try state.pin(self, .operation)
         if mutable.withLock({ $0.completionState === state }) { state.awaitCompletion(of: self) }
         whenFinished { [unowned self] in
             let operation = self

@@ -25,9 +25,9 @@ final class LuaState: @unchecked Sendable {
     /// Tells states of one runtime apart, also after one has gone.
     let number: Int
     /// Operations in queues, or started, whose completion blocks this state has set and not run yet.
-    private var awaitingCompletion: Set<LuaOperation> = [] {
-        didSet { Worker.current?.keepsAlive = !awaitingCompletion.isEmpty }
-    }
+    private var awaitingCompletion: Set<LuaOperation> = [] { didSet { keepThread() } }
+    /// What will call functions of this state.
+    private var eventSources: [ObjectIdentifier: any EventSource] = [:] { didSet { keepThread() } }
     /// How much of what the runtime shares with all states has been put into this one.
     var appliedSharedVersion = 0
     var registeredFunctionCount = 0
@@ -57,8 +57,13 @@ final class LuaState: @unchecked Sendable {
         checkThread()
         guard !isClosed.exchange(true, ordering: .acquiringAndReleasing) else { return }
         awaitingCompletion = []
+        for source in eventSources.values { source.abandon() }
+        eventSources = [:]
         unsafe clua_state_close(main)
     }
+
+    /// The thread of a worker's state stays while there is something to call back.
+    private func keepThread() { Worker.current?.keepsAlive = !awaitingCompletion.isEmpty || !eventSources.isEmpty }
 
     deinit { assert(isClosed.load(ordering: .acquiring), "opscript bug: a Lua state was dropped without being closed") }
 
@@ -139,12 +144,27 @@ final class LuaState: @unchecked Sendable {
     func runCompletion(of operation: LuaOperation) {
         guard !isClosed.load(ordering: .acquiring) else { return }
         awaitingCompletion.remove(operation)
-        let pointer = unsafe Unmanaged.passUnretained(operation).toOpaque()
+        runCallback(of: operation, .operation, named: "the completion block of \(operation.displayName)")
+    }
+
+    /// Calls the function in the handle of `object` that is there for what happens to it, and takes it out unless it is to be kept.
+    func runCallback(of object: AnyObject, _ kind: ObjectKind, keeping isKept: Bool = false, named name: @autoclosure () -> String) {
+        let pointer = unsafe Unmanaged.passUnretained(object).toOpaque()
         do throws(Failure) {
-            try unsafe attempt { lua, failure in unsafe clua_run_completion(lua, pointer, ObjectKind.operation.rawValue, &failure) }
-        } catch {
-            core.reportCallbackError("error in the completion block of \(operation.displayName): \(error.report)")
-        }
+            try unsafe attempt { lua, failure in unsafe clua_run_callback(lua, pointer, kind.rawValue, isKept, nil, &failure) }
+        } catch { core.reportCallbackError("error in \(name()): \(error.report)") }
+    }
+
+    /// `source` will call the function in its handle, which stays, until `forget`.
+    func expect(_ source: some EventSource, _ kind: ObjectKind) throws(Failure) {
+        try pin(source, kind)
+        eventSources[ObjectIdentifier(source)] = source
+    }
+
+    /// `source` calls no more.
+    func forget(_ source: some EventSource) {
+        guard !isClosed.load(ordering: .acquiring) else { return }
+        if eventSources.removeValue(forKey: ObjectIdentifier(source)) != nil { unpin(source) }
     }
 
     /// Runs callbacks, and main-queue operations in the main state, until `predicate` holds, and what is there then. Ends early when
@@ -231,15 +251,15 @@ final class LuaState: @unchecked Sendable {
         isSealing = false
     }
 
-    /// Keeps the handle of `operation`, and with it the functions it holds, until `unpin`.
-    func pin(_ operation: LuaOperation) throws(Failure) {
-        let pointer = unsafe Unmanaged.passUnretained(operation).toOpaque()
-        try unsafe attempt { lua, failure in unsafe clua_pin(lua, pointer, ObjectKind.operation.rawValue, &failure) }
+    /// Keeps the handle of `object`, and with it the functions it holds, until `unpin`.
+    func pin(_ object: AnyObject, _ kind: ObjectKind) throws(Failure) {
+        let pointer = unsafe Unmanaged.passUnretained(object).toOpaque()
+        try unsafe attempt { lua, failure in unsafe clua_pin(lua, pointer, kind.rawValue, &failure) }
     }
 
-    func unpin(_ operation: LuaOperation) {
+    func unpin(_ object: AnyObject) {
         checkThread()
         guard !isClosed.load(ordering: .acquiring) else { return }
-        unsafe clua_unpin(running, Unmanaged.passUnretained(operation).toOpaque())
+        unsafe clua_unpin(running, Unmanaged.passUnretained(object).toOpaque())
     }
 }

@@ -63,14 +63,16 @@ public final class Runtime {
 
     deinit { close() }
 
-    /// Cancels everything, stops the workers and closes all states. A body that does not look at `isCancelled` is waited for,
+    /// Cancels everything, timers too, stops the workers and closes all states. A body that does not look at `isCancelled` is waited for,
     /// at most for `deadline`.
     ///
     /// - Returns: what messages call the operations that would not end.
     @discardableResult
     public func close(deadline: Duration = .seconds(60)) -> [String] {
         guard main != nil else { return [] }
+        core.io.end()
         let left = engine.shutdown(deadline: deadline).map(\.displayName)
+        core.io.stop()
         _ = engine.mainInbox.drain()
         core.close()
         main = nil

@@ -8,6 +8,8 @@ import Synchronization
 final class RuntimeCore: @unchecked Sendable {
     let engine: Engine
     let ignoresEnvironment: Bool
+    /// Timers and child processes.
+    let io = IOThread()
     private let mainThread = ThreadIdentity.current
     private(set) unowned(unsafe) var mainState: LuaState!
 

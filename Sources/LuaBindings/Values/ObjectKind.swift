@@ -5,6 +5,7 @@ enum ObjectKind: Int32 {
     case operation = 1
     case queue = 2
     case error = 3
+    case timer = 4
 }
 
 extension clua_reference {

@@ -1,0 +1,144 @@
+#include "loop.h"
+
+#include <signal.h>
+#include <stdlib.h>
+
+bool loop_post(cio_loop *loop, command *command) {
+    pthread_mutex_lock(&loop->lock);
+    bool is_accepted = !loop->is_closed;
+    if (is_accepted) {
+        command->next = NULL;
+        bool was_empty = loop->first == NULL;
+        if (was_empty)
+            loop->first = command;
+        else
+            loop->last->next = command;
+        loop->last = command;
+        // With the lock: the loop cannot close its handle meanwhile.
+        if (was_empty) uv_async_send(&loop->wake);
+    }
+    pthread_mutex_unlock(&loop->lock);
+    return is_accepted;
+}
+
+void loop_retain(cio_loop *loop) { atomic_fetch_add_explicit(&loop->references, 1, memory_order_relaxed); }
+
+void loop_release(cio_loop *loop) {
+    if (atomic_fetch_sub_explicit(&loop->references, 1, memory_order_acq_rel) != 1) return;
+    pthread_mutex_destroy(&loop->lock);
+    free(loop);
+}
+
+// MARK: on the loop's thread
+
+static void run_commands(cio_loop *loop) {
+    pthread_mutex_lock(&loop->lock);
+    command *next = loop->first;
+    loop->first = loop->last = NULL;
+    pthread_mutex_unlock(&loop->lock);
+    while (next != NULL) {
+        command *command = next;
+        next = command->next;
+        command->run(command);
+    }
+}
+
+static void on_wake(uv_async_t *wake) { run_commands(wake->data); }
+
+void loop_process_has_gone(cio_loop *loop) {
+    if (!loop->is_stopping || uv_is_closing((uv_handle_t *)&loop->wake)) return;
+    while (loop->processes == NULL) {
+        pthread_mutex_lock(&loop->lock);
+        bool is_empty = loop->first == NULL;
+        loop->is_closed = is_empty;
+        pthread_mutex_unlock(&loop->lock);
+        if (is_empty) {
+            uv_close((uv_handle_t *)&loop->wake, NULL);
+            return;
+        }
+        // What was posted just before: nothing of it lives long in a loop that is stopping.
+        run_commands(loop);
+        if (uv_is_closing((uv_handle_t *)&loop->wake)) return;
+    }
+}
+
+static void end_processes(command *command) {
+    cio_loop *loop = CONTAINER(command, cio_loop, end_processes);
+    loop->is_ending = true;
+    processes_end(loop);
+}
+
+static void stop(command *command) {
+    cio_loop *loop = CONTAINER(command, cio_loop, stop);
+    loop->is_ending = loop->is_stopping = true;
+    timers_cancel(loop);
+    processes_end(loop);
+    loop_process_has_gone(loop);
+}
+
+static void *run(void *context) {
+    cio_loop *loop = context;
+    uv_run(&loop->uv, UV_RUN_DEFAULT);
+    uv_loop_close(&loop->uv);
+    return NULL;
+}
+
+// MARK: from other threads
+
+// No signals but those that a fault raises: they belong to the host's threads. A write to a closed pipe is an error, and no signal.
+static int start_thread(cio_loop *loop) {
+    sigset_t all, before;
+    sigfillset(&all);
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT};
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) sigdelset(&all, faults[i]);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&loop->thread, NULL, run, loop);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
+// Where it is ignored, the system forgets how a process ended.
+static void heed_ended_children(void) {
+    struct sigaction action;
+    if (sigaction(SIGCHLD, NULL, &action) == 0 && action.sa_handler == SIG_IGN) {
+        action.sa_handler = SIG_DFL;
+        sigaction(SIGCHLD, &action, NULL);
+    }
+}
+
+cio_loop *cio_loop_start(int *error) {
+    cio_loop *loop = calloc(1, sizeof *loop);
+    if (loop == NULL) {
+        *error = UV_ENOMEM;
+        return NULL;
+    }
+    atomic_init(&loop->references, 1);
+    pthread_mutex_init(&loop->lock, NULL);
+    loop->end_processes.run = end_processes;
+    loop->stop.run = stop;
+    *error = uv_loop_init(&loop->uv);
+    if (*error == 0) {
+        *error = uv_async_init(&loop->uv, &loop->wake, on_wake);
+        loop->wake.data = loop;
+        if (*error == 0) {
+            heed_ended_children();
+            *error = -start_thread(loop);
+            if (*error == 0) return loop;
+            uv_close((uv_handle_t *)&loop->wake, NULL);
+            uv_run(&loop->uv, UV_RUN_DEFAULT);
+        }
+        uv_loop_close(&loop->uv);
+    }
+    *error = -*error;  // libuv's numbers are errno's, negated
+    loop_release(loop);
+    return NULL;
+}
+
+void cio_loop_end_processes(cio_loop *loop) { loop_post(loop, &loop->end_processes); }
+
+void cio_loop_stop(cio_loop *loop) {
+    loop_post(loop, &loop->stop);
+    pthread_join(loop->thread, NULL);
+}
+
+void cio_loop_release(cio_loop *loop) { loop_release(loop); }

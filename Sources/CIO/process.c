@@ -1,0 +1,389 @@
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "loop.h"
+#include "spawn.h"
+
+enum {
+    FIRST_BLOCK = 4096,
+    LEAST_FREE = 1024,      // in a block, before it is made larger
+    TICK = 10,              // milliseconds between two looks at a group that is being ended
+    LAST_WORDS = 100,       // milliseconds after SIGKILL until outputs that others hold open are given up
+    GIVEN_UP = 5000,        // and until a process is that the system does not end
+};
+
+/// What the process writes.
+typedef struct output {
+    uv_pipe_t pipe;
+    bool is_open;
+    char *bytes;
+    size_t count, capacity;
+} output;
+
+struct cio_process {
+    atomic_int references;
+    atomic_bool is_asked_to_end;
+    cio_loop *loop;
+    command adopt, end;
+    pid_t pid;
+    pthread_mutex_t lock;
+    bool is_reaped, has_gone;  // guarded; written on the loop's thread
+
+    // What follows belongs to the loop's thread.
+    child child;
+    cio_callback ended;
+    uv_poll_t exit;
+    uv_pipe_t input;
+    uv_write_t write;
+    char *input_bytes;
+    size_t input_count;
+    output outputs[2];
+    uv_timer_t timer;  // its timeout, and then looks at its group
+    uint64_t timeout;  // milliseconds; 0: none
+    uint64_t kill_at;  // milliseconds of uv_now
+    bool is_input_open, is_exit_open, is_timer_open;
+    bool is_ending, was_killed;
+    bool has_reported;  // the result is complete and nobody changes it
+    int handle_count;   // that have still to be closed
+    int wait_status;
+    bool timed_out, lacked_memory;
+    cio_process *next, *previous;  // in the loop's list
+};
+
+static void release(cio_process *process) {
+    if (atomic_fetch_sub_explicit(&process->references, 1, memory_order_acq_rel) != 1) return;
+    for (int i = 0; i < 2; i++) free(process->outputs[i].bytes);
+    free(process->input_bytes);
+    pthread_mutex_destroy(&process->lock);
+    loop_release(process->loop);
+    free(process);
+}
+
+// MARK: the end, on the loop's thread
+
+static void on_close(uv_handle_t *handle) {
+    cio_process *process = handle->data;
+    if (--process->handle_count > 0) return;
+    free(process->input_bytes);
+    process->input_bytes = NULL;
+    release(process);
+}
+
+static void close_handle(bool *is_open, uv_handle_t *handle) {
+    if (!*is_open) return;
+    *is_open = false;
+    uv_close(handle, on_close);
+}
+
+static void close_output(cio_process *process, int i) {
+    close_handle(&process->outputs[i].is_open, (uv_handle_t *)&process->outputs[i].pipe);
+}
+
+static void close_input(cio_process *process) { close_handle(&process->is_input_open, (uv_handle_t *)&process->input); }
+
+// A poll handle does not own its descriptor.
+static void close_exit(cio_process *process) {
+    close_handle(&process->is_exit_open, (uv_handle_t *)&process->exit);
+    close_descriptor(&process->child.exit);
+}
+
+// Tells how it ended.
+static void report(cio_process *process) {
+    if (process->has_reported) return;
+    process->has_reported = true;
+    close_input(process);
+    for (int i = 0; i < 2; i++) close_output(process, i);
+    process->ended.call(process->ended.context);
+    process->ended.release(process->ended.context);
+}
+
+// It has told, and nobody of its group is left to be ended.
+static void leave(cio_process *process) {
+    cio_loop *loop = process->loop;
+    pthread_mutex_lock(&process->lock);
+    process->has_gone = true;
+    pthread_mutex_unlock(&process->lock);
+    if (process->previous != NULL)
+        process->previous->next = process->next;
+    else
+        loop->processes = process->next;
+    if (process->next != NULL) process->next->previous = process->previous;
+    close_exit(process);
+    close_handle(&process->is_timer_open, (uv_handle_t *)&process->timer);
+    loop_process_has_gone(loop);
+}
+
+static bool has_open_output(const cio_process *process) { return process->outputs[0].is_open || process->outputs[1].is_open; }
+
+// Something has ended: perhaps that was all.
+static void check(cio_process *process) {
+    if (process->has_reported || !process->is_reaped || has_open_output(process)) return;
+    report(process);
+    if (!process->is_ending) leave(process);
+}
+
+static void on_tick(uv_timer_t *timer) {
+    cio_process *process = timer->data;
+    uint64_t now = uv_now(&process->loop->uv);
+    bool is_group_gone = process->is_reaped && kill(-process->pid, 0) != 0 && errno == ESRCH;
+    if (is_group_gone && process->has_reported) return leave(process);
+    if (now < process->kill_at) return;
+    if (!process->was_killed) {
+        process->was_killed = true;
+        if (!is_group_gone) kill(-process->pid, SIGKILL);
+        return;
+    }
+    uint64_t late = now - process->kill_at;
+    if (process->is_reaped ? late < LAST_WORDS : late < GIVEN_UP) return;
+    if (!process->is_reaped) process->wait_status = SIGKILL;
+    report(process);
+    leave(process);
+}
+
+static void end_group(cio_process *process) {
+    if (process->is_ending || process->has_gone) return;
+    process->is_ending = true;
+    kill(-process->pid, SIGTERM);
+    kill(-process->pid, SIGCONT);  // one that is stopped ends, too
+    uv_update_time(&process->loop->uv);
+    process->kill_at = uv_now(&process->loop->uv) + CIO_GRACE / 1000000;
+    uv_timer_start(&process->timer, on_tick, TICK, TICK);
+}
+
+static void on_timeout(uv_timer_t *timer) {
+    cio_process *process = timer->data;
+    process->timed_out = true;
+    end_group(process);
+}
+
+static void reap(cio_process *process, int options) {
+    pthread_mutex_lock(&process->lock);
+    int found;
+    do {
+        found = waitpid(process->pid, &process->wait_status, options);
+    } while (found < 0 && errno == EINTR);
+    // Should somebody else have waited for it, nobody knows how it ended: neither by itself nor by a signal.
+    if (found < 0) process->wait_status = W_STOPCODE(0);
+    if (found != 0) process->is_reaped = true;
+    pthread_mutex_unlock(&process->lock);
+}
+
+static void on_exit_watch(uv_poll_t *exit, int status, int events) {
+    (void)status;
+    (void)events;
+    cio_process *process = exit->data;
+    reap(process, WNOHANG);
+    if (!process->is_reaped) return;
+    close_exit(process);
+    check(process);
+}
+
+// MARK: input and output, on the loop's thread
+
+static void lack_memory(cio_process *process) {
+    process->lacked_memory = true;
+    end_group(process);
+}
+
+static void on_allocate(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer) {
+    (void)suggested;
+    output *output = CONTAINER(handle, struct output, pipe);
+    if (output->capacity - output->count < LEAST_FREE) {
+        size_t capacity = output->capacity == 0 ? FIRST_BLOCK : 2 * output->capacity;
+        char *bytes = realloc(output->bytes, capacity);
+        if (bytes != NULL) {
+            output->bytes = bytes;
+            output->capacity = capacity;
+        }
+    }
+    size_t room = output->capacity - output->count;
+    *buffer = uv_buf_init(room > 0 ? output->bytes + output->count : NULL, room < UINT32_MAX ? (unsigned)room : UINT32_MAX);
+}
+
+static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer) {
+    (void)buffer;
+    cio_process *process = stream->data;
+    output *output = CONTAINER(stream, struct output, pipe);
+    if (count >= 0) {
+        output->count += (size_t)count;
+        return;
+    }
+    if (count == UV_ENOBUFS) lack_memory(process);
+    close_output(process, output == &process->outputs[1]);
+    check(process);
+}
+
+// Whatever became of it: a program need not read its input.
+static void on_write(uv_write_t *write, int status) {
+    (void)status;
+    cio_process *process = write->data;
+    close_input(process);
+}
+
+static void write_input(cio_process *process) {
+    process->write.data = process;
+    uv_buf_t buffer = {.base = process->input_bytes, .len = process->input_count};
+    if (buffer.len == 0 || uv_write(&process->write, (uv_stream_t *)&process->input, &buffer, 1, on_write) != 0) close_input(process);
+}
+
+// Hands a descriptor to a handle, which closes it.
+static void open_pipe(cio_process *process, uv_pipe_t *pipe, int *descriptor, bool *is_open) {
+    if (*descriptor < 0) return;
+    uv_pipe_init(&process->loop->uv, pipe, 0);
+    pipe->data = process;
+    process->handle_count++;
+    *is_open = true;
+    if (uv_pipe_open(pipe, *descriptor) != 0) {
+        close(*descriptor);
+        uv_close((uv_handle_t *)pipe, on_close);
+        *is_open = false;
+    }
+    *descriptor = -1;
+}
+
+// Without it nothing would say when the program ends: it does now.
+static void watch_exit(cio_process *process) {
+    bool is_watched = uv_poll_init(&process->loop->uv, &process->exit, process->child.exit) == 0;
+    if (is_watched) {
+        process->exit.data = process;
+        process->handle_count++;
+        process->is_exit_open = true;
+        if (uv_poll_start(&process->exit, UV_READABLE, on_exit_watch) == 0) return;
+    }
+    close_exit(process);
+    kill(-process->pid, SIGKILL);
+    reap(process, 0);
+}
+
+static void adopt(command *command) {
+    cio_process *process = CONTAINER(command, cio_process, adopt);
+    cio_loop *loop = process->loop;
+    process->next = loop->processes;
+    if (process->next != NULL) process->next->previous = process;
+    loop->processes = process;
+
+    uv_timer_init(&loop->uv, &process->timer);
+    process->timer.data = process;
+    process->handle_count++;
+    process->is_timer_open = true;
+    if (process->timeout > 0) {
+        uv_update_time(&loop->uv);
+        uv_timer_start(&process->timer, on_timeout, process->timeout, 0);
+    }
+    for (int i = 0; i < 2; i++) {
+        output *output = &process->outputs[i];
+        open_pipe(process, &output->pipe, &process->child.outputs[i], &output->is_open);
+        if (output->is_open && uv_read_start((uv_stream_t *)&output->pipe, on_allocate, on_read) != 0) close_output(process, i);
+    }
+    open_pipe(process, &process->input, &process->child.input, &process->is_input_open);
+    if (process->is_input_open) write_input(process);
+    watch_exit(process);
+    if (loop->is_ending || atomic_load(&process->is_asked_to_end)) end_group(process);
+    check(process);
+}
+
+static void end(command *command) {
+    cio_process *process = CONTAINER(command, cio_process, end);
+    end_group(process);
+    release(process);
+}
+
+void processes_end(cio_loop *loop) {
+    for (cio_process *process = loop->processes; process != NULL; process = process->next) end_group(process);
+}
+
+// MARK: from other threads
+
+static cio_process *make_process(cio_loop *loop, const cio_program *program) {
+    cio_process *process = calloc(1, sizeof *process);
+    if (process == NULL) return NULL;
+    if (program->input_count > 0) {
+        process->input_bytes = malloc(program->input_count);
+        if (process->input_bytes == NULL) {
+            free(process);
+            return NULL;
+        }
+        memcpy(process->input_bytes, program->input, program->input_count);
+        process->input_count = program->input_count;
+    }
+    atomic_init(&process->references, 2);  // the caller's and the loop's
+    loop_retain(loop);
+    process->loop = loop;
+    process->adopt.run = adopt;
+    process->end.run = end;
+    process->timeout = (program->timeout + 999999) / 1000000;
+    pthread_mutex_init(&process->lock, NULL);
+    return process;
+}
+
+// It has been started, and there is no loop any more.
+static void abandon(cio_process *process) {
+    child *child = &process->child;
+    kill(-child->pid, SIGKILL);
+    reap(process, 0);
+    close_descriptor(&child->exit);
+    close_descriptor(&child->input);
+    for (int i = 0; i < 2; i++) close_descriptor(&child->outputs[i]);
+}
+
+cio_process *cio_process_start(cio_loop *loop, const cio_program *program, cio_callback ended, cio_start_error *error) {
+    cio_process *process = make_process(loop, program);
+    if (process == NULL) {
+        *error = (cio_start_error){.error = ENOMEM};
+    } else {
+        if (spawn(program, &process->child, error)) {
+            process->pid = process->child.pid;
+            process->ended = ended;
+            if (loop_post(loop, &process->adopt)) return process;
+            abandon(process);
+            *error = (cio_start_error){.error = ECANCELED};
+        }
+        release(process);
+        release(process);
+    }
+    ended.release(ended.context);
+    return NULL;
+}
+
+void cio_process_end(cio_process *process) {
+    if (atomic_exchange(&process->is_asked_to_end, true)) return;
+    atomic_fetch_add_explicit(&process->references, 1, memory_order_relaxed);
+    if (!loop_post(process->loop, &process->end)) release(process);
+}
+
+int cio_process_signal(cio_process *process, int signal_number) {
+    pthread_mutex_lock(&process->lock);
+    int error = process->has_gone ? ESRCH : kill(-process->pid, signal_number) == 0 ? 0 : errno;
+    pthread_mutex_unlock(&process->lock);
+    return error;
+}
+
+int cio_process_id(const cio_process *process) { return process->pid; }
+
+cio_result cio_process_result(const cio_process *process) {
+    int status = process->wait_status;
+    cio_result result = {
+        .status = WIFEXITED(status) ? WEXITSTATUS(status) : -1,
+        .signal_number = WIFSIGNALED(status) ? WTERMSIG(status) : 0,
+        .timed_out = process->timed_out,
+        .lacked_memory = process->lacked_memory,
+    };
+    for (int i = 0; i < 2; i++) {
+        result.outputs[i] = process->outputs[i].bytes;
+        result.output_counts[i] = process->outputs[i].count;
+    }
+    return result;
+}
+
+void cio_process_release(cio_process *process) { release(process); }
+
+const char *cio_signal_name(int signal_number) { return sigabbrev_np(signal_number); }
+
+const char *cio_error_text(int error) {
+    const char *text = strerrordesc_np(error);
+    return text != NULL ? text : "unknown error";
+}

@@ -1,0 +1,166 @@
+#include "spawn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+void close_descriptor(int *descriptor) {
+    if (*descriptor >= 0) close(*descriptor);
+    *descriptor = -1;
+}
+
+// The child's standard descriptors are made of those here, so none may be one of them already.
+static int above_standard(int descriptor) {
+    if (descriptor < 0 || descriptor > 2) return descriptor;
+    int moved = fcntl(descriptor, F_DUPFD_CLOEXEC, 3);
+    int error = errno;
+    close(descriptor);
+    errno = error;
+    return moved;
+}
+
+static int open_file(const char *path, int flags) { return above_standard(open(path, flags | O_CLOEXEC | O_NOCTTY, 0666)); }
+
+// The parent keeps one end: 0 for reading, 1 for writing.
+static bool open_pipe(int parent_end, int *parent, int *child) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) return false;
+    *parent = above_standard(ends[parent_end]);
+    *child = above_standard(ends[1 - parent_end]);
+    return *parent >= 0 && *child >= 0;
+}
+
+// What is opened for the child and closed when it has started.
+typedef struct opened {
+    int standard[3];  // -1: the parent's own
+    int directory;
+} opened;
+
+static bool open_all(const cio_program *program, child *child, opened *opened, cio_start_error *error) {
+    if (program->input != NULL) {
+        if (!open_pipe(1, &child->input, &opened->standard[0])) return false;
+    } else if ((opened->standard[0] = open_file("/dev/null", O_RDONLY)) < 0) {
+        return false;
+    }
+    for (int i = 0; i < 2; i++) {
+        const cio_output *output = &program->outputs[i];
+        int *descriptor = &opened->standard[i + 1];
+        switch (output->kind) {
+        case CIO_INHERIT: continue;
+        case CIO_CAPTURE:
+            if (!open_pipe(0, &child->outputs[i], descriptor)) return false;
+            continue;
+        case CIO_NULL: *descriptor = open_file("/dev/null", O_WRONLY); break;
+        case CIO_FILE:
+            error->path = output->path;
+            if (i == 1 && program->outputs[0].kind == CIO_FILE && strcmp(output->path, program->outputs[0].path) == 0)
+                *descriptor = fcntl(opened->standard[1], F_DUPFD_CLOEXEC, 3);
+            else
+                *descriptor = open_file(output->path, O_WRONLY | O_CREAT | O_TRUNC);
+        }
+        if (*descriptor < 0) return false;
+        error->path = NULL;
+    }
+    if (program->directory != NULL) {
+        error->path = program->directory;
+        opened->directory = open_file(program->directory, O_PATH | O_DIRECTORY);
+        if (opened->directory < 0) return false;
+        error->path = NULL;
+    }
+    return true;
+}
+
+static size_t name_length(const char *variable) { return strcspn(variable, "="); }
+
+static bool same_name(const char *left, const char *right) {
+    size_t length = name_length(left);
+    return length == name_length(right) && memcmp(left, right, length) == 0;
+}
+
+// The caller's variables with the changes; malloc'ed, the strings are not.
+static char **changed_environment(const char *const *changes) {
+    size_t count = 0, change_count = 0;
+    while (environ != NULL && environ[count] != NULL) count++;
+    while (changes[change_count] != NULL) change_count++;
+    char **result = malloc((count + change_count + 1) * sizeof *result);
+    if (result == NULL) return NULL;
+    size_t filled = 0;
+    for (size_t i = 0; i < count; i++) {
+        bool is_changed = false;
+        for (size_t j = 0; j < change_count && !is_changed; j++) is_changed = same_name(environ[i], changes[j]);
+        if (!is_changed) result[filled++] = environ[i];
+    }
+    for (size_t j = 0; j < change_count; j++)
+        if (changes[j][name_length(changes[j])] == '=') result[filled++] = (char *)changes[j];
+    result[filled] = NULL;
+    return result;
+}
+
+// Returns an errno. glibc's posix_spawn needs no copy of the caller's memory, and returns when the program runs or could not.
+static int spawn_with(const cio_program *program, char **environment, const opened *opened, pid_t *pid) {
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    int error = posix_spawn_file_actions_init(&actions);
+    if (error != 0) return error;
+    error = posix_spawnattr_init(&attributes);
+    if (error == 0) {
+        sigset_t none, reset;
+        sigemptyset(&none);
+        sigemptyset(&reset);
+        // Those that somebody between us and the terminal may ignore, and that a program expects to end it.
+        static const int expected[] = {SIGPIPE, SIGTERM, SIGCHLD, SIGXFSZ};
+        for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) sigaddset(&reset, expected[i]);
+        posix_spawnattr_setsigmask(&attributes, &none);
+        posix_spawnattr_setsigdefault(&attributes, &reset);
+        posix_spawnattr_setpgroup(&attributes, 0);
+        posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+        for (int i = 0; i < 3 && error == 0; i++)
+            if (opened->standard[i] >= 0) error = posix_spawn_file_actions_adddup2(&actions, opened->standard[i], i);
+        if (error == 0 && opened->directory >= 0) error = posix_spawn_file_actions_addfchdir_np(&actions, opened->directory);
+        // Files that scripts have opened are not made for being closed there.
+        if (error == 0) error = posix_spawn_file_actions_addclosefrom_np(&actions, 3);
+        if (error == 0)
+            error = posix_spawnp(pid, program->arguments[0], &actions, &attributes, (char *const *)program->arguments, environment);
+        posix_spawnattr_destroy(&attributes);
+    }
+    posix_spawn_file_actions_destroy(&actions);
+    return error;
+}
+
+// Returns an errno.
+static int start(const cio_program *program, child *child, opened *opened, cio_start_error *error) {
+    if (!open_all(program, child, opened, error)) return errno;
+    char **environment = changed_environment(program->environment);
+    if (environment == NULL) return ENOMEM;
+    int failure = spawn_with(program, environment, opened, &child->pid);
+    free(environment);
+    if (failure != 0) return failure;
+    child->exit = (int)syscall(SYS_pidfd_open, child->pid, 0);
+    if (child->exit >= 0) return 0;
+    failure = errno;
+    kill(-child->pid, SIGKILL);
+    while (waitpid(child->pid, NULL, 0) < 0 && errno == EINTR) continue;
+    return failure;
+}
+
+bool spawn(const cio_program *program, child *child, cio_start_error *error) {
+    opened opened = {{-1, -1, -1}, -1};
+    child->pid = 0;
+    child->exit = child->input = child->outputs[0] = child->outputs[1] = -1;
+    error->path = NULL;
+    error->error = start(program, child, &opened, error);
+    for (int i = 0; i < 3; i++) close_descriptor(&opened.standard[i]);
+    close_descriptor(&opened.directory);
+    if (error->error == 0) return true;
+    close_descriptor(&child->input);
+    for (int i = 0; i < 2; i++) close_descriptor(&child->outputs[i]);
+    return false;
+}

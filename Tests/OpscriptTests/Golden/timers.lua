@@ -1,0 +1,21 @@
+-- Timers call back in the state that set them.
+local cancelled = opscript.after(60, print)
+cancelled:cancel()
+print(cancelled)
+print(pcall(opscript.after, 1, "print"))
+
+-- A wait delivers them.
+local released = opscript.Operation.new(function() return "released" end)
+opscript.after(0, function() opscript.OperationQueue.main:addOperation(released) end)
+print(released:waitUntilFinished(), released.result)
+
+-- The script goes on until none is pending.
+local ticks = 0
+opscript.every(0.01, function(timer)
+  ticks = ticks + 1
+  print("tick " .. ticks)
+  if ticks == 3 then
+    timer:cancel()
+    opscript.after(0.01, function() print "after the last tick" end)
+  end
+end)
