@@ -279,7 +279,7 @@ static int run_body(lua_State *L) {
     clua_state *state = clua_state_of(L);
     if (run->memory_limit != 0) state->limit_bytes = state->used_bytes + run->memory_limit;
     lua_call(L, count + 1, LUA_MULTRET);
-    state->limit_bytes = 0;
+    state->limit_bytes = clua_no_limit;
     int results = lua_gettop(L) - 2;
     if (results > 0 && clua_send(L, results, CLUA_RESULTS, run->parcel) != LUA_OK) return lua_error(L);
     return 0;

@@ -14,23 +14,33 @@
 #include "registry_raising.h"
 #include "stop_raising.h"
 
+// A block would go past the limit.
+static void *refuse(clua_state *state, size_t size) {
+    bool is_impossible = size >= CLUA_IMPOSSIBLE_SIZE;
+    if (!is_impossible && state->stop.body != NULL) clua_stop_at_limit(state, size);
+    return NULL;
+}
+
+// Every allocation of every script comes here: no step more than it needs.
 static void *allocate(void *context, void *block, size_t old_size, size_t new_size) {
     clua_state *state = context;
-    if (block == NULL) old_size = 0;  // then it says what kind of object is being made
+    if (block == NULL) {  // then `old_size` says what kind of object is being made
+        if (new_size == 0) return NULL;
+        size_t used_bytes = state->used_bytes + new_size;
+        if (used_bytes > state->limit_bytes) return refuse(state, new_size);
+        void *made = malloc(new_size);
+        if (made != NULL) state->used_bytes = used_bytes;
+        return made;
+    }
     if (new_size == 0) {
-        free(block);
         state->used_bytes -= old_size;
+        free(block);
         return NULL;
     }
-    if (new_size > old_size) {
-        if (new_size >= CLUA_IMPOSSIBLE_SIZE) return NULL;
-        if (state->limit_bytes != 0 && state->used_bytes - old_size + new_size > state->limit_bytes) {
-            if (state->stop.body != NULL) clua_stop_at_limit(state, new_size);
-            return NULL;
-        }
-    }
+    size_t used_bytes = state->used_bytes - old_size + new_size;
+    if (new_size > old_size && used_bytes > state->limit_bytes) return refuse(state, new_size);
     void *moved = realloc(block, new_size);
-    if (moved != NULL) state->used_bytes += new_size - old_size;
+    if (moved != NULL) state->used_bytes = used_bytes;
     return moved;
 }
 
@@ -92,6 +102,7 @@ lua_State *clua_state_new(void *object, const clua_host *host, bool ignore_envir
     if (state == NULL) return NULL;
     state->object = object;
     state->host = host;
+    state->limit_bytes = clua_no_limit;
     lua_State *L = lua_newstate(allocate, state);
     if (L == NULL) {
         free(state);

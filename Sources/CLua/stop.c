@@ -89,17 +89,9 @@ static void hook(lua_State *L, lua_Debug *activation) {
     clua_raise_stop(L);
 }
 
-static void arm(lua_State *L) { lua_sethook(L, hook, LUA_MASKCOUNT, 1); }
+void clua_arm_stop(lua_State *L) { lua_sethook(L, hook, LUA_MASKCOUNT, 1); }
 
 bool clua_is_stop(lua_State *L, int status) { return status == LUA_ERRMEM && stop_of(L)->raised != 0; }
-
-lua_State *clua_switch_running(lua_State *L) {
-    clua_stop *stop = stop_of(L);
-    lua_State *before = atomic_exchange(&stop->running, L);
-    // A request that found the other one running set its hook.
-    if (atomic_load(&stop->requested) != 0) arm(L);
-    return before;
-}
 
 void clua_stop_at_limit(clua_state *state, size_t size) {
     clua_stop *stop = &state->stop;
@@ -109,7 +101,7 @@ void clua_stop_at_limit(clua_state *state, size_t size) {
     }
     stop->refused_size = 0;
     stop->raised = CLUA_STOP_MEMORY;
-    state->limit_bytes = 0;  // what unwinds may use what it needs
+    state->limit_bytes = clua_no_limit;  // what unwinds may use what it needs
     lua_sethook(atomic_load(&stop->running), hook, LUA_MASKCOUNT, STEP);
 }
 
@@ -119,7 +111,7 @@ static void handle_signal(int signal_number) {
     (void)signal_number;
     clua_state *state = thread_state;
     if (state == NULL || atomic_load(&state->stop.requested) == 0) return;
-    arm(atomic_load(&state->stop.running));
+    clua_arm_stop(atomic_load(&state->stop.running));
 }
 
 static pthread_once_t handler_once = PTHREAD_ONCE_INIT;
@@ -160,7 +152,7 @@ void clua_request_stop(lua_State *L, const void *body, clua_stop_reason reason) 
     if (stop->is_attached && stop->body == body) {
         atomic_store(&stop->requested, reason);
         if (pthread_equal(stop->thread, pthread_self()))
-            arm(atomic_load(&stop->running));
+            clua_arm_stop(atomic_load(&stop->running));
         else
             pthread_kill(stop->thread, clua_get_stop_signal());
     }
@@ -194,7 +186,7 @@ clua_suspended_body clua_begin_body(lua_State *L, const void *body) {
     suspended.requested = atomic_exchange(&stop->requested, 0);
     stop->raised = 0;
     stop->message = stop->traceback = NULL;
-    state->limit_bytes = 0;
+    state->limit_bytes = clua_no_limit;
     return suspended;
 }
 
@@ -210,7 +202,7 @@ void clua_end_body(lua_State *L, clua_suspended_body suspended) {
     stop->traceback = suspended.traceback;
     state->limit_bytes = suspended.limit_bytes;
     atomic_store(&stop->requested, suspended.requested);
-    if (suspended.requested != 0) arm(L);
+    if (suspended.requested != 0) clua_arm_stop(L);
 }
 
 void clua_stop_init(clua_stop *stop, lua_State *L) {

@@ -24,7 +24,19 @@ void clua_stop_at_limit(clua_state *state, size_t size);
 /// No block is as large: asking for one raises a memory error.
 #define CLUA_IMPOSSIBLE_SIZE ((size_t)1 << 48)
 
+/// Sets the hook that stops what `L` runs. Async-signal-safe as lua_sethook is.
+void clua_arm_stop(lua_State *L);
+
 /// The coroutine `L` runs now; returns which one did. If a stop was asked for, it is stopped. Never raises.
-lua_State *clua_switch_running(lua_State *L);
+static inline lua_State *clua_switch_running(lua_State *L) {
+    clua_stop *stop = &clua_state_of(L)->stop;
+    // Only a signal handler on this thread looks meanwhile.
+    lua_State *before = atomic_load_explicit(&stop->running, memory_order_relaxed);
+    atomic_store_explicit(&stop->running, L, memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst);
+    // A request that found the other one running set its hook.
+    if (atomic_load_explicit(&stop->requested, memory_order_relaxed) != 0) clua_arm_stop(L);
+    return before;
+}
 
 #endif

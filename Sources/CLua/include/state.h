@@ -21,12 +21,15 @@ typedef struct clua_host {
     void (*sent)(lua_State *L, const clua_parcel *parcel);
 } clua_host;
 
+/// `limit_bytes` without a limit: only what is impossible anyway goes past it.
+static const size_t clua_no_limit = ((size_t)1 << 48) - 1;
+
 /// The record beside each state; every coroutine of the state reaches it.
 typedef struct clua_state {
     void *object;  // the host's own, not owned
     const clua_host *host;
     size_t used_bytes;  // memory held by the state now
-    size_t limit_bytes;  // more than this it does not get: what needs more raises a memory error; 0 for none
+    size_t limit_bytes;  // more than this it does not get: what needs more raises a memory error
     clua_stop stop;
     int first_kept;  // where the registry has what this layer keeps
     bool modules_changed;  // whether `package.loaded` may have changed

@@ -92,8 +92,11 @@ import CLua
 
     /// More memory than this the state does not get; 0 for no limit.
     var limitBytes: Int {
-        get { unsafe Int(clua_state_of(lua).pointee.limit_bytes) }
-        set { unsafe clua_state_of(lua).pointee.limit_bytes = newValue }
+        get {
+            let limit = unsafe Int(clua_state_of(lua).pointee.limit_bytes)
+            return limit == clua_no_limit ? 0 : limit
+        }
+        set { unsafe clua_state_of(lua).pointee.limit_bytes = newValue == 0 ? clua_no_limit : newValue }
     }
 
     /// Memory that the state holds after a full collection.
