@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "callback_raising.h"
+#include "memory_raising.h"
 #include "object_raising.h"
 #include "stop_raising.h"
 
@@ -152,7 +153,7 @@ static int answer(lua_State *L, clua_reply *reply) {
     case CLUA_REPLY_PROGRESS: push_progress(L, reply); return 1;
     case CLUA_REPLY_VALUES: return (int)reply->integer;
     case CLUA_REPLY_ARGUMENT: lua_pushvalue(L, (int)reply->integer); return 1;
-    case CLUA_REPLY_RAISE: return lua_error(L);
+    case CLUA_REPLY_NO_MEMORY: return clua_no_memory(L);
     case CLUA_REPLY_STOP:
         clua_stop_here(L, (clua_stop_reason)reply->integer);
         return clua_raise_stop(L);

@@ -95,13 +95,16 @@ static bool encode_by_name(encoder *e) {
 
 // MARK: objects
 
+// The tag that was written there; NULL when memory has run out since, and the bytes are of no more use.
+static uint8_t *tag_at_offset(encoder *e, size_t offset) { return e->writer.failed ? NULL : &e->writer.bytes[offset]; }
+
 // The entry of an object that is met; if it was met before, writes the reference to it and returns NULL.
 static pointer_entry *encode_again(encoder *e, const void *pointer) {
     bool found;
     pointer_entry *entry = encoder_meet(e, pointer, &found);
     if (!found) return entry;
-    uint8_t *tag = &e->writer.bytes[entry->offset];
-    if (!e->writer.failed && (*tag == CLUA_TAG_TABLE || *tag == CLUA_TAG_FUNCTION)) *tag += 1;
+    uint8_t *tag = tag_at_offset(e, entry->offset);
+    if (tag != NULL && (*tag == CLUA_TAG_TABLE || *tag == CLUA_TAG_FUNCTION)) *tag += 1;
     writer_byte(&e->writer, CLUA_TAG_OBJECT_AGAIN);
     writer_varint(&e->writer, entry->ordinal);
     return NULL;
@@ -224,8 +227,8 @@ static void encode_upvalues(encoder *e, const clua_code *code, uint32_t ordinal,
         bool found;
         pointer_entry *cell = encoder_meet(e, lua_upvalueid(L, function, i), &found);
         if (found) {
-            uint8_t *tag = &e->writer.bytes[cell->offset];
-            if (!e->writer.failed && *tag == CLUA_TAG_FUNCTION) *tag = CLUA_TAG_FUNCTION_KEPT;
+            uint8_t *tag = tag_at_offset(e, cell->offset);
+            if (tag != NULL && *tag == CLUA_TAG_FUNCTION) *tag = CLUA_TAG_FUNCTION_KEPT;
             writer_byte(&e->writer, CLUA_TAG_UPVALUE_AGAIN);
             writer_varint(&e->writer, cell->ordinal);
             writer_varint(&e->writer, cell->number);

@@ -32,7 +32,7 @@ typedef enum clua_reply_kind {
     CLUA_REPLY_ERROR,           // raises `bytes`, with the position of the caller before it
     CLUA_REPLY_ARGUMENT_ERROR,  // raises `bytes` as the fault of argument `integer`
     CLUA_REPLY_STOP,            // stops the body that is running, for the clua_stop_reason `integer`
-    CLUA_REPLY_RAISE            // raises the value on top of the stack
+    CLUA_REPLY_NO_MEMORY        // raises the error that Lua raises when memory has run out
 } clua_reply_kind;
 
 /// A host function's answer. What it points to was made by malloc and is freed by this layer; references are owned, too.

@@ -101,12 +101,14 @@ enum CallError: Error {
     case message(String)
     /// The argument at this stack index is wrong.
     case argument(Int32, String)
-    /// The value on top of the stack is raised as it is.
-    case raise
+    /// Memory has run out.
+    case noMemory
     /// The body that is running is stopped.
     case stop(StopReason)
 
-    init(_ failure: Failure) { self = .message(failure.message) }
+    init(_ failure: Failure) {
+        self = failure.stop.map { .stop($0) } ?? (failure.isMemoryError ? .noMemory : .message(failure.message))
+    }
 
     func write(to reply: UnsafeMutablePointer<clua_reply>) {
         switch self {
@@ -117,7 +119,7 @@ enum CallError: Error {
             unsafe reply.pointee.kind = CLUA_REPLY_ARGUMENT_ERROR
             unsafe reply.pointee.integer = lua_Integer(index)
             unsafe writeString(text, to: reply)
-        case .raise: unsafe reply.pointee.kind = CLUA_REPLY_RAISE
+        case .noMemory: unsafe reply.pointee.kind = CLUA_REPLY_NO_MEMORY
         case .stop(let reason):
             unsafe reply.pointee.kind = CLUA_REPLY_STOP
             unsafe reply.pointee.integer = lua_Integer(reason.rawValue)

@@ -106,7 +106,10 @@ extension Failure {
     init(_ error: CallError) {
         switch error {
         case .message(let text), .argument(_, let text): self.init(message: text)
-        case .raise, .stop: self.init(message: "error")
+        case .noMemory:
+            self.init(message: "not enough memory")
+            isMemoryError = true
+        case .stop: self.init(message: "error")
         }
     }
 }

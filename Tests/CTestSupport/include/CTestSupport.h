@@ -2,6 +2,7 @@
 #ifndef CTESTSUPPORT_H
 #define CTESTSUPPORT_H
 
+#include <lua5.4/lua.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -12,5 +13,12 @@ size_t allocated_bytes(void);
 /// Whether this was compiled for ThreadSanitizer. It does not see that a Lua error leaves functions, so that its own stack grows with
 /// each, and slows it down: what raises thousands of errors on one thread is not for it.
 bool has_thread_sanitizer(void);
+
+/// From now on the allocation with this number, from 0, fails in the state of the calling thread; so does the next attempt, which Lua
+/// makes after it has collected garbage.
+void fail_allocation(lua_State *L, size_t number);
+
+/// No allocation of the calling thread's state fails any more. Returns whether one did since fail_allocation.
+bool stop_failing(void);
 
 #endif

@@ -1,0 +1,12 @@
+// Included before everything else: each allocation of Sources/CLua, Lua's included, can be made to fail.
+#include <stdlib.h>
+#include <string.h>
+
+void *failing_realloc(void *block, size_t size);
+void *failing_calloc(size_t count, size_t size);
+char *failing_strdup(const char *text);
+
+#define malloc(size) failing_realloc(NULL, size)
+#define realloc failing_realloc
+#define calloc failing_calloc
+#define strdup failing_strdup

@@ -1,0 +1,241 @@
+// Each allocation fails in turn, those of C included, while values are sent: `scripts/fuzz memory` builds and runs it.
+//
+//   memory seeds.lua
+//
+// Each step is repeated with allocation n failing, n = 0, 1, 2 …, until none fails: once only that one, and once all that follow too.
+// What fails leaves the state as it was. AddressSanitizer looks for leaks.
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "CLua.h"
+#include "object_raising.h"
+#undef malloc
+#undef realloc
+#undef calloc
+#undef strdup
+
+static size_t before;      // allocations that still succeed
+static int left;           // failures to come
+static bool has_failed;
+
+static bool fails(void) {
+    if (left == 0) return false;
+    if (before > 0) {
+        before--;
+        return false;
+    }
+    left--;
+    has_failed = true;
+    return true;
+}
+
+static size_t size_of(const void *block);
+
+// A block knows its size, so that one that becomes smaller never fails, as Lua requires.
+void *failing_realloc(void *block, size_t size) {
+    if ((block == NULL || size > size_of(block)) && fails()) return NULL;
+    return realloc(block, size);
+}
+
+void *failing_calloc(size_t count, size_t size) { return fails() ? NULL : calloc(count, size); }
+char *failing_strdup(const char *text) { return fails() ? NULL : strdup(text); }
+
+size_t malloc_usable_size(void *block);
+static size_t size_of(const void *block) { return malloc_usable_size((void *)block); }
+
+static int references;  // to the host's only object
+static void retain(void *object) { ++*(int *)object; }
+static void release(void *object) { --*(int *)object; }
+
+static void check(bool is_right, const char *what, int step, size_t number) {
+    if (is_right) return;
+    fprintf(stderr, "memory: step %d, allocation %zu: %s\n", step, number, what);
+    abort();
+}
+
+// Answers by the number of the member, so that every kind of answer is given.
+static void call(lua_State *L, int member, clua_reply *reply) {
+    (void)L;
+    switch (member) {
+    case 2: reply->kind = CLUA_REPLY_HANDLES; break;
+    case 3: reply->kind = CLUA_REPLY_PROGRESS; return;
+    case 4: reply->kind = CLUA_REPLY_ERROR; break;
+    case 5: reply->kind = CLUA_REPLY_HANDLE; break;
+    default: reply->kind = CLUA_REPLY_STRING; break;
+    }
+    reply->bytes = strdup("a text that no state has yet, and that is long");
+    reply->byte_count = strlen(reply->bytes);
+    reply->references = malloc(sizeof *reply->references);
+    *reply->references = (clua_reference){&references, 1, false};
+    reply->reference_count = 1;
+    retain(&references);
+}
+
+static void sent(lua_State *L, const clua_parcel *parcel) { (void)L, (void)parcel; }
+
+static const clua_member functions[] = {{"text", 1}, {"handles", 2}, {"progress", 3}, {"wrong", 4}, {"new", 5}};
+static const clua_class class = {
+    .name = "Object", .kind = 1, .functions = functions, .function_count = 5, .properties = functions, .property_count = 5,
+    .call = call, .get = call, .set = call, .class_get = call, .describe = call,
+};
+static const clua_host host = {&class, 1, functions, 5, call, sent};
+
+static const char calls[] =
+    "local o = opscript.Object\n"
+    "pcall(opscript.wrong)\n"
+    "local handle = o.new()\n"
+    "handle.text, handle.stored = 1, {}\n"
+    "return opscript.text(), #opscript.handles(), opscript.progress(), handle.unknown, tostring(handle)";
+
+// A step leaves the stack as it was; false when memory was lacking.
+typedef bool step(lua_State *L, clua_parcel *parcel);
+
+static bool failed(lua_State *L, int status, clua_failure *failure) {
+    (void)L;
+    bool is_memory = status == LUA_ERRMEM || failure->status == LUA_ERRMEM || failure->message == NULL
+        || strstr(failure->message, "not enough memory") != NULL;
+    if (status != LUA_OK && !is_memory) fprintf(stderr, "memory: %s\n", failure->message);
+    check(status == LUA_OK || is_memory, "another error", 0, 0);
+    clua_failure_release(failure);
+    return status != LUA_OK;
+}
+
+// Stack: the values.
+static bool encode(lua_State *L, clua_parcel *parcel) {
+    clua_failure failure = {0};
+    int count = lua_gettop(L);
+    for (int i = 1; i <= count; i++) lua_pushvalue(L, i);
+    int status = clua_send(L, count, CLUA_BODY, parcel);
+    if (status != LUA_OK) clua_take_message(L, status, &failure);
+    return !failed(L, status, &failure);
+}
+
+static bool decode(lua_State *L, clua_parcel *parcel) {
+    clua_failure failure = {0};
+    int status = clua_decode(L, parcel, CLUA_CURRENT_ENVIRONMENT);
+    if (status != LUA_OK) clua_take_message(L, status, &failure);
+    return !failed(L, status, &failure);
+}
+
+static bool run(lua_State *L, clua_parcel *parcel) {
+    clua_parcel results = {0};
+    clua_failure failure = {0};
+    int status = clua_run_body(L, parcel, &references, 1, 0, &results, &failure);
+    clua_parcel_release(&results);
+    return !failed(L, status, &failure);
+}
+
+static bool script(lua_State *L, clua_parcel *parcel) {
+    (void)parcel;
+    clua_failure failure = {0};
+    int status = clua_load_string(L, calls, sizeof calls - 1, "=calls", &failure);
+    if (status == LUA_OK) status = clua_call_script(L, 0, LUA_MULTRET, &failure);
+    return !failed(L, status, &failure);
+}
+
+static bool host_calls(lua_State *L, clua_parcel *parcel) {
+    clua_failure failure = {0};
+    const char *arguments[] = {"opscript", "script.lua", "argument"};
+    const clua_item items[] = {{.type = LUA_TTABLE, .count = 1}, {.type = LUA_TSTRING, .bytes = "key", .count = 3},
+                               {.type = LUA_TUSERDATA, .kind = 1, .object = &references}};
+    int status = clua_register(L, "registered", call, 1, &failure);
+    if (status == LUA_OK) status = clua_set_arguments(L, arguments, 3, 1, &failure);
+    if (status == LUA_OK) status = clua_require(L, "string", "text", &failure);
+    if (status == LUA_OK) status = clua_push_items(L, items, 1, &failure);
+    if (status == LUA_OK) status = clua_pin(L, &references, 1, &failure);
+    clua_unpin(L, &references);
+    if (status == LUA_OK) status = clua_encode_paths(L, parcel, &failure);
+    if (status == LUA_OK) status = clua_apply_paths(L, parcel, &failure);
+    if (status == LUA_OK) lua_settop(L, 1);
+    return !failed(L, status, &failure);
+}
+
+static size_t exhausted;
+
+// `is_written`: the step makes the parcel.
+static void exhaust(lua_State *L, step *step, int number, clua_parcel *parcel, bool is_written) {
+    int top = lua_gettop(L);
+    for (int failures = 2; failures <= 1000000; failures += 999998)
+        for (size_t n = 0;; n++) {
+            before = n;
+            left = failures;
+            has_failed = false;
+            bool is_done = step(L, parcel);
+            left = 0;
+            lua_settop(L, top);
+            if (is_written) clua_parcel_release(parcel);
+            check(is_done || has_failed, "a failure without a reason", number, n);
+            check(luaL_dostring(L, "local t = {} for i = 1, 10 do t[i] = i .. '' end assert(#t == 10) collectgarbage()") == LUA_OK,
+                  "the state is broken", number, n);
+            lua_settop(L, top);
+            exhausted++;
+            if (!has_failed) break;
+        }
+}
+
+static lua_State *new_state(void) {
+    lua_State *L = clua_state_new(NULL, &host, true);
+    check(L != NULL, "no state", 0, 0);
+    return L;
+}
+
+// Leaves the table of seeds as the only value.
+static lua_State *seeded_state(const char *path) {
+    lua_State *L = new_state();
+    check(luaL_loadfile(L, path) == LUA_OK, lua_tostring(L, -1), 0, 0);
+    clua_push_handle(L, &references, 1);
+    check(lua_pcall(L, 1, 1, 0) == LUA_OK, lua_tostring(L, -1), 0, 0);
+    return L;
+}
+
+static void exhaust_states(void) {
+    for (int failures = 1; failures <= 1000000; failures += 999999)
+        for (size_t n = 0;; n++) {
+            before = n;
+            left = failures;
+            has_failed = false;
+            lua_State *L = clua_state_new(NULL, &host, true);
+            left = 0;
+            check(L != NULL || has_failed, "no state", -1, n);
+            if (L != NULL) clua_state_close(L);
+            exhausted++;
+            if (!has_failed) break;
+        }
+}
+
+int main(int count, char **arguments) {
+    check(count == 2, "usage: memory seeds.lua", 0, 0);
+    clua_set_object_functions((clua_object_functions){retain, release});
+    exhaust_states();
+    lua_State *L = seeded_state(arguments[1]);
+    int seed_count = (int)lua_rawlen(L, 1);
+    clua_state_close(L);
+    for (int i = 1; i <= seed_count; i++) {
+        clua_parcel parcel = {0};
+        lua_State *sender = seeded_state(arguments[1]), *receiver = new_state();
+        lua_rawgeti(sender, 1, i);
+        lua_remove(sender, 1);
+        check(lua_pcall(sender, 0, LUA_MULTRET, 0) == LUA_OK, "the seed", i, 0);
+        exhaust(sender, encode, i, &parcel, true);
+        check(encode(sender, &parcel), "encoding", i, 0);
+        exhaust(receiver, decode, i, &parcel, false);
+        clua_parcel_release(&parcel);
+        clua_state_close(receiver);
+        clua_state_close(sender);
+    }
+    static const char body[] = "global = { 1 } return function(op, a) return { a, global, op, tostring(op) } end, { 'a' }";
+    lua_State *sender = new_state(), *receiver = new_state();
+    clua_parcel parcel = {0}, paths = {0};
+    check(luaL_dostring(sender, body) == LUA_OK, "the body", 0, 0);
+    check(encode(sender, &parcel), "encoding", 0, 0);
+    exhaust(receiver, run, 1000, &parcel, false);
+    exhaust(receiver, script, 1001, &parcel, false);
+    lua_settop(receiver, 0);
+    exhaust(receiver, host_calls, 1002, &paths, true);
+    clua_parcel_release(&parcel);
+    clua_state_close(receiver);
+    clua_state_close(sender);
+    check(references == 0, "references are lost", 0, 0);
+    printf("%zu allocations failed\n", exhausted);
+    return 0;
+}
