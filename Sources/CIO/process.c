@@ -19,7 +19,7 @@ enum {
 /// What the process writes.
 typedef struct output {
     uv_pipe_t pipe;
-    bool is_open;
+    bool is_captured, is_open;
     char *bytes;
     size_t count, capacity;
 } output;
@@ -316,6 +316,7 @@ static cio_process *make_process(cio_loop *loop, const cio_program *program) {
     process->adopt.run = adopt;
     process->end.run = end;
     process->timeout = (program->timeout + 999999) / 1000000;
+    for (int i = 0; i < 2; i++) process->outputs[i].is_captured = program->outputs[i].kind == CIO_CAPTURE;
     pthread_mutex_init(&process->lock, NULL);
     return process;
 }
@@ -373,6 +374,7 @@ cio_result cio_process_result(const cio_process *process) {
         .lacked_memory = process->lacked_memory,
     };
     for (int i = 0; i < 2; i++) {
+        result.is_captured[i] = process->outputs[i].is_captured;
         result.outputs[i] = process->outputs[i].bytes;
         result.output_counts[i] = process->outputs[i].count;
     }

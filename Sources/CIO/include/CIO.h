@@ -93,6 +93,7 @@ typedef struct cio_result {
     int signal_number;  // that killed it; otherwise 0
     bool timed_out;
     bool lacked_memory;  // for what it wrote; it was ended
+    bool is_captured[2];
     const char *outputs[2];  // as long as the process is not released
     size_t output_counts[2];
 } cio_result;

@@ -109,6 +109,11 @@ struct Call {
         return unsafe object(handle.object, as: ScriptTimer.self)
     }
 
+    func processIfAny(at index: Int32) -> ChildProcess? {
+        guard let handle = unsafe handle(at: index), unsafe handle.kind == .process else { return nil }
+        return unsafe object(handle.object, as: ChildProcess.self)
+    }
+
     /// The receiver of a method.
     func operation(callingFor method: String) throws(CallError) -> Operation {
         guard let operation = operationIfAny(at: 1) else { throw notAMethodCall(method, on: "operation") }
@@ -123,6 +128,11 @@ struct Call {
     func timer(callingFor method: String) throws(CallError) -> ScriptTimer {
         guard let timer = timerIfAny(at: 1) else { throw notAMethodCall(method, on: "timer") }
         return timer
+    }
+
+    func process(callingFor method: String) throws(CallError) -> ChildProcess {
+        guard let process = processIfAny(at: 1) else { throw notAMethodCall(method, on: "process") }
+        return process
     }
 
     private func notAMethodCall(_ method: String, on receiver: String) -> CallError {
@@ -174,8 +184,12 @@ struct Call {
 
     /// Copies the options in the table at stack index 1 to stack slots of their own; nil where one is not given.
     ///
+    /// - Parameter besidesElements: the table may have elements, too.
     /// - Throws: an error naming the first unknown key and the nearest known one.
-    func options<Key: CaseIterable & Hashable & RawRepresentable<String>>(_ type: Key.Type) throws(CallError) -> [Key: Int32] {
+    func options<Key: CaseIterable & Hashable & RawRepresentable<String>>(
+        _ type: Key.Type, besidesElements: Bool = false
+    ) throws(CallError) -> [Key: Int32] {
+        let elementCount = unsafe besidesElements ? Int(lua_rawlen(lua, 1)) : 0
         let keys = Array(Key.allCases)
         guard unsafe lua_checkstack(lua, Int32(keys.count) + 4) != 0 else { throw .message("stack overflow") }
         let base = count
@@ -183,6 +197,10 @@ struct Call {
         let names = keys.map(\.rawValue)
         var slots: [Key: Int32] = [:]
         try forEachField(of: 1) { key, value throws(CallError) in
+            if besidesElements, let number = integer(at: key) {
+                if (1...max(1, elementCount)).contains(number) { return }
+                throw .argument(1, "element [\(number)] comes after one that is missing")
+            }
             guard let name = string(at: key) else {
                 throw .argument(1, "options have names, got a \(typeName(at: key)) as a key")
             }
@@ -204,6 +222,7 @@ extension ObjectKind {
         case .queue: "OperationQueue"
         case .error: "error object"
         case .timer: "Timer"
+        case .process: "Process"
         }
     }
 }

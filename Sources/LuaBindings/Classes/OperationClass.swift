@@ -11,7 +11,7 @@ enum OperationClass {
     enum Property: String, Member {
         case name
         case isReady, isExecuting, isFinished, isCancelled, isAsynchronous, dependencies, queuePriority, qualityOfService
-        case completionBlock, result, results, error, dependencyPolicy, memoryLimit
+        case completionBlock, result, results, error, dependencyPolicy, memoryLimit, timeout
     }
 
     enum ClassProperty: String, Member {
@@ -20,6 +20,7 @@ enum OperationClass {
 
     enum Option: String, CaseIterable {
         case main, arguments, name, queuePriority, qualityOfService, completionBlock, dependencies, dependencyPolicy, memoryLimit
+        case timeout
     }
 
     static var description: clua_class {
@@ -92,6 +93,9 @@ enum OperationClass {
         if let index = options[.memoryLimit] {
             operation.memoryLimit = try call.option("memoryLimit") { () throws(CallError) in try call.memoryLimit(at: index) }
         }
+        if let index = options[.timeout] {
+            operation.timeout = try call.option("timeout") { () throws(CallError) in try call.timeLimit(at: index) }
+        }
         if let index = options[.dependencies] {
             let dependencies = try call.option("dependencies") { () throws(CallError) in try call.operations(at: index) }
             try call.misuse { for dependency in dependencies { try operation.tryAddDependency(dependency) } }
@@ -124,6 +128,7 @@ enum OperationClass {
         case .dependencyPolicy: return .string(operation.dependencyPolicy.scriptName)
         case .completionBlock: return .completionBlock
         case .memoryLimit: return lua?.memoryLimit.map { .integer($0) } ?? .nil
+        case .timeout: return lua?.timeout.map { .number($0) } ?? .nil
         case .result: return lua?.results.map { .results($0, first: true) } ?? .nil
         case .results: return lua?.results.map { .results($0, first: false) } ?? .nil
         case .error: return lua?.failure.map { .object($0, .error) } ?? .nil
@@ -151,6 +156,9 @@ enum OperationClass {
         case .memoryLimit:
             let limit = try call.memoryLimit(at: 3)
             (operation as? LuaOperation)?.memoryLimit = limit
+        case .timeout:
+            let limit = try call.timeLimit(at: 3)
+            (operation as? LuaOperation)?.timeout = limit
         case .completionBlock:
             guard call.isMissing(at: 3) || call.isFunction(at: 3) else { throw call.expected("function or nil", at: 3) }
             let isPresent = call.isFunction(at: 3)
@@ -180,8 +188,6 @@ enum OperationClass {
     }
 
     private static func check(storageName name: String, _ call: Call) throws(CallError) {
-        // Storing it would look as if it had an effect.
-        if name == "timeout" { throw .message("operations have no timeout yet; call interrupt() on one that takes too long") }
         if Function.names.contains(name) { throw .message("'\(name)' is a method of operations and cannot be assigned") }
         if let near = Spelling.nearest(to: name, among: Property.names + Function.names, within: name.utf8.count < 5 ? 1 : 2) {
             throw .message("an operation has no property '\(name)' (did you mean '\(near)'?)")

@@ -4,7 +4,7 @@ import OpEngine
 /// The module `opscript` as scripts see it: its classes and its functions.
 enum ScriptModule {
     enum Function: String, Member {
-        case now, sleep, after, every
+        case now, sleep, after, every, process, sh
     }
 
     /// What C reads while it makes a state. Made once, never freed.
@@ -18,16 +18,17 @@ enum ScriptModule {
                 release: { pointer in
                     if let pointer = unsafe pointer { unsafe Unmanaged<AnyObject>.fromOpaque(pointer).release() }
                 }))
-        let classes = UnsafeMutablePointer<clua_class>.allocate(capacity: 4)
+        let classes = UnsafeMutablePointer<clua_class>.allocate(capacity: 5)
         unsafe (classes + 0).initialize(to: OperationClass.description)
         unsafe (classes + 1).initialize(to: OperationQueueClass.description)
         unsafe (classes + 2).initialize(to: ErrorClass.description)
         unsafe (classes + 3).initialize(to: TimerClass.description)
+        unsafe (classes + 4).initialize(to: ProcessClass.description)
         let functions = unsafe Function.table
         let host = UnsafeMutablePointer<clua_host>.allocate(capacity: 1)
         unsafe host.initialize(
             to: clua_host(
-                classes: UnsafePointer(classes), class_count: 4, functions: functions.start, function_count: functions.count,
+                classes: UnsafePointer(classes), class_count: 5, functions: functions.start, function_count: functions.count,
                 call: { unsafe LuaState.answer($0, $1, $2, ScriptModule.call) },
                 sent: { lua, parcel in
                     guard let lua = unsafe lua, let parcel = unsafe parcel else { return }
@@ -45,6 +46,8 @@ enum ScriptModule {
             return .nothing
         case .after: return try TimerClass.start(call, repeats: false)
         case .every: return try TimerClass.start(call, repeats: true)
+        case .process: return try ProcessClass.start(call)
+        case .sh: return try ProcessClass.startShell(call)
         case nil: throw .message("opscript bug: no function \(member)")
         }
     }

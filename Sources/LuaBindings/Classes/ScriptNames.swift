@@ -36,7 +36,7 @@ extension Operation.DependencyPolicy {
 
 extension Double {
     /// Without a point where it is a whole number.
-    var scriptText: String { Int(exactly: self).map { "\($0)" } ?? "\(self)" }
+    var scriptText: String { isNaN ? "nan" : Int(exactly: self).map { "\($0)" } ?? "\(self)" }
 }
 
 extension Call {
@@ -68,6 +68,14 @@ extension Call {
         let bytes = try requiredInteger(at: index)
         guard bytes > 0 else { throw .argument(index, "bytes must be more than 0, got \(bytes)") }
         return bytes
+    }
+
+    /// Seconds, more than 0; nil for no limit.
+    func timeLimit(at index: Int32) throws(CallError) -> Double? {
+        if isMissing(at: index) { return nil }
+        let seconds = try number(at: index)
+        guard seconds > 0 else { throw .argument(index, "seconds must be more than 0, got \(seconds.scriptText)") }
+        return seconds
     }
 
     private func unknown(_ property: String, _ known: [String], at index: Int32) -> CallError {

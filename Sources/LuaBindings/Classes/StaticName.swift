@@ -5,6 +5,7 @@ enum StaticName {
     nonisolated(unsafe) static let queue = unsafe pointer("OperationQueue")
     nonisolated(unsafe) static let error = unsafe pointer("OperationError")
     nonisolated(unsafe) static let timer = unsafe pointer("Timer")
+    nonisolated(unsafe) static let process = unsafe pointer("Process")
 
     private static func pointer(_ name: StaticString) -> UnsafePointer<CChar> {
         unsafe UnsafeRawPointer(name.utf8Start).assumingMemoryBound(to: CChar.self)

@@ -29,6 +29,22 @@ final class IOThread: Sendable {
         return unsafe IOTimer(cio_timer_start(loop.pointer, delay, repeating ? max(delay, 1_000_000) : 0, IOCallback.make(body)))
     }
 
+    /// Starts a program; `ended` is called on this thread when it has ended and what it wrote is complete.
+    ///
+    /// - Throws: the reason, naming the program.
+    /// - Returns: what is to be given back by `cio_process_release`.
+    func start(
+        _ program: cio_program, named name: String, _ ended: @escaping @Sendable () -> Void
+    ) throws(Failure) -> OpaquePointer {
+        var program = unsafe program
+        var error = unsafe cio_start_error()
+        guard let loop = loop() else { throw Failure(message: "cannot start '\(name)': the runtime is closed") }
+        if let process = unsafe cio_process_start(loop.pointer, &program, IOCallback.make(ended), &error) { return unsafe process }
+        let reason = unsafe String(cString: cio_error_text(error.error))
+        let path = unsafe error.path.map { unsafe "'\(String(cString: $0))': " } ?? ""
+        throw Failure(message: "cannot start '\(name)': \(path)\(reason)")
+    }
+
     /// As C counts; 0 only for 0.
     static func nanoseconds(_ seconds: Double) -> UInt64 { UInt64((min(seconds, 1e9) * 1e9).rounded(.up)) }
 

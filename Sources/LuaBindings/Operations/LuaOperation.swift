@@ -40,6 +40,9 @@ public final class LuaOperation: Operation, @unchecked Sendable {
         var runningState: LuaState?
         var stopReason: StopReason?
         var memoryLimit: Int?
+        var timeLimit: TimeLimit?
+        /// That it has started, and that are running.
+        var processes: [ChildProcess] = []
     }
 
     /// An operation that `state` makes; with `hasBody`, its handle there holds the function.
@@ -116,6 +119,11 @@ public final class LuaOperation: Operation, @unchecked Sendable {
         set { mutable.withLock { $0.memoryLimit = newValue } }
     }
 
+    var timeLimit: TimeLimit? {
+        get { mutable.withLock { $0.timeLimit } }
+        set { mutable.withLock { $0.timeLimit = newValue } }
+    }
+
     /// Why it has been asked to stop, if it was while it was running.
     var stopReason: StopReason? { mutable.withLock { $0.stopReason } }
 
@@ -129,7 +137,24 @@ public final class LuaOperation: Operation, @unchecked Sendable {
             return neverRuns ? exchange(&mutable.body, with: .none) : .none
         }
         withExtendedLifetime(dropped) {}
+        endProcesses()
     }
+
+    /// Programs that a cancelled operation has started are ended; those of one that has finished go on.
+    private func endProcesses() {
+        if isCancelled { for process in mutable.withLock({ $0.processes }) { process.end() } }
+    }
+
+    /// It has started `process`.
+    func adopt(_ process: ChildProcess) {
+        mutable.withLock { $0.processes.append(process) }
+        // Perhaps it ended before it was on the list.
+        if !process.isRunning { disown(process) }
+        endProcesses()
+    }
+
+    /// `process` has ended.
+    func disown(_ process: ChildProcess) { mutable.withLock { $0.processes.removeAll { $0 === process } } }
 
     /// Cancels the operation, and stops its body also when that does not look. A body inside one long call of a C function is stopped
     /// when that call returns.
@@ -141,7 +166,13 @@ public final class LuaOperation: Operation, @unchecked Sendable {
         mutable.withLock { $0.runningState?.requestStop(of: self, reason) }
     }
 
-    func begin(in state: LuaState) { mutable.withLock { $0.runningState = state } }
+    func begin(in state: LuaState) {
+        let limit = mutable.withLock { mutable in
+            mutable.runningState = state
+            return mutable.timeLimit
+        }
+        limit?.begin(for: self)
+    }
 
     func endRunning() { mutable.withLock { $0.runningState = nil } }
 

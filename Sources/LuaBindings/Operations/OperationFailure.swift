@@ -32,7 +32,8 @@ public final class OperationFailure: Error, CustomStringConvertible, Sendable {
     private let read = Atomic<Bool>(false)
 
     init(_ failure: Failure, kind: Kind, of operation: Operation) {
-        message = failure.message
+        let limit = kind == .timeout ? (operation as? LuaOperation)?.timeout : nil
+        message = failure.message + (limit.map { ": \(operation.displayName) took longer than \($0.scriptText) s" } ?? "")
         traceback = failure.traceback
         value = failure.value
         value?.letGo(of: operation)

@@ -148,10 +148,19 @@ final class LuaState: @unchecked Sendable {
     }
 
     /// Calls the function in the handle of `object` that is there for what happens to it, and takes it out unless it is to be kept.
+    /// It gets the object.
     func runCallback(of object: AnyObject, _ kind: ObjectKind, keeping isKept: Bool = false, named name: @autoclosure () -> String) {
+        unsafe runCallback(of: object, kind, keeping: isKept, argument: nil, named: name())
+    }
+
+    /// The same; it gets `argument` where there is one.
+    func runCallback(
+        of object: AnyObject, _ kind: ObjectKind, keeping isKept: Bool = false, argument: UnsafePointer<clua_item>?,
+        named name: @autoclosure () -> String
+    ) {
         let pointer = unsafe Unmanaged.passUnretained(object).toOpaque()
         do throws(Failure) {
-            try unsafe attempt { lua, failure in unsafe clua_run_callback(lua, pointer, kind.rawValue, isKept, nil, &failure) }
+            try unsafe attempt { lua, failure in unsafe clua_run_callback(lua, pointer, kind.rawValue, isKept, argument, &failure) }
         } catch { core.reportCallbackError("error in \(name()): \(error.report)") }
     }
 
@@ -168,10 +177,12 @@ final class LuaState: @unchecked Sendable {
     }
 
     /// Runs callbacks, and main-queue operations in the main state, until `predicate` holds, and what is there then. Ends early when
-    /// the operation that waits is cancelled.
+    /// the operation that waits is cancelled, or, where it is not to end by that, stopped.
     ///
     /// - Throws: when that operation is stopped, or Ctrl-C was pressed.
-    func wait(deadline: ContinuousClock.Instant?, until predicate: () -> Bool) throws(CallError) -> Inbox.Outcome {
+    func wait(
+        deadline: ContinuousClock.Instant?, endsWhenCancelled: Bool = true, until predicate: () -> Bool
+    ) throws(CallError) -> Inbox.Outcome {
         let waiting = currentOperation as? LuaOperation
         let isMain = core.isMain(self)
         var wasInterrupted = false
@@ -181,7 +192,9 @@ final class LuaState: @unchecked Sendable {
         let outcome = inbox.run(
             until: {
                 wasInterrupted = isMain && core.takeInterrupt()
-                return wasInterrupted || waiting?.isCancelled == true || predicate()
+                if wasInterrupted || predicate() { return true }
+                guard let waiting, waiting.isCancelled else { return false }
+                return endsWhenCancelled || waiting.stopReason != nil
             }, deadline: deadline)
         // What has arrived is delivered even where there is nothing to wait for.
         _ = inbox.drain()

@@ -6,6 +6,7 @@ enum ObjectKind: Int32 {
     case queue = 2
     case error = 3
     case timer = 4
+    case process = 5
 }
 
 extension clua_reference {

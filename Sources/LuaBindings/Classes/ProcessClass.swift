@@ -1,0 +1,279 @@
+import CIO
+import CLua
+
+/// What `opscript.process` and `opscript.sh` give.
+enum ProcessClass {
+    enum Function: String, Member {
+        case wait, kill
+    }
+
+    enum Property: String, Member {
+        case pid, isRunning, stdout, stderr
+    }
+
+    enum Option: String, CaseIterable {
+        case cwd, env, input, stdout, stderr, timeout, onExit
+    }
+
+    static var description: clua_class {
+        let functions = unsafe Function.table
+        let properties = unsafe Property.table
+        return unsafe clua_class(
+            name: StaticName.process, kind: ObjectKind.process.rawValue, functions: functions.start, function_count: functions.count,
+            properties: properties.start, property_count: properties.count, class_properties: NoMember.table.start, class_property_count: 0,
+            call: { unsafe LuaState.answer($0, $1, $2, ProcessClass.function) },
+            get: { unsafe LuaState.answer($0, $1, $2, ProcessClass.get) },
+            set: { unsafe LuaState.answer($0, $1, $2, ProcessClass.refuse) },
+            class_get: { _, _, _ in }, describe: { unsafe LuaState.answer($0, $1, $2, ProcessClass.describe) })
+    }
+
+    // MARK: starting
+
+    /// `opscript.process { program, argument, …, option = }`.
+    static func start(_ call: Call) throws(CallError) -> Answer {
+        guard call.isTable(at: 1) else { throw call.expected("table { program, arguments... }", at: 1) }
+        let options = try call.options(Option.self, besidesElements: true)
+        let arguments = try call.array(at: 1) { index, number throws(CallError) in
+            try call.argument(at: index, number == 1 ? "the program" : "argument \(number - 1) of the program")
+        }
+        guard let program = arguments.first, !program.isEmpty else { throw .argument(1, "the table does not name a program") }
+        return try start(arguments, name: String(decoding: program, as: UTF8.self), options, call)
+    }
+
+    /// `opscript.sh "command"` or `opscript.sh { "command", option = }`.
+    static func startShell(_ call: Call) throws(CallError) -> Answer {
+        let command: [UInt8]
+        var options: [Option: Int32] = [:]
+        if call.isTable(at: 1) {
+            options = try call.options(Option.self, besidesElements: true)
+            let elements = try call.array(at: 1) { index, _ throws(CallError) in try call.argument(at: index, "the command") }
+            guard let first = elements.first, elements.count == 1 else {
+                throw .argument(1, "one command expected in the table, got \(elements.count)")
+            }
+            command = first
+        } else {
+            guard call.type(at: 1) == LUA_TSTRING else { throw call.expected("command or table", at: 1) }
+            command = try call.argument(at: 1, "the command")
+        }
+        let text = String(decoding: command, as: UTF8.self)
+        let name = text.count > 60 ? "\(text.prefix(59))…" : text
+        return try start([Array("/bin/sh".utf8), Array("-c".utf8), command], name: name, options, call)
+    }
+
+    private static func start(
+        _ arguments: [[UInt8]], name: String, _ options: [Option: Int32], _ call: Call
+    ) throws(CallError) -> Answer {
+        let state = call.state
+        let timeout: Double? = try call.option("timeout") { () throws(CallError) in
+            try options[.timeout].map { index throws(CallError) in try call.timeLimit(at: index) } ?? nil
+        }
+        var texts = CTexts()
+        texts.append(list: arguments)
+        texts.append(list: try environment(options[.env], call))
+        texts.append(try options[.cwd].map { index throws(CallError) in try call.argument(at: index, "cwd") })
+        let outputs = [
+            try output(options[.stdout], "stdout", &texts, call), try output(options[.stderr], "stderr", &texts, call),
+        ]
+        if let index = options[.input], call.type(at: index) != LUA_TSTRING { throw option("input", "string", at: index, call) }
+        if let index = options[.onExit], !call.isFunction(at: index) { throw option("onExit", "function", at: index, call) }
+        if state.core.io.isEnding { throw .message("the runtime is being closed: it starts no programs") }
+
+        let process = ChildProcess(name: name, timeout: timeout, callsBack: options[.onExit] != nil, in: state)
+        let operation = state.currentOperation as? LuaOperation
+        do throws(Failure) {
+            try unsafe texts.withPointers { texts throws(Failure) in
+                var program = unsafe cio_program()
+                unsafe program.arguments = texts.list(0)
+                unsafe program.environment = texts.list(1)
+                unsafe program.directory = texts.text(2)
+                unsafe program.outputs = (
+                    cio_output(kind: outputs[0], path: texts.text(3)), cio_output(kind: outputs[1], path: texts.text(4))
+                )
+                if let index = options[.input] { unsafe program.input = clua_string(call.lua, index, &program.input_count) }
+                unsafe program.timeout = timeout.map(IOThread.nanoseconds) ?? 0
+                try unsafe process.start(program, for: operation)
+            }
+        } catch { throw CallError(error) }
+        return .object(process, .process, callbackAt: options[.onExit])
+    }
+
+    private static func option(_ name: String, _ expected: String, at index: Int32, _ call: Call) -> CallError {
+        .argument(1, "\(name) must be a \(expected), got a \(call.typeName(at: index))")
+    }
+
+    /// Variables to set, "NAME=value", and to remove, "NAME".
+    private static func environment(_ index: Int32?, _ call: Call) throws(CallError) -> [[UInt8]] {
+        guard let index else { return [] }
+        guard call.isTable(at: index) else { throw option("env", "table", at: index, call) }
+        var changes: [[UInt8]] = []
+        try call.forEachField(of: index) { key, value throws(CallError) in
+            guard call.type(at: key) == LUA_TSTRING else {
+                throw .argument(1, "variables in env have names, got a \(call.typeName(at: key)) as a key")
+            }
+            let name = try call.argument(at: key, "a name in env")
+            let shown = String(decoding: name, as: UTF8.self)
+            if name.isEmpty || name.contains(UInt8(ascii: "=")) { throw .argument(1, "'\(shown)' cannot be the name of a variable in env") }
+            if call.type(at: value) == LUA_TBOOLEAN, try !call.boolean(at: value) { return changes.append(name) }
+            changes.append(name + [UInt8(ascii: "=")] + (try call.argument(at: value, "env.\(shown)", or: " or false")))
+        }
+        return changes
+    }
+
+    /// Where an output goes; appends the path of a file.
+    private static func output(
+        _ index: Int32?, _ name: String, _ texts: inout CTexts, _ call: Call
+    ) throws(CallError) -> cio_output_kind {
+        guard let index else {
+            texts.append(nil)
+            return CIO_CAPTURE
+        }
+        guard call.type(at: index) == LUA_TSTRING else { throw option(name, "string", at: index, call) }
+        let path = try call.argument(at: index, name)
+        let text = String(decoding: path, as: UTF8.self)
+        let kinds = ["capture": CIO_CAPTURE, "inherit": CIO_INHERIT, "null": CIO_NULL]
+        texts.append(kinds[text] == nil ? path : nil)
+        if let kind = kinds[text] { return kind }
+        if let near = Spelling.nearest(to: text, among: kinds.keys.sorted(), within: 2) {
+            throw .argument(1, "\(name) = '\(text)': did you mean '\(near)'? For a file of that name write './\(text)'")
+        }
+        if path.isEmpty { throw .argument(1, "\(name) must be 'capture', 'inherit', 'null' or a file's path, got ''") }
+        return CIO_FILE
+    }
+
+    // MARK: functions
+
+    private static func function(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
+        guard let function = Function(number: member) else { throw .message("opscript bug: no method \(member)") }
+        let process = try call.process(callingFor: function.rawValue)
+        switch function {
+        case .wait: return try wait(for: process, call)
+        case .kill:
+            let signal = try call.signal(at: 2)
+            do throws(Failure) { return .boolean(try process.send(signal: signal)) } catch { throw CallError(error) }
+        }
+    }
+
+    /// The result; nil when the time ran out, or the operation that waits was cancelled and did not start it.
+    private static func wait(for process: ChildProcess, _ call: Call) throws(CallError) -> Answer {
+        let deadline = try call.timeout(at: 2).map { ContinuousClock.now.advanced(by: .seconds(min($0, 1e9))) }
+        let state = call.state
+        process.wake(state.inbox)
+        // One's own ends with one's cancelling, and then there is something to say about it.
+        let isOwn = process.belongs(to: state.currentOperation)
+        _ = try state.wait(deadline: deadline, endsWhenCancelled: !isOwn) { !process.isRunning }
+        if process.isRunning { return .nil }
+        if let complaint = process.complaint { throw .message(complaint) }
+        return try unsafe call.push { unsafe process.withResult($0) }
+    }
+
+    // MARK: properties
+
+    private static func get(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
+        guard let process = call.processIfAny(at: 1) else { throw call.expected("Process", at: 1) }
+        switch Property(number: member) {
+        case .pid: return .integer(process.number)
+        case .isRunning: return .boolean(process.isRunning)
+        case .stdout: return try output(0, of: process, call)
+        case .stderr: return try output(1, of: process, call)
+        case nil: return .nil
+        }
+    }
+
+    private static func output(_ index: Int, of process: ChildProcess, _ call: Call) throws(CallError) -> Answer {
+        guard let result = process.result, var item = unsafe process.output(index, of: result) else { return .nil }
+        return try unsafe call.push { body in unsafe body(&item) }
+    }
+
+    private static func refuse(_: Int32, _: Call) throws(CallError) -> Answer { throw .message("a process has nothing to assign to") }
+
+    private static func describe(_: Int32, _ call: Call) throws(CallError) -> Answer {
+        guard let process = call.processIfAny(at: 1) else { throw call.expected("Process", at: 1) }
+        return .string("Process '\(process.name)' (\(process.summary))")
+    }
+}
+
+extension Call {
+    /// The bytes of a string, or the digits of an integer, for C: without a zero byte.
+    fileprivate func argument(at index: Int32, _ what: @autoclosure () -> String, or more: String = "") throws(CallError) -> [UInt8] {
+        if let number = integer(at: index), unsafe lua_isinteger(lua, index) != 0 { return Array("\(number)".utf8) }
+        var count = 0
+        guard let start = unsafe clua_string(lua, index, &count) else {
+            throw .argument(1, "\(what()) must be a string or an integer\(more), got a \(typeName(at: index))")
+        }
+        let bytes = unsafe Array(UnsafeRawBufferPointer(start: start, count: count))
+        if bytes.contains(0) { throw .argument(1, "\(what()) contains a zero byte") }
+        return bytes
+    }
+
+    /// A signal by name or number; SIGTERM when it is missing.
+    fileprivate func signal(at index: Int32) throws(CallError) -> Int32 {
+        if isMissing(at: index) { return 15 }
+        if let number = integer(at: index) {
+            guard (1...64).contains(number) else { throw .argument(index, "there is no signal \(number)") }
+            return Int32(number)
+        }
+        guard let name = string(at: index) else { throw expected("name or number of a signal", at: index) }
+        guard let number = Signal.number(name) else {
+            throw .argument(index, "there is no signal '\(name)'\(Spelling.suggestion(for: name, among: Signal.names))")
+        }
+        return number
+    }
+
+    /// Pushes the value that `give` hands to its argument.
+    fileprivate func push(_ give: ((UnsafePointer<clua_item>) -> Void) -> Void) throws(CallError) -> Answer {
+        do throws(Failure) {
+            try unsafe state.attempt { lua, failure in
+                var status = LUA_OK
+                unsafe give { item in status = unsafe clua_push_items(lua, item, 1, &failure) }
+                return status
+            }
+        } catch { throw CallError(error) }
+        return .values(1)
+    }
+}
+
+/// Texts and lists of texts, as C reads them.
+@safe
+private struct CTexts {
+    private var bytes: [CChar] = []
+    /// Where each begins; nil for none, and after the last of a list.
+    private var starts: [Int?] = []
+    /// The first of each text or list among `starts`.
+    private var firsts: [Int] = []
+
+    mutating func append(_ text: [UInt8]?) {
+        firsts.append(starts.count)
+        add(text)
+    }
+
+    mutating func append(list: [[UInt8]]) {
+        firsts.append(starts.count)
+        for text in list { add(text) }
+        add(nil)
+    }
+
+    private mutating func add(_ text: [UInt8]?) {
+        starts.append(text == nil ? nil : bytes.count)
+        guard let text else { return }
+        bytes += text.map { CChar(bitPattern: $0) }
+        bytes.append(0)
+    }
+
+    /// What was appended, by its number.
+    @unsafe
+    struct Pointers {
+        fileprivate let all: UnsafeBufferPointer<UnsafePointer<CChar>?>
+        fileprivate let firsts: [Int]
+
+        func text(_ number: Int) -> UnsafePointer<CChar>? { unsafe all[firsts[number]] }
+
+        func list(_ number: Int) -> UnsafePointer<UnsafePointer<CChar>?>? { unsafe all.baseAddress.map { unsafe $0 + firsts[number] } }
+    }
+
+    func withPointers<E: Error>(_ body: (Pointers) throws(E) -> Void) throws(E) {
+        try unsafe bytes.withUnsafeBufferPointer { bytes throws(E) in
+            let all = unsafe starts.map { start in unsafe start.flatMap { start in unsafe bytes.baseAddress.map { unsafe $0 + start } } }
+            try unsafe all.withUnsafeBufferPointer { all throws(E) in try unsafe body(Pointers(all: all, firsts: firsts)) }
+        }
+    }
+}

@@ -1,0 +1,45 @@
+-- Programs run beside the script; nothing is left of them, neither a descriptor nor a zombie.
+local queue = opscript.OperationQueue.new()
+local self = io.open("/proc/self/stat"):read "n"
+
+local function count(command)
+  local pipe <close> = io.popen(command)
+  return pipe:read "n"
+end
+local function descriptors() return count("ls /proc/" .. self .. "/fd | wc -l") end
+local function zombies() return count("cat /proc/[0-9]*/stat 2>/dev/null | grep -c ') Z " .. self .. " '") end
+
+print(opscript.sh "echo first":wait().stdout)
+collectgarbage()
+local before = descriptors()
+
+for round = 1, 3 do
+  local list = {}
+  for i = 1, 60 do
+    list[i] = queue:addOperation(function(op)
+      local p = opscript.sh { i % 3 == 0 and "sleep 1000" or i % 3 == 1 and "yes" or "cat; exit 5", input = ("x"):rep(100000) }
+      op.isRunning = true
+      return p:wait()
+    end)
+  end
+  for i, op in ipairs(list) do
+    while not op.isRunning do opscript.sleep(0.001) end
+    if i % 3 ~= 2 then op:cancel() end
+  end
+  queue:waitUntilAllOperationsAreFinished()
+  local ended, read = 0, 0
+  for _, op in ipairs(list) do
+    if op.result.signal == "TERM" then ended = ended + 1 end
+    if op.result.status == 5 then read = read + #op.result.stdout end
+  end
+  print(ended, read)
+end
+print("descriptors", descriptors() - before, "zombies", zombies())
+
+-- What is not captured goes where the script's output goes.
+io.stdout:flush()
+opscript.process { "echo", "inherited", stdout = "inherit" }:wait()
+print(pcall(opscript.process, { "no-such-program" }))
+
+-- One that nobody waits for is waited for at the end.
+opscript.sh { "sleep 0.1; echo the last", stdout = "inherit" }
