@@ -5,6 +5,7 @@
 
 #include "callback_raising.h"
 #include "memory_raising.h"
+#include "observer_raising.h"
 #include "object_raising.h"
 #include "stop_raising.h"
 
@@ -95,6 +96,7 @@ static void push_results(lua_State *L, const clua_reply *reply) {
 static int push_owned(lua_State *L) {
     const clua_reply *reply = lua_touserdata(L, 1);
     switch (reply->kind) {
+    case CLUA_REPLY_OBSERVATION:
     case CLUA_REPLY_HANDLE:
         clua_push_handle(L, reply->references[0].object, reply->references[0].kind);
         if (reply->body_first != 0) clua_set_body(L, 2, lua_gettop(L) - 1);
@@ -164,6 +166,10 @@ static int answer(lua_State *L, clua_reply *reply) {
         }
         answer_owned(L, reply);
         if (reply->completion_index != 0) set_completion(L, lua_gettop(L), reply->completion_index);
+        return 1;
+    case CLUA_REPLY_OBSERVATION:
+        answer_owned(L, reply);
+        clua_add_observer(L, 1, (int)reply->integer);
         return 1;
     case CLUA_REPLY_COMPLETION: lua_getiuservalue(L, 1, CLUA_SLOT_COMPLETION); return 1;
     case CLUA_REPLY_SET_COMPLETION: set_completion(L, 1, reply->completion_index); return 0;

@@ -85,6 +85,14 @@ void clua_objects_open(lua_State *L) {
     clua_keep(L, CLUA_KEPT_PINS);
 }
 
+bool clua_push_existing_handle(lua_State *L, const void *object) {
+    int top = lua_gettop(L);
+    bool exists = clua_push_kept(L, CLUA_KEPT_HANDLES) == LUA_TTABLE && lua_rawgetp(L, -1, object) == LUA_TUSERDATA;
+    if (exists) lua_replace(L, top + 1);
+    lua_settop(L, exists ? top + 1 : top);
+    return exists;
+}
+
 void clua_push_handle(lua_State *L, void *object, int kind) {
     clua_push_kept(L, CLUA_KEPT_HANDLES);
     if (lua_rawgetp(L, -1, object) == LUA_TUSERDATA) {
@@ -93,7 +101,7 @@ void clua_push_handle(lua_State *L, void *object, int kind) {
     }
     lua_pop(L, 1);
     clua_handle *handle = lua_newuserdatauv(L, sizeof(clua_handle), CLUA_SLOT_COUNT);
-    *handle = (clua_handle){&handle_tag, NULL, kind};
+    *handle = (clua_handle){&handle_tag, NULL, kind, 0};
     clua_push_metatable(L, kind);
     lua_setmetatable(L, -2);
     lua_pushvalue(L, -1);

@@ -13,6 +13,7 @@
 #include "parcel.h"
 #include "parcel_raising.h"
 #include "registry_raising.h"
+#include "run_apart.h"
 #include "state.h"
 #include "stop_raising.h"
 
@@ -221,15 +222,38 @@ int clua_load_file(lua_State *L, const char *path, clua_failure *failure) {
 
 // MARK: operations
 
-// Runs `function` outside of the operation that may be running: its environment is not in force meanwhile.
-static int run_apart(lua_State *L, lua_CFunction function, void *context, clua_failure *failure) {
+static int push_callers(lua_State *L) {
+    luaL_traceback(L, L, NULL, 1);
+    return 1;
+}
+
+// Neither are those of what waits while this runs, or has called it: the lines with which both tracebacks end.
+static void strip_callers(lua_State *L, clua_failure *failure) {
+    lua_pushcfunction(L, push_callers);
+    if (failure->traceback_count > 0 && lua_pcall(L, 0, 1, 0) == LUA_OK) {
+        size_t count, same = 0;
+        const char *callers = lua_tolstring(L, -1, &count);
+        for (size_t i = 1; i <= count && i <= failure->traceback_count; i++) {
+            char last = callers[count - i];
+            if (last != failure->traceback[failure->traceback_count - i]) break;
+            if (last == '\n') same = i;
+        }
+        failure->traceback_count -= same;
+    }
+    lua_pop(L, 1);
+}
+
+int clua_run_apart(lua_State *L, lua_CFunction function, void *context, clua_failure *failure) {
     if (!lua_checkstack(L, LUA_MINSTACK)) return clua_refuse(failure, "stack overflow");
     clua_push_current_globals(L);
     clua_push_real_globals(L);
     clua_set_current_globals(L);
     int status = clua_protect(L, function, context, 0, failure);
     clua_set_current_globals(L);
-    if (status != LUA_OK) strip_own_frames(failure);
+    if (status != LUA_OK) {
+        strip_callers(L, failure);
+        strip_own_frames(failure);
+    }
     return status;
 }
 
@@ -290,7 +314,7 @@ int clua_run_body(lua_State *L, const clua_parcel *body, void *object, int kind,
     memset(results, 0, sizeof *results);
     body_run run = {body, object, kind, memory_limit, results};
     clua_suspended_body suspended = clua_begin_body(L, object);
-    int status = run_apart(L, run_body, &run, failure);
+    int status = clua_run_apart(L, run_body, &run, failure);
     clua_end_body(L, suspended);
     return status;
 }
@@ -334,7 +358,7 @@ static int run_callback(lua_State *L) {
 
 int clua_run_callback(lua_State *L, void *object, int kind, bool keep, const clua_item *argument, clua_failure *failure) {
     callback_run run = {object, kind, keep, argument};
-    return run_apart(L, run_callback, &run, failure);
+    return clua_run_apart(L, run_callback, &run, failure);
 }
 
 typedef struct attachment {
@@ -369,7 +393,9 @@ static int pin(lua_State *L) {
     body_run *run = lua_touserdata(L, 1);
     clua_push_kept(L, CLUA_KEPT_PINS);
     clua_push_handle(L, run->object, run->kind);
+    clua_handle *handle = lua_touserdata(L, -1);
     lua_rawsetp(L, -2, run->object);
+    handle->pin_count++;
     return 0;
 }
 
@@ -381,10 +407,12 @@ int clua_pin(lua_State *L, void *object, int kind, clua_failure *failure) {
 void clua_unpin(lua_State *L, void *object) {
     int top = lua_gettop(L);
     if (!lua_checkstack(L, 3)) return;
-    if (clua_push_kept(L, CLUA_KEPT_PINS) == LUA_TTABLE && lua_rawgetp(L, -1, object) != LUA_TNIL) {
-        lua_pop(L, 1);
-        lua_pushnil(L);
-        lua_rawsetp(L, -2, object);  // replaces a field that exists: cannot raise
+    if (clua_push_kept(L, CLUA_KEPT_PINS) == LUA_TTABLE && lua_rawgetp(L, -1, object) == LUA_TUSERDATA) {
+        clua_handle *handle = lua_touserdata(L, -1);
+        if (--handle->pin_count == 0) {
+            lua_pushnil(L);
+            lua_rawsetp(L, -3, object);  // replaces a field that exists: cannot raise
+        }
     }
     lua_settop(L, top);
 }

@@ -9,6 +9,7 @@
 #include "callback.h"
 #include "interrupt.h"
 #include "object.h"
+#include "observer.h"
 #include "parcel.h"
 #include "run.h"
 #include "state.h"

@@ -27,6 +27,7 @@ typedef enum clua_reply_kind {
     CLUA_REPLY_PROGRESS,        // a table: totalUnitCount = integer, completedUnitCount = integer2, fractionCompleted
     CLUA_REPLY_VALUES,          // the top `integer` values of the stack
     CLUA_REPLY_COMPLETION,      // the completion block in the handle at index 1
+    CLUA_REPLY_OBSERVATION,     // references[0]; the handle at index 1 keeps the function at index `integer` for it
     CLUA_REPLY_SET_COMPLETION,  // no value; the handle at index 1 gets the completion block at completion_index, or none
     CLUA_REPLY_ARGUMENT,        // the value at stack index `integer`
     CLUA_REPLY_ERROR,           // raises `bytes`, with the position of the caller before it
@@ -94,7 +95,8 @@ enum {
     CLUA_SLOT_BODY = 1,        // a function, or a table: function, arguments, n
     CLUA_SLOT_COMPLETION = 2,  // the completion block; what a timer calls
     CLUA_SLOT_RESULTS = 3,     // the results as this state decoded them
-    CLUA_SLOT_COUNT = 3
+    CLUA_SLOT_OBSERVERS = 4,   // a table: observation -> function
+    CLUA_SLOT_COUNT = 4
 };
 
 #endif

@@ -13,6 +13,7 @@ typedef struct clua_handle {
     const void *tag;  // says that it is one
     void *object;  // owned: one reference; NULL while being made
     int kind;      // index of the class, 1 to CLUA_MAX_KINDS
+    unsigned pin_count;
 } clua_handle;
 
 #define CLUA_MAX_KINDS 8

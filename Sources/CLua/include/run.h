@@ -60,7 +60,7 @@ void clua_take_message(lua_State *L, int status, clua_failure *failure);
 /// Prints the top `count` values with the script's own `print`, and pops them.
 int clua_print(lua_State *L, int count, clua_failure *failure);
 
-/// Keeps the handle of `object`, with what it holds, alive in this state until clua_unpin.
+/// Keeps the handle of `object`, with what it holds, alive in this state until clua_unpin has been called as often.
 int clua_pin(lua_State *L, void *object, int kind, clua_failure *failure);
 void clua_unpin(lua_State *L, void *object);
 

@@ -31,6 +31,8 @@ enum Answer {
     case setCompletionBlock(at: Int32?)
     /// The completion block that this state set on the operation at stack index 1.
     case completionBlock
+    /// A new observation of the object at stack index 1, by the function at this index.
+    case newObservation(Observation, functionAt: Int32)
 
     static func operation(_ operation: Operation?) -> Answer {
         operation.map { .object($0, .operation) } ?? .nil
@@ -90,6 +92,10 @@ enum Answer {
         case .setCompletionBlock(let index):
             unsafe reply.pointee.kind = CLUA_REPLY_SET_COMPLETION
             unsafe reply.pointee.completion_index = index ?? 0
+        case .newObservation(let observation, let function):
+            unsafe reply.pointee.kind = CLUA_REPLY_OBSERVATION
+            unsafe reply.pointee.integer = lua_Integer(function)
+            unsafe writeObjects(CollectionOfOne(observation), .observation, to: reply)
         case .completionBlock: unsafe reply.pointee.kind = CLUA_REPLY_COMPLETION
         }
     }

@@ -114,6 +114,16 @@ struct Call {
         return unsafe object(handle.object, as: ChildProcess.self)
     }
 
+    func observationIfAny(at index: Int32) -> Observation? {
+        guard let handle = unsafe handle(at: index), unsafe handle.kind == .observation else { return nil }
+        return unsafe object(handle.object, as: Observation.self)
+    }
+
+    func observation(callingFor method: String) throws(CallError) -> Observation {
+        guard let observation = observationIfAny(at: 1) else { throw notAMethodCall(method, on: "observation") }
+        return observation
+    }
+
     /// The receiver of a method.
     func operation(callingFor method: String) throws(CallError) -> Operation {
         guard let operation = operationIfAny(at: 1) else { throw notAMethodCall(method, on: "operation") }
@@ -223,6 +233,7 @@ extension ObjectKind {
         case .error: "error object"
         case .timer: "Timer"
         case .process: "Process"
+        case .observation: "observation"
         }
     }
 }

@@ -5,7 +5,7 @@ import OpEngine
 enum OperationClass {
     enum Function: String, Member {
         case new
-        case start, cancel, interrupt, addDependency, removeDependency, waitUntilFinished, why
+        case start, cancel, interrupt, addDependency, removeDependency, waitUntilFinished, why, observe
     }
 
     enum Property: String, Member {
@@ -65,6 +65,7 @@ enum OperationClass {
             let dependency = try call.operation(at: 2)
             try call.misuse { try operation.tryAddDependency(dependency) }
         case .removeDependency: operation.removeDependency(try call.operation(at: 2))
+        case .observe: return try observe(operation, call)
         case .waitUntilFinished:
             return .boolean(try call.wait(for: [operation], timeout: call.timeout(at: 2)))
         }
@@ -182,12 +183,13 @@ enum OperationClass {
         guard let operation = operation as? LuaOperation else {
             throw .message("\(operation.displayName) is the host's and has no storage")
         }
-        if !call.state.acceptedNames.contains(name) { try check(storageName: name, call) }
+        try check(storageName: name, call)
         if call.isMissing(at: 3) { return operation.store(nil, as: name) }
         do { operation.store(try call.state.encode(count: 1, CLUA_STORED), as: name) } catch { throw CallError(error) }
     }
 
-    private static func check(storageName name: String, _ call: Call) throws(CallError) {
+    static func check(storageName name: String, _ call: Call) throws(CallError) {
+        if call.state.acceptedNames.contains(name) { return }
         if Function.names.contains(name) { throw .message("'\(name)' is a method of operations and cannot be assigned") }
         if let near = Spelling.nearest(to: name, among: Property.names + Function.names, within: name.utf8.count < 5 ? 1 : 2) {
             throw .message("an operation has no property '\(name)' (did you mean '\(near)'?)")

@@ -5,7 +5,7 @@ import OpEngine
 enum OperationQueueClass {
     enum Function: String, Member {
         case new
-        case addOperation, addOperations, addBarrierBlock, cancelAllOperations, waitUntilAllOperationsAreFinished
+        case addOperation, addOperations, addBarrierBlock, cancelAllOperations, waitUntilAllOperationsAreFinished, observe
     }
 
     enum Property: String, Member {
@@ -52,7 +52,7 @@ enum OperationQueueClass {
             try call.misuse {
                 // Refuses the whole batch before it is prepared; adding it checks once more.
                 for case let operation as LuaOperation in operations { try operation.prepare(for: queue, in: call.state) }
-                try queue.tryAddOperations(operations, waitUntilFinished: false)
+                try adding(to: queue, call) { try queue.tryAddOperations(operations, waitUntilFinished: false) }
             }
             if waits {
                 _ = try call.wait(for: operations, timeout: nil)
@@ -64,6 +64,7 @@ enum OperationQueueClass {
         case .cancelAllOperations:
             queue.cancelAllOperations()
             return .nothing
+        case .observe: return try observe(queue, call)
         case .waitUntilAllOperationsAreFinished:
             return .boolean(try call.wait(for: queue, timeout: call.timeout(at: 2)))
         }
@@ -75,9 +76,17 @@ enum OperationQueueClass {
         guard let operation = call.operationIfAny(at: 2) else { throw call.expected("Operation or function", at: 2) }
         try call.misuse {
             try (operation as? LuaOperation)?.prepare(for: queue, in: call.state)
-            try queue.tryAddOperation(operation)
+            try adding(to: queue, call) { try queue.tryAddOperation(operation) }
         }
         return .argument(2)
+    }
+
+    /// Adds to the queue; who observes it in this state will hear of it.
+    private static func adding(to queue: OperationQueue, _ call: Call, _ add: () throws -> Void) rethrows {
+        let observations = call.state.observations(of: queue)
+        for observation in observations { observation.willAdd(to: queue) }
+        defer { for observation in observations { observation.hasAdded(to: queue) } }
+        try add()
     }
 
     /// Makes an operation of the function at stack index 2 and the arguments after it, adds it, and gives it back.
@@ -86,7 +95,9 @@ enum OperationQueueClass {
         try call.attachBody(at: 2, to: operation)
         try call.misuse {
             try operation.prepare(for: queue, in: call.state)
-            if barrier { try queue.tryAddBarrier(operation) } else { try queue.tryAddOperation(operation) }
+            try adding(to: queue, call) {
+                if barrier { try queue.tryAddBarrier(operation) } else { try queue.tryAddOperation(operation) }
+            }
         }
         return .argument(2)
     }

@@ -6,6 +6,7 @@ enum StaticName {
     nonisolated(unsafe) static let error = unsafe pointer("OperationError")
     nonisolated(unsafe) static let timer = unsafe pointer("Timer")
     nonisolated(unsafe) static let process = unsafe pointer("Process")
+    nonisolated(unsafe) static let observation = unsafe pointer("KeyValueObservation")
 
     private static func pointer(_ name: StaticString) -> UnsafePointer<CChar> {
         unsafe UnsafeRawPointer(name.utf8Start).assumingMemoryBound(to: CChar.self)

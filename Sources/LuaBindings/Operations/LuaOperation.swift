@@ -31,6 +31,7 @@ public final class LuaOperation: Operation, @unchecked Sendable {
         var isSealed = false
         var results: Parcel?
         var storage: [String: Parcel] = [:]
+        var observations: [Observation] = []
         var isReadyByItself = true
         /// The state that set the completion block.
         var completionState: LuaState?
@@ -198,10 +199,40 @@ public final class LuaOperation: Operation, @unchecked Sendable {
     func store(_ value: Parcel?, as name: String) {
         value?.letGo(of: self)
         let replaced = mutable.withLock { mutable in
-            defer { mutable.storage[name] = value }
-            return mutable.storage[name]
+            let replaced = mutable.storage[name]
+            mutable.storage[name] = value
+            recordChange(forKey: Self.storageKey(name), old: replaced, new: value)
+            return replaced
         }
         withExtendedLifetime(replaced) {}
+        deliverRecordedChanges()
+    }
+
+    /// What the engine calls a name of the storage, which is no property of its own.
+    static func storageKey(_ name: String) -> String { "storage.\(name)" }
+
+    public override func value(forKey key: String) -> (any Sendable)? {
+        key.hasPrefix("storage.") ? stored(String(key.dropFirst(8))) : super.value(forKey: key)
+    }
+
+    // MARK: observing
+
+    /// Called by the state that observes it.
+    func isObserved(by observation: Observation) {
+        let isElsewhere = mutable.withLock { mutable in
+            mutable.observations.append(observation)
+            return mutable.isSealed
+        }
+        if isElsewhere || home != observation.state.number || queue != nil || isExecuting { observation.awaitEnd(of: self) }
+    }
+
+    func forget(_ observation: Observation) {
+        mutable.withLock { mutable in mutable.observations.removeAll { $0 === observation } }
+    }
+
+    /// It may change outside of `state` from now on: what observes it there is kept.
+    private func keepObservations(in state: LuaState) {
+        for observation in mutable.withLock({ $0.observations }) where observation.state === state { observation.awaitEnd(of: self) }
     }
 
     // MARK: sending
@@ -228,6 +259,7 @@ public final class LuaOperation: Operation, @unchecked Sendable {
             mutable.withLock { $0.body = .parcel(parcel) }
         }
         if needsPin { try pin(in: state) }
+        keepObservations(in: state)
     }
 
     /// Keeps the handle in `state`, with the functions that are in it, until the operation has finished.
@@ -265,7 +297,8 @@ public final class LuaOperation: Operation, @unchecked Sendable {
             if $0.isSealed { return false }
             if case .handle = $0.body { return state.number == home }
             let isPinned = $0.pinningStates.contains { pinning in pinning === state }
-            return $0.completionState === state && !isPinned
+            let isObserved = $0.observations.contains { observation in observation.state === state && !observation.isPinned }
+            return isObserved || $0.completionState === state && !isPinned
         }
     }
 
@@ -284,6 +317,7 @@ public final class LuaOperation: Operation, @unchecked Sendable {
         }
         // Should this fail, memory has run out, and the next step of the script says so.
         if needsPin { try? pin(in: state) }
+        keepObservations(in: state)
     }
 
     // MARK: completion

@@ -18,7 +18,8 @@ final class LuaState: @unchecked Sendable {
 
     private let main: OpaquePointer
     /// Operations may name the state after it has gone.
-    private let isClosed = Atomic<Bool>(false)
+    private let closed = Atomic<Bool>(false)
+    var isClosed: Bool { closed.load(ordering: .acquiring) }
     /// The coroutine that called the host last: what the host does next happens there.
     private(set) var running: OpaquePointer
     private let owner = ThreadIdentity.current
@@ -28,6 +29,8 @@ final class LuaState: @unchecked Sendable {
     private var awaitingCompletion: Set<LuaOperation> = [] { didSet { keepThread() } }
     /// What will call functions of this state.
     private var eventSources: [ObjectIdentifier: any EventSource] = [:] { didSet { keepThread() } }
+    /// Observations that something may still come for.
+    private var awaitedObservations: [ObjectIdentifier: Observation] = [:] { didSet { keepThread() } }
     /// How much of what the runtime shares with all states has been put into this one.
     var appliedSharedVersion = 0
     var registeredFunctionCount = 0
@@ -43,7 +46,7 @@ final class LuaState: @unchecked Sendable {
         number = core.nextStateNumber()
         // Safety: the state does not use the object before it runs a script; the real one is set below.
         guard let lua = unsafe clua_state_new(nil, ScriptModule.host, core.ignoresEnvironment) else {
-            isClosed.store(true, ordering: .relaxed)
+            closed.store(true, ordering: .relaxed)
             return nil
         }
         unsafe main = lua
@@ -55,17 +58,20 @@ final class LuaState: @unchecked Sendable {
     /// Runs the state's finalizers and frees it. Callbacks that come later are dropped.
     func close() {
         checkThread()
-        guard !isClosed.exchange(true, ordering: .acquiringAndReleasing) else { return }
+        guard !closed.exchange(true, ordering: .acquiringAndReleasing) else { return }
         awaitingCompletion = []
         for source in eventSources.values { source.abandon() }
         eventSources = [:]
+        awaitedObservations = [:]
         unsafe clua_state_close(main)
     }
 
     /// The thread of a worker's state stays while there is something to call back.
-    private func keepThread() { Worker.current?.keepsAlive = !awaitingCompletion.isEmpty || !eventSources.isEmpty }
+    private func keepThread() {
+        Worker.current?.keepsAlive = !awaitingCompletion.isEmpty || !eventSources.isEmpty || !awaitedObservations.isEmpty
+    }
 
-    deinit { assert(isClosed.load(ordering: .acquiring), "opscript bug: a Lua state was dropped without being closed") }
+    deinit { assert(isClosed, "opscript bug: a Lua state was dropped without being closed") }
 
     /// The state that a call from Lua came from.
     static func of(_ lua: OpaquePointer) -> LuaState {
@@ -75,8 +81,11 @@ final class LuaState: @unchecked Sendable {
         return state
     }
 
+    /// Whether the calling thread is the state's.
+    var isOnItsThread: Bool { owner == .current }
+
     func checkThread() {
-        assert(owner == .current, "opscript bug: a Lua state is used by a thread that does not own it")
+        assert(isOnItsThread, "opscript bug: a Lua state is used by a thread that does not own it")
     }
 
     /// Memory held by the state now, in bytes.
@@ -137,12 +146,12 @@ final class LuaState: @unchecked Sendable {
 
     /// Has `job` run on the state's thread; drops it where the state has been closed. From any thread.
     func post(_ job: @escaping @Sendable () -> Void) {
-        if !isClosed.load(ordering: .acquiring) { inbox.post(job) }
+        if !isClosed { inbox.post(job) }
     }
 
     /// Calls the completion block that this state set on `operation`.
     func runCompletion(of operation: LuaOperation) {
-        guard !isClosed.load(ordering: .acquiring) else { return }
+        guard !isClosed else { return }
         awaitingCompletion.remove(operation)
         runCallback(of: operation, .operation, named: "the completion block of \(operation.displayName)")
     }
@@ -172,7 +181,7 @@ final class LuaState: @unchecked Sendable {
 
     /// `source` calls no more.
     func forget(_ source: some EventSource) {
-        guard !isClosed.load(ordering: .acquiring) else { return }
+        guard !isClosed else { return }
         if eventSources.removeValue(forKey: ObjectIdentifier(source)) != nil { unpin(source) }
     }
 
@@ -205,11 +214,19 @@ final class LuaState: @unchecked Sendable {
         return outcome
     }
 
-    /// Runs the completion blocks that this state has set on operations that have finished: after a wait they have run.
+    /// Runs the completion blocks that this state has set on operations that have finished, and tells its observers of their last
+    /// changes: after a wait they have run.
     func runDueCompletions() throws(CallError) {
         for operation in awaitingCompletion where operation.isFinished {
             _ = try wait(deadline: nil) { !awaitingCompletion.contains(operation) }
         }
+        for observation in awaitedObservations.values where observation.isEnding {
+            _ = try wait(deadline: nil) { !observation.isPinned || !observation.isEnding }
+        }
+    }
+
+    func isAwaiting(_ observation: Observation, _ isAwaiting: Bool) {
+        awaitedObservations[ObjectIdentifier(observation)] = isAwaiting ? observation : nil
     }
 
     func awaitCompletion(of operation: LuaOperation) { awaitingCompletion.insert(operation) }
@@ -272,7 +289,7 @@ final class LuaState: @unchecked Sendable {
 
     func unpin(_ object: AnyObject) {
         checkThread()
-        guard !isClosed.load(ordering: .acquiring) else { return }
+        guard !isClosed else { return }
         unsafe clua_unpin(running, Unmanaged.passUnretained(object).toOpaque())
     }
 }

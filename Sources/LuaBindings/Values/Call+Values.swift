@@ -61,7 +61,7 @@ extension Call {
 
 /// Values of the host in a row, as C reads them: a table is followed by its keys and values.
 @safe
-private struct FlatValues {
+struct FlatValues {
     private var items: [clua_item] = unsafe []
     private var text: [UInt8] = []
     /// For each string: the item's position, and where its bytes start.

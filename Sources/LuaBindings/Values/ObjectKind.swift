@@ -7,12 +7,18 @@ enum ObjectKind: Int32 {
     case error = 3
     case timer = 4
     case process = 5
+    case observation = 8
 }
 
 extension clua_reference {
     /// A counted reference to `object`.
     init(_ object: AnyObject, _ kind: ObjectKind) {
         unsafe self.init(object: Unmanaged.passRetained(object).toOpaque(), kind: kind.rawValue, is_unowned: false)
+    }
+
+    /// A reference to `object`, which is alive as long as it is used.
+    init(unowned object: AnyObject, _ kind: ObjectKind) {
+        unsafe self.init(object: Unmanaged.passUnretained(object).toOpaque(), kind: kind.rawValue, is_unowned: true)
     }
 }
 

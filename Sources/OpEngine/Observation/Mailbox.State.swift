@@ -15,12 +15,14 @@ extension Mailbox {
             /// A subclass says that a value has changed. `old` and `began` are those of its `willChangeValue`, if that was seen.
             case announced(key: ObservedKey, old: (any Sendable)?, began: UInt64?, new: any Sendable)
             case event(OperationEvent.Record)
+            /// Somebody wants to know that everything before this has been told.
+            case mark(@Sendable () -> Void)
         }
 
         var key: ObservedKey? {
             switch content {
             case .exact(let key, _, _), .flag(let key, _), .announcedPrior(let key, _), .announced(let key, _, _, _): key
-            case .event: nil
+            case .event, .mark: nil
             }
         }
     }

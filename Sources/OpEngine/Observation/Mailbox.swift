@@ -84,6 +84,7 @@ import CPlatform
         switch entry.content {
         case .event(let record):
             if let operation = owner as? Operation { record.send(about: operation) }
+        case .mark(let body): body()
         case .exact(_, let old, let new):
             tell(receivers, old: old, new: new, saysPrior: true)
         case .flag(let key, let new):

@@ -60,6 +60,15 @@ extension KeyValueObserving where Self: Operation {
         react(toChangeOf: key)
     }
 
+    /// Notes a change that has been made with a lock of the subclass held, which the caller still holds and which `value(forKey:)`
+    /// takes: changes are told in the order of these calls. `deliverRecordedChanges` tells them.
+    public func recordChange(forKey key: String, old: @autoclosure () -> any Sendable, new: @autoclosure () -> any Sendable) {
+        observedMailbox?.record(ObservedKey(key), old: old(), new: new())
+    }
+
+    /// Tells observers what `recordChange` has noted. With no lock held.
+    public func deliverRecordedChanges() { deliverChanges() }
+
     private func subscribe(
         _ key: ObservedKey, _ options: KeyValueObservingOptions, _ handler: @escaping Registration.Handler, read: () -> any Sendable
     ) -> KeyValueObservation {

@@ -83,6 +83,13 @@ extension OperationQueue {
         }
     }
 
+    /// Calls `body` when observers have been told every change that has happened by now: at once, or on the thread that tells them.
+    public func whenChangesAreTold(_ body: @escaping @Sendable () -> Void) {
+        guard let mailbox = observed else { return body() }
+        mailbox.state.withLock { $0.record(.mark(body)) }
+        mailbox.deliver()
+    }
+
     private func observedValue(_ key: ObservedKey) -> (any Sendable)? {
         switch key {
         case .operations: operations

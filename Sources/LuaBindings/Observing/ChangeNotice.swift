@@ -1,0 +1,31 @@
+import CLua
+import OpEngine
+
+/// A change as a function in a script is told of it.
+struct ChangeNotice: Sendable {
+    let fields: [LuaValue: LuaValue]
+    /// Values of an operation's own storage.
+    let old: Parcel?
+    let new: Parcel?
+
+    init(keyPath: String, _ change: KeyValueObservedChange<any Sendable>) {
+        old = change.oldValue as? Parcel
+        new = change.newValue as? Parcel
+        fields = [
+            "keyPath": .string(keyPath), "isPrior": .boolean(change.isPrior), "old": Self.value(change.oldValue),
+            "new": Self.value(change.newValue),
+        ]
+    }
+
+    /// The value of a property; nil for functions, which stay in their states.
+    private static func value(_ value: (any Sendable)?) -> LuaValue {
+        switch value {
+        case let flag as Bool: .boolean(flag)
+        case let count as Int: .integer(count)
+        case let text as String: .string(text)
+        case let priority as Operation.QueuePriority: .string(priority.scriptName)
+        case let operations as [Operation]: .array(operations.map { .operation($0) })
+        default: .nil
+        }
+    }
+}

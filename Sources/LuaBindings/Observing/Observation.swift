@@ -1,0 +1,160 @@
+import OpEngine
+import Synchronization
+
+/// The interest of a script in one key path of an operation or a queue.
+///
+/// The function is kept by the handle of the observed object, in the state that observes, and the observation with it: both go with that
+/// handle. The handle is pinned while the operation is queued, or executes, or has left the state, and while a queue has operations.
+///
+/// Changes reach the state as jobs. Behind the last change of an operation, or of a queue that has become empty, follows another job,
+/// so that a wait can see to it that they have arrived.
+// Safety: `@unchecked Sendable` because `tokens` is written once, before a script gets the observation, and the rest is used on the
+// state's thread.
+final class Observation: @unchecked Sendable {
+    let state: LuaState
+    let keyPath: String
+    private(set) weak var object: AnyObject?
+    private let active = Atomic<Bool>(true)
+    private var tokens: [KeyValueObservation] = []
+    /// The handle is kept, because more may come.
+    private(set) var isPinned = false
+    /// Questions to a queue, see `probe`, that have not been answered.
+    private var probes = 0
+    /// An operation has finished, and every change until then was told.
+    private var hasEnded = false
+
+    private init(of object: AnyObject, _ keyPath: String, in state: LuaState) {
+        self.object = object
+        self.keyPath = keyPath
+        self.state = state
+    }
+
+    var isActive: Bool { active.load(ordering: .acquiring) }
+
+    /// Begins to observe an operation.
+    ///
+    /// - Parameter key: what the engine calls the key path.
+    static func begin(
+        _ operation: Operation, _ keyPath: String, key: String, _ options: KeyValueObservingOptions, in state: LuaState
+    ) -> Observation {
+        let observation = Observation(of: operation, keyPath, in: state)
+        // Not kept by its own handlers: they are called while it, and the operation, are alive.
+        let token = operation.observe(keyPath: key, options: options) { [weak observation, unowned operation] change in
+            observation?.note(change, of: operation)
+        }
+        let ending = operation.observe(keyPath: "isFinished", options: [.initial, .new]) { [weak observation, unowned operation] change in
+            guard let observation, change.newValue as? Bool == true else { return }
+            let operation = operation
+            observation.state.post { observation.end(of: operation) }
+        }
+        observation.tokens = [token, ending]
+        return observation
+    }
+
+    /// Begins to observe a queue.
+    static func begin(
+        _ queue: OperationQueue, _ keyPath: String, _ options: KeyValueObservingOptions, in state: LuaState
+    ) -> Observation {
+        let observation = Observation(of: queue, keyPath, in: state)
+        let token = queue.observe(keyPath: keyPath, options: options) { [weak observation, unowned queue] change in
+            observation?.note(change, of: queue)
+        }
+        let counting = queue.observe(keyPath: "operationCount", options: [.initial, .old, .new]) {
+            [weak observation, unowned queue] change in
+            guard let observation, let count = change.newValue as? Int else { return }
+            if let old = change.oldValue as? Int, (old == 0) == (count == 0) { return }
+            let queue = queue
+            state.post { if count > 0 { observation.pin(queue) } else { observation.probe(queue) } }
+        }
+        observation.tokens = [token, counting]
+        return observation
+    }
+
+    // MARK: changes
+
+    private func note(_ change: KeyValueObservedChange<any Sendable>, of object: some AnyObject & Sendable) {
+        guard isActive else { return }
+        let notice = ChangeNotice(keyPath: keyPath, change)
+        // The script may drop the object before it hears of this.
+        let isKept = state.isOnItsThread && keep(object)
+        state.post {
+            self.state.tell(self, notice, of: object)
+            if isKept { self.state.unpin(object) }
+        }
+    }
+
+    // MARK: keeping the handle
+
+    /// More changes may come from outside of the state, until the operation has finished.
+    func awaitEnd(of operation: Operation) {
+        if isActive && !hasEnded { pin(operation) }
+    }
+
+    private func end(of operation: Operation) {
+        hasEnded = true
+        unpin(operation)
+    }
+
+    /// The state is about to add operations to the queue, perhaps its first.
+    func willAdd(to queue: OperationQueue) { if isActive { pin(queue) } }
+
+    func hasAdded(to queue: OperationQueue) { probe(queue) }
+
+    /// Finds out whether the queue is empty and every change until then has arrived. What empties the queue later will do so, too.
+    private func probe(_ queue: OperationQueue) {
+        guard isPinned else { return }
+        probes += 1
+        let wasEmpty = queue.operationCount == 0
+        queue.whenChangesAreTold { [state] in state.post { self.probed(queue, wasEmpty: wasEmpty) } }
+    }
+
+    private func probed(_ queue: OperationQueue, wasEmpty: Bool) {
+        probes -= 1
+        guard probes == 0, queue.operationCount == 0 else { return }
+        if wasEmpty { unpin(queue) } else { probe(queue) }
+    }
+
+    /// False when memory ran out, or the state has been closed.
+    private func keep(_ object: AnyObject) -> Bool {
+        guard !state.isClosed else { return false }
+        do throws(Failure) { try state.pin(object, ObjectKind(of: object)) } catch { return false }
+        return true
+    }
+
+    private func pin(_ object: AnyObject) {
+        guard !isPinned, keep(object) else { return }
+        isPinned = true
+        state.isAwaiting(self, true)
+    }
+
+    private func unpin(_ object: AnyObject) {
+        guard isPinned else { return }
+        isPinned = false
+        state.isAwaiting(self, false)
+        state.unpin(object)
+    }
+
+    /// Whether the last changes have been made, and are on their way.
+    var isEnding: Bool {
+        switch object {
+        case let operation as Operation: operation.isFinished
+        case let queue as OperationQueue: queue.operationCount == 0
+        default: true
+        }
+    }
+
+    // MARK: the end
+
+    /// No call of the function begins after this, in its own state; `current` is the state of the calling thread.
+    func invalidate(in current: LuaState) {
+        guard active.exchange(false, ordering: .acquiringAndReleasing) else { return }
+        for token in tokens { token.invalidate() }
+        guard let object else { return }
+        (object as? LuaOperation)?.forget(self)
+        let forget = { @Sendable [state] in
+            state.removeFunction(of: self)
+            if let object = self.object { self.unpin(object) }
+        }
+        if current === state { forget() } else { state.post(forget) }
+    }
+}
