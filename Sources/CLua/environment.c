@@ -24,6 +24,7 @@ void clua_environment_open(lua_State *L) {
     lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
     int globals = lua_gettop(L);
     lua_pushvalue(L, globals);
+    clua_state_of(L)->real_globals = lua_topointer(L, -1);
     clua_keep(L, CLUA_KEPT_REAL_GLOBALS);
 
     lua_createtable(L, 0, 64);
@@ -116,16 +117,11 @@ void clua_hide_global(lua_State *L) {
 }
 
 bool clua_is_environment(lua_State *L, int index) {
-    if (lua_getmetatable(L, index)) {
-        bool marked = lua_rawgetp(L, -1, &base_key) != LUA_TNIL;
-        lua_pop(L, 2);
-        if (marked) return true;
-    }
-    int table = lua_absindex(L, index);
-    clua_push_real_globals(L);
-    bool real = lua_rawequal(L, -1, table);
-    lua_pop(L, 1);
-    return real;
+    if (lua_topointer(L, index) == clua_state_of(L)->real_globals) return true;
+    if (!lua_getmetatable(L, index)) return false;
+    bool is_marked = lua_rawgetp(L, -1, &base_key) != LUA_TNIL;
+    lua_pop(L, 2);
+    return is_marked;
 }
 
 void clua_adopt_global(lua_State *L) {

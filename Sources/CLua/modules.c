@@ -13,6 +13,18 @@ static bool has_identity(lua_State *L, int index) {
     return type == LUA_TTABLE || type == LUA_TFUNCTION || type == LUA_TUSERDATA || type == LUA_TLIGHTUSERDATA;
 }
 
+// Which of the filter's bits is that of the value at `index`.
+static unsigned filter_bit(lua_State *L, int index) {
+    return (unsigned)((uint64_t)(uintptr_t)lua_topointer(L, index) * UINT64_C(0x9e3779b97f4a7c15) >> 52);
+}
+
+// Indexes the value below the top, which is how it is called, in the table at `table`. Pops both.
+static void index_value(lua_State *L, int table) {
+    unsigned bit = filter_bit(L, -2);
+    clua_state_of(L)->module_filter[bit / 64] |= UINT64_C(1) << bit % 64;
+    lua_rawset(L, table);
+}
+
 // Indexes the fields of the module at `module`. Stack: the index table at `table`.
 static void index_fields(lua_State *L, int table, int name, int module) {
     lua_pushnil(L);
@@ -26,7 +38,7 @@ static void index_fields(lua_State *L, int table, int name, int module) {
             lua_rawseti(L, -2, 1);
             lua_pushvalue(L, -3);
             lua_rawseti(L, -2, 2);
-            lua_rawset(L, table);
+            index_value(L, table);
         } else {
             lua_pop(L, 1);
         }
@@ -40,7 +52,7 @@ static void index_module(lua_State *L, int table, int name, int module) {
     if (lua_rawget(L, table) != LUA_TSTRING) {  // a module's own name wins over its being a field of another
         lua_pushvalue(L, module);
         lua_pushvalue(L, name);
-        lua_rawset(L, table);
+        index_value(L, table);
     }
     lua_pop(L, 1);
     if (lua_istable(L, module)) index_fields(L, table, name, module);
@@ -98,7 +110,7 @@ void clua_modules_adopt(lua_State *L, const char *module, int key, int value) {
     lua_rawseti(L, -2, 1);
     lua_pushvalue(L, key);
     lua_rawseti(L, -2, 2);
-    lua_rawset(L, -3);
+    index_value(L, lua_gettop(L) - 2);
     lua_pop(L, 1);
 }
 
@@ -181,6 +193,8 @@ bool clua_module_name(lua_State *L, int index) {
         clua_need_stack(L, 16);
         clua_modules_refresh(L);
     }
+    unsigned bit = filter_bit(L, value);
+    if ((clua_state_of(L)->module_filter[bit / 64] >> bit % 64 & 1) == 0) return false;
     clua_push_kept(L, CLUA_KEPT_MODULE_INDEX);
     lua_pushvalue(L, value);
     switch (lua_rawget(L, -2)) {

@@ -167,6 +167,7 @@ static void decode_table(decoder *d, bool is_kept, int depth) {
     uint32_t ordinal = d->object_count++;
     uint32_t counts[2];
     read_table_counts(d, counts);
+    clua_need_stack(d->L, 12);
     lua_createtable(d->L, (int)(counts[0] < INT32_MAX ? counts[0] : 0), (int)(counts[1] < INT32_MAX ? counts[1] : 0));
     if (is_kept) keep(d, d->objects, ordinal);
     fill_table(d, counts, depth + 1);
@@ -205,6 +206,7 @@ static void fill_function(decoder *d, int depth) {
 
 static void push_new_function(decoder *d) {
     uint32_t number = read_count(d, d->parcel->code_count);
+    clua_need_stack(d->L, 12);
     clua_code_instantiate(d->L, d->parcel->codes[number]);
 }
 
@@ -231,6 +233,7 @@ static void decode_handle(decoder *d) {
 static void decode_module(decoder *d, bool has_field) {
     lua_State *L = d->L;
     d->has_modules = true;
+    clua_need_stack(L, 12);
     push_string(d);
     int name = lua_gettop(L);
     if (has_field) push_string(d);
@@ -239,11 +242,10 @@ static void decode_module(decoder *d, bool has_field) {
     lua_settop(L, name);
 }
 
-// Pushes the next value. `depth` is how many objects are being read around it.
+// Pushes the next value. `depth` is how many objects are being read around it. Whoever pushes more than scalars makes room.
 static void decode_value(decoder *d, int depth) {
     lua_State *L = d->L;
     if (depth > CLUA_INLINE_DEPTH) malformed(d);
-    clua_need_stack(L, 12);
     uint8_t tag = read_byte(d);
     switch (tag) {
     case CLUA_TAG_NIL: lua_pushnil(L); break;

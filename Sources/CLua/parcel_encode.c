@@ -11,6 +11,8 @@
 #include "parcel_format.h"
 #include "parcel_rebuild.h"
 
+static void encode_typed(encoder *e, int depth, int type);
+
 // MARK: trails
 
 // The value on top, and how it was reached, is what the error is about.
@@ -145,9 +147,9 @@ static void encode_metatable(encoder *e, int depth) {
 }
 
 // The key below the value on top.
-static void encode_key(encoder *e, int depth) {
+static void encode_key(encoder *e, int depth, int type) {
     lua_pushvalue(e->L, -2);
-    if (lua_type(e->L, -1) == LUA_TSTRING) {
+    if (type == LUA_TSTRING) {
         encode_key_string(e);
         lua_pop(e->L, 1);
     } else {
@@ -166,17 +168,19 @@ static void encode_table_body(encoder *e, int depth) {
     while (lua_next(L, table)) {
         const trail_step *before = e->trail, *step = field_step(e);
         e->trail = step;
-        bool is_later = rebuild_later(e, table);
-        in_sequence = in_sequence && !is_later && lua_isinteger(L, -2) && lua_tointeger(L, -2) == (lua_Integer)counts[0] + 1;
+        int key_type = lua_type(L, -2), type = lua_type(L, -1);
+        bool is_later = (rebuild_possible(L, -2, key_type) || rebuild_possible(L, -1, type)) && rebuild_later(e, table);
+        in_sequence = in_sequence && !is_later && key_type == LUA_TNUMBER && lua_isinteger(L, -2)
+            && lua_tointeger(L, -2) == (lua_Integer)counts[0] + 1;
         if (in_sequence) {
             counts[0]++;
         } else if (!is_later) {
             counts[1]++;
             e->trail = before;
-            encode_key(e, depth);
+            encode_key(e, depth, key_type);
             e->trail = step;
         }
-        if (!is_later) encode_value(e, depth);
+        if (!is_later) encode_typed(e, depth, type);
         lua_pop(L, 1);
         e->trail = before;
     }
@@ -292,12 +296,14 @@ static void encode_number(encoder *e) {
     }
 }
 
-// Writes the value on top, and leaves it. `depth` is how many objects are being written around it.
-void encode_value(encoder *e, int depth) {
+void encode_value(encoder *e, int depth) { encode_typed(e, depth, lua_type(e->L, -1)); }
+
+// Writes the value on top, which has this type, and leaves it. `depth` is how many objects are being written around it.
+static void encode_typed(encoder *e, int depth, int type) {
     lua_State *L = e->L;
     size_t count;
     const char *bytes;
-    switch (lua_type(L, -1)) {
+    switch (type) {
     case LUA_TNIL: writer_byte(&e->writer, CLUA_TAG_NIL); break;
     case LUA_TBOOLEAN: writer_byte(&e->writer, lua_toboolean(L, -1) ? CLUA_TAG_TRUE : CLUA_TAG_FALSE); break;
     case LUA_TNUMBER: encode_number(e); break;

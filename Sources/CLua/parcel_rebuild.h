@@ -13,6 +13,13 @@
 /// written for it. Leaves the stack. Needs 12 slots.
 bool rebuild_later(encoder *e, int container);
 
+/// Whether the value at `index`, of that type, can have to be rebuilt: nothing without a metatable has. Needs 1 slot.
+static inline bool rebuild_possible(lua_State *L, int index, int type) {
+    if ((type != LUA_TTABLE && type != LUA_TUSERDATA) || !lua_getmetatable(L, index)) return false;
+    lua_pop(L, 1);
+    return true;
+}
+
 /// Writes the next record that has to do with rebuilding; false when there is none. All bodies and globals must have been written.
 bool rebuild_next(encoder *e);
 

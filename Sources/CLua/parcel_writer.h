@@ -17,8 +17,8 @@ typedef struct parcel_writer {
 static inline bool writer_reserve(parcel_writer *writer, size_t count) {
     if (writer->capacity - writer->count >= count) return true;
     if (writer->failed) return false;
-    size_t capacity = writer->capacity == 0 ? 64 : writer->capacity * 2;
-    while (capacity - writer->count < count) capacity *= 2;
+    size_t needed = writer->count + count, capacity = writer->capacity == 0 ? 64 : writer->capacity * 2;
+    if (capacity < needed) capacity = needed + 64;  // a long string, and perhaps nothing else
     uint8_t *bytes = realloc(writer->bytes, capacity);
     if (bytes == NULL) {
         writer->failed = true;

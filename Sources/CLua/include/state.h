@@ -5,6 +5,7 @@
 #include <lua5.4/lua.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "callback.h"
 #include "stop.h"
@@ -32,7 +33,9 @@ typedef struct clua_state {
     size_t limit_bytes;  // more than this it does not get: what needs more raises a memory error
     clua_stop stop;
     int first_kept;  // where the registry has what this layer keeps
-    bool modules_changed;  // whether `package.loaded` may have changed
+    const void *real_globals;  // its own global table, by address
+    bool modules_changed;      // whether `package.loaded` may have changed
+    uint64_t module_filter[64];  // a bit for each value that travels by name, by its address; others may share the bit
     struct clua_code_caches *codes;  // owned
     const void *paths[3];  // what clua_paths_changed saw last, compared by address
 } clua_state;
