@@ -36,6 +36,7 @@ static void free_reply(clua_reply *reply) {
     free(reply->bytes);
     for (size_t i = 0; i < reply->reference_count; i++) clua_object_release(reply->references[i].object);
     free(reply->references);
+    free(reply->parcels);
     if (reply->parcel_owner != NULL) clua_object_release(reply->parcel_owner);
 }
 
@@ -54,10 +55,22 @@ static void pack_body(lua_State *L, int first, int last) {
     lua_setfield(L, -2, "n");
 }
 
-void clua_set_body(lua_State *L, int first, int last) {
+void clua_set_body(lua_State *L, int first, int last, int number) {
     int handle = lua_gettop(L);
+    if (number == 0) {
+        pack_body(L, first, last);
+        lua_setiuservalue(L, handle, CLUA_SLOT_BODY);
+        return;
+    }
+    if (lua_getiuservalue(L, handle, CLUA_SLOT_BODY) != LUA_TTABLE) {
+        lua_pop(L, 1);
+        lua_createtable(L, 2, 0);
+        lua_pushvalue(L, -1);
+        lua_setiuservalue(L, handle, CLUA_SLOT_BODY);
+    }
     pack_body(L, first, last);
-    lua_setiuservalue(L, handle, CLUA_SLOT_BODY);
+    lua_rawseti(L, -2, number);
+    lua_pop(L, 1);
 }
 
 static void push_progress(lua_State *L, const clua_reply *reply) {
@@ -74,11 +87,22 @@ static void push_parcel(lua_State *L, const clua_parcel *parcel) {
     if (clua_decode(L, parcel, CLUA_CURRENT_ENVIRONMENT) != LUA_OK) lua_error(L);
 }
 
+// Pushes what the parcels hold: all values of the only one, or one value of each of several.
+static void push_all_results(lua_State *L, const clua_reply *reply) {
+    if (reply->parcel != NULL) return push_parcel(L, reply->parcel);
+    luaL_checkstack(L, (int)reply->parcel_count + LUA_MINSTACK, "too many results");
+    for (size_t i = 0; i < reply->parcel_count; i++) {
+        int top = lua_gettop(L);
+        push_parcel(L, reply->parcels[i]);
+        lua_settop(L, top + 1);
+    }
+}
+
 // Stack: the reply, the handle. Leaves the first result, or the table of all.
 static void push_results(lua_State *L, const clua_reply *reply) {
     if (lua_getiuservalue(L, 2, CLUA_SLOT_RESULTS) != LUA_TTABLE) {
         lua_settop(L, 2);
-        push_parcel(L, reply->parcel);
+        push_all_results(L, reply);
         int count = lua_gettop(L) - 2;
         lua_createtable(L, count, 1);
         lua_insert(L, 3);
@@ -99,7 +123,7 @@ static int push_owned(lua_State *L) {
     case CLUA_REPLY_OBSERVATION:
     case CLUA_REPLY_HANDLE:
         clua_push_handle(L, reply->references[0].object, reply->references[0].kind);
-        if (reply->body_first != 0) clua_set_body(L, 2, lua_gettop(L) - 1);
+        if (reply->body_first != 0) clua_set_body(L, 2, lua_gettop(L) - 1, reply->body_number);
         break;
     case CLUA_REPLY_HANDLES:
         lua_createtable(L, (int)reply->reference_count, 0);
@@ -173,6 +197,13 @@ static int answer(lua_State *L, clua_reply *reply) {
         return 1;
     case CLUA_REPLY_COMPLETION: lua_getiuservalue(L, 1, CLUA_SLOT_COMPLETION); return 1;
     case CLUA_REPLY_SET_COMPLETION: set_completion(L, 1, reply->completion_index); return 0;
+    case CLUA_REPLY_ADD_BODY: {
+        int last = lua_gettop(L);
+        luaL_checkstack(L, LUA_MINSTACK, NULL);
+        lua_pushvalue(L, 1);
+        clua_set_body(L, reply->body_first, last, reply->body_number);
+        return 0;
+    }
     case CLUA_REPLY_STRING:
     case CLUA_REPLY_PARCEL:
     case CLUA_REPLY_RESULTS:
@@ -255,7 +286,17 @@ static void push_class_table(lua_State *L, const clua_class *class) {
     lua_setmetatable(L, -2);
 }
 
+// Stack: the module. Leaves the class table.
+static void push_subclass_table(lua_State *L, const clua_class *class) {
+    push_class_table(L, class);
+    lua_getmetatable(L, -1);
+    lua_getfield(L, -3, class->base);
+    lua_setfield(L, -2, "__index");
+    lua_pop(L, 1);
+}
+
 void clua_open_class(lua_State *L, const clua_class *class) {
+    if (class->base != NULL) return push_subclass_table(L, class);
     push_class_table(L, class);
     clua_push_metatable(L, class->kind);
     lua_pushvalue(L, -2);

@@ -7,10 +7,11 @@
 /// Pushes a C function that calls `function` for `member`. Needs 3 free stack slots, leaves 1.
 void clua_push_function(lua_State *L, clua_function function, int member);
 
-/// Makes the metatable and the class table of `class`; leaves the class table on the stack. Needs 6 free slots.
+/// Makes the metatable and the class table of `class`; leaves the class table on the stack, above the module. Needs 6 free slots.
 void clua_open_class(lua_State *L, const clua_class *class);
 
-/// Packs the function at stack index `first` and the arguments after it, up to `last`, into the body of the handle on top.
-void clua_set_body(lua_State *L, int first, int last);
+/// Packs the function at stack index `first` and the arguments after it, up to `last`, into the body of the handle on top: the one with
+/// this number of several, or the only one for 0.
+void clua_set_body(lua_State *L, int first, int last, int number);
 
 #endif

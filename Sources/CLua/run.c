@@ -176,6 +176,31 @@ int clua_protect(lua_State *L, lua_CFunction function, void *context, int result
     return clua_call(L, 1, result_count, failure);
 }
 
+int clua_raise_value(lua_State *L, int index, clua_failure *failure) {
+    index = lua_absindex(L, index);
+    if (!lua_checkstack(L, LUA_MINSTACK)) return clua_refuse(failure, "stack overflow");
+    lua_pushcfunction(L, lua_error);
+    lua_pushvalue(L, index);
+    return clua_call(L, 1, 0, failure);
+}
+
+// Stack: a boolean's address, the object, the method's name.
+static int has_method(lua_State *L) {
+    bool *has = lua_touserdata(L, 1);
+    *has = lua_gettable(L, 2) == LUA_TFUNCTION || luaL_getmetafield(L, -1, "__call") != LUA_TNIL;
+    return 0;
+}
+
+int clua_has_method(lua_State *L, int index, bool *has, clua_failure *failure) {
+    memset(failure, 0, sizeof *failure);
+    if (!lua_checkstack(L, LUA_MINSTACK)) return clua_refuse(failure, "stack overflow");
+    lua_pushcfunction(L, has_method);
+    lua_pushlightuserdata(L, has);
+    lua_pushvalue(L, index);
+    lua_pushvalue(L, index + 1);
+    return clua_call(L, 3, 0, failure);
+}
+
 // MARK: loading
 
 typedef struct source {
@@ -258,16 +283,23 @@ int clua_run_apart(lua_State *L, lua_CFunction function, void *context, clua_fai
 }
 
 typedef struct body_run {
-    const clua_parcel *body;
-    void *object;
-    int kind;
+    clua_body body;
+    const clua_parcel *parcel;
+    int result_limit;
     size_t memory_limit;
-    clua_parcel *parcel;  // out
+    clua_parcel *results;  // out
 } body_run;
 
+static void push_operation(lua_State *L, const clua_body *body) { clua_push_handle(L, body->object, body->kind); }
+
 // Pushes the function and the arguments packed in the body slot of the handle on top; returns how many arguments.
-static int push_body(lua_State *L) {
-    switch (lua_getiuservalue(L, -1, CLUA_SLOT_BODY)) {
+static int push_body(lua_State *L, int number) {
+    int type = lua_getiuservalue(L, -1, CLUA_SLOT_BODY);
+    if (number != 0 && type == LUA_TTABLE) {
+        type = lua_rawgeti(L, -1, number);
+        lua_remove(L, -2);
+    }
+    switch (type) {
     case LUA_TFUNCTION: return 0;
     case LUA_TTABLE: break;
     default: return luaL_error(L, "the operation has no main function");
@@ -282,38 +314,50 @@ static int push_body(lua_State *L) {
     return count - 1;
 }
 
-// Calls the body with the operation as its first argument, in its environment; encodes what it returns.
+// Stack: …, object, method's name, arguments. Puts the method where the object is, and the object where the name is.
+static void find_method(lua_State *L, int object) {
+    lua_pushvalue(L, object + 1);
+    lua_gettable(L, object);
+    if (lua_isnil(L, -1))
+        luaL_error(L, "the %s has no method '%s' here", luaL_typename(L, object), lua_tostring(L, object + 1));
+    lua_copy(L, object, object + 1);
+    lua_replace(L, object);
+}
+
+// Calls the body, with the operation as its first argument unless it is an invocation, in its environment; encodes what it returns.
 static int run_body(lua_State *L) {
     body_run *run = lua_touserdata(L, 1);
-    int count;
-    clua_push_handle(L, run->object, run->kind);
-    if (run->body == NULL) {
-        count = push_body(L);
+    push_operation(L, &run->body);
+    if (run->parcel == NULL) {
+        push_body(L, run->body.number);
     } else {
-        clua_decode_here(L, run->body, CLUA_FRESH_ENVIRONMENT);
-        count = run->body->value_count - 1;
+        clua_decode_here(L, run->parcel, CLUA_FRESH_ENVIRONMENT);
         if (lua_istable(L, 3)) {
             lua_pushvalue(L, 3);
             clua_set_current_globals(L);
         }
         lua_remove(L, 3);
     }
-    lua_pushvalue(L, 2);
-    lua_insert(L, 4);
     clua_state *state = clua_state_of(L);
     if (run->memory_limit != 0) state->limit_bytes = state->used_bytes + run->memory_limit;
-    lua_call(L, count + 1, LUA_MULTRET);
+    if (run->body.is_invocation) {
+        find_method(L, 3);
+    } else {
+        lua_pushvalue(L, 2);
+        lua_insert(L, 4);
+    }
+    lua_call(L, lua_gettop(L) - 3, run->result_limit);
     state->limit_bytes = clua_no_limit;
-    int results = lua_gettop(L) - 2;
-    if (results > 0 && clua_send(L, results, CLUA_RESULTS, run->parcel) != LUA_OK) return lua_error(L);
+    int count = lua_gettop(L) - 2;
+    if (count > 0 && clua_send(L, count, CLUA_RESULTS, run->results) != LUA_OK) return lua_error(L);
     return 0;
 }
 
-int clua_run_body(lua_State *L, const clua_parcel *body, void *object, int kind, size_t memory_limit, clua_parcel *results,
-                  clua_failure *failure) {
+int clua_run_body(lua_State *L, clua_body body, const clua_parcel *parcel, int result_limit, size_t memory_limit,
+                  clua_parcel *results, clua_failure *failure) {
     memset(results, 0, sizeof *results);
-    body_run run = {body, object, kind, memory_limit, results};
-    clua_suspended_body suspended = clua_begin_body(L, object);
+    body_run run = {body, parcel, result_limit, memory_limit, results};
+    clua_suspended_body suspended = clua_begin_body(L, body.object);
     int status = clua_run_apart(L, run_body, &run, failure);
     clua_end_body(L, suspended);
     return status;
@@ -321,15 +365,16 @@ int clua_run_body(lua_State *L, const clua_parcel *body, void *object, int kind,
 
 static int encode_body(lua_State *L) {
     body_run *run = lua_touserdata(L, 1);
-    clua_push_handle(L, run->object, run->kind);
-    int count = push_body(L) + 1;
-    if (clua_send(L, count, CLUA_BODY, run->parcel) != LUA_OK) return lua_error(L);
+    push_operation(L, &run->body);
+    int count = push_body(L, run->body.number) + 1;
+    clua_parcel_role role = run->body.is_invocation ? CLUA_INVOCATION : CLUA_BODY;
+    if (clua_send(L, count, role, run->results) != LUA_OK) return lua_error(L);
     return 0;
 }
 
-int clua_encode_body(lua_State *L, void *object, int kind, clua_parcel *body, clua_failure *failure) {
-    memset(body, 0, sizeof *body);
-    body_run run = {NULL, object, kind, 0, body};
+int clua_encode_body(lua_State *L, clua_body body, clua_parcel *parcel, clua_failure *failure) {
+    memset(parcel, 0, sizeof *parcel);
+    body_run run = {.body = body, .results = parcel};
     return clua_protect(L, encode_body, &run, 0, failure);
 }
 
@@ -370,7 +415,7 @@ typedef struct attachment {
 static int attach_body(lua_State *L) {
     attachment *attachment = lua_touserdata(L, 1);
     clua_push_handle(L, attachment->object, attachment->kind);
-    clua_set_body(L, 2, lua_gettop(L) - 1);
+    clua_set_body(L, 2, lua_gettop(L) - 1, 0);
     return 1;  // the handle, so that it is alive until the caller has its answer
 }
 
@@ -390,18 +435,18 @@ int clua_attach_body(lua_State *L, void *object, int kind, int index, clua_failu
 // MARK: pins
 
 static int pin(lua_State *L) {
-    body_run *run = lua_touserdata(L, 1);
+    const clua_body *body = lua_touserdata(L, 1);
     clua_push_kept(L, CLUA_KEPT_PINS);
-    clua_push_handle(L, run->object, run->kind);
+    push_operation(L, body);
     clua_handle *handle = lua_touserdata(L, -1);
-    lua_rawsetp(L, -2, run->object);
+    lua_rawsetp(L, -2, body->object);
     handle->pin_count++;
     return 0;
 }
 
 int clua_pin(lua_State *L, void *object, int kind, clua_failure *failure) {
-    body_run run = {NULL, object, kind, 0, NULL};
-    return clua_protect(L, pin, &run, 0, failure);
+    clua_body body = {.object = object, .kind = kind};
+    return clua_protect(L, pin, &body, 0, failure);
 }
 
 void clua_unpin(lua_State *L, void *object) {

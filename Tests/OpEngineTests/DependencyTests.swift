@@ -79,6 +79,21 @@ import Testing
         for operation in [a, b, c] { for dependency in operation.dependencies { operation.removeDependency(dependency) } }
     }
 
+    @Test func aFailedDependencyThatWasRemovedDoesNotCount() {
+        struct Failure: Error {}
+        let queue = OperationQueue(engine: Engine(workerCount: 2))
+        let (failed, other, a, b) = (BlockOperation { throw Failure() }, BlockOperation { throw Failure() }, Operation(), Operation())
+        failed.start()
+        other.start()
+        for operation in [a, b] { operation.dependencyPolicy = .succeeded }
+        a.addDependency(failed)
+        b.addDependency(failed)
+        b.addDependency(other)
+        for operation in [a, b] { operation.removeDependency(failed) }
+        queue.addOperations([a, b], waitUntilFinished: true)
+        #expect(a.outcome == .succeeded && b.outcome == .cancelled)
+    }
+
     @Test func aChainOfAMillionIsReleasedWithoutRecursion() {
         let queue = OperationQueue(engine: Engine(workerCount: 2))
         let gate = BlockOperation {}

@@ -23,12 +23,14 @@ typedef enum clua_reply_kind {
     CLUA_REPLY_HANDLE,          // references[0], or nil where there is none
     CLUA_REPLY_HANDLES,         // an array of references
     CLUA_REPLY_PARCEL,          // the values in `parcel`
-    CLUA_REPLY_RESULTS,         // the same, decoded once into the handle at index 1: the first (integer 1) or a table of all
+    CLUA_REPLY_RESULTS,         // the same, decoded once into the handle at index 1: the first (integer 1) or a table of all;
+                                // or, when `parcel` is NULL, the first value of each of `parcels`
     CLUA_REPLY_PROGRESS,        // a table: totalUnitCount = integer, completedUnitCount = integer2, fractionCompleted
     CLUA_REPLY_VALUES,          // the top `integer` values of the stack
     CLUA_REPLY_COMPLETION,      // the completion block in the handle at index 1
     CLUA_REPLY_OBSERVATION,     // references[0]; the handle at index 1 keeps the function at index `integer` for it
     CLUA_REPLY_SET_COMPLETION,  // no value; the handle at index 1 gets the completion block at completion_index, or none
+    CLUA_REPLY_ADD_BODY,        // no value; the arguments from body_first on become the body `body_number` of the handle at index 1
     CLUA_REPLY_ARGUMENT,        // the value at stack index `integer`
     CLUA_REPLY_ERROR,           // raises `bytes`, with the position of the caller before it
     CLUA_REPLY_ARGUMENT_ERROR,  // raises `bytes` as the fault of argument `integer`
@@ -47,8 +49,11 @@ typedef struct clua_reply {
     clua_reference *references;
     size_t reference_count;
     const clua_parcel *parcel;
-    void *parcel_owner;  // owned: keeps `parcel` alive
+    const clua_parcel **parcels;  // the array is owned
+    size_t parcel_count;
+    void *parcel_owner;  // owned: keeps `parcel` and `parcels` alive
     int body_first;  // CLUA_REPLY_HANDLE: the arguments from here on become the body of the handle; 0 for none
+    int body_number;  // which of several bodies, 1 and up; 0: the only one
     int completion_index;  // the value at this stack index becomes what clua_run_callback calls; 0 for none
 } clua_reply;
 
@@ -64,7 +69,8 @@ typedef struct clua_member {
 /// A class of host objects as scripts see it.
 typedef struct clua_class {
     const char *name;
-    int kind;  // 1 to CLUA_MAX_KINDS
+    int kind;  // 1 to CLUA_MAX_KINDS; 0 for a class with a base
+    const char *base;  // the class from which it inherits everything but its functions; NULL for none
     const clua_member *functions;  // fields of the class table, and methods of its objects
     size_t function_count;
     const clua_member *properties;
@@ -92,7 +98,7 @@ static inline const char *clua_string(lua_State *L, int index, size_t *count) {
 
 /// The handle's user values.
 enum {
-    CLUA_SLOT_BODY = 1,        // a function, or a table: function, arguments, n
+    CLUA_SLOT_BODY = 1,        // a function, or a table: function, arguments, n; of an operation with several, a table of these
     CLUA_SLOT_COMPLETION = 2,  // the completion block; what a timer calls
     CLUA_SLOT_RESULTS = 3,     // the results as this state decoded them
     CLUA_SLOT_OBSERVERS = 4,   // a table: observation -> function

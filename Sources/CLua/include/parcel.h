@@ -29,8 +29,9 @@ typedef struct clua_parcel {
     int value_count;  // how many values clua_decode pushes
 } clua_parcel;
 
-/// How the values are named in an error: "argument 1", "result 1", … In a body the first value is the function itself.
-typedef enum clua_parcel_role { CLUA_BODY, CLUA_RESULTS, CLUA_STORED } clua_parcel_role;
+/// How the values are named in an error: "argument 1", "result 1", … In a body the first value is the function itself; in an invocation
+/// all values are arguments.
+typedef enum clua_parcel_role { CLUA_BODY, CLUA_INVOCATION, CLUA_RESULTS, CLUA_STORED } clua_parcel_role;
 
 /// Prepares a fresh state for transport: remembers what its globals and loaded modules are. Call it once, after the
 /// libraries are opened and before any script runs, in protected mode or where a raise is a panic.

@@ -41,15 +41,29 @@ int clua_send(lua_State *L, int count, clua_parcel_role role, clua_parcel *parce
 /// As clua_call for a script of the host: in a traceback it is called from C, as the `lua` command's are.
 int clua_call_script(lua_State *L, int argument_count, int result_count, clua_failure *failure);
 
-/// Runs an operation's body, decoded from `body`, or, when that is NULL, as the handle of `object` in this state has it.
-/// Results are encoded into `results`.
+/// One of the bodies of an operation.
+typedef struct clua_body {
+    void *object;  // the operation
+    int kind;
+    int number;  // which of several in the handle, 1 and up; 0: the only one
+    bool is_invocation;  // not main(operation, ...) but object:method(...)
+} clua_body;
+
+/// Runs a body, decoded from `parcel`, or, when that is NULL, as the handle in this state has it.
+/// The first `result_limit` results (LUA_MULTRET: all) are encoded into `results`.
 /// More than `memory_limit` bytes above what the state holds when it begins stop it; 0 for none.
-int clua_run_body(lua_State *L, const clua_parcel *body, void *object, int kind, size_t memory_limit, clua_parcel *results,
-                  clua_failure *failure);
+int clua_run_body(lua_State *L, clua_body body, const clua_parcel *parcel, int result_limit, size_t memory_limit,
+                  clua_parcel *results, clua_failure *failure);
 
 
-/// Encodes the body that the handle of `object` holds.
-int clua_encode_body(lua_State *L, void *object, int kind, clua_parcel *body, clua_failure *failure);
+/// Encodes a body that the handle holds.
+int clua_encode_body(lua_State *L, clua_body body, clua_parcel *parcel, clua_failure *failure);
+
+/// Fills `failure` as if the value at stack index `index` had been raised; returns LUA_ERRRUN.
+int clua_raise_value(lua_State *L, int index, clua_failure *failure);
+
+/// Whether the object at stack index `index` has a method with the name at `index + 1`; looking may raise what a metamethod does.
+int clua_has_method(lua_State *L, int index, bool *has, clua_failure *failure);
 
 /// Makes the value at stack index `index` and those above it the body of the handle of `object`.
 int clua_attach_body(lua_State *L, void *object, int kind, int index, clua_failure *failure);

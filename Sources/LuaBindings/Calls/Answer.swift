@@ -16,13 +16,16 @@ enum Answer {
     /// An object; the function at the stack index is what it calls back.
     case object(AnyObject, ObjectKind, callbackAt: Int32? = nil)
     /// A new operation whose body is the arguments from this stack index on.
-    case newOperation(LuaOperation, bodyAt: Int32, completionAt: Int32? = nil)
+    case newOperation(LuaOperation, bodyAt: Int32, number: Int32 = 0, completionAt: Int32? = nil)
+    /// Nothing, and the arguments from this stack index on become a body of the operation at stack index 1.
+    case addBody(at: Int32, number: Int32)
     case objects([AnyObject], ObjectKind)
     case progress(total: Int64, completed: Int64, fraction: Double)
     /// The values in a parcel; what has to be alive meanwhile.
     case parcel(Parcel, keeping: AnyObject? = nil)
-    /// The operation at stack index 1 ended with these results: all of them in a table, or the first.
-    case results(Parcel, first: Bool)
+    /// The operation at stack index 1 ended with these results: all of them in a table, or the first. They are the values of one parcel,
+    /// or one value of each of several.
+    case results([Parcel], isOneOfEach: Bool, first: Bool)
     /// The argument at this stack index.
     case argument(Int32)
     /// The top values of the stack.
@@ -63,9 +66,14 @@ enum Answer {
             unsafe reply.pointee.kind = CLUA_REPLY_HANDLE
             unsafe reply.pointee.completion_index = callback ?? 0
             unsafe writeObjects(CollectionOfOne(object), kind, to: reply)
-        case .newOperation(let operation, let first, let completion):
+        case .addBody(let first, let number):
+            unsafe reply.pointee.kind = CLUA_REPLY_ADD_BODY
+            unsafe reply.pointee.body_first = first
+            unsafe reply.pointee.body_number = number
+        case .newOperation(let operation, let first, let number, let completion):
             unsafe reply.pointee.kind = CLUA_REPLY_HANDLE
             unsafe reply.pointee.body_first = first
+            unsafe reply.pointee.body_number = number
             unsafe reply.pointee.completion_index = completion ?? 0
             unsafe writeObjects(CollectionOfOne(operation), .operation, to: reply)
         case .objects(let objects, let kind):
@@ -79,10 +87,10 @@ enum Answer {
         case .parcel(let parcel, let owner):
             unsafe reply.pointee.kind = CLUA_REPLY_PARCEL
             unsafe writeParcel(parcel, keeping: owner, to: reply)
-        case .results(let parcel, let first):
+        case .results(let parcels, let isOneOfEach, let first):
             unsafe reply.pointee.kind = CLUA_REPLY_RESULTS
             unsafe reply.pointee.integer = first ? 1 : 0
-            unsafe writeParcel(parcel, to: reply)
+            if isOneOfEach { unsafe writeParcels(parcels, to: reply) } else { unsafe writeParcel(parcels.first ?? .empty, to: reply) }
         case .argument(let index):
             unsafe reply.pointee.kind = CLUA_REPLY_ARGUMENT
             unsafe reply.pointee.integer = lua_Integer(index)
@@ -157,16 +165,24 @@ private func writeObjects(_ objects: some Collection<AnyObject>, _ kind: ObjectK
 
 private func writeParcel(_ parcel: Parcel, keeping owner: AnyObject? = nil, to reply: UnsafeMutablePointer<clua_reply>) {
     unsafe reply.pointee.parcel = parcel.pointer
-    unsafe reply.pointee.parcel_owner = Unmanaged<AnyObject>.passRetained(KeptParcel(parcel: parcel, owner: owner)).toOpaque()
+    unsafe reply.pointee.parcel_owner = Unmanaged<AnyObject>.passRetained(KeptParcels(parcels: [parcel], owner: owner)).toOpaque()
 }
 
-/// A parcel that C is about to read.
-private final class KeptParcel {
-    let parcel: Parcel
+private func writeParcels(_ parcels: [Parcel], to reply: UnsafeMutablePointer<clua_reply>) {
+    let pointers = unsafe allocate(parcels.count, of: UnsafePointer<clua_parcel>?.self)
+    for (index, parcel) in parcels.enumerated() { unsafe pointers[index] = parcel.pointer }
+    unsafe reply.pointee.parcels = pointers
+    unsafe reply.pointee.parcel_count = parcels.count
+    unsafe reply.pointee.parcel_owner = Unmanaged<AnyObject>.passRetained(KeptParcels(parcels: parcels, owner: nil)).toOpaque()
+}
+
+/// Parcels that C is about to read.
+private final class KeptParcels {
+    let parcels: [Parcel]
     let owner: AnyObject?
 
-    init(parcel: Parcel, owner: AnyObject?) {
-        self.parcel = parcel
+    init(parcels: [Parcel], owner: AnyObject?) {
+        self.parcels = parcels
         self.owner = owner
     }
 }

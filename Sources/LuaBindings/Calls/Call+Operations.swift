@@ -128,7 +128,7 @@ enum Stall {
 
     /// The rest of a sentence that starts with the operation's name.
     static func reason(for operation: Operation) -> String {
-        operation.whyNotRunning?.reason(naming: .script) ?? "has started and waits for something that will not happen"
+        Operation.Blockage(of: operation).reason(naming: .script)
     }
 }
 

@@ -12,7 +12,7 @@ enum ErrorClass {
         let properties = unsafe Property.table
         let none = unsafe NoMember.table
         return unsafe clua_class(
-            name: StaticName.error, kind: ObjectKind.error.rawValue, functions: none.start, function_count: 0,
+            name: StaticName.error, kind: ObjectKind.error.rawValue, base: nil, functions: none.start, function_count: 0,
             properties: properties.start, property_count: properties.count, class_properties: none.start, class_property_count: 0,
             call: { _, _, _ in },
             get: { unsafe LuaState.answer($0, $1, $2, ErrorClass.get) },

@@ -15,7 +15,7 @@ enum ObservationClass {
         let properties = unsafe Property.table
         let none = unsafe NoMember.table
         return unsafe clua_class(
-            name: StaticName.observation, kind: ObjectKind.observation.rawValue, functions: functions.start,
+            name: StaticName.observation, kind: ObjectKind.observation.rawValue, base: nil, functions: functions.start,
             function_count: functions.count, properties: properties.start, property_count: properties.count, class_properties: none.start,
             class_property_count: 0,
             call: { unsafe LuaState.answer($0, $1, $2, ObservationClass.function) },

@@ -5,13 +5,13 @@ import OpEngine
 enum OperationClass {
     enum Function: String, Member {
         case new
-        case start, cancel, interrupt, addDependency, removeDependency, waitUntilFinished, why, observe
+        case start, cancel, interrupt, finish, fail, addDependency, removeDependency, waitUntilFinished, addExecutionBlock, why, observe
     }
 
     enum Property: String, Member {
         case name
         case isReady, isExecuting, isFinished, isCancelled, isAsynchronous, dependencies, queuePriority, qualityOfService
-        case completionBlock, result, results, error, dependencyPolicy, memoryLimit, timeout
+        case completionBlock, result, results, error, dependencyPolicy, memoryLimit, timeout, executionBlocks
     }
 
     enum ClassProperty: String, Member {
@@ -20,7 +20,7 @@ enum OperationClass {
 
     enum Option: String, CaseIterable {
         case main, arguments, name, queuePriority, qualityOfService, completionBlock, dependencies, dependencyPolicy, memoryLimit
-        case timeout
+        case timeout, asynchronous
     }
 
     static var description: clua_class {
@@ -28,7 +28,8 @@ enum OperationClass {
         let properties = unsafe Property.table
         let classProperties = unsafe ClassProperty.table
         return unsafe clua_class(
-            name: StaticName.operation, kind: ObjectKind.operation.rawValue, functions: functions.start, function_count: functions.count,
+            name: StaticName.operation, kind: ObjectKind.operation.rawValue, base: nil, functions: functions.start,
+            function_count: functions.count,
             properties: properties.start, property_count: properties.count, class_properties: classProperties.start,
             class_property_count: classProperties.count,
             call: { unsafe LuaState.answer($0, $1, $2, OperationClass.function) },
@@ -58,9 +59,16 @@ enum OperationClass {
                 throw .message("\(operation.displayName) is the host's: it can only be cancelled")
             }
             operation.interrupt()
-        case .why:
-            guard let report = operation.whyNotRunning else { return .nil }
-            return .string("\(operation.displayName) \(report.reason(naming: .script))")
+        case .finish, .fail: return try end(operation, by: function, call)
+        case .addExecutionBlock:
+            guard let operation = operation as? LuaOperation, operation.kind == .blocks else {
+                throw .message("\(operation.displayName) is not a BlockOperation of a script: only such a one takes execution blocks")
+            }
+            guard call.isFunction(at: 2) else { throw call.expected("function", at: 2) }
+            var answer = Answer.nothing
+            try call.misuse { answer = try operation.addBlock(call) }
+            return answer
+        case .why: return try why(operation, call)
         case .addDependency:
             let dependency = try call.operation(at: 2)
             try call.misuse { try operation.tryAddDependency(dependency) }
@@ -72,19 +80,40 @@ enum OperationClass {
         return .nothing
     }
 
+    /// `operation:finish(...)` and `operation:fail(error)`.
+    private static func end(_ operation: Operation, by function: Function, _ call: Call) throws(CallError) -> Answer {
+        guard let operation = operation as? LuaOperation else {
+            throw .message("\(operation.displayName) is the host's: a script cannot end it")
+        }
+        if let refusal = operation.refusalToEnd(by: function.rawValue) { throw .message(refusal) }
+        if function == .fail {
+            if call.count < 2 { throw .argument(2, "what went wrong is missing, as in operation:fail(\"no such file\")") }
+            operation.end(with: OperationFailure(call.state.failure(raising: 2), kind: .error, of: operation))
+            return .nothing
+        }
+        do throws(Failure) {
+            operation.finish(with: call.count > 1 ? try call.state.encode(count: call.count - 1, CLUA_RESULTS) : nil)
+        } catch { operation.end(with: OperationFailure(error, kind: .error, of: operation)) }
+        return .nothing
+    }
+
     /// `Operation.new(main, ...)` or `Operation.new { main =, … }`.
     private static func new(_ call: Call) throws(CallError) -> Answer {
         if call.isFunction(at: 1) {
-            return .newOperation(LuaOperation(in: call.state, hasBody: true), bodyAt: 1)
+            return .newOperation(LuaOperation(in: call.state, kind: .function, bodyCount: 1), bodyAt: 1)
         }
         if call.isMissing(at: 1), call.count == 0 {
-            return .newOperation(LuaOperation(in: call.state, hasBody: false), bodyAt: 0)
+            return .newOperation(LuaOperation(in: call.state, kind: .function, bodyCount: 0), bodyAt: 0)
         }
         guard call.isTable(at: 1) else { throw call.expected("function or table", at: 1) }
         let options = try call.options(Option.self)
         let main = options[.main]
         if let main, !call.isFunction(at: main) { throw .argument(1, "main must be a function, got a \(call.typeName(at: main))") }
-        let operation = LuaOperation(in: call.state, hasBody: main != nil)
+        let isAsynchronous = try options[.asynchronous].map { index throws(CallError) in
+            try call.option("asynchronous") { () throws(CallError) in try call.boolean(at: index) }
+        }
+        let operation = LuaOperation(
+            in: call.state, kind: isAsynchronous == true ? .asynchronous : .function, bodyCount: main != nil ? 1 : 0)
         if let index = options[.name] {
             operation.name = try call.option("name") { () throws(CallError) in try call.requiredString(at: index) }
         }
@@ -116,7 +145,8 @@ enum OperationClass {
     private static func get(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
         guard let operation = call.operationIfAny(at: 1) else { throw call.expected("Operation", at: 1) }
         let lua = operation as? LuaOperation
-        switch Property(number: member) {
+        let property = Property(number: member)
+        switch property {
         case .name: return operation.name.map { .string($0) } ?? .nil
         case .isReady: return .boolean(operation.isReady)
         case .isExecuting: return .boolean(operation.isExecuting)
@@ -130,13 +160,23 @@ enum OperationClass {
         case .completionBlock: return .completionBlock
         case .memoryLimit: return lua?.memoryLimit.map { .integer($0) } ?? .nil
         case .timeout: return lua?.timeout.map { .number($0) } ?? .nil
-        case .result: return lua?.results.map { .results($0, first: true) } ?? .nil
-        case .results: return lua?.results.map { .results($0, first: false) } ?? .nil
+        case .executionBlocks:
+            if let lua { return lua.kind == .blocks ? .integer(lua.blockCount) : .nil }
+            return (operation as? BlockOperation).map { .integer($0.executionBlocks.count) } ?? .nil
+        case .result, .results: return try results(of: lua, isFirst: property == .result)
         case .error: return lua?.failure.map { .object($0, .error) } ?? .nil
         case nil:
             guard let name = call.string(at: 2), let value = lua?.stored(name) else { return .nil }
             return .parcel(value)
         }
+    }
+
+    /// `operation.result` and `operation.results`.
+    private static func results(of operation: LuaOperation?, isFirst: Bool) throws(CallError) -> Answer {
+        guard let operation else { return .nil }
+        if isFirst && operation.kind == .invocation { try InvocationOperationClass.checkResult(of: operation) }
+        guard let results = operation.results else { return .nil }
+        return .results(results, isOneOfEach: operation.kind == .blocks, first: isFirst)
     }
 
     private static func set(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
@@ -168,7 +208,7 @@ enum OperationClass {
             }
             try call.misuse { try operation.setCompletion(in: call.state, isPresent: isPresent) }
             return .setCompletionBlock(at: isPresent ? 3 : nil)
-        case .isExecuting, .isFinished, .isCancelled, .isAsynchronous, .dependencies, .result, .results, .error:
+        case .isExecuting, .isFinished, .isCancelled, .isAsynchronous, .dependencies, .result, .results, .error, .executionBlocks:
             throw .message("'\(property?.rawValue ?? "")' of an operation cannot be assigned")
         case nil: try store(in: operation, call)
         }
@@ -207,7 +247,7 @@ enum OperationClass {
     private static func describe(_: Int32, _ call: Call) throws(CallError) -> Answer {
         guard let operation = call.operationIfAny(at: 1) else { throw call.expected("Operation", at: 1) }
         let name = operation.name.map { " '\($0)'" } ?? ""
-        return .string("Operation\(name) (\(operation.stateName))")
+        return .string("\(operation.className)\(name) (\(operation.stateName))")
     }
 }
 
@@ -224,5 +264,47 @@ extension Operation {
         if isExecuting { return isCancelled ? "executing, cancelled" : "executing" }
         if isCancelled { return "cancelled, not finished" }
         return isReady ? "ready" : "waiting"
+    }
+}
+
+// MARK: why
+
+extension OperationClass {
+    /// `operation:why()`: a sentence, and the same as a table; nil when nothing keeps it from running.
+    fileprivate static func why(_ operation: Operation, _ call: Call) throws(CallError) -> Answer {
+        guard let report = operation.whyNotRunning else { return .nil }
+        var fields: [LuaValue: LuaValue] = [:]
+        var dependencies: [Operation] = []
+        for blocker in report.blockers {
+            switch blocker {
+            case .notInQueue: fields["isInQueue"] = false
+            case .dependency(let dependency): dependencies.append(dependency)
+            case .cycle(let path): fields["cycle"] = .array(path.map { .operation($0) })
+            case .notReady: fields["isReadyByItself"] = false
+            case .suspended(let queue):
+                fields["queue"] = .queue(queue)
+                fields["isSuspended"] = true
+            case .maximumIsZero(let queue):
+                fields["queue"] = .queue(queue)
+                fields["maxConcurrentOperationCount"] = 0
+            case .full(let queue, let executing):
+                fields["queue"] = .queue(queue)
+                fields["occupiedBy"] = .array(executing.map { .operation($0) })
+            case .barrier(let barrier, let queue):
+                fields["queue"] = .queue(queue)
+                fields["barrier"] = .operation(barrier)
+            case .before(let others, let queue):
+                fields["queue"] = .queue(queue)
+                fields["before"] = .array(others.map { .operation($0) })
+            case .notTaken(let queue): fields["queue"] = .queue(queue)
+            }
+        }
+        if !dependencies.isEmpty {
+            fields["unfinishedDependencies"] = .array(dependencies.map { .operation($0) })
+            let neverAdded = dependencies.filter { !$0.isExecuting && $0.queue == nil && !$0.isFinished }
+            if !neverAdded.isEmpty { fields["neverAdded"] = .array(neverAdded.map { .operation($0) }) }
+        }
+        try call.push([.string("\(operation.displayName) \(report.reason(naming: .script))"), .table(fields)])
+        return .values(2)
     }
 }

@@ -27,7 +27,7 @@ enum OperationQueueClass {
         let properties = unsafe Property.table
         let classProperties = unsafe ClassProperty.table
         return unsafe clua_class(
-            name: StaticName.queue, kind: ObjectKind.queue.rawValue, functions: functions.start, function_count: functions.count,
+            name: StaticName.queue, kind: ObjectKind.queue.rawValue, base: nil, functions: functions.start, function_count: functions.count,
             properties: properties.start, property_count: properties.count, class_properties: classProperties.start,
             class_property_count: classProperties.count,
             call: { unsafe LuaState.answer($0, $1, $2, OperationQueueClass.function) },
@@ -91,7 +91,7 @@ enum OperationQueueClass {
 
     /// Makes an operation of the function at stack index 2 and the arguments after it, adds it, and gives it back.
     private static func add(barrier: Bool, to queue: OperationQueue, _ call: Call) throws(CallError) -> Answer {
-        let operation = LuaOperation(in: call.state, hasBody: true)
+        let operation = LuaOperation(in: call.state, kind: .function, bodyCount: 1)
         try call.attachBody(at: 2, to: operation)
         try call.misuse {
             try operation.prepare(for: queue, in: call.state)

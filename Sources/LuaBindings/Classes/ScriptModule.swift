@@ -18,18 +18,19 @@ enum ScriptModule {
                 release: { pointer in
                     if let pointer = unsafe pointer { unsafe Unmanaged<AnyObject>.fromOpaque(pointer).release() }
                 }))
-        let classes = UnsafeMutablePointer<clua_class>.allocate(capacity: 6)
-        unsafe (classes + 0).initialize(to: OperationClass.description)
-        unsafe (classes + 1).initialize(to: OperationQueueClass.description)
-        unsafe (classes + 2).initialize(to: ErrorClass.description)
-        unsafe (classes + 3).initialize(to: TimerClass.description)
-        unsafe (classes + 4).initialize(to: ProcessClass.description)
-        unsafe (classes + 5).initialize(to: ObservationClass.description)
+        let descriptions = unsafe [
+            OperationClass.description, BlockOperationClass.description, InvocationOperationClass.description,
+            OperationQueueClass.description, ErrorClass.description, TimerClass.description, ProcessClass.description,
+            ObservationClass.description,
+        ]
+        let classCount = unsafe descriptions.count
+        let classes = UnsafeMutablePointer<clua_class>.allocate(capacity: classCount)
+        unsafe classes.initialize(from: descriptions, count: classCount)
         let functions = unsafe Function.table
         let host = UnsafeMutablePointer<clua_host>.allocate(capacity: 1)
         unsafe host.initialize(
             to: clua_host(
-                classes: UnsafePointer(classes), class_count: 6, functions: functions.start, function_count: functions.count,
+                classes: UnsafePointer(classes), class_count: classCount, functions: functions.start, function_count: functions.count,
                 call: { unsafe LuaState.answer($0, $1, $2, ScriptModule.call) },
                 sent: { lua, parcel in
                     guard let lua = unsafe lua, let parcel = unsafe parcel else { return }

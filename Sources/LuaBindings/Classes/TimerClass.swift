@@ -10,7 +10,7 @@ enum TimerClass {
         let functions = unsafe Function.table
         let none = unsafe NoMember.table
         return unsafe clua_class(
-            name: StaticName.timer, kind: ObjectKind.timer.rawValue, functions: functions.start, function_count: functions.count,
+            name: StaticName.timer, kind: ObjectKind.timer.rawValue, base: nil, functions: functions.start, function_count: functions.count,
             properties: none.start, property_count: 0, class_properties: none.start, class_property_count: 0,
             call: { unsafe LuaState.answer($0, $1, $2, TimerClass.function) },
             get: { _, _, _ in },

@@ -2,9 +2,9 @@ import CLua
 public import OpEngine
 import Synchronization
 
-/// An operation whose body is a Lua function.
+/// An operation whose body is a Lua function, or several.
 ///
-/// The function stays in the handle of the state that made the operation until the operation is added to a queue; then it is
+/// A function stays in the handle of the state that made the operation until the operation is added to a queue; then it is
 /// copied, unless it will run in that same state. What `main` returns travels to every state that reads it.
 ///
 /// - Concurrency: safe from every thread.
@@ -12,24 +12,46 @@ public final class LuaOperation: Operation, @unchecked Sendable {
     // Safety: `@unchecked Sendable` because what changes is behind `mutable`, and the engine protects its own part.
     let core: RuntimeCore
     /// The number of the state that made it.
-    private let home: Int
-    private let mutable = Mutex(Mutable())
+    let home: Int
+    let kind: Kind
+    let mutable: Mutex<Mutable>
 
-    /// Where the function is.
-    enum Body {
-        /// There is none: the operation does nothing.
-        case none
-        /// In the handle of the state that made the operation.
-        case handle
-        case parcel(Parcel)
-        /// It left its state by reference, and could not be copied then.
-        case unsendable(String)
+    /// What its bodies are.
+    enum Kind {
+        /// One function at most, which is called with the operation.
+        case function
+        /// The same, and the operation goes on until `finish` or `fail` is called.
+        case asynchronous
+        /// Any number of functions, which run concurrently.
+        case blocks
+        /// One object and the name of its method.
+        case invocation
     }
 
-    private struct Mutable {
-        var body = Body.none
+    /// One of its bodies.
+    struct Body {
+        /// Where it is now.
+        enum Form {
+            /// In the handle of the state that made the operation.
+            case handle
+            case parcel(Parcel)
+            /// It left its state by reference, and could not be copied then.
+            case unsendable(String)
+        }
+
+        var form: Form
+        /// Whether the handle has it, too: it was not added by another state.
+        var isInHandle = true
+    }
+
+    struct Mutable {
+        /// Empty once they run, or never will.
+        var bodies: [Body] = []
+        var blockCount = 0
+        var haveBodiesGone = false
         var isSealed = false
-        var results: Parcel?
+        /// What it ended with: of blocks, one for each.
+        var results: [Parcel?] = []
         var storage: [String: Parcel] = [:]
         var observations: [Observation] = []
         var isReadyByItself = true
@@ -37,8 +59,12 @@ public final class LuaOperation: Operation, @unchecked Sendable {
         var completionState: LuaState?
         /// The states that keep their handles alive: its own, where it runs as it is, and that of the completion block.
         var pinningStates: [LuaState] = []
-        /// The state that runs the body now, and so is not closed.
-        var runningState: LuaState?
+        /// The states that run its bodies now, and so are not closed.
+        var runningStates: [LuaState] = []
+        /// An asynchronous operation whose body has returned.
+        var hasReturned = false
+        /// An asynchronous operation that somebody has ended, or is about to.
+        var isEnding = false
         var stopReason: StopReason?
         var memoryLimit: Int?
         var timeLimit: TimeLimit?
@@ -46,52 +72,93 @@ public final class LuaOperation: Operation, @unchecked Sendable {
         var processes: [ChildProcess] = []
     }
 
-    /// An operation that `state` makes; with `hasBody`, its handle there holds the function.
-    init(in state: LuaState, hasBody: Bool) {
+    /// An operation that `state` makes. `bodyCount`: how many functions its handle there holds.
+    init(in state: LuaState, kind: Kind, bodyCount: Int) {
         core = state.core
         home = state.number
+        self.kind = kind
+        var mutable = Mutable()
+        mutable.bodies = Array(repeating: Body(form: .handle), count: bodyCount)
+        mutable.blockCount = bodyCount
+        self.mutable = Mutex(mutable)
         super.init()
-        if hasBody { mutable.withLock { $0.body = .handle } }
     }
 
     // MARK: running
 
-    /// Runs the body on this thread, in the Lua state that belongs to it.
+    /// Whether it goes on after its body has returned.
+    public override var isAsynchronous: Bool { kind == .asynchronous }
+
+    /// Starts the operation. See `Operation.start`.
+    public override func start() {
+        guard isAsynchronous else { return super.start() }
+        if let error = startOrRefuse(endsWithMain: false, endsFromWithin: true) { fatalError("\(error)") }
+    }
+
+    /// Runs the bodies: on this thread, in the Lua state that belongs to it; several of a queue on every worker that is free.
     public override func main() {
+        let bodies = takeBodies()
+        if isHere(bodies) || bodies.count < 2 {
+            for (index, body) in bodies.enumerated() { run(body, at: index) }
+        } else {
+            runConcurrently(
+                bodies.enumerated().map { index, body in
+                    { [self] in run(body, at: index) }
+                })
+        }
+        if isAsynchronous { bodyHasReturned() }
+    }
+
+    private func run(_ body: Body, at index: Int) {
         guard let state = core.stateOfCurrentThread() else {
             let failure = Failure(message: "\(displayName) can run only in a queue, or on the thread that made its runtime")
-            return fail(OperationFailure(failure, kind: .error, of: self))
+            return fail(failure)
         }
         do throws(Failure) {
-            let body = mutable.withLock { $0.body }
-            if case .handle = body, state.number != home {
+            if case .handle = body.form, state.number != home {
                 throw Failure(message: "\(displayName) was added by the host, but its function is still in a script: let that add it")
             }
-            let results = try state.run(self, body: body)
+            let results = try state.run(self, body, number: number(ofBodyAt: index))
+            guard !isAsynchronous else { return }
             results?.letGo(of: self)
-            mutable.withLock {
-                $0.results = results
-                $0.body = .none
-            }
-        } catch {
-            mutable.withLock { $0.body = .none }
-            let kind = error.stop?.failureKind ?? (error.isMemoryError ? .memory : .error)
-            fail(OperationFailure(error, kind: kind, of: self))
+            mutable.withLock { $0.results[index] = results ?? .empty }
+        } catch { fail(error) }
+    }
+
+    /// Records why a body did not return.
+    private func fail(_ error: Failure) {
+        let kind = error.stop?.failureKind ?? (error.isMemoryError ? .memory : .error)
+        end(with: OperationFailure(error, kind: kind, of: self))
+    }
+
+    /// Records a failure; ends an asynchronous operation.
+    func end(with failure: OperationFailure) {
+        guard isAsynchronous else { return record(failure) }
+        if claimEnd() {
+            record(failure)
+            end()
+        } else if failure.kind == .error {
+            core.reportCallbackError("error in \(displayName) after it had been finished: \(failure.report)")
         }
     }
 
-    private func fail(_ failure: OperationFailure) {
+    private func record(_ failure: OperationFailure) {
         // Whoever interrupts knows: it is an ending like being cancelled.
         if failure.kind == .interrupted { return fail(with: failure, outcome: .cancelled) }
         fail(with: failure)
         core.record(failure)
     }
 
-    /// What `main` returned; nil until it finished, and where it did not return.
-    var results: Parcel? {
+    /// What it ended with; nil until it has finished, and where it did not return. Of blocks, one parcel for each.
+    var results: [Parcel]? {
         guard isFinished, let outcome, outcome != .failed else { return nil }
-        return mutable.withLock { $0.results } ?? (outcome == .succeeded ? .empty : nil)
+        let results = mutable.withLock { $0.results }
+        if outcome != .succeeded && (results.isEmpty || results.contains { $0 == nil }) { return nil }
+        return results.map { $0 ?? .empty }
     }
+
+    /// Whether its method returned no value.
+    var isVoid: Bool { results?.allSatisfy { unsafe $0.pointer.pointee.value_count == 0 } ?? false }
 
     /// Why it failed or was cancelled, with the mark that somebody looked. Nil when it ended well, or has not ended.
     var failure: OperationFailure? {
@@ -134,11 +201,12 @@ public final class LuaOperation: Operation, @unchecked Sendable {
         // What does not execute now never will: starting looks at the flag in the same step. What it captured may keep this operation.
         let neverRuns = !isExecuting
         let dropped = mutable.withLock { mutable in
-            mutable.runningState?.inbox.wake()
-            return neverRuns ? exchange(&mutable.body, with: .none) : .none
+            for state in mutable.runningStates { state.inbox.wake() }
+            return neverRuns ? exchange(&mutable.bodies, with: []) : []
         }
         withExtendedLifetime(dropped) {}
         endProcesses()
+        if core.isClosing { endIfReturned() }
     }
 
     /// Programs that a cancelled operation has started are ended; those of one that has finished go on.
@@ -162,20 +230,32 @@ public final class LuaOperation: Operation, @unchecked Sendable {
     public func interrupt() { stop(.interrupted) }
 
     func stop(_ reason: StopReason) {
-        mutable.withLock { if $0.runningState != nil, $0.stopReason == nil { $0.stopReason = reason } }
+        mutable.withLock { if !$0.hasReturned, $0.stopReason == nil { $0.stopReason = reason } }
         cancel()
-        mutable.withLock { $0.runningState?.requestStop(of: self, reason) }
+        let hasReturned = mutable.withLock { mutable in
+            for state in mutable.runningStates { state.requestStop(of: self, reason) }
+            return mutable.hasReturned
+        }
+        if hasReturned { endStopped(reason) }
     }
 
-    func begin(in state: LuaState) {
-        let limit = mutable.withLock { mutable in
-            mutable.runningState = state
-            return mutable.timeLimit
+    /// A state is about to run a body.
+    ///
+    /// - Throws: when it has been asked to stop before.
+    func begin(in state: LuaState) throws(Failure) {
+        let (reason, limit) = mutable.withLock { mutable in
+            if mutable.stopReason == nil { mutable.runningStates.append(state) }
+            return (mutable.stopReason, mutable.timeLimit)
         }
+        if let reason { throw Failure(stop: reason) }
         limit?.begin(for: self)
     }
 
-    func endRunning() { mutable.withLock { $0.runningState = nil } }
+    func endRunning(in state: LuaState) {
+        mutable.withLock { mutable in
+            if let index = mutable.runningStates.lastIndex(where: { $0 === state }) { mutable.runningStates.remove(at: index) }
+        }
+    }
 
     // MARK: readiness
 
@@ -231,93 +311,8 @@ public final class LuaOperation: Operation, @unchecked Sendable {
     }
 
     /// It may change outside of `state` from now on: what observes it there is kept.
-    private func keepObservations(in state: LuaState) {
+    func keepObservations(in state: LuaState) {
         for observation in mutable.withLock({ $0.observations }) where observation.state === state { observation.awaitEnd(of: self) }
-    }
-
-    // MARK: sending
-
-    /// Makes it fit to run in `queue`: called by `state` before it adds it.
-    ///
-    /// - Throws: what in its function cannot be sent.
-    func prepare(for queue: OperationQueue?, in state: LuaState) throws(Failure) {
-        guard self.queue == nil, !isExecuting, !isFinished else { return }  // misuse, which the engine refuses
-        let isHome = state.number == home
-        let runsAtHome = queue == nil ? isHome : queue === core.engine.mainQueue && home == core.mainStateNumber
-        let (body, hasCompletion) = mutable.withLock { ($0.body, $0.completionState === state) }
-        var needsPin = hasCompletion
-        switch body {
-        case .none: break
-        case _ where runsAtHome:
-            mutable.withLock { $0.body = .handle }
-            needsPin = needsPin || isHome  // elsewhere it has been pinned when it left
-        case .unsendable(let message) where !isHome: throw Failure(message: message)
-        case .handle, .parcel, .unsendable:
-            guard isHome else { break }
-            state.publishPaths()
-            let parcel = try state.encodeBody(of: self)
-            mutable.withLock { $0.body = .parcel(parcel) }
-        }
-        if needsPin { try pin(in: state) }
-        keepObservations(in: state)
-    }
-
-    /// Keeps the handle in `state`, with the functions that are in it, until the operation has finished.
-    private func pin(in state: LuaState) throws(Failure) {
-        let isNew = mutable.withLock { mutable in
-            if mutable.pinningStates.contains(where: { $0 === state }) { return false }
-            mutable.pinningStates.append(state)
-            return true
-        }
-        guard isNew else { return }
-        try state.pin(self, .operation)
-        if mutable.withLock({ $0.completionState === state }) { state.awaitCompletion(of: self) }
-        whenFinished { [unowned self] in
-            let operation = self
-            state.post { operation.unpin(in: state) }
-        }
-    }
-
-    /// Lets go of the handle, unless the completion block in it has still to run.
-    private func unpin(in state: LuaState) {
-        let isPinned = mutable.withLock { mutable in
-            guard mutable.completionState !== state, let index = mutable.pinningStates.firstIndex(where: { $0 === state }) else {
-                return false
-            }
-            mutable.pinningStates.remove(at: index)
-            return true
-        }
-        if isPinned { state.unpin(self) }
-    }
-
-    /// Whether it leaves `state` by reference while its functions are still there.
-    func needsSealing(from state: LuaState) -> Bool {
-        guard !isFinished else { return false }
-        return mutable.withLock {
-            if $0.isSealed { return false }
-            if case .handle = $0.body { return state.number == home }
-            let isPinned = $0.pinningStates.contains { pinning in pinning === state }
-            let isObserved = $0.observations.contains { observation in observation.state === state && !observation.isPinned }
-            return isObserved || $0.completionState === state && !isPinned
-        }
-    }
-
-    func seal(in state: LuaState) {
-        let (hasCompletion, body) = mutable.withLock {
-            $0.isSealed = true
-            return ($0.completionState === state, $0.body)
-        }
-        var needsPin = hasCompletion
-        if case .handle = body, queue == nil {
-            let sealed: Body
-            do throws(Failure) { sealed = .parcel(try state.encodeBody(of: self)) } catch { sealed = .unsendable(error.message) }
-            mutable.withLock { $0.body = sealed }
-            // Another state may add it to the main queue: then it runs here, as it is.
-            needsPin = needsPin || core.isMain(state)
-        }
-        // Should this fail, memory has run out, and the next step of the script says so.
-        if needsPin { try? pin(in: state) }
-        keepObservations(in: state)
     }
 
     // MARK: completion

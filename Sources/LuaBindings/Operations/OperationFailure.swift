@@ -66,6 +66,16 @@ private struct WeakOperation: @unchecked Sendable {
 }
 
 extension Operation {
+    /// What scripts call its class.
+    var className: String {
+        switch (self as? LuaOperation)?.kind {
+        case .blocks: "BlockOperation"
+        case .invocation: "InvocationOperation"
+        case nil where self is BlockOperation: "BlockOperation"
+        default: "Operation"
+        }
+    }
+
     /// Its name, or its class where it has none: what messages call it.
-    var displayName: String { name.map { "'\($0)'" } ?? "an unnamed \(self is BlockOperation ? "BlockOperation" : "Operation")" }
+    var displayName: String { name.map { "'\($0)'" } ?? "an unnamed \(className)" }
 }

@@ -6,6 +6,15 @@ enum StopReason: Int32 {
     case timeout = 2
     case memory = 3
 
+    /// What the error says.
+    var words: String {
+        switch self {
+        case .interrupted: "interrupted"
+        case .timeout: "timeout"
+        case .memory: "memory limit exceeded"
+        }
+    }
+
     var failureKind: OperationFailure.Kind {
         switch self {
         case .interrupted: .interrupted

@@ -11,12 +11,31 @@ final class TimeLimit: Sendable {
     /// The operation executes: from now on its time runs. Once.
     func begin(for operation: LuaOperation) {
         guard !hasBegun.exchange(true, ordering: .relaxed) else { return }
+        // An asynchronous operation will end, even when nothing is left that could finish it: a wait for it is not in vain.
+        let hold = operation.isAsynchronous ? EngineHold(operation.core.engine) : nil
         let timer = operation.core.io.after(seconds) {
             // Another one may have been set meanwhile.
             if operation.timeLimit === self { operation.stop(.timeout) }
+            hold?.end()
         }
-        operation.whenFinished { timer.cancel() }
+        operation.whenFinished {
+            timer.cancel()
+            hold?.end()
+        }
     }
+}
+
+/// Keeps an engine from being quiescent until it is ended, once.
+private final class EngineHold: Sendable {
+    private let engine: Engine
+    private let hasEnded = Atomic<Bool>(false)
+
+    init(_ engine: Engine) {
+        self.engine = engine
+        engine.hold()
+    }
+
+    func end() { if !hasEnded.exchange(true, ordering: .acquiringAndReleasing) { engine.release() } }
 }
 
 extension LuaOperation {

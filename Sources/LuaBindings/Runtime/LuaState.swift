@@ -118,28 +118,27 @@ final class LuaState: @unchecked Sendable {
         if unsafe body(running, &failure) != LUA_OK { throw unsafe Failure(taking: &failure) }
     }
 
-    /// Runs the body of `operation` here, as its `main`.
-    func run(_ operation: LuaOperation, body: LuaOperation.Body) throws(Failure) -> Parcel? {
+    /// Runs a body of `operation` here. Of a block only the first result counts, and none of an asynchronous operation.
+    func run(_ operation: LuaOperation, _ body: LuaOperation.Body, number: Int32) throws(Failure) -> Parcel? {
         try core.prepare(self)
-        let previous = currentOperation
-        currentOperation = operation
-        operation.begin(in: self)
-        defer {
-            operation.endRunning()
-            currentOperation = previous
-        }
         let parcel: Parcel?
-        switch body {
-        case .none: return nil
+        switch body.form {
         case .handle: parcel = nil
         case .parcel(let sent): parcel = sent
         case .unsendable(let message): throw Failure(message: message)
         }
+        try operation.begin(in: self)
+        let previous = currentOperation
+        currentOperation = operation
+        defer {
+            operation.endRunning(in: self)
+            currentOperation = previous
+        }
+        let limit = number > 0 ? 1 : operation.isAsynchronous ? 0 : LUA_MULTRET
         var results = unsafe clua_parcel()
-        let pointer = unsafe Unmanaged.passUnretained(operation).toOpaque()
         try unsafe attempt { lua, failure in
             unsafe clua_run_body(
-                lua, parcel?.pointer, pointer, ObjectKind.operation.rawValue, operation.memoryLimit ?? 0, &results, &failure)
+                lua, operation.cBody(number: number), parcel?.pointer, limit, operation.memoryLimit ?? 0, &results, &failure)
         }
         return unsafe results.value_count > 0 ? Parcel(results) : nil
     }
@@ -250,16 +249,23 @@ final class LuaState: @unchecked Sendable {
         return unsafe Parcel(contents)
     }
 
-    /// Encodes the body that the handle of `operation` holds in this state.
-    func encodeBody(of operation: LuaOperation) throws(Failure) -> Parcel {
+    /// Encodes a body that the handle of `operation` holds in this state.
+    func encodeBody(of operation: LuaOperation, number: Int32) throws(Failure) -> Parcel {
         var contents = unsafe clua_parcel()
-        let pointer = unsafe Unmanaged.passUnretained(operation).toOpaque()
         try unsafe attempt { lua, failure in
-            unsafe clua_encode_body(lua, pointer, ObjectKind.operation.rawValue, &contents, &failure)
+            unsafe clua_encode_body(lua, operation.cBody(number: number), &contents, &failure)
         }
         let parcel = unsafe Parcel(contents)
         parcel.letGo(of: operation)
         return parcel
+    }
+
+    /// What the value at a stack index says as an error.
+    func failure(raising index: Int32) -> Failure {
+        do throws(Failure) {
+            try unsafe attempt { lua, failure in unsafe clua_raise_value(lua, index, &failure) }
+            return Failure(message: "error")
+        } catch { return error }
     }
 
     /// Operations that leave this state by reference before they are in a queue: their functions are copied now, since the

@@ -71,6 +71,7 @@ public final class Runtime {
     public func close(deadline: Duration = .seconds(60)) -> [String] {
         guard main != nil else { return [] }
         core.io.end()
+        core.beginClosing()
         let left = engine.shutdown(deadline: deadline).map(\.displayName)
         core.io.stop()
         _ = engine.mainInbox.drain()
@@ -173,7 +174,11 @@ public final class Runtime {
         }
         if operation.outcome == .failed, let failure = (operation as? LuaOperation)?.failure ?? operation.error { throw failure }
         guard let results = (operation as? LuaOperation)?.results else { return [] }
-        return try asLuaError { () throws(Failure) in try state.values(of: results) }
+        return try asLuaError { () throws(Failure) in
+            var values: [LuaValue] = []
+            for parcel in results { values += try state.values(of: parcel) }
+            return values
+        }
     }
 
     /// Runs what is left: operations, callbacks, main-queue operations, until nothing can happen any more.
@@ -181,10 +186,12 @@ public final class Runtime {
         let state = try state()
         var wasInterrupted = false
         do throws(CallError) { _ = try state.wait(deadline: nil, until: { false }) } catch { wasInterrupted = true }
-        let stuck = wasInterrupted ? [] : engine.unfinishedOperations()
+        let stuck = wasInterrupted ? [] : engine.unfinishedOperations() + core.operationsStartedByHand
         return Ending(
             unreadFailures: core.takeUnreadFailures(),
-            stuckOperations: stuck.map { "\($0.displayName) can never run: it \(Stall.reason(for: $0))" },
+            stuckOperations: stuck.map {
+                "\($0.displayName) can never \($0.isExecuting ? "finish" : "run"): it \(Stall.reason(for: $0))"
+            },
             callbackErrorCount: core.callbackErrorCount.load(ordering: .relaxed),
             wasInterrupted: wasInterrupted)
     }
@@ -220,7 +227,7 @@ public final class Runtime {
     /// Cancels every operation, and stops the bodies that do not look. See `LuaOperation.interrupt`.
     public func interruptAllOperations() {
         engine.cancelAllOperations()
-        for case let operation as LuaOperation in engine.unfinishedOperations() { operation.interrupt() }
+        for case let operation as LuaOperation in engine.unfinishedOperations() + core.operationsStartedByHand { operation.interrupt() }
     }
 
     private func asLuaError<T>(_ body: () throws(Failure) -> T) throws(LuaError) -> T {

@@ -16,6 +16,9 @@ final class RuntimeCore: @unchecked Sendable {
     private let shared = Mutex(Shared())
     private let failures = Mutex(Failures())
     private let stateCount = Atomic<Int>(0)
+    private let closing = Atomic<Bool>(false)
+    /// Asynchronous operations that scripts have started and that have not ended: in no queue, which would keep them.
+    private let startedByHand = Mutex<Set<LuaOperation>>([])
 
     /// What each state takes over before it runs a body.
     private struct Shared {
@@ -43,6 +46,27 @@ final class RuntimeCore: @unchecked Sendable {
 
     func adopt(mainState: LuaState) { unsafe self.mainState = mainState }
 
+    /// Whether the runtime is being closed: what nobody will finish has to end.
+    var isClosing: Bool { closing.load(ordering: .acquiring) }
+
+    /// From here on nothing waits to be finished.
+    func beginClosing() {
+        closing.store(true, ordering: .releasing)
+        for operation in operationsStartedByHand { operation.cancel() }
+    }
+
+    /// Keeps an operation that is executing until it has finished.
+    func keepStartedByHand(_ operation: LuaOperation) {
+        startedByHand.withLock { _ = $0.insert(operation) }
+        operation.whenFinished { [unowned operation] in
+            let ended = operation.core.startedByHand.withLock { $0.remove(operation) }
+            withExtendedLifetime(ended) {}
+        }
+        if isClosing { operation.cancel() }
+    }
+
+    var operationsStartedByHand: Set<LuaOperation> { startedByHand.withLock { $0 } }
+
     /// The main state goes.
     func close() {
         unsafe mainState?.close()
@@ -52,6 +76,8 @@ final class RuntimeCore: @unchecked Sendable {
     var mainStateNumber: Int { 1 }
 
     func isMain(_ state: LuaState) -> Bool { unsafe state === mainState }
+
+    var isMainThread: Bool { mainThread == .current }
 
     /// The state that belongs to this thread; nil on a thread that is neither a worker nor the main thread.
     func stateOfCurrentThread() -> LuaState? {

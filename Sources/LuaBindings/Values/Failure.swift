@@ -23,6 +23,12 @@ struct Failure: Error {
         stop = nil
     }
 
+    /// An operation was stopped while none of its code was running.
+    init(stop reason: StopReason) {
+        self.init(message: reason.words)
+        stop = reason
+    }
+
     /// Takes over what `failure` owns.
     init(taking failure: inout clua_failure) {
         message = unsafe string(failure.message, failure.message_count)

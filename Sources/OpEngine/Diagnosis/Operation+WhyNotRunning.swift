@@ -19,7 +19,7 @@ extension Operation {
 
 extension Operation.Blockage: CustomStringConvertible {
     /// What keeps `operation` from running.
-    init(of operation: Operation) {
+    package init(of operation: Operation) {
         self.operation = operation
         blockers = operation.findBlockers()
     }
@@ -32,7 +32,10 @@ extension Operation.Blockage: CustomStringConvertible {
 
     /// `description` without the operation's name in front.
     public func reason(naming: Operation.Naming = .standard) -> String {
-        if blockers.isEmpty { return "has started and waits for something that will not happen" }
+        if blockers.isEmpty {
+            return operation.isExecuting && operation.isAsynchronous
+                ? "is executing, and nothing is left that could finish it" : "has started and waits for something that will not happen"
+        }
         var dependencies: [String] = []
         var reasons: [String] = []
         for blocker in blockers {

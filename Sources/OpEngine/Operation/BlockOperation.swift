@@ -49,16 +49,16 @@ open class BlockOperation: Operation, @unchecked Sendable {
             runConcurrently((first.map { [$0] } ?? []) + others)
         }
     }
+}
 
-    private func run(_ block: @Sendable () throws -> Void) {
-        do { try block() } catch { fail(with: error) }
-    }
-
-    /// Everyone who comes takes the next block, this thread included.
-    private func runConcurrently(_ blocks: [@Sendable () throws -> Void]) {
+extension Operation {
+    /// Runs `blocks` as parts of this operation, on this thread and on whichever workers are free, and returns when all have ended. The
+    /// first error that one throws is the operation's.
+    package func runConcurrently(_ blocks: [@Sendable () throws -> Void]) {
         let context = ThreadContext.current
         let core = context.currentCore
         let share = BlockShare(blocks: blocks, parker: context.parker)
+        // Everyone who comes takes the next block, this thread included.
         let helpers = (1..<blocks.count).map { _ in
             Operation.helper { [self] in ThreadContext.current.whileRunning(self, in: core) { share.runRest { self.run($0) } } }
         }
@@ -67,9 +67,12 @@ open class BlockOperation: Operation, @unchecked Sendable {
         share.runRest { run($0) }
         _ = context.block(parker: context.parker, deadline: nil, canStall: false) { share.isDone }
     }
-}
 
-extension Operation {
+    /// Runs a block as a part of this operation.
+    fileprivate func run(_ block: @Sendable () throws -> Void) {
+        do { try block() } catch { fail(with: error) }
+    }
+
     /// A block operation of the engine's own.
     static func helper(_ body: @escaping @Sendable () -> Void) -> Operation { BlockOperation(block: body) }
 }

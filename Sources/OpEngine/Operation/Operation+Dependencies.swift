@@ -38,10 +38,25 @@ extension Operation {
             return unsafe edge.pointee.isCounted
         }
         if wasCounted && transition({ $0.dependencyRemoved() }) { postToQueue() }
+        if let outcome = operation.outcome, outcome != .succeeded { forgetFailedDependency() }
         unsafe edge.deallocate()
         // Safety: balances the retain of `link(to:)`; the caller's reference keeps it alive here.
         unsafe Unmanaged.passUnretained(operation).release()
         deliverChanges()
+    }
+
+    /// A dependency that did not succeed was removed: it does not count any more. What has been cancelled because of it stays so.
+    private func forgetFailedDependency() {
+        let isOther: (Operation) -> Bool = { ($0.outcome ?? .succeeded) != .succeeded }
+        if listed.contains(where: isOther) { return }
+        transition { $0.clear(State.dependencyFailed) }
+        // One that has failed since the list was read.
+        guard listed.contains(where: isOther) else { return }
+        let mustCancel = transition { state in
+            state.set(State.dependencyFailed)
+            return state.mustCancel && state.has(State.linked)
+        }
+        if mustCancel { cancelBecauseOfDependency() }
     }
 
     func link(to dependency: Operation) {

@@ -6,7 +6,7 @@ extension Operation {
     ///
     /// - Parameter takesNext: the caller is the worker that ran it and takes from the same queue next.
     @discardableResult
-    func end(takesNext: Bool = false) -> Bool {
+    package func end(takesNext: Bool = false) -> Bool {
         switch transition({ $0.claimFinish() }) {
         case .lost: return false
         case .alone:

@@ -17,8 +17,11 @@ extension Operation {
 
     /// The base class's `start`; returns the caller's mistake.
     ///
-    /// - Parameter endsWithMain: whether the operation has ended when `main` returns.
-    func startOrRefuse(endsWithMain: Bool = true) -> OperationError? {
+    /// - Parameters:
+    ///   - endsWithMain: whether the operation has ended when `main` returns; else `end()` has to be called.
+    ///   - endsFromWithin: whether only operations, inbox jobs and holders can call `end()`. Then waits for it are reported when none of
+    ///     them is left; else they last, because somebody outside may call it.
+    package func startOrRefuse(endsWithMain: Bool = true, endsFromWithin: Bool = false) -> OperationError? {
         let before = loadState()
         let launched = before.has(State.claimed) && ThreadContext.isLaunching(self)
         if !launched && !before.has(State.claimed | State.executing | State.finishing | State.finished) {
@@ -27,6 +30,7 @@ extension Operation {
         }
         switch transition({ $0.start(launched: launched) }) {
         case .run:
+            if endsFromWithin { transition { $0.set(State.endedFromWithin) } }
             deliverChanges()
             if launched { main() } else { ThreadContext.current.whileRunning(self, in: nil) { main() } }
             if endsWithMain { end(takesNext: launched) } else if !launched { startedByHandHasReturned() }

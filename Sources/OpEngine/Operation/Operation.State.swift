@@ -40,6 +40,8 @@ extension Operation {
         static let deferred: UInt64 = 1 << 46
         /// `start` returned before it had finished.
         static let outlivesStart: UInt64 = 1 << 47
+        /// It goes on after `start`, and only what the engine runs can finish it.
+        static let endedFromWithin: UInt64 = 1 << 48
         /// Somebody observes it: changes go through its mailbox.
         static let observed: UInt64 = 1 << 55
         /// Its end has to be told to somebody.
@@ -235,17 +237,17 @@ extension Operation.State {
         return has(State.linked) ? .inQueue : .alone
     }
 
-    /// `start` has returned. True: the operation goes on.
+    /// `start` has returned. True: the operation goes on, and somebody whom the engine does not know may end it.
     @inline(__always)
     mutating func startReturned() -> Bool {
-        if has(State.finishing | State.finished) { return false }
+        if has(State.finishing | State.finished | State.endedFromWithin) { return false }
         set(State.outlivesStart)
         return true
     }
 
     /// `start`, called by hand, has returned. True: the operation goes on, and that was not known.
     mutating func goesOnAlone() -> Bool {
-        if has(State.claimed | State.finishing | State.finished | State.outlivesStart) { return false }
+        if has(State.claimed | State.finishing | State.finished | State.outlivesStart | State.endedFromWithin) { return false }
         set(State.outlivesStart)
         return true
     }

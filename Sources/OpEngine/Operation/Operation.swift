@@ -38,7 +38,7 @@ import Synchronization
     /// A dependency was added while it was on its way to the ready list. Guarded by the queue's lock.
     var isHeldBack = false
     /// Written before it is added to its queue: `cancelAllOperations` passes over it.
-    var isBarrier = false
+    package internal(set) var isBarrier = false
     /// `queuePriority`, as the index of a ready list.
     let level = Atomic<UInt8>(2)
     /// `qualityOfService` and `threadPriority`. See `QualityRank`.

@@ -86,6 +86,9 @@ struct ReferenceModel {
         operations[one].dependencies.removeAll { $0 == other }
         operations[other].dependents.removeAll { $0 == one }
         if flaw == .removalKeepsWaiting { return }
+        operations[one].hasUnluckyDependency = operations[one].dependencies.contains {
+            operations[$0].isFinished && operations[$0].outcome != .succeeded
+        }
         operations[one].waitsFor.remove(other)
         lineUp(one)
     }

@@ -1,0 +1,160 @@
+import CLua
+import OpEngine
+import Synchronization
+
+/// Where the bodies are, and how they come to where they run.
+extension LuaOperation {
+    /// What C calls the body at `index`.
+    func number(ofBodyAt index: Int) -> Int32 { kind == .blocks ? Int32(index + 1) : 0 }
+
+    func cBody(number: Int32) -> clua_body {
+        unsafe clua_body(
+            object: Unmanaged.passUnretained(self).toOpaque(), kind: ObjectKind.operation.rawValue, number: number,
+            is_invocation: kind == .invocation)
+    }
+
+    /// The bodies, which are about to run.
+    func takeBodies() -> [Body] {
+        let isMain = core.isMainThread
+        return mutable.withLock { mutable in
+            defer {
+                mutable.bodies = []
+                mutable.haveBodiesGone = true
+            }
+            mutable.results = Array(repeating: nil, count: isAsynchronous ? 0 : mutable.bodies.count)
+            // The host has added it to the main queue: then they run as they are, if the handle has been kept.
+            if isMain, home == core.mainStateNumber, mutable.pinningStates.contains(where: { core.isMain($0) }) {
+                for index in mutable.bodies.indices where mutable.bodies[index].isInHandle { mutable.bodies[index].form = .handle }
+            }
+            return mutable.bodies
+        }
+    }
+
+    /// Whether they run as they are, in the state of this thread.
+    func isHere(_ bodies: [Body]) -> Bool {
+        queue == nil || core.isMainThread
+            || bodies.contains { if case .handle = $0.form { true } else { false } }
+    }
+
+    // MARK: execution blocks
+
+    /// How many blocks it has been given.
+    var blockCount: Int { mutable.withLock { $0.blockCount } }
+
+    /// Adds the function at stack index 2, with the arguments after it.
+    ///
+    /// - Returns: what puts it into the handle, when it stays there for now.
+    func addBlock(_ call: Call) throws -> Answer {
+        let state = call.state
+        let runsAtHome = queue === core.engine.mainQueue && home == core.mainStateNumber
+        let mayStay = state.number == home && (queue == nil || runsAtHome) && !mutable.withLock { $0.isSealed }
+        var body = Body(form: .handle)
+        if !mayStay {
+            state.publishPaths()
+            let parcel = try state.encode(count: call.count - 1, CLUA_BODY)
+            parcel.letGo(of: self)
+            body = Body(form: .parcel(parcel), isInHandle: false)
+        }
+        let number = mutable.withLock { mutable -> Int? in
+            if mutable.haveBodiesGone || isExecuting || isFinished { return nil }
+            mutable.bodies.append(body)
+            mutable.blockCount += 1
+            return mutable.bodies.count
+        }
+        guard let number else { throw OperationError.executionBlockAddedTooLate(operation: name ?? displayName) }
+        return mayStay ? .addBody(at: 2, number: Int32(number)) : .nothing
+    }
+
+    // MARK: sending
+
+    /// Makes it fit to run in `queue`, or at once for nil: called by `state` before it adds or starts it.
+    ///
+    /// - Throws: what in its functions cannot be sent.
+    func prepare(for queue: OperationQueue?, in state: LuaState) throws(Failure) {
+        guard self.queue == nil, !isExecuting, !isFinished else { return }  // misuse, which the engine refuses
+        let isHome = state.number == home
+        let runsAtHome = queue == nil ? isHome : queue === core.engine.mainQueue && home == core.mainStateNumber
+        let (bodies, hasCompletion) = mutable.withLock { ($0.bodies, $0.completionState === state) }
+        var needsPin = hasCompletion
+        if runsAtHome {
+            mutable.withLock { mutable in
+                for index in mutable.bodies.indices where mutable.bodies[index].isInHandle { mutable.bodies[index].form = .handle }
+            }
+            needsPin = needsPin || isHome && !bodies.isEmpty  // elsewhere it has been pinned when it left
+        } else if isHome {
+            state.publishPaths()
+            for (index, body) in bodies.enumerated() where body.isInHandle {
+                let parcel = try state.encodeBody(of: self, number: number(ofBodyAt: index))
+                mutable.withLock { $0.bodies[index].form = .parcel(parcel) }
+            }
+        } else {
+            for body in bodies { if case .unsendable(let message) = body.form { throw Failure(message: message) } }
+        }
+        if needsPin { try pin(in: state) }
+        keepObservations(in: state)
+    }
+
+    /// Keeps the handle in `state`, with the functions that are in it, until the operation has finished.
+    func pin(in state: LuaState) throws(Failure) {
+        let isNew = mutable.withLock { mutable in
+            if mutable.pinningStates.contains(where: { $0 === state }) { return false }
+            mutable.pinningStates.append(state)
+            return true
+        }
+        guard isNew else { return }
+        try state.pin(self, .operation)
+        if mutable.withLock({ $0.completionState === state }) { state.awaitCompletion(of: self) }
+        whenFinished { [unowned self] in
+            let operation = self
+            state.post { operation.unpin(in: state) }
+        }
+    }
+
+    /// Lets go of the handle, unless the completion block in it has still to run.
+    func unpin(in state: LuaState) {
+        let isPinned = mutable.withLock { mutable in
+            guard mutable.completionState !== state, let index = mutable.pinningStates.firstIndex(where: { $0 === state }) else {
+                return false
+            }
+            mutable.pinningStates.remove(at: index)
+            return true
+        }
+        if isPinned { state.unpin(self) }
+    }
+
+    /// Whether it leaves `state` by reference while its functions are still there.
+    func needsSealing(from state: LuaState) -> Bool {
+        guard !isFinished else { return false }
+        return mutable.withLock { mutable in
+            if mutable.isSealed { return false }
+            let isHandle = mutable.bodies.contains { if case .handle = $0.form { true } else { false } }
+            if isHandle { return state.number == home }
+            let isObserved = mutable.observations.contains { $0.state === state && !$0.isPinned }
+            return isObserved || mutable.completionState === state && !mutable.pinningStates.contains { $0 === state }
+        }
+    }
+
+    /// Copies its functions, since the state that adds it may not be this one.
+    func seal(in state: LuaState) {
+        let (hasCompletion, bodies) = mutable.withLock {
+            $0.isSealed = true
+            return ($0.completionState === state, $0.bodies)
+        }
+        var needsPin = hasCompletion
+        if queue == nil, state.number == home {
+            for (index, body) in bodies.enumerated() {
+                guard case .handle = body.form else { continue }
+                let form: Body.Form
+                do throws(Failure) {
+                    form = .parcel(try state.encodeBody(of: self, number: number(ofBodyAt: index)))
+                } catch { form = .unsendable(error.message) }
+                mutable.withLock { if $0.bodies.indices.contains(index) { $0.bodies[index].form = form } }
+                // Another state may add it to the main queue: then it runs here, as it is.
+                needsPin = needsPin || core.isMain(state)
+            }
+        }
+        // Should this fail, memory has run out, and the next step of the script says so.
+        if needsPin { try? pin(in: state) }
+        keepObservations(in: state)
+    }
+}
