@@ -2,8 +2,10 @@
 
 #include <lua5.4/lauxlib.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "callback_raising.h"
+#include "class_raising.h"
 #include "memory_raising.h"
 #include "observer_raising.h"
 #include "object_raising.h"
@@ -137,6 +139,12 @@ static int push_owned(lua_State *L) {
         push_parcel(L, reply->parcel);
         return lua_gettop(L);
     case CLUA_REPLY_RESULTS: push_results(L, reply); break;
+    case CLUA_REPLY_CLASS: {
+        lua_pushlstring(L, reply->bytes, reply->byte_count);
+        const clua_reference *reference = &reply->references[0];
+        clua_make_class(L, reference->object, reference->kind, lua_tostring(L, -1), 2);
+        break;
+    }
     default: lua_pushlstring(L, reply->bytes, reply->byte_count);
     }
     return 1;
@@ -145,8 +153,9 @@ static int push_owned(lua_State *L) {
 // Leaves the answer's values on top; returns how many they are.
 static int answer_owned(lua_State *L, clua_reply *reply) {
     int base = lua_gettop(L);
-    int last = reply->kind == CLUA_REPLY_RESULTS ? 1 : base;
-    int first = reply->kind == CLUA_REPLY_RESULTS ? 1 : reply->body_first != 0 ? reply->body_first : base + 1;
+    bool needs_first = reply->kind == CLUA_REPLY_RESULTS || reply->kind == CLUA_REPLY_CLASS;
+    int last = needs_first ? 1 : base;
+    int first = needs_first ? 1 : reply->body_first != 0 ? reply->body_first : base + 1;
     int count = last - first + 1;
     if (!lua_checkstack(L, count + 2)) {
         free_reply(reply);
@@ -195,6 +204,12 @@ static int answer(lua_State *L, clua_reply *reply) {
         answer_owned(L, reply);
         clua_add_observer(L, 1, (int)reply->integer);
         return 1;
+    case CLUA_REPLY_CLASS_FIELD:
+        luaL_checkstack(L, LUA_MINSTACK, NULL);
+        clua_push_class_of(L, 1);
+        lua_pushvalue(L, 2);
+        clua_find_in_class(L, lua_gettop(L) - 1);
+        return 1;
     case CLUA_REPLY_COMPLETION: lua_getiuservalue(L, 1, CLUA_SLOT_COMPLETION); return 1;
     case CLUA_REPLY_SET_COMPLETION: set_completion(L, 1, reply->completion_index); return 0;
     case CLUA_REPLY_ADD_BODY: {
@@ -207,6 +222,7 @@ static int answer(lua_State *L, clua_reply *reply) {
     case CLUA_REPLY_STRING:
     case CLUA_REPLY_PARCEL:
     case CLUA_REPLY_RESULTS:
+    case CLUA_REPLY_CLASS:
     case CLUA_REPLY_HANDLES: return answer_owned(L, reply);
     case CLUA_REPLY_ARGUMENT_ERROR: {
         answer_owned(L, reply);
@@ -222,7 +238,7 @@ static int answer(lua_State *L, clua_reply *reply) {
     return luaL_error(L, "opscript bug: unknown kind of reply");
 }
 
-static int call_host(lua_State *L, clua_function function, int member) {
+int clua_call_host(lua_State *L, clua_function function, int member) {
     clua_reply reply = {.kind = CLUA_REPLY_NOTHING};
     function(L, member, &reply);
     return answer(L, &reply);
@@ -230,7 +246,7 @@ static int call_host(lua_State *L, clua_function function, int member) {
 
 // Upvalues: function, member.
 static int call_function(lua_State *L) {
-    return call_host(L, to_pointer(L, lua_upvalueindex(1)), (int)lua_tointeger(L, lua_upvalueindex(2)));
+    return clua_call_host(L, to_pointer(L, lua_upvalueindex(1)), (int)lua_tointeger(L, lua_upvalueindex(2)));
 }
 
 // The member's number for the key at stack index 2 in the table at `members`; 0 when there is none.
@@ -242,17 +258,33 @@ static int find_member(lua_State *L, int members) {
     return member;
 }
 
+// Whether the method with the name at stack index 2 is one that a class may have in the place of the host's, and the class of the
+// object at index 1 does: replaces the host's on top by it. `start` is none of them: the host calls it.
+static void override_method(lua_State *L) {
+    clua_handle *handle = clua_to_handle(L, 1);
+    if (handle == NULL || handle->class_object == NULL) return;
+    const char *name = lua_tostring(L, 2);
+    if (strcmp(name, "cancel") != 0 && strcmp(name, "main") != 0 && strcmp(name, "init") != 0) return;
+    clua_push_class_of(L, 1);
+    lua_pushvalue(L, 2);
+    clua_find_in_class(L, lua_gettop(L) - 1);
+    if (lua_isnil(L, -1)) lua_pop(L, 2);
+}
+
 // __index of objects. Upvalues: class table, properties, get.
 static int get_property(lua_State *L) {
     lua_pushvalue(L, 2);
-    if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
+    if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) {
+        if (lua_type(L, 2) == LUA_TSTRING) override_method(L);
+        return 1;
+    }
     lua_pop(L, 1);
-    return call_host(L, to_pointer(L, lua_upvalueindex(3)), find_member(L, lua_upvalueindex(2)));
+    return clua_call_host(L, to_pointer(L, lua_upvalueindex(3)), find_member(L, lua_upvalueindex(2)));
 }
 
 // __newindex of objects, __index of class tables. Upvalues: properties, function.
 static int use_property(lua_State *L) {
-    return call_host(L, to_pointer(L, lua_upvalueindex(2)), find_member(L, lua_upvalueindex(1)));
+    return clua_call_host(L, to_pointer(L, lua_upvalueindex(2)), find_member(L, lua_upvalueindex(1)));
 }
 
 static void push_members(lua_State *L, const clua_member *members, size_t count) {
@@ -284,6 +316,7 @@ static void push_class_table(lua_State *L, const clua_class *class) {
     lua_pushstring(L, class->name);
     lua_setfield(L, -2, "__name");
     lua_setmetatable(L, -2);
+    clua_mark_built_in_class(L, class->name);
 }
 
 // Stack: the module. Leaves the class table.

@@ -7,6 +7,9 @@
 /// Pushes a C function that calls `function` for `member`. Needs 3 free stack slots, leaves 1.
 void clua_push_function(lua_State *L, clua_function function, int member);
 
+/// Calls a function of the host for `member` with what is on the stack; leaves its results on top, and returns how many they are.
+int clua_call_host(lua_State *L, clua_function function, int member);
+
 /// Makes the metatable and the class table of `class`; leaves the class table on the stack, above the module. Needs 6 free slots.
 void clua_open_class(lua_State *L, const clua_class *class);
 

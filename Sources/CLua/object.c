@@ -83,6 +83,8 @@ void clua_objects_open(lua_State *L) {
     clua_keep(L, CLUA_KEPT_HANDLES);
     lua_createtable(L, 0, 16);
     clua_keep(L, CLUA_KEPT_PINS);
+    lua_createtable(L, 0, 4);
+    clua_keep(L, CLUA_KEPT_CLASSES);
 }
 
 bool clua_push_existing_handle(lua_State *L, const void *object) {
@@ -101,12 +103,13 @@ void clua_push_handle(lua_State *L, void *object, int kind) {
     }
     lua_pop(L, 1);
     clua_handle *handle = lua_newuserdatauv(L, sizeof(clua_handle), CLUA_SLOT_COUNT);
-    *handle = (clua_handle){&handle_tag, NULL, kind, 0};
+    *handle = (clua_handle){.tag = &handle_tag, .kind = kind};
     clua_push_metatable(L, kind);
     lua_setmetatable(L, -2);
     lua_pushvalue(L, -1);
     lua_rawsetp(L, -3, object);
     clua_object_retain(object);
     handle->object = object;
+    handle->class_object = object_functions.class_of != NULL ? object_functions.class_of(object, kind) : NULL;
     lua_remove(L, -2);
 }

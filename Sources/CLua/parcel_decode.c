@@ -2,6 +2,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "class_raising.h"
 #include "code.h"
 #include "environment_raising.h"
 #include "memory_raising.h"
@@ -18,13 +19,15 @@ typedef struct decoder {
     const uint8_t *end;
     clua_environment environment;
     bool has_globals;
-    bool has_modules;
+    bool needs_environment;  // what came by name may use globals, or has functions that belong to another parcel
     uint32_t object_count;
     uint32_t string_count;
     // Stack indices of tables, nil until needed.
     int environments;  // number -> environment
     int objects;       // ordinal -> object
     int strings;       // number -> string
+    int classes;       // in turn classes, the numbers of their versions, contents, names and superclasses
+    lua_Integer class_count;
     int late;          // alternately objects, and the metatables that they get at the end; the values follow on the stack
     lua_Integer late_count;
 } decoder;
@@ -230,9 +233,29 @@ static void decode_handle(decoder *d) {
     clua_push_handle(d->L, reference->object, reference->kind);
 }
 
+// Pushes a class; what is in it follows.
+static void decode_class(decoder *d) {
+    const clua_reference *reference = &d->parcel->references[read_count(d, d->parcel->reference_count)];
+    clua_need_stack(d->L, 12);
+    clua_push_class(d->L, reference->object, reference->kind);
+    keep(d, d->objects, d->object_count++);
+}
+
+// An operation and its class.
+static void decode_instance(decoder *d, int depth) {
+    lua_State *L = d->L;
+    clua_need_stack(L, 12);
+    decode_handle(d);
+    decode_value(d, depth);
+    const clua_handle *handle = clua_to_handle(L, -2);
+    if (clua_class_handle(L, -1) == NULL) luaL_error(L, "the class of an operation is a %s here", luaL_typename(L, -1));
+    if (handle->class_object != NULL) clua_adopt_class(L, handle->class_object);
+    lua_pop(L, 1);
+}
+
 static void decode_module(decoder *d, bool has_field) {
     lua_State *L = d->L;
-    d->has_modules = true;
+    d->needs_environment = true;
     clua_need_stack(L, 12);
     push_string(d);
     int name = lua_gettop(L);
@@ -279,6 +302,8 @@ static void decode_value(decoder *d, int depth) {
     case CLUA_TAG_FUNCTION_LATER: decode_function_later(d); break;
     case CLUA_TAG_OBJECT_AGAIN: push_object_again(d, read_count(d, d->object_count)); break;
     case CLUA_TAG_HANDLE: decode_handle(d); break;
+    case CLUA_TAG_INSTANCE: decode_instance(d, depth); break;
+    case CLUA_TAG_CLASS: decode_class(d); break;
     case CLUA_TAG_ENVIRONMENT: push_environment(d, read_count(d, UINT32_MAX)); break;
     case CLUA_TAG_MODULE:
     case CLUA_TAG_MODULE_FIELD: decode_module(d, tag == CLUA_TAG_MODULE_FIELD); break;
@@ -301,6 +326,29 @@ static void decode_body_record(decoder *d) {
         malformed(d);
     }
     lua_pop(L, 1);
+}
+
+// Contents are put in place when everything is complete.
+static void decode_class_record(decoder *d) {
+    lua_State *L = d->L;
+    int class = lua_gettop(L) + 1;
+    clua_need_stack(L, 20);
+    push_object_again(d, read_count(d, d->object_count));
+    if (clua_class_handle(L, class) == NULL) malformed(d);
+    lua_pushinteger(L, (lua_Integer)read_varint(d));
+    push_string(d);
+    decode_value(d, 1);
+    decode_value(d, 1);
+    if (clua_identify_class(L, -2).built_in == NULL && clua_class_handle(L, -2) == NULL) malformed(d);
+    if (!lua_istable(L, -1)) malformed(d);
+    lua_insert(L, class + 2);
+    // Stack: class, version, contents, name, superclass; all are kept.
+    for (int i = 0; i < 5; i++) {
+        lua_pushvalue(L, class + i);
+        keep(d, d->classes, ++d->class_count);
+        lua_pop(L, 1);
+    }
+    lua_settop(L, class - 1);
 }
 
 static void decode_global_record(decoder *d) {
@@ -363,6 +411,7 @@ static void decode_records(decoder *d) {
         case CLUA_TAG_REBUILT: decode_rebuilt_record(d); break;
         case CLUA_TAG_PLACE: decode_place_record(d); break;
         case CLUA_TAG_BODY: decode_body_record(d); break;
+        case CLUA_TAG_CLASS_BODY: decode_class_record(d); break;
         case CLUA_TAG_GLOBAL: decode_global_record(d); break;
         case CLUA_TAG_END: return;
         default: malformed(d);
@@ -379,10 +428,24 @@ static void set_late_metatables(decoder *d) {
     }
 }
 
+static void set_classes(decoder *d) {
+    lua_State *L = d->L;
+    clua_need_stack(L, 20);
+    for (lua_Integer i = 1; i < d->class_count; i += 5) {
+        int class = lua_gettop(L) + 1;
+        for (int j = 0; j < 5; j++) lua_rawgeti(L, d->classes, i + j);
+        lua_Integer version = lua_tointeger(L, class + 1);
+        lua_remove(L, class + 1);
+        // What runs sees the contents that came with it.
+        clua_set_class_contents(L, class, version, d->environment == CLUA_FRESH_ENVIRONMENT);
+        lua_pop(L, 1);
+    }
+}
+
 void clua_decode_here(lua_State *L, const clua_parcel *parcel, clua_environment environment) {
     luaL_checkstack(L, parcel->value_count + 16, "too many values");
     int base = lua_gettop(L);
-    for (int i = 0; i < 4; i++) lua_pushnil(L);
+    for (int i = 0; i < 5; i++) lua_pushnil(L);
     decoder decoder = {
         .L = L,
         .parcel = parcel,
@@ -392,15 +455,17 @@ void clua_decode_here(lua_State *L, const clua_parcel *parcel, clua_environment 
         .environments = base + 1,
         .objects = base + 2,
         .strings = base + 3,
-        .late = base + 4,
+        .classes = base + 4,
+        .late = base + 5,
     };
     if (parcel->value_count > 0) {
         decoder.has_globals = read_byte(&decoder) == CLUA_HAS_GLOBALS;
         for (int i = 0; i < parcel->value_count; i++) decode_value(&decoder, 0);
         decode_records(&decoder);
+        set_classes(&decoder);
         set_late_metatables(&decoder);
         // A body that has `load` as an upvalue may use globals although its own code does not.
-        if (decoder.has_modules && environment == CLUA_FRESH_ENVIRONMENT) {
+        if (decoder.needs_environment && environment == CLUA_FRESH_ENVIRONMENT) {
             push_environment(&decoder, 0);
             lua_pop(L, 1);
         }
@@ -410,7 +475,7 @@ void clua_decode_here(lua_State *L, const clua_parcel *parcel, clua_environment 
         lua_rawgeti(L, decoder.environments, 0);
         lua_replace(L, decoder.environments);
     }
-    for (int i = 0; i < 3; i++) lua_remove(L, base + 2);
+    for (int i = 0; i < 4; i++) lua_remove(L, base + 2);
 }
 
 typedef struct decoding {

@@ -2,12 +2,14 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "class_raising.h"
 #include "encoder.h"
 #include "environment_raising.h"
 #include "memory_raising.h"
 #include "modules_raising.h"
 #include "object.h"
 #include "parcel.h"
+#include "parcel_class.h"
 #include "parcel_format.h"
 #include "parcel_rebuild.h"
 
@@ -100,8 +102,7 @@ static bool encode_by_name(encoder *e) {
 // The tag that was written there; NULL when memory has run out since, and the bytes are of no more use.
 static uint8_t *tag_at_offset(encoder *e, size_t offset) { return e->writer.failed ? NULL : &e->writer.bytes[offset]; }
 
-// The entry of an object that is met; if it was met before, writes the reference to it and returns NULL.
-static pointer_entry *encode_again(encoder *e, const void *pointer) {
+pointer_entry *encode_again(encoder *e, const void *pointer) {
     bool found;
     pointer_entry *entry = encoder_meet(e, pointer, &found);
     if (!found) return entry;
@@ -120,8 +121,7 @@ uint32_t encode_begin(encoder *e, pointer_entry *entry, uint8_t tag) {
     return e->object_count++;
 }
 
-// The object on top lies too deep to be written here: its body follows in a record.
-static void postpone(encoder *e, uint32_t ordinal) {
+void encode_later(encoder *e, uint32_t ordinal) {
     lua_pushvalue(e->L, -1);
     lua_Integer number = encoder_anchor(e);
     *(postponed *)encoder_append(e, &e->bodies, sizeof(postponed)) = (postponed){ordinal, number, e->trail};
@@ -196,13 +196,15 @@ static void encode_table(encoder *e, int depth) {
         return;
     }
     if (encode_by_name(e)) return;
+    const clua_handle *class = clua_class_handle(L, -1);
+    if (class != NULL) return encode_class(e, class);
     pointer_entry *entry = encode_again(e, lua_topointer(L, -1));
     if (entry == NULL) return;
     if (depth < CLUA_INLINE_DEPTH) {
         encode_begin(e, entry, CLUA_TAG_TABLE);
         encode_table_body(e, depth + 1);
     } else {
-        postpone(e, encode_begin(e, entry, CLUA_TAG_TABLE_LATER));
+        encode_later(e, encode_begin(e, entry, CLUA_TAG_TABLE_LATER));
     }
 }
 
@@ -264,7 +266,7 @@ static void encode_function(encoder *e, int depth) {
     clua_code *code = clua_code_of(L, lua_gettop(L));
     writer_varint(&e->writer, encoder_code(e, code));
     if (is_later)
-        postpone(e, ordinal);
+        encode_later(e, ordinal);
     else
         encode_upvalues(e, code, ordinal, tag_at, depth + 1);
 }
@@ -278,10 +280,7 @@ static void encode_userdata(encoder *e) {
         if (!encode_by_name(e) && encode_again(e, lua_topointer(e->L, -1)) != NULL) refuse(e);
         return;
     }
-    writer_byte(&e->writer, CLUA_TAG_HANDLE);
-    writer_varint(&e->writer, e->references.count);
-    *(clua_reference *)encoder_append(e, &e->references, sizeof(clua_reference)) = (clua_reference){handle->object, handle->kind, false};
-    clua_object_retain(handle->object);
+    encode_handle(e, handle);
 }
 
 static void encode_number(encoder *e) {
@@ -342,6 +341,11 @@ static void encode_body_record(encoder *e, postponed body) {
     lua_State *L = e->L;
     lua_rawgeti(L, e->anchors, body.anchor);
     e->trail = body.trail;
+    if (clua_class_handle(L, -1) != NULL) {
+        encode_class_record(e, body.ordinal);
+        lua_pop(L, 1);
+        return;
+    }
     writer_byte(&e->writer, CLUA_TAG_BODY);
     writer_varint(&e->writer, body.ordinal);
     if (lua_istable(L, -1)) {

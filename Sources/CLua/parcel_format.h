@@ -1,7 +1,7 @@
 // Internal to this folder: how the bytes of a parcel are laid out.
 //
 // parcel  := flags value* record* END
-// record  := BODY ordinal body | GLOBAL environment name value | TABLE_KEPT body | REBUILT arguments count | PLACE container key value
+// record  := CLASS_BODY ordinal version name superclass contents | BODY ordinal body | GLOBAL environment name value | TABLE_KEPT body | REBUILT arguments count | PLACE container key value
 //
 // Every table, function and rebuilt object gets an ordinal when it is first met. Nested ones are written where they are met, up
 // to a depth; those that lie deeper are written as an empty object there, and their bodies follow in records, so that neither
@@ -30,11 +30,14 @@ enum {
     CLUA_TAG_FUNCTION_LATER,     // code; the body is in a record
     CLUA_TAG_OBJECT_AGAIN,       // ordinal
     CLUA_TAG_HANDLE,             // number of the reference
+    CLUA_TAG_INSTANCE,           // number of the reference, its class
+    CLUA_TAG_CLASS,              // number of the reference; the contents are in a record
     CLUA_TAG_ENVIRONMENT,        // number of the environment
     CLUA_TAG_MODULE,             // name
     CLUA_TAG_MODULE_FIELD,       // name, key
     CLUA_TAG_UPVALUE_AGAIN,      // ordinal of a function, number of its upvalue; only in bodies of functions
     CLUA_TAG_BODY,               // ordinal, body
+    CLUA_TAG_CLASS_BODY,         // ordinal, version, name, superclass, table
     CLUA_TAG_GLOBAL,             // environment, name, value
     CLUA_TAG_REBUILT,            // ordinal of a table, count of values in it
     CLUA_TAG_PLACE,              // container, key, value

@@ -23,8 +23,14 @@ static inline bool rebuild_possible(lua_State *L, int index, int type) {
 /// Writes the next record that has to do with rebuilding; false when there is none. All bodies and globals must have been written.
 bool rebuild_next(encoder *e);
 
-/// What parcel_encode.c does for this: writes the value on top, and leaves it; starts an object that was not met before.
+/// What parcel_encode.c does for this, and for classes: writes the value on top, and leaves it; starts an object that was not met before.
 void encode_value(encoder *e, int depth);
 uint32_t encode_begin(encoder *e, pointer_entry *entry, uint8_t tag);
+
+/// The entry of an object that is met; if it was met before, writes the reference to it and returns NULL.
+pointer_entry *encode_again(encoder *e, const void *pointer);
+
+/// The body of the object on top follows in a record.
+void encode_later(encoder *e, uint32_t ordinal);
 
 #endif

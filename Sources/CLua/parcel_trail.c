@@ -32,6 +32,7 @@ static void add_root(luaL_Buffer *message, const trail_step *step) {
     case TRAIL_RESULT: lua_pushfstring(L, "result %I", step->number); break;
     case TRAIL_UPVALUE: lua_pushfstring(L, "upvalue '%s'", step->text); break;
     case TRAIL_GLOBAL: lua_pushfstring(L, "global '%s'", step->text); break;
+    case TRAIL_CLASS: lua_pushfstring(L, "class %s", step->text); break;
     case TRAIL_MAIN: lua_pushliteral(L, "the main function"); break;
     default: lua_pushliteral(L, "the value"); break;
     }

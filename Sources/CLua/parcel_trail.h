@@ -11,6 +11,7 @@ typedef enum trail_kind {
     TRAIL_RESULT,     // number
     TRAIL_VALUE,      // a stored value
     TRAIL_UPVALUE,    // text, of the function `label`
+    TRAIL_CLASS,      // text
     TRAIL_GLOBAL,     // text, of the function `label`
     TRAIL_FIELD,      // text: a string key; number: its length
     TRAIL_ELEMENT,    // number: an integer key

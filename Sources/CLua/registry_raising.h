@@ -13,6 +13,7 @@
 typedef enum clua_kept {
     CLUA_KEPT_HANDLES,        // weak table: object (light userdata) -> handle
     CLUA_KEPT_PINS,           // table: object (light userdata) -> handle
+    CLUA_KEPT_CLASSES,        // table: class (light userdata) -> class table
     CLUA_KEPT_REAL_GLOBALS,   // the state's own global table
     CLUA_KEPT_FRESH_GLOBALS,  // name -> value in a fresh state
     CLUA_KEPT_MODULE_INDEX,   // weak table: value -> the module's name, or {name, field}

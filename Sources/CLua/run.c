@@ -6,6 +6,7 @@
 
 #include "callback.h"
 #include "callback_raising.h"
+#include "class_raising.h"
 #include "object_raising.h"
 #include "memory_raising.h"
 #include "environment_raising.h"
@@ -328,7 +329,9 @@ static void find_method(lua_State *L, int object) {
 static int run_body(lua_State *L) {
     body_run *run = lua_touserdata(L, 1);
     push_operation(L, &run->body);
-    if (run->parcel == NULL) {
+    if (run->parcel == NULL && run->body.method != NULL) {
+        clua_push_class_of(L, 2);
+    } else if (run->parcel == NULL) {
         push_body(L, run->body.number);
     } else {
         clua_decode_here(L, run->parcel, CLUA_FRESH_ENVIRONMENT);
@@ -342,6 +345,11 @@ static int run_body(lua_State *L) {
     if (run->memory_limit != 0) state->limit_bytes = state->used_bytes + run->memory_limit;
     if (run->body.is_invocation) {
         find_method(L, 3);
+    } else if (run->body.method != NULL) {
+        clua_push_class_field(L, 3, run->body.method);
+        if (lua_isnil(L, -1)) return 0;
+        lua_replace(L, 3);
+        lua_pushvalue(L, 2);
     } else {
         lua_pushvalue(L, 2);
         lua_insert(L, 4);
@@ -366,6 +374,10 @@ int clua_run_body(lua_State *L, clua_body body, const clua_parcel *parcel, int r
 static int encode_body(lua_State *L) {
     body_run *run = lua_touserdata(L, 1);
     push_operation(L, &run->body);
+    if (run->body.method != NULL) {
+        clua_push_class_of(L, 2);
+        return clua_send(L, 1, CLUA_STORED, run->results) == LUA_OK ? 0 : lua_error(L);
+    }
     int count = push_body(L, run->body.number) + 1;
     clua_parcel_role role = run->body.is_invocation ? CLUA_INVOCATION : CLUA_BODY;
     if (clua_send(L, count, role, run->results) != LUA_OK) return lua_error(L);

@@ -7,6 +7,7 @@
 #include <lua5.4/lualib.h>
 
 #include "callback.h"
+#include "class.h"
 #include "interrupt.h"
 #include "object.h"
 #include "observer.h"

@@ -23,6 +23,8 @@ typedef enum clua_reply_kind {
     CLUA_REPLY_HANDLE,          // references[0], or nil where there is none
     CLUA_REPLY_HANDLES,         // an array of references
     CLUA_REPLY_PARCEL,          // the values in `parcel`
+    CLUA_REPLY_CLASS,           // a new class of the script's: references[0], named `bytes`, a subclass of the class at stack index 1
+    CLUA_REPLY_CLASS_FIELD,     // what the class of the operation at stack index 1 has at the key at index 2
     CLUA_REPLY_RESULTS,         // the same, decoded once into the handle at index 1: the first (integer 1) or a table of all;
                                 // or, when `parcel` is NULL, the first value of each of `parcels`
     CLUA_REPLY_PROGRESS,        // a table: totalUnitCount = integer, completedUnitCount = integer2, fractionCompleted

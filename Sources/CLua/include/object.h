@@ -14,6 +14,7 @@ typedef struct clua_handle {
     void *object;  // owned: one reference; NULL while being made
     int kind;      // index of the class, 1 to CLUA_MAX_KINDS
     unsigned pin_count;
+    void *class_object;  // of an operation whose class a script has defined: that class, kept by the operation; else NULL
 } clua_handle;
 
 #define CLUA_MAX_KINDS 8
@@ -22,6 +23,7 @@ typedef struct clua_handle {
 typedef struct clua_object_functions {
     void (*retain)(void *object);
     void (*release)(void *object);
+    void *(*class_of)(void *object, int kind);  // what the handle's `class_object` is; NULL where there are no such classes
 } clua_object_functions;
 
 void clua_set_object_functions(clua_object_functions functions);

@@ -47,6 +47,7 @@ typedef struct clua_body {
     int kind;
     int number;  // which of several in the handle, 1 and up; 0: the only one
     bool is_invocation;  // not main(operation, ...) but object:method(...)
+    const char *method;  // of an operation whose class a script has defined: what it runs is this method; else NULL
 } clua_body;
 
 /// Runs a body, decoded from `parcel`, or, when that is NULL, as the handle in this state has it.

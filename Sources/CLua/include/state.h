@@ -20,6 +20,11 @@ typedef struct clua_host {
     /// Called in the sending state after `parcel`, which refers to host objects, was encoded from values that are still on
     /// the stack. May encode more, must not raise.
     void (*sent)(lua_State *L, const clua_parcel *parcel);
+    // For classes of operations that scripts define; NULL where no class has the function `subclass`.
+    clua_function new_operation;       // makes one of the class at stack index 1; the member is 1 when that has a method `start`
+    clua_function assign_class_field;  // refuses a wrong field: class, key, value
+    /// Answers with a parcel that holds the class `object`, or with nil.
+    void (*class_contents)(lua_State *L, void *object, clua_reply *reply);
 } clua_host;
 
 /// `limit_bytes` without a limit: only what is impossible anyway goes past it.

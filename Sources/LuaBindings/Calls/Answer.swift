@@ -20,6 +20,10 @@ enum Answer {
     /// Nothing, and the arguments from this stack index on become a body of the operation at stack index 1.
     case addBody(at: Int32, number: Int32)
     case objects([AnyObject], ObjectKind)
+    /// A new class, derived from the class at stack index 1.
+    case newClass(ScriptClass)
+    /// What the class of the operation at stack index 1 has at the key at index 2.
+    case classField
     case progress(total: Int64, completed: Int64, fraction: Double)
     /// The values in a parcel; what has to be alive meanwhile.
     case parcel(Parcel, keeping: AnyObject? = nil)
@@ -79,6 +83,11 @@ enum Answer {
         case .objects(let objects, let kind):
             unsafe reply.pointee.kind = CLUA_REPLY_HANDLES
             unsafe writeObjects(objects, kind, to: reply)
+        case .newClass(let scriptClass):
+            unsafe reply.pointee.kind = CLUA_REPLY_CLASS
+            unsafe writeString(scriptClass.name, to: reply)
+            unsafe writeObjects(CollectionOfOne(scriptClass), .scriptClass, to: reply)
+        case .classField: unsafe reply.pointee.kind = CLUA_REPLY_CLASS_FIELD
         case .progress(let total, let completed, let fraction):
             unsafe reply.pointee.kind = CLUA_REPLY_PROGRESS
             unsafe reply.pointee.integer = total

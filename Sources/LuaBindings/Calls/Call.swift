@@ -149,6 +149,13 @@ struct Call {
         .message("call '\(method)' with ':', as in \(receiver):\(method)(...); what came before it is a \(typeName(at: 1))")
     }
 
+    /// Which class of operations the value at `index` is, if it is one.
+    func operationClass(at index: Int32) -> ClassIdentity? {
+        let identity = unsafe clua_identify_class(lua, index)
+        if let pointer = unsafe identity.object { return .script(unsafe object(pointer, as: ScriptClass.self)) }
+        return unsafe identity.built_in.map { unsafe .builtIn(String(cString: $0)) }
+    }
+
     // MARK: tables
 
     /// Calls `body` for each key and value of the table at `index`; they are at the stack indices it gets.
@@ -231,6 +238,7 @@ extension ObjectKind {
         case .operation: "Operation"
         case .queue: "OperationQueue"
         case .error: "error object"
+        case .scriptClass: "class"
         case .timer: "Timer"
         case .process: "Process"
         case .observation: "observation"

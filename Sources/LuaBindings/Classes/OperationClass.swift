@@ -5,6 +5,8 @@ import OpEngine
 enum OperationClass {
     enum Function: String, Member {
         case new
+        case subclass
+        case `init`, main, isKindOf
         case start, cancel, interrupt, finish, fail, addDependency, removeDependency, waitUntilFinished, addExecutionBlock, why, observe
     }
 
@@ -44,9 +46,12 @@ enum OperationClass {
     private static func function(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
         guard let function = Function(number: member) else { throw .message("opscript bug: no method \(member)") }
         if function == .new { return try new(call) }
+        if function == .subclass { return try OperationSubclass.make(call) }
         let operation = try call.operation(callingFor: function.rawValue)
         switch function {
-        case .new: break
+        // What a class overrides does nothing here.
+        case .new, .subclass, .`init`, .main: break
+        case .isKindOf: return try OperationSubclass.isKind(operation, call)
         case .start:
             try call.misuse {
                 try (operation as? LuaOperation)?.prepare(for: nil, in: call.state)
@@ -105,6 +110,10 @@ enum OperationClass {
         if call.isMissing(at: 1), call.count == 0 {
             return .newOperation(LuaOperation(in: call.state, kind: .function, bodyCount: 0), bodyAt: 0)
         }
+        if call.operationIfAny(at: 1) != nil {
+            throw .message("'new' is a function of the class: call it with '.', as in Operation.new(...)")
+        }
+        if call.operationClass(at: 1) != nil { throw .message("call 'new' with '.', as in Operation.new(...)") }
         guard call.isTable(at: 1) else { throw call.expected("function or table", at: 1) }
         let options = try call.options(Option.self)
         let main = options[.main]
@@ -166,8 +175,8 @@ enum OperationClass {
         case .result, .results: return try results(of: lua, isFirst: property == .result)
         case .error: return lua?.failure.map { .object($0, .error) } ?? .nil
         case nil:
-            guard let name = call.string(at: 2), let value = lua?.stored(name) else { return .nil }
-            return .parcel(value)
+            if let name = call.string(at: 2), let value = lua?.stored(name) { return .parcel(value) }
+            return lua?.scriptClass != nil ? .classField : .nil
         }
     }
 
@@ -231,6 +240,7 @@ enum OperationClass {
     static func check(storageName name: String, _ call: Call) throws(CallError) {
         if call.state.acceptedNames.contains(name) { return }
         if Function.names.contains(name) { throw .message("'\(name)' is a method of operations and cannot be assigned") }
+        if unsafe clua_class_has(call.lua, 1, 2) { return }
         if let near = Spelling.nearest(to: name, among: Property.names + Function.names, within: name.utf8.count < 5 ? 1 : 2) {
             throw .message("an operation has no property '\(name)' (did you mean '\(near)'?)")
         }

@@ -62,7 +62,11 @@ enum OperationQueueClass {
             guard call.isFunction(at: 2) else { throw call.expected("function", at: 2) }
             return try add(barrier: true, to: queue, call)
         case .cancelAllOperations:
-            queue.cancelAllOperations()
+            var failure: Failure?
+            for operation in queue.operations where !operation.isBarrier {
+                do throws(Failure) { try OperationSubclass.cancel(operation, call.state) } catch { failure = failure ?? error }
+            }
+            if let failure { throw CallError(failure) }
             return .nothing
         case .observe: return try observe(queue, call)
         case .waitUntilAllOperationsAreFinished:

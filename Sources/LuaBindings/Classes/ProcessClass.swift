@@ -19,7 +19,8 @@ enum ProcessClass {
         let functions = unsafe Function.table
         let properties = unsafe Property.table
         return unsafe clua_class(
-            name: StaticName.process, kind: ObjectKind.process.rawValue, base: nil, functions: functions.start, function_count: functions.count,
+            name: StaticName.process, kind: ObjectKind.process.rawValue, base: nil, functions: functions.start,
+            function_count: functions.count,
             properties: properties.start, property_count: properties.count, class_properties: NoMember.table.start, class_property_count: 0,
             call: { unsafe LuaState.answer($0, $1, $2, ProcessClass.function) },
             get: { unsafe LuaState.answer($0, $1, $2, ProcessClass.get) },

@@ -17,6 +17,12 @@ enum ScriptModule {
                 },
                 release: { pointer in
                     if let pointer = unsafe pointer { unsafe Unmanaged<AnyObject>.fromOpaque(pointer).release() }
+                },
+                class_of: { pointer, kind in
+                    guard kind == ObjectKind.operation.rawValue, let pointer = unsafe pointer,
+                        let scriptClass = unsafe (object(pointer, as: Operation.self) as? LuaOperation)?.scriptClass
+                    else { return nil }
+                    return unsafe Unmanaged.passUnretained(scriptClass).toOpaque()
                 }))
         let descriptions = unsafe [
             OperationClass.description, BlockOperationClass.description, InvocationOperationClass.description,
@@ -35,6 +41,14 @@ enum ScriptModule {
                 sent: { lua, parcel in
                     guard let lua = unsafe lua, let parcel = unsafe parcel else { return }
                     unsafe LuaState.of(lua).seal(referencesOf: parcel)
+                },
+                new_operation: { unsafe LuaState.answer($0, $1, $2, OperationSubclass.new) },
+                assign_class_field: { unsafe LuaState.answer($0, $1, $2, OperationSubclass.checkField) },
+                class_contents: { _, pointer, reply in
+                    guard let pointer = unsafe pointer, let reply = unsafe reply,
+                        let parcel = unsafe object(pointer, as: ScriptClass.self).latest
+                    else { return }
+                    unsafe Answer.parcel(parcel).write(to: reply)
                 }))
         return unsafe UnsafePointer(host)
     }()

@@ -10,6 +10,11 @@ enum StaticName {
     nonisolated(unsafe) static let process = unsafe pointer("Process")
     nonisolated(unsafe) static let observation = unsafe pointer("KeyValueObservation")
 
+    /// The methods of a script's class that the engine calls.
+    // Safety: as above.
+    nonisolated(unsafe) static let main = unsafe pointer("main")
+    nonisolated(unsafe) static let start = unsafe pointer("start")
+
     private static func pointer(_ name: StaticString) -> UnsafePointer<CChar> {
         unsafe UnsafeRawPointer(name.utf8Start).assumingMemoryBound(to: CChar.self)
     }

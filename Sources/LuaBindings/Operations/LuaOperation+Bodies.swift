@@ -10,7 +10,8 @@ extension LuaOperation {
     func cBody(number: Int32) -> clua_body {
         unsafe clua_body(
             object: Unmanaged.passUnretained(self).toOpaque(), kind: ObjectKind.operation.rawValue, number: number,
-            is_invocation: kind == .invocation)
+            is_invocation: kind == .invocation,
+            method: kind == .instance ? StaticName.main : kind == .asynchronousInstance ? StaticName.start : nil)
     }
 
     /// The bodies, which are about to run.

@@ -14,6 +14,8 @@ public final class LuaOperation: Operation, @unchecked Sendable {
     /// The number of the state that made it.
     let home: Int
     let kind: Kind
+    /// The class that a script has defined, if it is of one.
+    let scriptClass: ScriptClass?
     let mutable: Mutex<Mutable>
 
     /// What its bodies are.
@@ -26,6 +28,10 @@ public final class LuaOperation: Operation, @unchecked Sendable {
         case blocks
         /// One object and the name of its method.
         case invocation
+        /// A class, whose method `main` is called with the operation.
+        case instance
+        /// The same with its method `start`, and the operation goes on until `finish` or `fail` is called.
+        case asynchronousInstance
     }
 
     /// One of its bodies.
@@ -73,10 +79,11 @@ public final class LuaOperation: Operation, @unchecked Sendable {
     }
 
     /// An operation that `state` makes. `bodyCount`: how many functions its handle there holds.
-    init(in state: LuaState, kind: Kind, bodyCount: Int) {
+    init(in state: LuaState, kind: Kind, bodyCount: Int, scriptClass: ScriptClass? = nil) {
         core = state.core
         home = state.number
         self.kind = kind
+        self.scriptClass = scriptClass
         var mutable = Mutable()
         mutable.bodies = Array(repeating: Body(form: .handle), count: bodyCount)
         mutable.blockCount = bodyCount
@@ -87,7 +94,7 @@ public final class LuaOperation: Operation, @unchecked Sendable {
     // MARK: running
 
     /// Whether it goes on after its body has returned.
-    public override var isAsynchronous: Bool { kind == .asynchronous }
+    public override var isAsynchronous: Bool { kind == .asynchronous || kind == .asynchronousInstance }
 
     /// Starts the operation. See `Operation.start`.
     public override func start() {

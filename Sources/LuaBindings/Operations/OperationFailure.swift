@@ -68,7 +68,8 @@ private struct WeakOperation: @unchecked Sendable {
 extension Operation {
     /// What scripts call its class.
     var className: String {
-        switch (self as? LuaOperation)?.kind {
+        if let scriptClass = (self as? LuaOperation)?.scriptClass { return scriptClass.name }
+        return switch (self as? LuaOperation)?.kind {
         case .blocks: "BlockOperation"
         case .invocation: "InvocationOperation"
         case nil where self is BlockOperation: "BlockOperation"

@@ -251,13 +251,19 @@ final class LuaState: @unchecked Sendable {
 
     /// Encodes a body that the handle of `operation` holds in this state.
     func encodeBody(of operation: LuaOperation, number: Int32) throws(Failure) -> Parcel {
+        let parcel = try encodeOwningBody(of: operation, number: number)
+        parcel.letGo(of: operation)
+        // The class may be asked for when the operation has gone.
+        operation.scriptClass?.latest = parcel.refersToOwner ? try encodeOwningBody(of: operation, number: number) : parcel
+        return parcel
+    }
+
+    private func encodeOwningBody(of operation: LuaOperation, number: Int32) throws(Failure) -> Parcel {
         var contents = unsafe clua_parcel()
         try unsafe attempt { lua, failure in
             unsafe clua_encode_body(lua, operation.cBody(number: number), &contents, &failure)
         }
-        let parcel = unsafe Parcel(contents)
-        parcel.letGo(of: operation)
-        return parcel
+        return unsafe Parcel(contents)
     }
 
     /// What the value at a stack index says as an error.

@@ -16,6 +16,7 @@ final class RuntimeCore: @unchecked Sendable {
     private let shared = Mutex(Shared())
     private let failures = Mutex(Failures())
     private let stateCount = Atomic<Int>(0)
+    private let classes = Mutex<[ScriptClass]>([])
     private let closing = Atomic<Bool>(false)
     /// Asynchronous operations that scripts have started and that have not ended: in no queue, which would keep them.
     private let startedByHand = Mutex<Set<LuaOperation>>([])
@@ -65,12 +66,17 @@ final class RuntimeCore: @unchecked Sendable {
         if isClosing { operation.cancel() }
     }
 
+    /// Keeps a class for as long as the runtime.
+    func keep(_ scriptClass: ScriptClass) { classes.withLock { $0.append(scriptClass) } }
+
     var operationsStartedByHand: Set<LuaOperation> { startedByHand.withLock { $0 } }
 
     /// The main state goes.
     func close() {
         unsafe mainState?.close()
         unsafe mainState = nil
+        // Classes may refer to each other, and to operations of theirs.
+        for scriptClass in classes.withLock({ exchange(&$0, with: []) }) { scriptClass.latest = nil }
     }
 
     var mainStateNumber: Int { 1 }

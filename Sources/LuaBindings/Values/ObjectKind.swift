@@ -7,6 +7,7 @@ enum ObjectKind: Int32 {
     case error = 3
     case timer = 4
     case process = 5
+    case scriptClass = 6
     case observation = 8
 }
 
