@@ -5,6 +5,7 @@
 #include "environment_raising.h"
 #include "memory_raising.h"
 #include "object.h"
+#include "parcel_survey.h"
 
 // MARK: memory
 
@@ -42,7 +43,7 @@ const trail_step *encoder_step(encoder *e, trail_kind kind, lua_Integer number, 
         e->trails = block;
     }
     trail_step *step = &e->trails->steps[e->trails->count++];
-    *step = (trail_step){e->trail, kind, number, text, label};
+    *step = (trail_step){e->trail, kind, number, text, label, e->trail != NULL ? e->trail->record : 0};
     return step;
 }
 
@@ -62,6 +63,7 @@ uint32_t encoder_code(encoder *e, clua_code *code) {
         entry->number = (uint32_t)e->codes.count;
         *(clua_code **)encoder_append(e, &e->codes, sizeof code) = code;
         clua_code_retain(code);
+        if (e->survey != NULL) survey_add(e, code->dump_count);
     }
     return entry->number;
 }

@@ -57,6 +57,7 @@ typedef struct encoder {
     bool has_culprit;
     trail_block *trails;
     const trail_step *trail;
+    struct survey *survey; // NULL for a parcel that is to be sent
     int count;             // how many values
     clua_parcel_role role;
 } encoder;

@@ -27,13 +27,7 @@ void clua_environment_open(lua_State *L) {
     clua_state_of(L)->real_globals = lua_topointer(L, -1);
     clua_keep(L, CLUA_KEPT_REAL_GLOBALS);
 
-    lua_createtable(L, 0, 64);
-    lua_pushnil(L);
-    while (lua_next(L, globals)) {
-        lua_pushvalue(L, -2);
-        lua_insert(L, -2);
-        lua_rawset(L, -4);
-    }
+    clua_copy_globals(L);
     clua_keep(L, CLUA_KEPT_FRESH_GLOBALS);
     lua_settop(L, globals - 1);
 }
@@ -132,6 +126,47 @@ void clua_adopt_global(lua_State *L) {
     lua_pop(L, 1);
     lua_rawset(L, -3);
     lua_pop(L, 1);
+}
+
+void clua_copy_globals(lua_State *L) {
+    lua_createtable(L, 0, 64);
+    int copy = lua_gettop(L);
+    clua_push_real_globals(L);
+    lua_pushnil(L);
+    while (lua_next(L, copy + 1)) {
+        lua_pushvalue(L, -2);
+        lua_insert(L, -2);
+        lua_rawset(L, copy);
+    }
+    lua_settop(L, copy);
+}
+
+// For every key of the table at `keys` under which the one at `now` has something else than the one at `before`: the same in `fresh`.
+static void adopt_changes(lua_State *L, int keys, int now, int before, int fresh) {
+    lua_pushnil(L);
+    while (lua_next(L, keys)) {
+        lua_pop(L, 1);
+        lua_pushvalue(L, -1);
+        lua_pushvalue(L, -1);
+        lua_rawget(L, now);
+        lua_pushvalue(L, -3);
+        lua_rawget(L, before);
+        bool is_same = lua_rawequal(L, -1, -2);
+        lua_pop(L, 1);
+        if (is_same)
+            lua_pop(L, 2);
+        else
+            lua_rawset(L, fresh);
+    }
+}
+
+void clua_adopt_globals(lua_State *L) {
+    int before = lua_gettop(L);
+    clua_push_real_globals(L);
+    clua_push_kept(L, CLUA_KEPT_FRESH_GLOBALS);
+    adopt_changes(L, before + 1, before + 1, before, before + 2);
+    adopt_changes(L, before, before + 1, before, before + 2);
+    lua_settop(L, before - 1);
 }
 
 // Replaces the environment on top by the one where it reads the global with the name at `name`; false, and nothing left, when

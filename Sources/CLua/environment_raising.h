@@ -41,4 +41,10 @@ bool clua_global_differs(lua_State *L, int index);
 /// Needs 4 slots.
 void clua_adopt_global(lua_State *L);
 
+/// Pushes a copy of the table of the real globals. Needs 5 slots.
+void clua_copy_globals(lua_State *L);
+
+/// With such a copy on top: what has changed since it was made counts as what a fresh state has. Pops it. Needs 8 slots.
+void clua_adopt_globals(lua_State *L);
+
 #endif

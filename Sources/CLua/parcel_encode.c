@@ -1,6 +1,8 @@
 #include <lua5.4/lauxlib.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "class_raising.h"
 #include "encoder.h"
@@ -12,18 +14,20 @@
 #include "parcel_class.h"
 #include "parcel_format.h"
 #include "parcel_rebuild.h"
+#include "parcel_survey.h"
 
 static void encode_typed(encoder *e, int depth, int type);
 
 // MARK: trails
 
-// The value on top, and how it was reached, is what the error is about.
-static int refuse(encoder *e) {
+// The value on top, and how it was reached, is what the error is about. Returns only in a survey.
+static void refuse(encoder *e) {
     if (e->is_tracking)
         trail_push_message(e->L, e->trail, -1);
     else
         e->has_culprit = true;
-    return lua_error(e->L);
+    if (e->survey == NULL) lua_error(e->L);
+    survey_note(e, -2);
 }
 
 // Encodes the value on top as the next step of the trail, and pops it.
@@ -137,7 +141,12 @@ static void encode_metatable(encoder *e, int depth) {
     }
     lua_pushnil(L);
     lua_pushvalue(L, -2);
-    if (rebuild_later(e, 0)) luaL_error(L, "cannot send a metatable that has a __transfer of its own");
+    if (rebuild_later(e, 0)) {
+        static const char message[] = "cannot send a metatable that has a __transfer of its own";
+        if (e->survey == NULL) luaL_error(L, message);
+        lua_pushstring(L, message);
+        survey_note(e, -2);
+    }
     lua_pop(L, 2);
     lua_pushliteral(L, "__gc");
     bool is_late = lua_rawget(L, -2) != LUA_TNIL;
@@ -249,15 +258,20 @@ static void encode_upvalues(encoder *e, const clua_code *code, uint32_t ordinal,
         if (code->global_read_count > 0 && lua_istable(L, -1) && clua_is_environment(L, -1)) encoder_note_globals(e, code, i);
         const trail_step *before = e->trail;
         e->trail = NULL;
-        encode_slot(e, function, i, depth, encoder_step(e, TRAIL_UPVALUE, 0, name, code->label));
-        e->trail = before;
+        const trail_step *step = encoder_step(e, TRAIL_UPVALUE, 0, name, code->label);
+        if (e->survey != NULL && strcmp(name, "_ENV") != 0) survey_begin(e, (trail_step *)step);
+        encode_slot(e, function, i, depth, step);
+        encoder_follow(e, before);
     }
 }
 
 static void encode_function(encoder *e, int depth) {
     lua_State *L = e->L;
     if (encode_by_name(e)) return;
-    if (lua_iscfunction(L, -1)) refuse(e);
+    if (lua_iscfunction(L, -1)) {
+        refuse(e);
+        return;
+    }
     pointer_entry *entry = encode_again(e, lua_topointer(L, -1));
     if (entry == NULL) return;
     bool is_later = depth >= CLUA_INLINE_DEPTH;
@@ -277,7 +291,13 @@ static void encode_userdata(encoder *e) {
     clua_handle *handle = clua_to_handle(e->L, -1);
     if (handle == NULL || handle->object == NULL) {
         // One that was rebuilt has been met; no other can be sent.
-        if (!encode_by_name(e) && encode_again(e, lua_topointer(e->L, -1)) != NULL) refuse(e);
+        if (encode_by_name(e)) return;
+        bool found;
+        bool is_rebuilt = encoder_meet(e, lua_topointer(e->L, -1), &found)->number != 0;
+        if (is_rebuilt)
+            encode_again(e, lua_topointer(e->L, -1));
+        else
+            refuse(e);
         return;
     }
     encode_handle(e, handle);
@@ -340,7 +360,7 @@ static void encode_root(encoder *e, int number) {
 static void encode_body_record(encoder *e, postponed body) {
     lua_State *L = e->L;
     lua_rawgeti(L, e->anchors, body.anchor);
-    e->trail = body.trail;
+    encoder_follow(e, body.trail);
     if (clua_class_handle(L, -1) != NULL) {
         encode_class_record(e, body.ordinal);
         lua_pop(L, 1);
@@ -362,11 +382,12 @@ static void encode_body_record(encoder *e, postponed body) {
 static void encode_global_record(encoder *e, global_read read) {
     lua_State *L = e->L;
     if (!e->writer.failed) e->writer.bytes[0] |= CLUA_HAS_GLOBALS;
-    e->trail = read.trail;
+    encoder_follow(e, read.trail);
     lua_rawgeti(L, e->anchors, -1 - (lua_Integer)read.environment);
     lua_rawgeti(L, -1, 0);
     lua_rawgeti(L, e->anchors, read.anchor);
     lua_rawgeti(L, e->anchors, read.anchor + 1);
+    if (e->survey != NULL) survey_begin(e, (trail_step *)read.trail);
     if (!rebuild_later(e, lua_gettop(L) - 2)) {
         writer_byte(&e->writer, CLUA_TAG_GLOBAL);
         writer_varint(&e->writer, read.environment);
@@ -377,7 +398,7 @@ static void encode_global_record(encoder *e, global_read read) {
 }
 
 // Writes everything. Stack: the encoder, as light userdata, then the values.
-static int encode_all(lua_State *L) {
+int encode_all(lua_State *L) {
     encoder *e = lua_touserdata(L, 1);
     e->L = L;
     clua_need_stack(L, 20);
@@ -397,6 +418,7 @@ static int encode_all(lua_State *L) {
     } while (rebuild_next(e));
     writer_byte(&e->writer, CLUA_TAG_END);
     if (e->writer.failed) clua_no_memory(L);
+    if (e->survey != NULL) survey_end(e);
     return 0;
 }
 

@@ -6,6 +6,7 @@
 #include "modules_raising.h"
 #include "object.h"
 #include "parcel_format.h"
+#include "parcel_survey.h"
 
 typedef enum rebuilt_state { FOUND, OPEN, MADE } rebuilt_state;
 
@@ -38,20 +39,39 @@ static void note_found(encoder *e, size_t index) { *(size_t *)encoder_append(e, 
 
 // MARK: finding
 
-// Calls __transfer of the object on top, and notes what it returns. Needs 8 slots.
-static void add_rebuilt(encoder *e) {
+// Stack: __transfer, the object. Returns what it returns.
+static int call_transfer(lua_State *L) {
+    lua_call(L, 1, LUA_MULTRET);
+    int count = lua_gettop(L);
+    if (count == 0 || lua_type(L, 1) != LUA_TFUNCTION)
+        luaL_error(L, "__transfer must return a function that rebuilds the value, and its arguments; it returned %s",
+                   count == 0 ? "nothing" : luaL_typename(L, 1));
+    return count;
+}
+
+// Calls __transfer of the object on top, and notes what it returns. False, in a survey, when that fails. Needs 8 slots.
+static bool add_rebuilt(encoder *e) {
     lua_State *L = e->L;
     int object = lua_gettop(L);
+    lua_pushcfunction(L, call_transfer);
     lua_getmetatable(L, object);
     lua_pushliteral(L, "__transfer");
     lua_rawget(L, -2);
     lua_remove(L, -2);
     lua_pushvalue(L, object);
-    lua_call(L, 1, LUA_MULTRET);
+    if (e->survey == NULL) {
+        lua_call(L, 2, LUA_MULTRET);
+    } else {
+        int status = lua_pcall(L, 2, LUA_MULTRET, 0);
+        if (status != LUA_OK) {
+            if (status == LUA_ERRMEM) lua_error(L);
+            luaL_tolstring(L, -1, NULL);
+            survey_note(e, object);
+            lua_settop(L, object);
+            return false;
+        }
+    }
     int count = lua_gettop(L) - object;
-    if (count == 0 || lua_type(L, object + 1) != LUA_TFUNCTION)
-        luaL_error(L, "__transfer must return a function that rebuilds the value, and its arguments; it returned %s",
-                   count == 0 ? "nothing" : luaL_typename(L, object + 1));
     luaL_checkstack(L, 4, "too many values from __transfer");
     lua_pushvalue(L, object);
     lua_Integer anchor = encoder_anchor(e);
@@ -60,6 +80,7 @@ static void add_rebuilt(encoder *e) {
     for (int i = count; i >= 1; i--) lua_rawseti(L, object + 1, i);
     encoder_anchor(e);
     *(rebuilt *)encoder_append(e, &e->rebuilt, sizeof(rebuilt)) = (rebuilt){.count = count, .anchor = anchor, .trail = e->trail};
+    return true;
 }
 
 static bool has_transfer(lua_State *L, int index) {
@@ -89,7 +110,10 @@ static bool is_awaited(encoder *e, int index, size_t *awaited) {
     if (!found) {
         entry->number = (uint32_t)e->rebuilt.count + 1;  // 0: met as something else
         *awaited = e->rebuilt.count;
-        add_rebuilt(e);
+        if (!add_rebuilt(e)) {
+            encoder_meet(e, lua_topointer(L, -1), &found)->number = 0;
+            entry = NULL;
+        }
     } else if (entry != NULL && entry->number != 0) {
         *awaited = entry->number - 1;
     } else {
@@ -133,7 +157,7 @@ static void open_rebuilt(encoder *e, size_t index) {
     rebuilt *object = rebuilt_at(e, index);
     object->state = OPEN;
     *(level *)encoder_append(e, &e->levels, sizeof(level)) = (level){index, e->found.count, e->found.count};
-    e->trail = object->trail;
+    encoder_follow(e, object->trail);
     uint32_t counts[2] = {(uint32_t)object->count, 0};
     lua_rawgeti(L, e->anchors, object->anchor + 1);
     int arguments = lua_gettop(L);
@@ -158,7 +182,7 @@ static void open_rebuilt(encoder *e, size_t index) {
 // Writes that a key and a value have come for a place; or lets it wait for the other one of them.
 static void fill_place(encoder *e, place place) {
     lua_State *L = e->L;
-    e->trail = place.trail;
+    encoder_follow(e, place.trail);
     for (int i = 0; i < 3; i++) lua_rawgeti(L, e->anchors, place.anchor + i);
     size_t awaited;
     if (is_awaited(e, -2, &awaited) || is_awaited(e, -1, &awaited)) {

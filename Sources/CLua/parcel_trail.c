@@ -95,6 +95,13 @@ static const char *remedy_for(lua_State *L, int index) {
     }
 }
 
+void trail_push_name(lua_State *L, const trail_step *last) {
+    luaL_Buffer name;
+    luaL_buffinit(L, &name);
+    add_trail(&name, last);
+    luaL_pushresult(&name);
+}
+
 void trail_push_message(lua_State *L, const trail_step *last, int index) {
     int culprit = lua_absindex(L, index);
     const char *type = type_of(L, culprit);

@@ -4,6 +4,7 @@
 #define CLUA_PARCEL_TRAIL_H
 
 #include <lua5.4/lua.h>
+#include <stdint.h>
 
 typedef enum trail_kind {
     TRAIL_MAIN,       // the body itself
@@ -27,7 +28,11 @@ typedef struct trail_step {
     lua_Integer number;
     const char *text;   // alive as long as the values are
     const char *label;
+    uint32_t record;    // see parcel_survey.h; 0 for none
 } trail_step;
+
+/// Pushes how the last value on the trail is named. May raise. Needs 8 free stack slots.
+void trail_push_name(lua_State *L, const trail_step *last);
 
 /// Pushes "cannot send …" for the value at `index`, the last on the trail. May raise. Needs 8 free stack slots.
 void trail_push_message(lua_State *L, const trail_step *last, int index);

@@ -4,7 +4,7 @@ import OpEngine
 /// The module `opscript` as scripts see it: its classes and its functions.
 enum ScriptModule {
     enum Function: String, Member {
-        case now, sleep, after, every, process, sh
+        case now, sleep, after, every, process, sh, prelude, captures
     }
 
     /// What C reads while it makes a state. Made once, never freed.
@@ -64,6 +64,8 @@ enum ScriptModule {
         case .every: return try TimerClass.start(call, repeats: true)
         case .process: return try ProcessClass.start(call)
         case .sh: return try ProcessClass.startShell(call)
+        case .prelude: return try call.addPrelude()
+        case .captures: return try call.captures()
         case nil: throw .message("opscript bug: no function \(member)")
         }
     }

@@ -34,6 +34,10 @@ final class LuaState: @unchecked Sendable {
     /// How much of what the runtime shares with all states has been put into this one.
     var appliedSharedVersion = 0
     var registeredFunctionCount = 0
+    /// What has to run once before operations do, in this order; none in the main state.
+    var preludes: [Prelude] = []
+    var ranPreludeCount = 0
+    var isRunningPrelude = false
     /// Names of scripts' own on operations that are not misspelt; at most some hundred.
     var acceptedNames: Set<String> = []
     /// Operations that were sent by reference and still have to be made to run elsewhere.
@@ -129,11 +133,13 @@ final class LuaState: @unchecked Sendable {
         }
         try operation.begin(in: self)
         let previous = currentOperation
-        currentOperation = operation
+        currentOperation = nil
         defer {
             operation.endRunning(in: self)
             currentOperation = previous
         }
+        try runPreludes(for: operation)
+        currentOperation = operation
         let limit = number > 0 ? 1 : operation.isAsynchronous ? 0 : LUA_MULTRET
         var results = unsafe clua_parcel()
         try unsafe attempt { lua, failure in

@@ -27,6 +27,7 @@ final class RuntimeCore: @unchecked Sendable {
         /// `package.path` and `package.cpath` of the main state, and `arg`.
         var paths: Parcel?
         var functions: [HostFunction] = []
+        var preludes: [Prelude] = []
     }
 
     /// Failures that perhaps nobody has read.
@@ -98,17 +99,25 @@ final class RuntimeCore: @unchecked Sendable {
 
     /// Brings a state up to date with what the main state has published and the host has registered.
     func prepare(_ state: LuaState) throws(Failure) {
-        let (version, paths, functions) = shared.withLock { ($0.version, $0.paths, $0.functions) }
+        let (version, paths, functions, preludes) = shared.withLock { ($0.version, $0.paths, $0.functions, $0.preludes) }
         guard version != state.appliedSharedVersion else { return }
         try state.register(functions.dropFirst(state.registeredFunctionCount), from: state.registeredFunctionCount)
         state.registeredFunctionCount = functions.count
         if let paths, !isMain(state) { try state.apply(paths: paths) }
+        if !isMain(state) { state.preludes = preludes }
         state.appliedSharedVersion = version
     }
 
     func publish(paths: Parcel) {
         shared.withLock {
             $0.paths = paths
+            $0.version += 1
+        }
+    }
+
+    func add(_ prelude: Prelude) {
+        shared.withLock {
+            $0.preludes.append(prelude)
             $0.version += 1
         }
     }

@@ -1,0 +1,57 @@
+import CLua
+
+/// A function that runs once in each worker's state, before the next operation there.
+struct Prelude: Sendable {
+    let body: Parcel
+    /// What messages call it.
+    let label: String
+}
+
+extension Call {
+    /// `opscript.prelude(f)`.
+    func addPrelude() throws(CallError) -> Answer {
+        guard isFunction(at: 1) else { throw expected("function", at: 1) }
+        let label = unsafe withUnsafeTemporaryAllocation(of: CChar.self, capacity: 128) { buffer in
+            unsafe clua_function_label(lua, 1, buffer.baseAddress, buffer.count)
+            return unsafe buffer.baseAddress.map { unsafe String(cString: $0) } ?? ""
+        }
+        unsafe lua_settop(lua, 1)
+        state.publishPaths()
+        do throws(Failure) { state.core.add(Prelude(body: try state.encode(count: 1, CLUA_BODY), label: label)) } catch {
+            throw CallError(error)
+        }
+        return .nothing
+    }
+
+    /// `opscript.captures(f)`.
+    func captures() throws(CallError) -> Answer {
+        guard isFunction(at: 1) else { throw expected("function", at: 1) }
+        do throws(Failure) {
+            try unsafe state.attempt { lua, failure in unsafe clua_captures(lua, 1, &failure) }
+        } catch { throw CallError(error) }
+        return .values(1)
+    }
+}
+
+extension LuaState {
+    /// Runs the preludes that this state has not run, for an operation that is about to run here. One that fails is tried again for the
+    /// next.
+    func runPreludes(for operation: LuaOperation) throws(Failure) {
+        // A prelude may start an operation.
+        guard ranPreludeCount < preludes.count, !isRunningPrelude else { return }
+        isRunningPrelude = true
+        defer { isRunningPrelude = false }
+        while ranPreludeCount < preludes.count {
+            let prelude = preludes[ranPreludeCount]
+            let pointer = unsafe Unmanaged.passUnretained(operation).toOpaque()
+            do throws(Failure) {
+                try unsafe attempt { lua, failure in unsafe clua_run_prelude(lua, prelude.body.pointer, pointer, &failure) }
+            } catch {
+                var failure = error
+                failure.message = "the prelude \(prelude.label) failed: \(error.message)"
+                throw failure
+            }
+            ranPreludeCount += 1
+        }
+    }
+}
