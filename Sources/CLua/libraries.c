@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "callback_raising.h"
 #include "libraries_raising.h"
 #include "environment_raising.h"
 #include "modules_raising.h"
@@ -66,6 +67,25 @@ static int require(lua_State *L) {
     return lua_gettop(L) - 2;
 }
 
+// Upvalue: Lua's `os.exit`. The host decides.
+static int exit_process(lua_State *L) {
+    int status = lua_isboolean(L, 1) ? !lua_toboolean(L, 1) : (int)luaL_optinteger(L, 1, 0);
+    clua_call_host(L, clua_state_of(L)->host->exit, status);
+    lua_pushvalue(L, lua_upvalueindex(1));
+    lua_insert(L, 1);
+    lua_call(L, lua_gettop(L) - 1, 0);
+    return 0;
+}
+
+static void replace_exit(lua_State *L) {
+    if (clua_state_of(L)->host->exit == NULL) return;
+    lua_getglobal(L, LUA_OSLIBNAME);
+    lua_getfield(L, -1, "exit");
+    lua_pushcclosure(L, exit_process, 1);
+    lua_setfield(L, -2, "exit");
+    lua_pop(L, 1);
+}
+
 void clua_open_libraries(lua_State *L) {
     lua_pushcfunction(L, print);
     lua_setglobal(L, "print");
@@ -79,6 +99,7 @@ void clua_open_libraries(lua_State *L) {
     lua_getglobal(L, "require");
     lua_pushcclosure(L, require, 1);
     lua_setglobal(L, "require");
+    replace_exit(L);
     clua_open_protected_calls(L);
 }
 

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "state.h"
 #include "stop_raising.h"
@@ -146,17 +147,39 @@ void clua_detach_thread(lua_State *L) {
     if (thread_state == state) thread_state = NULL;
 }
 
+// With the lock held.
+static void request(clua_stop *stop, clua_stop_reason reason) {
+    atomic_store(&stop->requested, reason);
+    if (pthread_equal(stop->thread, pthread_self()))
+        clua_arm_stop(atomic_load(&stop->running));
+    else
+        pthread_kill(stop->thread, clua_get_stop_signal());
+}
+
 void clua_request_stop(lua_State *L, const void *body, clua_stop_reason reason) {
     clua_stop *stop = stop_of(L);
     pthread_mutex_lock(&stop->lock);
-    if (stop->is_attached && stop->body == body) {
-        atomic_store(&stop->requested, reason);
-        if (pthread_equal(stop->thread, pthread_self()))
-            clua_arm_stop(atomic_load(&stop->running));
-        else
-            pthread_kill(stop->thread, clua_get_stop_signal());
-    }
+    if (stop->is_attached && stop->body == body) request(stop, reason);
     pthread_mutex_unlock(&stop->lock);
+}
+
+void clua_request_end(lua_State *L) {
+    clua_stop *stop = stop_of(L);
+    pthread_mutex_lock(&stop->lock);
+    if (stop->is_attached) request(stop, CLUA_STOP_INTERRUPTED);
+    pthread_mutex_unlock(&stop->lock);
+}
+
+static void *exit_later(void *argument) {
+    long packed = (long)argument;
+    sleep((unsigned)(packed >> 32));
+    exit((int)(packed & 0xFFFFFFFF));
+}
+
+void clua_exit_later(int status, unsigned seconds) {
+    pthread_t thread;
+    long packed = (long)seconds << 32 | (unsigned)status;
+    if (pthread_create(&thread, NULL, exit_later, (void *)packed) == 0) pthread_detach(thread);
 }
 
 void clua_stop_here(lua_State *L, clua_stop_reason reason) {

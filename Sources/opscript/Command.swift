@@ -18,6 +18,7 @@ struct Command {
             var configuration = Runtime.Configuration()
             configuration.ignoresEnvironment = options.ignoresEnvironment
             configuration.workerCount = options.workerCount
+            configuration.scriptsMayExit = true
             let runtime = try Runtime(configuration)
             // What is still running after an error or a signal is given a moment.
             defer { runtime.close(deadline: .seconds(2)) }
@@ -84,10 +85,9 @@ struct Command {
     /// Runs what is left, and says what went wrong.
     private func finish(_ runtime: Runtime) throws(LuaError) -> Int32 {
         let ending = try runtime.finish()
+        if let status = runtime.requestedExitStatus { return exit(runtime, status, ending.unreadFailures) }
         if ending.wasInterrupted { return cancel(runtime) }
-        for failure in ending.unreadFailures {
-            report("operation \(failure.operationName.map { "'\($0)' " } ?? "")failed: \(failure.report)")
-        }
+        report(ending.unreadFailures)
         for sentence in ending.stuckOperations { report(sentence) }
         let failed = ending.unreadFailures.count
         if failed > 0 { report("\(failed) operation\(failed == 1 ? "" : "s") failed") }
@@ -97,10 +97,25 @@ struct Command {
 
     /// The script has raised an error, perhaps because of a signal: what is running is cancelled.
     private func end(_ runtime: Runtime, after error: LuaError) -> Int32 {
+        if let status = runtime.requestedExitStatus { return exit(runtime, status) }
         if runtime.lastInterrupt != nil, runtime.unfinishedOperationCount > 0 { return cancel(runtime) }
         report(error.report)
         runtime.interruptAllOperations()
         return 1
+    }
+
+    /// An operation has called `os.exit`: what is running is stopped, and what nobody has read is reported.
+    private func exit(_ runtime: Runtime, _ status: Int32, _ failures: [OperationFailure] = []) -> Int32 {
+        runtime.interruptAllOperations()
+        for name in runtime.close(deadline: .seconds(2)) { report("\(name) did not stop") }
+        report(failures + runtime.takeUnreadFailures())
+        return status
+    }
+
+    private func report(_ failures: [OperationFailure]) {
+        for failure in failures {
+            report("operation \(failure.operationName.map { "'\($0)' " } ?? "")failed: \(failure.report)")
+        }
     }
 
     /// A signal came while operations existed.

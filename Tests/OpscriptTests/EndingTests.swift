@@ -77,10 +77,27 @@ struct EndingTests {
             "local op = Operation.new(function() end) op.completionBlock = function() io.write 'out' os.exit(3) end queue:addOperation(op)",
             "queue:addOperation(function() while true do end end) io.write 'out' os.exit(3)",
             "queue:addOperation(function() io.write 'out' os.exit(3, true) end)",
+            "queue:addOperation(function() io.write 'out' pcall(os.exit, 3) print 'not reached' end) while true do pcall(load 'while true do end') end",
+            "queue:addOperation(function() io.write 'out' os.exit(3) end) pcall(opscript.sleep, 1000) print 'not reached'",
+            "queue:addOperation(function() opscript.sleep(1000) end) queue:addOperation(function() io.write 'out' os.exit(3) end)",
+            "queue:addOperation(function() Operation.new(function() io.write 'out' os.exit(3) end):start() print 'not reached' end)",
+            "queue:addOperation(function() io.write 'out' coroutine.wrap(os.exit)(3) end)",
         ])
     func exit(script: String) throws {
         let outcome = try run(script)
         #expect(outcome == Outcome(status: 3, output: Array("out".utf8), errors: []), "\(outcome)")
+    }
+
+    @Test("os.exit in an operation: what nobody has read is reported")
+    func exitWithFailures() throws {
+        let outcome = try run(
+            """
+            local failing = Operation.new { name = 'failing', main = function() error("boom", 0) end }
+            queue:addOperation(failing)
+            while not failing.isFinished do opscript.sleep(0.001) end
+            queue:addOperation(function() os.exit(4) end)
+            """)
+        #expect(outcome.status == 4 && outcome.errorText.hasPrefix("opscript: operation 'failing' failed: boom"), "\(outcome)")
     }
 
     @Test(

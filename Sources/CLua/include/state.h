@@ -17,6 +17,7 @@ typedef struct clua_host {
     const clua_member *functions;  // fields of the module
     size_t function_count;
     clua_function call;  // one of these functions
+    clua_function exit;  // os.exit with the status `member`: when it answers with nothing, the process ends here as in Lua
     /// Called in the sending state after `parcel`, which refers to host objects, was encoded from values that are still on
     /// the stack. May encode more, must not raise.
     void (*sent)(lua_State *L, const clua_parcel *parcel);

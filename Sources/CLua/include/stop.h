@@ -47,6 +47,12 @@ void clua_detach_thread(lua_State *L);
 /// be closed meanwhile.
 void clua_request_stop(lua_State *L, const void *body, clua_stop_reason reason);
 
+/// The same for whatever the state is running, in a body or not.
+void clua_request_end(lua_State *L);
+
+/// Ends the process with this status after some seconds, unless it has ended by then. Any thread.
+void clua_exit_later(int status, unsigned seconds);
+
 /// What the state's thread was running before clua_begin_body.
 typedef struct clua_suspended_body {
     const void *body;

@@ -38,6 +38,7 @@ enum ScriptModule {
             to: clua_host(
                 classes: UnsafePointer(classes), class_count: classCount, functions: functions.start, function_count: functions.count,
                 call: { unsafe LuaState.answer($0, $1, $2, ScriptModule.call) },
+                exit: { unsafe LuaState.answer($0, $1, $2, ScriptModule.exit) },
                 sent: { lua, parcel in
                     guard let lua = unsafe lua, let parcel = unsafe parcel else { return }
                     unsafe LuaState.of(lua).seal(referencesOf: parcel)
@@ -52,6 +53,17 @@ enum ScriptModule {
                 }))
         return unsafe UnsafePointer(host)
     }()
+
+    /// `os.exit`. In the main state the process ends at once; elsewhere what is running here is stopped, and the main state's thread ends
+    /// it in order.
+    private static func exit(_ status: Int32, _ call: Call) throws(CallError) -> Answer {
+        guard call.state.core.scriptsMayExit else {
+            throw .message("os.exit is not allowed here: the host of this script does not let it end the process")
+        }
+        if call.state.core.isMain(call.state) { return .nothing }
+        call.state.core.requestExit(status)
+        throw .stop(.interrupted)
+    }
 
     static func call(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
         switch Function(number: member) {

@@ -206,7 +206,7 @@ final class LuaState: @unchecked Sendable {
         let outcome = inbox.run(
             until: {
                 wasInterrupted = isMain && core.takeInterrupt()
-                if wasInterrupted || predicate() { return true }
+                if wasInterrupted || isMain && core.requestedExitStatus != nil || predicate() { return true }
                 guard let waiting, waiting.isCancelled else { return false }
                 return endsWhenCancelled || waiting.stopReason != nil
             }, deadline: deadline)
@@ -215,6 +215,7 @@ final class LuaState: @unchecked Sendable {
         unsafe clua_end_body(running, suspended)
         currentOperation = waiting
         if let reason = waiting?.stopReason { throw .stop(reason) }
+        if isMain, core.requestedExitStatus != nil { throw .stop(.interrupted) }
         if wasInterrupted { throw .message("interrupted!") }
         return outcome
     }
@@ -239,6 +240,12 @@ final class LuaState: @unchecked Sendable {
     /// Stops `operation` if its body is running here now. From any thread; the caller keeps the state from being closed.
     func requestStop(of operation: LuaOperation, _ reason: StopReason) {
         unsafe clua_request_stop(main, Unmanaged.passUnretained(operation).toOpaque(), clua_stop_reason(rawValue: UInt32(reason.rawValue)))
+        inbox.wake()
+    }
+
+    /// Stops whatever is running here. From any thread; the caller keeps the state from being closed.
+    func requestEnd() {
+        unsafe clua_request_end(main)
         inbox.wake()
     }
 

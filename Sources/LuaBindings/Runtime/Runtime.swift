@@ -27,6 +27,11 @@ public final class Runtime {
         /// an error; when true it lasts until someone ends it.
         public var hostMayAddOperations = false
 
+        /// Whether scripts may end the process with `os.exit`. When false, that is an error in the script. When true, it ends the process
+        /// at once in the main state; on a worker it stops the main state's script and cancels all operations, and
+        /// `requestedExitStatus` says how the host is to end. A host that has not ended after 5 seconds is ended.
+        public var scriptsMayExit = false
+
         /// The defaults.
         public init() {}
     }
@@ -53,7 +58,8 @@ public final class Runtime {
     /// - Throws: when memory ran out.
     public init(_ configuration: Configuration = Configuration()) throws(LuaError) {
         engine = Engine(workerCount: configuration.workerCount, hostMayAddOperations: configuration.hostMayAddOperations)
-        core = RuntimeCore(engine: engine, ignoresEnvironment: configuration.ignoresEnvironment)
+        core = RuntimeCore(
+            engine: engine, ignoresEnvironment: configuration.ignoresEnvironment, scriptsMayExit: configuration.scriptsMayExit)
         guard let state = LuaState(core: core, inbox: engine.mainInbox) else {
             throw LuaError(message: "not enough memory for a Lua state")
         }
@@ -195,6 +201,12 @@ public final class Runtime {
             callbackErrorCount: core.callbackErrorCount.load(ordering: .relaxed),
             wasInterrupted: wasInterrupted)
     }
+
+    /// What an operation on a worker has called `os.exit` with. Nil: none has.
+    public var requestedExitStatus: Int32? { core.requestedExitStatus }
+
+    /// Failures that no script and no host has read, oldest first; they are not given again.
+    public func takeUnreadFailures() -> [OperationFailure] { core.takeUnreadFailures() }
 
     /// From now on the first SIGINT or SIGTERM of the process raises the error `interrupted!` in what the main state does, or ends
     /// its wait; another one ends the process. Call it again to be ready for the next. One runtime of a process at a time.

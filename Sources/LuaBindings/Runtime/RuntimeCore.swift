@@ -8,6 +8,7 @@ import Synchronization
 final class RuntimeCore: @unchecked Sendable {
     let engine: Engine
     let ignoresEnvironment: Bool
+    let scriptsMayExit: Bool
     /// Timers and child processes.
     let io = IOThread()
     private let mainThread = ThreadIdentity.current
@@ -37,9 +38,10 @@ final class RuntimeCore: @unchecked Sendable {
         var limit = 64
     }
 
-    init(engine: Engine, ignoresEnvironment: Bool) {
+    init(engine: Engine, ignoresEnvironment: Bool, scriptsMayExit: Bool) {
         self.engine = engine
         self.ignoresEnvironment = ignoresEnvironment
+        self.scriptsMayExit = scriptsMayExit
     }
 
     // MARK: states
@@ -160,6 +162,27 @@ final class RuntimeCore: @unchecked Sendable {
             defer { failures = Failures() }
             return failures.all.filter { !$0.isRead }
         }
+    }
+
+    // MARK: exit
+
+    private let exitRequest = Mutex<Int32?>(nil)
+
+    /// What `os.exit` was called with on a worker, the first time.
+    var requestedExitStatus: Int32? { exitRequest.withLock { $0 } }
+
+    /// From a worker: the main state's script stops, and its waits end.
+    func requestExit(_ status: Int32) {
+        let isFirst = exitRequest.withLock { request in
+            defer { request = request ?? status }
+            return request == nil
+        }
+        guard isFirst else { return }
+        // The main state may be inside of something that does not return.
+        clua_exit_later(status, 5)
+        engine.cancelAllOperations()
+        // Safety: workers have ended before the main state goes.
+        unsafe mainState?.requestEnd()
     }
 
     // MARK: interruption

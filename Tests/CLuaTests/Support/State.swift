@@ -10,7 +10,7 @@ import CLua
         let host = UnsafeMutablePointer<clua_host>.allocate(capacity: 1)
         unsafe host.initialize(
             to: clua_host(
-                classes: nil, class_count: 0, functions: nil, function_count: 0, call: { _, _, _ in }, sent: { _, _ in },
+                classes: nil, class_count: 0, functions: nil, function_count: 0, call: { _, _, _ in }, exit: nil, sent: { _, _ in },
                 new_operation: nil, assign_class_field: nil, class_contents: nil))
         return unsafe UnsafePointer(host)
     }()
