@@ -30,17 +30,30 @@ static int print(lua_State *L) {
     return 0;
 }
 
+// Unlike a concatenation, `write` shows a float that is an integer without a point.
+static void replace_float(lua_State *L, int index) {
+    if (lua_type(L, index) != LUA_TNUMBER || lua_isinteger(L, index)) return;
+    char digits[64];
+    lua_number2str(digits, sizeof digits, lua_tonumber(L, index));
+    lua_pushstring(L, digits);
+    lua_replace(L, index);
+}
+
 // Upvalues: Lua's `io.write` or a file's `write`; how many arguments come before the text. Writes all of the text in one piece.
 static int write_whole(lua_State *L) {
     int first = (int)lua_tointeger(L, lua_upvalueindex(2)) + 1;
     int last = lua_gettop(L);
-    bool is_text = last > first;
-    for (int i = first; i <= last; i++) is_text = is_text && lua_isstring(L, i);
-    if (is_text) lua_concat(L, last - first + 1);  // everything else is for Lua's function to refuse
+    // An error names the function that was called, so it is raised here, but for those of the file itself.
+    if (first > 1) luaL_checkudata(L, 1, LUA_FILEHANDLE);
+    int wrong = first;
+    while (wrong <= last && lua_isstring(L, wrong)) replace_float(L, wrong++);
+    if (wrong - first > 1 && wrong > last) lua_concat(L, last - first + 1);
+    int given = wrong <= last ? wrong - 1 : lua_gettop(L);
     lua_pushvalue(L, lua_upvalueindex(1));
-    lua_insert(L, 1);
-    lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
-    return lua_gettop(L);
+    for (int i = 1; i <= given; i++) lua_pushvalue(L, i);
+    lua_call(L, given, LUA_MULTRET);
+    if (wrong <= last) luaL_checkstring(L, wrong);
+    return lua_gettop(L) - (wrong <= last ? last : given);
 }
 
 // The table that has `write` is on top; `before` arguments come before the text.
@@ -53,6 +66,7 @@ static void replace_write(lua_State *L, int before) {
 
 // Upvalue: Lua's `require`. A module is loaded against the state's real globals, whatever operation asks for it first.
 static int require(lua_State *L) {
+    luaL_checkstring(L, 1);
     lua_settop(L, 1);
     clua_push_current_globals(L);
     clua_push_real_globals(L);

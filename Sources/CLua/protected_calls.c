@@ -38,6 +38,10 @@ static int protected_call_with_handler(lua_State *L) {
 
 // Upvalue: Lua's `load`, which makes a result of whatever its reader function raises.
 static int load_passing_stops(lua_State *L) {
+    // An error names the function that was called, so it is raised here.
+    luaL_optstring(L, 3, NULL);
+    luaL_optstring(L, 2, NULL);
+    if (!lua_isstring(L, 1)) luaL_checktype(L, 1, LUA_TFUNCTION);
     lua_pushvalue(L, lua_upvalueindex(1));
     lua_insert(L, 1);
     lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);

@@ -1,6 +1,7 @@
 #include "run.h"
 
 #include <lua5.4/lauxlib.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,21 +44,36 @@ static void push_message(lua_State *L, int value) {
         lua_pushfstring(L, "(error object is a %s value)", luaL_typename(L, value));
 }
 
-// Message handler: turns the raised value into a table of value, message and traceback.
+// Message handler: keeps a table of value, message and traceback. The value stays what it is, for `__close` handlers and all others
+// that get it on the way.
 static int describe_error(lua_State *L) {
     lua_settop(L, 1);
     push_message(L, 1);
-    int message = lua_gettop(L);
+    lua_insert(L, 2);
+    lua_settop(L, 2);
     luaL_traceback(L, L, NULL, 1);
-    int traceback = lua_gettop(L);
     lua_createtable(L, 3, 0);
-    lua_pushvalue(L, 1);
-    lua_rawseti(L, -2, 1);
-    lua_pushvalue(L, message);
-    lua_rawseti(L, -2, 2);
-    lua_pushvalue(L, traceback);
-    lua_rawseti(L, -2, 3);
+    for (int i = 1; i <= 3; i++) {
+        lua_pushvalue(L, i);
+        lua_rawseti(L, 4, i);
+    }
+    clua_keep(L, CLUA_KEPT_ERROR);
+    lua_settop(L, 1);
     return 1;
+}
+
+// Pushes what the message handler kept of the error on top, and forgets it. False, and nothing pushed, when no handler ran for it.
+static bool push_description(lua_State *L) {
+    bool is_described = clua_push_kept(L, CLUA_KEPT_ERROR) == LUA_TTABLE;
+    if (is_described) {
+        lua_rawgeti(L, -1, 1);
+        is_described = lua_rawequal(L, -1, -3);
+        lua_pop(L, 1);
+        lua_pushboolean(L, false);
+        clua_keep(L, CLUA_KEPT_ERROR);
+    }
+    if (!is_described) lua_pop(L, 1);
+    return is_described;
 }
 
 static char *copy(const char *bytes, size_t count) {
@@ -68,10 +84,19 @@ static char *copy(const char *bytes, size_t count) {
     return block;
 }
 
-// The string on top of the stack, copied; popped. What is none was left there for lack of memory.
+// The string on top of the stack, copied; popped. nil was left there for lack of memory.
 static char *take_string(lua_State *L, size_t *count) {
-    *count = sizeof CLUA_NO_MEMORY - 1;
-    const char *bytes = lua_type(L, -1) == LUA_TSTRING ? lua_tolstring(L, -1, count) : CLUA_NO_MEMORY;
+    const char *bytes = CLUA_NO_MEMORY;
+    char other[64];
+    if (lua_type(L, -1) == LUA_TSTRING) {
+        bytes = lua_tolstring(L, -1, count);
+    } else {
+        if (!lua_isnil(L, -1)) {
+            snprintf(other, sizeof other, "(error object is a %s value)", luaL_typename(L, -1));
+            bytes = other;
+        }
+        *count = strlen(bytes);
+    }
     char *block = copy(bytes, *count);
     if (block == NULL) *count = 0;
     lua_pop(L, 1);
@@ -97,7 +122,7 @@ static void take_failure(lua_State *L, int status, clua_failure *failure) {
         lua_pop(L, 1);
         return;
     }
-    bool is_described = lua_type(L, -1) == LUA_TTABLE;
+    bool is_described = push_description(L);
     if (is_described) lua_rawgeti(L, -1, 2);
     failure->message = take_string(L, &failure->message_count);
     bool is_memory = failure->message == NULL || strcmp(failure->message, CLUA_NO_MEMORY) == 0;
@@ -105,9 +130,9 @@ static void take_failure(lua_State *L, int status, clua_failure *failure) {
     if (!is_described) return;
     lua_rawgeti(L, -1, 3);
     failure->traceback = take_string(L, &failure->traceback_count);
-    lua_rawgeti(L, -1, 1);
+    lua_pop(L, 1);
     if (clua_send(L, 1, CLUA_RESULTS, &failure->value) != LUA_OK) lua_pop(L, 1);
-    lua_pop(L, 2);
+    lua_pop(L, 1);
 }
 
 // The frames of this layer below a body's are nobody's business.
@@ -132,12 +157,18 @@ int clua_refuse(clua_failure *failure, const char *message) {
 // MARK: calling
 
 static int call(lua_State *L, lua_CFunction handler, int argument_count, int result_count, clua_failure *failure) {
-    int function = lua_gettop(L) - argument_count;
+    // An error may be under way: then this is called by a `__close` handler, and must not lose what was said of it.
+    int kept = lua_gettop(L) - argument_count;
+    clua_push_kept(L, CLUA_KEPT_ERROR);
+    lua_insert(L, kept);
     lua_pushcfunction(L, handler);
-    lua_insert(L, function);
-    int status = lua_pcall(L, argument_count, result_count, function);
-    lua_remove(L, function);
+    lua_insert(L, kept + 1);
+    int status = lua_pcall(L, argument_count, result_count, kept + 1);
+    lua_remove(L, kept + 1);
     if (status != LUA_OK) take_failure(L, status, failure);
+    lua_pushvalue(L, kept);
+    clua_keep(L, CLUA_KEPT_ERROR);
+    lua_remove(L, kept);
     return status;
 }
 
@@ -150,8 +181,10 @@ static int describe_script_error(lua_State *L) {
     bool has_words = lua_type(L, 1) != LUA_TSTRING && luaL_getmetafield(L, 1, "__tostring") != LUA_TNIL;
     describe_error(L);
     if (has_words) {
+        clua_push_kept(L, CLUA_KEPT_ERROR);
         lua_pushliteral(L, "");
         lua_rawseti(L, -2, 3);
+        lua_pop(L, 1);
     }
     return 1;
 }
@@ -368,6 +401,9 @@ int clua_run_body(lua_State *L, clua_body body, const clua_parcel *parcel, int r
     clua_suspended_body suspended = clua_begin_body(L, body.object);
     int status = clua_run_apart(L, run_body, &run, failure);
     clua_end_body(L, suspended);
+    // Otherwise the next one's limit would be above what this one has left behind, and so on.
+    if (failure->status == LUA_ERRMEM && (failure->stop == CLUA_NOT_STOPPED || failure->stop == CLUA_STOP_MEMORY))
+        lua_gc(L, LUA_GCCOLLECT, 0);
     return status;
 }
 

@@ -92,4 +92,49 @@ import Testing
             assert(o.error.message:find 'stack overflow')
             """)
     }
+
+    @Test func whoeverGetsTheErrorOnTheWayGetsItAsItWasRaised() throws {
+        try script(
+            """
+            local raised = { 'raised' }
+            local function body(op)
+              local first <close> = setmetatable({}, { __close = function(_, e) op.first = e[1] error('replaced', 0) end })
+              local second <close> = setmetatable({}, { __close = function(_, e) op.second = e[1] end })
+              error(raised)
+            end
+            local o = queue:addOperation(body)
+            o:waitUntilFinished()
+            assert(o.first == 'raised' and o.second == 'raised' and o.error.message == 'replaced' and o.error.value == 'replaced')
+            local loader = queue:addOperation(function() return load(function() error 'reader' end) end)
+            loader:waitUntilFinished()
+            assert(loader.results[1] == nil and loader.results[2]:find 'script:%d+: reader', loader.results[2])
+            """)
+    }
+
+    @Test func anErrorInsideACallbackDoesNotTouchTheOneUnderWay() throws {
+        try script(
+            """
+            local inner = Operation.new(function() error { 'inner' } end)
+            local o = queue:addOperation(function(op)
+              local closing <close> = setmetatable({}, { __close = function()
+                local nested = opscript.OperationQueue.new():addOperation(function() error { 'nested' } end)
+                nested:waitUntilFinished()
+                inner:start()
+                op.nested, op.inner = nested.error.value[1], inner.error.value[1]
+              end })
+              error { 'outer' }
+            end)
+            o:waitUntilFinished()
+            assert(o.nested == 'nested' and o.inner == 'inner' and o.error.value[1] == 'outer')
+            """)
+    }
+
+    @Test func aTableThatTransferRaisesIsShownByItsType() throws {
+        try script(
+            """
+            local object = setmetatable({}, { __transfer = function() error { 'wrong', 'words' } end })
+            local ok, message = pcall(queue.addOperation, queue, function() return object end)
+            assert(message == '(error object is a table value)', message)
+            """)
+    }
 }

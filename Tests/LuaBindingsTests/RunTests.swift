@@ -77,4 +77,23 @@ import Testing
         let error = #expect(throws: LuaError.self) { try runtime.run("return 1") }
         #expect(error?.message == "the runtime is closed")
     }
+
+    @Test func whatABodyThatHitItsLimitLeavesBehindIsNotAddedToTheNextLimit() throws {
+        try withRuntime(workers: 1) { runtime in
+            let values = try runtime.run(
+                """
+                for _ = 1, 30 do
+                  local greedy = Operation.new { main = function() local t = {} while true do t[#t + 1] = {} end end, memoryLimit = 1 << 20 }
+                  queue:addOperation(greedy)
+                  greedy:waitUntilFinished()
+                  assert(greedy.error.kind == 'memory')
+                end
+                local last = queue:addOperation(function() return collectgarbage 'count' end)
+                last:waitUntilFinished()
+                return last.result
+                """)
+            guard case .number(let kilobytes)? = values.first else { Issue.record("no count"); return }
+            #expect(kilobytes < 3000)
+        }
+    }
 }

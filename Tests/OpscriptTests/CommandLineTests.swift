@@ -48,6 +48,13 @@ struct Invocation: CustomTestStringConvertible {
         .init("no environment", ["-E", "-e", "print(initial, package.path)"], environment: ["LUA_INIT": "initial = 1", "LUA_PATH": "x"]),
         .init("LUA_PATH", ["-e", "print(package.path, package.cpath)"], environment: ["LUA_PATH": "x;;", "LUA_CPATH_5_4": "y"]),
         .init("an option without its argument", ["-e"]),
+        .init(
+            "writing numbers", ["-e", "io.write(1.0, ' ', -0.0, ' ', 2^53, ' ', 3, ' ', 1e100, '\\n') io.stdout:write(2.0) io.write(0.5)"]),
+        .init(
+            "writing what cannot be written",
+            ["-e", "print(pcall(io.write, 'a', {}, 'b')) print(pcall(io.stdout.write)) print(pcall(io.stdout.write, io.stdout, nil))"]),
+        .init("writing nothing", ["-e", "print(select('#', io.write()), io.write('x') == io.stdout, io.stdout:write() == io.stdout)"]),
+        .init("an error in the reader of a chunk", ["-e", "print(pcall(load, function() error 'reader' end))"]),
         .init("an exit status", ["-e", "io.write('flushed') os.exit(3)"]),
         .init("an exit with true", ["-e", "os.exit(true)"]),
         .init("an exit with false", ["-e", "os.exit(false, true)"]),

@@ -72,8 +72,8 @@ extension Operation {
             return core.state.withLock { $0.standing(of: self) }.map { $0.blockers(of: self, in: queue, isReady: blockers.isEmpty) }
         }
         guard let inQueue else { return blockers + [.notInQueue] }
-        // A worker has taken it.
-        guard let inQueue else { return [] }
+        // A worker has taken it, perhaps to find out that it is not ready.
+        guard let inQueue else { return blockers }
         return blockers + inQueue
     }
 }
