@@ -1,0 +1,236 @@
+-- Everything that scripts can do, at once and from several states, again and again: `scripts/soak --lua SECONDS`.
+--
+--   opscript Tests/Soak/everything.lua SECONDS [SEED [WITHOUT...]]
+--
+-- Each round starts some jobs, chosen at random, in operations of their own, and some in the main state, and waits for all. What they
+-- found is checked; so is that memory stays what it was after the first rounds. WITHOUT names what not to do: `memory` (do not look at
+-- memory), `stop` (no interruption: ThreadSanitizer delivers no signal to Lua).
+local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
+local seconds = tonumber(arg[1]) or 10
+local seed = math.tointeger(arg[2]) or os.time()
+local without = {}
+for i = 3, #arg do without[arg[i]] = true end
+
+local function finished(operation)
+  operation:waitUntilFinished()
+  if operation.error then error(operation.error.message, 0) end
+  return operation.result
+end
+
+local function endless() while true do end end
+
+-- What is done; each runs in any state, by itself, and raises an error where something is not as it must be.
+local jobs = {}
+
+function jobs.graph(queue, random)
+  local operations, sum = {}, 0
+  for i = 1, random(2, 20) do
+    local operation = Operation.new(function(_, value)
+      local total = value
+      for j = 1, i - 1 do total = total + (operations[j].isFinished and 0 or 1 << 40) end
+      return total
+    end, i)
+    operations[i], sum = operation, sum + i
+  end
+  for i = 2, #operations do
+    for j = 1, i - 1 do operations[i]:addDependency(operations[j]) end
+  end
+  for _, operation in ipairs(operations) do operation.queuePriority = ({ "low", "normal", "high" })[random(3)] end
+  queue:addOperations(operations, true)
+  local total = 0
+  for _, operation in ipairs(operations) do total = total + operation.result end
+  assert(total == sum)
+end
+
+function jobs.sending(queue, random)
+  local shared = { n = random(1000), text = ("x"):rep(random(2000)) }
+  shared.self = shared
+  local count = 0
+  local function add(k) count = count + k return count end
+  local class = {}
+  class.__transfer = function(self) return function(n) return setmetatable({ n = n }, class) end, self.n end
+  local object = setmetatable({ n = 5 }, class)
+  local t, f, o = finished(queue:addOperation(function(_, again)
+    assert(again == shared and getmetatable(object) == class)
+    return { shared, add, object }
+  end, shared)), nil, nil
+  t, f, o = t[1], t[2], t[3]
+  assert(t ~= shared and t.self == t and t.n == shared.n and t.text == shared.text and f(2) == 2 and f(3) == 5 and count == 0)
+  assert(o.n == 5)
+end
+
+function jobs.nested(queue, random)
+  local depth = random(1, 6)
+  local function go(n)
+    if n == 0 then return 0 end
+    local inner = opscript.OperationQueue.new():addOperation(function() return go(n - 1) end)
+    inner:waitUntilFinished()
+    return inner.result + 1
+  end
+  assert(finished(queue:addOperation(go and function() return go(depth) end)) == depth)
+end
+
+function jobs.errors(queue, random)
+  local operation = queue:addOperation(function() error { code = 7 } end)
+  local dependent = Operation.new { main = function() return 1 end, dependencyPolicy = "succeeded", dependencies = { operation } }
+  queue:addOperation(dependent)
+  dependent:waitUntilFinished()
+  assert(operation.error.value.code == 7 and operation.error.kind == "error" and operation.result == nil)
+  assert(dependent.isCancelled and dependent.error.kind == "dependency")
+  assert(not pcall(queue.addOperation, queue, operation) and not pcall(operation.addDependency, operation, operation))
+  assert(not pcall(queue.addOperation, queue, coroutine.wrap(print), coroutine.create(print)))
+end
+
+function jobs.cancelling(queue, random)
+  queue.isSuspended = true
+  local list = {}
+  for i = 1, random(2, 10) do list[i] = Operation.new(function(op) while not op.isCancelled do opscript.sleep(10) end end) end
+  queue:addOperations(list, false)
+  for i = 1, #list // 2 do list[i]:cancel() end
+  queue.isSuspended = false
+  queue:cancelAllOperations()
+  queue:waitUntilAllOperationsAreFinished()
+  for _, operation in ipairs(list) do assert(operation.isFinished and operation.isCancelled) end
+end
+
+function jobs.callbacks(queue, random)
+  local completed, expected = {}, random(1, 8)
+  for i = 1, expected do
+    local operation = Operation.new(function() return i end)
+    operation.completionBlock = function(op) completed[#completed + 1] = op.result end
+    queue:addOperation(operation)
+  end
+  queue:waitUntilAllOperationsAreFinished()
+  assert(#completed == expected)
+end
+
+function jobs.barrier(queue, random)
+  local log = Operation.new(function() end)
+  log.count = 0
+  local operations = {}
+  for i = 1, random(1, 6) do operations[i] = queue:addOperation(function() return opscript.now() end) end
+  queue:addBarrierBlock(function() log.count = 1 end)
+  local after = queue:addOperation(function() return log.count end)
+  assert(finished(after) == 1)
+  for _, operation in ipairs(operations) do assert(operation.isFinished) end
+end
+
+function jobs.mainQueue(_, random)
+  local value = random(100)
+  local operation = OperationQueue.main:addOperation(function(_, v) served = (served or 0) + 1 return v end, value)
+  assert(finished(operation) == value)
+end
+
+function jobs.storage(queue, random)
+  local operation = Operation.new(function(op) op.list = { op.begin, { op } } return op.list[2][1] == op end)
+  operation.begin = random(100)
+  queue:addOperation(operation)
+  assert(finished(operation) and operation.list[1] == operation.begin and operation.list[2][1] == operation)
+end
+
+function jobs.readiness(queue, random)
+  local operation = Operation.new { main = function() return 1 end, name = "held", qualityOfService = "utility" }
+  operation.isReady = false
+  queue:addOperation(operation)
+  assert(not operation.isFinished and operation:why():find "held" and tostring(operation):find "held")
+  operation.isReady = true
+  assert(finished(operation) == 1 and queue.operationCount <= 1 and queue.progress.totalUnitCount >= 0)
+end
+
+function jobs.memory(queue, random)
+  local operation = Operation.new { main = function() local t = {} while true do t[#t + 1] = {} end end, memoryLimit = 1 << 20 }
+  queue:addOperation(operation)
+  operation:waitUntilFinished()
+  assert(operation.error.kind == "memory")
+end
+
+function jobs.interrupting(queue, random)
+  if without.stop then return end
+  local operation = queue:addOperation(function(op)
+    op.begun = true
+    coroutine.wrap(function() pcall(endless) end)()
+  end)
+  while not operation.begun do opscript.sleep(0.001) end  -- nothing that needs a worker: all may be in such a loop
+  operation:interrupt()
+  operation:waitUntilFinished()
+  assert(operation.isCancelled and operation.error.kind == "interrupted")
+end
+
+function jobs.timers(_, random)
+  local fired = 0
+  local timer = opscript.every(0.0005, function() fired = fired + 1 end)
+  local once = opscript.after(0.0005, function() fired = fired + 100 end)
+  local never = opscript.after(100, error)
+  while fired < 102 do opscript.sleep(0.001) end
+  timer:cancel()
+  once:cancel()
+  never:cancel()
+end
+
+local names = {}
+for name in pairs(jobs) do names[#names + 1] = name end
+table.sort(names)
+
+local function run(name, seed)
+  -- A generator of the job's own: `math.random` is its state's.
+  local state = seed
+  local function random(low, high)
+    if not high then low, high = 1, low end
+    state = (state * 6364136223846793005 + 1442695040888963407)
+    return low + (state >> 33) % (high - low + 1)
+  end
+  local queue = OperationQueue.new { name = name, maxConcurrentOperationCount = random(1, 4) }
+  jobs[name](queue, random)
+end
+
+-- Memory ---------------------------------------------------------------------------------------------------------------
+
+-- Bytes that the main state holds, and that the process does.
+local function memory()
+  collectgarbage()
+  collectgarbage()
+  local file <close> = assert(io.open "/proc/self/statm")
+  local _, resident = file:read("n", "n")
+  return collectgarbage "count" * 1024, resident * 4096
+end
+
+-- The whole ------------------------------------------------------------------------------------------------------------
+
+io.stderr:write("soak: seed ", seed, "\n")
+math.randomseed(seed)
+local outer = OperationQueue.new { name = "jobs", maxConcurrentOperationCount = 6 }
+local started, rounds, count = opscript.now(), 0, 0
+local heldBefore, residentBefore
+
+while opscript.now() - started < seconds or rounds < 40 do
+  local running = {}
+  for i = 1, math.random(1, 8) do
+    local name = names[math.random(#names)]
+    running[i] = Operation.new { main = function(_, ...) run(...) end, arguments = { name, math.random(0) }, name = name }
+  end
+  outer:addOperations(running, false)
+  local name = names[math.random(#names)]
+  local ok, message = pcall(run, name, math.random(0))
+  outer:waitUntilAllOperationsAreFinished()
+  for _, operation in ipairs(running) do
+    if operation.error then ok, name, message = false, operation.name, operation.error.message .. "\n" .. operation.error.traceback end
+  end
+  if not ok then
+    io.stderr:write("soak: ", name, ", round ", rounds, " of seed ", seed, ": ", tostring(message), "\n")
+    os.exit(1)
+  end
+  rounds, count = rounds + 1, count + #running + 1
+  -- After a third of the time every worker has done everything.
+  if not heldBefore and rounds >= 20 and opscript.now() - started > seconds / 3 then heldBefore, residentBefore = memory() end
+end
+
+local held, resident = memory()
+if not without.memory then
+  local grownHeld, grownResident = held - heldBefore, resident - residentBefore
+  if grownHeld > 256 * 1024 or grownResident > 32 * 1024 * 1024 then
+    io.stderr:write("soak: memory has grown: the main state by ", grownHeld, " bytes, the process by ", grownResident, "\n")
+    os.exit(1)
+  end
+end
+print("ok")
+io.stderr:write(string.format("soak: %d jobs in %d rounds; %.1f MiB\n", count, rounds, resident / 1048576))
