@@ -13,6 +13,50 @@
 #include "run.h"
 #include "state.h"
 
+// MARK: loading
+
+typedef struct source {
+    const char *bytes;
+    size_t count;
+    const char *name;
+    int status;
+} source;
+
+// Pushes the compiled function; a syntax error's message is raised as it is.
+static int load_string(lua_State *L) {
+    source *source = lua_touserdata(L, 1);
+    source->status = luaL_loadbufferx(L, source->bytes, source->count, source->name, NULL);
+    return source->status == LUA_OK ? 1 : lua_error(L);
+}
+
+static int load_file(lua_State *L) {
+    source *source = lua_touserdata(L, 1);
+    source->status = luaL_loadfilex(L, source->name, NULL);
+    return source->status == LUA_OK ? 1 : lua_error(L);
+}
+
+static int load(lua_State *L, lua_CFunction loader, source *source, clua_failure *failure) {
+    int status = clua_protect(L, loader, source, 1, failure);
+    if (status == LUA_OK || source->status == LUA_OK) return status;
+    failure->status = source->status;
+    failure->traceback_count = 0;  // nothing was running
+    static const char end[] = "<eof>";
+    size_t length = sizeof end - 1;
+    failure->incomplete = source->status == LUA_ERRSYNTAX && failure->message_count >= length
+        && memcmp(failure->message + failure->message_count - length, end, length) == 0;
+    return source->status;
+}
+
+int clua_load_string(lua_State *L, const char *bytes, size_t count, const char *name, clua_failure *failure) {
+    source source = {bytes, count, name, LUA_OK};
+    return load(L, load_string, &source, failure);
+}
+
+int clua_load_file(lua_State *L, const char *path, clua_failure *failure) {
+    source source = {NULL, 0, path, LUA_OK};
+    return load(L, load_file, &source, failure);
+}
+
 // MARK: registered functions
 
 typedef struct registration {

@@ -78,7 +78,8 @@ static const clua_class class = {
     .name = "Object", .kind = 1, .functions = functions, .function_count = 5, .properties = functions, .property_count = 5,
     .call = call, .get = call, .set = call, .class_get = call, .describe = call,
 };
-static const clua_host host = {&class, 1, functions, 5, call, sent};
+static const clua_host host = {
+    .classes = &class, .class_count = 1, .functions = functions, .function_count = 5, .call = call, .sent = sent};
 
 static const char calls[] =
     "local o = opscript.Object\n"
@@ -120,7 +121,8 @@ static bool decode(lua_State *L, clua_parcel *parcel) {
 static bool run(lua_State *L, clua_parcel *parcel) {
     clua_parcel results = {0};
     clua_failure failure = {0};
-    int status = clua_run_body(L, parcel, &references, 1, 0, &results, &failure);
+    clua_body body = {.object = &references, .kind = 1};
+    int status = clua_run_body(L, body, parcel, LUA_MULTRET, 0, &results, &failure);
     clua_parcel_release(&results);
     return !failed(L, status, &failure);
 }
@@ -205,7 +207,7 @@ static void exhaust_states(void) {
 
 int main(int count, char **arguments) {
     check(count == 2, "usage: memory seeds.lua", 0, 0);
-    clua_set_object_functions((clua_object_functions){retain, release});
+    clua_set_object_functions((clua_object_functions){.retain = retain, .release = release});
     exhaust_states();
     lua_State *L = seeded_state(arguments[1]);
     int seed_count = (int)lua_rawlen(L, 1);

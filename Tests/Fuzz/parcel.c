@@ -78,7 +78,7 @@ static void write_seeds(const char *directory) {
 
 int LLVMFuzzerInitialize(int *count, char ***arguments);
 int LLVMFuzzerInitialize(int *count, char ***arguments) {
-    clua_set_object_functions((clua_object_functions){retain, release});
+    clua_set_object_functions((clua_object_functions){.retain = retain, .release = release});
     const char *path = option(*count, *arguments, "--seeds=");
     check(path != NULL, "usage: parcel --seeds=FILE [--write=DIRECTORY] [CORPUS]");
     make_seeds(path);
@@ -128,7 +128,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         if (clua_encode(L, parcel.value_count, CLUA_STORED, &again) == LUA_OK) decode(L, &again, environment);
         clua_parcel_release(&again);
     }
-    state->limit_bytes = 0;
+    state->limit_bytes = clua_no_limit;
     lua_settop(L, 0);
     check(luaL_dostring(L, "local t = {} for i = 1, 10 do t[i] = i .. '' end assert(#t == 10)") == LUA_OK, "the state is broken");
     clua_state_close(L);
