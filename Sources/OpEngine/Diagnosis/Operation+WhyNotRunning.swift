@@ -103,7 +103,7 @@ extension OperationQueue.State {
 
     /// Nil when a worker has taken it, or it has left. O(n).
     func standing(of operation: Operation) -> Standing? {
-        guard operation.place == .waiting || operation.place == .ready else { return nil }
+        guard operation.place != .outside && operation.place != .taken else { return nil }
         var standing = Standing(isSuspended: isSuspended && !isEnding, maximum: maximum)
         let isHeld = !segments.isCurrent(operation)
         var isBefore = true

@@ -184,10 +184,7 @@ public final class Inbox: @unchecked Sendable {
             return false
         }
         // Taking schedules the queue again, and so sets the flag, when there is more.
-        guard let operation = core.take(arriving: true, by: .outside) else { return false }
-        operation.run(on: context, from: core)
-        core.scheduleIfRunnable()
-        return true
+        return core.runOne(on: context, by: .outside)
     }
 
     /// Sleeps once; an outcome ends the run.

@@ -28,10 +28,7 @@ final class SimulatedWorkers: @unchecked Sendable {
         while !scheduled.isEmpty {
             let (core, group) = scheduled.remove(at: choose(among: scheduled.count))
             // Taking schedules the queue again when there is more, so that a wait inside the operation finds it.
-            guard let operation = core.take(arriving: true, by: group) else { continue }
-            asWorker(true) { operation.run(on: context, from: core) }
-            core.scheduleIfRunnable()
-            return true
+            if asWorker(true, { core.runOne(on: context, by: group) }) { return true }
         }
         return false
     }

@@ -116,14 +116,19 @@ public final class Worker: @unchecked Sendable {
     }
 
     private func serve(_ core: OperationQueue.Core, as group: ThreadGroup, _ context: ThreadContext) {
-        var arriving = true
-        for _ in 0..<Worker.turn {
-            guard let operation = core.take(arriving: arriving, by: group) else { return }
-            arriving = false
-            operation.run(on: context, from: core)
-            if inbox.hasJobs { inbox.runJobs() }
+        var next = unsafe core.take(arriving: true, by: group)
+        var left = Worker.turn
+        while let operation = unsafe next {
+            left -= 1
+            // Safety: `take` says who keeps it.
+            unsafe next = operation._withUnsafeGuaranteedRef {
+                unsafe $0.run(on: context, from: core, thenTakingBy: left > 0 ? group : nil)
+            }
+            if unsafe next != nil { continue }
+            inbox.runJobs()
+            if left == 0 { return core.scheduleIfRunnable() }
+            unsafe next = core.take(arriving: false, by: group)
         }
-        core.scheduleIfRunnable()
     }
 
     /// Looks for work without sleeping, a few microseconds.

@@ -3,8 +3,8 @@
 /// The blocks do not count towards the queue's maximum. All of them run, also when one throws; the first error wins.
 open class BlockOperation: Operation, @unchecked Sendable {
     // Safety: `@unchecked Sendable` because the blocks are guarded by `lock`.
-    private var first: (@Sendable () throws -> Void)?
-    private var others: [@Sendable () throws -> Void] = []
+    /// The others are among the extras.
+    @safe @exclusivity(unchecked) private var first: (@Sendable () throws -> Void)?
 
     /// An operation without blocks.
     public override init() { super.init() }
@@ -24,30 +24,40 @@ open class BlockOperation: Operation, @unchecked Sendable {
     public func tryAddExecutionBlock(_ block: @escaping @Sendable () throws -> Void) throws {
         if isExecuting || isFinished { throw OperationError.executionBlockAddedTooLate(operation: label) }
         lock.withLock {
-            if first == nil { first = block } else { others.append(block) }
+            if first == nil { first = block } else { ensureExtras().otherBlocks.append(block) }
         }
     }
 
     /// The blocks, in order of addition; called from here, an error they throw is dropped. Empty when they have run.
     open var executionBlocks: [@Sendable () -> Void] {
-        let all = lock.withLock { (first.map { [$0] } ?? []) + others }
+        let all = lock.withLock { (first.map { [$0] } ?? []) + (extras?.otherBlocks ?? []) }
         return all.map { block in { try? block() } }
     }
 
     /// Runs the blocks, the first on the calling thread, and returns when all have ended.
-    open override func main() {
-        let (first, others) = lock.withLock {
-            defer {
-                self.first = nil
-                self.others = []
-            }
-            return (self.first, self.others)
+    open override func main() { runBlocks() }
+
+    /// Runs the blocks. True when nothing but the queue keeps anything of the operation any more: no dependencies, nothing extra.
+    @discardableResult
+    final func runBlocks() -> Bool {
+        // Not `withLock`: a closure that it returned would be allocated anew.
+        lock.lock()
+        let first = self.first.take()
+        if extras == nil {
+            let isBare = dependencyList.isEmpty
+            lock.unlock()
+            if let first { run(first) }
+            return isBare
         }
+        let others = extras?.otherBlocks ?? []
+        extras?.otherBlocks = []
+        lock.unlock()
         if others.isEmpty {
             if let first { run(first) }
         } else {
             runConcurrently((first.map { [$0] } ?? []) + others)
         }
+        return false
     }
 }
 

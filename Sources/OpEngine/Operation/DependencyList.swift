@@ -3,44 +3,50 @@ import CPlatform
 /// What an operation depends on, in order of addition. Owns its edges. Guarded by the operation's `lock`.
 @safe struct DependencyList: @unchecked Sendable {
     // Safety: `@unchecked Sendable` because the lock guards the list; an edge lives as long as it is on it.
-    private(set) var first: UnsafeMutablePointer<DependencyEdge>?
+    /// Its `nextDependency` is the first: the list is a ring.
     private var last: UnsafeMutablePointer<DependencyEdge>?
-    private(set) var count = 0
 
-    @inline(__always) var isEmpty: Bool { unsafe first == nil }
+    @inline(__always) var isEmpty: Bool { unsafe last == nil }
+
+    /// The first edge.
+    var first: UnsafeMutablePointer<DependencyEdge>? { unsafe last?.pointee.nextDependency }
+
+    /// The edge after one on the list.
+    func next(after edge: UnsafeMutablePointer<DependencyEdge>) -> UnsafeMutablePointer<DependencyEdge>? {
+        unsafe edge == last ? nil : edge.pointee.nextDependency
+    }
 
     func forEach(_ body: (UnsafeMutablePointer<DependencyEdge>) -> Void) {
         var next = unsafe first
         while let edge = unsafe next {
-            unsafe next = edge.pointee.nextDependency
+            unsafe next = self.next(after: edge)
             unsafe body(edge)
         }
     }
 
     mutating func append(_ edge: UnsafeMutablePointer<DependencyEdge>) {
-        if let last = unsafe last { unsafe last.pointee.nextDependency = edge } else { unsafe first = edge }
+        if let last = unsafe last {
+            unsafe edge.pointee.nextDependency = last.pointee.nextDependency
+            unsafe last.pointee.nextDependency = edge
+        } else {
+            unsafe edge.pointee.nextDependency = edge
+        }
         unsafe last = edge
-        count += 1
     }
 
     /// Takes the edge to `dependency` off the list; nil when there is none.
     mutating func remove(_ dependency: Operation) -> UnsafeMutablePointer<DependencyEdge>? {
-        var previous: UnsafeMutablePointer<DependencyEdge>?
+        guard var previous = unsafe last else { return nil }
         var next = unsafe first
         while let edge = unsafe next {
             if unsafe edge.pointee.dependency._withUnsafeGuaranteedRef({ $0 === dependency }) {
-                if let previous = unsafe previous {
-                    unsafe previous.pointee.nextDependency = edge.pointee.nextDependency
-                } else {
-                    unsafe first = edge.pointee.nextDependency
-                }
-                if unsafe last == edge { unsafe last = previous }
+                unsafe previous.pointee.nextDependency = edge.pointee.nextDependency
+                if unsafe last == edge { unsafe last = previous == edge ? nil : previous }
                 unsafe edge.pointee.nextDependency = nil
-                count -= 1
                 return unsafe edge
             }
             unsafe previous = edge
-            unsafe next = edge.pointee.nextDependency
+            unsafe next = self.next(after: edge)
         }
         return nil
     }
@@ -48,24 +54,25 @@ import CPlatform
     /// Lets go of everything when `operation` goes. A chain of a million is released in a loop, not by recursion: the
     /// edges of an operation that goes because of this one are queued behind.
     mutating func removeAll(of operation: Operation) {
-        guard let mine = unsafe first else { return }
-        unsafe first = nil
+        guard let end = unsafe last, let mine = unsafe first else { return }
+        unsafe last = nil
+        // No ring any more.
+        unsafe end.pointee.nextDependency = nil
+        unsafe detach(mine)
         // Safety: the slot is this thread's own; it holds the address of the variable `queued` below while that lives.
         if let outer = unsafe cplatform_get_thread_releases() {
             let queued = unsafe outer.assumingMemoryBound(to: UnsafeMutablePointer<DependencyEdge>?.self)
-            unsafe detach(mine)
-            unsafe last.unsafelyUnwrapped.pointee.nextDependency = queued.pointee
+            unsafe end.pointee.nextDependency = queued.pointee
             unsafe queued.pointee = mine
             return
         }
-        unsafe detach(mine)
         var queued: UnsafeMutablePointer<DependencyEdge>? = unsafe mine
         unsafe withUnsafeMutablePointer(to: &queued) { slot in
             unsafe cplatform_set_thread_releases(UnsafeMutableRawPointer(slot))
             while let edge = unsafe slot.pointee {
                 unsafe slot.pointee = edge.pointee.nextDependency
                 unsafe edge.pointee.dependency.release()
-                unsafe edge.deallocate()
+                unsafe DependencyEdge.free(edge)
             }
             cplatform_set_thread_releases(nil)
         }
@@ -86,31 +93,26 @@ import CPlatform
 /// What depends on an operation, in order of addition. Guarded by the operation's `dependentsLock`.
 @safe struct DependentList: @unchecked Sendable {
     // Safety: `@unchecked Sendable` because the lock guards the list; the dependents own the edges.
+    /// Its `previousDependent` is the last; the last has no `nextDependent`.
     private(set) var first: UnsafeMutablePointer<DependencyEdge>?
-    private var last: UnsafeMutablePointer<DependencyEdge>?
-    private(set) var count = 0
 
     mutating func append(_ edge: UnsafeMutablePointer<DependencyEdge>) {
-        unsafe edge.pointee.previousDependent = last
-        if let last = unsafe last { unsafe last.pointee.nextDependent = edge } else { unsafe first = edge }
-        unsafe last = edge
-        count += 1
+        if let first = unsafe first {
+            let last = unsafe first.pointee.previousDependent
+            unsafe edge.pointee.previousDependent = last
+            unsafe last.unsafelyUnwrapped.pointee.nextDependent = edge
+            unsafe first.pointee.previousDependent = edge
+        } else {
+            unsafe edge.pointee.previousDependent = edge
+            unsafe first = edge
+        }
     }
 
     mutating func remove(_ edge: UnsafeMutablePointer<DependencyEdge>) {
         let previous = unsafe edge.pointee.previousDependent
         let next = unsafe edge.pointee.nextDependent
-        if let previous = unsafe previous { unsafe previous.pointee.nextDependent = next } else { unsafe first = next }
-        if let next = unsafe next { unsafe next.pointee.previousDependent = previous } else { unsafe last = previous }
-        count -= 1
-    }
-
-    func contains(_ dependent: Operation) -> Bool {
-        var next = unsafe first
-        while let edge = unsafe next {
-            if unsafe edge.pointee.dependent === dependent { return true }
-            unsafe next = edge.pointee.nextDependent
-        }
-        return false
+        // The last one's successor is the first, as far as its `previousDependent` goes.
+        if let behind = unsafe next ?? first { unsafe behind.pointee.previousDependent = previous }
+        if unsafe first == edge { unsafe first = next } else { unsafe previous.unsafelyUnwrapped.pointee.nextDependent = next }
     }
 }

@@ -7,7 +7,6 @@ extension Operation {
     /// With `lock` held.
     private var listedDependencies: [Operation] {
         var all: [Operation] = []
-        all.reserveCapacity(dependencyList.count)
         // Safety: an edge retains its dependency while it is on the list.
         unsafe dependencyList.forEach { unsafe all.append($0.pointee.dependency.takeUnretainedValue()) }
         return all
@@ -39,7 +38,7 @@ extension Operation {
         }
         if wasCounted && transition({ $0.dependencyRemoved() }) { postToQueue() }
         if let outcome = operation.outcome, outcome != .succeeded { forgetFailedDependency() }
-        unsafe edge.deallocate()
+        unsafe DependencyEdge.free(edge)
         // Safety: balances the retain of `link(to:)`; the caller's reference keeps it alive here.
         unsafe Unmanaged.passUnretained(operation).release()
         deliverChanges()
@@ -65,9 +64,8 @@ extension Operation {
         lock.withLock {
             dependency.dependentsLock.withLock {
                 guard !dependsAlready(on: dependency) else { return }
-                // Safety: the edge is initialised here, and freed by `removeDependency` or when this operation goes.
-                let edge = UnsafeMutablePointer<DependencyEdge>.allocate(capacity: 1)
-                unsafe edge.initialize(to: DependencyEdge(dependent: self, dependency: .passRetained(dependency)))
+                // Safety: the edge is freed by `removeDependency` or when this operation goes.
+                let edge = unsafe DependencyEdge.make(dependent: self, dependency: .passRetained(dependency))
                 unsafe dependencyList.append(edge)
                 unsafe dependency.dependentList.append(edge)
                 if let mailbox = observedMailbox {
@@ -94,13 +92,18 @@ extension Operation {
         deliverChanges()
     }
 
-    /// With both locks held. Looks at the shorter of the two lists.
+    /// With both locks held. Looks at both lists in step, until the shorter one ends.
     private func dependsAlready(on dependency: Operation) -> Bool {
-        if dependency.dependentList.count <= dependencyList.count { return dependency.dependentList.contains(self) }
-        var found = false
-        // Safety: the edges are on the list.
-        unsafe dependencyList.forEach { if unsafe $0.pointee.dependency._withUnsafeGuaranteedRef({ $0 === dependency }) { found = true } }
-        return found
+        // Safety: the edges are on the lists.
+        var mine = unsafe dependencyList.first
+        var other = unsafe dependency.dependentList.first
+        while let edge = unsafe mine, let otherEdge = unsafe other {
+            if unsafe edge.pointee.dependency._withUnsafeGuaranteedRef({ $0 === dependency }) { return true }
+            if unsafe otherEdge.pointee.dependent === self { return true }
+            unsafe mine = dependencyList.next(after: edge)
+            unsafe other = otherEdge.pointee.nextDependent
+        }
+        return false
     }
 
     /// The cycle that a dependency on one of `first` closes or would close, beginning and ending with this operation; nil when there

@@ -35,10 +35,52 @@ extension Operation {
         return true
     }
 
+    /// `end`, of an operation that a worker took from `core` and that nobody else can end, together with taking the next one: under one
+    /// lock, or under two when others depend on it.
+    ///
+    /// - Parameters:
+    ///   - isBare: nothing but the state and its dependents is left of it, so that letting it go runs no code of anybody.
+    ///   - group: the caller takes next, with these threads.
+    /// - Returns: what it has taken already.
+    @inline(__always)
+    func endAndTake(from core: OperationQueue.Core, isBare: Bool, by group: ThreadGroup?) -> Unmanaged<Operation>? {
+        let last = loadState()
+        if last.unfinishedDependencyCount > 0 || last.has(State.dependencyFailed) { stopCounting() }
+        let (final, next) = unsafe core.leaveAndTake(self, by: group, atOnce: isBare)
+        if final.bits & (State.hasDependents | State.toldAtEnd) == 0 && !core.isObserved.load(ordering: .relaxed) {
+            // Safety: balances the retain of `Core.join`.
+            unsafe Unmanaged.passUnretained(self).release()
+            return unsafe next
+        }
+        return unsafe endedWithConsequences(final, in: core, by: group)
+    }
+
+    /// The rest of `endAndTake`.
+    @inline(never)
+    private func endedWithConsequences(
+        _ final: State, in core: OperationQueue.Core, by group: ThreadGroup?
+    ) -> Unmanaged<Operation>? {
+        let isObserved = core.isObserved.load(ordering: .relaxed)
+        if isObserved || final.has(State.toldAtEnd) {
+            finished(final, takesNext: nil)
+            if isObserved { core.deliverChanges() }
+            // Safety: as in `endAndTake`.
+            unsafe Unmanaged.passUnretained(self).release()
+            return nil
+        }
+        var released = releaseDependents(succeeded: final.outcome == .succeeded)
+        // Safety: as in `endAndTake`.
+        unsafe Unmanaged.passUnretained(self).release()
+        return unsafe released.settle(thenTakingFrom: core, by: group)
+    }
+
     /// What follows from an end, with no lock held.
     @inline(__always)
     private func finished(_ final: State, takesNext core: OperationQueue.Core?) {
-        if final.has(State.hasDependents) { releaseDependents(succeeded: final.outcome == .succeeded, takesNext: core) }
+        if final.has(State.hasDependents) {
+            var released = releaseDependents(succeeded: final.outcome == .succeeded)
+            unsafe _ = released.settle(thenTakingFrom: core, by: nil)
+        }
         if final.has(State.toldAtEnd) { runFinishHandlers() }
     }
 
@@ -56,32 +98,27 @@ extension Operation {
         }
     }
 
-    private func releaseDependents(succeeded: Bool, takesNext core: OperationQueue.Core?) {
-        var ready = OperationChain()
-        var cancelled: [Operation] = []
-        var observed: [Mailbox] = []
-        dependentsLock.withLock {
-            var next = unsafe dependentList.first
-            while let edge = unsafe next {
-                unsafe next = edge.pointee.nextDependent
-                guard unsafe edge.pointee.isCounted else { continue }
-                unsafe edge.pointee.isCounted = false
-                // Safety: a dependent on the list is alive; one that is posted or linked is kept by its queue.
-                let dependent = unsafe edge.pointee.dependent
-                switch dependent.transition({ $0.dependencyFinished(succeeded: succeeded) }) {
-                case .none, .remove: break
-                case .post: ready.append(dependent)
-                case .cancel: cancelled.append(dependent)
-                }
-                // The dependent may be going; its mailbox stays.
-                if let mailbox = dependent.observedMailbox { observed.append(mailbox) }
+    /// What follows for the dependents, to be settled by the caller.
+    private func releaseDependents(succeeded: Bool) -> ReleasedDependents {
+        var released = ReleasedDependents()
+        dependentsLock.lock()
+        var next = unsafe dependentList.first
+        while let edge = unsafe next {
+            unsafe next = edge.pointee.nextDependent
+            guard unsafe edge.pointee.isCounted else { continue }
+            unsafe edge.pointee.isCounted = false
+            // Safety: a dependent on the list is alive; one that is posted or linked is kept by its queue.
+            let dependent = unsafe edge.pointee.dependent
+            switch dependent.transition({ $0.dependencyFinished(succeeded: succeeded) }) {
+            case .none, .remove: break
+            case .post: released.ready.append(dependent)
+            case .cancel: released.cancelled = (released.cancelled ?? []) + [dependent]
             }
+            // The dependent may be going; its mailbox stays.
+            if let mailbox = dependent.observedMailbox { released.observed = (released.observed ?? []) + [mailbox] }
         }
-        ready.drain { dependent, itsCore in
-            if let core, itsCore === core { itsCore.postBeforeTaking(dependent) } else { itsCore.post(dependent) }
-        }
-        for dependent in cancelled { dependent.cancelBecauseOfDependency() }
-        for mailbox in observed { mailbox.deliver() }
+        dependentsLock.unlock()
+        return released
     }
 
     /// Its policy asks for it.
@@ -151,33 +188,20 @@ extension Operation {
     }
 }
 
-/// Operations on their way to their queues, linked through themselves.
-@safe struct OperationChain {
-    // Safety: who is on the way is kept by its queue, and its ready links are not used.
-    private var first: Unmanaged<Operation>?
-    private var last: Unmanaged<Operation>?
+/// What the end of an operation does to those that depend on it.
+private struct ReleasedDependents {
+    var ready = OperationChain()
+    var cancelled: [Operation]?
+    var observed: [Mailbox]?
 
+    /// With no lock held. See `OperationChain.post`.
     @inline(__always)
-    mutating func append(_ operation: Operation) {
-        let member = unsafe Unmanaged.passUnretained(operation)
-        unsafe operation.readyLinks.next = nil
-        if let last = unsafe last {
-            unsafe last._withUnsafeGuaranteedRef { unsafe $0.readyLinks.next = member }
-        } else {
-            unsafe first = member
-        }
-        unsafe last = member
-    }
-
-    /// Hands each to `body`, which posts it.
-    @inline(__always)
-    mutating func drain(_ body: (Operation, OperationQueue.Core) -> Void) {
-        var next = unsafe first
-        while let member = unsafe next {
-            let operation = unsafe member.takeUnretainedValue()
-            unsafe next = operation.readyLinks.next
-            // Safety: a posted operation has a core.
-            body(operation, unsafe operation.core.unsafelyUnwrapped.takeUnretainedValue())
-        }
+    mutating func settle(thenTakingFrom core: OperationQueue.Core?, by group: ThreadGroup?) -> Unmanaged<Operation>? {
+        let isPlain = cancelled == nil && observed == nil
+        let taken = unsafe ready.post(thenTakingFrom: core, by: isPlain ? group : nil)
+        if isPlain { return unsafe taken }
+        for dependent in cancelled ?? [] { dependent.cancelBecauseOfDependency() }
+        for mailbox in observed ?? [] { mailbox.deliver() }
+        return nil
     }
 }

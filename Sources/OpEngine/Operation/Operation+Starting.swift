@@ -53,8 +53,40 @@ extension Operation {
         }
     }
 
+    /// A block operation of no subclass: when a worker has taken it, nobody else can end it.
+    @inline(__always) var isPlain: Bool { type(of: self) == BlockOperation.self }
+
     /// A worker took it: evaluates the subclass's getters and starts it.
-    func run(on context: ThreadContext, from core: OperationQueue.Core) {
+    ///
+    /// - Parameter group: the caller takes from the same queue next, with threads of this group.
+    /// - Returns: what it has taken already.
+    @inline(__always)
+    func run(on context: ThreadContext, from core: OperationQueue.Core, thenTakingBy group: ThreadGroup?) -> Unmanaged<Operation>? {
+        let kept = unsafe Unmanaged.passUnretained(self)
+        if isPlain {
+            if transition({ $0.launchUnobserved() }) { return unsafe runBlocks(on: context, from: core, thenTakingBy: group) }
+            // Safety: balanced below; the queue keeps it until here.
+            _ = unsafe kept.retain()
+        }
+        runAnyKind(on: context, from: core)
+        // Safety: balances the line above, or `OperationQueue.State.take`.
+        unsafe kept.release()
+        return nil
+    }
+
+    /// Between the end of the blocks and that of the operation there is no code of anybody else.
+    @inline(__always)
+    private func runBlocks(
+        on context: ThreadContext, from core: OperationQueue.Core, thenTakingBy group: ThreadGroup?
+    ) -> Unmanaged<Operation>? {
+        var isBare = false
+        // Safety: the type was checked.
+        context.whileRunning(self, in: core) { isBare = unsafe unsafeDowncast(self, to: BlockOperation.self).runBlocks() }
+        return unsafe endAndTake(from: core, isBare: isBare, by: context.hasJobs ? nil : group)
+    }
+
+    @inline(never)
+    private func runAnyKind(on context: ThreadContext, from core: OperationQueue.Core) {
         if !loadState().has(State.cancelled) && !isReady {
             deferUntilReady(core)
             return

@@ -10,6 +10,8 @@ extension Operation {
         var waiters: [Parker] = []
         var areFinishHandlersTaken = false
         var threadPriority = 0.5
+        /// The blocks of a block operation after its first.
+        var otherBlocks: [@Sendable () throws -> Void] = []
         /// Written once. See `openMailbox`.
         var mailbox: Mailbox?
     }
@@ -21,6 +23,8 @@ extension Operation {
         extras = made
         return made
     }
+
+    package var isBarrier: Bool { loadState().has(State.barrier) }
 
     var storedName: String? {
         get { lock.withLock { extras?.name } }

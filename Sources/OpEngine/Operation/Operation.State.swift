@@ -42,6 +42,8 @@ extension Operation {
         static let outlivesStart: UInt64 = 1 << 47
         /// It goes on after `start`, and only what the engine runs can finish it.
         static let endedFromWithin: UInt64 = 1 << 48
+        /// It is a barrier of its queue: `cancelAllOperations` passes over it.
+        static let barrier: UInt64 = 1 << 49
         /// Somebody observes it: changes go through its mailbox.
         static let observed: UInt64 = 1 << 55
         /// Its end has to be told to somebody.
@@ -100,7 +102,7 @@ extension Operation.State {
     }
 
     /// The batch it was claimed for was refused.
-    mutating func unclaim() { clear(State.claimed) }
+    mutating func unclaim() { clear(State.claimed | State.barrier) }
 
     /// It is on its queue's list now, and the queue's default policy applies.
     @inline(__always)
@@ -188,6 +190,15 @@ extension Operation.State {
         return .start
     }
 
+    /// `launch` and `start` in one, for an operation without overrides that nobody observes. False: nothing has changed.
+    @inline(__always)
+    mutating func launchUnobserved() -> Bool {
+        let others = State.cancelled | State.started | State.executing | State.finishing | State.finished | State.observed
+        guard bits & (others | State.dependencyMask) == 0 else { return false }
+        set(State.started | State.executing)
+        return true
+    }
+
     /// A subclass is not ready: it waits until the subclass announces a change.
     mutating func `defer`() { set(State.deferred) }
 
@@ -258,6 +269,6 @@ extension Operation.State {
     @inline(__always)
     mutating func publishFinish() {
         clear(State.executing)
-        set(State.finished)
+        set(State.finishing | State.finished)
     }
 }

@@ -77,11 +77,17 @@ enum ReadyField: OperationLinkField {
     }
 
     @inline(__always)
-    mutating func popFirst() -> Operation? {
-        guard let first = unsafe first else { return nil }
-        let operation = unsafe first.takeUnretainedValue()
-        remove(operation)
-        return operation
+    mutating func popFirst() -> Unmanaged<Operation>? {
+        guard let popped = unsafe first else { return nil }
+        // Safety: as above.
+        let next = unsafe popped._withUnsafeGuaranteedRef { unsafe Field.links(of: $0).next }
+        unsafe first = next
+        if let next = unsafe next {
+            unsafe next._withUnsafeGuaranteedRef { unsafe Field.setPrevious(of: $0, to: nil) }
+        } else {
+            unsafe last = nil
+        }
+        return unsafe popped
     }
 
     /// In order. `body` must not change the list.

@@ -59,9 +59,7 @@ extension OperationQueue.Core {
     /// Runs the next operation on the calling thread, the executor's.
     private func runOne(sentBy number: UInt32) {
         if state.withLock({ $0.executorNumber != number }) { return arriveLate() }
-        guard let operation = take(arriving: true, by: .outside) else { return }
-        operation.run(on: ThreadContext.current, from: self)
-        scheduleIfRunnable()
+        runOne(on: ThreadContext.current, by: .outside)
     }
 
     /// The job of an executor that the queue no longer has.

@@ -30,9 +30,8 @@ extension OperationQueue {
     /// Adds any operation as a barrier. Throws what `tryAddOperation` does.
     public func tryAddBarrier(_ operation: Operation) throws {
         if let error = refusal(of: operation) { throw error }
-        operation.isBarrier = true
+        operation.transition { $0.set(Operation.State.barrier) }
         if let error = core.add(operation, isBarrier: true, face: self) {
-            operation.isBarrier = false
             operation.transition { $0.unclaim() }
             throw error
         }

@@ -31,8 +31,8 @@ extension OperationQueue.State {
 
     /// Those who wait for a place, if there is one now; to be unparked outside of the lock.
     @inline(__always)
-    mutating func takePlaceWaiters() -> [Parker] {
-        if placeWaiters.isEmpty || !hasPlace { return [] }
+    mutating func takePlaceWaiters() -> [Parker]? {
+        if placeWaiters.isEmpty || !hasPlace { return nil }
         defer { placeWaiters = [] }
         return placeWaiters
     }

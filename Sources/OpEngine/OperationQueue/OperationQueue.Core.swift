@@ -126,9 +126,35 @@ extension OperationQueue {
             if let schedule { self.schedule(on: schedule) }
         }
 
-        /// An operation has become ready, and the calling worker takes from this queue next.
-        func postBeforeTaking(_ operation: Operation) {
-            state.withLock { $0.post(operation) }
+        /// How many operations arrive under one lock.
+        private static let batch = 64
+
+        /// Operations that have become ready: those in front of the chain that are in this queue.
+        func post(_ chain: inout OperationChain) {
+            let schedule = state.withLock { state in
+                arrive(&chain, &state)
+                return state.schedule()
+            }
+            if let schedule { self.schedule(on: schedule) }
+        }
+
+        /// The same where the calling worker takes from this queue next; from the lock on, if it says with which threads.
+        func postBeforeTaking(_ chain: inout OperationChain, by group: ThreadGroup?) -> Unmanaged<Operation>? {
+            state.lock()
+            unsafe arrive(&chain, &state.value)
+            guard let group else {
+                state.unlock()
+                return nil
+            }
+            return unsafe takeAndUnlock(by: group)
+        }
+
+        @inline(__always)
+        private func arrive(_ chain: inout OperationChain, _ state: inout State) {
+            for _ in 0..<Core.batch {
+                guard let operation = unsafe chain.popFirst(of: self) else { return }
+                unsafe operation._withUnsafeGuaranteedRef { state.post($0) }
+            }
         }
 
         func recall(_ operation: Operation) { state.withLock { $0.recall(operation) } }
@@ -139,17 +165,36 @@ extension OperationQueue {
 
         // MARK: Operations go
 
-        /// The next operation, for a thread of `group`. `arriving`: it comes with an entry of the executor's list.
+        /// The next operation, for a thread of `group`, which has to call its `run`.
+        ///
+        /// - Parameter arriving: the caller comes with an entry of the executor's list.
         @inline(__always)
-        func take(arriving: Bool, by group: ThreadGroup) -> Operation? {
-            let (operation, schedule, waiters) = state.withLock { state in
-                if arriving { state.isScheduled = false }
-                let operation = state.take(by: group)
-                return (operation, state.schedule(), state.takePlaceWaiters())
-            }
-            for waiter in waiters { waiter.unpark() }
+        func take(arriving: Bool, by group: ThreadGroup) -> Unmanaged<Operation>? {
+            state.lock()
+            if arriving { unsafe state.value.isScheduled = false }
+            return unsafe takeAndUnlock(by: group)
+        }
+
+        /// With the lock held.
+        @inline(__always)
+        private func takeAndUnlock(by group: ThreadGroup) -> Unmanaged<Operation>? {
+            let operation = unsafe state.value.take(by: group)
+            let schedule = unsafe state.value.schedule()
+            let waiters = unsafe state.value.takePlaceWaiters()
+            state.unlock()
+            if let waiters { for waiter in waiters { waiter.unpark() } }
             if let schedule { self.schedule(on: schedule) }
-            return operation
+            return unsafe operation
+        }
+
+        /// Takes one operation and runs it, on a thread that came with an entry of the executor's list. False: there was none.
+        @discardableResult
+        func runOne(on context: ThreadContext, by group: ThreadGroup) -> Bool {
+            guard let operation = unsafe take(arriving: true, by: group) else { return false }
+            // Safety: `take` says who keeps it.
+            unsafe operation._withUnsafeGuaranteedRef { unsafe _ = $0.run(on: context, from: self, thenTakingBy: nil) }
+            scheduleIfRunnable()
+            return true
         }
 
         /// Puts the queue into its executor's list if something may start.
@@ -166,58 +211,89 @@ extension OperationQueue {
         /// An operation leaves, and is finished at the same moment. Returns its state at that moment.
         ///
         /// - Parameter takesNext: the calling worker takes from this queue next, so that nobody has to be told.
-        @inline(__always)
         func leave(_ operation: Operation, takesNext: Bool) -> Operation.State {
             while true {
-                let left = state.withLock { state -> Departure? in
-                    guard state.leave(operation) else { return nil }
-                    let final = operation.transition { change in
-                        change.publishFinish()
-                        return change
-                    }
-                    let isLast = state.count == 0
-                    state.observation?.recordCounts(before: state.count + 1, state)
-                    if isLast { engineOfUse.deactivate(self) }
-                    let tellOthers = !takesNext || final.has(Operation.State.toldAtEnd) || state.observation != nil
-                    return Departure(
-                        final: final, schedule: tellOthers ? state.schedule() : nil, isLast: isLast,
-                        waiters: isLast ? takeWaiters(&state) : [], placeWaiters: state.takePlaceWaiters(),
-                        face: isLast || state.isResting ? state.keptFace.take() : nil)
-                }
-                if let left {
-                    if let group = left.schedule { schedule(on: group) }
-                    for waiter in left.placeWaiters { waiter.unpark() }
-                    if left.isLast { end(left) }
-                    return left.final
-                }
+                state.lock()
+                if unsafe state.value.leave(operation) { break }
+                state.unlock()
                 sched_yield()
+            }
+            let final = finish(operation)
+            let tellOthers = unsafe !takesNext || final.has(Operation.State.toldAtEnd) || state.value.observation != nil
+            let departure = unsafe Departure(from: &state.value, of: self)
+            let schedule = unsafe tellOthers ? state.value.schedule() : nil
+            state.unlock()
+            if let schedule { self.schedule(on: schedule) }
+            departure?.perform(self)
+            return final
+        }
+
+        /// An operation that the caller took leaves, and is finished at the same moment. If nothing else follows from that, the caller
+        /// takes the next one under the same lock.
+        ///
+        /// - Parameters:
+        ///   - group: the threads to take with; nil: others are told what may start.
+        ///   - atOnce: whether to take now, or later.
+        @inline(__always)
+        func leaveAndTake(
+            _ operation: Operation, by group: ThreadGroup?, atOnce: Bool
+        ) -> (final: Operation.State, next: Unmanaged<Operation>?) {
+            state.lock()
+            guard unsafe state.value.leave(operation) else { fatalError("opscript bug: an operation that was taken is on its way") }
+            let final = finish(operation)
+            let departure = unsafe Departure(from: &state.value, of: self)
+            if let group, atOnce, departure == nil, final.bits & (Operation.State.hasDependents | Operation.State.toldAtEnd) == 0 {
+                return unsafe (final, takeAndUnlock(by: group))
+            }
+            let tellOthers = unsafe group == nil || final.has(Operation.State.toldAtEnd) || state.value.observation != nil
+            let schedule = unsafe tellOthers ? state.value.schedule() : nil
+            state.unlock()
+            if let schedule { self.schedule(on: schedule) }
+            departure?.perform(self)
+            return (final, nil)
+        }
+
+        @inline(__always)
+        private func finish(_ operation: Operation) -> Operation.State {
+            operation.transition { state in
+                state.publishFinish()
+                return state
             }
         }
 
+        /// What an operation that leaves may have to tell others about, and seldom has.
         private struct Departure {
-            var final: Operation.State
-            var schedule: ThreadGroup?
-            var isLast: Bool
-            var waiters: [Parker]
-            var placeWaiters: [Parker]
+            private let waiters: [Parker]
+            private let placeWaiters: [Parker]?
             /// Released when this goes, after the lock.
-            var face: OperationQueue?
-        }
+            private let face: OperationQueue?
+            private let isLast: Bool
 
-        @inline(__always)
-        private func takeWaiters(_ state: inout State) -> [Parker] {
-            if state.waiters.isEmpty { return [] }
-            let waiters = state.waiters
-            state.waiters = []
-            return waiters
-        }
+            /// With the lock held, when the operation has left. Nil: nothing.
+            @inline(__always)
+            init?(from state: inout State, of core: Core) {
+                if state.count > 0 && !state.isResting && state.observation == nil && state.placeWaiters.isEmpty { return nil }
+                self.init(after: &state, of: core)
+            }
 
-        /// The last operation has left.
-        @inline(never)
-        private func end(_ departure: Departure) {
-            for waiter in departure.waiters { waiter.unpark() }
-            // Safety: balances `begin`; whoever looks the core up holds the registry's lock, which `deactivate` has passed.
-            unsafe Unmanaged.passUnretained(self).release()
+            @inline(never)
+            private init(after state: inout State, of core: Core) {
+                isLast = state.count == 0
+                state.observation?.recordCounts(before: state.count + 1, state)
+                if isLast { core.engineOfUse.deactivate(core) }
+                waiters = isLast ? state.waiters : []
+                if isLast { state.waiters = [] }
+                placeWaiters = state.takePlaceWaiters()
+                face = isLast || state.isResting ? state.keptFace.take() : nil
+            }
+
+            @inline(never)
+            func perform(_ core: Core) {
+                for waiter in placeWaiters ?? [] { waiter.unpark() }
+                for waiter in waiters { waiter.unpark() }
+                // Safety: balances `begin`; whoever looks the core up holds the registry's lock, which `deactivate` has passed.
+                if isLast { unsafe Unmanaged.passUnretained(core).release() }
+            }
         }
 
         /// Nobody can reach a queue at rest any more: its operations end as cancelled, without having started.
@@ -252,7 +328,7 @@ extension OperationQueue {
                 }
                 return (state.schedule(), released, state.takePlaceWaiters())
             }
-            for waiter in waiters { waiter.unpark() }
+            for waiter in waiters ?? [] { waiter.unpark() }
             if let schedule { self.schedule(on: schedule) }
             deliverChanges()
             // Outside the lock: it may be the last reference.

@@ -63,7 +63,7 @@ extension OperationQueue {
         func isCurrent(_ operation: Operation) -> Bool { operation.segment == currentNumber }
 
         @inline(__always)
-        mutating func popReady() -> Operation? { current.ready.popFirst() }
+        mutating func popReady() -> Unmanaged<Operation>? { unsafe current.ready.popFirst() }
 
         /// An operation leaves the queue.
         @inline(__always)

@@ -72,26 +72,25 @@ extension OperationQueue {
         /// An operation was posted by the transition that found it ready.
         @inline(__always)
         mutating func post(_ operation: Operation) {
-            if operation.isHeldBack {
-                operation.isHeldBack = false
+            if operation.place == .heldBack {
+                operation.place = .waiting
                 if !operation.transition({ $0.recall() }) { return }
             }
-            operation.place = .ready
             segments.makeReady(operation)
         }
 
         /// A dependency was added to a posted operation, which has perhaps not arrived yet.
         mutating func recall(_ operation: Operation) {
             if operation.place == .waiting {
-                operation.isHeldBack = true
-            } else if operation.place == .ready && !operation.transition({ $0.recall() }) {
+                operation.place = .heldBack
+            } else if operation.place.isReady && !operation.transition({ $0.recall() }) {
                 segments.withdraw(operation)
                 operation.place = .waiting
             }
         }
 
         mutating func reprioritise(_ operation: Operation) {
-            guard operation.place == .ready, operation.listedLevel != operation.level.load(ordering: .relaxed) else { return }
+            guard operation.place.isReady, operation.place.level != operation.level.load(ordering: .relaxed) else { return }
             segments.withdraw(operation)
             segments.makeReady(operation)
         }
@@ -104,13 +103,21 @@ extension OperationQueue {
             qualities.count(operation, as: QualityRank(ofRequest: request))
         }
 
+        /// The next operation, for the caller to run: a plain one is kept by the queue until it has ended; another one, which somebody
+        /// else may end at any time, is retained for the caller.
+        ///
         /// Nil also when the next operation belongs on other threads: then the queue is to be scheduled with them.
         @inline(__always)
-        mutating func take(by group: ThreadGroup) -> Operation? {
-            guard isRunnable, nextGroup == group, let operation = segments.popReady() else { return nil }
+        mutating func take(by group: ThreadGroup) -> Unmanaged<Operation>? {
+            guard isRunnable, nextGroup == group, let operation = unsafe segments.popReady() else { return nil }
             executing += 1
-            operation.place = .taken
-            return operation
+            let isPlain = unsafe operation._withUnsafeGuaranteedRef {
+                $0.place = .taken
+                return $0.isPlain
+            }
+            // Safety: balanced by `Operation.run`.
+            if !isPlain { _ = unsafe operation.retain() }
+            return unsafe operation
         }
 
         /// A worker took an operation whose subclass is not ready. False: it has left meanwhile.
@@ -127,8 +134,8 @@ extension OperationQueue {
         mutating func leave(_ operation: Operation) -> Bool {
             switch operation.place {
             case .taken: executing -= 1
-            case .ready: segments.withdraw(operation)
-            case .waiting, .outside:
+            case let place where place.isReady: segments.withdraw(operation)
+            default:
                 let state = operation.loadState()
                 if state.has(Operation.State.posted) && !state.has(Operation.State.deferred) { return false }
             }

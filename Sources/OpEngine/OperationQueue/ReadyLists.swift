@@ -15,14 +15,14 @@ struct ReadyLists {
     @inline(__always)
     mutating func append(_ operation: Operation) {
         let level = operation.level.load(ordering: .relaxed)
-        operation.listedLevel = level
+        operation.place = Operation.Place(readyAt: level)
         occupied |= 1 << level
         withList(level) { $0.append(operation) }
     }
 
     @inline(__always)
     mutating func remove(_ operation: Operation) {
-        let level = operation.listedLevel
+        let level = operation.place.level
         if withList(
             level,
             {
@@ -46,12 +46,12 @@ struct ReadyLists {
     }
 
     @inline(__always)
-    mutating func popFirst() -> Operation? {
+    mutating func popFirst() -> Unmanaged<Operation>? {
         guard occupied != 0 else { return nil }
         let level = UInt8(truncatingIfNeeded: occupied.trailingZeroBitCount)
-        let (operation, isEmpty) = withList(level) { ($0.popFirst(), $0.isEmpty) }
+        let (operation, isEmpty) = unsafe withList(level) { unsafe ($0.popFirst(), $0.isEmpty) }
         if isEmpty { occupied &= ~(1 << level) }
-        return operation
+        return unsafe operation
     }
 }
 

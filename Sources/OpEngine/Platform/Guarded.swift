@@ -1,27 +1,38 @@
 /// A value and the lock that guards it. The closure returns the decision; its effects happen after the lock is released.
 @safe struct Guarded<Value>: ~Copyable, @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because `value` is reached only in `withLock`.
-    private let lock = Lock()
+    // Safety: `@unchecked Sendable` because the value is reached only with the lock held.
+    private let mutex = Lock()
     /// In memory of its own, so that an access costs no exclusivity check.
-    private let value: UnsafeMutablePointer<Value>
+    private let storage: UnsafeMutablePointer<Value>
 
     init(_ initial: consuming Value) {
         // Safety: allocated and initialised here, freed in `deinit`.
-        unsafe value = UnsafeMutablePointer.allocate(capacity: 1)
-        unsafe value.initialize(to: initial)
+        unsafe storage = UnsafeMutablePointer.allocate(capacity: 1)
+        unsafe storage.initialize(to: initial)
     }
 
     deinit {
         // Safety: the last owner is going; see `init`.
-        unsafe value.deinitialize(count: 1)
-        unsafe value.deallocate()
+        unsafe storage.deinitialize(count: 1)
+        unsafe storage.deallocate()
+    }
+
+    /// For a path where `withLock` would cost: what a closure returns is moved, and closures that it returns are allocated anew.
+    @inline(__always) func lock() { mutex.lock() }
+    @inline(__always) func unlock() { mutex.unlock() }
+
+    /// To be used between `lock` and `unlock` only.
+    @inline(__always)
+    @unsafe var value: Value {
+        unsafeAddress { unsafe UnsafePointer(storage) }
+        nonmutating unsafeMutableAddress { unsafe storage }
     }
 
     @inline(__always)
     func withLock<Result: ~Copyable>(_ body: (inout Value) -> Result) -> Result {
-        lock.lock()
-        defer { lock.unlock() }
+        mutex.lock()
+        defer { mutex.unlock() }
         // Safety: the lock is held.
-        return unsafe body(&value.pointee)
+        return unsafe body(&storage.pointee)
     }
 }

@@ -69,6 +69,12 @@ import Glibc
         return unsafe context.operation === operation && context.core != nil
     }
 
+    /// Whether something waits to run on this thread, a worker's, between two operations.
+    @inline(__always) var hasJobs: Bool {
+        // Safety: a thread's worker lives as long as the thread.
+        unsafe worker?.inbox.hasJobs ?? false
+    }
+
     static var currentOperation: Operation? {
         // Safety: whoever runs the operation keeps it.
         unsafe existing?.operation

@@ -1,0 +1,73 @@
+-- The workloads of scripts, with opscript: `opscript opscript.lua WORKLOAD COUNT` prints one number.
+local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
+local queue = OperationQueue.new()
+
+local function seconds(f)
+  local start = opscript.now()
+  f()
+  return opscript.now() - start
+end
+
+local function rows()
+  local rows = {}
+  for i = 1, 10000 do rows[i] = { id = i, name = "row " .. i, score = i / 3 } end
+  return rows
+end
+
+-- Sends a value there and back so many times; microseconds for each.
+local function exchange(value, count)
+  return seconds(function()
+    for _ = 1, count do
+      local operation = Operation.new(function(_, sent) return sent end, value)
+      queue:addOperation(operation)
+      operation:waitUntilFinished()
+      assert(#operation.result == #value)
+    end
+  end) / count * 1e6
+end
+
+local workloads = {}
+
+-- A closure, a handle, and the completion counted here.
+function workloads.L1(count)
+  return seconds(function()
+    local finished = 0
+    for i = 1, count do
+      local operation = Operation.new(function() return i end)
+      operation.completionBlock = function() finished = finished + 1 end
+      queue:addOperation(operation)
+    end
+    queue:waitUntilAllOperationsAreFinished()
+    while finished < count do opscript.sleep(0) end
+  end) / count * 1e9
+end
+
+-- One function, again and again; nothing is kept of the operations.
+function workloads.L1h(count)
+  local function body() end
+  return seconds(function()
+    for _ = 1, count do queue:addOperation(body) end
+    queue:waitUntilAllOperationsAreFinished()
+  end) / count * 1e9
+end
+
+function workloads.L5(count)
+  local times = {}
+  for i = 1, count do
+    times[i] = seconds(function()
+      local operation = Operation.new(function() end)
+      queue:addOperation(operation)
+      operation:waitUntilFinished()
+    end)
+  end
+  table.sort(times)
+  return times[(count + 1) // 2] * 1e6
+end
+
+function workloads.T1(count) return exchange(("x"):rep(1000000), count) end
+function workloads.T2(count) return exchange(rows(), count) / 1000 end
+
+local workload, count = workloads[arg[1]], tonumber(arg[2])
+if not workload then os.exit(3) end
+workload(math.max(1, count // 10))
+print(workload(count))
