@@ -17,7 +17,8 @@ var targets: [Target] = [
     .executableTarget(name: "FoundationSubject", dependencies: ["Measuring"], swiftSettings: settings),
     .executableTarget(name: "DispatchSubject", dependencies: ["Measuring"], swiftSettings: settings),
     .executableTarget(name: "TaskGroupSubject", dependencies: ["Measuring"], swiftSettings: settings),
-    .executableTarget(name: "CSubject", cSettings: [.unsafeFlags(["-O2"])]),
+    .executableTarget(name: "CSubject"),
+    .executableTarget(name: "CLuaSubject", linkerSettings: [.linkedLibrary("lua5.4")]),
     .executableTarget(name: "bench", path: "Sources/Bench", swiftSettings: settings),
 ]
 if hasTBB {

@@ -1,4 +1,4 @@
--- The workloads of scripts, with opscript: `opscript opscript.lua WORKLOAD COUNT` prints one number.
+-- The workloads of scripts, with opscript: `opscript opscript.lua WORKLOAD COUNT` prints the value, and the processor time of one in nanoseconds.
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 local queue = OperationQueue.new()
 
@@ -67,7 +67,36 @@ end
 function workloads.T1(count) return exchange(("x"):rep(1000000), count) end
 function workloads.T2(count) return exchange(rows(), count) / 1000 end
 
+-- The memory of an operation that waits, and of one that has finished and whose handle is kept, in bytes; the collector's own included.
+local function resident()
+  collectgarbage()
+  local file <close> = assert(io.open("/proc/self/statm"))
+  return tonumber(file:read("a"):match("^%d+ (%d+)")) * 4096
+end
+
+workloads["M-waiting"] = function(count)
+  queue.isSuspended = true
+  local before = resident()
+  local function body() end
+  for _ = 1, count do queue:addOperation(body) end
+  local bytes = (resident() - before) / count
+  queue:cancelAllOperations()
+  queue.isSuspended = false
+  queue:waitUntilAllOperationsAreFinished()
+  return bytes
+end
+
+workloads["M-finished"] = function(count)
+  local before, kept = resident(), {}
+  local function body() end
+  for i = 1, count do kept[i] = queue:addOperation(body) end
+  queue:waitUntilAllOperationsAreFinished()
+  return (resident() - before) / #kept
+end
+
 local workload, count = workloads[arg[1]], tonumber(arg[2])
 if not workload then os.exit(3) end
 workload(math.max(1, count // 10))
-print(workload(count))
+local start = os.clock()
+local value = workload(count)
+print(value, (os.clock() - start) / count * 1e9)

@@ -6,10 +6,17 @@ struct Programs {
     let folder: String
     /// The command.
     let opscript: String
+    /// The folder of the scripts.
+    let scripts: String
+    let hasLuv: Bool
+    let hasValgrind: Bool
 
     func path(of program: String) -> String { folder + "/" + program }
 
     func isThere(_ path: String) -> Bool { FileManager.default.isExecutableFile(atPath: path) }
+
+    /// Whether the processor time of an operation is compared instead of the value.
+    var comparesProcessorTime = false
 
     /// The least of what the programs of a subject print; nil when none of them has the workload.
     func run(_ subject: Subject) throws(Failure) -> Double? {
@@ -24,7 +31,9 @@ struct Programs {
     private func run(_ command: [String]) throws(Failure) -> Double? {
         let (status, output) = try execute(command)
         if status == 3 { return nil }
-        guard status == 0, let value = Double(output.split(whereSeparator: \.isWhitespace).last ?? "") else {
+        // The last line: the value, and the processor time.
+        let numbers = output.split(separator: "\n").last?.split(whereSeparator: \.isWhitespace).compactMap { Double($0) } ?? []
+        guard status == 0, let value = comparesProcessorTime && numbers.count == 2 ? numbers[1] : numbers.first else {
             throw Failure("\(command.joined(separator: " ")) ended with \(status) and printed \(output.debugDescription)")
         }
         return value
@@ -52,6 +61,22 @@ func execute(_ command: [String]) throws(Failure) -> (status: Int32, output: Str
     } catch {
         throw Failure("cannot run \(command[0]): \(error.localizedDescription)")
     }
+}
+
+/// How many instructions a program executes, in millions, less those of the same with an empty script.
+func instructions(of command: [String]) throws(Failure) -> Double {
+    func count(_ command: [String]) throws(Failure) -> Double {
+        let counter = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", "--log-fd=1"]
+        let (status, output) = try execute(counter + command)
+        let line = output.split(separator: "\n").last { $0.contains("Collected") }
+        guard status == 0, let number = line.flatMap({ Double($0.split(separator: " ").last ?? "") }) else {
+            throw Failure("callgrind does not count \(command.joined(separator: " ")):\n\(output)")
+        }
+        return number / 1_000_000
+    }
+    guard let script = command.last else { throw Failure(Bench.usage) }
+    let empty = URL(fileURLWithPath: script).deletingLastPathComponent().path + "/empty.lua"
+    return try count(command) - count(command.dropLast() + [empty])
 }
 
 /// How long a program takes from its start to its end, in milliseconds; the median of 21 times.

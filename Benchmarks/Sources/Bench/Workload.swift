@@ -97,16 +97,71 @@ struct Catalogue {
         ]
     }
 
+    /// What operations leave in memory.
+    var memory: [Workload] {
+        [
+            Workload(
+                name: "M-finished", title: "memory of a finished operation", unit: "B", ours: ours("M-finished", 1_000_000), peers: [],
+                goals: [Goal(must: 256, best: 160)]),
+            Workload(
+                name: "M-left", title: "memory after it has gone", unit: "B", ours: ours("M-left", 1_000_000), peers: [],
+                goals: [Goal(must: 1)]),
+            Workload(
+                name: "M-lua-waiting", title: "memory of a waiting Lua operation", unit: "B", ours: script("M-waiting", 1_000_000),
+                peers: [], goals: []),
+            Workload(
+                name: "M-lua-finished", title: "memory of a finished Lua operation", unit: "B", ours: script("M-finished", 1_000_000),
+                peers: [], goals: []),
+        ]
+    }
+
+    private func script(_ workload: String, _ full: Int) -> Subject {
+        Subject(name: "opscript", commands: [[programs.opscript, programs.scripts + "/opscript.lua", workload, count(full)]])
+    }
+
+    private func luaPeers(_ workload: String, _ full: Int) -> [Subject] {
+        let luv = Subject(name: "luv", commands: [["lua5.4", programs.scripts + "/luv.lua", workload, count(full)]])
+        return (programs.hasLuv ? [luv] : []) + [subject("C", "CLuaSubject", workload, full)]
+    }
+
+    /// Those of scripts.
+    var scripts: [Workload] {
+        [
+            Workload(
+                name: "L1", title: "flood made by a script", unit: "ns", ours: script("L1", 100_000), peers: luaPeers("L1", 100_000),
+                goals: [Goal(peer: "luv", must: 1 / 2, best: 1 / 3)]),
+            Workload(
+                name: "L1h", title: "flood of one function", unit: "ns", ours: script("L1h", 100_000), peers: luaPeers("L1h", 100_000),
+                goals: [Goal(peer: "luv", must: 1 / 4.5, best: 1 / 6.5)]),
+            Workload(
+                name: "L5", title: "add one and wait, median", unit: "µs", ours: script("L5", 2000), peers: luaPeers("L5", 2000),
+                goals: [Goal(peer: "luv", must: 1 / 4)]),
+            Workload(
+                name: "T1", title: "a string of 1 MB there and back", unit: "µs", ours: script("T1", 200), peers: luaPeers("T1", 200),
+                goals: [Goal(peer: "luv", must: 1.1, best: 0.85)]),
+            Workload(
+                name: "T2", title: "a table of 10,000 rows, too", unit: "ms", ours: script("T2", 20), peers: luaPeers("T2", 20),
+                goals: [Goal(peer: "C", must: 0.9, best: 0.6)]),
+        ]
+    }
+
     /// Those of the command.
     var command: [Workload] {
-        [
+        let plain = programs.scripts + "/plain.lua"
+        let counter = [programs.path(of: "bench"), "--instructions"]
+        return [
             Workload(
                 name: "S", title: "start of the command", unit: "ms",
                 ours: Subject(name: "opscript", commands: [[programs.path(of: "bench"), "--start", programs.opscript, "-e", ""]]),
                 peers: [Subject(name: "lua5.4", commands: [[programs.path(of: "bench"), "--start", "lua5.4", "-e", ""]])],
-                goals: [Goal(peer: "lua5.4", must: 2, best: 1.5)])
+                goals: [Goal(peer: "lua5.4", must: 2, best: 1.5)]),
+            Workload(
+                name: "P", title: "plain Lua code, instructions", unit: "M",
+                ours: Subject(name: "opscript", commands: [counter + [programs.opscript, plain]]),
+                peers: [Subject(name: "lua5.4", commands: [counter + ["lua5.4", plain]])],
+                goals: [Goal(peer: "lua5.4", must: 1.01, best: 1)]),
         ]
     }
 
-    var all: [Workload] { engine + command }
+    var all: [Workload] { engine + memory + scripts + command.filter { $0.name != "P" || programs.hasValgrind } }
 }

@@ -1,4 +1,4 @@
-// The C limit: `CSubject WORKLOAD COUNT` prints one number, as the other subjects do. `WORKLOAD/lock` and `WORKLOAD/steal`
+// The C limit: `CSubject WORKLOAD COUNT` prints two numbers, as the other subjects do. `WORKLOAD/lock` and `WORKLOAD/steal`
 // choose the pool.
 #define _GNU_SOURCE
 #include "pool.h"
@@ -11,11 +11,13 @@
 #include <time.h>
 #include <unistd.h>
 
-static double now(void) {
+static double clock_time(clockid_t clock) {
     struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
+    clock_gettime(clock, &time);
     return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
 }
+
+static double now(void) { return clock_time(CLOCK_MONOTONIC); }
 
 static double allocated(void) {
     struct mallinfo2 info = mallinfo2();
@@ -192,7 +194,8 @@ int main(int argc, char **argv) {
         int workers = workloads[i].workers ? workloads[i].workers : (int)sysconf(_SC_NPROCESSORS_ONLN);
         pool_start(kind, workers);
         workloads[i].run(count < 10 ? 1 : count / 10);
-        printf("%.3f\n", workloads[i].run(count));
+        double start = clock_time(CLOCK_PROCESS_CPUTIME_ID), value = workloads[i].run(count);
+        printf("%.3f %.3f\n", value, (clock_time(CLOCK_PROCESS_CPUTIME_ID) - start) / count);
         return 0;
     }
     return 3;

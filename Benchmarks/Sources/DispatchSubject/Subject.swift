@@ -10,14 +10,7 @@ import Measuring
             "W2": { count in Graph.chain(count) },
             "W3": { count in Graph.fan(count) },
             "W4": { count in Graph.layered(count) },
-            "W5": { count in
-                let queue = DispatchQueue(label: "W5", attributes: .concurrent)
-                return medianMicroseconds(count) {
-                    let work = DispatchWorkItem {}
-                    queue.async(execute: work)
-                    work.wait()
-                }
-            },
+            "W5": { ping($0) },
             "W6": { flood($0, on: DispatchQueue(label: "W6")) },
             "W7": { priorities($0) },
             "W8": { speedUp($0) },
@@ -41,6 +34,15 @@ private func submit(_ count: Int) -> (time: Double, bytes: Double) {
     queue.resume()
     queue.sync(flags: .barrier) {}
     return (time / Double(count), bytes / Double(count))
+}
+
+private func ping(_ count: Int) -> Double {
+    let queue = DispatchQueue(label: "W5", attributes: .concurrent)
+    return medianMicroseconds(count) {
+        let work = DispatchWorkItem {}
+        queue.async(execute: work)
+        work.wait()
+    }
 }
 
 /// Five levels of a queue's work are the five global queues here.

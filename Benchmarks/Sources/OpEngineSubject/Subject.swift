@@ -6,5 +6,5 @@ typealias BlockOperation = OpEngine.BlockOperation
 typealias OperationQueue = OpEngine.OperationQueue
 
 @main struct Subject {
-    static func main() { measure(operationWorkloads) }
+    static func main() { measure(operationWorkloads.merging(engineWorkloads) { $1 }) }
 }

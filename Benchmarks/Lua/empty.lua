@@ -1,0 +1,1 @@
+-- Nothing: the start and the end of the interpreter.

@@ -1,0 +1,130 @@
+import Measuring
+import OpEngine
+
+/// What only the engine has, or what is asked of it alone.
+var engineWorkloads: [String: Workload] {
+    var workloads: [String: Workload] = [
+        "M-finished": { keptBytes($0) },
+        "M-left": { leftBytes($0) },
+        // For instruction counts: one worker, which begins when everything has been added.
+        "I-flood": { prepared($0) { queue, count in for _ in 0..<count { queue.addOperation {} } } },
+        "I-chain": { count in
+            prepared(count) { queue, count in
+                var last: Operation?
+                for _ in 0..<count {
+                    let link = BlockOperation {}
+                    if let last { link.addDependency(last) }
+                    queue.addOperation(link)
+                    last = link
+                }
+            }
+        },
+        "I-fan": { count in
+            prepared(count) { queue, count in
+                let (first, last) = (BlockOperation {}, BlockOperation {})
+                for _ in 0..<count {
+                    let operation = BlockOperation {}
+                    operation.addDependency(first)
+                    last.addDependency(operation)
+                    queue.addOperation(operation)
+                }
+                queue.addOperations([first, last], waitUntilFinished: false)
+            }
+        },
+        "I-dependencies": { count in prepared(count) { addGraph(to: $0, count: $1, dependencies: 3) } },
+        "I-asynchronous": { count in
+            prepared(count) { queue, count in for _ in 0..<count { queue.addOperation(FinishesAtOnce()) } }
+        },
+        "I-completion": { count in
+            prepared(count) { queue, count in
+                for _ in 0..<count {
+                    let operation = BlockOperation {}
+                    operation.completionBlock = {}
+                    queue.addOperation(operation)
+                }
+            }
+        },
+    ]
+    for number in [1, 2, 4, 8, 16, 32, 64] {
+        workloads["workers-\(number)"] = { flood($0, on: Engine(workerCount: number), queues: 1) }
+        workloads["queues-\(number)"] = { flood($0, on: .shared, queues: number) }
+        workloads["observers-\(number)"] = { observedFlood($0, observers: number) }
+        workloads["dependencies-\(number)"] = { count in
+            nanoseconds {
+                let queue = OperationQueue()
+                addGraph(to: queue, count: count, dependencies: number)
+                queue.waitUntilAllOperationsAreFinished()
+            } / Double(count)
+        }
+    }
+    return workloads
+}
+
+private final class FinishesAtOnce: AsyncOperation, @unchecked Sendable {
+    // Safety: adds nothing to its superclass.
+    override func main() { finish() }
+}
+
+private final class IgnoresEvents: OperationObserver {
+    func operationChanged(_ event: OperationEvent) {}
+}
+
+private func prepared(_ count: Int, _ add: (OperationQueue, Int) -> Void) -> Double {
+    let queue = OperationQueue(engine: Engine(workerCount: 1))
+    queue.isSuspended = true
+    return nanoseconds {
+        add(queue, count)
+        queue.isSuspended = false
+        queue.waitUntilAllOperationsAreFinished()
+    } / Double(count)
+}
+
+/// Each operation depends on those before it, so many.
+private func addGraph(to queue: OperationQueue, count: Int, dependencies: Int) {
+    var before: [Operation] = []
+    for index in 0..<count {
+        let operation = BlockOperation {}
+        for other in before { operation.addDependency(other) }
+        queue.addOperation(operation)
+        if before.count < dependencies { before.append(operation) } else { before[index % dependencies] = operation }
+    }
+}
+
+private func flood(_ count: Int, on engine: Engine, queues: Int) -> Double {
+    let all = (0..<queues).map { _ in OperationQueue(engine: engine) }
+    return nanoseconds {
+        for index in 0..<count { all[index % queues].addOperation {} }
+        for queue in all { queue.waitUntilAllOperationsAreFinished() }
+    } / Double(count)
+}
+
+private func observedFlood(_ count: Int, observers: Int) -> Double {
+    let queue = OperationQueue()
+    for _ in 0..<observers { queue.addObserver(IgnoresEvents()) }
+    return nanoseconds {
+        for _ in 0..<count { queue.addOperation {} }
+        queue.waitUntilAllOperationsAreFinished()
+    } / Double(count)
+}
+
+/// The memory of an operation that has finished and is kept.
+private func keptBytes(_ count: Int) -> Double {
+    let queue = OperationQueue()
+    var kept: [Operation] = []
+    kept.reserveCapacity(count)
+    let before = allocatedBytes()
+    for _ in 0..<count {
+        let operation = BlockOperation {}
+        kept.append(operation)
+        queue.addOperation(operation)
+    }
+    queue.waitUntilAllOperationsAreFinished()
+    return withExtendedLifetime(kept) { (allocatedBytes() - before) / Double(count) }
+}
+
+/// What is left of the memory of an operation when it has gone.
+private func leftBytes(_ count: Int) -> Double {
+    let before = allocatedBytes()
+    _ = keptBytes(count)
+    return (allocatedBytes() - before) / Double(count)
+}
