@@ -20,7 +20,7 @@ extension LuaState {
             }
         } catch {
             let name = (object as? Operation)?.displayName ?? (object as? OperationQueue)?.displayName ?? "a queue"
-            core.reportCallbackError("error in an observer of '\(observation.keyPath)' of \(name): \(error.report)")
+            report(error, in: "an observer of '\(observation.keyPath)' of \(name)")
         }
         withExtendedLifetime(notice) {}
     }

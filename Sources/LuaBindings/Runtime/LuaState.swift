@@ -175,7 +175,13 @@ final class LuaState: @unchecked Sendable {
         let pointer = unsafe Unmanaged.passUnretained(object).toOpaque()
         do throws(Failure) {
             try unsafe attempt { lua, failure in unsafe clua_run_callback(lua, pointer, kind.rawValue, isKept, argument, &failure) }
-        } catch { core.reportCallbackError("error in \(name()): \(error.report)") }
+        } catch { report(error, in: name()) }
+    }
+
+    /// Says on stderr that a callback has failed. One that Ctrl-C has stopped has not: the wait that called it ends.
+    func report(_ failure: Failure, in name: String) {
+        if core.isMain(self), core.lastInterrupt != 0, failure.message.hasSuffix("interrupted!") { return }
+        core.reportCallbackError("error in \(name): \(failure.report)")
     }
 
     /// `source` will call the function in its handle, which stays, until `forget`.
@@ -199,14 +205,17 @@ final class LuaState: @unchecked Sendable {
     ) throws(CallError) -> Inbox.Outcome {
         let waiting = currentOperation as? LuaOperation
         let isMain = core.isMain(self)
-        var wasInterrupted = false
+        // Also what a callback was stopped by ends the wait.
+        let earlier = core.lastInterrupt
+        var wasInterrupted: Bool { isMain && (core.takeInterrupt() || core.lastInterrupt != earlier) }
         // What runs meanwhile is not part of the operation that waits.
         currentOperation = nil
         let suspended = unsafe clua_begin_body(running, nil)
+        var isInterrupted = false
         let outcome = inbox.run(
             until: {
-                wasInterrupted = isMain && core.takeInterrupt()
-                if wasInterrupted || isMain && core.requestedExitStatus != nil || predicate() { return true }
+                isInterrupted = wasInterrupted
+                if isInterrupted || isMain && core.requestedExitStatus != nil || predicate() { return true }
                 guard let waiting, waiting.isCancelled else { return false }
                 return endsWhenCancelled || waiting.stopReason != nil
             }, deadline: deadline)
@@ -216,7 +225,7 @@ final class LuaState: @unchecked Sendable {
         currentOperation = waiting
         if let reason = waiting?.stopReason { throw .stop(reason) }
         if isMain, core.requestedExitStatus != nil { throw .stop(.interrupted) }
-        if wasInterrupted { throw .message("interrupted!") }
+        if isInterrupted || wasInterrupted { throw .message("interrupted!") }
         return outcome
     }
 

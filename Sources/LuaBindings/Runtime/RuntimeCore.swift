@@ -189,6 +189,9 @@ final class RuntimeCore: @unchecked Sendable {
 
     /// Whether Ctrl-C was pressed, or the process asked to end, since the last time this was asked.
     func takeInterrupt() -> Bool { clua_take_interrupt() != 0 }
+
+    /// The signal that came last, or 0.
+    var lastInterrupt: Int32 { clua_last_interrupt() }
 }
 
 /// What a worker owns: it goes with the worker's thread, on that thread, and closes the state.

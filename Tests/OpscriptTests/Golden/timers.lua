@@ -1,3 +1,12 @@
+-- The first timer starts one more thread.
+local function threads()
+  local pipe <close> = io.popen("ls /proc/" .. io.open("/proc/self/stat"):read "n" .. "/task | wc -l")
+  return pipe:read "n"
+end
+print("threads", threads())
+opscript.after(0, print):cancel()
+print("threads", threads())
+
 -- Timers call back in the state that set them.
 local cancelled = opscript.after(60, print)
 cancelled:cancel()

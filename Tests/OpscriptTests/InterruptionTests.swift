@@ -1,0 +1,40 @@
+import Glibc
+import Testing
+
+@Suite("Signals while timers and programs exist")
+struct InterruptionTests {
+    @Test(
+        "The first cancels the timers and ends the programs; the status says which it was",
+        arguments: [
+            ("INT", 130, ""), ("TERM", 143, ""), ("INT", 130, "local ended = opscript.process({ 'sleep', 1000 }):wait()"),
+            ("INT", 130, "while true do end"), ("TERM", 143, "opscript.sleep(1e6)"),
+        ])
+    func signal(name: String, status: Int32, body: String) throws {
+        let script = """
+            local sleeping = opscript.sh "trap 'exit 0' TERM; sleep 1000 & echo $!; wait"
+            local first = opscript.process { "sleep", 1000 }
+            local operation = opscript.OperationQueue.new():addOperation(function(op)
+              local second = opscript.process { "sleep", 1000 }
+              op.pid = second.pid
+              \(body)
+              second:wait()
+            end)
+            while not operation.pid do opscript.sleep(0.01) end
+            print(sleeping.pid, first.pid, operation.pid)
+            opscript.every(0.01, function() end)
+            opscript.after(0.1, function() io.popen("kill -\(name) $PPID"):close() end)
+            """
+        let outcome = try Command.opscript("-").input(script).run()
+        #expect(outcome.status == status && outcome.errors.isEmpty, "\(outcome)")
+        let pids = outcome.text.split(whereSeparator: \.isWhitespace).compactMap { pid_t($0) }
+        #expect(pids.count == 3, "\(outcome)")
+        for pid in pids { #expect(kill(pid, 0) != 0 && errno == ESRCH, "process \(pid) is still there") }
+    }
+
+    @Test("A timer alone is interrupted as well")
+    func timer() throws {
+        let script = "opscript.every(0.01, function() end) opscript.after(0.05, function() io.popen('kill -INT $PPID'):close() end)"
+        let outcome = try Command.opscript("-e", script).run()
+        #expect(outcome.status == 130 && outcome.errors.isEmpty, "\(outcome)")
+    }
+}
