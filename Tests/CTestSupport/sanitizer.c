@@ -20,7 +20,10 @@ bool has_thread_sanitizer(void) {
 // value, and nobody else has it.
 const char *__tsan_default_suppressions(void);
 const char *__tsan_default_suppressions(void) {
-    return "race:s11LuaBindings0A9OperationC*7Mutable33_*LLVz\n"
+    return "race:s11LuaBindings0A9OperationC*7Mutable*Vz\n"
+           "race:s11LuaBindings11ScriptTimerC*7Mutable*LLVz\n"
+           "race:s11LuaBindings12ChildProcessC*7Mutable*LLVz\n"
+           "race:s11LuaBindings8IOThreadC*5State*LLVz\n"
            "race:s11LuaBindings11RuntimeCoreC*6Shared33_*LLVz\n"
            "race:s11LuaBindings11RuntimeCoreC*8Failures33_*LLVz\n";
 }
