@@ -6,7 +6,8 @@ local function count(command)
   local pipe <close> = io.popen(command)
   return pipe:read "n"
 end
-local function descriptors() return count("ls /proc/" .. self .. "/fd | wc -l") end
+-- Without both ends of the pipe of `popen`, of which the script may still have to close one.
+local function descriptors() return count("ls -l /proc/" .. self .. "/fd | grep -vcF \"$(readlink /proc/$$/fd/1)\"") end
 local function zombies() return count("cat /proc/[0-9]*/stat 2>/dev/null | grep -c ') Z " .. self .. " '") end
 
 print(opscript.sh "echo first":wait().stdout)
