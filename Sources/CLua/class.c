@@ -229,6 +229,19 @@ static void clear(lua_State *L, int class) {
     }
 }
 
+// Raises when the superclass on top inherits from the class at `class`: no script can make that.
+static void check_parent(lua_State *L, int class) {
+    int parent = lua_gettop(L) + 1;
+    lua_pushvalue(L, -1);
+    do {
+        if (lua_rawequal(L, parent, class)) luaL_error(L, "malformed parcel");
+        lua_settop(L, parent);
+        if (!push_of_class(L, parent, &parent_key)) break;
+        lua_replace(L, parent);
+    } while (lua_istable(L, parent));
+    lua_settop(L, parent - 1);
+}
+
 void clua_set_class_contents(lua_State *L, int index, lua_Integer version, bool is_forced) {
     int class = lua_absindex(L, index), base = lua_gettop(L) - 3;
     lua_getmetatable(L, class);
@@ -240,6 +253,7 @@ void clua_set_class_contents(lua_State *L, int index, lua_Integer version, bool 
         lua_pushinteger(L, version);
         lua_rawsetp(L, -2, &version_key);
         lua_pop(L, 1);
+        check_parent(L, class);
         set_parent(L, class);
         clear(L, class);
         lua_pushnil(L);

@@ -237,6 +237,7 @@ static void decode_handle(decoder *d) {
 static void decode_class(decoder *d) {
     const clua_reference *reference = &d->parcel->references[read_count(d, d->parcel->reference_count)];
     clua_need_stack(d->L, 12);
+    if (reference->kind != clua_state_of(d->L)->host->class_kind) malformed(d);
     clua_push_class(d->L, reference->object, reference->kind);
     keep(d, d->objects, d->object_count++);
 }
@@ -248,8 +249,9 @@ static void decode_instance(decoder *d, int depth) {
     decode_handle(d);
     decode_value(d, depth);
     const clua_handle *handle = clua_to_handle(L, -2);
+    if (handle->class_object == NULL) malformed(d);
     if (clua_class_handle(L, -1) == NULL) luaL_error(L, "the class of an operation is a %s here", luaL_typename(L, -1));
-    if (handle->class_object != NULL) clua_adopt_class(L, handle->class_object);
+    clua_adopt_class(L, handle->class_object);
     lua_pop(L, 1);
 }
 

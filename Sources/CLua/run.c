@@ -465,3 +465,24 @@ void clua_unpin(lua_State *L, void *object) {
     }
     lua_settop(L, top);
 }
+
+// MARK: collections
+
+static int watch(lua_State *L);
+
+// Finalizer of an object that nothing refers to.
+static int collected(lua_State *L) {
+    const clua_host *host = clua_state_of(L)->host;
+    return host->collected != NULL && host->collected(L) ? watch(L) : 0;
+}
+
+static int watch(lua_State *L) {
+    lua_newuserdatauv(L, 0, 0);
+    lua_createtable(L, 0, 1);
+    lua_pushcfunction(L, collected);
+    lua_setfield(L, -2, "__gc");
+    lua_setmetatable(L, -2);
+    return 0;
+}
+
+int clua_watch_collections(lua_State *L, clua_failure *failure) { return clua_protect(L, watch, NULL, 0, failure); }

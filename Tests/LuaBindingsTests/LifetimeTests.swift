@@ -9,7 +9,10 @@ import Testing
     @Test(arguments: [
         "local o; o = Operation.new(function() return o end); return o",
         "local o = Operation.new(function(op) return op end); o.completionBlock = function() local _ = o end; return o",
-        "local a, b = Operation.new(function() return b end); b = Operation.new(function() return a end); b:addDependency(a); return a",
+        "local o = Operation.new(function() end); o.me = { o }; return o",
+        "local o = Operation.new(function() end); o.completionBlock = function() end; o.me = o; return o",
+        "local o = opscript.BlockOperation.new(function() return o end); return o",
+        "local C = Operation:subclass 'C'; function C:main() return self end; return C.new()",
         "local o; o = Operation.new(print, o); return o",
         "local o = Operation.new(function() end, { Operation.new(function() end) }); o.isReady = false; return o",
     ])
@@ -21,6 +24,63 @@ import Testing
             try runtime.drain()
             #expect(weakly == nil)
         }
+    }
+
+    @Test func operationsThatCaptureEachOtherGo() throws {
+        try withRuntime { runtime throws in
+            weak var weakly: Operation?
+            try {
+                let dependent = try runtime.operation(
+                    """
+                    local a, b
+                    a = Operation.new(function() return b end)
+                    b = Operation.new(function() return a end)
+                    b:addDependency(a)
+                    local o = Operation.new(function() end)
+                    o:addDependency(a)
+                    return o
+                    """)
+                weakly = dependent.dependencies[0]
+                dependent.removeDependency(dependent.dependencies[0])
+            }()
+            try runtime.run("collectgarbage() collectgarbage()")
+            try runtime.drain()
+            #expect(weakly == nil)
+        }
+    }
+
+    /// Elsewhere somebody might still add them.
+    @Test func operationsThatAnotherStateHadGo() throws {
+        try script(
+            workers: 1,
+            """
+            local gone = setmetatable({}, { __mode = 'k' })
+            for i = 1, 10 do
+                local key = {}
+                gone[key] = true
+                local o = Operation.new(function() return key end)
+                o.completionBlock = function() return key end
+                queue:addOperation(function(op, o) return o.isFinished end, o):waitUntilFinished()
+            end
+            while next(gone) do
+                queue:addOperation(function() collectgarbage() end):waitUntilFinished()
+                collectgarbage()
+            end
+            local late
+            do
+                local o = Operation.new(function() late = 'here' end)
+                local go = queue:addOperation(function(op)
+                    while not op.go do opscript.sleep(0.001) end
+                    OperationQueue.main:addOperation(o)
+                end)
+                o = nil
+                for i = 1, 3 do collectgarbage() end
+                go.go = true
+                go:waitUntilFinished()
+                OperationQueue.main:waitUntilAllOperationsAreFinished()
+            end
+            assert(late == 'here')
+            """)
     }
 
     @Test(arguments: [
@@ -67,6 +127,21 @@ import Testing
             _ = try runtime.finish()
             try runtime.run("collectgarbage() collectgarbage()")
             try runtime.drain()
+        }
+        #expect(weakly == nil)
+    }
+
+    /// They keep each other until the runtime closes.
+    @Test(arguments: [
+        "local a, b = Operation.new(function() end), Operation.new(function() end); a.friend, b.friend = b, a; return a",
+        "local a, b; a = Operation.new(function() return b end); b = Operation.new(function() return a end); return a",
+        "local a, b; a = queue:addOperation(function() while not b do b = a.other end return b end); b = queue:addOperation(function() return a end); a.other = b; return a",
+    ])
+    func operationsThatKeepEachOtherGoWithTheRuntime(_ source: String) throws {
+        weak var weakly: Operation?
+        try withRuntime(workers: 1) { runtime throws in
+            try { weakly = try runtime.operation(source) }()
+            _ = try runtime.finish()
         }
         #expect(weakly == nil)
     }

@@ -109,17 +109,6 @@ import Testing
         }
     }
 
-    @Test func anOperationThatTheHostAddsSaysThatItsFunctionIsInTheScript() throws {
-        try withRuntime { runtime throws in
-            let operation = try runtime.operation("return Operation.new { main = function() return 1 end, name = 'kept' }")
-            OperationQueue(engine: runtime.engine).addOperation(operation)
-            let failure = #expect(throws: OperationFailure.self) { try runtime.results(of: operation) }
-            #expect(
-                failure?.message
-                    == "'kept' was added by the host, but its function is still in a script: let that add it")
-        }
-    }
-
     #if DEBUG
         @Test func anotherThreadIsCaught() async {
             await #expect(processExitsWith: .failure) {

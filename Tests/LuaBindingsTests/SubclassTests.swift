@@ -310,7 +310,7 @@ import Testing
             function Wrong:start() Operation.start(self) end
             local w = queue:addOperation(Wrong.new())
             w:waitUntilFinished()
-            assert(w.error.message:find 'cannot start')
+            assert(w.error.message:find 'cannot be started')
             local early = Quick.new()
             early:cancel()
             queue:addOperation(early)
@@ -440,7 +440,7 @@ import Testing
             assert(not ok and message:find 'the metatable of this class has been taken away', message)
             local Y = Operation:subclass 'Y'
             debug.setmetatable(Y, { __index = function() error 'never' end, __gc = function() end })
-            pcall(queue.addOperation, queue, Y.new())
+            pcall(function() queue:addOperation(Y.new()) end)
             local Z = Operation:subclass 'Z'
             rawset(Z, 'addDependency', print)
             rawset(Z, 'name', 'no')
@@ -455,6 +455,26 @@ import Testing
             assert(w.results.n == 0)
             queue:waitUntilAllOperationsAreFinished()
             """)
+    }
+
+    @Test func classesThatKnowTheirOperationsGoWithTheRuntime() throws {
+        weak var weakly: Operation?
+        try withRuntime(workers: 1) { runtime throws in
+            try {
+                weakly = try runtime.operation(
+                    """
+                    local all = {}
+                    local A, B = Operation:subclass 'A', Operation:subclass 'B'
+                    function A:init() all[#all + 1] = self end
+                    function A:main() return #all, B end
+                    function B:main() return A end
+                    queue:addOperations({ A.new(), A.new(), B.new() }, true)
+                    return all[1]
+                    """)
+            }()
+            _ = try runtime.finish()
+        }
+        #expect(weakly == nil)
     }
 
     @Test func operationsOfAClassGo() throws {

@@ -89,6 +89,9 @@ void clua_function_label(lua_State *L, int index, char *label, size_t size);
 int clua_pin(lua_State *L, void *object, int kind, clua_failure *failure);
 void clua_unpin(lua_State *L, void *object);
 
+/// Has the host's `collected` called when the next garbage collection has ended.
+int clua_watch_collections(lua_State *L, clua_failure *failure);
+
 /// Makes `function` the value of the global `name`, for this state one that a fresh state has.
 int clua_register(lua_State *L, const char *name, clua_function function, int member, clua_failure *failure);
 

@@ -21,11 +21,15 @@ typedef struct clua_host {
     /// Called in the sending state after `parcel`, which refers to host objects, was encoded from values that are still on
     /// the stack. May encode more, must not raise.
     void (*sent)(lua_State *L, const clua_parcel *parcel);
-    // For classes of operations that scripts define; NULL where no class has the function `subclass`.
+    // For classes of operations that scripts define; 0 and NULL where no class has the function `subclass`.
+    int class_kind;                    // the kind of the objects that such classes stand for
     clua_function new_operation;       // makes one of the class at stack index 1; the member is 1 when that has a method `start`
     clua_function assign_class_field;  // refuses a wrong field: class, key, value
     /// Answers with a parcel that holds the class `object`, or with nil.
     void (*class_contents)(lua_State *L, void *object, clua_reply *reply);
+    /// Called when a garbage collection has ended, once for each clua_watch_collections. Must not raise. Returns whether it wants to
+    /// be called again.
+    bool (*collected)(lua_State *L);
 } clua_host;
 
 /// `limit_bytes` without a limit: only what is impossible anyway goes past it.

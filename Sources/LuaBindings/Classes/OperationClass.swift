@@ -241,7 +241,11 @@ enum OperationClass {
         if call.state.acceptedNames.contains(name) { return }
         if Function.names.contains(name) { throw .message("'\(name)' is a method of operations and cannot be assigned") }
         if unsafe clua_class_has(call.lua, 1, 2) { return }
-        if let near = Spelling.nearest(to: name, among: Property.names + Function.names, within: name.utf8.count < 5 ? 1 : 2) {
+        // Of methods only what is nearly the same: nobody means to assign one.
+        let near =
+            Spelling.nearest(to: name, among: Property.names, within: name.utf8.count < 5 ? 1 : 2)
+            ?? Spelling.nearest(to: name, among: Function.names.filter { $0.utf8.count > 4 }, within: 1)
+        if let near {
             throw .message("an operation has no property '\(name)' (did you mean '\(near)'?)")
         }
         if call.state.acceptedNames.count < 500 { call.state.acceptedNames.insert(name) }

@@ -11,6 +11,7 @@ enum OperationQueueClass {
     enum Property: String, Member {
         case name
         case maxConcurrentOperationCount, isSuspended, qualityOfService, dependencyPolicy, operations, operationCount, progress
+        case underlyingQueue
     }
 
     enum ClassProperty: String, Member {
@@ -149,6 +150,7 @@ enum OperationQueueClass {
             let progress = queue.progress
             return .progress(
                 total: progress.totalUnitCount, completed: progress.completedUnitCount, fraction: progress.fractionCompleted)
+        case .underlyingQueue: return queue.underlyingQueue.map { .string("\(type(of: $0))") } ?? .nil
         case nil: return .nil
         }
     }
@@ -165,6 +167,10 @@ enum OperationQueueClass {
         case .isSuspended: queue.isSuspended = try call.boolean(at: 3)
         case .qualityOfService: queue.qualityOfService = try call.qualityOfService(at: 3)
         case .dependencyPolicy: queue.dependencyPolicy = try call.dependencyPolicy(at: 3)
+        case .underlyingQueue:
+            guard call.isMissing(at: 3), queue.underlyingQueue == nil else {
+                throw .message("a script's operations need the threads of its runtime: 'underlyingQueue' of its queues stays nil")
+            }
         case .operations, .operationCount, .progress: throw .message("'\(call.string(at: 2) ?? "")' of a queue cannot be assigned")
         case nil:
             let name = call.string(at: 2) ?? "?"

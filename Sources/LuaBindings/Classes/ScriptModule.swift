@@ -43,13 +43,17 @@ enum ScriptModule {
                     guard let lua = unsafe lua, let parcel = unsafe parcel else { return }
                     unsafe LuaState.of(lua).seal(referencesOf: parcel)
                 },
-                new_operation: { unsafe LuaState.answer($0, $1, $2, OperationSubclass.new) },
+                class_kind: ObjectKind.scriptClass.rawValue, new_operation: { unsafe LuaState.answer($0, $1, $2, OperationSubclass.new) },
                 assign_class_field: { unsafe LuaState.answer($0, $1, $2, OperationSubclass.checkField) },
                 class_contents: { _, pointer, reply in
                     guard let pointer = unsafe pointer, let reply = unsafe reply,
                         let parcel = unsafe object(pointer, as: ScriptClass.self).latest
                     else { return }
                     unsafe Answer.parcel(parcel).write(to: reply)
+                },
+                collected: { lua in
+                    guard let lua = unsafe lua else { return false }
+                    return unsafe LuaState.of(lua).releaseUnreferenced(lua)
                 }))
         return unsafe UnsafePointer(host)
     }()

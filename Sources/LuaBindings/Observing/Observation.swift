@@ -90,6 +90,9 @@ final class Observation: @unchecked Sendable {
         if isActive && !hasEnded { pin(operation) }
     }
 
+    /// Nobody else can reach the operation.
+    func stopAwaiting(endOf operation: Operation) { unpin(operation) }
+
     private func end(of operation: Operation) {
         hasEnded = true
         unpin(operation)

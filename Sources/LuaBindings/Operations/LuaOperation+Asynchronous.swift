@@ -24,6 +24,7 @@ extension LuaOperation {
     func finish(with results: Parcel?) {
         guard claimEnd() else { return }
         results?.letGo(of: self)
+        note(results)
         mutable.withLock { $0.results = [results ?? .empty] }
         end()
     }

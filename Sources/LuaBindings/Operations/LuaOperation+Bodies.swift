@@ -86,6 +86,7 @@ extension LuaOperation {
             state.publishPaths()
             for (index, body) in bodies.enumerated() where body.isInHandle {
                 let parcel = try state.encodeBody(of: self, number: number(ofBodyAt: index))
+                note(parcel)
                 mutable.withLock { $0.bodies[index].form = .parcel(parcel) }
             }
         } else {
@@ -95,8 +96,9 @@ extension LuaOperation {
         keepObservations(in: state)
     }
 
-    /// Keeps the handle in `state`, with the functions that are in it, until the operation has finished.
-    func pin(in state: LuaState) throws(Failure) {
+    /// Keeps the handle in `state`, with the functions that are in it, until the operation has finished. `isSealed`: or until nobody else
+    /// can add it.
+    func pin(in state: LuaState, isSealed: Bool = false) throws(Failure) {
         let isNew = mutable.withLock { mutable in
             if mutable.pinningStates.contains(where: { $0 === state }) { return false }
             mutable.pinningStates.append(state)
@@ -104,7 +106,11 @@ extension LuaOperation {
         }
         guard isNew else { return }
         try state.pin(self, .operation)
-        if mutable.withLock({ $0.completionState === state }) { state.awaitCompletion(of: self) }
+        if isSealed {
+            try state.watch(self)
+        } else if mutable.withLock({ $0.completionState === state }) {
+            state.awaitCompletion(of: self)
+        }
         whenFinished { [unowned self] in
             let operation = self
             state.post { operation.unpin(in: state) }
@@ -120,7 +126,9 @@ extension LuaOperation {
             mutable.pinningStates.remove(at: index)
             return true
         }
-        if isPinned { state.unpin(self) }
+        guard isPinned else { return }
+        state.unwatch(self)
+        state.unpin(self)
     }
 
     /// Whether it leaves `state` by reference while its functions are still there.
@@ -137,17 +145,19 @@ extension LuaOperation {
 
     /// Copies its functions, since the state that adds it may not be this one.
     func seal(in state: LuaState) {
-        let (hasCompletion, bodies) = mutable.withLock {
-            $0.isSealed = true
-            return ($0.completionState === state, $0.bodies)
+        let (bodies, hasCallbacks) = mutable.withLock { mutable in
+            mutable.isSealed = true
+            return (mutable.bodies, mutable.completionState === state || mutable.observations.contains { $0.state === state })
         }
-        var needsPin = hasCompletion
+        var needsPin = hasCallbacks
         if queue == nil, state.number == home {
             for (index, body) in bodies.enumerated() {
                 guard case .handle = body.form else { continue }
                 let form: Body.Form
                 do throws(Failure) {
-                    form = .parcel(try state.encodeBody(of: self, number: number(ofBodyAt: index)))
+                    let parcel = try state.encodeBody(of: self, number: number(ofBodyAt: index))
+                    note(parcel)
+                    form = .parcel(parcel)
                 } catch { form = .unsendable(error.message) }
                 mutable.withLock { if $0.bodies.indices.contains(index) { $0.bodies[index].form = form } }
                 // Another state may add it to the main queue: then it runs here, as it is.
@@ -155,7 +165,22 @@ extension LuaOperation {
             }
         }
         // Should this fail, memory has run out, and the next step of the script says so.
-        if needsPin { try? pin(in: state) }
+        if needsPin { try? pin(in: state, isSealed: true) }
         keepObservations(in: state)
+    }
+
+    /// Nobody but its handle in `state` refers to it any more: it is as it was before it left.
+    func unseal(in state: LuaState) {
+        mutable.withLock { mutable in
+            mutable.isSealed = false
+            mutable.pinningStates.removeAll { $0 === state }
+            guard state.number == home else { return }
+            for index in mutable.bodies.indices where mutable.bodies[index].isInHandle { mutable.bodies[index].form = .handle }
+        }
+        for observation in mutable.withLock({ $0.observations }) where observation.state === state {
+            observation.stopAwaiting(endOf: self)
+        }
+        state.unwatch(self)
+        state.unpin(self)
     }
 }

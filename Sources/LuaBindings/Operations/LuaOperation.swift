@@ -71,6 +71,8 @@ public final class LuaOperation: Operation, @unchecked Sendable {
         var hasReturned = false
         /// An asynchronous operation that somebody has ended, or is about to.
         var isEnding = false
+        /// The runtime knows that its parcels keep operations.
+        var isKeeper = false
         var stopReason: StopReason?
         var memoryLimit: Int?
         var timeLimit: TimeLimit?
@@ -128,6 +130,7 @@ public final class LuaOperation: Operation, @unchecked Sendable {
             let results = try state.run(self, body, number: number(ofBodyAt: index))
             guard !isAsynchronous else { return }
             results?.letGo(of: self)
+            note(results)
             mutable.withLock { $0.results[index] = results ?? .empty }
         } catch { fail(error) }
     }
@@ -285,6 +288,7 @@ public final class LuaOperation: Operation, @unchecked Sendable {
 
     func store(_ value: Parcel?, as name: String) {
         value?.letGo(of: self)
+        note(value)
         let replaced = mutable.withLock { mutable in
             let replaced = mutable.storage[name]
             mutable.storage[name] = value
@@ -322,6 +326,24 @@ public final class LuaOperation: Operation, @unchecked Sendable {
         for observation in mutable.withLock({ $0.observations }) where observation.state === state { observation.awaitEnd(of: self) }
     }
 
+    // MARK: what parcels keep
+
+    /// It has got a parcel.
+    func note(_ parcel: Parcel?) {
+        guard let parcel, parcel.keepsOperations else { return }
+        let isFirst = mutable.withLock { !exchange(&$0.isKeeper, with: true) }
+        if isFirst { core.note(keeper: self) }
+    }
+
+    /// The runtime has closed: nobody can read them any more.
+    func dropParcels() {
+        let dropped = mutable.withLock { mutable in
+            let bodies = exchange(&mutable.bodies, with: []), results = exchange(&mutable.results, with: [])
+            return (bodies, results, exchange(&mutable.storage, with: [:]))
+        }
+        withExtendedLifetime(dropped) {}
+    }
+
     // MARK: completion
 
     /// `state` sets or removes the completion block, whose function is in its handle.
@@ -339,6 +361,9 @@ public final class LuaOperation: Operation, @unchecked Sendable {
         mutable.withLock { $0.completionState = state }
         if queue != nil { try pin(in: state) }
     }
+
+    /// Whether its completion block in `state` has still to run.
+    func hasCompletion(in state: LuaState) -> Bool { mutable.withLock { $0.completionState === state } }
 
     private func complete() {
         guard let state = mutable.withLock({ $0.completionState.take() }) else { return }

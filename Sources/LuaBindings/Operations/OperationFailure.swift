@@ -59,7 +59,7 @@ public final class OperationFailure: Error, CustomStringConvertible, Sendable {
 
 /// An operation owns its failure, so the failure must not own the operation.
 // Safety: a weak reference may be loaded from any thread, and is never stored to again.
-private struct WeakOperation: @unchecked Sendable {
+struct WeakOperation: @unchecked Sendable {
     private(set) weak var operation: Operation?
 
     init(_ operation: Operation) { self.operation = operation }

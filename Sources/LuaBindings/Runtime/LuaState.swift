@@ -43,6 +43,9 @@ final class LuaState: @unchecked Sendable {
     /// Operations that were sent by reference and still have to be made to run elsewhere.
     private var unsealed: [LuaOperation] = []
     private var isSealing = false
+    /// Operations that have left by reference and were in no queue then: their handles are pinned, and nothing else here holds them.
+    private var sealed: Set<UnsafeMutableRawPointer> = unsafe [] { didSet { keepThread() } }
+    private var watchesCollections = false
 
     init?(core: RuntimeCore, inbox: Inbox) {
         self.core = core
@@ -72,7 +75,8 @@ final class LuaState: @unchecked Sendable {
 
     /// The thread of a worker's state stays while there is something to call back.
     private func keepThread() {
-        Worker.current?.keepsAlive = !awaitingCompletion.isEmpty || !eventSources.isEmpty || !awaitedObservations.isEmpty
+        Worker.current?.keepsAlive =
+            unsafe !awaitingCompletion.isEmpty || !eventSources.isEmpty || !awaitedObservations.isEmpty || !sealed.isEmpty
     }
 
     deinit { assert(isClosed, "opscript bug: a Lua state was dropped without being closed") }
@@ -235,6 +239,9 @@ final class LuaState: @unchecked Sendable {
         for operation in awaitingCompletion where operation.isFinished {
             _ = try wait(deadline: nil) { !awaitingCompletion.contains(operation) }
         }
+        for operation in unsafe sealed.map({ unsafe object($0, as: LuaOperation.self) }) where operation.isFinished {
+            _ = try wait(deadline: nil) { !operation.hasCompletion(in: self) }
+        }
         for observation in awaitedObservations.values where observation.isEnding {
             _ = try wait(deadline: nil) { !observation.isPinned || !observation.isEnding }
         }
@@ -325,5 +332,40 @@ final class LuaState: @unchecked Sendable {
         checkThread()
         guard !isClosed else { return }
         unsafe clua_unpin(running, Unmanaged.passUnretained(object).toOpaque())
+    }
+
+    /// The pinned handle of `operation` is let go of when nobody else refers to that.
+    func watch(_ operation: LuaOperation) throws(Failure) {
+        unsafe sealed.insert(Unmanaged.passUnretained(operation).toOpaque())
+        guard !watchesCollections else { return }
+        try unsafe attempt { lua, failure in unsafe clua_watch_collections(lua, &failure) }
+        watchesCollections = true
+    }
+
+    /// It is no longer pinned because it has left.
+    func unwatch(_ operation: LuaOperation) { unsafe sealed.remove(Unmanaged.passUnretained(operation).toOpaque()) }
+
+    /// A garbage collection has ended: lets go of operations that no queue, state, parcel or host can come to any more. Returns whether
+    /// there are others.
+    func releaseUnreferenced(_ lua: OpaquePointer) -> Bool {
+        guard !isClosed else { return false }
+        let previous = unsafe running
+        unsafe running = lua
+        defer { unsafe running = previous }
+        let pointers = unsafe sealed.map { unsafe $0 }
+        for index in unsafe pointers.indices where unsafe isHeldByHandleOnly(pointers[index]) {
+            unsafe object(pointers[index], as: LuaOperation.self).unseal(in: self)
+        }
+        watchesCollections = unsafe !sealed.isEmpty
+        return watchesCollections
+    }
+
+    /// Whether the reference of the handle here is the only one. Then no other thread has one, and can make one.
+    private func isHeldByHandleOnly(_ pointer: UnsafeMutableRawPointer) -> Bool {
+        // Safety: takes over the handle's reference, and gives it back.
+        var operation = unsafe Unmanaged<LuaOperation>.fromOpaque(pointer).takeRetainedValue()
+        let isOnly = isKnownUniquelyReferenced(&operation)
+        _ = unsafe Unmanaged.passRetained(operation)
+        return isOnly
     }
 }

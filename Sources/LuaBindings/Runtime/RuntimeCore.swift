@@ -17,6 +17,8 @@ final class RuntimeCore: @unchecked Sendable {
     private let shared = Mutex(Shared())
     private let failures = Mutex(Failures())
     private let stateCount = Atomic<Int>(0)
+    /// Operations whose parcels keep operations.
+    private let keepers = Mutex(Keepers())
     private let classes = Mutex<[ScriptClass]>([])
     private let closing = Atomic<Bool>(false)
     /// Asynchronous operations that scripts have started and that have not ended: in no queue, which would keep them.
@@ -29,6 +31,12 @@ final class RuntimeCore: @unchecked Sendable {
         var paths: Parcel?
         var functions: [HostFunction] = []
         var preludes: [Prelude] = []
+    }
+
+    private struct Keepers {
+        var all: [WeakOperation] = []
+        /// At this count those that have gone are dropped.
+        var limit = 64
     }
 
     /// Failures that perhaps nobody has read.
@@ -69,6 +77,17 @@ final class RuntimeCore: @unchecked Sendable {
         if isClosing { operation.cancel() }
     }
 
+    /// `operation` has a parcel that keeps operations. Should these keep it, too, nothing but the end of the runtime opens the circle.
+    func note(keeper operation: LuaOperation) {
+        keepers.withLock { keepers in
+            if keepers.all.count >= keepers.limit {
+                keepers.all.removeAll { $0.operation == nil }
+                keepers.limit = 2 * keepers.all.count + 64
+            }
+            keepers.all.append(WeakOperation(operation))
+        }
+    }
+
     /// Keeps a class for as long as the runtime.
     func keep(_ scriptClass: ScriptClass) { classes.withLock { $0.append(scriptClass) } }
 
@@ -79,6 +98,7 @@ final class RuntimeCore: @unchecked Sendable {
         unsafe mainState?.close()
         unsafe mainState = nil
         // Classes may refer to each other, and to operations of theirs.
+        for keeper in keepers.withLock({ exchange(&$0.all, with: []) }) { (keeper.operation as? LuaOperation)?.dropParcels() }
         for scriptClass in classes.withLock({ exchange(&$0, with: []) }) { scriptClass.latest = nil }
     }
 

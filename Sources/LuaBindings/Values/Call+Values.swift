@@ -33,7 +33,14 @@ extension Call {
             }
             return .table(fields)
         default:
-            if let operation = operationIfAny(at: index) { return .operation(operation) }
+            if let operation = operationIfAny(at: index) {
+                // The host may add it to a queue, on any thread.
+                if let lua = operation as? LuaOperation, lua.needsSealing(from: state) {
+                    state.publishPaths()
+                    lua.seal(in: state)
+                }
+                return .operation(operation)
+            }
             if let queue = queueIfAny(at: index) { return .queue(queue) }
             return .other(typeName(at: index))
         }

@@ -25,6 +25,15 @@ final class Parcel: @unchecked Sendable {
         if unsafe clua_parcel_disown(contents, Unmanaged.passUnretained(owner).toOpaque()) { refersToOwner = true }
     }
 
+    /// Whether it keeps operations alive.
+    var keepsOperations: Bool {
+        for index in 0..<(unsafe contents.pointee.reference_count) {
+            let reference = unsafe contents.pointee.references[index]
+            if unsafe reference.kind == ObjectKind.operation.rawValue && !reference.is_unowned { return true }
+        }
+        return false
+    }
+
     deinit {
         unsafe clua_parcel_release(contents)
         unsafe contents.deallocate()
