@@ -58,6 +58,8 @@ enum OperationClass {
                 try operation.tryStart()
             }
             if let reason = (call.state.currentOperation as? LuaOperation)?.stopReason { throw .stop(reason) }
+            // The operation called `os.exit`: nothing that called it goes on.
+            if call.state.core.requestedExitStatus != nil { throw .stop(.interrupted) }
         case .cancel: operation.cancel()
         case .interrupt:
             guard let operation = operation as? LuaOperation else {
