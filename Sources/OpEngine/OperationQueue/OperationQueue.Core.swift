@@ -140,13 +140,13 @@ extension OperationQueue {
 
         /// The same where the calling worker takes from this queue next; from the lock on, if it says with which threads.
         func postBeforeTaking(_ chain: inout OperationChain, by group: ThreadGroup?) -> Unmanaged<Operation>? {
-            state.lock()
-            unsafe arrive(&chain, &state.value)
+            let locked = unsafe state.lock()
+            unsafe arrive(&chain, &locked.pointee)
             guard let group else {
                 state.unlock()
                 return nil
             }
-            return unsafe takeAndUnlock(by: group)
+            return unsafe takeAndUnlock(locked, by: group)
         }
 
         @inline(__always)
@@ -170,17 +170,17 @@ extension OperationQueue {
         /// - Parameter arriving: the caller comes with an entry of the executor's list.
         @inline(__always)
         func take(arriving: Bool, by group: ThreadGroup) -> Unmanaged<Operation>? {
-            state.lock()
-            if arriving { unsafe state.value.isScheduled = false }
-            return unsafe takeAndUnlock(by: group)
+            let locked = unsafe state.lock()
+            if arriving { unsafe locked.pointee.isScheduled = false }
+            return unsafe takeAndUnlock(locked, by: group)
         }
 
         /// With the lock held.
         @inline(__always)
-        private func takeAndUnlock(by group: ThreadGroup) -> Unmanaged<Operation>? {
-            let operation = unsafe state.value.take(by: group)
-            let schedule = unsafe state.value.schedule()
-            let waiters = unsafe state.value.takePlaceWaiters()
+        private func takeAndUnlock(_ locked: UnsafeMutablePointer<State>, by group: ThreadGroup) -> Unmanaged<Operation>? {
+            let operation = unsafe locked.pointee.take(by: group)
+            let schedule = unsafe locked.pointee.schedule()
+            let waiters = unsafe locked.pointee.takePlaceWaiters()
             state.unlock()
             if let waiters { for waiter in waiters { waiter.unpark() } }
             if let schedule { self.schedule(on: schedule) }
@@ -212,16 +212,16 @@ extension OperationQueue {
         ///
         /// - Parameter takesNext: the calling worker takes from this queue next, so that nobody has to be told.
         func leave(_ operation: Operation, takesNext: Bool) -> Operation.State {
-            while true {
-                state.lock()
-                if unsafe state.value.leave(operation) { break }
+            var locked = unsafe state.lock()
+            while unsafe !locked.pointee.leave(operation) {
                 state.unlock()
                 sched_yield()
+                unsafe locked = state.lock()
             }
             let final = finish(operation)
-            let tellOthers = unsafe !takesNext || final.has(Operation.State.toldAtEnd) || state.value.observation != nil
-            let departure = unsafe Departure(from: &state.value, of: self)
-            let schedule = unsafe tellOthers ? state.value.schedule() : nil
+            let tellOthers = unsafe !takesNext || final.has(Operation.State.toldAtEnd) || locked.pointee.observation != nil
+            let departure = unsafe Departure(from: &locked.pointee, of: self)
+            let schedule = unsafe tellOthers ? locked.pointee.schedule() : nil
             state.unlock()
             if let schedule { self.schedule(on: schedule) }
             departure?.perform(self)
@@ -238,15 +238,15 @@ extension OperationQueue {
         func leaveAndTake(
             _ operation: Operation, by group: ThreadGroup?, atOnce: Bool
         ) -> (final: Operation.State, next: Unmanaged<Operation>?) {
-            state.lock()
-            guard unsafe state.value.leave(operation) else { fatalError("opscript bug: an operation that was taken is on its way") }
+            let locked = unsafe state.lock()
+            guard unsafe locked.pointee.leave(operation) else { fatalError("opscript bug: an operation that was taken is on its way") }
             let final = finish(operation)
-            let departure = unsafe Departure(from: &state.value, of: self)
+            let departure = unsafe Departure(from: &locked.pointee, of: self)
             if let group, atOnce, departure == nil, final.bits & (Operation.State.hasDependents | Operation.State.toldAtEnd) == 0 {
-                return unsafe (final, takeAndUnlock(by: group))
+                return unsafe (final, takeAndUnlock(locked, by: group))
             }
-            let tellOthers = unsafe group == nil || final.has(Operation.State.toldAtEnd) || state.value.observation != nil
-            let schedule = unsafe tellOthers ? state.value.schedule() : nil
+            let tellOthers = unsafe group == nil || final.has(Operation.State.toldAtEnd) || locked.pointee.observation != nil
+            let schedule = unsafe tellOthers ? locked.pointee.schedule() : nil
             state.unlock()
             if let schedule { self.schedule(on: schedule) }
             departure?.perform(self)

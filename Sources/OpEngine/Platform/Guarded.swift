@@ -17,16 +17,15 @@
         unsafe storage.deallocate()
     }
 
-    /// For a path where `withLock` would cost: what a closure returns is moved, and closures that it returns are allocated anew.
-    @inline(__always) func lock() { mutex.lock() }
-    @inline(__always) func unlock() { mutex.unlock() }
-
-    /// To be used between `lock` and `unlock` only.
+    /// For a path where `withLock` would cost, because what its closure returns is moved. The value may be used until `unlock`.
     @inline(__always)
-    @unsafe var value: Value {
-        unsafeAddress { unsafe UnsafePointer(storage) }
-        nonmutating unsafeMutableAddress { unsafe storage }
+    func lock() -> UnsafeMutablePointer<Value> {
+        mutex.lock()
+        return unsafe storage
     }
+
+    @inline(__always)
+    func unlock() { mutex.unlock() }
 
     @inline(__always)
     func withLock<Result: ~Copyable>(_ body: (inout Value) -> Result) -> Result {
