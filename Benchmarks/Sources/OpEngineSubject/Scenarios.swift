@@ -6,10 +6,10 @@ var engineWorkloads: [String: Workload] {
     var workloads: [String: Workload] = [
         "M-finished": { keptBytes($0) },
         "M-left": { leftBytes($0) },
-        // For instruction counts: one worker, which begins when everything has been added.
-        "I-flood": { prepared($0) { queue, count in for _ in 0..<count { queue.addOperation {} } } },
+        // For instruction counts: without threads, so that nothing depends on chance.
+        "I-flood": { simulated($0) { queue, count in for _ in 0..<count { queue.addOperation {} } } },
         "I-chain": { count in
-            prepared(count) { queue, count in
+            simulated(count) { queue, count in
                 var last: Operation?
                 for _ in 0..<count {
                     let link = BlockOperation {}
@@ -20,7 +20,7 @@ var engineWorkloads: [String: Workload] {
             }
         },
         "I-fan": { count in
-            prepared(count) { queue, count in
+            simulated(count) { queue, count in
                 let (first, last) = (BlockOperation {}, BlockOperation {})
                 for _ in 0..<count {
                     let operation = BlockOperation {}
@@ -31,12 +31,12 @@ var engineWorkloads: [String: Workload] {
                 queue.addOperations([first, last], waitUntilFinished: false)
             }
         },
-        "I-dependencies": { count in prepared(count) { addGraph(to: $0, count: $1, dependencies: 3) } },
+        "I-dependencies": { count in simulated(count) { addGraph(to: $0, count: $1, dependencies: 3) } },
         "I-asynchronous": { count in
-            prepared(count) { queue, count in for _ in 0..<count { queue.addOperation(FinishesAtOnce()) } }
+            simulated(count) { queue, count in for _ in 0..<count { queue.addOperation(FinishesAtOnce()) } }
         },
         "I-completion": { count in
-            prepared(count) { queue, count in
+            simulated(count) { queue, count in
                 for _ in 0..<count {
                     let operation = BlockOperation {}
                     operation.completionBlock = {}
@@ -69,13 +69,13 @@ private final class IgnoresEvents: OperationObserver {
     func operationChanged(_ event: OperationEvent) {}
 }
 
-private func prepared(_ count: Int, _ add: (OperationQueue, Int) -> Void) -> Double {
-    let queue = OperationQueue(engine: Engine(workerCount: 1))
-    queue.isSuspended = true
+/// Adds operations to a queue without threads, and runs them.
+private func simulated(_ count: Int, _ add: (OperationQueue, Int) -> Void) -> Double {
+    let simulation = Engine.Simulation(seed: 1)
+    let queue = OperationQueue(engine: simulation.engine)
     return nanoseconds {
         add(queue, count)
-        queue.isSuspended = false
-        queue.waitUntilAllOperationsAreFinished()
+        while simulation.step() {}
     } / Double(count)
 }
 
