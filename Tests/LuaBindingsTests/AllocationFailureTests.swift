@@ -118,6 +118,64 @@ import Testing
         return added.results
         """,
         "time": "opscript.sleep(0); return opscript.now()",
+        "a timer": "local timer = opscript.every(100, function() end); timer:cancel(); return tostring(timer)",
+        "a timer that fires": "opscript.after(0, function() end); opscript.sleep(0)",
+        "observing": """
+        local token = o:observe('name', { 'old', 'new', 'prior' }, function(_, change) return change.new, change.old end)
+        q:observe('operationCount', { 'new' }, function() end)
+        o:observe('stored', function() end)
+        o.name = 'a name that nobody has had before'
+        o.stored = { n }
+        opscript.sleep(0)
+        token:invalidate()
+        return tostring(token), token.keyPath
+        """,
+        "an asynchronous operation": """
+        local request = Operation.new { asynchronous = true, main = function(op) op:finish({ n }, 'done') end, timeout = 100 }
+        q:addOperation(request)
+        request:waitUntilFinished()
+        if request.error then error(request.error.message, 0) end
+        return request.results
+        """,
+        "an asynchronous operation that fails": """
+        local request = Operation.new { asynchronous = true, main = function(op) op:fail { 'refused', n } end }
+        request:start()
+        request:waitUntilFinished()
+        return request.error.value
+        """,
+        "blocks": """
+        local blocks = opscript.BlockOperation.new(function(op, a) return { a } end, n)
+        blocks:addExecutionBlock(function(op, a) return a end, 'second')
+        q:addOperation(blocks)
+        blocks:waitUntilFinished()
+        if blocks.error then error(blocks.error.message, 0) end
+        return blocks.results, blocks.executionBlocks, tostring(blocks)
+        """,
+        "an invocation": """
+        local object = { value = n, read = function(self, a) return { self.value, a } end }
+        local invocation = opscript.InvocationOperation.new(object, 'read', 'argument')
+        q:addOperation(invocation)
+        invocation:waitUntilFinished()
+        if invocation.error then error(invocation.error.message, 0) end
+        return invocation.result[2]
+        """,
+        "a class": """
+        local Shape = Operation:subclass 'Shape'
+        function Shape:init(side) self.side = { side } end
+        function Shape:main() return self.side[1], self:isKindOf(Shape) end
+        local shape = Shape.new(n)
+        q:addOperation(shape)
+        shape:waitUntilFinished()
+        if shape.error then error(shape.error.message, 0) end
+        return shape.results, tostring(shape), tostring(Shape), shape:why()
+        """,
+        "a program": """
+        local program = opscript.process { 'cat', input = 'text', env = { KEY = 'value' }, cwd = '/', timeout = 100 }
+        local result = program:wait()
+        assert(result.status == 0 and result.stdout == 'text')
+        return tostring(program), program.pid, program.isRunning, program.stdout, pcall(opscript.process, { '/no/such/program' })
+        """,
+        "captures": "local a, b = { n }, { coroutine.create(print) }; return opscript.captures(function() return a, b, helper end)",
         "the state": """
         local co = coroutine.wrap(function(...) local x = coroutine.yield(...) return pcall(error, x) end)
         co(1, {})

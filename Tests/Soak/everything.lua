@@ -167,6 +167,95 @@ function jobs.timers(_, random)
   never:cancel()
 end
 
+function jobs.observing(queue, random)
+  local log, seen = {}, 0
+  local operation = Operation.new { name = "observed", main = function(op) for i = 1, 5 do op.step = i end end }
+  operation:observe("isFinished", { "new" }, function(op, change) log[#log + 1] = change.new == true and op == operation end)
+  operation:observe("step", { "new", "old" }, function(_, change)
+    seen = seen + 1
+    assert(change.new == seen and (change.old or 0) == seen - 1)
+  end)
+  local token = operation:observe("name", error)
+  token:invalidate()
+  operation.name = "renamed"
+  queue:observe("operationCount", function() end)
+  queue:addOperation(operation)
+  operation:waitUntilFinished()
+  while #log < 1 or seen < 5 do opscript.sleep(0.001) end
+  assert(#log == 1 and log[1])
+end
+
+function jobs.processes(queue, random)
+  local text = ("x"):rep(random(100000))
+  local operation = queue:addOperation(function() return opscript.sh { "cat; echo error >&2; exit 3", input = text }:wait() end)
+  local result = finished(operation)
+  assert(result.status == 3 and result.stdout == text and result.stderr == "error\n" and not result.signal)
+  local sleeper = opscript.process { "sleep", "100" }
+  sleeper:kill "KILL"
+  assert(sleeper:wait().signal == "KILL" and not sleeper.isRunning)
+  local waiting = queue:addOperation(function() return opscript.process { "sleep", "100" }:wait() end)
+  waiting:cancel()
+  waiting:waitUntilFinished()
+  assert(not pcall(opscript.process, { "no-such-program-anywhere" }))
+end
+
+function jobs.timeouts(queue, random)
+  local slow = Operation.new { main = function() opscript.sleep(100) end, timeout = 0.005 }
+  queue:addOperation(slow)
+  slow:waitUntilFinished()
+  assert(slow.isCancelled and slow.error.kind == "timeout")
+  if without.stop then return end
+  local stuck = Operation.new { main = function() pcall(endless) end, timeout = 0.005 }
+  queue:addOperation(stuck)
+  stuck:waitUntilFinished()
+  assert(stuck.error.kind == "timeout")
+end
+
+function jobs.asynchronous(queue, random)
+  local request = Operation.new { asynchronous = true, main = function(op) op.sent = true end }
+  queue:addOperation(request)
+  local answerer = OperationQueue.new():addOperation(function()
+    while not request.sent do opscript.sleep(0.001) end
+    request:finish("answer", { 1 })
+  end)
+  assert(finished(request) == "answer" and request.results[2][1] == 1)
+  finished(answerer)
+  local failing = Operation.new { asynchronous = true, main = function(op) op:fail "refused" end }
+  queue:addOperation(failing)
+  failing:waitUntilFinished()
+  assert(failing.error.value == "refused")
+end
+
+function jobs.blocks(queue, random)
+  local operation, count = opscript.BlockOperation.new(function() return 1 end), random(1, 6)
+  for i = 2, count do operation:addExecutionBlock(function(_, k) return k end, i) end
+  queue:addOperation(operation)
+  operation:waitUntilFinished()
+  assert(operation.executionBlocks == count and #operation.results == count and operation.results[count] == count)
+  local account = { balance = random(100), add = function(self, n) return self.balance + n end }
+  assert(finished(queue:addOperation(opscript.InvocationOperation.new(account, "add", 5))) == account.balance + 5)
+end
+
+local Shape = Operation:subclass "Shape"
+function Shape:init(side) self.side = side end
+function Shape:area() return 0 end
+function Shape:main() return self:area(), self:isKindOf(Shape) end
+local Square = Shape:subclass "Square"
+function Square:area() return self.side * self.side end
+
+function jobs.subclasses(queue, random)
+  local square = Square.new(random(100))
+  queue:addOperation(square)
+  assert(finished(square) == square.side ^ 2 and square.results[2] and square:isKindOf(Shape))
+end
+
+function jobs.captures(_, random)
+  local value = { random(100) }
+  local names = {}
+  for _, record in ipairs(opscript.captures(function() return value, run end)) do names[#names + 1] = record.name end
+  assert(table.concat(names, " "):find "value")
+end
+
 local names = {}
 for name in pairs(jobs) do names[#names + 1] = name end
 table.sort(names)

@@ -6,7 +6,7 @@ import Synchronization
 /// - Concurrency: immutable but for the mark that it was read; safe from every thread.
 public final class OperationFailure: Error, CustomStringConvertible, Sendable {
     /// The ways in which an operation fails.
-    public enum Kind: String, Sendable {
+    public enum Kind: String, Sendable, CaseIterable {
         /// The body raised an error, or its function or its results could not be sent.
         case error
         /// It ran longer than its `timeout`.
