@@ -73,6 +73,7 @@ struct EndingTests {
             "io.write 'out' os.exit(3)",
             "queue:addOperation(function() io.write 'out' os.exit(3) end):waitUntilFinished() print 'not reached'",
             "queue:addOperation(function() io.write 'out' os.exit(3) end)",
+            "queue:addOperation(function() opscript.after(0, function() io.write 'out' os.exit(3) end) end)",
             "OperationQueue.main:addOperation(function() io.write 'out' os.exit(3) end)",
             "local op = Operation.new(function() end) op.completionBlock = function() io.write 'out' os.exit(3) end queue:addOperation(op)",
             "queue:addOperation(function() while true do end end) io.write 'out' os.exit(3)",

@@ -182,8 +182,10 @@ final class LuaState: @unchecked Sendable {
         } catch { report(error, in: name()) }
     }
 
-    /// Says on stderr that a callback has failed. One that Ctrl-C has stopped has not: the wait that called it ends.
+    /// Says on stderr that a callback has failed. One that Ctrl-C has stopped has not: the wait that called it ends. Nor has one that
+    /// has called `os.exit`.
     func report(_ failure: Failure, in name: String) {
+        if failure.stop != nil, core.requestedExitStatus != nil { return }
         if core.isMain(self), core.lastInterrupt != 0, failure.message.hasSuffix("interrupted!") { return }
         core.reportCallbackError("error in \(name): \(failure.report)")
     }

@@ -2,12 +2,15 @@
 local queue = opscript.OperationQueue.new()
 local self = io.open("/proc/self/stat"):read "n"
 
+-- Not with `popen`, which may still have to close one end of its pipe when the command runs.
 local function count(command)
-  local pipe <close> = io.popen(command)
-  return pipe:read "n"
+  local path = os.tmpname()
+  os.execute(command .. " > " .. path)
+  local file <close> = io.open(path)
+  os.remove(path)
+  return file:read "n"
 end
--- Without both ends of the pipe of `popen`, of which the script may still have to close one.
-local function descriptors() return count("ls -l /proc/" .. self .. "/fd | grep -vcF \"$(readlink /proc/$$/fd/1)\"") end
+local function descriptors() return count("ls /proc/" .. self .. "/fd | wc -l") end
 local function zombies() return count("cat /proc/[0-9]*/stat 2>/dev/null | grep -c ') Z " .. self .. " '") end
 
 print(opscript.sh "echo first":wait().stdout)
