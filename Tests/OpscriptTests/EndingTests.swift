@@ -144,4 +144,48 @@ struct EndingTests {
         #expect(outcome.lines.count == 8 * 400)
         #expect(outcome.lines.allSatisfy { Set($0).subtracting(["\t"]).count == 1 && ($0.count == 2001 || $0.count == 1000) })
     }
+
+    @Test("Without operations SIGTERM does what it does to every process, also inside a function of C")
+    func terminatedWithoutOperations() throws {
+        let directory = try ScratchDirectory()
+        let outcome = try Command.shell(
+            #"""
+            mkfifo "$1/pipe" && exec 3<> "$1/pipe"
+            "$OPSCRIPT" -e 'io.stdout:write "ready\n":flush() io.read()' <&3 > "$1/output" & child=$!
+            until grep -q ready "$1/output"; do sleep 0.01; done
+            kill -TERM "$child"
+            wait "$child"
+            echo "status $?"
+            """#, directory.path
+        ).run()
+        #expect(outcome.lines.last == "status 143", "\(outcome)")
+    }
+
+    @Test("Two signals at once are one: everything is ended in order, programs too")
+    func terminatedTwice() throws {
+        let directory = try ScratchDirectory()
+        let outcome = try Command.shell(
+            #"""
+            "$OPSCRIPT" - > "$1/output" <<'END' & child=$!
+            local queue = opscript.OperationQueue.new()
+            local op = queue:addOperation(function(op)
+              local sleeper = opscript.process { "sleep", "1000" }
+              io.stdout:write(sleeper.pid, "\n"):flush()
+              sleeper:wait()
+            end)
+            op.completionBlock = function() io.stdout:write "completed\n" end
+            END
+            until grep -q . "$1/output"; do sleep 0.01; done
+            read -r sleeper < "$1/output"
+            # Both are waiting when it goes on.
+            kill -STOP "$child"; kill -INT "$child"; kill -TERM "$child"; kill -CONT "$child"
+            wait "$child"
+            echo "status $?"
+            kill -0 "$sleeper" 2> "$1/gone" && echo "still there"
+            tail -n 1 "$1/output"
+            """#, directory.path
+        ).run()
+        #expect(["status 130", "status 143"].contains(outcome.lines.first), "\(outcome)")
+        #expect(outcome.lines.dropFirst() == ["completed"], "\(outcome)")
+    }
 }

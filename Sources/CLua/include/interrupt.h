@@ -4,9 +4,12 @@
 
 #include <lua5.4/lua.h>
 
-/// From now on the first SIGINT or SIGTERM raises the error `interrupted!` in what `L` is running; the next one ends the process.
+/// From now on the first SIGINT raises the error `interrupted!` in what `L` is running; the next one ends the process.
 /// One state of a process at a time.
 void clua_catch_interrupts(lua_State *L);
+
+/// SIGTERM does the same from now on, until clua_release_interrupts. Nothing where SIGINT is not caught. One thread at a time.
+void clua_catch_terminate(void);
 
 /// Puts both signals back to what they were.
 void clua_release_interrupts(void);

@@ -45,6 +45,7 @@ final class ChildProcess: EventSource, @unchecked Sendable {
     /// On the state's thread. What is cancelled, or has been, ends what it has started.
     func start(_ program: cio_program, for operation: LuaOperation?) throws(Failure) {
         if callsBack { try state.expect(self, .process) }
+        state.core.expectWork()
         state.core.engine.hold()
         do throws(Failure) {
             unsafe pointer = try state.core.io.start(program, named: name) { self.hasEnded(operation) }

@@ -83,6 +83,7 @@ public final class LuaOperation: Operation, @unchecked Sendable {
     /// An operation that `state` makes. `bodyCount`: how many functions its handle there holds.
     init(in state: LuaState, kind: Kind, bodyCount: Int, scriptClass: ScriptClass? = nil) {
         core = state.core
+        core.expectWork()
         home = state.number
         self.kind = kind
         self.scriptClass = scriptClass

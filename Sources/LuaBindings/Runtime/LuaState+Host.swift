@@ -69,7 +69,10 @@ extension LuaState {
 
     func enableWarnings() { unsafe clua_enable_warnings(running) }
 
-    func catchInterrupts() { unsafe clua_catch_interrupts(running) }
+    func catchInterrupts() {
+        unsafe clua_catch_interrupts(running)
+        core.catchTerminate()
+    }
 
     // MARK: what workers take over
 

@@ -208,8 +208,9 @@ public final class Runtime {
     /// Failures that no script and no host has read, oldest first; they are not given again.
     public func takeUnreadFailures() -> [OperationFailure] { core.takeUnreadFailures() }
 
-    /// From now on the first SIGINT or SIGTERM of the process raises the error `interrupted!` in what the main state does, or ends
-    /// its wait; another one ends the process. Call it again to be ready for the next. One runtime of a process at a time.
+    /// From now on the first SIGINT of the process raises the error `interrupted!` in what the main state does, or ends its wait;
+    /// another one ends the process. Once scripts have made an operation or started a program the same is true of SIGTERM. Call
+    /// it again to be ready for the next. One runtime of a process at a time.
     public func catchInterrupts() throws(LuaError) { try state().catchInterrupts() }
 
     /// Puts both signals back to what they were.

@@ -21,6 +21,7 @@ final class RuntimeCore: @unchecked Sendable {
     private let keepers = Mutex(Keepers())
     private let classes = Mutex<[ScriptClass]>([])
     private let closing = Atomic<Bool>(false)
+    private let hasWork = Atomic<Bool>(false)
     /// Asynchronous operations that scripts have started and that have not ended: in no queue, which would keep them.
     private let startedByHand = Mutex<Set<LuaOperation>>([])
 
@@ -206,6 +207,15 @@ final class RuntimeCore: @unchecked Sendable {
     }
 
     // MARK: interruption
+
+    /// There is something now that is to end in order when the process is asked to end: an operation or a program.
+    func expectWork() {
+        guard !hasWork.load(ordering: .relaxed), !hasWork.exchange(true, ordering: .relaxed) else { return }
+        clua_catch_terminate()
+    }
+
+    /// Without anything that is to end in order, SIGTERM does what it does to every process.
+    func catchTerminate() { if hasWork.load(ordering: .relaxed) { clua_catch_terminate() } }
 
     /// Whether Ctrl-C was pressed, or the process asked to end, since the last time this was asked.
     func takeInterrupt() -> Bool { clua_take_interrupt() != 0 }
