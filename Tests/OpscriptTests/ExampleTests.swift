@@ -89,30 +89,4 @@ struct ExampleTests {
         let outcome = try count("--most", directory: try ScratchDirectory())
         #expect(outcome.status == 1 && outcome.output.isEmpty && outcome.errorText.contains("--most"), "\(outcome)")
     }
-
-    @Test("The README's example prints what the README says")
-    func readme() throws {
-        let text = String(decoding: try #require(Paths.read(Paths.package + "/README.md")), as: UTF8.self)
-        let blocks = text.components(between: "```")
-        let script = try #require(blocks.firstIndex { $0.hasPrefix("lua\n") })
-        let outcome = try Command.opscript("-").input(String(blocks[script].dropFirst(4))).run()
-        #expect(outcome.text == blocks[script + 1].dropFirst() && outcome.errors.isEmpty && outcome.status == 0, "\(outcome)")
-    }
-}
-
-extension String {
-    /// What stands between each two lines that begin with `fence`.
-    fileprivate func components(between fence: String) -> [String] {
-        var blocks: [String] = []
-        var open = false
-        for line in split(separator: "\n", omittingEmptySubsequences: false) {
-            if line.hasPrefix(fence) {
-                open.toggle()
-                if open { blocks.append(line.dropFirst(fence.count) + "\n") }
-            } else if open {
-                blocks[blocks.count - 1] += line + "\n"
-            }
-        }
-        return blocks
-    }
 }

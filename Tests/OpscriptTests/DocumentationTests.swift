@@ -1,0 +1,18 @@
+import Testing
+
+@Suite("Documentation")
+struct DocumentationTests {
+    private static let scripts = ["README.md", "docs/lua-api.md"].flatMap { DocumentedScript.all(in: $0) }
+
+    @Test("Both documents have scripts")
+    func found() {
+        #expect(Set(Self.scripts.map(\.file)).count == 2)
+    }
+
+    @Test("A script in a document prints what the document says", arguments: scripts)
+    func script(script: DocumentedScript) throws {
+        let expected = try #require(script.output, "no block with the output follows the script")
+        let outcome = try Command.opscript("-").input(script.text).run()
+        #expect(outcome.text == expected && outcome.errors.isEmpty && outcome.status == 0, "\(outcome)")
+    }
+}

@@ -1,0 +1,152 @@
+import Testing
+
+/// The examples that show one idea each; `ExampleTests` has those of `wordcount.lua`.
+@Suite("Example scripts")
+struct ExampleScriptTests {
+    private func example(_ name: String, _ arguments: String...) -> Command {
+        var command = Command.opscript("\(Paths.package)/examples/\(name).lua")
+        command.name = Paths.opscript  // one that starts itself again finds it
+        command.arguments += arguments
+        command.environment["CC"] = "clang"
+        command.timeout = 300
+        return command
+    }
+
+    @Test("Every example is run by a test")
+    func all() throws {
+        let names = try Command.shell("cd \"$1\" && ls *.lua", Paths.package + "/examples").run().lines
+        let tested = ["build", "logs", "photos", "photoserver", "policies", "subclass", "timers", "wordcount"]
+        #expect(names == tested.map { $0 + ".lua" })
+    }
+
+    // MARK: photos
+
+    /// Expects the order that dependencies demand.
+    private func expectOrder(of lines: [String]) throws {
+        let reload = try #require(lines.firstIndex(of: "reload"))
+        #expect(Set(lines[..<reload]) == Set((1...20).map { "download \($0)" }) && reload == 20)
+        for item in 1...20 {
+            let filter = try #require(lines.firstIndex(of: "filter \(item)"))
+            let shown = try #require(lines.firstIndex(of: "reload \(item)"))
+            #expect(reload < filter && filter < shown)
+        }
+        #expect(lines.count == 62 && lines.last == "2 of the view, 20 of items")
+    }
+
+    @Test("photos downloads and halves, shows, filters, and shows each again")
+    func photos() throws {
+        let directory = try ScratchDirectory()
+        let outcome = try example("photos", directory.path).run()
+        #expect(outcome.status == 0 && outcome.errors.isEmpty, "\(outcome)")
+        try expectOrder(of: outcome.lines)
+        let pictures = try Command.shell("cd \"$1\" && identify -format '%f %wx%h %[colorspace]\\n' [0-9]*.png | sort -n", directory.path)
+            .run()
+        #expect(pictures.lines == (1...20).map { "\($0).png 32x24 Gray" }, "\(pictures)")
+    }
+
+    @Test("photos, one at a time, goes in the order in which the operations were added")
+    func serialPhotos() throws {
+        let outcome = try example("photos", "--serial").run()
+        #expect(outcome.status == 0 && outcome.errors.isEmpty, "\(outcome)")
+        try expectOrder(of: outcome.lines)
+        #expect(outcome.lines.filter { $0.hasPrefix("download") } == (1...20).map { "download \($0)" })
+    }
+
+    @Test("photos, cancelled in the middle, shows nothing more")
+    func cancelledPhotos() throws {
+        let outcome = try example("photos", "--cancel").run()
+        #expect(outcome.status == 0, "\(outcome)")
+        let downloads = outcome.lines.dropLast()
+        #expect(downloads.count >= 9 && downloads.count < 20 && downloads.allSatisfy { $0.hasPrefix("download ") }, "\(outcome)")
+        #expect(outcome.lines.last == "1 of the view, 0 of items")
+    }
+
+    // MARK: commands
+
+    @Test("build makes what is out of date, and says what failed")
+    func build() throws {
+        let first = try example("build").run()
+        #expect(Set(first.lines.prefix(2)) == ["clang -c main.c", "clang -c sum.c"], "\(first)")
+        #expect(
+            first.lines.dropFirst(2) == [
+                "clang -o program main.o sum.o", "/bin/sh -c ./program > output", "main.o: made", "sum.o: made", "program: made",
+                "output: made",
+            ])
+        #expect(first.status == 0 && first.errors.isEmpty)
+
+        let directory = try ScratchDirectory()
+        try directory.write("int sum(int a, int b);\n", to: "sum.h")
+        try directory.write("#include \"sum.h\"\nint sum(int a, int b) { return a + b; }\n", to: "sum.c")
+        try directory.write("int main(void) { return unknown; }\n", to: "main.c")
+        let broken = try example("build", directory.path).run()
+        #expect(broken.status == 1, "\(broken)")
+        #expect(broken.text.contains("main.o: main.o: ") && broken.text.contains("unknown"))
+        #expect(broken.lines.contains("sum.o: made"))
+        #expect(broken.lines.contains { $0.hasPrefix("program: 'program' was cancelled because 'main.o'") })
+
+        try directory.write("#include \"sum.h\"\nint main(void) { return sum(-1, 1); }\n", to: "main.c")
+        _ = try Command.shell("cd \"$1\" && touch -d '1 hour ago' *.c *.h && touch -d '1 minute ago' sum.o", directory.path).run()
+        let mended = try example("build", directory.path).run()
+        #expect(mended.lines.suffix(4) == ["main.o: made", "sum.o: up to date", "program: made", "output: made"], "\(mended)")
+        let again = try example("build", directory.path).run()
+        #expect(again.lines == ["main.o", "sum.o", "program", "output"].map { $0 + ": up to date" }, "\(again)")
+    }
+
+    @Test("logs counts each line once, wherever the pieces are cut")
+    func logs() throws {
+        let directory = try ScratchDirectory()
+        let line = "2026-01-0%d 12:00:00 %s package%d:amd64 <none> 1.0\n"
+        // Six million bytes and more: two pieces.
+        let script = """
+            local actions = { "install", "upgrade", "remove", "status" }
+            for i = 1, 120000 do io.write((\"\(line.dropLast())\\n\"):format(i % 3 + 1, actions[i % 4 + 1], i % 7)) end
+            """
+        let text = try Command.lua("-e", script).run()
+        try directory.write(text.text, to: "log")
+        let outcome = try example("logs", directory.path + "/log").run()
+        #expect(
+            outcome.lines == [
+                "2026-01-01  10000 installed, 10000 upgraded, 10000 removed", "2026-01-02  10000 installed, 10000 upgraded, 10000 removed",
+                "2026-01-03  10000 installed, 10000 upgraded, 10000 removed", "12858\tpackage2", "12858\tpackage6", "12857\tpackage1",
+                "12857\tpackage3", "12857\tpackage4",
+            ], "\(outcome)")
+        let missing = try example("logs", "/nowhere").run()
+        #expect(missing.status == 1 && missing.errorText == "logs: /nowhere: No such file or directory\n")
+    }
+
+    // MARK: classes, timers, failures
+
+    @Test("subclass tries again, and is cancelled by its own method")
+    func subclass() throws {
+        let outcome = try example("subclass").run()
+        #expect(
+            outcome.lines == [
+                "somebody cancels third", "Lucky 'first' (finished)\tluck at attempt 2\t2",
+                "Lucky 'second' (failed)\tsecond had no luck 3 times\t3", "Lucky 'third' (cancelled)\tnothing\tnil", "true\ttrue\ttrue",
+            ], "\(outcome)")
+        #expect(outcome.status == 0 && outcome.errors.isEmpty)
+    }
+
+    @Test("timers finish operations while the script goes on")
+    func timers() throws {
+        let outcome = try example("timers").run()
+        #expect(
+            Set(outcome.lines) == [
+                "waiting", "  busy, again in 0.01 s", "  busy, again in 0.02 s", "here you are\ttrue", "timeout\tlate",
+            ], "\(outcome)")
+        #expect(outcome.lines.first == "waiting" && outcome.status == 0 && outcome.errors.isEmpty)
+    }
+
+    @Test("policies say what happens after a failure")
+    func policies() throws {
+        let outcome = try example("policies").run()
+        #expect(
+            outcome.lines == [
+                "Operation 'fails' (failed)\terror: out of paper", "Operation 'looks' (finished)\tout of paper was the problem",
+                "Operation 'strict' (cancelled)\tdependency: 'strict' was cancelled because 'fails', which it depends on, did not succeed",
+                "Operation 'stricter' (cancelled)\tdependency: 'stricter' was cancelled because 'strict', which it depends on, did not succeed",
+                "Operation 'other' (finished)\tother ran", "Operation 'last' (finished)\tlast ran", "true\tdependency\tstop",
+            ], "\(outcome)")
+        #expect(outcome.status == 0 && outcome.errors.isEmpty)
+    }
+}

@@ -1,0 +1,46 @@
+import Testing
+
+/// The code in a Markdown file that stands between fences.
+enum Markdown {
+    /// What is between two lines that begin with ` ``` `.
+    struct Block {
+        /// What follows the first fence: `lua`, or nothing.
+        let language: String
+        /// The line of the first fence, counted from 1.
+        let line: Int
+        var text = ""
+    }
+
+    static func blocks(in text: String) -> [Block] {
+        var blocks: [Block] = []
+        var isOpen = false
+        for (number, line) in text.split(separator: "\n", omittingEmptySubsequences: false).enumerated() {
+            if line.hasPrefix("```") {
+                isOpen.toggle()
+                if isOpen { blocks.append(Block(language: String(line.dropFirst(3)), line: number + 1)) }
+            } else if isOpen {
+                blocks[blocks.count - 1].text += line + "\n"
+            }
+        }
+        return blocks
+    }
+}
+
+/// A script in a document, and what the document says that it prints: the block after it, when that has no language.
+struct DocumentedScript: CustomTestStringConvertible {
+    let file: String
+    let line: Int
+    let text: String
+    let output: String?
+    var testDescription: String { "\(file):\(line)" }
+
+    static func all(in file: String) -> [DocumentedScript] {
+        guard let bytes = Paths.read("\(Paths.package)/\(file)") else { return [] }
+        let blocks = Markdown.blocks(in: String(decoding: bytes, as: UTF8.self))
+        return blocks.indices.filter { blocks[$0].language == "lua" }.map { index in
+            let next = index + 1 < blocks.count ? blocks[index + 1] : nil
+            return DocumentedScript(
+                file: file, line: blocks[index].line, text: blocks[index].text, output: next?.language == "" ? next?.text : nil)
+        }
+    }
+}

@@ -1,0 +1,159 @@
+#!/usr/bin/env opscript
+-- Photos are downloaded and halved, shown, filtered, and each is shown again.
+--
+--   photos.lua [--serial] [--cancel] [DIRECTORY]
+--
+-- 20 downloads; one reload of the whole view that depends on all of them; 20 filters that depend on the reload; 20 reloads of
+-- one item, each depending on its filter. Downloads and filters run on workers, reloads here: the view belongs to this state.
+-- --serial: one at a time. --cancel: everything is cancelled when half of the downloads have finished.
+--
+-- The pictures are left in DIRECTORY, which is removed at the end when none is given. Needs ImageMagick's `convert` and
+-- lua-socket; the server is a process of its own (photoserver.lua).
+
+local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
+local http = require "socket.http"
+
+local serial, cancels, directory = false, false, nil
+for _, word in ipairs(arg) do
+  if word == "--serial" then
+    serial = true
+  elseif word == "--cancel" then
+    cancels = true
+  elseif word:sub(1, 1) == "-" or directory then
+    io.stderr:write "usage: photos.lua [--serial] [--cancel] [DIRECTORY]\n"
+    os.exit(2)
+  else
+    directory = word
+  end
+end
+local isTemporary = not directory
+if isTemporary then directory = opscript.process({ "mktemp", "-d" }):wait().stdout:gsub("\n$", "") end
+
+-- Runs a program; its error output becomes the error of the operation that runs it.
+local function run(...)
+  local ended = opscript.process({ ... }):wait()
+  if ended.status ~= 0 then error((...) .. ": " .. ended.stderr, 0) end
+end
+
+-- The photos, and their server ----------------------------------------------------------------------------------------
+
+local count = 20
+local shop = directory .. "/server"
+run("mkdir", "-p", shop)
+local makers = OperationQueue.new()
+for i = 1, count do
+  makers:addOperation(function()
+    run("convert", "-size", "64x48", ("gradient:hsl(%d,90%%,40%%)-white"):format(18 * i), ("%s/%d.png"):format(shop, i))
+  end)
+end
+makers:waitUntilAllOperationsAreFinished()
+
+local here = arg[0]:match "^(.*/)" or "./"
+local server = opscript.process { arg[-1], here .. "photoserver.lua", shop, stdout = directory .. "/port" }
+
+local function readPort()
+  local file <close> = io.open(directory .. "/port")
+  return file and file:read "l"
+end
+
+local port = readPort()
+while not port do
+  opscript.sleep(0.01)
+  port = readPort()
+end
+
+-- What is shown -------------------------------------------------------------------------------------------------------
+
+local photos = {}
+for i = 1, count do
+  photos[i] = { url = ("http://127.0.0.1:%s/%d.png"):format(port, i), file = ("%s/%d.png"):format(directory, i) }
+end
+
+local view = { reloads = 0, items = {} }
+
+function view:reload() self.reloads = self.reloads + 1 end
+
+function view:reloadItem(i) self.items[#self.items + 1] = i end
+
+-- Operations ----------------------------------------------------------------------------------------------------------
+
+local function download(op, photo)
+  local bytes, status = http.request(photo.url)
+  if status ~= 200 then error(photo.url .. ": " .. tostring(status), 0) end
+  if op.isCancelled then return end
+  local file <close> = assert(io.open(photo.file, "wb"))
+  file:write(bytes)
+  file:close()
+  run("mogrify", "-resize", "50%", photo.file)
+end
+
+local function filter(op, photo)
+  if op.isCancelled then return end
+  run("mogrify", "-colorspace", "Gray", photo.file)
+end
+
+local background, main = OperationQueue.new "photos", OperationQueue.main
+if serial then background.maxConcurrentOperationCount = 1 end
+
+-- An operation whose storage says what it was, and when its body ended.
+local all = {}
+local function make(what, body, ...)
+  local op = Operation.new(function(op, ...)
+    body(op, ...)
+    if not op.isCancelled then op.endedAt = opscript.now() end
+  end, ...)
+  op.what = what
+  all[#all + 1] = op
+  return op
+end
+
+local downloads, filters, reloads = {}, {}, {}
+local reload = make("reload", function() view:reload() end)
+for i, photo in ipairs(photos) do
+  downloads[i] = make("download " .. i, download, photo)
+  reload:addDependency(downloads[i])
+
+  filters[i] = make("filter " .. i, filter, photo)
+  filters[i]:addDependency(reload)
+
+  reloads[i] = make("reload " .. i, function() view:reloadItem(i) end)
+  reloads[i]:addDependency(filters[i])
+end
+
+if cancels then
+  local finished = 0
+  for _, op in ipairs(downloads) do
+    op:observe("isFinished", function()
+      finished = finished + 1
+      if finished == count // 2 then
+        main:cancelAllOperations()
+        background:cancelAllOperations()
+      end
+    end)
+  end
+end
+
+view:reload()
+background:addOperations(downloads, false)
+background:addOperations(filters, false)
+main:addOperation(reload)
+main:addOperations(reloads, false)
+background:waitUntilAllOperationsAreFinished()
+main:waitUntilAllOperationsAreFinished()
+server:kill()
+
+-- What happened -------------------------------------------------------------------------------------------------------
+
+local ended = {}
+for _, op in ipairs(all) do
+  local problem = op.error
+  if op.endedAt then
+    ended[#ended + 1] = op
+  elseif problem and not op.isCancelled then
+    io.stderr:write("photos: ", op.what, ": ", problem.message, "\n")
+  end
+end
+table.sort(ended, function(a, b) return a.endedAt < b.endedAt end)
+for _, op in ipairs(ended) do print(op.what) end
+print(("%d of the view, %d of items"):format(view.reloads, #view.items))
+if isTemporary then run("rm", "-r", directory) end

@@ -1,0 +1,36 @@
+#!/usr/bin/env opscript
+-- What happens after a failure: `dependencyPolicy` says it, for an operation or for a queue.
+
+local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
+
+local function say(op) return op.name .. " ran" end
+
+-- By default an operation runs when its dependencies have finished, whether they succeeded or not: it can look.
+local fails = Operation.new { name = "fails", main = function() error("out of paper", 0) end }
+local looks = Operation.new {
+  name = "looks",
+  main = function(op) return op.dependencies[1].error.message .. " was the problem" end,
+  dependencies = { fails },
+}
+
+-- With "succeeded" it is cancelled instead, and so is what depends on it in the same way.
+local strict = Operation.new { name = "strict", main = say, dependencies = { fails }, dependencyPolicy = "succeeded" }
+local stricter = Operation.new { name = "stricter", main = say, dependencies = { strict }, dependencyPolicy = "succeeded" }
+
+-- What does not depend on the failure goes on.
+local other = Operation.new { name = "other", main = say, dependencyPolicy = "succeeded" }
+-- And this runs in any case: it cleans up.
+local last = Operation.new { name = "last", main = say, dependencies = { stricter, other } }
+
+local operations = { fails, looks, strict, stricter, other, last }
+OperationQueue.new():addOperations(operations, true)
+for _, op in ipairs(operations) do
+  print(op, op.result or (op.error and op.error.kind .. ": " .. op.error.message))
+end
+
+-- A queue gives its policy to the operations that are added to it.
+local chain = OperationQueue.new { dependencyPolicy = "succeeded", maxConcurrentOperationCount = 1 }
+local first = Operation.new { name = "first", main = function() error("stop", 0) end }
+local second = Operation.new { name = "second", main = say, dependencies = { first } }
+chain:addOperations({ first, second }, true)
+print(second.isCancelled, second.error.kind, first.error)

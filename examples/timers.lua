@@ -1,0 +1,47 @@
+#!/usr/bin/env opscript
+-- Asynchronous operations that timers finish: a service that answers late, a client that tries again, a clock that shows that
+-- nothing is blocked.
+
+local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
+
+-- Answers after a while, and only the third time.
+local calls = 0
+local function service(answer)
+  calls = calls + 1
+  local number = calls
+  opscript.after(0.02, function() answer(number == 3 and "here you are" or nil, "busy") end)
+end
+
+-- An operation that goes on until the service has answered, with longer and longer pauses in between. It runs here, where the
+-- service is; no thread waits.
+local request = Operation.new {
+  name = "request",
+  asynchronous = true,
+  main = function(op)
+    local pause = 0.01
+    local function try()
+      if op.isCancelled then return op:fail "cancelled" end
+      service(function(answer, problem)
+        if answer then return op:finish(answer) end
+        print("  " .. problem .. ", again in " .. pause .. " s")
+        opscript.after(pause, try)
+        pause = 2 * pause
+      end)
+    end
+    try()
+  end,
+}
+
+local ticks = 0
+local clock = opscript.every(0.005, function() ticks = ticks + 1 end)
+request.completionBlock = function(op)
+  clock:cancel()
+  print(op.result, ticks > 3)
+end
+OperationQueue.main:addOperation(request)
+
+-- An operation with a timeout: its timer is stopped with it.
+local late = Operation.new { name = "late", asynchronous = true, timeout = 0.05, main = function() end }
+late.completionBlock = function(op) print(op.error.kind, op.error.operation.name) end
+OperationQueue.new():addOperation(late)
+print "waiting"
