@@ -199,6 +199,7 @@ function InvocationOperation.new(object, method, ...) end
 ---@field dependencyPolicy opscript.DependencyPolicy of operations that are added from now on
 ---@field operations opscript.Operation[]
 ---@field operationCount integer
+---@field underlyingQueue nil the workers run its operations
 ---@field progress opscript.Progress
 local OperationQueue = {}
 

@@ -331,7 +331,8 @@ static int run_body(lua_State *L) {
         lua_remove(L, 3);
     }
     clua_state *state = clua_state_of(L);
-    if (run->memory_limit != 0) state->limit_bytes = state->used_bytes + run->memory_limit;
+    size_t limit = run->memory_limit != 0 ? state->used_bytes + run->memory_limit : clua_no_limit;
+    if (limit < state->limit_bytes) state->limit_bytes = limit;
     if (run->body.is_invocation) {
         find_method(L, 3);
     } else if (run->body.method != NULL) {
@@ -344,7 +345,7 @@ static int run_body(lua_State *L) {
         lua_insert(L, 4);
     }
     lua_call(L, lua_gettop(L) - 3, run->result_limit);
-    state->limit_bytes = clua_no_limit;
+    state->limit_bytes = state->state_limit;
     int count = lua_gettop(L) - 2;
     if (count > 0 && clua_send(L, count, CLUA_RESULTS, run->results) != LUA_OK) return lua_error(L);
     return 0;

@@ -102,7 +102,7 @@ lua_State *clua_state_new(void *object, const clua_host *host, bool ignore_envir
     if (state == NULL) return NULL;
     state->object = object;
     state->host = host;
-    state->limit_bytes = clua_no_limit;
+    state->state_limit = state->limit_bytes = clua_no_limit;
     lua_State *L = lua_newstate(allocate, state);
     if (L == NULL) {
         free(state);
@@ -123,6 +123,11 @@ lua_State *clua_state_new(void *object, const clua_host *host, bool ignore_envir
     lua_gc(L, LUA_GCRESTART);
     lua_gc(L, LUA_GCGEN, 0, 0);
     return L;
+}
+
+void clua_limit_state(lua_State *L, size_t bytes) {
+    clua_state *state = clua_state_of(L);
+    state->state_limit = state->limit_bytes = bytes;
 }
 
 void clua_state_close(lua_State *L) {

@@ -163,6 +163,14 @@ void clua_request_stop(lua_State *L, const void *body, clua_stop_reason reason) 
     pthread_mutex_unlock(&stop->lock);
 }
 
+bool clua_stop_is_unnoticed(lua_State *L, const void *body) {
+    clua_stop *stop = stop_of(L);
+    pthread_mutex_lock(&stop->lock);
+    bool is_unnoticed = stop->body == body && atomic_load(&stop->requested) != 0;
+    pthread_mutex_unlock(&stop->lock);
+    return is_unnoticed;
+}
+
 void clua_request_end(lua_State *L) {
     clua_stop *stop = stop_of(L);
     pthread_mutex_lock(&stop->lock);
@@ -209,7 +217,7 @@ clua_suspended_body clua_begin_body(lua_State *L, const void *body) {
     suspended.requested = atomic_exchange(&stop->requested, 0);
     stop->raised = 0;
     stop->message = stop->traceback = NULL;
-    state->limit_bytes = clua_no_limit;
+    state->limit_bytes = state->state_limit;
     return suspended;
 }
 

@@ -40,7 +40,8 @@ typedef struct clua_state {
     void *object;  // the host's own, not owned
     const clua_host *host;
     size_t used_bytes;  // memory held by the state now
-    size_t limit_bytes;  // more than this it does not get: what needs more raises a memory error
+    size_t state_limit;  // more than this it never gets: what needs more raises a memory error
+    size_t limit_bytes;  // the same for what is running now, which may have a limit of its own
     clua_stop stop;
     int first_kept;  // where the registry has what this layer keeps
     const void *real_globals;  // its own global table, by address
@@ -62,6 +63,9 @@ void clua_state_close(lua_State *L);
 static inline clua_state *clua_state_of(lua_State *L) {
     return *(clua_state **)lua_getextraspace(L);  // Lua copies this word into every coroutine
 }
+
+/// The state gets no more than so many bytes from now on. Never raises.
+void clua_limit_state(lua_State *L, size_t bytes);
 
 /// Shows warnings from now on. Never raises.
 void clua_enable_warnings(lua_State *L);

@@ -53,6 +53,10 @@ void clua_request_end(lua_State *L);
 /// Ends the process with this status after some seconds, unless it has ended by then. Any thread.
 void clua_exit_later(int status, unsigned seconds);
 
+/// From any thread: whether `body` runs in the state and has not noticed yet that it was asked to stop: no instruction of Lua has been
+/// executed since. The state must not be closed meanwhile.
+bool clua_stop_is_unnoticed(lua_State *L, const void *body);
+
 /// What the state's thread was running before clua_begin_body.
 typedef struct clua_suspended_body {
     const void *body;

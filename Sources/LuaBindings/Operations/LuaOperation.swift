@@ -67,6 +67,8 @@ public final class LuaOperation: Operation, @unchecked Sendable {
         var pinningStates: [LuaState] = []
         /// The states that run its bodies now, and so are not closed.
         var runningStates: [LuaState] = []
+        /// Those of which a C function does not return, so that another worker does the work of theirs.
+        var stuckStates: [LuaState] = []
         /// An asynchronous operation whose body has returned.
         var hasReturned = false
         /// An asynchronous operation that somebody has ended, or is about to.
@@ -237,17 +239,38 @@ public final class LuaOperation: Operation, @unchecked Sendable {
     func disown(_ process: ChildProcess) { mutable.withLock { $0.processes.removeAll { $0 === process } } }
 
     /// Cancels the operation, and stops its body also when that does not look. A body inside one long call of a C function is stopped
-    /// when that call returns.
+    /// when that call returns; when it has not after a second this is reported on stderr, and another worker takes the place of its.
     public func interrupt() { stop(.interrupted) }
 
     func stop(_ reason: StopReason) {
         mutable.withLock { if !$0.hasReturned, $0.stopReason == nil { $0.stopReason = reason } }
         cancel()
-        let hasReturned = mutable.withLock { mutable in
+        let (states, hasReturned) = mutable.withLock { mutable in
             for state in mutable.runningStates { state.requestStop(of: self, reason) }
-            return mutable.hasReturned
+            return (mutable.runningStates, mutable.hasReturned)
         }
         if hasReturned { endStopped(reason) }
+        for state in states where !core.isMain(state) {
+            core.io.after(Self.patience) { self.replaceWorkerIfStuck(in: state) }
+        }
+    }
+
+    /// Seconds after which a body that has not noticed that it is to stop is reported.
+    private static let patience = 1.0
+
+    /// A body that executes no instruction of Lua cannot be stopped; then at least the other operations go on.
+    private func replaceWorkerIfStuck(in state: LuaState) {
+        let isStuck = mutable.withLock { mutable in
+            guard mutable.runningStates.contains(where: { $0 === state }), state.hasNotNoticedStop(of: self),
+                !mutable.stuckStates.contains(where: { $0 === state })
+            else { return false }
+            mutable.stuckStates.append(state)
+            core.engine.beginReplacingWorker()
+            return true
+        }
+        if isStuck {
+            core.report("\(displayName) was asked to stop, but is inside a C function that does not return; another worker does its work")
+        }
     }
 
     /// A state is about to run a body.
@@ -265,6 +288,10 @@ public final class LuaOperation: Operation, @unchecked Sendable {
     func endRunning(in state: LuaState) {
         mutable.withLock { mutable in
             if let index = mutable.runningStates.lastIndex(where: { $0 === state }) { mutable.runningStates.remove(at: index) }
+            if let index = mutable.stuckStates.firstIndex(where: { $0 === state }) {
+                mutable.stuckStates.remove(at: index)
+                core.engine.endReplacingWorker()
+            }
         }
     }
 

@@ -60,6 +60,7 @@ final class LuaState: @unchecked Sendable {
         unsafe running = lua
         unsafe clua_state_of(lua).pointee.object = Unmanaged.passUnretained(self).toOpaque()
         unsafe clua_attach_thread(lua)
+        if let limit = core.stateMemoryLimit { unsafe clua_limit_state(lua, limit) }
     }
 
     /// Runs the state's finalizers and frees it. Callbacks that come later are dropped.
@@ -259,6 +260,12 @@ final class LuaState: @unchecked Sendable {
     func requestStop(of operation: LuaOperation, _ reason: StopReason) {
         unsafe clua_request_stop(main, Unmanaged.passUnretained(operation).toOpaque(), clua_stop_reason(rawValue: UInt32(reason.rawValue)))
         inbox.wake()
+    }
+
+    /// Whether `operation` was asked to stop and has not noticed: it is inside one call of a C function. From any thread; the caller keeps
+    /// the state from being closed.
+    func hasNotNoticedStop(of operation: LuaOperation) -> Bool {
+        unsafe clua_stop_is_unnoticed(main, Unmanaged.passUnretained(operation).toOpaque())
     }
 
     /// Stops whatever is running here. From any thread; the caller keeps the state from being closed.

@@ -26,6 +26,9 @@ public final class Runtime {
         /// Whether other threads of the host may add or finish operations. When false, a wait that nothing in the runtime can end is
         /// an error; when true it lasts until someone ends it.
         public var hostMayAddOperations = false
+        /// Bytes that one Lua state may hold, the main one or a worker's; nil for no limit. An operation that needs more fails with the
+        /// kind `memory`; what else runs goes on. In the main state it is Lua's error `not enough memory`.
+        public var stateMemoryLimit: Int?
 
         /// Whether scripts may end the process with `os.exit`. When false, that is an error in the script. When true, it ends the process
         /// at once in the main state; on a worker it stops the main state's script and cancels all operations, and
@@ -58,13 +61,16 @@ public final class Runtime {
     /// - Throws: when memory ran out.
     public init(_ configuration: Configuration = Configuration()) throws(LuaError) {
         engine = Engine(workerCount: configuration.workerCount, hostMayAddOperations: configuration.hostMayAddOperations)
-        core = RuntimeCore(
-            engine: engine, ignoresEnvironment: configuration.ignoresEnvironment, scriptsMayExit: configuration.scriptsMayExit)
+        core = RuntimeCore(engine: engine, configuration)
         guard let state = LuaState(core: core, inbox: engine.mainInbox) else {
             throw LuaError(message: "not enough memory for a Lua state")
         }
         core.adopt(mainState: state)
         main = state
+        if let limit = configuration.stateMemoryLimit, state.usedBytes > limit {
+            close()
+            throw LuaError(message: "a stateMemoryLimit of \(limit) bytes is too little: a fresh Lua state holds more")
+        }
     }
 
     deinit { close() }

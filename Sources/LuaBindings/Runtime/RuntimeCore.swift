@@ -9,6 +9,8 @@ final class RuntimeCore: @unchecked Sendable {
     let engine: Engine
     let ignoresEnvironment: Bool
     let scriptsMayExit: Bool
+    /// Bytes that each state may hold.
+    let stateMemoryLimit: Int?
     /// Timers and child processes.
     let io = IOThread()
     private let mainThread = ThreadIdentity.current
@@ -47,10 +49,11 @@ final class RuntimeCore: @unchecked Sendable {
         var limit = 64
     }
 
-    init(engine: Engine, ignoresEnvironment: Bool, scriptsMayExit: Bool) {
+    init(engine: Engine, _ configuration: Runtime.Configuration) {
         self.engine = engine
-        self.ignoresEnvironment = ignoresEnvironment
-        self.scriptsMayExit = scriptsMayExit
+        ignoresEnvironment = configuration.ignoresEnvironment
+        scriptsMayExit = configuration.scriptsMayExit
+        stateMemoryLimit = configuration.stateMemoryLimit
     }
 
     // MARK: states

@@ -38,6 +38,13 @@ extension Engine {
         return try body()
     }
 
+    /// Declares that one of this engine's workers is in a call that does not return, and that nobody can end: another thread takes its
+    /// place until `endReplacingWorker`. For the layer above, which knows what a worker is doing. From any thread.
+    public func beginReplacingWorker() { perform(pool.withLock { $0.beginBlocking(timed: true, engine: self) }) }
+
+    /// The call has returned after all.
+    public func endReplacingWorker() { pool.withLock { $0.endBlocking(timed: true) } }
+
     /// Sleeps until the parker is notified or a signal comes; true when nothing can notify it any more.
     ///
     /// The caller has seen that what it waits for has not happened. Whatever makes it happen notifies the parker; so while the
