@@ -4,7 +4,6 @@
 #include "environment_raising.h"
 #include "parcel_raising.h"
 #include "run_apart.h"
-#include "stop.h"
 
 static int run_prelude(lua_State *L) {
     const clua_parcel *body = lua_touserdata(L, 1);
@@ -17,11 +16,8 @@ static int run_prelude(lua_State *L) {
     return 0;
 }
 
-int clua_run_prelude(lua_State *L, const clua_parcel *body, void *object, clua_failure *failure) {
-    clua_suspended_body suspended = clua_begin_body(L, object);
-    int status = clua_run_apart(L, run_prelude, (void *)body, failure);
-    clua_end_body(L, suspended);
-    return status;
+int clua_run_prelude(lua_State *L, const clua_parcel *body, clua_failure *failure) {
+    return clua_run_apart(L, run_prelude, (void *)body, failure);
 }
 
 void clua_function_label(lua_State *L, int index, char *label, size_t size) {

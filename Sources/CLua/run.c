@@ -355,9 +355,7 @@ int clua_run_body(lua_State *L, clua_body body, const clua_parcel *parcel, int r
                   clua_parcel *results, clua_failure *failure) {
     memset(results, 0, sizeof *results);
     body_run run = {body, parcel, result_limit, memory_limit, results};
-    clua_suspended_body suspended = clua_begin_body(L, body.object);
     int status = clua_run_apart(L, run_body, &run, failure);
-    clua_end_body(L, suspended);
     // Otherwise the next one's limit would be above what this one has left behind, and so on.
     if (failure->status == LUA_ERRMEM && (failure->stop == CLUA_NOT_STOPPED || failure->stop == CLUA_STOP_MEMORY))
         lua_gc(L, LUA_GCCOLLECT, 0);

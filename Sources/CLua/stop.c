@@ -197,10 +197,13 @@ void clua_stop_here(lua_State *L, clua_stop_reason reason) {
 
 // MARK: what runs
 
-static void set_body(clua_stop *stop, const void *body) {
+// What runs and what it is asked change together: a request meets one of the two. Returns what was asked before.
+static int set_body(clua_stop *stop, const void *body, int requested) {
     pthread_mutex_lock(&stop->lock);
     stop->body = body;
+    int before = atomic_exchange(&stop->requested, requested);
     pthread_mutex_unlock(&stop->lock);
+    return before;
 }
 
 clua_suspended_body clua_begin_body(lua_State *L, const void *body) {
@@ -213,8 +216,7 @@ clua_suspended_body clua_begin_body(lua_State *L, const void *body) {
         .traceback = stop->traceback,
         .limit_bytes = state->limit_bytes,
     };
-    set_body(stop, body);
-    suspended.requested = atomic_exchange(&stop->requested, 0);
+    suspended.requested = set_body(stop, body, 0);
     stop->raised = 0;
     stop->message = stop->traceback = NULL;
     state->limit_bytes = state->state_limit;
@@ -226,13 +228,12 @@ void clua_end_body(lua_State *L, clua_suspended_body suspended) {
     clua_stop *stop = &state->stop;
     free(stop->message);
     free(stop->traceback);
-    set_body(stop, suspended.body);
     lua_sethook(L, NULL, 0, 0);
     stop->raised = suspended.raised;
     stop->message = suspended.message;
     stop->traceback = suspended.traceback;
     state->limit_bytes = suspended.limit_bytes;
-    atomic_store(&stop->requested, suspended.requested);
+    set_body(stop, suspended.body, suspended.requested);
     if (suspended.requested != 0) clua_arm_stop(L);
 }
 

@@ -36,6 +36,28 @@ import Testing
         #expect(try runtime.finish().unreadFailures.isEmpty)
     }
 
+    @Test func aStateThatIsFullIsMadeAnew() throws {
+        let runtime = try runtime(limit: 2_000_000)
+        defer { runtime.close() }
+        try runtime.run(
+            """
+            local queue = opscript.OperationQueue.new()
+            for round = 1, 5 do
+                -- What a module holds stays in the state.
+                local hoarder = queue:addOperation(function()
+                    assert(package.loaded.hoard == nil)
+                    package.loaded.hoard = {}
+                    for i = 1, 1e9 do package.loaded.hoard[i] = ('x'):rep(1000) .. i end
+                end)
+                local modest = queue:addOperation(function() return package.loaded.hoard, #('x'):rep(100000) end)
+                queue:waitUntilAllOperationsAreFinished()
+                assert(hoarder.error.kind == 'memory', hoarder.error.message)
+                assert(modest.results[1] == nil and modest.results[2] == 100000, modest.error)
+            end
+            """)
+        #expect(try runtime.finish().unreadFailures.isEmpty)
+    }
+
     @Test func inTheMainStateItIsAnErrorThatCanBeCaught() throws {
         let runtime = try runtime(limit: 2_000_000)
         defer { runtime.close() }

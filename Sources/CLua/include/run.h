@@ -78,9 +78,8 @@ int clua_print(lua_State *L, int count, clua_failure *failure);
 /// Pushes an array of records that say what would be sent with the function at `index`, and what of it cannot be.
 int clua_captures(lua_State *L, int index, clua_failure *failure);
 
-/// Calls the function in `body` against the state's real globals, for the operation `object`; they count as a fresh state's from then
-/// on.
-int clua_run_prelude(lua_State *L, const clua_parcel *body, void *object, clua_failure *failure);
+/// Calls the function in `body` against the state's real globals; they count as a fresh state's from then on.
+int clua_run_prelude(lua_State *L, const clua_parcel *body, clua_failure *failure);
 
 /// "<pipeline.lua:12>": how messages call the function at `index`. Never raises. Needs 1 free stack slot.
 void clua_function_label(lua_State *L, int index, char *label, size_t size);

@@ -135,13 +135,20 @@ public final class LuaOperation: Operation, @unchecked Sendable {
             results?.letGo(of: self)
             note(results)
             mutable.withLock { $0.results[index] = results ?? .empty }
-        } catch { fail(error) }
+        } catch {
+            fail(error)
+            // What lacks may be held by the state itself, for good: by a module, for one.
+            if kind(of: error) == .memory && memoryLimit == nil { core.renew(state) }
+        }
     }
 
     /// Records why a body did not return.
     private func fail(_ error: Failure) {
-        let kind = error.stop?.failureKind ?? (error.isMemoryError ? .memory : .error)
-        end(with: OperationFailure(error, kind: kind, of: self))
+        end(with: OperationFailure(error, kind: kind(of: error), of: self))
+    }
+
+    private func kind(of error: Failure) -> OperationFailure.Kind {
+        error.stop?.failureKind ?? (error.isMemoryError ? .memory : .error)
     }
 
     /// Records a failure; ends an asynchronous operation.

@@ -136,6 +136,10 @@ final class LuaState: @unchecked Sendable {
         case .parcel(let sent): parcel = sent
         case .unsendable(let message): throw Failure(message: message)
         }
+        // First of all: whoever asks it to stop from now on finds it here.
+        let lua = unsafe running
+        let suspended = unsafe clua_begin_body(lua, Unmanaged.passUnretained(operation).toOpaque())
+        defer { unsafe clua_end_body(lua, suspended) }
         try operation.begin(in: self)
         let previous = currentOperation
         currentOperation = nil
@@ -143,7 +147,7 @@ final class LuaState: @unchecked Sendable {
             operation.endRunning(in: self)
             currentOperation = previous
         }
-        try runPreludes(for: operation)
+        try runPreludes()
         currentOperation = operation
         let limit = number > 0 ? 1 : operation.isAsynchronous ? 0 : LUA_MULTRET
         var results = unsafe clua_parcel()

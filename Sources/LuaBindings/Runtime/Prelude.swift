@@ -36,16 +36,15 @@ extension Call {
 extension LuaState {
     /// Runs the preludes that this state has not run, for an operation that is about to run here. One that fails is tried again for the
     /// next.
-    func runPreludes(for operation: LuaOperation) throws(Failure) {
+    func runPreludes() throws(Failure) {
         // A prelude may start an operation.
         guard ranPreludeCount < preludes.count, !isRunningPrelude else { return }
         isRunningPrelude = true
         defer { isRunningPrelude = false }
         while ranPreludeCount < preludes.count {
             let prelude = preludes[ranPreludeCount]
-            let pointer = unsafe Unmanaged.passUnretained(operation).toOpaque()
             do throws(Failure) {
-                try unsafe attempt { lua, failure in unsafe clua_run_prelude(lua, prelude.body.pointer, pointer, &failure) }
+                try unsafe attempt { lua, failure in unsafe clua_run_prelude(lua, prelude.body.pointer, &failure) }
             } catch {
                 var failure = error
                 failure.message = "the prelude \(prelude.label) failed: \(error.message)"

@@ -123,6 +123,15 @@ final class RuntimeCore: @unchecked Sendable {
         return unsafe mainThread == .current ? mainState : nil
     }
 
+    /// Memory ran out in the state of this worker, which runs nothing now: what runs here next gets a fresh one, unless something has still
+    /// to be called in this one.
+    func renew(_ state: LuaState) {
+        guard let worker = Worker.current, !worker.keepsAlive, state.currentOperation == nil,
+            (worker.context as? WorkerState)?.state === state
+        else { return }
+        worker.context = nil
+    }
+
     /// Brings a state up to date with what the main state has published and the host has registered.
     func prepare(_ state: LuaState) throws(Failure) {
         let (version, paths, functions, preludes) = shared.withLock { ($0.version, $0.paths, $0.functions, $0.preludes) }
