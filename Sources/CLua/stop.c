@@ -147,10 +147,22 @@ void clua_detach_thread(lua_State *L) {
     if (thread_state == state) thread_state = NULL;
 }
 
+// ThreadSanitizer keeps signals from a thread that is inside a library which it does not know, as Lua is. It does not see what that
+// library reads either.
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+enum { sets_hook_from_outside = true };
+#else
+enum { sets_hook_from_outside = false };
+#endif
+#else
+enum { sets_hook_from_outside = false };
+#endif
+
 // With the lock held.
 static void request(clua_stop *stop, clua_stop_reason reason) {
     atomic_store(&stop->requested, reason);
-    if (pthread_equal(stop->thread, pthread_self()))
+    if (sets_hook_from_outside || pthread_equal(stop->thread, pthread_self()))
         clua_arm_stop(atomic_load(&stop->running));
     else
         pthread_kill(stop->thread, clua_get_stop_signal());
