@@ -1,7 +1,8 @@
-import LuaBindings
 import OpEngine
 import TestSupport
 import Testing
+
+@testable import LuaBindings
 
 @Suite struct HostFunctionTests {
     private struct Refusal: Error, CustomStringConvertible { let description = "the host refuses" }
@@ -72,6 +73,32 @@ import Testing
                 """)
             #expect(try runtime.results(of: operation) == ["a", "b"])
         }
+    }
+
+    @Test func closingTheRuntimeReleasesWhatItHolds() throws {
+        final class Token: Sendable {}
+        weak var token: Token?
+        weak var core: RuntimeCore?
+        try withRuntime { runtime throws in
+            let held = Token()
+            let runtimeCore = try #require(try runtime.operation("return Operation.new()") as? LuaOperation).core
+            (token, core) = (held, runtimeCore)
+            try runtime.register("hold") { _ in [.boolean(runtimeCore.isClosing), .string("\(held)")] }
+            #expect(try runtime.run("return (hold())") == [false])
+        }
+        #expect(token == nil && core == nil)
+    }
+
+    @Test func aFinalizerCallsItWhileTheRuntimeCloses() throws {
+        let calls = Locked(0)
+        try withRuntime { runtime throws in
+            try runtime.register("count") { _ in
+                calls.withLock { $0 += 1 }
+                return []
+            }
+            try runtime.run("kept = setmetatable({}, { __gc = function() count() end })")
+        }
+        #expect(calls.withLock { $0 } == 1)
     }
 
     @Test func oneThatIsReplacedIsTheNewOne() throws {

@@ -26,6 +26,26 @@ import Testing
         #expect(log.entries == [true] && token == nil)
     }
 
+    private final class Subclassed: BlockOperation, @unchecked Sendable {}
+
+    private final class Finishing: AsyncOperation, @unchecked Sendable {
+        override func main() { finish() }
+    }
+
+    /// So a wait for its queue is no wait for itself.
+    @Test(arguments: [BlockOperation(), Subclassed(), Finishing()])
+    func theBlockIsNotPartOfTheOperation(operation: Operation) {
+        let queue = OperationQueue(engine: Engine(workerCount: 1))
+        let log = Log<Bool>()
+        operation.completionBlock = {
+            log.append(Operation.current == nil && OperationQueue.current == nil)
+            log.append((try? queue.tryWaitUntilAllOperationsAreFinished()) == true)
+        }
+        queue.addOperation(operation)
+        _ = queue.engine.shutdown(deadline: .seconds(10))
+        #expect(log.entries == [true, true])
+    }
+
     @Test func cancelledOperationsCompleteAsWell() {
         let log = Log<Bool>()
         let operation = BlockOperation {}

@@ -44,6 +44,26 @@ import Testing
         #expect(try queue.tryWaitUntilAllOperationsAreFinished(until: begin))
     }
 
+    private final class Subclassed: BlockOperation, @unchecked Sendable {}
+
+    @Test(arguments: [BlockOperation(), Subclassed()])
+    func aDeadlinePassesWithoutWaitingInACompletionBlock(operation: Operation) throws {
+        let simulation = Engine.Simulation(seed: 1)
+        let queue = OperationQueue(engine: simulation.engine)
+        let (download, alone) = (AsyncOperation(), BlockOperation {})
+        let deadline = simulation.now + .seconds(36000)
+        let log = Log<Bool>()
+        operation.completionBlock = {
+            log.append((try? download.tryWaitUntilFinished(until: deadline)) == false)
+            log.append((try? alone.tryWaitUntilFinished(until: deadline + .seconds(1))) == false)
+            log.append((try? queue.tryWaitUntilAllOperationsAreFinished(until: deadline + .seconds(2))) == false)
+        }
+        queue.addOperations([operation, download], waitUntilFinished: false)
+        while simulation.step() {}
+        #expect(log.entries == [true, true, true] && simulation.now == deadline + .seconds(2))
+        download.finish()
+    }
+
     @Test func anOperationThatWaitsLetsOthersRun() {
         let simulation = Engine.Simulation(seed: 1)
         let queue = OperationQueue(engine: simulation.engine)

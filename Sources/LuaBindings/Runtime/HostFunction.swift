@@ -21,9 +21,10 @@ extension LuaState {
 extension Call {
     /// Calls a function of the host with all arguments.
     fileprivate static func callHost(_ number: Int32, _ call: Call) throws(CallError) -> Answer {
+        guard let function = call.state.core.hostFunction(Int(number)) else { throw .message("the runtime is closed") }
         let arguments = try call.values(from: 1)
         let results: [LuaValue]
-        do { results = try call.state.core.hostFunction(Int(number)).body(arguments) } catch { throw .message("\(error)") }
+        do { results = try function.body(arguments) } catch { throw .message("\(error)") }
         try call.push(results)
         return .values(results.count)
     }

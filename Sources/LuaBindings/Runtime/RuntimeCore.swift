@@ -104,6 +104,9 @@ final class RuntimeCore: @unchecked Sendable {
         // Classes may refer to each other, and to operations of theirs.
         for keeper in keepers.withLock({ exchange(&$0.all, with: []) }) { (keeper.operation as? LuaOperation)?.dropParcels() }
         for scriptClass in classes.withLock({ exchange(&$0, with: []) }) { scriptClass.latest = nil }
+        // Functions of the host may refer to the runtime.
+        let functions = shared.withLock { exchange(&$0.functions, with: []) }
+        withExtendedLifetime(functions) {}
     }
 
     var mainStateNumber: Int { 1 }
@@ -164,7 +167,10 @@ final class RuntimeCore: @unchecked Sendable {
         }
     }
 
-    func hostFunction(_ index: Int) -> HostFunction { shared.withLock { $0.functions[index] } }
+    /// Nil when the runtime was closed.
+    func hostFunction(_ index: Int) -> HostFunction? {
+        shared.withLock { $0.functions.indices.contains(index) ? $0.functions[index] : nil }
+    }
 
     // MARK: reports
 

@@ -7,11 +7,11 @@ extension ThreadContext {
         parker: Parker, deadline: ContinuousClock.Instant?, canStall: Bool, until predicate: () -> Bool
     ) -> Inbox.Outcome {
         if predicate() { return .satisfied }
+        if let inside = engineInside, let simulated = inside.simulated {
+            return simulated.run(self, inside.mainInbox, until: predicate, deadline: deadline)
+        }
         // Safety: a thread's worker lives as long as the thread.
         let engine = unsafe worker?.engine
-        if engine == nil, let current = unsafe currentCore?.engine, let simulated = current.simulated {
-            return simulated.run(self, current.mainInbox, until: predicate, deadline: deadline)
-        }
         if let engine { engine.perform(engine.pool.withLock { $0.beginBlocking(timed: deadline != nil, engine: engine) }) }
         defer { engine?.pool.withLock { $0.endBlocking(timed: deadline != nil) } }
         while true {

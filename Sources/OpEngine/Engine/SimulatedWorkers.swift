@@ -28,7 +28,7 @@ final class SimulatedWorkers: @unchecked Sendable {
         while !scheduled.isEmpty {
             let (core, group) = scheduled.remove(at: choose(among: scheduled.count))
             // Taking schedules the queue again when there is more, so that a wait inside the operation finds it.
-            if asWorker(true, { core.runOne(on: context, by: group) }) { return true }
+            if asWorker(of: core, context, { core.runOne(on: context, by: group) }) { return true }
         }
         return false
     }
@@ -42,17 +42,26 @@ final class SimulatedWorkers: @unchecked Sendable {
             if let deadline, now >= deadline { return .timedOut }
             // The main thread, if it lies below, runs what it is sent.
             let isMainRunning = !context.runningInboxes.isEmpty
-            if isMainRunning, choose(among: 2) == 0, asWorker(false, { inbox.runOne(context) }) { continue }
+            if isMainRunning, choose(among: 2) == 0, asMainThread({ inbox.runOne(context) }) { continue }
             if step(context) { continue }
-            if isMainRunning, asWorker(false, { inbox.runOne(context) }) { continue }
+            if isMainRunning, asMainThread({ inbox.runOne(context) }) { continue }
             guard let deadline else { return .stalled }
             now = deadline
         }
     }
 
-    private func asWorker<Result>(_ isWorker: Bool, _ body: () -> Result) -> Result {
+    private func asWorker<Result>(of core: OperationQueue.Core, _ context: ThreadContext, _ body: () -> Result) -> Result {
+        let before = unsafe (isServing, context.simulation)
+        isServing = true
+        // Safety: whoever takes the step holds the engine.
+        unsafe context.simulation = core.engine
+        defer { unsafe (isServing, context.simulation) = before }
+        return body()
+    }
+
+    private func asMainThread<Result>(_ body: () -> Result) -> Result {
         let before = isServing
-        isServing = isWorker
+        isServing = false
         defer { isServing = before }
         return body()
     }

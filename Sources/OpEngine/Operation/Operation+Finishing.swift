@@ -183,8 +183,10 @@ extension Operation {
         }
         for waiter in waiters { waiter.unpark() }
         deliverChanges()
-        for handler in handlers { handler() }
-        if let completionBlock { completionBlock() }
+        ThreadContext.current.notRunning(self) {
+            for handler in handlers { handler() }
+            if let completionBlock { completionBlock() }
+        }
     }
 }
 

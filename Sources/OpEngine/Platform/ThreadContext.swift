@@ -10,6 +10,8 @@ import Glibc
     private(set) unowned(unsafe) var operation: Operation?
     /// The queue that started it; nil when it was started by hand.
     private var core: Unmanaged<OperationQueue.Core>?
+    /// The simulated engine of which this thread makes a step.
+    unowned(unsafe) var simulation: Engine?
     /// The main inboxes that this thread is running, innermost last.
     var runningInboxes: [Inbox] = []
 
@@ -61,6 +63,11 @@ import Glibc
         unsafe self.core = outerCore
     }
 
+    /// Runs `body`, which follows from the end of `operation`: it is part of it no more, though the operation may be on the stack.
+    func notRunning(_ operation: Operation, _ body: () -> Void) {
+        if unsafe self.operation === operation { whileRunning(nil, in: nil, body) } else { body() }
+    }
+
     /// Whether the calling thread is the one that a queue starts `operation` on.
     @inline(__always)
     static func isLaunching(_ operation: Operation) -> Bool {
@@ -95,9 +102,12 @@ import Glibc
     }
 
     /// The engine whose thread this is, or the shared one.
-    var engine: Engine {
-        // Safety: the context's worker lives as long as its thread.
-        unsafe worker?.engine ?? currentCore?.engine ?? runningInboxes.last?.engine ?? .shared
+    var engine: Engine { engineInside ?? .shared }
+
+    /// The engine whose code runs here now.
+    var engineInside: Engine? {
+        // Safety: the context's worker lives as long as its thread, a simulation as long as its step.
+        unsafe worker?.engine ?? simulation ?? currentCore?.engine ?? runningInboxes.last?.engine
     }
 }
 
