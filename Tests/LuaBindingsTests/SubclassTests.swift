@@ -177,12 +177,12 @@ import Testing
                 queue:addOperation(dependent)
                 dependent:waitUntilFinished()
                 assert(dependent.result == 'from x' and dependent.results[2] == 'Download (finished)', dependent.error)
+                OperationQueue.main.isSuspended = true
+                OperationQueue.main:addOperation(Download.new 'y')
                 local found = queue:addOperation(function(op)
                     local inner = OperationQueue.main.operations[1]
                     return inner:describe(), inner:isKindOf(Operation)
                 end)
-                OperationQueue.main.isSuspended = true
-                OperationQueue.main:addOperation(Download.new 'y')
                 found:waitUntilFinished()
                 assert(found.result == 'from y' and found.results[2] == true, found.error)
                 OperationQueue.main.isSuspended = false

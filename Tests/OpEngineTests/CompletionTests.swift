@@ -26,8 +26,10 @@ import Testing
         #expect(log.entries == [true] && token == nil)
     }
 
+    // Safety: `@unchecked Sendable` because nothing is added to its superclass.
     private final class Subclassed: BlockOperation, @unchecked Sendable {}
 
+    // Safety: as above.
     private final class Finishing: AsyncOperation, @unchecked Sendable {
         override func main() { finish() }
     }

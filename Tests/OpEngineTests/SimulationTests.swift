@@ -44,6 +44,7 @@ import Testing
         #expect(try queue.tryWaitUntilAllOperationsAreFinished(until: begin))
     }
 
+    // Safety: `@unchecked Sendable` because nothing is added to its superclass.
     private final class Subclassed: BlockOperation, @unchecked Sendable {}
 
     @Test(arguments: [BlockOperation(), Subclassed()])
