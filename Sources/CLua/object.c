@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "callback.h"
+#include "memory_raising.h"
 #include "object_raising.h"
 #include "registry_raising.h"
 
@@ -55,12 +56,43 @@ clua_handle *clua_to_handle(lua_State *L, int index) {
     return handle->tag == &handle_tag ? handle : NULL;
 }
 
-static int handle_gc(lua_State *L) {
-    clua_handle *handle = clua_to_handle(L, 1);
-    if (handle == NULL || handle->object == NULL) return 0;
+// Makes sure that a place is free.
+static void need_place(lua_State *L, clua_held_objects *held) {
+    if (held->free < held->count || held->count < held->capacity) return;
+    uint32_t capacity = held->capacity == 0 ? 16 : 2 * held->capacity;
+    uintptr_t *places = realloc(held->places, capacity * sizeof *places);
+    if (places == NULL) clua_no_memory(L);
+    held->places = places;
+    held->capacity = capacity;
+}
+
+// Takes over a reference, where a place is free.
+static void hold(clua_held_objects *held, clua_handle *handle, void *object) {
+    handle->place = held->free;
+    held->free = held->free < held->count ? (uint32_t)(held->places[held->free] >> 1) : ++held->count;
+    held->places[handle->place] = (uintptr_t)object;
+    handle->object = object;
+}
+
+// Gives back what it holds.
+static void *let_go(clua_held_objects *held, clua_handle *handle) {
     void *object = handle->object;
     handle->object = NULL;
-    clua_object_release(object);
+    held->places[handle->place] = ((uintptr_t)held->free << 1) | 1;
+    held->free = handle->place;
+    return object;
+}
+
+void clua_held_objects_release(clua_held_objects *held) {
+    for (uint32_t i = 0; i < held->count; i++)
+        if ((held->places[i] & 1) == 0) clua_object_release((void *)held->places[i]);
+    free(held->places);
+    *held = (clua_held_objects){0};
+}
+
+static int handle_gc(lua_State *L) {
+    clua_handle *handle = clua_to_handle(L, 1);
+    if (handle != NULL && handle->object != NULL) clua_object_release(let_go(&clua_state_of(L)->held, handle));
     return 0;
 }
 
@@ -108,8 +140,10 @@ void clua_push_handle(lua_State *L, void *object, int kind) {
     lua_setmetatable(L, -2);
     lua_pushvalue(L, -1);
     lua_rawsetp(L, -3, object);
+    clua_held_objects *held = &clua_state_of(L)->held;
+    need_place(L, held);
     clua_object_retain(object);
-    handle->object = object;
+    hold(held, handle, object);
     handle->class_object = object_functions.class_of != NULL ? object_functions.class_of(object, kind) : NULL;
     lua_remove(L, -2);
 }

@@ -134,6 +134,7 @@ void clua_state_close(lua_State *L) {
     clua_state *state = clua_state_of(L);
     clua_detach_thread(L);
     lua_close(L);
+    clua_held_objects_release(&state->held);
     clua_code_close(state);
     clua_stop_free(&state->stop);
     free(state);

@@ -175,6 +175,11 @@ import Testing
         assert(result.status == 0 and result.stdout == 'text')
         return tostring(program), program.pid, program.isRunning, program.stdout, pcall(opscript.process, { '/no/such/program' })
         """,
+        "finalizers": """
+        for i = 1, 50 do Operation.new() end
+        local function nested(depth) if depth > 0 then return nested(depth - 1) + 1 end collectgarbage() return 0 end
+        return nested(30)
+        """,
         "captures": "local a, b = { n }, { coroutine.create(print) }; return opscript.captures(function() return a, b, helper end)",
         "the state": """
         local co = coroutine.wrap(function(...) local x = coroutine.yield(...) return pcall(error, x) end)

@@ -81,13 +81,14 @@ import Testing
             try runtime.run(
                 """
                 count = 0
-                local timer = opscript.every(0.001, function() count = count + 1 end)
-                local stop = opscript.now() + 0.05
+                local timer = opscript.every(0.02, function() count = count + 1 end)
+                local stop = opscript.now() + 0.4
                 while opscript.now() < stop do end
                 OperationQueue.main:addOperation(function() seen = count; timer:cancel() end)
                 """)
             _ = try runtime.finish()
-            #expect(try runtime.global("seen") == 1)
+            // One, and those that came until it was looked at.
+            #expect([1, 2, 3].contains(try runtime.global("seen")))
         }
     }
 

@@ -7,6 +7,7 @@
 
 #include <lua5.4/lua.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 /// What a handle holds. `kind` selects the metatable.
 typedef struct clua_handle {
@@ -14,6 +15,7 @@ typedef struct clua_handle {
     void *object;  // owned: one reference; NULL while being made
     int kind;      // index of the class, 1 to CLUA_MAX_KINDS
     unsigned pin_count;
+    uint32_t place;  // of `object` among what the state holds
     void *class_object;  // of an operation whose class a script has defined: that class, kept by the operation; else NULL
 } clua_handle;
 
@@ -33,6 +35,16 @@ void clua_object_release(void *object);
 /// As clua_object_release, but what a released object releases in its turn waits until it has gone: a chain of any length needs no
 /// deep stack.
 void clua_object_release_in_turn(void *object);
+
+/// What the handles of a state hold. Lua drops a finalizer that has no memory to run; what it was to release goes with the state.
+typedef struct clua_held_objects {
+    uintptr_t *places;  // owned: an object, owned too, or twice the index of the next free place, plus one
+    uint32_t count, capacity;
+    uint32_t free;  // the index of the first free place; `count` when none is
+} clua_held_objects;
+
+/// Releases all of them. When the state has been closed.
+void clua_held_objects_release(clua_held_objects *held);
 
 /// The handle at `index`, or NULL when the value there is something else. Never raises.
 clua_handle *clua_to_handle(lua_State *L, int index);

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "callback.h"
+#include "object.h"
 #include "stop.h"
 
 /// What scripts see of a host. The same for all of its states, and alive as long as they are.
@@ -47,6 +48,7 @@ typedef struct clua_state {
     const void *real_globals;  // its own global table, by address
     bool modules_changed;      // whether `package.loaded` may have changed
     uint64_t module_filter[64];  // a bit for each value that travels by name, by its address; others may share the bit
+    clua_held_objects held;
     struct clua_code_caches *codes;  // owned
     const void *paths[3];  // what clua_paths_changed saw last, compared by address
 } clua_state;
