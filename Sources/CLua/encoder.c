@@ -26,7 +26,16 @@ pointer_entry *encoder_meet(encoder *e, const void *key, bool *found) {
     return entry;
 }
 
+// Makes the table at `anchors`.
+static void need_anchors(encoder *e) {
+    if (lua_istable(e->L, e->anchors)) return;
+    clua_need_stack(e->L, 1);
+    lua_createtable(e->L, 4, 0);
+    lua_replace(e->L, e->anchors);
+}
+
 lua_Integer encoder_anchor(encoder *e) {
+    need_anchors(e);
     lua_rawseti(e->L, e->anchors, ++e->anchor_count);
     return e->anchor_count;
 }
@@ -78,6 +87,7 @@ static void note_global(encoder *e, uint32_t environment, const char *label) {
     }
     // Stack: environment, name, value. A table for each environment says which names were noted.
     bool is_noted = true;
+    need_anchors(e);
     if (lua_rawgeti(L, e->anchors, -(lua_Integer)environment - 1) == LUA_TNIL) {
         lua_pop(L, 1);
         lua_createtable(L, 0, 4);

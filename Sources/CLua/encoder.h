@@ -51,7 +51,7 @@ typedef struct encoder {
     list bodies;           // postponed; the objects are in the Lua table at `anchors`
     list globals;          // global_read; name and value are in the Lua table at `anchors`
     list rebuilt, found, places, levels;  // see parcel_rebuild.c
-    int anchors;           // stack index, 0 until something has to be kept
+    int anchors;           // stack index of a table, which is made when something has to be kept
     lua_Integer anchor_count;
     bool is_tracking;      // whether trails are kept
     bool has_culprit;

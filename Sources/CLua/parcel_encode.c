@@ -58,10 +58,14 @@ static const trail_step *field_step(encoder *e) {
 
 // MARK: strings and names
 
+static void write_text(parcel_writer *writer, const char *bytes, size_t count) {
+    writer_byte(writer, CLUA_TAG_STRING);
+    writer_string(writer, bytes, count);
+}
+
 static void encode_string(encoder *e, const char *bytes, size_t count) {
     e->string_count++;
-    writer_byte(&e->writer, CLUA_TAG_STRING);
-    writer_string(&e->writer, bytes, count);
+    write_text(&e->writer, bytes, count);
 }
 
 // A name, which is always there: no tag.
@@ -303,15 +307,15 @@ static void encode_userdata(encoder *e) {
     encode_handle(e, handle);
 }
 
-static void encode_number(encoder *e) {
-    if (lua_isinteger(e->L, -1)) {
-        lua_Integer value = lua_tointeger(e->L, -1);
-        writer_byte(&e->writer, CLUA_TAG_INTEGER);
-        writer_varint(&e->writer, ((uint64_t)value << 1) ^ (uint64_t)(value >> 63));
+static void write_number(parcel_writer *writer, lua_State *L) {
+    if (lua_isinteger(L, -1)) {
+        lua_Integer value = lua_tointeger(L, -1);
+        writer_byte(writer, CLUA_TAG_INTEGER);
+        writer_varint(writer, ((uint64_t)value << 1) ^ (uint64_t)(value >> 63));
     } else {
-        lua_Number value = lua_tonumber(e->L, -1);
-        writer_byte(&e->writer, CLUA_TAG_FLOAT);
-        writer_bytes(&e->writer, &value, sizeof value);
+        lua_Number value = lua_tonumber(L, -1);
+        writer_byte(writer, CLUA_TAG_FLOAT);
+        writer_bytes(writer, &value, sizeof value);
     }
 }
 
@@ -325,7 +329,7 @@ static void encode_typed(encoder *e, int depth, int type) {
     switch (type) {
     case LUA_TNIL: writer_byte(&e->writer, CLUA_TAG_NIL); break;
     case LUA_TBOOLEAN: writer_byte(&e->writer, lua_toboolean(L, -1) ? CLUA_TAG_TRUE : CLUA_TAG_FALSE); break;
-    case LUA_TNUMBER: encode_number(e); break;
+    case LUA_TNUMBER: write_number(&e->writer, L); break;
     case LUA_TSTRING:
         bytes = lua_tolstring(L, -1, &count);
         encode_string(e, bytes, count);
@@ -402,9 +406,7 @@ int encode_all(lua_State *L) {
     encoder *e = lua_touserdata(L, 1);
     e->L = L;
     clua_need_stack(L, 20);
-    lua_createtable(L, 0, 0);
-    lua_replace(L, 1);
-    e->anchors = 1;
+    e->anchors = 1;  // where the light userdata is for now
     writer_byte(&e->writer, 0);
     for (int i = 1; i <= e->count; i++) encode_root(e, i);
     size_t global = 0;
@@ -436,8 +438,33 @@ static int attempt(lua_State *L, int count, clua_parcel_role role, bool is_track
     return status;
 }
 
+// Encodes the value on top if nothing is needed for that but memory. False: it is something else, or there was none.
+static bool encode_flat(lua_State *L, clua_parcel *parcel) {
+    int type = lua_type(L, -1);
+    if (type != LUA_TSTRING && type != LUA_TNUMBER && type != LUA_TBOOLEAN) return false;
+    parcel_writer writer = {0};
+    writer_byte(&writer, 0);
+    if (type == LUA_TNUMBER) {
+        write_number(&writer, L);
+    } else if (type == LUA_TSTRING) {
+        size_t count;
+        const char *bytes = lua_tolstring(L, -1, &count);
+        write_text(&writer, bytes, count);
+    } else {
+        writer_byte(&writer, lua_toboolean(L, -1) ? CLUA_TAG_TRUE : CLUA_TAG_FALSE);
+    }
+    writer_byte(&writer, CLUA_TAG_END);
+    if (writer.failed) {
+        free(writer.bytes);
+        return false;
+    }
+    *parcel = (clua_parcel){.bytes = writer.bytes, .byte_count = writer.count, .value_count = 1};
+    return true;
+}
+
 int clua_encode(lua_State *L, int count, clua_parcel_role role, clua_parcel *parcel) {
     *parcel = (clua_parcel){0};
+    if (count == 1 && encode_flat(L, parcel)) return LUA_OK;
     if (!lua_checkstack(L, count + 4)) {
         lua_settop(L, lua_gettop(L) - 1);  // room for the message: the caller's values are of no more use
         lua_pushnil(L);
@@ -450,31 +477,4 @@ int clua_encode(lua_State *L, int count, clua_parcel_role role, clua_parcel *par
     lua_pop(L, 1);
     clua_modules_changed(L);
     return attempt(L, count, role, true, parcel, &has_culprit);
-}
-
-bool clua_parcel_disown(clua_parcel *parcel, const void *owner) {
-    bool has_any = false;
-    for (size_t i = 0; i < parcel->reference_count; i++) {
-        clua_reference *reference = &parcel->references[i];
-        if (reference->object != owner || reference->is_unowned) continue;
-        reference->is_unowned = has_any = true;
-        clua_object_release(reference->object);
-    }
-    return has_any;
-}
-
-void clua_parcel_release(clua_parcel *parcel) {
-    for (size_t i = 0; i < parcel->code_count; i++) clua_code_release(parcel->codes[i]);
-    for (size_t i = 0; i < parcel->reference_count; i++)
-        if (!parcel->references[i].is_unowned) clua_object_release_in_turn(parcel->references[i].object);
-    free(parcel->codes);
-    free(parcel->references);
-    free(parcel->bytes);
-    *parcel = (clua_parcel){0};
-}
-
-void clua_transport_open(lua_State *L) {
-    clua_environment_open(L);
-    clua_modules_open(L);
-    clua_code_open(L);
 }

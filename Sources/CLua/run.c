@@ -205,9 +205,19 @@ int clua_call_script(lua_State *L, int argument_count, int result_count, clua_fa
 int clua_protect(lua_State *L, lua_CFunction function, void *context, int result_count, clua_failure *failure) {
     memset(failure, 0, sizeof *failure);
     if (!lua_checkstack(L, LUA_MINSTACK)) return clua_refuse(failure, "stack overflow");
+    // What `call` does; nothing has to be moved.
+    int kept = lua_gettop(L) + 1;
+    clua_push_kept(L, CLUA_KEPT_ERROR);
+    lua_pushcfunction(L, describe_error);
     lua_pushcfunction(L, function);
     lua_pushlightuserdata(L, context);
-    return clua_call(L, 1, result_count, failure);
+    int status = lua_pcall(L, 1, result_count, kept + 1);
+    if (status != LUA_OK) take_failure(L, status, failure);
+    lua_pushvalue(L, kept);
+    clua_keep(L, CLUA_KEPT_ERROR);
+    lua_rotate(L, kept, -2);
+    lua_pop(L, 2);
+    return status;
 }
 
 int clua_raise_value(lua_State *L, int index, clua_failure *failure) {
@@ -314,10 +324,23 @@ static void find_method(lua_State *L, int object) {
     lua_replace(L, object);
 }
 
+// Whether the function at `index` gets to see the first of its arguments.
+static bool has_parameters(lua_State *L, int index) {
+    lua_Debug about;
+    lua_pushvalue(L, index);
+    lua_getinfo(L, ">u", &about);
+    return about.nparams > 0 || about.isvararg;
+}
+
 // Calls the body, with the operation as its first argument unless it is an invocation, in its environment; encodes what it returns.
 static int run_body(lua_State *L) {
     body_run *run = lua_touserdata(L, 1);
-    push_operation(L, &run->body);
+    bool is_function = !run->body.is_invocation && run->body.method == NULL;
+    // A function that has come in a parcel may need no handle: see below.
+    if (is_function && run->parcel != NULL)
+        lua_pushnil(L);
+    else
+        push_operation(L, &run->body);
     if (run->parcel == NULL && run->body.method != NULL) {
         clua_push_class_of(L, 2);
     } else if (run->parcel == NULL) {
@@ -340,8 +363,11 @@ static int run_body(lua_State *L) {
         if (lua_isnil(L, -1)) return 0;
         lua_replace(L, 3);
         lua_pushvalue(L, 2);
-    } else {
-        lua_pushvalue(L, 2);
+    } else if (run->parcel == NULL || has_parameters(L, 3)) {
+        if (run->parcel == NULL)
+            lua_pushvalue(L, 2);
+        else
+            push_operation(L, &run->body);
         lua_insert(L, 4);
     }
     lua_call(L, lua_gettop(L) - 3, run->result_limit);
@@ -377,6 +403,17 @@ static int encode_body(lua_State *L) {
 
 int clua_encode_body(lua_State *L, clua_body body, clua_parcel *parcel, clua_failure *failure) {
     memset(parcel, 0, sizeof *parcel);
+    int top = lua_gettop(L);
+    // A function without arguments is there to be encoded: that is protected by itself.
+    if (body.method == NULL && lua_checkstack(L, LUA_MINSTACK) && clua_push_existing_handle(L, body.object)
+        && lua_getiuservalue(L, -1, CLUA_SLOT_BODY) == LUA_TFUNCTION) {
+        memset(failure, 0, sizeof *failure);
+        int status = clua_send(L, 1, CLUA_BODY, parcel);
+        if (status != LUA_OK) take_failure(L, status, failure);
+        lua_settop(L, top);
+        return status;
+    }
+    lua_settop(L, top);
     body_run run = {.body = body, .results = parcel};
     return clua_protect(L, encode_body, &run, 0, failure);
 }
@@ -434,54 +471,3 @@ int clua_attach_body(lua_State *L, void *object, int kind, int index, clua_failu
     if (status == LUA_OK) lua_insert(L, index);  // below the arguments: the call's frame keeps it
     return status;
 }
-
-// MARK: pins
-
-static int pin(lua_State *L) {
-    const clua_body *body = lua_touserdata(L, 1);
-    clua_push_kept(L, CLUA_KEPT_PINS);
-    push_operation(L, body);
-    clua_handle *handle = lua_touserdata(L, -1);
-    lua_rawsetp(L, -2, body->object);
-    handle->pin_count++;
-    return 0;
-}
-
-int clua_pin(lua_State *L, void *object, int kind, clua_failure *failure) {
-    clua_body body = {.object = object, .kind = kind};
-    return clua_protect(L, pin, &body, 0, failure);
-}
-
-void clua_unpin(lua_State *L, void *object) {
-    int top = lua_gettop(L);
-    if (!lua_checkstack(L, 3)) return;
-    if (clua_push_kept(L, CLUA_KEPT_PINS) == LUA_TTABLE && lua_rawgetp(L, -1, object) == LUA_TUSERDATA) {
-        clua_handle *handle = lua_touserdata(L, -1);
-        if (--handle->pin_count == 0) {
-            lua_pushnil(L);
-            lua_rawsetp(L, -3, object);  // replaces a field that exists: cannot raise
-        }
-    }
-    lua_settop(L, top);
-}
-
-// MARK: collections
-
-static int watch(lua_State *L);
-
-// Finalizer of an object that nothing refers to.
-static int collected(lua_State *L) {
-    const clua_host *host = clua_state_of(L)->host;
-    return host->collected != NULL && host->collected(L) ? watch(L) : 0;
-}
-
-static int watch(lua_State *L) {
-    lua_newuserdatauv(L, 0, 0);
-    lua_createtable(L, 0, 1);
-    lua_pushcfunction(L, collected);
-    lua_setfield(L, -2, "__gc");
-    lua_setmetatable(L, -2);
-    return 0;
-}
-
-int clua_watch_collections(lua_State *L, clua_failure *failure) { return clua_protect(L, watch, NULL, 0, failure); }

@@ -54,7 +54,8 @@ import Testing
                 sender.count = count
             }
         }
-        #expect(failures > 2048 / 8)
+        // A tree of plain values needs no memory of the state.
+        #expect(number == 0 ? failures == 0 : failures > 128)
     }
 
     @Test(arguments: 0..<sources.count - 1)

@@ -1,4 +1,6 @@
 import LuaBindings
+import OpEngine
+import TestSupport
 import Testing
 
 /// Completion blocks run in the state that set them.
@@ -63,6 +65,40 @@ import Testing
             queue:addOperations({ first, second }, true)
             while not ran do queue:addOperation(function() end):waitUntilFinished() end
             """)
+    }
+
+    /// Nobody waits for a block that is not going to run.
+    @Test(arguments: ["op.completionBlock = nil", "op.completionBlock = function() replaced = true end"])
+    func aBlockMayBeReplacedOrRemovedByAnotherState(assignment: String) throws {
+        try script(
+            """
+            local late = OperationQueue.new { isSuspended = true }
+            local o = Operation.new { main = function() end, completionBlock = function() error 'not to run' end }
+            late:addOperation(o)
+            local change = queue:addOperation(function(_, op) \(assignment) end, o)
+            change:waitUntilFinished()
+            assert(not change.error, change.error)
+            late.isSuspended = false
+            assert(o:waitUntilFinished(30))
+            assert(late:waitUntilAllOperationsAreFinished(30))
+            """)
+    }
+
+    @Test func aBlockMayBeReplacedByTheHost() throws {
+        try withRuntime { runtime throws in
+            let operation = try runtime.operation(
+                """
+                late = OperationQueue.new { isSuspended = true }
+                local o = Operation.new { main = function() end, completionBlock = function() error 'not to run' end }
+                late:addOperation(o)
+                return o
+                """)
+            let hasRun = Gate()
+            operation.completionBlock = { hasRun.open() }
+            try runtime.run("late.isSuspended = false; assert(late:waitUntilAllOperationsAreFinished(30))")
+            #expect(try runtime.finish().callbackErrorCount == 0)
+            hasRun.wait()
+        }
     }
 
     @Test func aBlockMayBeReplacedOrRemovedBeforeTheStart() throws {

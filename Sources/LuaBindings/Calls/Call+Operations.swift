@@ -20,7 +20,9 @@ extension Call {
 
     /// Assigns to the property whose name is at stack index 2; an error names it.
     func assigning(_ body: () throws(CallError) -> Answer) throws(CallError) -> Answer {
-        try option(string(at: 2) ?? "?", body)
+        do throws(CallError) { return try body() } catch {
+            return try option(string(at: 2) ?? "?") { () throws(CallError) in throw error }
+        }
     }
 
     /// Seconds to wait at most; nil when the argument is missing.

@@ -25,6 +25,7 @@ extension OperationClass {
         } else {
             observation.awaitEnd(of: operation)
         }
+        call.state.hasObserved = true
         return .newObservation(observation, functionAt: function)
     }
 }
@@ -41,6 +42,7 @@ extension OperationQueueClass {
             throw .argument(2, what + Spelling.suggestion(for: keyPath, among: keyPaths))
         }
         let (options, function) = try call.observer()
+        call.state.hasObserved = true
         return .newObservation(Observation.begin(queue, keyPath, options, in: call.state), functionAt: function)
     }
 }

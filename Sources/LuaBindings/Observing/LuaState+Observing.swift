@@ -27,6 +27,7 @@ extension LuaState {
 
     /// The observations of an object in this state.
     func observations(of object: AnyObject) -> [Observation] {
+        guard hasObserved else { return [] }
         let pointer = unsafe Unmanaged.passUnretained(object).toOpaque()
         let count = unsafe clua_observations(running, pointer, nil, 0)
         if count == 0 { return [] }

@@ -15,14 +15,14 @@ extension LuaOperation {
     }
 
     /// The bodies, which are about to run.
-    func takeBodies() -> [Body] {
+    func takeBodies() -> SmallArray<Body> {
         let isMain = core.isMainThread
         return mutable.withLock { mutable in
             defer {
                 mutable.bodies = []
                 mutable.haveBodiesGone = true
             }
-            mutable.results = Array(repeating: nil, count: isAsynchronous ? 0 : mutable.bodies.count)
+            mutable.results = SmallArray(repeating: nil, count: isAsynchronous ? 0 : mutable.bodies.count)
             // The host has added it to the main queue: then they run as they are, if the handle has been kept.
             if isMain, home == core.mainStateNumber, mutable.pinningStates.contains(where: { core.isMain($0) }) {
                 for index in mutable.bodies.indices where mutable.bodies[index].isInHandle { mutable.bodies[index].form = .handle }
@@ -32,7 +32,7 @@ extension LuaOperation {
     }
 
     /// Whether they run as they are, in the state of this thread.
-    func isHere(_ bodies: [Body]) -> Bool {
+    func isHere(_ bodies: SmallArray<Body>) -> Bool {
         queue == nil || core.isMainThread
             || bodies.contains { if case .handle = $0.form { true } else { false } }
     }
@@ -47,7 +47,7 @@ extension LuaOperation {
     /// - Returns: what puts it into the handle, when it stays there for now.
     func addBlock(_ call: Call) throws -> Answer {
         let state = call.state
-        let runsAtHome = queue === core.engine.mainQueue && home == core.mainStateNumber
+        let runsAtHome = home == core.mainStateNumber && core.isMainQueue(queue)
         let mayStay = state.number == home && (queue == nil || runsAtHome) && !mutable.withLock { $0.isSealed }
         var body = Body(form: .handle)
         if !mayStay {
@@ -74,8 +74,8 @@ extension LuaOperation {
     func prepare(for queue: OperationQueue?, in state: LuaState) throws(Failure) {
         guard self.queue == nil, !isExecuting, !isFinished else { return }  // misuse, which the engine refuses
         let isHome = state.number == home
-        let runsAtHome = queue == nil ? isHome : queue === core.engine.mainQueue && home == core.mainStateNumber
-        let (bodies, hasCompletion) = mutable.withLock { ($0.bodies, $0.completionState === state) }
+        let runsAtHome = queue == nil ? isHome : home == core.mainStateNumber && core.isMainQueue(queue)
+        let (bodies, hasCompletion) = mutable.withLock { ($0.bodies, $0.completion?.state === state) }
         var needsPin = hasCompletion
         if runsAtHome {
             mutable.withLock { mutable in
@@ -100,7 +100,7 @@ extension LuaOperation {
     /// can add it.
     func pin(in state: LuaState, isSealed: Bool = false) throws(Failure) {
         let isNew = mutable.withLock { mutable in
-            if mutable.pinningStates.contains(where: { $0 === state }) { return false }
+            if mutable.pinningStates.firstIndex(of: state) != nil { return false }
             mutable.pinningStates.append(state)
             return true
         }
@@ -108,9 +108,26 @@ extension LuaOperation {
         try state.pin(self, .operation)
         if isSealed {
             try state.watch(self)
-        } else if mutable.withLock({ $0.completionState === state }) {
-            state.awaitCompletion(of: self)
+        } else if awaitCompletion(in: state) {
+            return  // which lets go of the handle
         }
+        unpinWhenFinished(in: state)
+    }
+
+    /// Has `state` remember that it has to run the completion block, if it has set one.
+    private func awaitCompletion(in state: LuaState) -> Bool {
+        guard hasCompletion(in: state) else { return false }
+        let place = state.awaitCompletion(of: self)
+        let isStillThere = mutable.withLock { mutable in
+            guard mutable.completion?.state === state else { return false }
+            mutable.completion?.place = place
+            return true
+        }
+        if !isStillThere { state.stopAwaitingCompletion(at: place) }
+        return isStillThere
+    }
+
+    func unpinWhenFinished(in state: LuaState) {
         whenFinished { [unowned self] in
             let operation = self
             state.post { operation.unpin(in: state) }
@@ -120,7 +137,7 @@ extension LuaOperation {
     /// Lets go of the handle, unless the completion block in it has still to run.
     func unpin(in state: LuaState) {
         let isPinned = mutable.withLock { mutable in
-            guard mutable.completionState !== state, let index = mutable.pinningStates.firstIndex(where: { $0 === state }) else {
+            guard mutable.completion?.state !== state, let index = mutable.pinningStates.firstIndex(of: state) else {
                 return false
             }
             mutable.pinningStates.remove(at: index)
@@ -139,7 +156,7 @@ extension LuaOperation {
             let isHandle = mutable.bodies.contains { if case .handle = $0.form { true } else { false } }
             if isHandle { return state.number == home }
             let isObserved = mutable.observations.contains { $0.state === state && !$0.isPinned }
-            return isObserved || mutable.completionState === state && !mutable.pinningStates.contains { $0 === state }
+            return isObserved || mutable.completion?.state === state && mutable.pinningStates.firstIndex(of: state) == nil
         }
     }
 
@@ -147,7 +164,7 @@ extension LuaOperation {
     func seal(in state: LuaState) {
         let (bodies, hasCallbacks) = mutable.withLock { mutable in
             mutable.isSealed = true
-            return (mutable.bodies, mutable.completionState === state || mutable.observations.contains { $0.state === state })
+            return (mutable.bodies, mutable.completion?.state === state || mutable.observations.contains { $0.state === state })
         }
         var needsPin = hasCallbacks
         if queue == nil, state.number == home {
@@ -173,7 +190,7 @@ extension LuaOperation {
     func unseal(in state: LuaState) {
         mutable.withLock { mutable in
             mutable.isSealed = false
-            mutable.pinningStates.removeAll { $0 === state }
+            if let index = mutable.pinningStates.firstIndex(of: state) { mutable.pinningStates.remove(at: index) }
             guard state.number == home else { return }
             for index in mutable.bodies.indices where mutable.bodies[index].isInHandle { mutable.bodies[index].form = .handle }
         }

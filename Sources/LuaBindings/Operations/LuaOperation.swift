@@ -50,23 +50,30 @@ public final class LuaOperation: Operation, @unchecked Sendable {
         var isInHandle = true
     }
 
+    /// A completion block that a script has set.
+    struct Completion {
+        /// Where it runs.
+        let state: LuaState
+        /// Where that state remembers that it has to run it; nil until the operation has been added or started there.
+        var place: Int?
+    }
+
     struct Mutable {
         /// Empty once they run, or never will.
-        var bodies: [Body] = []
+        var bodies: SmallArray<Body> = []
         var blockCount = 0
         var haveBodiesGone = false
         var isSealed = false
         /// What it ended with: of blocks, one for each.
-        var results: [Parcel?] = []
+        var results: SmallArray<Parcel?> = []
         var storage: [String: Parcel] = [:]
         var observations: [Observation] = []
         var isReadyByItself = true
-        /// The state that set the completion block.
-        var completionState: LuaState?
+        var completion: Completion?
         /// The states that keep their handles alive: its own, where it runs as it is, and that of the completion block.
-        var pinningStates: [LuaState] = []
+        var pinningStates: SmallArray<LuaState> = []
         /// The states that run its bodies now, and so are not closed.
-        var runningStates: [LuaState] = []
+        var runningStates: SmallArray<LuaState> = []
         /// Those of which a C function does not return, so that another worker does the work of theirs.
         var stuckStates: [LuaState] = []
         /// An asynchronous operation whose body has returned.
@@ -90,7 +97,7 @@ public final class LuaOperation: Operation, @unchecked Sendable {
         self.kind = kind
         self.scriptClass = scriptClass
         var mutable = Mutable()
-        mutable.bodies = Array(repeating: Body(form: .handle), count: bodyCount)
+        mutable.bodies = SmallArray(repeating: Body(form: .handle), count: bodyCount)
         mutable.blockCount = bodyCount
         self.mutable = Mutex(mutable)
         super.init()
@@ -110,7 +117,7 @@ public final class LuaOperation: Operation, @unchecked Sendable {
     /// Runs the bodies: on this thread, in the Lua state that belongs to it; several of a queue on every worker that is free.
     public override func main() {
         let bodies = takeBodies()
-        if isHere(bodies) || bodies.count < 2 {
+        if bodies.count < 2 || isHere(bodies) {
             for (index, body) in bodies.enumerated() { run(body, at: index) }
         } else {
             runConcurrently(
@@ -294,7 +301,7 @@ public final class LuaOperation: Operation, @unchecked Sendable {
 
     func endRunning(in state: LuaState) {
         mutable.withLock { mutable in
-            if let index = mutable.runningStates.lastIndex(where: { $0 === state }) { mutable.runningStates.remove(at: index) }
+            if let index = mutable.runningStates.firstIndex(of: state) { mutable.runningStates.remove(at: index) }
             if let index = mutable.stuckStates.firstIndex(where: { $0 === state }) {
                 mutable.stuckStates.remove(at: index)
                 core.engine.endReplacingWorker()
@@ -381,27 +388,51 @@ public final class LuaOperation: Operation, @unchecked Sendable {
 
     // MARK: completion
 
+    /// Also the host may replace what a script has set.
+    public override var completionBlock: (@Sendable () -> Void)? {
+        get { super.completionBlock }
+        set {
+            super.completionBlock = newValue
+            replaceCompletion(by: nil)
+        }
+    }
+
     /// `state` sets or removes the completion block, whose function is in its handle.
     func setCompletion(in state: LuaState, isPresent: Bool) throws {
         guard isPresent else {
             try trySetCompletionBlock(nil)
-            mutable.withLock { $0.completionState = nil }
-            return
+            return replaceCompletion(by: nil)
         }
         // Unowned: the block belongs to the operation, and is called while that lives.
         try trySetCompletionBlock { [unowned self] in
             let operation = self
-            state.post { operation.complete() }
+            state.post { operation.complete(in: state) }
         }
-        mutable.withLock { $0.completionState = state }
+        replaceCompletion(by: state)
         if queue != nil { try pin(in: state) }
     }
 
-    /// Whether its completion block in `state` has still to run.
-    func hasCompletion(in state: LuaState) -> Bool { mutable.withLock { $0.completionState === state } }
+    /// The one before is not going to run: its state waits for it no more.
+    private func replaceCompletion(by state: LuaState?) {
+        let replaced = mutable.withLock { mutable -> Completion? in
+            if let completion = mutable.completion, completion.state === state { return nil }
+            return exchange(&mutable.completion, with: state.map { Completion(state: $0) })
+        }
+        guard let replaced, let place = replaced.place else { return }
+        replaced.state.post { replaced.state.stopAwaitingCompletion(at: place) }
+        unpinWhenFinished(in: replaced.state)
+    }
 
-    private func complete() {
-        guard let state = mutable.withLock({ $0.completionState.take() }) else { return }
+    /// Whether its completion block in `state` has still to run.
+    func hasCompletion(in state: LuaState) -> Bool { mutable.withLock { $0.completion?.state === state } }
+
+    private func complete(in state: LuaState) {
+        let place = mutable.withLock { mutable -> Int? in
+            guard let completion = mutable.completion, completion.state === state else { return nil }
+            mutable.completion = nil
+            return completion.place
+        }
+        if let place { state.stopAwaitingCompletion(at: place) }
         state.runCompletion(of: self)
         unpin(in: state)
     }

@@ -26,11 +26,13 @@ final class LuaState: @unchecked Sendable {
     /// Tells states of one runtime apart, also after one has gone.
     let number: Int
     /// Operations in queues, or started, whose completion blocks this state has set and not run yet.
-    private var awaitingCompletion: Set<LuaOperation> = [] { didSet { keepThread() } }
+    private var awaitingCompletion = Slots<LuaOperation>()
     /// What will call functions of this state.
     private var eventSources: [ObjectIdentifier: any EventSource] = [:] { didSet { keepThread() } }
     /// Observations that something may still come for.
     private var awaitedObservations: [ObjectIdentifier: Observation] = [:] { didSet { keepThread() } }
+    /// Whether anything was ever observed here.
+    var hasObserved = false
     /// How much of what the runtime shares with all states has been put into this one.
     var appliedSharedVersion = 0
     var registeredFunctionCount = 0
@@ -67,7 +69,7 @@ final class LuaState: @unchecked Sendable {
     func close() {
         checkThread()
         guard !closed.exchange(true, ordering: .acquiringAndReleasing) else { return }
-        awaitingCompletion = []
+        awaitingCompletion = Slots()
         for source in eventSources.values { source.abandon() }
         eventSources = [:]
         awaitedObservations = [:]
@@ -166,7 +168,6 @@ final class LuaState: @unchecked Sendable {
     /// Calls the completion block that this state set on `operation`.
     func runCompletion(of operation: LuaOperation) {
         guard !isClosed else { return }
-        awaitingCompletion.remove(operation)
         runCallback(of: operation, .operation, named: "the completion block of \(operation.displayName)")
     }
 
@@ -243,8 +244,8 @@ final class LuaState: @unchecked Sendable {
     /// Runs the completion blocks that this state has set on operations that have finished, and tells its observers of their last
     /// changes: after a wait they have run.
     func runDueCompletions() throws(CallError) {
-        for operation in awaitingCompletion where operation.isFinished {
-            _ = try wait(deadline: nil) { !awaitingCompletion.contains(operation) }
+        for operation in awaitingCompletion.all where operation.isFinished {
+            _ = try wait(deadline: nil) { !operation.hasCompletion(in: self) }
         }
         for operation in unsafe sealed.map({ unsafe object($0, as: LuaOperation.self) }) where operation.isFinished {
             _ = try wait(deadline: nil) { !operation.hasCompletion(in: self) }
@@ -258,7 +259,18 @@ final class LuaState: @unchecked Sendable {
         awaitedObservations[ObjectIdentifier(observation)] = isAwaiting ? observation : nil
     }
 
-    func awaitCompletion(of operation: LuaOperation) { awaitingCompletion.insert(operation) }
+    /// Returns where it is remembered.
+    func awaitCompletion(of operation: LuaOperation) -> Int {
+        let place = awaitingCompletion.insert(operation)
+        if awaitingCompletion.count == 1 { keepThread() }
+        return place
+    }
+
+    func stopAwaitingCompletion(at place: Int) {
+        guard !isClosed else { return }
+        awaitingCompletion.remove(at: place)
+        if awaitingCompletion.isEmpty { keepThread() }
+    }
 
     /// Stops `operation` if its body is running here now. From any thread; the caller keeps the state from being closed.
     func requestStop(of operation: LuaOperation, _ reason: StopReason) {
@@ -356,7 +368,9 @@ final class LuaState: @unchecked Sendable {
     }
 
     /// It is no longer pinned because it has left.
-    func unwatch(_ operation: LuaOperation) { unsafe sealed.remove(Unmanaged.passUnretained(operation).toOpaque()) }
+    func unwatch(_ operation: LuaOperation) {
+        if unsafe !sealed.isEmpty { unsafe sealed.remove(Unmanaged.passUnretained(operation).toOpaque()) }
+    }
 
     /// A garbage collection has ended: lets go of operations that no queue, state, parcel or host can come to any more. Returns whether
     /// there are others.

@@ -111,6 +111,11 @@ final class RuntimeCore: @unchecked Sendable {
 
     var mainStateNumber: Int { 1 }
 
+    func isMainQueue(_ queue: OperationQueue?) -> Bool {
+        guard let queue else { return false }
+        return queue.isMain && queue.engine === engine
+    }
+
     func isMain(_ state: LuaState) -> Bool { unsafe state === mainState }
 
     var isMainThread: Bool { mainThread == .current }

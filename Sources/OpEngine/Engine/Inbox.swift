@@ -27,12 +27,12 @@ public final class Inbox: @unchecked Sendable {
     let announcements = Announcements()
 
     private struct Jobs {
-        var pending: [@Sendable () -> Void] = []
+        var pending: [Block] = []
         var taken = 0
         /// The thread has ended: jobs are dropped.
         var isClosed = false
 
-        mutating func pop() -> (@Sendable () -> Void)? {
+        mutating func pop() -> Block? {
             guard taken < pending.count else { return nil }
             let job = pending[taken]
             taken += 1
@@ -71,7 +71,7 @@ public final class Inbox: @unchecked Sendable {
         pendingJobs.count.wrappingAdd(1, ordering: .acquiringAndReleasing)
         let isAccepted = jobs.withLock { jobs in
             if jobs.isClosed { return false }
-            jobs.pending.append(job)
+            jobs.pending.append(Block(job))
             jobCount.wrappingAdd(1, ordering: .sequentiallyConsistent)
             return true
         }
@@ -159,7 +159,7 @@ public final class Inbox: @unchecked Sendable {
     private func runJob(_ context: ThreadContext) -> Bool {
         guard hasJobs, let job = jobs.withLock({ $0.pop() }) else { return false }
         jobCount.wrappingSubtract(1, ordering: .relaxed)
-        context.whileRunning(nil, in: nil) { job() }
+        context.whileRunning(nil, in: nil) { job.call() }
         jobHasEnded()
         return true
     }

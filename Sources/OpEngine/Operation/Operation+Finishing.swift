@@ -143,8 +143,8 @@ extension Operation {
         let replaced = lock.withLock {
             let extras = ensureExtras()
             let replaced = extras.completionBlock
-            extras.completionBlock = block
-            observedMailbox?.record(.completionBlock, old: replaced, new: block)
+            extras.completionBlock = block.map(Block.init)
+            observedMailbox?.record(.completionBlock, old: replaced?.call, new: block)
             return replaced
         }
         withExtendedLifetime(replaced) {}
@@ -154,7 +154,7 @@ extension Operation {
 
     /// Calls `body` once, when `isFinished` is true; at once if it is. On the finishing thread, no lock held; it must be cheap.
     public func whenFinished(_ body: @escaping @Sendable () -> Void) {
-        lock.withLock { ensureExtras().finishHandlers.append(body) }
+        lock.withLock { ensureExtras().finishHandlers.append(Block(body)) }
         announceFinishHandler()
     }
 
@@ -171,8 +171,9 @@ extension Operation {
     private func runFinishHandlers() {
         let (handlers, waiters, completionBlock) = lock.withLock {
             let extras = ensureExtras()
-            if let block = extras.completionBlock {
-                observedMailbox?.record(.completionBlock, old: block as (@Sendable () -> Void)?, new: nil as (@Sendable () -> Void)?)
+            if let block = extras.completionBlock, let observedMailbox {
+                observedMailbox.record(
+                    .completionBlock, old: block.call as (@Sendable () -> Void)?, new: nil as (@Sendable () -> Void)?)
             }
             defer {
                 extras.finishHandlers = []
@@ -184,8 +185,8 @@ extension Operation {
         for waiter in waiters { waiter.unpark() }
         deliverChanges()
         ThreadContext.current.notRunning(self) {
-            for handler in handlers { handler() }
-            if let completionBlock { completionBlock() }
+            for handler in handlers { handler.call() }
+            completionBlock?.call()
         }
     }
 }

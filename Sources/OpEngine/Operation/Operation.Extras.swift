@@ -5,10 +5,9 @@ extension Operation {
     final class Extras {
         var name: String?
         var error: (any Error)?
-        var completionBlock: (@Sendable () -> Void)?
-        var finishHandlers: [@Sendable () -> Void] = []
+        var completionBlock: Block?
+        var finishHandlers: [Block] = []
         var waiters: [Parker] = []
-        var areFinishHandlersTaken = false
         var threadPriority = 0.5
         /// The blocks of a block operation after its first.
         var otherBlocks: [@Sendable () throws -> Void] = []

@@ -168,7 +168,7 @@ import Synchronization
     ///
     /// Traps when it is set on an operation that is executing or finished.
     open var completionBlock: (@Sendable () -> Void)? {
-        get { lock.withLock { extras?.completionBlock } }
+        get { lock.withLock { extras?.completionBlock }?.call }
         set {
             do { try trySetCompletionBlock(newValue) } catch { trap(error) }
         }

@@ -42,6 +42,9 @@ open class OperationQueue: @unchecked Sendable {
         if !core.isMain { core.abandon() }
     }
 
+    /// Whether it is its engine's main queue.
+    package var isMain: Bool { core.isMain }
+
     /// The main queue of `Engine.shared`: its operations run on the thread that drains it.
     open class var main: OperationQueue { Engine.shared.mainQueue }
 

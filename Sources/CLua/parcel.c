@@ -1,0 +1,37 @@
+// What parcels own.
+#include "parcel.h"
+
+#include <stdlib.h>
+
+#include "code.h"
+#include "environment_raising.h"
+#include "modules_raising.h"
+#include "object.h"
+#include "parcel_raising.h"
+
+bool clua_parcel_disown(clua_parcel *parcel, const void *owner) {
+    bool has_any = false;
+    for (size_t i = 0; i < parcel->reference_count; i++) {
+        clua_reference *reference = &parcel->references[i];
+        if (reference->object != owner || reference->is_unowned) continue;
+        reference->is_unowned = has_any = true;
+        clua_object_release(reference->object);
+    }
+    return has_any;
+}
+
+void clua_parcel_release(clua_parcel *parcel) {
+    for (size_t i = 0; i < parcel->code_count; i++) clua_code_release(parcel->codes[i]);
+    for (size_t i = 0; i < parcel->reference_count; i++)
+        if (!parcel->references[i].is_unowned) clua_object_release_in_turn(parcel->references[i].object);
+    free(parcel->codes);
+    free(parcel->references);
+    free(parcel->bytes);
+    *parcel = (clua_parcel){0};
+}
+
+void clua_transport_open(lua_State *L) {
+    clua_environment_open(L);
+    clua_modules_open(L);
+    clua_code_open(L);
+}
