@@ -122,11 +122,6 @@ static void push_results(lua_State *L, const clua_reply *reply) {
 static int push_owned(lua_State *L) {
     const clua_reply *reply = lua_touserdata(L, 1);
     switch (reply->kind) {
-    case CLUA_REPLY_OBSERVATION:
-    case CLUA_REPLY_HANDLE:
-        clua_push_handle(L, reply->references[0].object, reply->references[0].kind);
-        if (reply->body_first != 0) clua_set_body(L, 2, lua_gettop(L) - 1, reply->body_number);
-        break;
     case CLUA_REPLY_HANDLES:
         lua_createtable(L, (int)reply->reference_count, 0);
         for (size_t i = 0; i < reply->reference_count; i++) {
@@ -154,17 +149,14 @@ static int push_owned(lua_State *L) {
 static int answer_owned(lua_State *L, clua_reply *reply) {
     int base = lua_gettop(L);
     bool needs_first = reply->kind == CLUA_REPLY_RESULTS || reply->kind == CLUA_REPLY_CLASS;
-    int last = needs_first ? 1 : base;
-    int first = needs_first ? 1 : reply->body_first != 0 ? reply->body_first : base + 1;
-    int count = last - first + 1;
-    if (!lua_checkstack(L, count + 2)) {
+    if (!lua_checkstack(L, 3)) {
         free_reply(reply);
         luaL_error(L, "stack overflow");
     }
     lua_pushcfunction(L, push_owned);
     lua_pushlightuserdata(L, reply);
-    for (int i = first; i <= last; i++) lua_pushvalue(L, i);
-    int status = lua_pcall(L, 1 + count, LUA_MULTRET, 0);
+    if (needs_first) lua_pushvalue(L, 1);
+    int status = lua_pcall(L, needs_first ? 2 : 1, LUA_MULTRET, 0);
     free_reply(reply);
     if (status != LUA_OK) lua_error(L);
     return lua_gettop(L) - base;
@@ -176,6 +168,18 @@ static void set_completion(lua_State *L, int handle, int index) {
     else
         lua_pushnil(L);
     lua_setiuservalue(L, handle, CLUA_SLOT_COMPLETION);
+}
+
+// Leaves the handle.
+static void answer_handle(lua_State *L, const clua_reply *reply) {
+    int last = lua_gettop(L);
+    if (!lua_checkstack(L, LUA_MINSTACK)) {
+        clua_object_release(reply->reference.object);
+        luaL_error(L, "stack overflow");
+    }
+    clua_push_owned_handle(L, reply->reference.object, reply->reference.kind);
+    if (reply->body_first != 0) clua_set_body(L, reply->body_first, last, reply->body_number);
+    if (reply->completion_index != 0) set_completion(L, last + 1, reply->completion_index);
 }
 
 static int answer(lua_State *L, clua_reply *reply) {
@@ -192,16 +196,9 @@ static int answer(lua_State *L, clua_reply *reply) {
     case CLUA_REPLY_STOP:
         clua_stop_here(L, (clua_stop_reason)reply->integer);
         return clua_raise_stop(L);
-    case CLUA_REPLY_HANDLE:
-        if (reply->reference_count == 0) {
-            lua_pushnil(L);
-            return 1;
-        }
-        answer_owned(L, reply);
-        if (reply->completion_index != 0) set_completion(L, lua_gettop(L), reply->completion_index);
-        return 1;
+    case CLUA_REPLY_HANDLE: answer_handle(L, reply); return 1;
     case CLUA_REPLY_OBSERVATION:
-        answer_owned(L, reply);
+        answer_handle(L, reply);
         clua_add_observer(L, 1, (int)reply->integer);
         return 1;
     case CLUA_REPLY_CLASS_FIELD:

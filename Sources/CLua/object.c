@@ -56,10 +56,18 @@ clua_handle *clua_to_handle(lua_State *L, int index) {
     return handle->tag == &handle_tag ? handle : NULL;
 }
 
-// Makes sure that a place is free.
+// Makes sure that a place is free, and one to pin what is held there.
 static void need_place(lua_State *L, clua_held_objects *held) {
     if (held->free < held->count || held->count < held->capacity) return;
     uint32_t capacity = held->capacity == 0 ? 16 : 2 * held->capacity;
+    lua_createtable(L, (int)capacity, 0);
+    clua_push_kept(L, CLUA_KEPT_PINS);
+    for (uint32_t i = 1; i <= held->count; i++) {
+        lua_rawgeti(L, -1, i);
+        lua_rawseti(L, -3, i);
+    }
+    lua_pop(L, 1);
+    clua_keep(L, CLUA_KEPT_PINS);
     uintptr_t *places = realloc(held->places, capacity * sizeof *places);
     if (places == NULL) clua_no_memory(L);
     held->places = places;
@@ -113,7 +121,7 @@ void clua_objects_open(lua_State *L) {
     lua_setfield(L, -2, "__mode");
     lua_setmetatable(L, -2);
     clua_keep(L, CLUA_KEPT_HANDLES);
-    lua_createtable(L, 0, 16);
+    lua_createtable(L, 0, 0);
     clua_keep(L, CLUA_KEPT_PINS);
     lua_createtable(L, 0, 4);
     clua_keep(L, CLUA_KEPT_CLASSES);
@@ -127,23 +135,44 @@ bool clua_push_existing_handle(lua_State *L, const void *object) {
     return exists;
 }
 
-void clua_push_handle(lua_State *L, void *object, int kind) {
-    clua_push_kept(L, CLUA_KEPT_HANDLES);
-    if (lua_rawgetp(L, -1, object) == LUA_TUSERDATA) {
-        lua_remove(L, -2);
-        return;
-    }
-    lua_pop(L, 1);
+// Pushes a handle that holds nothing, and sees to it that there is a place for what it will hold.
+static int push_empty_handle(lua_State *L) {
     clua_handle *handle = lua_newuserdatauv(L, sizeof(clua_handle), CLUA_SLOT_COUNT);
-    *handle = (clua_handle){.tag = &handle_tag, .kind = kind};
+    *handle = (clua_handle){.tag = &handle_tag};
+    need_place(L, &clua_state_of(L)->held);
+    return 1;
+}
+
+// The handle on top, empty so far, takes over a reference.
+static void fill_handle(lua_State *L, void *object, int kind) {
+    clua_handle *handle = lua_touserdata(L, -1);
+    handle->kind = kind;
+    hold(&clua_state_of(L)->held, handle, object);
+    handle->class_object = object_functions.class_of != NULL ? object_functions.class_of(object, kind) : NULL;
     clua_push_metatable(L, kind);
     lua_setmetatable(L, -2);
-    lua_pushvalue(L, -1);
-    lua_rawsetp(L, -3, object);
-    clua_held_objects *held = &clua_state_of(L)->held;
-    need_place(L, held);
+    clua_push_kept(L, CLUA_KEPT_HANDLES);
+    lua_pushvalue(L, -2);
+    lua_rawsetp(L, -2, object);
+    lua_pop(L, 1);
+}
+
+void clua_push_owned_handle(lua_State *L, void *object, int kind) {
+    if (clua_push_existing_handle(L, object)) {
+        clua_object_release(object);
+        return;
+    }
+    lua_pushcfunction(L, push_empty_handle);
+    if (lua_pcall(L, 0, 1, 0) != LUA_OK) {
+        clua_object_release(object);
+        lua_error(L);
+    }
+    fill_handle(L, object, kind);
+}
+
+void clua_push_handle(lua_State *L, void *object, int kind) {
+    if (clua_push_existing_handle(L, object)) return;
+    push_empty_handle(L);
     clua_object_retain(object);
-    hold(held, handle, object);
-    handle->class_object = object_functions.class_of != NULL ? object_functions.class_of(object, kind) : NULL;
-    lua_remove(L, -2);
+    fill_handle(L, object, kind);
 }

@@ -8,32 +8,44 @@
 #include "registry_raising.h"
 #include "state.h"
 
-static int pin(lua_State *L) {
-    const clua_reference *reference = lua_touserdata(L, 1);
-    clua_push_kept(L, CLUA_KEPT_PINS);
-    clua_push_handle(L, reference->object, reference->kind);
+// Pins the handle on top, and pops it. Never raises: there is a place for each handle.
+static void pin_handle(lua_State *L) {
     clua_handle *handle = lua_touserdata(L, -1);
-    lua_rawsetp(L, -2, reference->object);
-    handle->pin_count++;
+    if (handle->pin_count++ == 0) {
+        clua_push_kept(L, CLUA_KEPT_PINS);
+        lua_pushvalue(L, -2);
+        lua_rawseti(L, -2, (lua_Integer)handle->place + 1);
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+}
+
+static int make_and_pin(lua_State *L) {
+    const clua_reference *reference = lua_touserdata(L, 1);
+    clua_push_handle(L, reference->object, reference->kind);
+    pin_handle(L);
     return 0;
 }
 
 int clua_pin(lua_State *L, void *object, int kind, clua_failure *failure) {
+    if (lua_checkstack(L, 4) && clua_push_existing_handle(L, object)) {
+        pin_handle(L);
+        return LUA_OK;
+    }
     clua_reference reference = {.object = object, .kind = kind};
-    return clua_protect(L, pin, &reference, 0, failure);
+    return clua_protect(L, make_and_pin, &reference, 0, failure);
 }
 
 void clua_unpin(lua_State *L, void *object) {
-    int top = lua_gettop(L);
-    if (!lua_checkstack(L, 3)) return;
-    if (clua_push_kept(L, CLUA_KEPT_PINS) == LUA_TTABLE && lua_rawgetp(L, -1, object) == LUA_TUSERDATA) {
-        clua_handle *handle = lua_touserdata(L, -1);
-        if (--handle->pin_count == 0) {
-            lua_pushnil(L);
-            lua_rawsetp(L, -3, object);  // replaces a field that exists: cannot raise
-        }
+    if (!lua_checkstack(L, 4) || !clua_push_existing_handle(L, object)) return;
+    clua_handle *handle = lua_touserdata(L, -1);
+    if (handle->pin_count > 0 && --handle->pin_count == 0) {
+        clua_push_kept(L, CLUA_KEPT_PINS);
+        lua_pushnil(L);
+        lua_rawseti(L, -2, (lua_Integer)handle->place + 1);
+        lua_pop(L, 1);
     }
-    lua_settop(L, top);
+    lua_pop(L, 1);
 }
 
 // MARK: collections

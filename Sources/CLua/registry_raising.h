@@ -12,7 +12,7 @@
 
 typedef enum clua_kept {
     CLUA_KEPT_HANDLES,        // weak table: object (light userdata) -> handle
-    CLUA_KEPT_PINS,           // table: object (light userdata) -> handle
+    CLUA_KEPT_PINS,           // array: place of a handle, from 1 on -> handle; has room for all
     CLUA_KEPT_CLASSES,        // table: class (light userdata) -> class table
     CLUA_KEPT_REAL_GLOBALS,   // the state's own global table
     CLUA_KEPT_FRESH_GLOBALS,  // name -> value in a fresh state

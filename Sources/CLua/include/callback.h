@@ -20,7 +20,7 @@ typedef enum clua_reply_kind {
     CLUA_REPLY_INTEGER,         // integer
     CLUA_REPLY_NUMBER,          // number
     CLUA_REPLY_STRING,          // bytes
-    CLUA_REPLY_HANDLE,          // references[0], or nil where there is none
+    CLUA_REPLY_HANDLE,          // `reference`
     CLUA_REPLY_HANDLES,         // an array of references
     CLUA_REPLY_PARCEL,          // the values in `parcel`
     CLUA_REPLY_CLASS,           // a new class of the script's: references[0], named `bytes`, a subclass of the class at stack index 1
@@ -30,7 +30,7 @@ typedef enum clua_reply_kind {
     CLUA_REPLY_PROGRESS,        // a table: totalUnitCount = integer, completedUnitCount = integer2, fractionCompleted
     CLUA_REPLY_VALUES,          // the top `integer` values of the stack
     CLUA_REPLY_COMPLETION,      // the completion block in the handle at index 1
-    CLUA_REPLY_OBSERVATION,     // references[0]; the handle at index 1 keeps the function at index `integer` for it
+    CLUA_REPLY_OBSERVATION,     // `reference`; the handle at index 1 keeps the function at index `integer` for it
     CLUA_REPLY_SET_COMPLETION,  // no value; the handle at index 1 gets the completion block at completion_index, or none
     CLUA_REPLY_ADD_BODY,        // no value; the arguments from body_first on become the body `body_number` of the handle at index 1
     CLUA_REPLY_ARGUMENT,        // the value at stack index `integer`
@@ -48,6 +48,7 @@ typedef struct clua_reply {
     lua_Number number;
     char *bytes;
     size_t byte_count;
+    clua_reference reference;
     clua_reference *references;
     size_t reference_count;
     const clua_parcel *parcel;

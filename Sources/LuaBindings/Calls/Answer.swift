@@ -69,7 +69,7 @@ enum Answer {
         case .object(let object, let kind, let callback):
             unsafe reply.pointee.kind = CLUA_REPLY_HANDLE
             unsafe reply.pointee.completion_index = callback ?? 0
-            unsafe writeObjects(CollectionOfOne(object), kind, to: reply)
+            unsafe reply.pointee.reference = clua_reference(object, kind)
         case .addBody(let first, let number):
             unsafe reply.pointee.kind = CLUA_REPLY_ADD_BODY
             unsafe reply.pointee.body_first = first
@@ -79,7 +79,7 @@ enum Answer {
             unsafe reply.pointee.body_first = first
             unsafe reply.pointee.body_number = number
             unsafe reply.pointee.completion_index = completion ?? 0
-            unsafe writeObjects(CollectionOfOne(operation), .operation, to: reply)
+            unsafe reply.pointee.reference = clua_reference(operation, .operation)
         case .objects(let objects, let kind):
             unsafe reply.pointee.kind = CLUA_REPLY_HANDLES
             unsafe writeObjects(objects, kind, to: reply)
@@ -112,7 +112,7 @@ enum Answer {
         case .newObservation(let observation, let function):
             unsafe reply.pointee.kind = CLUA_REPLY_OBSERVATION
             unsafe reply.pointee.integer = lua_Integer(function)
-            unsafe writeObjects(CollectionOfOne(observation), .observation, to: reply)
+            unsafe reply.pointee.reference = clua_reference(observation, .observation)
         case .completionBlock: unsafe reply.pointee.kind = CLUA_REPLY_COMPLETION
         }
     }

@@ -96,15 +96,16 @@ enum OperationQueueClass {
 
     /// Makes an operation of the function at stack index 2 and the arguments after it, adds it, and gives it back.
     private static func add(barrier: Bool, to queue: OperationQueue, _ call: Call) throws(CallError) -> Answer {
-        let operation = LuaOperation(in: call.state, kind: .function, bodyCount: 1)
-        try call.attachBody(at: 2, to: operation)
+        let runsHere = call.state.core.isMain(call.state) && call.state.core.isMainQueue(queue)
+        let operation = LuaOperation(in: call.state, kind: .function, bodyCount: runsHere ? 1 : 0)
+        if runsHere { try call.attachBody(at: 2, to: operation) }
         try call.misuse {
-            try operation.prepare(for: queue, in: call.state)
+            if runsHere { try operation.prepare(for: queue, in: call.state) } else { try operation.setBody(call) }
             try adding(to: queue, call) {
                 if barrier { try queue.tryAddBarrier(operation) } else { try queue.tryAddOperation(operation) }
             }
         }
-        return .argument(2)
+        return .operation(operation)
     }
 
     /// `OperationQueue.new()`, `.new "name"`, `.new { name =, … }`.

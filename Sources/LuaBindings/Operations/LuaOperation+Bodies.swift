@@ -49,13 +49,7 @@ extension LuaOperation {
         let state = call.state
         let runsAtHome = home == core.mainStateNumber && core.isMainQueue(queue)
         let mayStay = state.number == home && (queue == nil || runsAtHome) && !mutable.withLock { $0.isSealed }
-        var body = Body(form: .handle)
-        if !mayStay {
-            state.publishPaths()
-            let parcel = try state.encode(count: call.count - 1, CLUA_BODY)
-            parcel.letGo(of: self)
-            body = Body(form: .parcel(parcel), isInHandle: false)
-        }
+        let body = mayStay ? Body(form: .handle) : try encodeBody(call)
         let number = mutable.withLock { mutable -> Int? in
             if mutable.haveBodiesGone || isExecuting || isFinished { return nil }
             mutable.bodies.append(body)
@@ -67,6 +61,20 @@ extension LuaOperation {
     }
 
     // MARK: sending
+
+    /// The function at stack index 2 with the arguments after it, as the only body.
+    func setBody(_ call: Call) throws(Failure) {
+        let body = try encodeBody(call)
+        mutable.withLock { $0.bodies.append(body) }
+    }
+
+    private func encodeBody(_ call: Call) throws(Failure) -> Body {
+        call.state.publishPaths()
+        let parcel = try call.state.encode(count: call.count - 1, CLUA_BODY)
+        parcel.letGo(of: self)
+        note(parcel)
+        return Body(form: .parcel(parcel), isInHandle: false)
+    }
 
     /// Makes it fit to run in `queue`, or at once for nil: called by `state` before it adds or starts it.
     ///
