@@ -39,7 +39,8 @@ static void replace_float(lua_State *L, int index) {
     lua_replace(L, index);
 }
 
-// Upvalues: Lua's `io.write` or a file's `write`; how many arguments come before the text. Writes all of the text in one piece.
+// Upvalues: Lua's `io.write` or a file's `write`; how many arguments come before the text. Writes all of the text in one piece; as Lua's
+// does, what comes before an argument that is no text, too.
 static int write_whole(lua_State *L) {
     int first = (int)lua_tointeger(L, lua_upvalueindex(2)) + 1;
     int last = lua_gettop(L);
@@ -47,13 +48,23 @@ static int write_whole(lua_State *L) {
     if (first > 1) luaL_checkudata(L, 1, LUA_FILEHANDLE);
     int wrong = first;
     while (wrong <= last && lua_isstring(L, wrong)) replace_float(L, wrong++);
-    if (wrong - first > 1 && wrong > last) lua_concat(L, last - first + 1);
-    int given = wrong <= last ? wrong - 1 : lua_gettop(L);
+    if (wrong <= last) {
+        lua_settop(L, wrong);
+        lua_insert(L, first);  // below the text
+    }
+    int count = wrong - first;
+    if (count > 1) lua_concat(L, count);
+    int text = lua_gettop(L);
     lua_pushvalue(L, lua_upvalueindex(1));
-    for (int i = 1; i <= given; i++) lua_pushvalue(L, i);
-    lua_call(L, given, LUA_MULTRET);
-    if (wrong <= last) luaL_checkstring(L, wrong);
-    return lua_gettop(L) - (wrong <= last ? last : given);
+    if (first > 1) lua_pushvalue(L, 1);
+    if (count > 0) lua_pushvalue(L, text);
+    lua_call(L, lua_gettop(L) - text - 1, LUA_MULTRET);
+    if (wrong <= last) {
+        lua_settop(L, wrong);
+        lua_copy(L, first, wrong);
+        luaL_checkstring(L, wrong);
+    }
+    return lua_gettop(L) - text;
 }
 
 // The table that has `write` is on top; `before` arguments come before the text.
@@ -100,7 +111,17 @@ static void replace_exit(lua_State *L) {
     lua_pop(L, 1);
 }
 
+// Lua makes the metatable of long buffers when one is first needed. Should memory run out in the middle of that, it would stay without
+// what frees and closes them, and every later one would be an error.
+static void make_long_buffer(lua_State *L) {
+    luaL_Buffer buffer;
+    luaL_buffinitsize(L, &buffer, LUAL_BUFFERSIZE + 1);
+    luaL_pushresultsize(&buffer, 0);
+    lua_pop(L, 1);
+}
+
 void clua_open_libraries(lua_State *L) {
+    make_long_buffer(L);
     lua_pushcfunction(L, print);
     lua_setglobal(L, "print");
     lua_getglobal(L, LUA_IOLIBNAME);

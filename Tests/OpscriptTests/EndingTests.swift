@@ -131,20 +131,6 @@ struct EndingTests {
         #expect(outcome.errorText.hasPrefix("opscript: stdin:4: at the end\nstack traceback:\n"), "\(outcome)")
     }
 
-    @Test("Lines printed by operations at the same time are not mixed")
-    func output() throws {
-        let outcome = try run(
-            """
-            for i = 1, 8 do
-              queue:addOperation(function(_, c)
-                for _ = 1, 200 do print(c:rep(1000), c:rep(1000)) io.write(c:rep(500), c:rep(500), "\\n") end
-              end, string.char(96 + i))
-            end
-            """)
-        #expect(outcome.lines.count == 8 * 400)
-        #expect(outcome.lines.allSatisfy { Set($0).subtracting(["\t"]).count == 1 && ($0.count == 2001 || $0.count == 1000) })
-    }
-
     @Test("Without operations SIGTERM does what it does to every process, also inside a function of C")
     func terminatedWithoutOperations() throws {
         let directory = try ScratchDirectory()
@@ -168,12 +154,11 @@ struct EndingTests {
             #"""
             "$OPSCRIPT" - > "$1/output" <<'END' & child=$!
             local queue = opscript.OperationQueue.new()
-            local op = queue:addOperation(function(op)
+            queue:addOperation(opscript.Operation.new { main = function(op)
               local sleeper = opscript.process { "sleep", "1000" }
               io.stdout:write(sleeper.pid, "\n"):flush()
               sleeper:wait()
-            end)
-            op.completionBlock = function() io.stdout:write "completed\n" end
+            end, completionBlock = function() io.stdout:write "completed\n" end })
             END
             until grep -q . "$1/output"; do sleep 0.01; done
             read -r sleeper < "$1/output"

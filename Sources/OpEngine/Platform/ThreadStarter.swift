@@ -2,8 +2,8 @@ import CPlatform
 import Glibc
 import Synchronization
 
-/// Runs `body` on a new thread, which has to be joined or to detach itself. It receives no signals: they belong to the host's
-/// threads.
+/// Runs `body` on a new thread, which has to be joined or to detach itself. It receives no signals that are sent to the process: they
+/// belong to the host's threads.
 func startThread(_ body: @escaping @Sendable () -> Void) {
     final class Start: Sendable {
         let body: @Sendable () -> Void
@@ -15,8 +15,8 @@ func startThread(_ body: @escaping @Sendable () -> Void) {
     var all = sigset_t()
     var before = sigset_t()
     unsafe sigfillset(&all)
-    // What a fault raises must not be blocked.
-    for fault in [SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT] { unsafe sigdelset(&all, fault) }
+    // What a thread brings upon itself must not be blocked: a fault, or writing to a closed pipe.
+    for own in [SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT, SIGSYS, SIGPIPE] { unsafe sigdelset(&all, own) }
     unsafe pthread_sigmask(SIG_SETMASK, &all, &before)
     defer { unsafe pthread_sigmask(SIG_SETMASK, &before, nil) }
     let result = unsafe pthread_create(
