@@ -5,12 +5,14 @@ static _Thread_local struct {
     lua_Alloc allocate;
     size_t before;  // allocations that still succeed
     int left;       // failures to come
+    bool has_failed;
 } failing;
 
 static void *allocate(void *context, void *block, size_t old_size, size_t new_size) {
     if (failing.left > 0 && new_size > (block == NULL ? 0 : old_size)) {
         if (failing.before == 0) {
             failing.left--;
+            failing.has_failed = true;
             return NULL;
         }
         failing.before--;
@@ -27,10 +29,10 @@ void fail_allocation(lua_State *L, size_t number) {
     }
     failing.before = number;
     failing.left = 2;
+    failing.has_failed = false;
 }
 
 bool stop_failing(void) {
-    bool has_failed = failing.left == 0;
     failing.left = 0;
-    return has_failed;
+    return failing.has_failed;
 }

@@ -1,3 +1,4 @@
+import Glibc
 import OpEngine
 import TestSupport
 import Testing
@@ -95,6 +96,53 @@ import Testing
         began.wait(200)
         mayEnd.open(200)
         queue.waitUntilAllOperationsAreFinished()
+    }
+
+    @Test func shutdownWaitsForAThreadThatHasRetired() {
+        /// What a layer above has on the thread, and takes its time to clean up.
+        final class Slow: Sendable {
+            let begins: Gate
+            let log: Log<String>
+            init(_ begins: Gate, _ log: Log<String>) {
+                self.begins = begins
+                self.log = log
+            }
+            deinit {
+                begins.open()
+                for _ in 0..<10_000 { sched_yield() }
+                log.append("gone")
+            }
+        }
+        let engine = Engine(workerCount: 1, idleTime: .zero)
+        let (begins, log) = (Gate(), Log<String>())
+        OperationQueue(engine: engine).addOperation { Worker.current!.context = Slow(begins, log) }
+        begins.wait()
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+        log.append("shut down")
+        #expect(log.entries == ["gone", "shut down"])
+    }
+
+    /// A host whose standard output is closed ends in the way that the system has for that, whichever thread writes.
+    @Test func writingToAClosedPipeIsASignal() async {
+        await #expect(processExitsWith: .signal(SIGPIPE)) {
+            var ends: [Int32] = [-1, -1]
+            guard unsafe pipe(&ends) == 0 else { return }
+            close(ends[0])
+            let (end, engine) = (ends[1], Engine(workerCount: 1))
+            OperationQueue(engine: engine).addOperations(
+                [BlockOperation { _ = unsafe write(end, "x", 1) }], waitUntilFinished: true)
+        }
+    }
+
+    @Test func shutdownEndsWhatAMaximumOf0Held() {
+        let engine = Engine(workerCount: 1)
+        let queue = OperationQueue(engine: engine)
+        queue.maxConcurrentOperationCount = 0
+        let operations = (0..<3).map { _ in Operation() }
+        queue.addOperations(operations, waitUntilFinished: false)
+        queue.addBarrierBlock {}
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+        #expect(operations.allSatisfy { $0.isCancelled && $0.isFinished } && queue.maxConcurrentOperationCount == 0)
     }
 
     @Test func anEngineThatIsShutDownLeavesTheOthersAlone() {

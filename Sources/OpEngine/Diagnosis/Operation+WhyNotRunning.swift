@@ -104,7 +104,7 @@ extension OperationQueue.State {
     /// Nil when a worker has taken it, or it has left. O(n).
     func standing(of operation: Operation) -> Standing? {
         guard operation.place != .outside && operation.place != .taken else { return nil }
-        var standing = Standing(isSuspended: isSuspended && !isEnding, maximum: maximum)
+        var standing = Standing(isSuspended: isSuspended && !isEnding, maximum: isEnding ? max(1, maximum) : maximum)
         let isHeld = !segments.isCurrent(operation)
         var isBefore = true
         members.forEach { other in

@@ -8,8 +8,10 @@ extension Engine {
 
         /// What each group of threads has to do, and who of it sleeps.
         private var lanes = Lanes()
-        /// All workers whose threads have not ended.
+        /// All workers that work, sleep or are blocked.
         private(set) var workers: [Worker] = []
+        /// Workers that have retired and whose threads have not ended.
+        private var retired: [Worker] = []
         private var nextNumber = 1
         /// Workers that neither sleep nor are blocked; one whose wake-up is on its way is awake.
         private(set) var awake = 0
@@ -130,8 +132,11 @@ extension Engine {
             worker.isParked = false
             lanes.unpark(worker)
             workers.removeAll { $0 === worker }
+            retired.append(worker)
             return true
         }
+
+        mutating func threadEnds(of worker: Worker) { retired.removeAll { $0 === worker } }
 
         private mutating func remove(_ worker: Worker) {
             awake -= 1
@@ -183,9 +188,9 @@ extension Engine {
 
         /// Every worker ends as soon as it finds nothing to run.
         mutating func end() -> (all: [Worker], woken: [Worker]) {
-            let all = workers
+            let all = workers + retired
             mustEnd = true
-            for worker in workers { worker.isJoined = true }
+            for worker in all { worker.isJoined = true }
             let woken = lanes.takeIdle()
             for worker in woken { worker.isParked = false }
             awake += woken.count

@@ -68,7 +68,8 @@ public final class Worker: @unchecked Sendable {
     }
 
     private func end() {
-        engine.pool.withLock { _ in
+        engine.pool.withLock { pool in
+            pool.threadEnds(of: self)
             if isJoined {
                 thread = pthread_self()
                 hasEnded.store(1, ordering: .releasing)

@@ -12,7 +12,7 @@ extension OperationQueue {
         var isSuspended = false
         /// It has an entry in its executor's list, which will come and take from it.
         var isScheduled = false
-        /// The engine is being shut down: suspension counts no longer.
+        /// The engine is being shut down: suspension counts no longer, and a maximum of 0 is one of 1.
         var isEnding = false
 
         var name: String?
@@ -44,7 +44,7 @@ extension OperationQueue {
 
         /// An operation may start now.
         @inline(__always) var isRunnable: Bool {
-            executing < maximum && !segments.current.ready.isEmpty && (!isSuspended || isEnding)
+            (executing < maximum || isEnding && executing == 0) && !segments.current.ready.isEmpty && (!isSuspended || isEnding)
         }
 
         /// Not nil: the caller schedules the queue with these threads.
