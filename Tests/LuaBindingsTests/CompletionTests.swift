@@ -101,6 +101,20 @@ import Testing
         }
     }
 
+    @Test func aBlockThatAnotherStateSetIsKeptUntilTheOperationIsAdded() throws {
+        try script(
+            workers: 1,
+            """
+            local o, told = Operation.new(function() end), Operation.new()
+            queue:addOperation(function()
+                o.completionBlock = function() told.by = 'the worker' end
+            end):waitUntilFinished()
+            queue:addOperation(function() collectgarbage() collectgarbage() end):waitUntilFinished()
+            queue:addOperation(o)
+            while not told.by do opscript.sleep(0.001) end
+            """)
+    }
+
     @Test func aBlockMayBeReplacedOrRemovedBeforeTheStart() throws {
         try withRuntime { runtime throws in
             try runtime.run(

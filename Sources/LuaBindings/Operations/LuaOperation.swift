@@ -409,7 +409,12 @@ public final class LuaOperation: Operation, @unchecked Sendable {
             state.post { operation.complete(in: state) }
         }
         replaceCompletion(by: state)
-        if queue != nil { try pin(in: state) }
+        // Another state has added it, or may.
+        if queue != nil {
+            try pin(in: state)
+        } else if state.number != home || mutable.withLock({ $0.isSealed }) {
+            try pin(in: state, isSealed: true)
+        }
     }
 
     /// The one before is not going to run: its state waits for it no more.

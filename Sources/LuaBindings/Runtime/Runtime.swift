@@ -21,6 +21,9 @@ public final class Runtime {
     public struct Configuration: Sendable {
         /// How many operations run at once; nil: the processors that this process may use.
         public var workerCount: Int?
+        /// How long a worker's thread without work sleeps before it ends, and its Lua state goes. One that still has something to call
+        /// back stays.
+        public var idleTime = Duration.seconds(10)
         /// Whether `LUA_PATH` and its kin have no effect.
         public var ignoresEnvironment = false
         /// Whether other threads of the host may add or finish operations. When false, a wait that nothing in the runtime can end is
@@ -60,7 +63,9 @@ public final class Runtime {
     ///
     /// - Throws: when memory ran out.
     public init(_ configuration: Configuration = Configuration()) throws(LuaError) {
-        engine = Engine(workerCount: configuration.workerCount, hostMayAddOperations: configuration.hostMayAddOperations)
+        engine = Engine(
+            workerCount: configuration.workerCount, hostMayAddOperations: configuration.hostMayAddOperations,
+            idleTime: configuration.idleTime)
         core = RuntimeCore(engine: engine, configuration)
         guard let state = LuaState(core: core, inbox: engine.mainInbox) else {
             throw LuaError(message: "not enough memory for a Lua state")

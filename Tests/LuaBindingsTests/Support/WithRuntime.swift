@@ -4,9 +4,10 @@ import Testing
 
 /// Calls `body` with a runtime of its own, whose scripts have `Operation`, `OperationQueue` and a queue `queue`; closes it afterwards.
 @discardableResult
-func withRuntime<Result>(workers: Int = 2, _ body: (Runtime) throws -> Result) throws -> Result {
+func withRuntime<Result>(workers: Int = 2, idleTime: Duration = .seconds(10), _ body: (Runtime) throws -> Result) throws -> Result {
     var configuration = Runtime.Configuration()
     configuration.workerCount = workers
+    configuration.idleTime = idleTime
     configuration.ignoresEnvironment = true
     let runtime = try Runtime(configuration)
     defer { #expect(runtime.close(deadline: .seconds(30)).isEmpty) }
