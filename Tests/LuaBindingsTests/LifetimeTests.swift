@@ -227,6 +227,45 @@ import Testing
         }
     }
 
+    /// Each body is compiled code that no worker has seen, captures a closure of its own, makes an operation, and may fail.
+    @Test func bodiesLeaveNothingBehindInWorkers() async {
+        await #expect(processExitsWith: .success) {
+            try withRuntime(workers: 1) { runtime throws in
+                func run(_ count: Int) throws -> (worker: Int, process: Int) {
+                    let held = try runtime.run(
+                        """
+                        for i = 1, ... do
+                            local value = { i }
+                            local function fresh() return value[1] end
+                            local body = load('local fresh = ... return function() return fresh(), ' .. i .. ' end')(fresh)
+                            local o = queue:addOperation(function(op)
+                                local inner = opscript.Operation.new(function() return body() end)
+                                inner:start()
+                                if i % 2 == 0 then error { inner.result } end
+                                return inner.result
+                            end)
+                            o:waitUntilFinished()
+                            assert(o.result == i or o.error.value[1] == i)
+                        end
+                        collectgarbage() collectgarbage()
+                        local o = queue:addOperation(function()
+                            collectgarbage() collectgarbage()
+                            return collectgarbage 'count' * 1024 // 1 | 0
+                        end)
+                        o:waitUntilFinished()
+                        return o.result
+                        """, arguments: [.integer(count)])
+                    guard case .integer(let worker) = held[0] else { return (0, 0) }
+                    return (worker, allocated_bytes())
+                }
+                // A state keeps the last few thousand functions that it has compiled: some 2 MB of such.
+                let before = try run(5000), after = try run(15000)
+                #expect(before.worker < 3_000_000 && after.worker < 3_000_000, "\(before) then \(after)")
+                #expect(after.process - before.process < 4_000_000, "\(before) then \(after)")
+            }
+        }
+    }
+
     @Test func failuresThatWereReadLeaveNothingBehind() async {
         await #expect(processExitsWith: .success) {
             try withRuntime { runtime throws in
