@@ -3,6 +3,7 @@
 #include <lua5.4/lauxlib.h>
 
 #include "environment_raising.h"
+#include "lent_string.h"
 #include "memory_raising.h"
 #include "object.h"
 #include "parcel_survey.h"
@@ -140,6 +141,8 @@ void encoder_free(encoder *e) {
     }
     for (size_t i = 0; i < e->codes.count; i++) clua_code_release(((clua_code **)e->codes.items)[i]);
     for (size_t i = 0; i < e->references.count; i++) clua_object_release(((clua_reference *)e->references.items)[i].object);
+    for (size_t i = 0; i < e->strings.count; i++) clua_lent_string_release(((clua_lent_string **)e->strings.items)[i]);
+    free(e->strings.items);
     free(e->codes.items);
     free(e->references.items);
     free(e->writer.bytes);
@@ -154,9 +157,11 @@ void encoder_fill(encoder *e, clua_parcel *parcel) {
         .reference_count = e->references.count,
         .codes = e->codes.items,
         .code_count = e->codes.count,
+        .strings = e->strings.items,
+        .string_count = e->strings.count,
         .value_count = e->count,
     };
     e->writer = (parcel_writer){0};
-    e->references = e->codes = (list){0};
+    e->references = e->codes = e->strings = (list){0};
 }
 

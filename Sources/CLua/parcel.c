@@ -1,13 +1,33 @@
-// What parcels own.
+// What parcels own, and how they are decoded from outside.
 #include "parcel.h"
 
 #include <stdlib.h>
 
 #include "code.h"
 #include "environment_raising.h"
+#include "lent_string.h"
 #include "modules_raising.h"
 #include "object.h"
 #include "parcel_raising.h"
+
+typedef struct decoding {
+    const clua_parcel *parcel;
+    clua_environment environment;
+} decoding;
+
+static int decode_all(lua_State *L) {
+    const decoding *decoding = lua_touserdata(L, 1);
+    lua_settop(L, 0);
+    clua_decode_here(L, decoding->parcel, decoding->environment);
+    return lua_gettop(L) - 1;
+}
+
+int clua_decode(lua_State *L, const clua_parcel *parcel, clua_environment environment) {
+    decoding decoding = {parcel, environment};
+    lua_pushcfunction(L, decode_all);
+    lua_pushlightuserdata(L, &decoding);
+    return lua_pcall(L, 1, LUA_MULTRET, 0);
+}
 
 bool clua_parcel_disown(clua_parcel *parcel, const void *owner) {
     bool has_any = false;
@@ -24,6 +44,8 @@ void clua_parcel_release(clua_parcel *parcel) {
     for (size_t i = 0; i < parcel->code_count; i++) clua_code_release(parcel->codes[i]);
     for (size_t i = 0; i < parcel->reference_count; i++)
         if (!parcel->references[i].is_unowned) clua_object_release_in_turn(parcel->references[i].object);
+    for (size_t i = 0; i < parcel->string_count; i++) clua_lent_string_release(parcel->strings[i]);
+    free(parcel->strings);
     free(parcel->codes);
     free(parcel->references);
     free(parcel->bytes);

@@ -5,6 +5,7 @@
 #include "class_raising.h"
 #include "code.h"
 #include "environment_raising.h"
+#include "lent_string.h"
 #include "memory_raising.h"
 #include "modules_raising.h"
 #include "object_raising.h"
@@ -74,6 +75,11 @@ static void push_string(decoder *d) {
     uint64_t count = read_varint(d);
     if (count > remaining(d)) malformed(d);
     lua_pushlstring(d->L, (const char *)read_bytes(d, (size_t)count), (size_t)count);
+}
+
+static void push_lent_string(decoder *d) {
+    const clua_lent_string *string = d->parcel->strings[read_count(d, d->parcel->string_count)];
+    lua_pushlstring(d->L, string->bytes, string->count);
 }
 
 // MARK: what is remembered
@@ -295,6 +301,7 @@ static void decode_value(decoder *d, int depth) {
         push_string(d);
         keep(d, d->strings, d->string_count++);
         break;
+    case CLUA_TAG_STRING_LENT: push_lent_string(d); break;
     case CLUA_TAG_STRING_AGAIN: push_kept(d, d->strings, read_count(d, d->string_count)); break;
     case CLUA_TAG_TABLE:
     case CLUA_TAG_TABLE_KEPT: decode_table(d, tag == CLUA_TAG_TABLE_KEPT, depth); break;
@@ -478,23 +485,4 @@ void clua_decode_here(lua_State *L, const clua_parcel *parcel, clua_environment 
         lua_replace(L, decoder.environments);
     }
     for (int i = 0; i < 4; i++) lua_remove(L, base + 2);
-}
-
-typedef struct decoding {
-    const clua_parcel *parcel;
-    clua_environment environment;
-} decoding;
-
-static int decode_all(lua_State *L) {
-    const decoding *decoding = lua_touserdata(L, 1);
-    lua_settop(L, 0);
-    clua_decode_here(L, decoding->parcel, decoding->environment);
-    return lua_gettop(L) - 1;
-}
-
-int clua_decode(lua_State *L, const clua_parcel *parcel, clua_environment environment) {
-    decoding decoding = {parcel, environment};
-    lua_pushcfunction(L, decode_all);
-    lua_pushlightuserdata(L, &decoding);
-    return lua_pcall(L, 1, LUA_MULTRET, 0);
 }

@@ -7,6 +7,7 @@
 #include "class_raising.h"
 #include "encoder.h"
 #include "environment_raising.h"
+#include "lent_string.h"
 #include "memory_raising.h"
 #include "modules_raising.h"
 #include "object.h"
@@ -63,7 +64,18 @@ static void write_text(parcel_writer *writer, const char *bytes, size_t count) {
     writer_string(writer, bytes, count);
 }
 
+// A long string is not copied.
+static void encode_lent(encoder *e, const char *bytes, size_t count) {
+    clua_lent_string **place = encoder_append(e, &e->strings, sizeof *place);
+    *place = clua_lend_string(clua_state_of(e->L), bytes, count);
+    if (*place == NULL) clua_no_memory(e->L);
+    writer_byte(&e->writer, CLUA_TAG_STRING_LENT);
+    writer_varint(&e->writer, e->strings.count - 1);
+}
+
 static void encode_string(encoder *e, const char *bytes, size_t count) {
+    // What a function captures is counted in bytes.
+    if (count >= CLUA_MIN_LENT_STRING && e->survey == NULL) return encode_lent(e, bytes, count);
     e->string_count++;
     write_text(&e->writer, bytes, count);
 }
@@ -442,6 +454,7 @@ static int attempt(lua_State *L, int count, clua_parcel_role role, bool is_track
 static bool encode_flat(lua_State *L, clua_parcel *parcel) {
     int type = lua_type(L, -1);
     if (type != LUA_TSTRING && type != LUA_TNUMBER && type != LUA_TBOOLEAN) return false;
+    if (type == LUA_TSTRING && lua_rawlen(L, -1) >= CLUA_MIN_LENT_STRING) return false;
     parcel_writer writer = {0};
     writer_byte(&writer, 0);
     if (type == LUA_TNUMBER) {

@@ -4,13 +4,18 @@
 #include <lua5.4/lualib.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include "callback_raising.h"
 #include "code.h"
+#include "lent_string.h"
 #include "libraries_raising.h"
 #include "host_raising.h"
 #include "object_raising.h"
 #include "parcel.h"
+#include "parcel_format.h"
 #include "registry_raising.h"
 #include "stop_raising.h"
 
@@ -34,7 +39,7 @@ static void *allocate(void *context, void *block, size_t old_size, size_t new_si
     }
     if (new_size == 0) {
         state->used_bytes -= old_size;
-        free(block);
+        if (old_size <= CLUA_MIN_LENT_STRING || !clua_hand_over_block(state, block, old_size)) free(block);
         return NULL;
     }
     size_t used_bytes = state->used_bytes - old_size + new_size;
@@ -42,6 +47,15 @@ static void *allocate(void *context, void *block, size_t old_size, size_t new_si
     void *moved = realloc(block, new_size);
     if (moved != NULL) state->used_bytes = used_bytes;
     return moved;
+}
+
+void clua_keep_freed_memory(int bytes) {
+#ifdef __GLIBC__
+    mallopt(M_MMAP_THRESHOLD, bytes);
+    mallopt(M_TRIM_THRESHOLD, bytes);
+#else
+    (void)bytes;
+#endif
 }
 
 // An error outside every protected call: a defect of this layer, never of a script.
@@ -134,6 +148,7 @@ void clua_state_close(lua_State *L) {
     clua_state *state = clua_state_of(L);
     clua_detach_thread(L);
     lua_close(L);
+    clua_lent_strings_free(state);
     clua_held_objects_release(&state->held);
     clua_code_close(state);
     clua_stop_free(&state->stop);

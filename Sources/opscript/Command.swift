@@ -14,6 +14,7 @@ struct Command {
 
     /// Returns the exit status.
     func run() -> Int32 {
+        Runtime.keepFreedMemory()
         do throws(LuaError) {
             var configuration = Runtime.Configuration()
             configuration.ignoresEnvironment = options.ignoresEnvironment

@@ -1,4 +1,5 @@
 // Included before everything else: each allocation of Sources/CLua, Lua's included, can be made to fail.
+#include <malloc.h>  // declares what is replaced below
 #include <stdlib.h>
 #include <string.h>
 

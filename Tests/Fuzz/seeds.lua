@@ -50,6 +50,7 @@ local function keys()
 end
 
 return {
+  function() return ("long"):rep(5000), { [("key"):rep(6000)] = ("long"):rep(5000) } end,
   function() return nil, true, false, 1, -1, 1.5, 0 / 0, "text", math.maxinteger, math.mininteger, ("x"):rep(300) end,
   cycle,
   closures,

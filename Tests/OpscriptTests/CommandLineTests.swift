@@ -156,6 +156,30 @@ struct CommandLineTests {
         #expect(outcome.status == 1)
     }
 
+    @Test("Memory that was freed is used again without asking the system")
+    func freedMemory() throws {
+        let chunk = """
+            local function faults()
+              local file <close> = assert(io.open '/proc/self/stat')
+              return tonumber(file:read 'a':match('%) %S+' .. (' %S+'):rep(6) .. ' (%d+)'))
+            end
+            local function churn()
+              for i = 1, 10 do
+                local kept = {}
+                for j = 1, 16 do kept[j] = ('x'):rep(1000000 + i) end
+                kept = nil
+                collectgarbage()
+              end
+            end
+            churn()
+            local before = faults()
+            churn()
+            print(faults() - before)
+            """
+        let faults = try #require(Int(Command.opscript("-e", chunk).run().text.dropLast()))
+        #expect(faults < 1000)
+    }
+
     @Test("The module is a global and can be required")
     func module() throws {
         let chunk = "print(opscript == require 'opscript', package.loaded.opscript == opscript, type(opscript.Operation.new))"

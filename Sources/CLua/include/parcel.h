@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 struct clua_code;
+struct clua_lent_string;
 
 typedef struct clua_reference {
     void *object;  // owned, unless `is_unowned`
@@ -26,6 +27,8 @@ typedef struct clua_parcel {
     size_t reference_count;
     struct clua_code **codes;
     size_t code_count;
+    struct clua_lent_string **strings;  // long ones, which are not among the bytes
+    size_t string_count;
     int value_count;  // how many values clua_decode pushes
 } clua_parcel;
 

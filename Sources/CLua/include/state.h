@@ -36,6 +36,12 @@ typedef struct clua_host {
 /// `limit_bytes` without a limit: only what is impossible anyway goes past it.
 static const size_t clua_no_limit = ((size_t)1 << 48) - 1;
 
+/// Long strings of a state to which parcels refer: a hash table. See lent_string.h.
+typedef struct clua_lent_strings {
+    struct clua_lent_string **buckets;  // owned; NULL until something is lent
+    size_t bucket_count, count;
+} clua_lent_strings;
+
 /// The record beside each state; every coroutine of the state reaches it.
 typedef struct clua_state {
     void *object;  // the host's own, not owned
@@ -50,6 +56,7 @@ typedef struct clua_state {
     uint64_t module_filter[64];  // a bit for each value that travels by name, by its address; others may share the bit
     clua_held_objects held;
     struct clua_code_caches *codes;  // owned
+    clua_lent_strings lent;
     const void *paths[3];  // what clua_paths_changed saw last, compared by address
 } clua_state;
 
@@ -68,6 +75,10 @@ static inline clua_state *clua_state_of(lua_State *L) {
 
 /// The state gets no more than so many bytes from now on. Never raises.
 void clua_limit_state(lua_State *L, size_t bytes);
+
+/// What is freed stays with the process, up to so many bytes (at most 32 MiB) in each of the allocator's arenas, instead of going back
+/// to the system; smaller blocks are not mapped one by one. For the whole process. Nothing where the C library is not glibc.
+void clua_keep_freed_memory(int bytes);
 
 /// Shows warnings from now on. Never raises.
 void clua_enable_warnings(lua_State *L);

@@ -1,0 +1,105 @@
+import CLua
+import Testing
+
+/// Long strings, to which parcels refer.
+@Suite struct LentStringTests {
+    private static let million = "return ('0123456789'):rep(100000)"
+    private static let check = "assert(... == ('0123456789'):rep(100000))"
+
+    private func receive(_ parcel: Parcel, check: String = check) throws {
+        let receiver = State()
+        try receiver.decode(parcel, in: CLUA_CURRENT_ENVIRONMENT)
+        try receiver.run(check, arguments: receiver.count)
+    }
+
+    @Test("A long string is not copied when it is encoded")
+    func notCopied() throws {
+        let sender = State()
+        #expect(try sender.encode(Self.million).bytes.count < 16)
+        #expect(try sender.encode("return { [('k'):rep(100000)] = ('v'):rep(100000) }").bytes.count < 32)
+    }
+
+    @Test("A long string that was sent outlives the state that sent it")
+    func outlivesItsState() throws {
+        let parcel = try State().encode(Self.million)
+        try receive(parcel)
+        try receive(parcel)
+    }
+
+    @Test("A state does not keep a long string because it was sent, and others can read it all the same")
+    func collected() throws {
+        let sender = State()
+        let before = try sender.usedBytes()
+        let parcel = try sender.encode(Self.million)
+        #expect(try sender.usedBytes() < before + 10_000)
+        try sender.run("kept = ('y'):rep(1000000)")
+        try receive(parcel)
+    }
+
+    @Test("One long string may be in several parcels, which go before the string and after it")
+    func severalParcels() throws {
+        let sender = State()
+        try sender.run(Self.million)
+        func send() throws -> Parcel {
+            unsafe lua_pushvalue(sender.lua, 1)
+            return try sender.encode(1, as: CLUA_STORED)
+        }
+        let first = try send()
+        do { _ = try send() }
+        let third = try send()
+        sender.count = 0
+        _ = try sender.usedBytes()
+        try receive(first)
+        try receive(third)
+    }
+
+    @Test("Long strings that were sent leave nothing behind, in whatever order they go")
+    func leaveNothing() throws {
+        let sender = State(), receiver = State()
+        func round() throws -> Int {
+            var parcels: [Parcel] = []
+            for number in 0..<200 {
+                parcels.append(try sender.encode("return '\(number)' .. ('x'):rep(20000), ('y'):rep(30000)"))
+                if parcels.count > 50 { parcels.remove(at: number * 7 % parcels.count) }
+                if number % 20 == 0 { _ = try sender.usedBytes() }
+            }
+            for parcel in parcels {
+                try receiver.decode(parcel, in: CLUA_CURRENT_ENVIRONMENT)
+                try receiver.run("local a, b = ...; assert(#a > 20000 and a:find '^%d+x+$' and b == ('y'):rep(30000))", arguments: 2)
+            }
+            parcels = []
+            let used = try sender.usedBytes() + receiver.usedBytes()
+            #expect(unsafe clua_state_of(sender.lua).pointee.lent.count == 0)
+            return used
+        }
+        _ = try round()
+        let before = try round(), after = try round()
+        #expect(abs(after - before) < 20_000)
+    }
+
+    @Test("A function that captures a long string shows its size")
+    func captured() throws {
+        let state = State()
+        try state.run("local text = ('x'):rep(100000); return function() return text end")
+        var failure = unsafe clua_failure()
+        #expect(unsafe clua_captures(state.lua, 1, &failure) == LUA_OK)
+        try state.run("local records = ... ; assert(records[1].name:find 'text' and records[1].size >= 100000)", arguments: 1)
+    }
+
+    @Test("A number of a long string that a parcel does not have is an error")
+    func wrongNumber() throws {
+        let parcel = try State().encode(Self.million)
+        let receiver = State()
+        for index in parcel.bytes.indices {
+            for byte in UInt8.min...UInt8.max where byte != parcel.bytes[index] {
+                var bytes = parcel.bytes
+                bytes[index] = byte
+                _ = receiver.decode(parcel, bytes: bytes, in: CLUA_FRESH_ENVIRONMENT)
+                receiver.count = 0
+            }
+        }
+        // Flags, tag, number, end.
+        #expect(receiver.decode(parcel, bytes: [0, parcel.bytes[1], 1, parcel.bytes[3]], in: CLUA_FRESH_ENVIRONMENT) == LUA_ERRRUN)
+        #expect(receiver.decode(parcel, bytes: parcel.bytes, in: CLUA_FRESH_ENVIRONMENT) == LUA_OK)
+    }
+}
