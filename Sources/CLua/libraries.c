@@ -2,6 +2,7 @@
 #include <lua5.4/lualib.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "callback_raising.h"
@@ -154,20 +155,30 @@ static void warn_off(void *context, const char *message, int to_be_continued) {
     is_control(context, message, to_be_continued);
 }
 
+// A warning comes in pieces and is written in one, so that those of several threads do not mix.
 static void warn_continue(void *context, const char *message, int to_be_continued) {
-    fputs(message, stderr);
-    if (to_be_continued) {
-        lua_setwarnf(context, warn_continue, context);
-    } else {
-        fputc('\n', stderr);
-        fflush(stderr);
-        lua_setwarnf(context, warn_on, context);
+    clua_state *state = clua_state_of(context);
+    size_t count = strlen(message);
+    char *warning = realloc(state->warning, state->warning_count + count + 1);
+    if (warning != NULL) {
+        memcpy(warning + state->warning_count, message, count);
+        state->warning = warning;
+        state->warning_count += count;
     }
+    lua_setwarnf(context, to_be_continued ? warn_continue : warn_on, context);
+    if (to_be_continued) return;
+    if (state->warning != NULL) {
+        state->warning[state->warning_count] = '\n';
+        fwrite(state->warning, 1, state->warning_count + 1, stderr);
+    }
+    free(state->warning);
+    state->warning = NULL;
+    state->warning_count = 0;
 }
 
 static void warn_on(void *context, const char *message, int to_be_continued) {
     if (is_control(context, message, to_be_continued)) return;
-    fputs("Lua warning: ", stderr);
+    warn_continue(context, "Lua warning: ", 1);
     warn_continue(context, message, to_be_continued);
 }
 

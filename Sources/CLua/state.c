@@ -150,6 +150,7 @@ void clua_state_close(lua_State *L) {
     lua_close(L);
     clua_lent_strings_free(state);
     clua_held_objects_release(&state->held);
+    free(state->warning);
     clua_code_close(state);
     clua_stop_free(&state->stop);
     free(state);

@@ -84,6 +84,20 @@ import Testing
             """)
     }
 
+    @Test func aMistakeNamesTheClassAsScriptsKnowIt() throws {
+        try script(
+            """
+            local Download = Operation:subclass 'Download'
+            function Download:main() end
+            for name, o in pairs { Operation = Operation.new(function() end), Download = Download.new() } do
+                queue:addOperation(o)
+                o:waitUntilFinished()
+                local ok, message = pcall(function() o.completionBlock = print end)
+                assert(not ok and message:find('the completion block of ' .. name .. ' cannot be set', 1, true), message)
+            end
+            """)
+    }
+
     @Test func aBlockMayBeReplacedByTheHost() throws {
         try withRuntime { runtime throws in
             let operation = try runtime.operation(

@@ -27,6 +27,16 @@ struct OutputTests {
         #expect(outcome.lines.allSatisfy { $0.count == 2000 && Set($0).count == 1 })
     }
 
+    @Test("Nor are warnings, which every state shows with -W")
+    func warningsNotMixed() throws {
+        let outcome = try Command.opscript(
+            "--workers", "8", "-W", "-e",
+            Self.queue + "for i = 1, 8 do queue:addOperation(function() for _ = 1, 100 do warn('one ', 'warning', '') end end) end"
+        ).run()
+        #expect(outcome.status == 0)
+        #expect(outcome.errorText == String(repeating: "Lua warning: one warning\n", count: 800))
+    }
+
     @Test("Nor are those on stderr")
     func errorsNotMixed() throws {
         let outcome = try run(

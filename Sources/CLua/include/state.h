@@ -55,6 +55,8 @@ typedef struct clua_state {
     bool modules_changed;      // whether `package.loaded` may have changed
     uint64_t module_filter[64];  // a bit for each value that travels by name, by its address; others may share the bit
     clua_held_objects held;
+    char *warning;  // owned: what has come of one that is not complete, or NULL
+    size_t warning_count;
     struct clua_code_caches *codes;  // owned
     clua_lent_strings lent;
     const void *paths[3];  // what clua_paths_changed saw last, compared by address

@@ -263,7 +263,7 @@ enum OperationClass {
     private static func describe(_: Int32, _ call: Call) throws(CallError) -> Answer {
         guard let operation = call.operationIfAny(at: 1) else { throw call.expected("Operation", at: 1) }
         let name = operation.name.map { " '\($0)'" } ?? ""
-        return .string("\(operation.className)\(name) (\(operation.stateName))")
+        return .string("\(operation.scriptClassName)\(name) (\(operation.stateName))")
     }
 }
 

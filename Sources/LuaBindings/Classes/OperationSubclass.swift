@@ -70,7 +70,7 @@ enum OperationSubclass {
             return .boolean(isKind)
         }
         guard case .builtIn(let name) = identity else { return .boolean(false) }
-        return .boolean(name == "Operation" || name == operation.className)
+        return .boolean(name == "Operation" || name == operation.scriptClassName)
     }
 
     /// Cancels an operation as its class says.

@@ -65,18 +65,24 @@ struct WeakOperation: @unchecked Sendable {
     init(_ operation: Operation) { self.operation = operation }
 }
 
-extension Operation {
+extension LuaOperation: ClassNaming {
     /// What scripts call its class.
-    var className: String {
-        if let scriptClass = (self as? LuaOperation)?.scriptClass { return scriptClass.name }
-        return switch (self as? LuaOperation)?.kind {
+    package var className: String {
+        if let scriptClass { return scriptClass.name }
+        return switch kind {
         case .blocks: "BlockOperation"
         case .invocation: "InvocationOperation"
-        case nil where self is BlockOperation: "BlockOperation"
         default: "Operation"
         }
     }
+}
+
+extension Operation {
+    /// What scripts call its class.
+    var scriptClassName: String {
+        (self as? LuaOperation)?.className ?? (self is BlockOperation ? "BlockOperation" : "Operation")
+    }
 
     /// Its name, or its class where it has none: what messages call it.
-    var displayName: String { name.map { "'\($0)'" } ?? "an unnamed \(className)" }
+    var displayName: String { name.map { "'\($0)'" } ?? "an unnamed \(scriptClassName)" }
 }

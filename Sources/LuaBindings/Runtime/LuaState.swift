@@ -63,6 +63,7 @@ final class LuaState: @unchecked Sendable {
         unsafe clua_state_of(lua).pointee.object = Unmanaged.passUnretained(self).toOpaque()
         unsafe clua_attach_thread(lua)
         if let limit = core.stateMemoryLimit { unsafe clua_limit_state(lua, limit) }
+        if core.showsWarnings.load(ordering: .relaxed) { enableWarnings() }
     }
 
     /// Runs the state's finalizers and frees it. Callbacks that come later are dropped.

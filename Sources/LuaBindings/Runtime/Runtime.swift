@@ -233,8 +233,12 @@ public final class Runtime {
         return signal == 0 ? nil : signal
     }
 
-    /// Warnings of scripts go to stderr from now on, as after `warn("@on")`.
-    public func enableWarnings() throws(LuaError) { try state().enableWarnings() }
+    /// Warnings of scripts go to stderr from now on, as after `warn("@on")`: those of the main state, and of workers that have run no
+    /// script yet.
+    public func enableWarnings() throws(LuaError) {
+        core.showsWarnings.store(true, ordering: .relaxed)
+        try state().enableWarnings()
+    }
 
     /// The release of Lua and its copyright, as `lua -v` shows them.
     public static var luaCopyright: String { unsafe String(cString: clua_copyright()) }

@@ -24,6 +24,8 @@ final class RuntimeCore: @unchecked Sendable {
     private let classes = Mutex<[ScriptClass]>([])
     private let closing = Atomic<Bool>(false)
     private let hasWork = Atomic<Bool>(false)
+    /// Whether states that are made from now on show warnings.
+    let showsWarnings = Atomic<Bool>(false)
     /// Asynchronous operations that scripts have started and that have not ended: in no queue, which would keep them.
     private let startedByHand = Mutex<Set<LuaOperation>>([])
 

@@ -38,7 +38,7 @@ extension Operation {
     }
 
     /// How messages call it: its name, or its class.
-    var label: String { storedName ?? "\(type(of: self))" }
+    var label: String { storedName ?? (self as? any ClassNaming)?.className ?? "\(type(of: self))" }
 
     var storedPriority: QueuePriority {
         get { QueuePriority(level: level.load(ordering: .relaxed)) }
@@ -67,4 +67,10 @@ extension Operation {
 
     /// The queue it is in: nil before it is added and after it has finished.
     public var queue: OperationQueue? { withQueueCore { $0.face } ?? nil }
+}
+
+/// An operation whose users know its class by another name than Swift's.
+package protocol ClassNaming: Operation {
+    /// Constant.
+    var className: String { get }
 }
