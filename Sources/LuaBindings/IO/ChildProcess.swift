@@ -26,7 +26,7 @@ final class ChildProcess: EventSource, @unchecked Sendable {
     /// The operation that started it, compared only.
     private var owner: ObjectIdentifier?
     private let ended = Atomic<Bool>(false)
-    private let mutable = Mutex(Mutable())
+    private let mutable = Guarded(Mutable())
 
     private struct Mutable {
         /// Whoever waits for it.

@@ -1,12 +1,12 @@
 import CIO
-import Synchronization
+import OpEngine
 
 /// The thread on which timers fire and child processes are looked after, with one libuv loop for a whole runtime, so that a busy Lua
 /// state never keeps one of them waiting. It is started by the first that needs it.
 ///
 /// - Concurrency: safe from every thread.
 final class IOThread: Sendable {
-    private let state = Mutex(State())
+    private let state = Guarded(State())
 
     private struct State {
         var loop: Loop?

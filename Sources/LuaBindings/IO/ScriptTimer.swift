@@ -9,7 +9,7 @@ final class ScriptTimer: EventSource {
     let interval: Double
     let repeats: Bool
     private let state: LuaState
-    private let mutable = Mutex(Mutable())
+    private let mutable = Guarded(Mutable())
     /// It will not fire any more.
     private let hasEnded = Atomic<Bool>(false)
     /// A call is on its way, or going on: what fires meanwhile is passed over.

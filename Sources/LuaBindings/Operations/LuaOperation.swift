@@ -1,6 +1,5 @@
 import CLua
 public import OpEngine
-import Synchronization
 
 /// An operation whose body is a Lua function, or several.
 ///
@@ -16,7 +15,7 @@ public final class LuaOperation: Operation, @unchecked Sendable {
     let kind: Kind
     /// The class that a script has defined, if it is of one.
     let scriptClass: ScriptClass?
-    let mutable: Mutex<Mutable>
+    let mutable: Guarded<Mutable>
 
     /// What its bodies are.
     enum Kind {
@@ -99,7 +98,7 @@ public final class LuaOperation: Operation, @unchecked Sendable {
         var mutable = Mutable()
         mutable.bodies = SmallArray(repeating: Body(form: .handle), count: bodyCount)
         mutable.blockCount = bodyCount
-        self.mutable = Mutex(mutable)
+        self.mutable = Guarded(mutable)
         super.init()
     }
 

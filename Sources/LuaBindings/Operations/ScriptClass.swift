@@ -1,4 +1,4 @@
-import Synchronization
+import OpEngine
 
 /// A class of operations that a script has defined with `subclass`. What is in it is in a table of each state that knows it.
 ///
@@ -7,7 +7,7 @@ final class ScriptClass: Sendable {
     let name: String
     /// The number of the state that made it.
     let home: Int
-    private let contents = Mutex<Parcel?>(nil)
+    private let contents = Guarded<Parcel?>(nil)
 
     init(name: String, home: Int) {
         self.name = name

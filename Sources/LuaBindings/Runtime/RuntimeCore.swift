@@ -16,18 +16,18 @@ final class RuntimeCore: @unchecked Sendable {
     private let mainThread = ThreadIdentity.current
     private(set) unowned(unsafe) var mainState: LuaState!
 
-    private let shared = Mutex(Shared())
-    private let failures = Mutex(Failures())
+    private let shared = Guarded(Shared())
+    private let failures = Guarded(Failures())
     private let stateCount = Atomic<Int>(0)
     /// Operations whose parcels keep operations.
-    private let keepers = Mutex(Keepers())
-    private let classes = Mutex<[ScriptClass]>([])
+    private let keepers = Guarded(Keepers())
+    private let classes = Guarded<[ScriptClass]>([])
     private let closing = Atomic<Bool>(false)
     private let hasWork = Atomic<Bool>(false)
     /// Whether states that are made from now on show warnings.
     let showsWarnings = Atomic<Bool>(false)
     /// Asynchronous operations that scripts have started and that have not ended: in no queue, which would keep them.
-    private let startedByHand = Mutex<Set<LuaOperation>>([])
+    private let startedByHand = Guarded<Set<LuaOperation>>([])
 
     /// What each state takes over before it runs a body.
     private struct Shared {
@@ -212,7 +212,7 @@ final class RuntimeCore: @unchecked Sendable {
 
     // MARK: exit
 
-    private let exitRequest = Mutex<Int32?>(nil)
+    private let exitRequest = Guarded<Int32?>(nil)
 
     /// What `os.exit` was called with on a worker, the first time.
     var requestedExitStatus: Int32? { exitRequest.withLock { $0 } }

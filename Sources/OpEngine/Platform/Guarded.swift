@@ -1,17 +1,17 @@
 /// A value and the lock that guards it. The closure returns the decision; its effects happen after the lock is released.
-@safe struct Guarded<Value>: ~Copyable, @unchecked Sendable {
+@safe package struct Guarded<Value>: ~Copyable, @unchecked Sendable {
     // Safety: `@unchecked Sendable` because the value is reached only with the lock held.
-    private let mutex = Lock()
+    @usableFromInline let mutex = Lock()
     /// In memory of its own, so that an access costs no exclusivity check.
-    private let storage: UnsafeMutablePointer<Value>
+    @usableFromInline let storage: UnsafeMutablePointer<Value>
 
-    init(_ initial: consuming Value) {
+    @inlinable package init(_ initial: consuming Value) {
         // Safety: allocated and initialised here, freed in `deinit`.
         unsafe storage = UnsafeMutablePointer.allocate(capacity: 1)
         unsafe storage.initialize(to: initial)
     }
 
-    deinit {
+    @inlinable deinit {
         // Safety: the last owner is going; see `init`.
         unsafe storage.deinitialize(count: 1)
         unsafe storage.deallocate()
@@ -27,8 +27,8 @@
     @inline(__always)
     func unlock() { mutex.unlock() }
 
-    @inline(__always)
-    func withLock<Result: ~Copyable>(_ body: (inout Value) -> Result) -> Result {
+    @inlinable @inline(__always)
+    package func withLock<Result: ~Copyable>(_ body: (inout Value) -> Result) -> Result {
         mutex.lock()
         defer { mutex.unlock() }
         // Safety: the lock is held.

@@ -6,7 +6,7 @@ import Synchronization
 /// Written on `Atomic` instead of `Mutex` because the standard library's slow path is not instrumented, so that
 /// ThreadSanitizer reports races that do not exist, and because its priority-inheriting futex hands the lock over
 /// through the kernel each time it is contended.
-struct Lock: ~Copyable {
+@usableFromInline package struct Lock: ~Copyable, Sendable {
     private static let free: UInt32 = 0
     private static let held: UInt32 = 1
     private static let contended: UInt32 = 2
@@ -14,14 +14,16 @@ struct Lock: ~Copyable {
 
     private let word = Atomic<UInt32>(free)
 
+    @usableFromInline init() {}
+
     @inline(__always)
-    func lock() {
+    @usableFromInline func lock() {
         let (taken, _) = word.compareExchange(expected: Lock.free, desired: Lock.held, ordering: .acquiring)
         if !taken { lockSlowly() }
     }
 
     @inline(__always)
-    func unlock() {
+    @usableFromInline func unlock() {
         if word.exchange(Lock.free, ordering: .releasing) == Lock.contended { wakeOne() }
     }
 
