@@ -149,7 +149,7 @@ struct OutputTests {
     func closedPipe(script: String) throws {
         let directory = try ScratchDirectory()
         let outcome = try Command.shell(
-            #"{ "$OPSCRIPT" --workers 8 -e "$1" 2>&1; echo "status $?" >&2; } | head -n 1 > "$2/output""#, Self.queue + script,
+            #"{ timeout -k 1 60 "$OPSCRIPT" --workers 8 -e "$1" 2>&1; echo "status $?" >&2; } | head -n 1 > "$2/output""#, Self.queue + script,
             directory.path
         ).run()
         #expect(outcome == Outcome(status: 0, output: [], errors: Array("status 141\n".utf8)), "\(outcome)")
@@ -166,7 +166,7 @@ struct OutputTests {
         let outcome = try Command.shell(
             #"""
             mkfifo "$2/in" "$2/out" && exec 3<> "$2/in"
-            "$OPSCRIPT" -e "$1" < "$2/in" > "$2/out" & child=$!
+            timeout -k 1 60 "$OPSCRIPT" -e "$1" < "$2/in" > "$2/out" & child=$!
             : < "$2/out"
             echo go >&3
             wait "$child"
