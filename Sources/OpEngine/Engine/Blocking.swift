@@ -17,6 +17,7 @@ extension ThreadContext {
         while true {
             if predicate() { return .satisfied }
             if let deadline, ContinuousClock.now >= deadline { return .timedOut }
+            if parker.spin() { continue }
             if let engine, deadline == nil {
                 if engine.sleepUnlessStalled(parker, canStall: canStall) { return predicate() ? .satisfied : .stalled }
             } else {

@@ -11,6 +11,9 @@ final class Parker: Sendable {
         case notified, interrupted, timedOut
     }
 
+    private static let spins = 1000
+    private static let isSomeoneSpinning = Atomic<Bool>(false)
+
     private let word = Atomic<UInt32>(empty)
 
     /// Wakes the thread. Lock-free and async-signal-safe.
@@ -25,6 +28,19 @@ final class Parker: Sendable {
 
     /// Whether a wake-up has come that the owner has not taken yet.
     var isNotified: Bool { word.load(ordering: .acquiring) == Parker.notified }
+
+    /// Looks for a wake-up without sleeping, for some microseconds: to be woken costs more. True: it has come, and was taken.
+    ///
+    /// One thread of the process at a time, since it takes a processor from those it waits for.
+    func spin() -> Bool {
+        guard Processors.available > 1, !Parker.isSomeoneSpinning.exchange(true, ordering: .relaxed) else { return false }
+        defer { Parker.isSomeoneSpinning.store(false, ordering: .relaxed) }
+        for _ in 0..<Parker.spins {
+            if isNotified { return consumeNotification() }
+            cplatform_relax()
+        }
+        return false
+    }
 
     /// Sleeps until `unpark`, a signal, or the deadline, and takes the wake-up. Only the owning thread calls it.
     func park(until deadline: ContinuousClock.Instant? = nil) -> WakeReason {
