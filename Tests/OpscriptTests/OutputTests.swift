@@ -149,7 +149,9 @@ struct OutputTests {
     func closedPipe(script: String) throws {
         let directory = try ScratchDirectory()
         let outcome = try Command.shell(
-            #"{ timeout -k 1 60 "$OPSCRIPT" --workers 8 -e "$1" 2>&1; echo "status $?" >&2; } | head -n 1 > "$2/output""#, Self.queue + script,
+            #"""
+            { timeout -k 1 60 "$OPSCRIPT" --workers 8 -e "$1" 2>&1; echo "status $?" >&2; } | head -n 1 > "$2/output"
+            """#, Self.queue + script,
             directory.path
         ).run()
         #expect(outcome == Outcome(status: 0, output: [], errors: Array("status 141\n".utf8)), "\(outcome)")
