@@ -60,7 +60,11 @@ static void call(lua_State *L, int member, clua_reply *reply) {
     case 2: reply->kind = CLUA_REPLY_HANDLES; break;
     case 3: reply->kind = CLUA_REPLY_PROGRESS; return;
     case 4: reply->kind = CLUA_REPLY_ERROR; break;
-    case 5: reply->kind = CLUA_REPLY_HANDLE; break;
+    case 5:
+        reply->kind = CLUA_REPLY_HANDLE;
+        reply->reference = (clua_reference){&references, 1, false};
+        retain(&references);
+        return;
     default: reply->kind = CLUA_REPLY_STRING; break;
     }
     reply->bytes = strdup("a text that no state has yet, and that is long");

@@ -2,9 +2,11 @@ extension ThreadContext {
     /// Sleeps until `predicate` is true; on a worker another thread takes its place meanwhile. Whoever makes the predicate true
     /// unparks `parker`.
     ///
-    /// - Parameter canStall: whether to give up when nothing can happen any more.
+    /// - Parameters:
+    ///   - waited: the engine of what it waits for.
+    ///   - canStall: whether to give up when nothing can happen any more.
     func block(
-        parker: Parker, deadline: ContinuousClock.Instant?, canStall: Bool, until predicate: () -> Bool
+        on waited: Engine?, parker: Parker, deadline: ContinuousClock.Instant?, canStall: Bool, until predicate: () -> Bool
     ) -> Inbox.Outcome {
         if predicate() { return .satisfied }
         if let inside = engineInside, let simulated = inside.simulated {
@@ -17,7 +19,7 @@ extension ThreadContext {
         while true {
             if predicate() { return .satisfied }
             if let deadline, ContinuousClock.now >= deadline { return .timedOut }
-            if parker.spin() { continue }
+            if waited?.isWorking ?? false, parker.spin() { continue }
             if let engine, deadline == nil {
                 if engine.sleepUnlessStalled(parker, canStall: canStall) { return predicate() ? .satisfied : .stalled }
             } else {

@@ -1,10 +1,10 @@
 extension Engine {
     /// Who works and who sleeps, guarded by the engine's lock. Every method decides; the engine performs what it returns.
     struct Pool {
-        /// How many threads may be awake and not blocked.
-        let target: Int
+        /// How many threads may be awake and not blocked; 0 until there is work for the first time.
+        private var target = 0
         /// How many threads there may be: blocked ones are replaced up to here.
-        let threadLimit: Int
+        private var threadLimit = 0
 
         /// What each group of threads has to do, and who of it sleeps.
         private var lanes = Lanes()
@@ -22,11 +22,6 @@ extension Engine {
         /// Threads that sleep until something happens, the youngest sleep last.
         private var sleeps: [Sleep] = []
         var mustEnd = false
-
-        init(target: Int, threadLimit: Int) {
-            self.target = target
-            self.threadLimit = threadLimit
-        }
 
         var hasScheduled: Bool { lanes.hasScheduled }
 
@@ -46,6 +41,7 @@ extension Engine {
 
         /// At most one wake-up is on its way; who it wakes wakes the next when there is more.
         private mutating func wakeIfNeeded(_ engine: Engine) -> Wake {
+            if target == 0 { (target, threadLimit) = (engine.workerCount, engine.threadLimit) }
             guard hasScheduled, !isSomeoneSearching, awake < target else { return .none }
             let group = lanes.next
             // When there can be no more threads, one of another group has to do.

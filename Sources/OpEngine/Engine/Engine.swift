@@ -14,7 +14,11 @@ import Synchronization
     public static var processorCount: Int { Processors.available }
 
     /// How many operations run at once when none is blocked.
-    public let workerCount: Int
+    public var workerCount: Int { max(1, givenWorkerCount ?? Processors.available) }
+    /// How many threads there may be.
+    var threadLimit: Int { max(workerCount, givenThreadLimit ?? workerCount + 4096) }
+    private let givenWorkerCount: Int?
+    private let givenThreadLimit: Int?
     /// How long a thread without work sleeps before it ends.
     let idleTime: Duration
     /// How many threads there are now, blocked and idle ones included.
@@ -81,12 +85,12 @@ import Synchronization
         simulated: SimulatedWorkers? = nil
     ) {
         self.simulated = simulated
-        let count = max(1, workerCount ?? Processors.available)
         self.idleTime = idleTime
-        self.workerCount = count
+        givenWorkerCount = workerCount
+        givenThreadLimit = threadLimit
         self.hostMayAddOperations = hostMayAddOperations
         self.mainThread = mainThread
-        pool = Guarded(Pool(target: count, threadLimit: max(count, threadLimit ?? count + 4096)))
+        pool = Guarded(Pool())
         mainInbox = Inbox(parker: Parker(), pendingJobs: pendingJobs, isMain: true)
         mainInbox.belongs(to: self)
         if !hostMayAddOperations { StartedByHand.register(self) }
@@ -209,6 +213,9 @@ import Synchronization
     }
 
     // MARK: Quiescence
+
+    /// Whether a worker runs something, or is about to.
+    var isWorking: Bool { pool.withLock { $0.awake > 0 } }
 
     /// Whether nothing will happen by itself: nothing is executing or runnable, no asynchronous operation is executing, here or started
     /// by hand anywhere, there is no hold, and all inboxes are empty. A worker that is blocked in a wait counts as not executing.

@@ -194,7 +194,7 @@ public final class Inbox: @unchecked Sendable {
                 let outcome = simulated.run(context, self, until: predicate, deadline: deadline)
                 return outcome == .timedOut ? nil : outcome
             }
-            if parker.spin() { return nil }
+            if engine?.isWorking ?? false, parker.spin() { return nil }
             if let deadline {
                 _ = parker.park(until: deadline)
                 return nil
@@ -203,7 +203,7 @@ public final class Inbox: @unchecked Sendable {
             let isStalled = engine.map { $0.sleepUnlessStalled(parker, canStall: true) } ?? true
             return isStalled ? (predicate() ? .satisfied : .stalled) : nil
         }
-        let outcome = context.block(parker: parker, deadline: deadline, canStall: true) { self.hasJobs || predicate() }
+        let outcome = context.block(on: engine, parker: parker, deadline: deadline, canStall: true) { self.hasJobs || predicate() }
         return outcome == .satisfied ? nil : outcome
     }
 }

@@ -75,7 +75,7 @@ extension Operation {
         // An engine that was shut down takes none: then this thread runs all.
         try? context.engine.helperQueue.tryAddOperations(helpers, waitUntilFinished: false)
         share.runRest { run($0) }
-        _ = context.block(parker: context.parker, deadline: nil, canStall: false) { share.isDone }
+        _ = context.block(on: context.engine, parker: context.parker, deadline: nil, canStall: false) { share.isDone }
     }
 
     /// Runs a block as a part of this operation.

@@ -57,7 +57,7 @@ extension ThreadContext {
     ) -> Inbox.Outcome {
         register(parker(on: engine))
         if engine.isMainThread { return engine.mainInbox.run(until: isDone, deadline: deadline) }
-        return block(parker: parker, deadline: deadline, canStall: true, until: isDone)
+        return block(on: engine, parker: parker, deadline: deadline, canStall: true, until: isDone)
     }
 }
 
