@@ -1,3 +1,4 @@
+import Glibc
 import OpEngine
 import TestSupport
 import Testing
@@ -21,6 +22,42 @@ private struct Failure: Error {}
         #expect(strict.isCancelled == (strict.outcome == .cancelled))
         if strict.isCancelled { #expect("\(strict.error, default: "")".contains("did not succeed")) }
         return [operation.outcome, any.outcome, strict.outcome]
+    }
+
+    // Safety: `@unchecked Sendable` because the block is a constant.
+    private final class Hesitating: BlockOperation, @unchecked Sendable {
+        private let whenCancelled: @Sendable () -> Void
+        init(_ whenCancelled: @escaping @Sendable () -> Void, block: @escaping @Sendable () -> Void) {
+            self.whenCancelled = whenCancelled
+            super.init(block: block)
+        }
+        override func cancel() {
+            whenCancelled()
+            super.cancel()
+        }
+    }
+
+    /// Between the failure of a dependency and the cancelling that follows, another dependency ends.
+    @Test func whatMustBeCancelledDoesNotStartMeanwhile() {
+        struct Failure: Error {}
+        let queue = OperationQueue(engine: Engine(workerCount: 1))
+        let (failing, other) = (AsyncOperation(), AsyncOperation())
+        let log = Log<String>()
+        let strict = Hesitating {
+            other.finish()
+            // What is ready in a queue is taken before what comes after it.
+            queue.addOperations([BlockOperation { log.append("later") }], waitUntilFinished: true)
+        } block: {
+            log.append("ran")
+        }
+        strict.dependencyPolicy = .succeeded
+        strict.queuePriority = .veryHigh
+        for dependency in [failing, other] { strict.addDependency(dependency) }
+        queue.addOperations([failing, other, strict], waitUntilFinished: false)
+        while !failing.isExecuting || !other.isExecuting { sched_yield() }
+        failing.finish(with: Failure())
+        queue.waitUntilAllOperationsAreFinished()
+        #expect(log.entries == ["later"] && strict.outcome == .cancelled)
     }
 
     @Test func mainReturned() {

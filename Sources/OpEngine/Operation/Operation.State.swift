@@ -59,7 +59,7 @@ extension Operation {
             bits & State.dependencyMask == 0 || bits & (State.cancelled | State.started | State.executing | State.finished) != 0
         }
 
-        /// Must be cancelled because of its policy and is not yet.
+        /// Must be cancelled because of its policy and is not yet: whoever made this true cancels it, and until then it does not start.
         @inline(__always) var mustCancel: Bool {
             bits & (State.dependencyFailed | State.requiresSuccess) == State.dependencyFailed | State.requiresSuccess
                 && bits & (State.cancelled | State.started | State.executing | State.finishing | State.finished) == 0
@@ -80,7 +80,7 @@ extension Operation.State {
     /// Marks it posted when it is linked, ready, and was not posted before. A deferred one is posted again.
     @inline(__always)
     private mutating func post() -> Bool {
-        guard bits & (State.linked | State.finishing | State.finished) == State.linked, isReady else { return false }
+        guard bits & (State.linked | State.finishing | State.finished) == State.linked, isReady, !mustCancel else { return false }
         if has(State.posted) { return undefer() }
         set(State.posted)
         return true
@@ -175,7 +175,7 @@ extension Operation.State {
 
     enum LaunchAction {
         case start
-        /// A dependency was added since it was taken.
+        /// A dependency was added since it was taken, or one has failed.
         case notReady
         /// It has been finished since it was taken.
         case ended
@@ -185,7 +185,7 @@ extension Operation.State {
     @inline(__always)
     mutating func launch() -> LaunchAction {
         if has(State.finishing | State.finished) { return .ended }
-        if !isReady { return .notReady }
+        if !isReady || mustCancel { return .notReady }
         set(State.started)
         return .start
     }
@@ -194,7 +194,7 @@ extension Operation.State {
     @inline(__always)
     mutating func launchUnobserved() -> Bool {
         let others = State.cancelled | State.started | State.executing | State.finishing | State.finished | State.observed
-        guard bits & (others | State.dependencyMask) == 0 else { return false }
+        guard bits & (others | State.dependencyMask) == 0, !mustCancel else { return false }
         set(State.started | State.executing)
         return true
     }
@@ -204,7 +204,7 @@ extension Operation.State {
 
     /// The subclass announced a change of `isReady`. True: hand it to its queue again.
     mutating func undefer() -> Bool {
-        guard has(State.deferred), isReady, !has(State.finishing | State.finished) else { return false }
+        guard has(State.deferred), isReady, !mustCancel, !has(State.finishing | State.finished) else { return false }
         clear(State.deferred)
         return true
     }
