@@ -9,7 +9,8 @@ import Testing
     private static let prelude = """
         function isGone(pid)
             local file <close> = io.open('/proc/' .. pid .. '/stat')
-            return not file or file:read('a'):match('%) (%a)') == 'Z'
+            local text = file and file:read 'a'  -- nil when it has gone since
+            return not text or text:match('%) (%a)') == 'Z'
         end
         function awaitEnd(pid)
             local stop = opscript.now() + 30
