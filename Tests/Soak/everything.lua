@@ -316,8 +316,8 @@ end
 local held, resident = memory()
 if not without.memory then
   local grownHeld, grownResident = held - heldBefore, resident - residentBefore
-  -- What a state has compiled fills a cache of some megabytes, and is forgotten when that is full.
-  if grownHeld > 4 * 1024 * 1024 or grownResident > 32 * 1024 * 1024 then
+  -- What a state has compiled fills a cache of some megabytes, and is forgotten when that is full; there are some dozen workers.
+  if grownHeld > 4 * 1024 * 1024 or grownResident > 192 * 1024 * 1024 then
     io.stderr:write("soak: memory has grown: the main state by ", grownHeld, " bytes, the process by ", grownResident, "\n")
     os.exit(1)
   end
