@@ -98,6 +98,23 @@ import Testing
             """)
     }
 
+    /// Waits wait for it, too.
+    @Test func aBlockMayBeSetAnewAfterItWasRemovedFromAnOperationInAQueue() throws {
+        try script(
+            """
+            for i = 1, 300 do
+                local late, ran = OperationQueue.new { isSuspended = true }, nil
+                local o = Operation.new { main = function() end, completionBlock = function() ran = 'the first' end }
+                late:addOperation(o)
+                o.completionBlock = nil
+                o.completionBlock = function() ran = 'the second' end
+                late.isSuspended = false
+                o:waitUntilFinished()
+                assert(ran == 'the second', ran)
+            end
+            """)
+    }
+
     @Test func aBlockMayBeReplacedByTheHost() throws {
         try withRuntime { runtime throws in
             let operation = try runtime.operation(

@@ -112,7 +112,11 @@ extension LuaOperation {
             mutable.pinningStates.append(state)
             return true
         }
-        guard isNew else { return }
+        guard isNew else {
+            // The completion block may be a new one.
+            if !isSealed { _ = awaitCompletion(in: state) }
+            return
+        }
         try state.pin(self, .operation)
         if isSealed {
             try state.watch(self)
@@ -122,9 +126,9 @@ extension LuaOperation {
         unpinWhenFinished(in: state)
     }
 
-    /// Has `state` remember that it has to run the completion block, if it has set one.
+    /// Has `state` remember that it has to run the completion block, if it has set one and does not yet.
     private func awaitCompletion(in state: LuaState) -> Bool {
-        guard hasCompletion(in: state) else { return false }
+        guard mutable.withLock({ $0.completion?.state === state && $0.completion?.place == nil }) else { return false }
         let place = state.awaitCompletion(of: self)
         let isStillThere = mutable.withLock { mutable in
             guard mutable.completion?.state === state else { return false }
