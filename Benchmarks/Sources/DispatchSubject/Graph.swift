@@ -8,11 +8,12 @@ final class Node: Sendable {
     private let dependents = Mutex<[Node]?>([])
 
     func depend(on other: Node) {
-        let isUnfinished = other.dependents.withLock { dependents in
+        other.dependents.withLock { dependents in
+            guard dependents != nil else { return }
             dependents?.append(self)
-            return dependents != nil
+            // Before the other one can end.
+            waitsFor.wrappingAdd(1, ordering: .relaxed)
         }
-        if isUnfinished { waitsFor.wrappingAdd(1, ordering: .relaxed) }
     }
 
     /// To be called once for each node, after its dependencies are known, and by each of those when it ends.
