@@ -14,6 +14,9 @@ var targets: [Target] = [
     .target(name: "Measuring", dependencies: ["CMeasuring"], swiftSettings: settings),
     // The workloads are written once, in Operations, and compiled twice.
     .executableTarget(name: "OpEngineSubject", dependencies: [engine, "Measuring"], swiftSettings: settings),
+    .executableTarget(
+        name: "HostSubject", dependencies: [engine, .product(name: "LuaBindings", package: "opscript"), "Measuring"],
+        swiftSettings: settings),
     .executableTarget(name: "FoundationSubject", dependencies: ["Measuring"], swiftSettings: settings),
     .executableTarget(name: "DispatchSubject", dependencies: ["Measuring"], swiftSettings: settings),
     .executableTarget(name: "TaskGroupSubject", dependencies: ["Measuring"], swiftSettings: settings),

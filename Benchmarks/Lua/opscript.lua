@@ -43,7 +43,7 @@ function workloads.L1(count)
 end
 
 -- One function, again and again; nothing is kept of the operations.
-function workloads.L1h(count)
+function workloads.L1f(count)
   local function body() end
   return seconds(function()
     for _ = 1, count do queue:addOperation(body) end

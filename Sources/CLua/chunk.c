@@ -245,19 +245,27 @@ static void scan_code(reader *in, const body *function, const upvalue_map *map) 
     }
 }
 
-// `upvalues`, unless NULL, gets the place where the function's upvalues are described.
-static void read_function(reader *in, const upvalue_map *parent, int depth, upvalue_map *map, const uint8_t **upvalues) {
+// `about`, unless NULL, gets the place where the function's upvalues are described, and whether it has parameters.
+typedef struct description {
+    const uint8_t *upvalues;
+    bool has_parameters;
+} description;
+
+static void read_function(reader *in, const upvalue_map *parent, int depth, upvalue_map *map, description *about) {
     read_string(in);  // the source; none when it is the parent's
     read_number(in);  // the first and the last line
     read_number(in);
-    read_bytes(in, 3);  // parameters, whether there are more, stack size
+    const uint8_t *frame = read_bytes(in, 3);  // parameters, whether there are more, stack size
 
     body function = {0};
     function.code_count = read_count(in, sizeof(uint32_t));
     function.code = read_bytes(in, function.code_count * sizeof(uint32_t));
     read_constants(in, &function);
     read_upvalues(in, parent, map);
-    if (upvalues != NULL) *upvalues = in->at - 3 * map->count;
+    if (about != NULL) {
+        about->upvalues = in->at - 3 * map->count;
+        about->has_parameters = frame != NULL && (frame[0] != 0 || frame[1] != 0);
+    }
     if (!failed(in)) scan_code(in, &function, map);
     free(function.constants);
 
@@ -299,20 +307,21 @@ static void remove_duplicates(reader *in) {
 clua_chunk_status clua_chunk_parse(const uint8_t *dump, size_t dump_count, clua_chunk *chunk) {
     reader in = {.at = dump, .end = dump + dump_count, .status = CLUA_CHUNK_OK};
     upvalue_map map = {0};
-    const uint8_t *upvalues = dump;
+    description about = {.upvalues = dump};
     memset(chunk, 0, sizeof(*chunk));
 
     read_preamble(&in);
     uint8_t closure_upvalues = read_byte(&in);
-    read_function(&in, NULL, 1, &map, &upvalues);
+    read_function(&in, NULL, 1, &map, &about);
     if (closure_upvalues != map.count || in.at != in.end) fail(&in, CLUA_CHUNK_UNREADABLE);
     if (failed(&in)) {
         free(in.reads);
         return in.status;
     }
     remove_duplicates(&in);
+    chunk->has_parameters = about.has_parameters;
     chunk->upvalue_count = (int)map.count;
-    chunk->upvalues = (size_t)(upvalues - dump);
+    chunk->upvalues = (size_t)(about.upvalues - dump);
     chunk->reads = in.reads;
     chunk->read_count = in.read_count;
     return CLUA_CHUNK_OK;

@@ -2,6 +2,7 @@
 #ifndef CLUA_CHUNK_H
 #define CLUA_CHUNK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,6 +15,7 @@ typedef struct clua_global_read {
 } clua_global_read;
 
 typedef struct clua_chunk {
+    bool has_parameters;      // or takes any number of arguments
     int upvalue_count;
     size_t upvalues;          // offset, in the dump, of the descriptions of the function's upvalues, 3 bytes each
     clua_global_read *reads;  // owned (malloc); sorted by upvalue, each pair once

@@ -7,6 +7,7 @@
 
 #include <lua5.4/lua.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,6 +21,7 @@ typedef struct clua_code {
     size_t dump_count;
     uint8_t *factory;  // see clua_chunk_factory; NULL when there are too many upvalues
     size_t factory_count;
+    bool has_parameters;  // or takes any number of arguments
     int upvalue_count;
     clua_global_read *global_reads;
     size_t global_read_count;

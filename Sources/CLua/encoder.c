@@ -145,14 +145,12 @@ void encoder_free(encoder *e) {
     free(e->strings.items);
     free(e->codes.items);
     free(e->references.items);
-    free(e->writer.bytes);
+    writer_free(&e->writer);
 }
 
 // Hands what was written to `parcel`.
 void encoder_fill(encoder *e, clua_parcel *parcel) {
     *parcel = (clua_parcel){
-        .bytes = e->writer.bytes,
-        .byte_count = e->writer.count,
         .references = e->references.items,
         .reference_count = e->references.count,
         .codes = e->codes.items,
@@ -161,7 +159,7 @@ void encoder_fill(encoder *e, clua_parcel *parcel) {
         .string_count = e->strings.count,
         .value_count = e->count,
     };
-    e->writer = (parcel_writer){0};
+    writer_finish(&e->writer, parcel);
     e->references = e->codes = e->strings = (list){0};
 }
 

@@ -147,15 +147,17 @@ int clua_encode_paths(lua_State *L, clua_parcel *parcel, clua_failure *failure) 
 
 static int apply_paths(lua_State *L) {
     const clua_parcel *parcel = lua_touserdata(L, 1);
+    lua_settop(L, 1 + CLUA_DECODING_SLOTS);
     clua_decode_here(L, parcel, CLUA_FRESH_ENVIRONMENT);
+    int path = 2 + CLUA_DECODING_SLOTS;
     push_package(L);
-    lua_pushvalue(L, 3);
+    lua_pushvalue(L, path);
     lua_setfield(L, -2, "path");
-    lua_pushvalue(L, 4);
+    lua_pushvalue(L, path + 1);
     lua_setfield(L, -2, "cpath");
     clua_push_real_globals(L);
     lua_pushliteral(L, "arg");
-    lua_pushvalue(L, 5);
+    lua_pushvalue(L, path + 2);
     clua_adopt_global(L);
     return 0;
 }
@@ -258,17 +260,19 @@ static void push_item(lua_State *L, const clua_item **item) {
     }
 }
 
-void clua_push_item(lua_State *L, const clua_item *item) { push_item(L, &item); }
+void clua_push_items_here(lua_State *L, const clua_item *first, size_t count) {
+    for (size_t i = 0; i < count; i++) push_item(L, &first);
+}
 
 typedef struct items {
-    const clua_item *next;
+    const clua_item *first;
     size_t count;
 } items;
 
 static int push_items(lua_State *L) {
     items *items = lua_touserdata(L, 1);
     lua_settop(L, 0);
-    for (size_t i = 0; i < items->count; i++) push_item(L, &items->next);
+    clua_push_items_here(L, items->first, items->count);
     return (int)items->count;
 }
 

@@ -9,7 +9,7 @@
 /// Remembers what clua_paths_changed looks up. Needs 4 free stack slots.
 void clua_paths_open(lua_State *L);
 
-/// Pushes a value of the host.
-void clua_push_item(lua_State *L, const clua_item *item);
+/// Pushes `count` values of the host, of which the first starts at `first`.
+void clua_push_items_here(lua_State *L, const clua_item *first, size_t count);
 
 #endif

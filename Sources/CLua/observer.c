@@ -39,7 +39,7 @@ static int run_observer(lua_State *L) {
     clua_push_handle(L, change->observation.object, change->observation.kind);
     if (lua_rawget(L, 3) != LUA_TFUNCTION) return 0;
     lua_pushvalue(L, 2);
-    clua_push_item(L, change->fields);
+    clua_push_items_here(L, change->fields, 1);
     set_decoded(L, "old", change->old_value);
     set_decoded(L, "new", change->new_value);
     lua_call(L, 2, 0);

@@ -18,8 +18,9 @@ typedef struct decoding {
 static int decode_all(lua_State *L) {
     const decoding *decoding = lua_touserdata(L, 1);
     lua_settop(L, 0);
+    lua_settop(L, CLUA_DECODING_SLOTS);
     clua_decode_here(L, decoding->parcel, decoding->environment);
-    return lua_gettop(L) - 1;
+    return lua_gettop(L) - CLUA_DECODING_SLOTS;
 }
 
 int clua_decode(lua_State *L, const clua_parcel *parcel, clua_environment environment) {

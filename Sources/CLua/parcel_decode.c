@@ -190,13 +190,10 @@ static void decode_table_later(decoder *d) {
 // MARK: functions
 
 // Sets the upvalues of the new function on top.
-static void fill_function(decoder *d, int depth) {
+static void fill_function(decoder *d, int upvalue_count, int depth) {
     lua_State *L = d->L;
     int function = lua_gettop(L);
-    for (int i = 1;; i++) {
-        // The function itself says how many upvalues it has.
-        if (lua_getupvalue(L, function, i) == NULL) break;
-        lua_pop(L, 1);
+    for (int i = 1; i <= upvalue_count; i++) {
         if (d->next < d->end && *d->next == CLUA_TAG_UPVALUE_AGAIN) {
             d->next++;
             uint32_t ordinal = read_count(d, d->object_count);
@@ -213,17 +210,19 @@ static void fill_function(decoder *d, int depth) {
     }
 }
 
-static void push_new_function(decoder *d) {
-    uint32_t number = read_count(d, d->parcel->code_count);
+// Returns its code.
+static const clua_code *push_new_function(decoder *d) {
+    clua_code *code = d->parcel->codes[read_count(d, d->parcel->code_count)];
     clua_need_stack(d->L, 12);
-    clua_code_instantiate(d->L, d->parcel->codes[number]);
+    clua_code_instantiate(d->L, code);
+    return code;
 }
 
 static void decode_function(decoder *d, bool is_kept, int depth) {
     uint32_t ordinal = d->object_count++;
-    push_new_function(d);
+    const clua_code *code = push_new_function(d);
     if (is_kept) keep(d, d->objects, ordinal);
-    fill_function(d, depth + 1);
+    fill_function(d, code->upvalue_count, depth + 1);
 }
 
 static void decode_function_later(decoder *d) {
@@ -330,7 +329,10 @@ static void decode_body_record(decoder *d) {
         read_table_counts(d, counts);
         fill_table(d, counts, 1);
     } else if (lua_isfunction(L, -1) && !lua_iscfunction(L, -1)) {
-        fill_function(d, 1);
+        lua_Debug about;
+        lua_pushvalue(L, -1);
+        lua_getinfo(L, ">u", &about);
+        fill_function(d, about.nups, 1);
     } else {
         malformed(d);
     }
@@ -451,15 +453,21 @@ static void set_classes(decoder *d) {
     }
 }
 
+bool clua_parcel_ignores_arguments(const clua_parcel *parcel) {
+    // The first function that is met has the first code.
+    if (parcel->value_count == 0 || parcel->byte_count < 2 || parcel->code_count == 0) return false;
+    uint8_t tag = clua_parcel_bytes(parcel)[1];
+    return (tag == CLUA_TAG_FUNCTION || tag == CLUA_TAG_FUNCTION_KEPT) && !parcel->codes[0]->has_parameters;
+}
+
 void clua_decode_here(lua_State *L, const clua_parcel *parcel, clua_environment environment) {
     luaL_checkstack(L, parcel->value_count + 16, "too many values");
-    int base = lua_gettop(L);
-    for (int i = 0; i < 5; i++) lua_pushnil(L);
+    int base = lua_gettop(L) - CLUA_DECODING_SLOTS;
     decoder decoder = {
         .L = L,
         .parcel = parcel,
-        .next = parcel->bytes,
-        .end = parcel->bytes + parcel->byte_count,
+        .next = clua_parcel_bytes(parcel),
+        .end = clua_parcel_bytes(parcel) + parcel->byte_count,
         .environment = environment,
         .environments = base + 1,
         .objects = base + 2,
@@ -479,10 +487,8 @@ void clua_decode_here(lua_State *L, const clua_parcel *parcel, clua_environment 
             lua_pop(L, 1);
         }
     }
-    // What stays below the values is the first environment.
     if (lua_istable(L, decoder.environments)) {
         lua_rawgeti(L, decoder.environments, 0);
         lua_replace(L, decoder.environments);
     }
-    for (int i = 0; i < 4; i++) lua_remove(L, base + 2);
 }

@@ -438,6 +438,7 @@ int encode_all(lua_State *L) {
 
 static int attempt(lua_State *L, int count, clua_parcel_role role, bool is_tracking, clua_parcel *parcel, bool *has_culprit) {
     encoder e = {.count = count, .role = role, .is_tracking = is_tracking};
+    writer_init(&e.writer);
     pointer_map_init(&e.met);
     int first = lua_gettop(L) - count + 1;
     lua_pushcfunction(L, encode_all);
@@ -455,7 +456,8 @@ static bool encode_flat(lua_State *L, clua_parcel *parcel) {
     int type = lua_type(L, -1);
     if (type != LUA_TSTRING && type != LUA_TNUMBER && type != LUA_TBOOLEAN) return false;
     if (type == LUA_TSTRING && lua_rawlen(L, -1) >= CLUA_MIN_LENT_STRING) return false;
-    parcel_writer writer = {0};
+    parcel_writer writer;
+    writer_init(&writer);
     writer_byte(&writer, 0);
     if (type == LUA_TNUMBER) {
         write_number(&writer, L);
@@ -468,10 +470,11 @@ static bool encode_flat(lua_State *L, clua_parcel *parcel) {
     }
     writer_byte(&writer, CLUA_TAG_END);
     if (writer.failed) {
-        free(writer.bytes);
+        writer_free(&writer);
         return false;
     }
-    *parcel = (clua_parcel){.bytes = writer.bytes, .byte_count = writer.count, .value_count = 1};
+    writer_finish(&writer, parcel);
+    parcel->value_count = 1;
     return true;
 }
 

@@ -7,23 +7,52 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "parcel.h"
+
+/// Stays where it is: it may point into itself.
 typedef struct parcel_writer {
-    uint8_t *bytes;
+    uint8_t *bytes;  // `few`, or owned
     size_t count;
     size_t capacity;
     bool failed;  // memory ran out: what was written since is lost
+    uint8_t few[CLUA_FEW_BYTES];
 } parcel_writer;
+
+static inline void writer_init(parcel_writer *writer) {
+    writer->bytes = writer->few;
+    writer->count = 0;
+    writer->capacity = sizeof writer->few;
+    writer->failed = false;
+}
+
+static inline void writer_free(parcel_writer *writer) {
+    if (writer->bytes != writer->few) free(writer->bytes);
+    writer_init(writer);
+}
+
+/// Hands what was written to `parcel`.
+static inline void writer_finish(parcel_writer *writer, clua_parcel *parcel) {
+    parcel->byte_count = writer->count;
+    if (writer->bytes == writer->few) {
+        memcpy(parcel->few, writer->few, sizeof parcel->few);
+    } else {
+        parcel->bytes = writer->bytes;
+        writer_init(writer);
+    }
+}
 
 static inline bool writer_reserve(parcel_writer *writer, size_t count) {
     if (writer->capacity - writer->count >= count) return true;
     if (writer->failed) return false;
-    size_t needed = writer->count + count, capacity = writer->capacity == 0 ? 64 : writer->capacity * 2;
+    size_t needed = writer->count + count, capacity = writer->capacity * 4;
     if (capacity < needed) capacity = needed + 64;  // a long string, and perhaps nothing else
-    uint8_t *bytes = realloc(writer->bytes, capacity);
+    bool are_few = writer->bytes == writer->few;
+    uint8_t *bytes = realloc(are_few ? NULL : writer->bytes, capacity);
     if (bytes == NULL) {
         writer->failed = true;
         return false;
     }
+    if (are_few) memcpy(bytes, writer->few, writer->count);
     writer->bytes = bytes;
     writer->capacity = capacity;
     return true;

@@ -8,8 +8,9 @@
 static int run_prelude(lua_State *L) {
     const clua_parcel *body = lua_touserdata(L, 1);
     clua_copy_globals(L);
+    lua_settop(L, 2 + CLUA_DECODING_SLOTS);
     clua_decode_here(L, body, CLUA_CURRENT_ENVIRONMENT);
-    lua_settop(L, 4);
+    lua_settop(L, 3 + CLUA_DECODING_SLOTS);
     lua_call(L, 0, 0);
     lua_settop(L, 2);
     clua_adopt_globals(L);

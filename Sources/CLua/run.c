@@ -324,55 +324,55 @@ static void find_method(lua_State *L, int object) {
     lua_replace(L, object);
 }
 
-// Whether the function at `index` gets to see the first of its arguments.
-static bool has_parameters(lua_State *L, int index) {
-    lua_Debug about;
-    lua_pushvalue(L, index);
-    lua_getinfo(L, ">u", &about);
-    return about.nparams > 0 || about.isvararg;
+// Pushes the function and its arguments; returns where the function is. The handle, if it is needed, is below.
+static int push_body_of(lua_State *L, const body_run *run) {
+    if (run->parcel != NULL) {
+        int environment = lua_gettop(L) + 1;
+        lua_settop(L, lua_gettop(L) + CLUA_DECODING_SLOTS);
+        clua_decode_here(L, run->parcel, CLUA_FRESH_ENVIRONMENT);
+        if (lua_istable(L, environment)) {
+            lua_pushvalue(L, environment);
+            clua_set_current_globals(L);
+        }
+        return environment + CLUA_DECODING_SLOTS;
+    }
+    if (run->body.method != NULL)
+        clua_push_class_of(L, lua_gettop(L));
+    else
+        push_body(L, run->body.number);
+    return 3;
 }
 
 // Calls the body, with the operation as its first argument unless it is an invocation, in its environment; encodes what it returns.
 static int run_body(lua_State *L) {
     body_run *run = lua_touserdata(L, 1);
-    bool is_function = !run->body.is_invocation && run->body.method == NULL;
-    // A function that has come in a parcel may need no handle: see below.
-    if (is_function && run->parcel != NULL)
-        lua_pushnil(L);
-    else
+    bool is_method = run->body.method != NULL;
+    bool is_function = !run->body.is_invocation && !is_method;
+    // No handle is made for a function that has come in a parcel and would not see it.
+    bool needs_handle = run->parcel == NULL || is_method || (is_function && !clua_parcel_ignores_arguments(run->parcel));
+    if (needs_handle)
         push_operation(L, &run->body);
-    if (run->parcel == NULL && run->body.method != NULL) {
-        clua_push_class_of(L, 2);
-    } else if (run->parcel == NULL) {
-        push_body(L, run->body.number);
-    } else {
-        clua_decode_here(L, run->parcel, CLUA_FRESH_ENVIRONMENT);
-        if (lua_istable(L, 3)) {
-            lua_pushvalue(L, 3);
-            clua_set_current_globals(L);
-        }
-        lua_remove(L, 3);
-    }
+    else
+        lua_pushnil(L);
+    int function = push_body_of(L, run);
+    clua_push_items_here(L, run->body.arguments, run->body.argument_count);
     clua_state *state = clua_state_of(L);
     size_t limit = run->memory_limit != 0 ? state->used_bytes + run->memory_limit : clua_no_limit;
     if (limit < state->limit_bytes) state->limit_bytes = limit;
     if (run->body.is_invocation) {
-        find_method(L, 3);
-    } else if (run->body.method != NULL) {
-        clua_push_class_field(L, 3, run->body.method);
+        find_method(L, function);
+    } else if (is_method) {
+        clua_push_class_field(L, function, run->body.method);
         if (lua_isnil(L, -1)) return 0;
-        lua_replace(L, 3);
+        lua_replace(L, function);
         lua_pushvalue(L, 2);
-    } else if (run->parcel == NULL || has_parameters(L, 3)) {
-        if (run->parcel == NULL)
-            lua_pushvalue(L, 2);
-        else
-            push_operation(L, &run->body);
-        lua_insert(L, 4);
+    } else if (needs_handle) {
+        lua_pushvalue(L, 2);
+        lua_insert(L, function + 1);
     }
-    lua_call(L, lua_gettop(L) - 3, run->result_limit);
+    lua_call(L, lua_gettop(L) - function, run->result_limit);
     state->limit_bytes = state->state_limit;
-    int count = lua_gettop(L) - 2;
+    int count = lua_gettop(L) - function + 1;
     if (count > 0 && clua_send(L, count, CLUA_RESULTS, run->results) != LUA_OK) return lua_error(L);
     return 0;
 }
@@ -434,7 +434,7 @@ static int run_callback(lua_State *L) {
         lua_setiuservalue(L, 2, CLUA_SLOT_COMPLETION);
     }
     if (run->argument != NULL)
-        clua_push_item(L, run->argument);
+        clua_push_items_here(L, run->argument, 1);
     else
         lua_pushvalue(L, 2);
     lua_call(L, 1, 0);

@@ -130,8 +130,11 @@ struct Catalogue {
                 name: "L1", title: "flood made by a script", unit: "ns", ours: script("L1", 100_000), peers: luaPeers("L1", 100_000),
                 goals: [Goal(peer: "luv", must: 1 / 2, best: 1 / 3)]),
             Workload(
-                name: "L1h", title: "flood of one function", unit: "ns", ours: script("L1h", 100_000), peers: luaPeers("L1h", 100_000),
-                goals: [Goal(peer: "luv", must: 1 / 4.5, best: 1 / 6.5)]),
+                name: "L1h", title: "flood of one function by a host", unit: "ns", ours: subject("host", "HostSubject", "L1h", 100_000),
+                peers: luaPeers("L1h", 100_000), goals: [Goal(peer: "luv", must: 1 / 4.5, best: 1 / 6.5)]),
+            Workload(
+                name: "L1f", title: "flood of one function by a script", unit: "ns", ours: script("L1f", 100_000),
+                peers: luaPeers("L1h", 100_000), goals: []),
             Workload(
                 name: "L5", title: "add one and wait, median", unit: "µs", ours: script("L5", 2000), peers: luaPeers("L5", 2000),
                 goals: [Goal(peer: "luv", must: 1 / 4)]),

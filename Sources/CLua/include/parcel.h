@@ -20,9 +20,12 @@ typedef struct clua_reference {
     bool is_unowned;
 } clua_reference;
 
+enum { CLUA_FEW_BYTES = 24 };
+
 typedef struct clua_parcel {
-    uint8_t *bytes;
+    uint8_t *bytes;  // owned; NULL where there are no more than `few`
     size_t byte_count;
+    uint8_t few[CLUA_FEW_BYTES];
     clua_reference *references;
     size_t reference_count;
     struct clua_code **codes;
@@ -31,6 +34,10 @@ typedef struct clua_parcel {
     size_t string_count;
     int value_count;  // how many values clua_decode pushes
 } clua_parcel;
+
+static inline const uint8_t *clua_parcel_bytes(const clua_parcel *parcel) {
+    return parcel->bytes != NULL ? parcel->bytes : parcel->few;
+}
 
 /// How the values are named in an error: "argument 1", "result 1", … In a body the first value is the function itself; in an invocation
 /// all values are arguments.

@@ -41,6 +41,18 @@ int clua_send(lua_State *L, int count, clua_parcel_role role, clua_parcel *parce
 /// As clua_call for a script of the host: in a traceback it is called from C, as the `lua` command's are.
 int clua_call_script(lua_State *L, int argument_count, int result_count, clua_failure *failure);
 
+/// A value of the host, flat: a table's `count` pairs, key and value, follow it.
+typedef struct clua_item {
+    int type;  // LUA_TNIL, LUA_TBOOLEAN (integer), LUA_TNUMBER, LUA_TSTRING, LUA_TTABLE or LUA_TUSERDATA
+    bool is_integer;
+    int kind;
+    lua_Integer integer;
+    lua_Number number;
+    const char *bytes;
+    size_t count;
+    void *object;
+} clua_item;
+
 /// One of the bodies of an operation.
 typedef struct clua_body {
     void *object;  // the operation
@@ -48,6 +60,8 @@ typedef struct clua_body {
     int number;  // which of several in the handle, 1 and up; 0: the only one
     bool is_invocation;  // not main(operation, ...) but object:method(...)
     const char *method;  // of an operation whose class a script has defined: what it runs is this method; else NULL
+    const clua_item *arguments;  // of the host, which come last
+    size_t argument_count;
 } clua_body;
 
 /// Runs a body, decoded from `parcel`, or, when that is NULL, as the handle in this state has it.
@@ -106,18 +120,6 @@ int clua_require(lua_State *L, const char *name, const char *global, clua_failur
 
 /// Whether `package.path`, `package.cpath` or the global `arg` are other values than when this was asked last. Never raises.
 bool clua_paths_changed(lua_State *L);
-
-/// A value of the host, flat: a table's `count` pairs, key and value, follow it.
-typedef struct clua_item {
-    int type;  // LUA_TNIL, LUA_TBOOLEAN (integer), LUA_TNUMBER, LUA_TSTRING, LUA_TTABLE or LUA_TUSERDATA
-    bool is_integer;
-    int kind;
-    lua_Integer integer;
-    lua_Number number;
-    const char *bytes;
-    size_t count;
-    void *object;
-} clua_item;
 
 /// Calls the function in the handle of `object` that is there for what happens to it, a completion block say, and takes it out unless
 /// it is to be kept. It gets `argument`, or the handle where that is NULL.

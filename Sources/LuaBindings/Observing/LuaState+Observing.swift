@@ -6,8 +6,7 @@ extension LuaState {
     /// Calls the function of an observation.
     func tell(_ observation: Observation, _ notice: ChangeNotice, of object: AnyObject) {
         guard !isClosed, observation.isActive else { return }
-        var fields = FlatValues()
-        fields.append(.table(notice.fields))
+        let fields = FlatValues([.table(notice.fields)])
         do throws(Failure) {
             try unsafe attempt { lua, failure in
                 unsafe fields.withItems { items in

@@ -5,7 +5,7 @@ import Synchronization
 extension LuaOperation {
     /// Whether the caller is the one who ends it.
     func claimEnd() -> Bool {
-        mutable.withLock { mutable in
+        withMutable { mutable in
             defer { mutable.isEnding = true }
             return !mutable.isEnding
         }
@@ -25,13 +25,13 @@ extension LuaOperation {
         guard claimEnd() else { return }
         results?.letGo(of: self)
         note(results)
-        mutable.withLock { $0.results = [results ?? .empty] }
+        withMutable { $0.results = .one(results ?? .empty) }
         end()
     }
 
     /// The body has returned. The operation goes on, unless it has been asked to stop meanwhile.
     func bodyHasReturned() {
-        let reason = mutable.withLock { mutable in
+        let reason = withMutable { mutable in
             mutable.hasReturned = true
             return mutable.stopReason
         }
@@ -49,7 +49,7 @@ extension LuaOperation {
 
     /// The runtime closes, and nobody will come and finish it.
     func endIfReturned() {
-        guard isAsynchronous, mutable.withLock({ $0.hasReturned }), claimEnd() else { return }
+        guard isAsynchronous, withMutable({ $0.hasReturned }), claimEnd() else { return }
         end()
     }
 }

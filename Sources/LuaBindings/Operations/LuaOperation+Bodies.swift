@@ -11,15 +11,16 @@ extension LuaOperation {
         unsafe clua_body(
             object: Unmanaged.passUnretained(self).toOpaque(), kind: ObjectKind.operation.rawValue, number: number,
             is_invocation: kind == .invocation,
-            method: kind == .instance ? StaticName.main : kind == .asynchronousInstance ? StaticName.start : nil)
+            method: kind == .instance ? StaticName.main : kind == .asynchronousInstance ? StaticName.start : nil,
+            arguments: nil, argument_count: 0)
     }
 
     /// The bodies, which are about to run.
     func takeBodies() -> SmallArray<Body> {
         let isMain = core.isMainThread
-        return mutable.withLock { mutable in
+        return withMutable { mutable in
             defer {
-                mutable.bodies = []
+                mutable.bodies = .empty
                 mutable.haveBodiesGone = true
             }
             mutable.results = SmallArray(repeating: nil, count: isAsynchronous ? 0 : mutable.bodies.count)
@@ -40,7 +41,7 @@ extension LuaOperation {
     // MARK: execution blocks
 
     /// How many blocks it has been given.
-    var blockCount: Int { mutable.withLock { $0.blockCount } }
+    var blockCount: Int { withMutable { $0.blockCount } }
 
     /// Adds the function at stack index 2, with the arguments after it.
     ///
@@ -48,9 +49,9 @@ extension LuaOperation {
     func addBlock(_ call: Call) throws -> Answer {
         let state = call.state
         let runsAtHome = home == core.mainStateNumber && core.isMainQueue(queue)
-        let mayStay = state.number == home && (queue == nil || runsAtHome) && !mutable.withLock { $0.isSealed }
+        let mayStay = state.number == home && (queue == nil || runsAtHome) && !withMutable { $0.isSealed }
         let body = mayStay ? Body(form: .handle) : try encodeBody(call)
-        let number = mutable.withLock { mutable -> Int? in
+        let number = withMutable { mutable -> Int? in
             if mutable.haveBodiesGone || isExecuting || isFinished { return nil }
             mutable.bodies.append(body)
             mutable.blockCount += 1
@@ -65,7 +66,7 @@ extension LuaOperation {
     /// The function at stack index 2 with the arguments after it, as the only body.
     func setBody(_ call: Call) throws(Failure) {
         let body = try encodeBody(call)
-        mutable.withLock { $0.bodies.append(body) }
+        withMutable { $0.bodies.append(body) }
     }
 
     private func encodeBody(_ call: Call) throws(Failure) -> Body {
@@ -83,10 +84,10 @@ extension LuaOperation {
         guard self.queue == nil, !isExecuting, !isFinished else { return }  // misuse, which the engine refuses
         let isHome = state.number == home
         let runsAtHome = queue == nil ? isHome : home == core.mainStateNumber && core.isMainQueue(queue)
-        let (bodies, hasCompletion) = mutable.withLock { ($0.bodies, $0.completion?.state === state) }
+        let (bodies, hasCompletion) = withMutable { ($0.bodies, $0.completion?.state === state) }
         var needsPin = hasCompletion
         if runsAtHome {
-            mutable.withLock { mutable in
+            withMutable { mutable in
                 for index in mutable.bodies.indices where mutable.bodies[index].isInHandle { mutable.bodies[index].form = .handle }
             }
             needsPin = needsPin || isHome && !bodies.isEmpty  // elsewhere it has been pinned when it left
@@ -95,10 +96,10 @@ extension LuaOperation {
             for (index, body) in bodies.enumerated() where body.isInHandle {
                 let parcel = try state.encodeBody(of: self, number: number(ofBodyAt: index))
                 note(parcel)
-                mutable.withLock { $0.bodies[index].form = .parcel(parcel) }
+                withMutable { $0.bodies[index].form = .parcel(parcel) }
             }
         } else {
-            for body in bodies { if case .unsendable(let message) = body.form { throw Failure(message: message) } }
+            for body in bodies { if case .unsendable(let refusal) = body.form { throw Failure(message: refusal.message) } }
         }
         if needsPin { try pin(in: state) }
         keepObservations(in: state)
@@ -107,7 +108,7 @@ extension LuaOperation {
     /// Keeps the handle in `state`, with the functions that are in it, until the operation has finished. `isSealed`: or until nobody else
     /// can add it.
     func pin(in state: LuaState, isSealed: Bool = false) throws(Failure) {
-        let isNew = mutable.withLock { mutable in
+        let isNew = withMutable { mutable in
             if mutable.pinningStates.firstIndex(of: state) != nil { return false }
             mutable.pinningStates.append(state)
             return true
@@ -128,9 +129,9 @@ extension LuaOperation {
 
     /// Has `state` remember that it has to run the completion block, if it has set one and does not yet.
     private func awaitCompletion(in state: LuaState) -> Bool {
-        guard mutable.withLock({ $0.completion?.state === state && $0.completion?.place == nil }) else { return false }
+        guard withMutable({ $0.completion?.state === state && $0.completion?.place == nil }) else { return false }
         let place = state.awaitCompletion(of: self)
-        let isStillThere = mutable.withLock { mutable in
+        let isStillThere = withMutable { mutable in
             guard mutable.completion?.state === state else { return false }
             mutable.completion?.place = place
             return true
@@ -148,7 +149,7 @@ extension LuaOperation {
 
     /// Lets go of the handle, unless the completion block in it has still to run.
     func unpin(in state: LuaState) {
-        let isPinned = mutable.withLock { mutable in
+        let isPinned = withMutable { mutable in
             guard mutable.completion?.state !== state, let index = mutable.pinningStates.firstIndex(of: state) else {
                 return false
             }
@@ -163,7 +164,7 @@ extension LuaOperation {
     /// Whether it leaves `state` by reference while its functions are still there.
     func needsSealing(from state: LuaState) -> Bool {
         guard !isFinished else { return false }
-        return mutable.withLock { mutable in
+        return withMutable { mutable in
             if mutable.isSealed { return false }
             let isHandle = mutable.bodies.contains { if case .handle = $0.form { true } else { false } }
             if isHandle { return state.number == home }
@@ -174,7 +175,7 @@ extension LuaOperation {
 
     /// Copies its functions, since the state that adds it may not be this one.
     func seal(in state: LuaState) {
-        let (bodies, hasCallbacks) = mutable.withLock { mutable in
+        let (bodies, hasCallbacks) = withMutable { mutable in
             mutable.isSealed = true
             return (mutable.bodies, mutable.completion?.state === state || mutable.observations.contains { $0.state === state })
         }
@@ -187,8 +188,8 @@ extension LuaOperation {
                     let parcel = try state.encodeBody(of: self, number: number(ofBodyAt: index))
                     note(parcel)
                     form = .parcel(parcel)
-                } catch { form = .unsendable(error.message) }
-                mutable.withLock { if $0.bodies.indices.contains(index) { $0.bodies[index].form = form } }
+                } catch { form = .unsendable(Body.Refusal(message: error.message)) }
+                withMutable { if $0.bodies.indices.contains(index) { $0.bodies[index].form = form } }
                 // Another state may add it to the main queue: then it runs here, as it is.
                 needsPin = needsPin || core.isMain(state)
             }
@@ -200,13 +201,13 @@ extension LuaOperation {
 
     /// Nobody but its handle in `state` refers to it any more: it is as it was before it left.
     func unseal(in state: LuaState) {
-        mutable.withLock { mutable in
+        withMutable { mutable in
             mutable.isSealed = false
             if let index = mutable.pinningStates.firstIndex(of: state) { mutable.pinningStates.remove(at: index) }
             guard state.number == home else { return }
             for index in mutable.bodies.indices where mutable.bodies[index].isInHandle { mutable.bodies[index].form = .handle }
         }
-        for observation in mutable.withLock({ $0.observations }) where observation.state === state {
+        for observation in withMutable({ $0.observations }) where observation.state === state {
             observation.stopAwaiting(endOf: self)
         }
         state.unwatch(self)

@@ -8,14 +8,16 @@ public import OpEngine
 ///
 /// - Concurrency: safe from every thread.
 public final class LuaOperation: Operation, @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because what changes is behind `mutable`, and the engine protects its own part.
+    // Safety: `@unchecked Sendable` because a lock guards what changes, and the engine protects its own part.
     let core: RuntimeCore
-    /// The number of the state that made it.
+    /// The number of the state that made it; `LuaState.noNumber` when the host did.
     let home: Int
     let kind: Kind
     /// The class that a script has defined, if it is of one.
     let scriptClass: ScriptClass?
-    let mutable: Guarded<Mutable>
+    private let mutex = Lock()
+    /// Guarded by `mutex`. In the object itself: an operation is one block of memory.
+    @safe @exclusivity(unchecked) private var mutable: Mutable
 
     /// What its bodies are.
     enum Kind {
@@ -41,7 +43,14 @@ public final class LuaOperation: Operation, @unchecked Sendable {
             case handle
             case parcel(Parcel)
             /// It left its state by reference, and could not be copied then.
-            case unsendable(String)
+            case unsendable(Refusal)
+        }
+
+        /// Why a body could not be copied.
+        final class Refusal: Sendable {
+            let message: String
+
+            init(message: String) { self.message = message }
         }
 
         var form: Form
@@ -57,49 +66,27 @@ public final class LuaOperation: Operation, @unchecked Sendable {
         var place: Int?
     }
 
-    struct Mutable {
-        /// Empty once they run, or never will.
-        var bodies: SmallArray<Body> = []
-        var blockCount = 0
-        var haveBodiesGone = false
-        var isSealed = false
-        /// What it ended with: of blocks, one for each.
-        var results: SmallArray<Parcel?> = []
-        var storage: [String: Parcel] = [:]
-        var observations: [Observation] = []
-        var isReadyByItself = true
-        var completion: Completion?
-        /// The states that keep their handles alive: its own, where it runs as it is, and that of the completion block.
-        var pinningStates: SmallArray<LuaState> = []
-        /// The states that run its bodies now, and so are not closed.
-        var runningStates: SmallArray<LuaState> = []
-        /// Those of which a C function does not return, so that another worker does the work of theirs.
-        var stuckStates: [LuaState] = []
-        /// An asynchronous operation whose body has returned.
-        var hasReturned = false
-        /// An asynchronous operation that somebody has ended, or is about to.
-        var isEnding = false
-        /// The runtime knows that its parcels keep operations.
-        var isKeeper = false
-        var stopReason: StopReason?
-        var memoryLimit: Int?
-        var timeLimit: TimeLimit?
-        /// That it has started, and that are running.
-        var processes: [ChildProcess] = []
+    /// An operation that `state` makes. `bodyCount`: how many functions its handle there holds.
+    convenience init(in state: LuaState, kind: Kind, bodyCount: Int, scriptClass: ScriptClass? = nil) {
+        let bodies = SmallArray(repeating: Body(form: .handle), count: bodyCount)
+        self.init(in: state.core, home: state.number, kind: kind, scriptClass: scriptClass, bodies: bodies)
     }
 
-    /// An operation that `state` makes. `bodyCount`: how many functions its handle there holds.
-    init(in state: LuaState, kind: Kind, bodyCount: Int, scriptClass: ScriptClass? = nil) {
-        core = state.core
+    init(in core: RuntimeCore, home: Int, kind: Kind, scriptClass: ScriptClass? = nil, bodies: SmallArray<Body>) {
         core.expectWork()
-        home = state.number
+        self.core = core
+        self.home = home
         self.kind = kind
         self.scriptClass = scriptClass
-        var mutable = Mutable()
-        mutable.bodies = SmallArray(repeating: Body(form: .handle), count: bodyCount)
-        mutable.blockCount = bodyCount
-        self.mutable = Guarded(mutable)
+        mutable = Mutable(bodies: bodies)
         super.init()
+    }
+
+    @inline(__always)
+    func withMutable<Result>(_ body: (inout Mutable) -> Result) -> Result {
+        mutex.lock()
+        defer { mutex.unlock() }
+        return body(&mutable)
     }
 
     // MARK: running
@@ -140,7 +127,7 @@ public final class LuaOperation: Operation, @unchecked Sendable {
             guard !isAsynchronous else { return }
             results?.letGo(of: self)
             note(results)
-            mutable.withLock { $0.results[index] = results ?? .empty }
+            withMutable { $0.results[index] = results ?? .empty }
         } catch {
             fail(error)
             // What lacks may be held by the state itself, for good: by a module, for one.
@@ -178,7 +165,7 @@ public final class LuaOperation: Operation, @unchecked Sendable {
     /// What it ended with; nil until it has finished, and where it did not return. Of blocks, one parcel for each.
     var results: [Parcel]? {
         guard isFinished, let outcome, outcome != .failed else { return nil }
-        let results = mutable.withLock { $0.results }
+        let results = withMutable { $0.results }
         if outcome != .succeeded && (results.isEmpty || results.contains { $0 == nil }) { return nil }
         return results.map { $0 ?? .empty }
     }
@@ -209,26 +196,26 @@ public final class LuaOperation: Operation, @unchecked Sendable {
 
     /// Live bytes that the body may hold above what its state held when it began; nil for no limit.
     var memoryLimit: Int? {
-        get { mutable.withLock { $0.memoryLimit } }
-        set { mutable.withLock { $0.memoryLimit = newValue } }
+        get { withMutable { $0.memoryLimit } }
+        set { withMutable { $0.memoryLimit = newValue } }
     }
 
     var timeLimit: TimeLimit? {
-        get { mutable.withLock { $0.timeLimit } }
-        set { mutable.withLock { $0.timeLimit = newValue } }
+        get { withMutable { $0.timeLimit } }
+        set { withMutable { $0.timeLimit = newValue } }
     }
 
     /// Why it has been asked to stop, if it was while it was running.
-    var stopReason: StopReason? { mutable.withLock { $0.stopReason } }
+    var stopReason: StopReason? { withMutable { $0.stopReason } }
 
     /// Cancels the operation, and wakes it when it waits.
     public override func cancel() {
         super.cancel()
         // What does not execute now never will: starting looks at the flag in the same step. What it captured may keep this operation.
         let neverRuns = !isExecuting
-        let dropped = mutable.withLock { mutable in
+        let dropped = withMutable { mutable in
             for state in mutable.runningStates { state.inbox.wake() }
-            return neverRuns ? exchange(&mutable.bodies, with: []) : []
+            return neverRuns ? exchange(&mutable.bodies, with: .empty) : .empty
         }
         withExtendedLifetime(dropped) {}
         endProcesses()
@@ -237,28 +224,28 @@ public final class LuaOperation: Operation, @unchecked Sendable {
 
     /// Programs that a cancelled operation has started are ended; those of one that has finished go on.
     private func endProcesses() {
-        if isCancelled { for process in mutable.withLock({ $0.processes }) { process.end() } }
+        if isCancelled { for process in withMutable({ $0.processes }) { process.end() } }
     }
 
     /// It has started `process`.
     func adopt(_ process: ChildProcess) {
-        mutable.withLock { $0.processes.append(process) }
+        withMutable { $0.processes.append(process) }
         // Perhaps it ended before it was on the list.
         if !process.isRunning { disown(process) }
         endProcesses()
     }
 
     /// `process` has ended.
-    func disown(_ process: ChildProcess) { mutable.withLock { $0.processes.removeAll { $0 === process } } }
+    func disown(_ process: ChildProcess) { withMutable { $0.processes.removeAll { $0 === process } } }
 
     /// Cancels the operation, and stops its body also when that does not look. A body inside one long call of a C function is stopped
     /// when that call returns; when it has not after a second this is reported on stderr, and another worker takes the place of its.
     public func interrupt() { stop(.interrupted) }
 
     func stop(_ reason: StopReason) {
-        mutable.withLock { if !$0.hasReturned, $0.stopReason == nil { $0.stopReason = reason } }
+        withMutable { if !$0.hasReturned, $0.stopReason == nil { $0.stopReason = reason } }
         cancel()
-        let (states, hasReturned) = mutable.withLock { mutable in
+        let (states, hasReturned) = withMutable { mutable in
             for state in mutable.runningStates { state.requestStop(of: self, reason) }
             return (mutable.runningStates, mutable.hasReturned)
         }
@@ -273,7 +260,7 @@ public final class LuaOperation: Operation, @unchecked Sendable {
 
     /// A body that executes no instruction of Lua cannot be stopped; then at least the other operations go on.
     private func replaceWorkerIfStuck(in state: LuaState) {
-        let isStuck = mutable.withLock { mutable in
+        let isStuck = withMutable { mutable in
             guard mutable.runningStates.contains(where: { $0 === state }), state.hasNotNoticedStop(of: self),
                 !mutable.stuckStates.contains(where: { $0 === state })
             else { return false }
@@ -288,23 +275,24 @@ public final class LuaOperation: Operation, @unchecked Sendable {
 
     /// A state is about to run a body.
     ///
+    /// - Returns: the memory limit, 0 for none, and the host's arguments.
     /// - Throws: when it has been asked to stop before.
-    func begin(in state: LuaState) throws(Failure) {
-        let (reason, limit) = mutable.withLock { mutable in
+    func begin(in state: LuaState) throws(Failure) -> (memoryLimit: Int, arguments: [LuaValue]) {
+        let (reason, limit, settings) = withMutable { mutable in
             if mutable.stopReason == nil { mutable.runningStates.append(state) }
-            return (mutable.stopReason, mutable.timeLimit)
+            return (mutable.stopReason, mutable.timeLimit, (mutable.memoryLimit ?? 0, mutable.arguments))
         }
         if let reason { throw Failure(stop: reason) }
         limit?.begin(for: self)
+        return settings
     }
 
     func endRunning(in state: LuaState) {
-        mutable.withLock { mutable in
+        withMutable { mutable in
             if let index = mutable.runningStates.firstIndex(of: state) { mutable.runningStates.remove(at: index) }
-            if let index = mutable.stuckStates.firstIndex(where: { $0 === state }) {
-                mutable.stuckStates.remove(at: index)
-                core.engine.endReplacingWorker()
-            }
+            guard !mutable.stuckStates.isEmpty, let index = mutable.stuckStates.firstIndex(where: { $0 === state }) else { return }
+            mutable.stuckStates.remove(at: index)
+            core.engine.endReplacingWorker()
         }
     }
 
@@ -315,22 +303,22 @@ public final class LuaOperation: Operation, @unchecked Sendable {
 
     /// The script's own part of `isReady`.
     var isReadyByItself: Bool {
-        get { mutable.withLock { $0.isReadyByItself } }
+        get { withMutable { $0.isReadyByItself } }
         set {
             willChangeValue(forKey: "isReady")
-            mutable.withLock { $0.isReadyByItself = newValue }
+            withMutable { $0.isReadyByItself = newValue }
             didChangeValue(forKey: "isReady")
         }
     }
 
     // MARK: storage
 
-    func stored(_ name: String) -> Parcel? { mutable.withLock { $0.storage[name] } }
+    func stored(_ name: String) -> Parcel? { withMutable { $0.storage[name] } }
 
     func store(_ value: Parcel?, as name: String) {
         value?.letGo(of: self)
         note(value)
-        let replaced = mutable.withLock { mutable in
+        let replaced = withMutable { mutable in
             let replaced = mutable.storage[name]
             mutable.storage[name] = value
             recordChange(forKey: Self.storageKey(name), old: replaced, new: value)
@@ -351,7 +339,7 @@ public final class LuaOperation: Operation, @unchecked Sendable {
 
     /// Called by the state that observes it.
     func isObserved(by observation: Observation) {
-        let isElsewhere = mutable.withLock { mutable in
+        let isElsewhere = withMutable { mutable in
             mutable.observations.append(observation)
             return mutable.isSealed
         }
@@ -359,12 +347,12 @@ public final class LuaOperation: Operation, @unchecked Sendable {
     }
 
     func forget(_ observation: Observation) {
-        mutable.withLock { mutable in mutable.observations.removeAll { $0 === observation } }
+        withMutable { mutable in mutable.observations.removeAll { $0 === observation } }
     }
 
     /// It may change outside of `state` from now on: what observes it there is kept.
     func keepObservations(in state: LuaState) {
-        for observation in mutable.withLock({ $0.observations }) where observation.state === state { observation.awaitEnd(of: self) }
+        for observation in withMutable({ $0.observations }) where observation.state === state { observation.awaitEnd(of: self) }
     }
 
     // MARK: what parcels keep
@@ -372,14 +360,14 @@ public final class LuaOperation: Operation, @unchecked Sendable {
     /// It has got a parcel.
     func note(_ parcel: Parcel?) {
         guard let parcel, parcel.keepsOperations else { return }
-        let isFirst = mutable.withLock { !exchange(&$0.isKeeper, with: true) }
+        let isFirst = withMutable { !exchange(&$0.isKeeper, with: true) }
         if isFirst { core.note(keeper: self) }
     }
 
     /// The runtime has closed: nobody can read them any more.
     func dropParcels() {
-        let dropped = mutable.withLock { mutable in
-            let bodies = exchange(&mutable.bodies, with: []), results = exchange(&mutable.results, with: [])
+        let dropped = withMutable { mutable in
+            let bodies = exchange(&mutable.bodies, with: .empty), results = exchange(&mutable.results, with: .empty)
             return (bodies, results, exchange(&mutable.storage, with: [:]))
         }
         withExtendedLifetime(dropped) {}
@@ -411,14 +399,14 @@ public final class LuaOperation: Operation, @unchecked Sendable {
         // Another state has added it, or may.
         if queue != nil {
             try pin(in: state)
-        } else if state.number != home || mutable.withLock({ $0.isSealed }) {
+        } else if state.number != home || withMutable({ $0.isSealed }) {
             try pin(in: state, isSealed: true)
         }
     }
 
     /// The one before is not going to run: its state waits for it no more.
     private func replaceCompletion(by state: LuaState?) {
-        let replaced = mutable.withLock { mutable -> Completion? in
+        let replaced = withMutable { mutable -> Completion? in
             if let completion = mutable.completion, completion.state === state { return nil }
             return exchange(&mutable.completion, with: state.map { Completion(state: $0) })
         }
@@ -428,10 +416,10 @@ public final class LuaOperation: Operation, @unchecked Sendable {
     }
 
     /// Whether its completion block in `state` has still to run.
-    func hasCompletion(in state: LuaState) -> Bool { mutable.withLock { $0.completion?.state === state } }
+    func hasCompletion(in state: LuaState) -> Bool { withMutable { $0.completion?.state === state } }
 
     private func complete(in state: LuaState) {
-        let place = mutable.withLock { mutable -> Int? in
+        let place = withMutable { mutable -> Int? in
             guard let completion = mutable.completion, completion.state === state else { return nil }
             mutable.completion = nil
             return completion.place

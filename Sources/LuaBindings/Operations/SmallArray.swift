@@ -1,43 +1,61 @@
-/// An array whose first element needs no memory of its own: nearly all operations have one body, one result and run in one state.
-struct SmallArray<Element>: RandomAccessCollection, MutableCollection, ExpressibleByArrayLiteral {
-    private var first: Element?
-    private var others: [Element] = []
-
-    init() {}
-
-    init(arrayLiteral elements: Element...) {
-        for element in elements { append(element) }
-    }
+/// An array whose only element needs no memory of its own: nearly all operations have one body, one result and run in one state.
+enum SmallArray<Element>: RandomAccessCollection, MutableCollection {
+    case empty
+    case one(Element)
+    case several([Element])
 
     init(repeating element: Element, count: Int) {
-        if count > 0 { first = element }
-        if count > 1 { others = Array(repeating: element, count: count - 1) }
+        self = count == 0 ? .empty : count == 1 ? .one(element) : .several(Array(repeating: element, count: count))
     }
 
     var startIndex: Int { 0 }
-    var endIndex: Int { first == nil ? 0 : others.count + 1 }
+    var endIndex: Int {
+        switch self {
+        case .empty: 0
+        case .one: 1
+        case .several(let elements): elements.count
+        }
+    }
 
     subscript(index: Int) -> Element {
         get {
-            if index > 0 { return others[index - 1] }
-            guard let first else { fatalError("index out of range") }
-            return first
+            switch self {
+            case .one(let element) where index == 0: return element
+            case .several(let elements): return elements[index]
+            default: fatalError("index out of range")
+            }
         }
         set {
-            precondition(first != nil, "index out of range")
-            if index > 0 { others[index - 1] = newValue } else { first = newValue }
+            switch consume self {
+            case .one where index == 0: self = .one(newValue)
+            case .several(var elements):
+                self = .empty
+                elements[index] = newValue
+                self = .several(elements)
+            default: fatalError("index out of range")
+            }
         }
     }
 
     mutating func append(_ element: Element) {
-        if first == nil { first = element } else { others.append(element) }
+        switch consume self {
+        case .empty: self = .one(element)
+        case .one(let first): self = .several([first, element])
+        case .several(var elements):
+            self = .empty
+            elements.append(element)
+            self = .several(elements)
+        }
     }
 
     mutating func remove(at index: Int) {
-        if index > 0 {
-            others.remove(at: index - 1)
-        } else {
-            first = others.isEmpty ? nil : others.removeFirst()
+        switch consume self {
+        case .one where index == 0: self = .empty
+        case .several(var elements):
+            self = .empty
+            elements.remove(at: index)
+            self = .several(elements)
+        default: fatalError("index out of range")
         }
     }
 

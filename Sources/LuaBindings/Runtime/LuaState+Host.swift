@@ -31,6 +31,21 @@ extension LuaState {
         }
     }
 
+    /// Calls the script on top, and pops it; copies the function that it returns.
+    func copyFunction(calledWith arguments: [LuaValue], name: String) throws(Failure) -> Parcel {
+        try withCall { call throws(Failure) in
+            let base = call.count - 1
+            defer { unsafe lua_settop(call.lua, base) }
+            try call.pushOrFail(arguments)
+            try unsafe attempt { lua, failure in unsafe clua_call_script(lua, Int32(arguments.count), LUA_MULTRET, &failure) }
+            guard call.count == base + 1, call.type(at: base + 1) == LUA_TFUNCTION else {
+                throw Failure(message: "'\(name.dropFirst())' must return one function")
+            }
+            publishPaths()
+            return try encode(count: 1, CLUA_BODY)
+        }
+    }
+
     /// Runs statements, or prints the values of an expression.
     func evaluate(_ source: String, name: String) throws(Failure) {
         do throws(Failure) { try load("return \(source)", name: name) } catch { try load(source, name: name) }

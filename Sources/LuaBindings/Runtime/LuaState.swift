@@ -14,17 +14,19 @@ final class LuaState: @unchecked Sendable {
     /// Where callbacks for this state are put.
     let inbox: Inbox
     /// The operation whose body runs in this state now.
-    private(set) var currentOperation: Operation?
+    @safe @exclusivity(unchecked) private(set) var currentOperation: Operation?
 
     private let main: OpaquePointer
     /// Operations may name the state after it has gone.
     private let closed = Atomic<Bool>(false)
     var isClosed: Bool { closed.load(ordering: .acquiring) }
     /// The coroutine that called the host last: what the host does next happens there.
-    private(set) var running: OpaquePointer
+    @exclusivity(unchecked) private(set) var running: OpaquePointer
     private let owner = ThreadIdentity.current
     /// Tells states of one runtime apart, also after one has gone.
     let number: Int
+    /// The number of no state.
+    static var noNumber: Int { 0 }
     /// Operations in queues, or started, whose completion blocks this state has set and not run yet.
     private var awaitingCompletion = Slots<LuaOperation>()
     /// What will call functions of this state.
@@ -34,12 +36,12 @@ final class LuaState: @unchecked Sendable {
     /// Whether anything was ever observed here.
     var hasObserved = false
     /// How much of what the runtime shares with all states has been put into this one.
-    var appliedSharedVersion = 0
+    @safe @exclusivity(unchecked) var appliedSharedVersion = 0
     var registeredFunctionCount = 0
     /// What has to run once before operations do, in this order; none in the main state.
-    var preludes: [Prelude] = []
-    var ranPreludeCount = 0
-    var isRunningPrelude = false
+    @safe @exclusivity(unchecked) var preludes: [Prelude] = []
+    @safe @exclusivity(unchecked) var ranPreludeCount = 0
+    @safe @exclusivity(unchecked) var isRunningPrelude = false
     /// Names of scripts' own on operations that are not misspelt; at most some hundred.
     var acceptedNames: Set<String> = []
     /// Operations that were sent by reference and still have to be made to run elsewhere.
@@ -137,13 +139,13 @@ final class LuaState: @unchecked Sendable {
         switch body.form {
         case .handle: parcel = nil
         case .parcel(let sent): parcel = sent
-        case .unsendable(let message): throw Failure(message: message)
+        case .unsendable(let refusal): throw Failure(message: refusal.message)
         }
         // First of all: whoever asks it to stop from now on finds it here.
         let lua = unsafe running
         let suspended = unsafe clua_begin_body(lua, Unmanaged.passUnretained(operation).toOpaque())
         defer { unsafe clua_end_body(lua, suspended) }
-        try operation.begin(in: self)
+        let (memoryLimit, arguments) = try operation.begin(in: self)
         let previous = currentOperation
         currentOperation = nil
         defer {
@@ -155,8 +157,13 @@ final class LuaState: @unchecked Sendable {
         let limit = number > 0 ? 1 : operation.isAsynchronous ? 0 : LUA_MULTRET
         var results = unsafe clua_parcel()
         try unsafe attempt { lua, failure in
-            unsafe clua_run_body(
-                lua, operation.cBody(number: number), parcel?.pointer, limit, operation.memoryLimit ?? 0, &results, &failure)
+            var cBody = unsafe operation.cBody(number: number)
+            func run() -> Int32 { unsafe clua_run_body(lua, cBody, parcel?.pointer, limit, memoryLimit, &results, &failure) }
+            if arguments.isEmpty { return run() }
+            return unsafe FlatValues(arguments).withItems { items in
+                unsafe (cBody.arguments, cBody.argument_count) = (items.baseAddress, arguments.count)
+                return run()
+            }
         }
         return unsafe results.value_count > 0 ? Parcel(results) : nil
     }

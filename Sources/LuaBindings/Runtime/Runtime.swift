@@ -98,7 +98,7 @@ public final class Runtime {
         return left
     }
 
-    private func state() throws(LuaError) -> LuaState {
+    func state() throws(LuaError) -> LuaState {
         guard let main else { throw LuaError(message: "the runtime is closed") }
         main.checkThread()
         return main
@@ -263,7 +263,7 @@ public final class Runtime {
         for case let operation as LuaOperation in engine.unfinishedOperations() + core.operationsStartedByHand { operation.interrupt() }
     }
 
-    private func asLuaError<T>(_ body: () throws(Failure) -> T) throws(LuaError) -> T {
+    func asLuaError<T>(_ body: () throws(Failure) -> T) throws(LuaError) -> T {
         do throws(Failure) { return try body() } catch { throw LuaError(error) }
     }
 }

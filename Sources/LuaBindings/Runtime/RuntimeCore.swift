@@ -17,6 +17,8 @@ final class RuntimeCore: @unchecked Sendable {
     private(set) unowned(unsafe) var mainState: LuaState!
 
     private let shared = Guarded(Shared())
+    /// Changes with `shared`, under its lock.
+    private let sharedVersion = Atomic<Int>(0)
     private let failures = Guarded(Failures())
     private let stateCount = Atomic<Int>(0)
     /// Operations whose parcels keep operations.
@@ -31,7 +33,6 @@ final class RuntimeCore: @unchecked Sendable {
 
     /// What each state takes over before it runs a body.
     private struct Shared {
-        var version = 0
         /// `package.path` and `package.cpath` of the main state, and `arg`.
         var paths: Parcel?
         var functions: [HostFunction] = []
@@ -125,7 +126,7 @@ final class RuntimeCore: @unchecked Sendable {
     /// The state that belongs to this thread; nil on a thread that is neither a worker nor the main thread.
     func stateOfCurrentThread() -> LuaState? {
         if let worker = Worker.current, worker.engine === engine {
-            if let owner = worker.context as? WorkerState { return owner.state }
+            if let owner = WorkerState.of(worker) { return owner.state }
             guard let state = LuaState(core: self, inbox: worker.inbox) else { return nil }
             worker.context = WorkerState(state)
             return state
@@ -137,15 +138,17 @@ final class RuntimeCore: @unchecked Sendable {
     /// to be called in this one.
     func renew(_ state: LuaState) {
         guard let worker = Worker.current, !worker.keepsAlive, state.currentOperation == nil,
-            (worker.context as? WorkerState)?.state === state
+            WorkerState.of(worker)?.state === state
         else { return }
         worker.context = nil
     }
 
     /// Brings a state up to date with what the main state has published and the host has registered.
     func prepare(_ state: LuaState) throws(Failure) {
-        let (version, paths, functions, preludes) = shared.withLock { ($0.version, $0.paths, $0.functions, $0.preludes) }
-        guard version != state.appliedSharedVersion else { return }
+        guard sharedVersion.load(ordering: .acquiring) != state.appliedSharedVersion else { return }
+        let (version, paths, functions, preludes) = shared.withLock {
+            (sharedVersion.load(ordering: .relaxed), $0.paths, $0.functions, $0.preludes)
+        }
         try state.register(functions.dropFirst(state.registeredFunctionCount), from: state.registeredFunctionCount)
         state.registeredFunctionCount = functions.count
         if let paths, !isMain(state) { try state.apply(paths: paths) }
@@ -156,21 +159,21 @@ final class RuntimeCore: @unchecked Sendable {
     func publish(paths: Parcel) {
         shared.withLock {
             $0.paths = paths
-            $0.version += 1
+            sharedVersion.wrappingAdd(1, ordering: .releasing)
         }
     }
 
     func add(_ prelude: Prelude) {
         shared.withLock {
             $0.preludes.append(prelude)
-            $0.version += 1
+            sharedVersion.wrappingAdd(1, ordering: .releasing)
         }
     }
 
     func register(_ function: HostFunction) {
         shared.withLock {
             $0.functions.append(function)
-            $0.version += 1
+            sharedVersion.wrappingAdd(1, ordering: .releasing)
         }
     }
 
@@ -252,6 +255,13 @@ final class RuntimeCore: @unchecked Sendable {
 /// What a worker owns: it goes with the worker's thread, on that thread, and closes the state.
 private final class WorkerState {
     let state: LuaState
+
+    /// What `worker` has. Looking at the class itself costs less than a cast.
+    static func of(_ worker: Worker) -> WorkerState? {
+        guard let context = worker.context, type(of: context) == WorkerState.self else { return nil }
+        // Safety: its class was looked at.
+        return unsafe unsafeDowncast(context, to: WorkerState.self)
+    }
 
     init(_ state: LuaState) { self.state = state }
 

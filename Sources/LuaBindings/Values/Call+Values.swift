@@ -56,8 +56,7 @@ extension Call {
 
     /// Pushes values of the host.
     func push(_ values: [LuaValue]) throws(CallError) {
-        var flat = FlatValues()
-        for value in values { flat.append(value) }
+        let flat = FlatValues(values)
         do throws(Failure) {
             try unsafe state.attempt { lua, failure in
                 unsafe flat.withItems { unsafe clua_push_items(lua, $0.baseAddress, values.count, &failure) }
@@ -75,7 +74,11 @@ struct FlatValues {
     private var strings: [(item: Int, start: Int)] = []
     private var objects: [AnyObject] = []
 
-    mutating func append(_ value: LuaValue) {
+    init(_ values: [LuaValue]) {
+        for value in values { append(value) }
+    }
+
+    private mutating func append(_ value: LuaValue) {
         var item = unsafe clua_item()
         switch value {
         case .nil, .other: unsafe item.type = LUA_TNIL

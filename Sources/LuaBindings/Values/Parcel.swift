@@ -1,44 +1,61 @@
 import CLua
 
-/// Encoded Lua values on their way between states.
+/// Encoded Lua values on their way between states: a reference to what C reads.
 ///
 /// - Concurrency: immutable once made; any number of states may decode it at once.
-// Safety: it is written only by the initialiser and by `letGo`, before it is shared; C counts the references in it atomically.
 @safe
-final class Parcel: @unchecked Sendable {
-    private let contents: UnsafeMutablePointer<clua_parcel>
+struct Parcel: @unchecked Sendable {
+    // Safety: `@unchecked Sendable` because it is written only by the initialiser and by `letGo`, before it is shared; C counts the
+    // references in it atomically.
 
-    /// Whether it refers to the object that holds it, which must be alive when the parcel is decoded.
-    private(set) var refersToOwner = false
+    /// One block of memory for all that is not in the parcel's own blocks.
+    private final class Storage: ManagedBuffer<Contents, Never> {
+        deinit {
+            unsafe withUnsafeMutablePointerToHeader { unsafe clua_parcel_release(&$0.pointee.parcel) }
+        }
+    }
 
-    /// Takes over what `contents` owns.
-    init(_ contents: clua_parcel) {
-        unsafe self.contents = .allocate(capacity: 1)
-        unsafe self.contents.initialize(to: contents)
+    @safe
+    private struct Contents {
+        var parcel: clua_parcel
+        var refersToOwner = false
+    }
+
+    private let storage: ManagedBuffer<Contents, Never>
+
+    /// Takes over what `parcel` owns.
+    init(_ parcel: clua_parcel) {
+        storage = Storage.create(minimumCapacity: 0) { _ in unsafe Contents(parcel: parcel) }
     }
 
     /// No values at all.
     static let empty = unsafe Parcel(clua_parcel())
 
+    /// Whether it refers to the object that holds it, which must be alive when the parcel is decoded.
+    var refersToOwner: Bool { storage.header.refersToOwner }
+
     /// Does not keep `owner`, which is about to hold the parcel, alive: they would keep each other. Before anybody else has the parcel.
     func letGo(of owner: AnyObject) {
-        if unsafe clua_parcel_disown(contents, Unmanaged.passUnretained(owner).toOpaque()) { refersToOwner = true }
+        guard unsafe pointer.pointee.reference_count > 0 else { return }
+        unsafe storage.withUnsafeMutablePointerToHeader { contents in
+            if unsafe clua_parcel_disown(&contents.pointee.parcel, Unmanaged.passUnretained(owner).toOpaque()) {
+                unsafe contents.pointee.refersToOwner = true
+            }
+        }
     }
 
     /// Whether it keeps operations alive.
     var keepsOperations: Bool {
-        for index in 0..<(unsafe contents.pointee.reference_count) {
-            let reference = unsafe contents.pointee.references[index]
+        for index in 0..<(unsafe pointer.pointee.reference_count) {
+            let reference = unsafe pointer.pointee.references[index]
             if unsafe reference.kind == ObjectKind.operation.rawValue && !reference.is_unowned { return true }
         }
         return false
     }
 
-    deinit {
-        unsafe clua_parcel_release(contents)
-        unsafe contents.deallocate()
-    }
-
     /// What C reads; valid as long as the parcel is.
-    var pointer: UnsafePointer<clua_parcel> { unsafe UnsafePointer(contents) }
+    var pointer: UnsafePointer<clua_parcel> {
+        // Safety: the header stays where it is, and begins with the parcel.
+        unsafe storage.withUnsafeMutablePointerToHeader { unsafe UnsafeRawPointer($0).assumingMemoryBound(to: clua_parcel.self) }
+    }
 }

@@ -14,16 +14,16 @@ import Synchronization
 
     private let word = Atomic<UInt32>(free)
 
-    @usableFromInline init() {}
+    @usableFromInline package init() {}
 
     @inline(__always)
-    @usableFromInline func lock() {
+    @usableFromInline package func lock() {
         let (taken, _) = word.compareExchange(expected: Lock.free, desired: Lock.held, ordering: .acquiring)
         if !taken { lockSlowly() }
     }
 
     @inline(__always)
-    @usableFromInline func unlock() {
+    @usableFromInline package func unlock() {
         if word.exchange(Lock.free, ordering: .releasing) == Lock.contended { wakeOne() }
     }
 

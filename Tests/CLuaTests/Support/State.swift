@@ -149,5 +149,5 @@ struct ScriptError: Error, CustomStringConvertible {
         unsafe pointer.deallocate()
     }
 
-    var bytes: [UInt8] { unsafe Array(UnsafeBufferPointer(start: pointer.pointee.bytes, count: pointer.pointee.byte_count)) }
+    var bytes: [UInt8] { unsafe Array(UnsafeBufferPointer(start: clua_parcel_bytes(pointer), count: pointer.pointee.byte_count)) }
 }

@@ -1,0 +1,121 @@
+import LuaBindings
+import OpEngine
+import TestSupport
+import Testing
+
+/// Operations that a host makes of Lua functions.
+@Suite struct LuaFunctionTests {
+    @Test func operationsCallItWithThemselvesAndTheirArguments() throws {
+        try withRuntime { runtime throws in
+            let function = try runtime.function(
+                "local prefix = ... return function(op, a, b) return prefix .. op.name .. a .. b.key, opscript.Operation.current == op end",
+                arguments: ["<"])
+            let queue = OperationQueue(engine: runtime.engine)
+            let operations = (1...50).map { number in
+                let operation = LuaOperation(function, arguments: [.integer(number), .table(["key": ">"])])
+                operation.name = "op"
+                return operation
+            }
+            queue.addOperations(operations, waitUntilFinished: true)
+            for (index, operation) in operations.enumerated() {
+                #expect(try runtime.results(of: operation) == [.string("<op\(index + 1)>"), true])
+            }
+        }
+    }
+
+    /// What one call changes no other one sees, nor does the main state.
+    @Test func everyCallHasWhatTheFunctionCapturedAsItWas() throws {
+        try withRuntime { runtime throws in
+            try runtime.run("n, t = 1, { 1 }")
+            let function = try runtime.function(
+                "local u = 1; return function() n = n + 1; t[1] = t[1] + 1; u = u + 1; return n, t[1], u end")
+            try runtime.run("n, t = 10, { 10 }")
+            let queue = OperationQueue(engine: runtime.engine)
+            let operations = (1...20).map { _ in LuaOperation(function) }
+            queue.addOperations(operations, waitUntilFinished: true)
+            for operation in operations { #expect(try runtime.results(of: operation) == [2, 2, 2]) }
+            #expect(try runtime.run("return n, t[1]") == [10, 10])
+        }
+    }
+
+    @Test func operationsMayBeMadeOnAnyThread() throws {
+        try withRuntime { runtime throws in
+            let function = try runtime.function("return function(_, i) return i * i end")
+            let made = Log<(Int, LuaOperation)>()
+            let queue = OperationQueue(engine: runtime.engine)
+            let threads = (1...4).map { thread in
+                TestThread {
+                    for number in 0..<100 {
+                        let operation = LuaOperation(function, arguments: [.integer(thread * 1000 + number)])
+                        made.append((thread * 1000 + number, operation))
+                        queue.addOperation(operation)
+                    }
+                }
+            }
+            for thread in threads { thread.join() }
+            for (number, operation) in made.entries { #expect(try runtime.results(of: operation) == [.integer(number * number)]) }
+        }
+    }
+
+    @Test func whatARaisedErrorSaysIsTheOperations() throws {
+        try withRuntime { runtime throws in
+            let function = try runtime.function("return function(_, text) error(text) end", name: "=host")
+            let operation = LuaOperation(function, arguments: ["bang"])
+            OperationQueue(engine: runtime.engine).addOperation(operation)
+            let error = #expect(throws: OperationFailure.self) { try runtime.results(of: operation) }
+            #expect(error?.message == "host:1: bang")
+        }
+    }
+
+    @Test func itRunsOnTheMainQueueAndByHandToo() throws {
+        try withRuntime { runtime throws in
+            let function = try runtime.function("return function(_, x) return x end")
+            let (queued, started) = (LuaOperation(function, arguments: [1]), LuaOperation(function, arguments: [2]))
+            runtime.engine.mainQueue.addOperation(queued)
+            started.start()
+            #expect(try runtime.results(of: queued) == [1])
+            #expect(try runtime.results(of: started) == [2])
+        }
+    }
+
+    /// A script gets it as any other operation.
+    @Test func scriptsMayAddThemAndReadWhatTheyReturn() throws {
+        try withRuntime { runtime throws in
+            let function = try runtime.function("return function(_, x) return x + 1 end")
+            try runtime.register("make") { arguments in [.operation(LuaOperation(function, arguments: arguments))] }
+            let source = "local o = make(41); queue:addOperation(o); o:waitUntilFinished(); return o.result"
+            #expect(try runtime.run(source) == [42])
+            let inside = try runtime.operation("return queue:addOperation(function() \(source) end)")
+            #expect(try runtime.results(of: inside) == [42])
+        }
+    }
+
+    @Test func whatCannotBeAFunctionIsRefused() throws {
+        try withRuntime { runtime throws in
+            for source in ["return 1", "", "return print, print"] {
+                let error = #expect(throws: LuaError.self) { try runtime.function(source, name: "=test") }
+                #expect(error?.message == "'test' must return one function")
+            }
+            let coroutine = "local c = coroutine.create(print) return function() return c end"
+            let error = #expect(throws: LuaError.self) { try runtime.function(coroutine) }
+            #expect(error?.message.hasPrefix("cannot send upvalue 'c' (a coroutine) of function") == true)
+            #expect(throws: LuaError.self) { try runtime.function("return function(") }
+            // A C function is one that has a name.
+            let operation = LuaOperation(try runtime.function("return math.type"), arguments: [])
+            OperationQueue(engine: runtime.engine).addOperation(operation)
+            #expect(try runtime.results(of: operation) == [.nil])
+        }
+    }
+
+    @Test func nothingOfItIsLeftWhenTheRuntimeHasClosed() throws {
+        weak var operation: LuaOperation?
+        try withRuntime { runtime throws in
+            let function = try runtime.function("local q = opscript.OperationQueue.new(); return function(op) return op, q end")
+            let made = LuaOperation(function, arguments: [.table([1: .operation(LuaOperation(function))])])
+            OperationQueue(engine: runtime.engine).addOperation(made)
+            _ = try runtime.results(of: made)
+            operation = made
+        }
+        #expect(operation == nil)
+    }
+}
