@@ -51,6 +51,7 @@ static void *allocate(void *context, void *block, size_t old_size, size_t new_si
 
 void clua_keep_freed_memory(int bytes) {
 #ifdef __GLIBC__
+    // Other threads may allocate meanwhile: they read each of the numbers in one piece.
     mallopt(M_MMAP_THRESHOLD, bytes);
     mallopt(M_TRIM_THRESHOLD, bytes);
 #else

@@ -139,6 +139,8 @@ void clua_attach_thread(lua_State *L) {
     pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
 }
 
+void *clua_thread_object(void) { return thread_state != NULL ? thread_state->object : NULL; }
+
 void clua_detach_thread(lua_State *L) {
     clua_state *state = clua_state_of(L);
     pthread_mutex_lock(&state->stop.lock);

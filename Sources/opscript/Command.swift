@@ -14,12 +14,12 @@ struct Command {
 
     /// Returns the exit status.
     func run() -> Int32 {
-        Runtime.keepFreedMemory()
         do throws(LuaError) {
             var configuration = Runtime.Configuration()
             configuration.ignoresEnvironment = options.ignoresEnvironment
             configuration.workerCount = options.workerCount
             configuration.scriptsMayExit = true
+            configuration.keepsFreedMemory = true
             let runtime = try Runtime(configuration)
             // What is still running after an error or a signal is given a moment.
             defer { runtime.close(deadline: .seconds(2)) }

@@ -5,8 +5,9 @@ import OpEngine
 /// A host that gives its operations a Lua function.
 @main struct Subject {
     static func main() throws {
-        Runtime.keepFreedMemory()
-        let runtime = try Runtime()
+        var configuration = Runtime.Configuration()
+        configuration.keepsFreedMemory = true
+        let runtime = try Runtime(configuration)
         let body = try runtime.function("local i = 1; return function() return i end")
         measure(["L1h": { flood($0, of: body, on: runtime.engine) }])
         runtime.close()

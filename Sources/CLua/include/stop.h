@@ -42,6 +42,9 @@ int clua_get_stop_signal(void);
 void clua_attach_thread(lua_State *L);
 void clua_detach_thread(lua_State *L);
 
+/// The host's object of the state that the calling thread was attached to last; NULL when it has been detached.
+void *clua_thread_object(void);
+
 /// From any thread: stops the body `body` if the state is running it, not waiting or doing something else in between. A body
 /// that is not running there now is not stopped: the state looks when it goes on with it (clua_resume_body). The state must not
 /// be closed meanwhile.

@@ -156,16 +156,28 @@ final class LuaState: @unchecked Sendable {
         currentOperation = operation
         let limit = number > 0 ? 1 : operation.isAsynchronous ? 0 : LUA_MULTRET
         var results = unsafe clua_parcel()
-        try unsafe attempt { lua, failure in
-            var cBody = unsafe operation.cBody(number: number)
-            func run() -> Int32 { unsafe clua_run_body(lua, cBody, parcel?.pointer, limit, memoryLimit, &results, &failure) }
-            if arguments.isEmpty { return run() }
-            return unsafe FlatValues(arguments).withItems { items in
-                unsafe (cBody.arguments, cBody.argument_count) = (items.baseAddress, arguments.count)
-                return run()
+        let cBody = unsafe operation.cBody(number: number)
+        if arguments.isEmpty {
+            try unsafe attempt { lua, failure in
+                unsafe clua_run_body(lua, cBody, parcel?.pointer, limit, memoryLimit, &results, &failure)
+            }
+        } else {
+            try unsafe attempt { lua, failure in
+                unsafe FlatValues(arguments).withItems { items in
+                    var cBody = unsafe cBody
+                    unsafe (cBody.arguments, cBody.argument_count) = (items.baseAddress, arguments.count)
+                    return unsafe clua_run_body(lua, cBody, parcel?.pointer, limit, memoryLimit, &results, &failure)
+                }
             }
         }
         return unsafe results.value_count > 0 ? Parcel(results) : nil
+    }
+
+    /// The state that the calling thread has used last; nil when it has none, or that was closed.
+    static var ofThread: LuaState? {
+        // Safety: a state is attached to its thread until it is closed.
+        guard let object = unsafe clua_thread_object() else { return nil }
+        return unsafe Unmanaged<LuaState>.fromOpaque(object).takeUnretainedValue()
     }
 
     /// Has `job` run on the state's thread; drops it where the state has been closed. From any thread.

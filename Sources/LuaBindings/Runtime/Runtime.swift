@@ -38,6 +38,11 @@ public final class Runtime {
         /// `requestedExitStatus` says how the host is to end. A host that has not ended after 5 seconds is ended.
         public var scriptsMayExit = false
 
+        /// Whether memory that is freed stays with the process, up to 32 MiB in each of the allocator's arenas, and is used again, instead
+        /// of going back to the system at once: a page from there costs more than to fill it. From the first operation or program of a
+        /// script on, and for the whole process. Nothing where the C library is not glibc.
+        public var keepsFreedMemory = false
+
         /// The defaults.
         public init() {}
     }
@@ -242,11 +247,6 @@ public final class Runtime {
 
     /// The release of Lua and its copyright, as `lua -v` shows them.
     public static var luaCopyright: String { unsafe String(cString: clua_copyright()) }
-
-    /// Memory that is freed stays with the process, up to 32 MiB in each of the allocator's arenas, and is used again, instead of going
-    /// back to the system at once: a page from there costs more than to fill it. For the whole process, so a host decides, at its start.
-    /// Nothing where the C library is not glibc.
-    public static func keepFreedMemory() { clua_keep_freed_memory(32 << 20) }
 
     /// Delivers the callbacks and runs the main-queue operations that are there now, without waiting.
     public func drain() throws(LuaError) { _ = try state().inbox.drain() }

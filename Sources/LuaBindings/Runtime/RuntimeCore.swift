@@ -9,6 +9,7 @@ final class RuntimeCore: @unchecked Sendable {
     let engine: Engine
     let ignoresEnvironment: Bool
     let scriptsMayExit: Bool
+    let keepsFreedMemory: Bool
     /// Bytes that each state may hold.
     let stateMemoryLimit: Int?
     /// Timers and child processes.
@@ -56,6 +57,7 @@ final class RuntimeCore: @unchecked Sendable {
         self.engine = engine
         ignoresEnvironment = configuration.ignoresEnvironment
         scriptsMayExit = configuration.scriptsMayExit
+        keepsFreedMemory = configuration.keepsFreedMemory
         stateMemoryLimit = configuration.stateMemoryLimit
     }
 
@@ -125,6 +127,7 @@ final class RuntimeCore: @unchecked Sendable {
 
     /// The state that belongs to this thread; nil on a thread that is neither a worker nor the main thread.
     func stateOfCurrentThread() -> LuaState? {
+        if let state = LuaState.ofThread, state.core === self { return state }
         if let worker = Worker.current, worker.engine === engine {
             if let owner = WorkerState.of(worker) { return owner.state }
             guard let state = LuaState(core: self, inbox: worker.inbox) else { return nil }
@@ -240,6 +243,7 @@ final class RuntimeCore: @unchecked Sendable {
     func expectWork() {
         guard !hasWork.load(ordering: .relaxed), !hasWork.exchange(true, ordering: .relaxed) else { return }
         clua_catch_terminate()
+        if keepsFreedMemory { clua_keep_freed_memory(32 << 20) }
     }
 
     /// Without anything that is to end in order, SIGTERM does what it does to every process.
