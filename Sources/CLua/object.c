@@ -56,35 +56,80 @@ clua_handle *clua_to_handle(lua_State *L, int index) {
     return handle->tag == &handle_tag ? handle : NULL;
 }
 
-// Makes sure that a place is free, and one to pin what is held there.
-static void need_place(lua_State *L, clua_held_objects *held) {
-    if (held->free < held->count || held->count < held->capacity) return;
-    uint32_t capacity = held->capacity == 0 ? 16 : 2 * held->capacity;
+// MARK: places
+
+static uint32_t slot_of(const clua_held_objects *held, const void *object) {
+    return (uint32_t)(((uint64_t)(uintptr_t)object * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & (2 * held->capacity - 1);
+}
+
+static uint32_t slot_after(const clua_held_objects *held, uint32_t slot) { return (slot + 1) & (2 * held->capacity - 1); }
+
+// The slot that has a place of this object, or the free one where that belongs. There is always one.
+static uint32_t find_slot(const clua_held_objects *held, const void *object) {
+    uint32_t slot = slot_of(held, object);
+    while (held->index[slot] != 0 && held->places[held->index[slot] - 1] != (uintptr_t)object) slot = slot_after(held, slot);
+    return slot;
+}
+
+// Frees a slot; what comes after it and belongs further in front moves up.
+static void empty_slot(clua_held_objects *held, uint32_t slot) {
+    uint32_t mask = 2 * held->capacity - 1;
+    for (uint32_t next = slot_after(held, slot); held->index[next] != 0; next = slot_after(held, next)) {
+        uint32_t home = slot_of(held, (void *)held->places[held->index[next] - 1]);
+        if (((next - home) & mask) < ((next - slot) & mask)) continue;
+        held->index[slot] = held->index[next];
+        slot = next;
+    }
+    held->index[slot] = 0;
+}
+
+// Replaces a table of the registry, of which the array part is full, by one with room for more.
+static void grow_table(lua_State *L, clua_kept kept, uint32_t count, uint32_t capacity) {
     lua_createtable(L, (int)capacity, 0);
-    clua_push_kept(L, CLUA_KEPT_PINS);
-    for (uint32_t i = 1; i <= held->count; i++) {
+    clua_push_kept(L, kept);
+    if (lua_getmetatable(L, -1)) lua_setmetatable(L, -3);
+    for (uint32_t i = 1; i <= count; i++) {
         lua_rawgeti(L, -1, i);
         lua_rawseti(L, -3, i);
     }
     lua_pop(L, 1);
-    clua_keep(L, CLUA_KEPT_PINS);
+    clua_keep(L, kept);
+}
+
+// Makes sure that a place is free, in all that is by place.
+static void need_place(lua_State *L, clua_held_objects *held) {
+    if (held->free < held->count || held->count < held->capacity) return;
+    uint32_t capacity = held->capacity == 0 ? 16 : 2 * held->capacity;
+    grow_table(L, CLUA_KEPT_PINS, held->count, capacity);
+    grow_table(L, CLUA_KEPT_HANDLES, held->count, capacity);
     uintptr_t *places = realloc(held->places, capacity * sizeof *places);
     if (places == NULL) clua_no_memory(L);
     held->places = places;
+    uint32_t *index = calloc(2 * (size_t)capacity, sizeof *index), *old = held->index;
+    if (index == NULL) clua_no_memory(L);
+    uint32_t old_count = 2 * held->capacity;
+    held->index = index;
     held->capacity = capacity;
+    for (uint32_t i = 0; i < old_count; i++)
+        if (old[i] != 0) index[find_slot(held, (void *)places[old[i] - 1])] = old[i];
+    free(old);
 }
 
-// Takes over a reference, where a place is free.
+// Takes over a reference, where a place is free. An older handle of the object may be waiting for its finalizer: it is not found any more.
 static void hold(clua_held_objects *held, clua_handle *handle, void *object) {
     handle->place = held->free;
     held->free = held->free < held->count ? (uint32_t)(held->places[held->free] >> 1) : ++held->count;
+    uint32_t slot = find_slot(held, object);
     held->places[handle->place] = (uintptr_t)object;
+    held->index[slot] = handle->place + 1;
     handle->object = object;
 }
 
 // Gives back what it holds.
 static void *let_go(clua_held_objects *held, clua_handle *handle) {
     void *object = handle->object;
+    uint32_t slot = find_slot(held, object);
+    if (held->index[slot] == handle->place + 1) empty_slot(held, slot);
     handle->object = NULL;
     held->places[handle->place] = ((uintptr_t)held->free << 1) | 1;
     held->free = handle->place;
@@ -95,8 +140,11 @@ void clua_held_objects_release(clua_held_objects *held) {
     for (uint32_t i = 0; i < held->count; i++)
         if ((held->places[i] & 1) == 0) clua_object_release((void *)held->places[i]);
     free(held->places);
+    free(held->index);
     *held = (clua_held_objects){0};
 }
+
+// MARK: handles
 
 static int handle_gc(lua_State *L) {
     clua_handle *handle = clua_to_handle(L, 1);
@@ -115,7 +163,7 @@ void clua_push_metatable(lua_State *L, int kind) {
 }
 
 void clua_objects_open(lua_State *L) {
-    lua_createtable(L, 0, 16);
+    lua_createtable(L, 0, 0);
     lua_createtable(L, 0, 1);
     lua_pushliteral(L, "v");
     lua_setfield(L, -2, "__mode");
@@ -128,10 +176,17 @@ void clua_objects_open(lua_State *L) {
 }
 
 bool clua_push_existing_handle(lua_State *L, const void *object) {
-    int top = lua_gettop(L);
-    bool exists = clua_push_kept(L, CLUA_KEPT_HANDLES) == LUA_TTABLE && lua_rawgetp(L, -1, object) == LUA_TUSERDATA;
-    if (exists) lua_replace(L, top + 1);
-    lua_settop(L, exists ? top + 1 : top);
+    const clua_held_objects *held = &clua_state_of(L)->held;
+    if (held->capacity == 0) return false;
+    uint32_t place = held->index[find_slot(held, object)];
+    if (place == 0) return false;
+    clua_push_kept(L, CLUA_KEPT_HANDLES);
+    // One that waits for its finalizer is not there any more.
+    bool exists = lua_rawgeti(L, -1, place) == LUA_TUSERDATA;
+    if (exists)
+        lua_replace(L, -2);
+    else
+        lua_pop(L, 2);
     return exists;
 }
 
@@ -143,7 +198,7 @@ static int push_empty_handle(lua_State *L) {
     return 1;
 }
 
-// The handle on top, empty so far, takes over a reference.
+// The handle on top, empty so far, takes over a reference; there is a place for it.
 static void fill_handle(lua_State *L, void *object, int kind) {
     clua_handle *handle = lua_touserdata(L, -1);
     handle->kind = kind;
@@ -153,8 +208,15 @@ static void fill_handle(lua_State *L, void *object, int kind) {
     lua_setmetatable(L, -2);
     clua_push_kept(L, CLUA_KEPT_HANDLES);
     lua_pushvalue(L, -2);
-    lua_rawsetp(L, -2, object);
+    lua_rawseti(L, -2, (lua_Integer)handle->place + 1);
     lua_pop(L, 1);
+}
+
+// Whether the value on top is the spare handle, and has a place to go to.
+static bool is_spare(lua_State *L) {
+    const clua_handle *handle = lua_touserdata(L, -1);
+    const clua_held_objects *held = &clua_state_of(L)->held;
+    return handle != NULL && handle->object == NULL && (held->free < held->count || held->count < held->capacity);
 }
 
 void clua_push_owned_handle(lua_State *L, void *object, int kind) {
@@ -162,12 +224,19 @@ void clua_push_owned_handle(lua_State *L, void *object, int kind) {
         clua_object_release(object);
         return;
     }
-    lua_pushcfunction(L, push_empty_handle);
-    if (lua_pcall(L, 0, 1, 0) != LUA_OK) {
-        clua_object_release(object);
-        lua_error(L);
+    // The spare one was made while nothing was owned. The next is made when this one owns the object.
+    clua_push_kept(L, CLUA_KEPT_SPARE_HANDLE);
+    if (!is_spare(L)) {
+        lua_pop(L, 1);
+        lua_pushcfunction(L, push_empty_handle);
+        if (lua_pcall(L, 0, 1, 0) != LUA_OK) {
+            clua_object_release(object);
+            lua_error(L);
+        }
     }
     fill_handle(L, object, kind);
+    push_empty_handle(L);
+    clua_keep(L, CLUA_KEPT_SPARE_HANDLE);
 }
 
 void clua_push_handle(lua_State *L, void *object, int kind) {

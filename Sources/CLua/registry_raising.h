@@ -11,7 +11,8 @@
 #include "state.h"
 
 typedef enum clua_kept {
-    CLUA_KEPT_HANDLES,        // weak table: object (light userdata) -> handle
+    CLUA_KEPT_HANDLES,        // weak array: place of a handle, from 1 on -> handle; has room for all
+    CLUA_KEPT_SPARE_HANDLE,   // one that holds nothing yet
     CLUA_KEPT_PINS,           // array: place of a handle, from 1 on -> handle; has room for all
     CLUA_KEPT_CLASSES,        // table: class (light userdata) -> class table
     CLUA_KEPT_REAL_GLOBALS,   // the state's own global table

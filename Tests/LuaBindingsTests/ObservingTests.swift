@@ -263,7 +263,9 @@ import Testing
                     return (Int(used * 1024), allocated_bytes())
                 }
                 let before = try observe(5000), after = try observe(TestLength.isLong ? 100_000 : 15_000)
-                #expect(after.0 - before.0 < 100_000, "\(before) then \(after)")
+                // Tables keep room for the most handles that there were at once, which the pace of the collector decides: they may have
+                // become twice as long.
+                #expect(after.0 - before.0 < 300_000, "\(before) then \(after)")
                 #expect(after.1 - before.1 < 1_500_000, "\(before) then \(after)")
             }
         }

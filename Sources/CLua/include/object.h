@@ -41,6 +41,7 @@ typedef struct clua_held_objects {
     uintptr_t *places;  // owned: an object, owned too, or twice the index of the next free place, plus one
     uint32_t count, capacity;
     uint32_t free;  // the index of the first free place; `count` when none is
+    uint32_t *index;  // owned: a hash table of twice the capacity, from objects to their places, plus one
 } clua_held_objects;
 
 /// Releases all of them. When the state has been closed.
