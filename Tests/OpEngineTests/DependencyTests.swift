@@ -146,4 +146,68 @@ import Testing
         gate.start()
         #expect(gate.isFinished)
     }
+
+    @Test func oneThatHasEndedListsADependencyOnce() {
+        let queue = OperationQueue(engine: Engine(workerCount: 1))
+        let (other, never, operation) = (Operation(), Operation(), Operation())
+        operation.addDependency(other)
+        operation.addDependency(never)
+        queue.addOperation(operation)
+        operation.cancel()
+        operation.waitUntilFinished()
+        operation.addDependency(never)
+        #expect(operation.dependencies == [other, never])
+        never.start()
+        operation.addDependency(never)
+        #expect(operation.dependencies == [other, never] && operation.isFinished)
+    }
+
+    @Test func finishedDependenciesThatOthersHaveAreListedOnceInLinearTime() {
+        let (one, other) = (Operation(), Operation())
+        let finished = (0..<100_000).map { _ in Operation() }
+        for operation in finished {
+            operation.start()
+            one.addDependency(operation)
+        }
+        for operation in finished {
+            other.addDependency(operation)
+            other.addDependency(operation)
+        }
+        #expect(one.dependencies == finished && other.dependencies == finished && other.isReady)
+        for operation in finished.reversed().prefix(100) { other.removeDependency(operation) }
+        other.addDependency(finished[99_999])
+        #expect(other.dependencies == finished.prefix(99_900) + [finished[99_999]])
+    }
+
+    @Test func addingAndRemovingKeepTheOrderOfAddition() {
+        let seed = UInt64.random(in: 0..<1_000_000)
+        var random = SeededGenerator(seed: seed)
+        let tracker = LifetimeTracker()
+        do {
+            let all = (0..<40).map { _ in
+                let token = tracker.token()
+                return BlockOperation { withExtendedLifetime(token) {} }
+            }
+            let operation = Operation()
+            var expected: [Operation] = []
+            var differences = 0
+            for _ in 0..<5000 {
+                let other = all.randomElement(using: &random)!
+                switch Int.random(in: 0..<40, using: &random) {
+                case 0: if !other.isFinished && Int.random(in: 0..<4, using: &random) == 0 { other.start() }
+                case 1..<22:
+                    operation.addDependency(other)
+                    if !expected.contains(other) { expected.append(other) }
+                default:
+                    operation.removeDependency(other)
+                    expected.removeAll { $0 == other }
+                }
+                if operation.dependencies != expected || operation.isReady != expected.allSatisfy(\.isFinished) { differences += 1 }
+            }
+            #expect(differences == 0, "seed \(seed)")
+            operation.cancel()
+            operation.start()
+        }
+        #expect(tracker.alive == 0, "seed \(seed)")
+    }
 }

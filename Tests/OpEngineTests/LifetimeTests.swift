@@ -1,4 +1,5 @@
 import OpEngine
+import Synchronization
 import TestSupport
 import Testing
 
@@ -51,6 +52,59 @@ import Testing
         }
         #expect(queue.operationCount == 0)
         #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+    }
+
+    /// While a dependency finishes, its dependents go, end, are added and removed on another thread.
+    @Test func dependentsMayGoEndAndChangeWhileTheirDependencyFinishes() {
+        let seed = UInt64.random(in: 0..<1_000_000)
+        var random = SeededGenerator(seed: seed)
+        let engine = Engine(workerCount: 2)
+        let queue = OperationQueue(engine: engine)
+        let tracker = LifetimeTracker()
+        for round in 0..<1000 {
+            let (dependency, other) = (Operation(), Operation())
+            let choices = (0..<12).map { _ in Int.random(in: 0..<5, using: &random) }
+            // Owned by the thread below alone.
+            let box = Locked<[Operation]>([])
+            let ran = Atomic<Int>(0)
+            for choice in choices {
+                let token = tracker.token()
+                let dependent = BlockOperation {
+                    withExtendedLifetime(token) {}
+                    ran.wrappingAdd(1, ordering: .relaxed)
+                }
+                if choice != 4 { dependent.addDependency(dependency) }
+                if choice >= 3 { dependent.addDependency(other) }
+                if choice != 0 { queue.addOperation(dependent) }
+                box.withLock { $0.append(dependent) }
+            }
+            let thread = TestThread {
+                var dependents = box.withLock { dependents in
+                    defer { dependents = [] }
+                    return dependents
+                }
+                for choice in choices {
+                    let dependent = dependents.removeFirst()
+                    switch choice {
+                    // 0: it goes.
+                    case 1: dependent.removeDependency(dependency)
+                    case 2: dependent.cancel()
+                    case 3: dependent.removeDependency(dependency)
+                    case 4: dependent.addDependency(dependency)
+                    default: break
+                    }
+                }
+            }
+            for _ in 0..<Int.random(in: 0..<2000, using: &random) { _ = ran.load(ordering: .relaxed) }
+            dependency.start()
+            other.start()
+            thread.join()
+            queue.waitUntilAllOperationsAreFinished()
+            let mustRun = choices.count { $0 != 0 && $0 != 2 }
+            #expect(ran.load(ordering: .relaxed) >= mustRun, "seed \(seed), round \(round)")
+        }
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+        #expect(tracker.alive == 0, "seed \(seed)")
     }
 
     @Test func blocksStillRunWhenTheirEngineHasBeenShutDown() {

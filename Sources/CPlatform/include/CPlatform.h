@@ -71,6 +71,11 @@ static inline void cplatform_event_clear(int descriptor) {
     errno = saved;
 }
 
+// Why: the Swift runtime's, and only weak references, which cost an object of their own, reach it from Swift. Retains an object, whose memory
+// must be there, unless its end has begun: then false.
+extern void *swift_tryRetain(void *object);
+static inline bool cplatform_try_retain(void *object) { return swift_tryRetain(object) != NULL; }
+
 // Why: an instruction of the processor; a spinning thread leaves the core's resources to its sibling.
 static inline void cplatform_relax(void) {
 #if defined(__x86_64__) || defined(__i386__)

@@ -1,28 +1,41 @@
-import Glibc
+import CPlatform
+import Synchronization
 
-/// One dependency: on the list of the operation that waits and on the list of the one it waits for.
-@safe struct DependencyEdge {
-    // Safety: the dependent owns its edges; it takes itself off the dependency's list before it goes.
-    unowned(unsafe) let dependent: Operation
-    /// Retained by the edge.
-    let dependency: Unmanaged<Operation>
-    /// Whether the dependent counts it as unfinished. Guarded by the dependency's `dependentsLock`.
-    var isCounted = true
-    /// Guarded by the dependent's `lock`.
-    var nextDependency: UnsafeMutablePointer<DependencyEdge>?
-    /// Guarded by the dependency's `dependentsLock`.
-    var previousDependent: UnsafeMutablePointer<DependencyEdge>?
+/// One dependency, in a block of the operation that waits; while that counts it as unfinished, on the list of the one it waits for.
+@safe struct DependencyEdge: ~Copyable {
+    // Safety: the dependent owns its edges; its memory is there while one is on the dependency's list, also when its end has begun.
+    let dependent: Unmanaged<Operation>
+    /// Retained; nil: the place in the block is free. Guarded by the dependent's `lock`.
+    var dependency: Unmanaged<Operation>?
+    /// Written with the dependency's `dependentsLock` held. See `DependentList`.
+    let previousDependent = unsafe Atomic<UnsafeMutableRawPointer?>(nil)
     /// Guarded by the dependency's `dependentsLock`.
     var nextDependent: UnsafeMutablePointer<DependencyEdge>?
 
-    /// In memory from `malloc`: `UnsafeMutablePointer.allocate` asks for aligned memory, which takes three times as long.
-    static func make(dependent: Operation, dependency: Unmanaged<Operation>) -> UnsafeMutablePointer<DependencyEdge> {
-        guard let memory = unsafe malloc(MemoryLayout<DependencyEdge>.size) else { fatalError("opscript: out of memory") }
-        let edge = unsafe memory.bindMemory(to: DependencyEdge.self, capacity: 1)
-        unsafe edge.initialize(to: DependencyEdge(dependent: dependent, dependency: dependency))
-        return unsafe edge
+    /// A free place.
+    init(from dependent: Operation) { unsafe self.dependent = .passUnretained(dependent) }
+
+    /// Whether the dependent counts it as unfinished, that is, whether it is on the dependency's list.
+    ///
+    /// True may be out of date, unless the dependency's `dependentsLock` is held. False needs no lock: whoever took the edge off the list
+    /// has done with it, and with the dependent; and only the dependent can put it on a list again.
+    @inline(__always) var isCounted: Bool { unsafe previousDependent.load(ordering: .acquiring) != nil }
+
+    @inline(__always) var isFree: Bool { unsafe dependency == nil }
+
+    /// The dependent, retained for the caller; nil when its end has begun. With the dependency's `dependentsLock` held.
+    @inline(__always)
+    func retainDependent() -> Unmanaged<Operation>? {
+        unsafe cplatform_try_retain(dependent.toOpaque()) ? dependent : nil
     }
 
-    /// Its dependency is released by the caller.
-    static func free(_ edge: UnsafeMutablePointer<DependencyEdge>) { unsafe Glibc.free(edge) }
+    @inline(__always)
+    func comes(from operation: Operation) -> Bool {
+        unsafe dependent.toOpaque() == Unmanaged.passUnretained(operation).toOpaque()
+    }
+
+    @inline(__always)
+    func leads(to operation: Operation) -> Bool {
+        unsafe dependency?.toOpaque() == Unmanaged.passUnretained(operation).toOpaque()
+    }
 }

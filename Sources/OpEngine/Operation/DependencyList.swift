@@ -2,117 +2,109 @@ import CPlatform
 
 /// What an operation depends on, in order of addition. Owns its edges. Guarded by the operation's `lock`.
 @safe struct DependencyList: @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because the lock guards the list; an edge lives as long as it is on it.
-    /// Its `nextDependency` is the first: the list is a ring.
-    private var last: UnsafeMutablePointer<DependencyEdge>?
+    // Safety: `@unchecked Sendable` because the lock guards the list; an edge lives as long as its block is on it.
+    /// Its `next` is the first: the list is a ring. None of the blocks is free.
+    private var last: UnsafeMutablePointer<DependencyBlock>?
 
     @inline(__always) var isEmpty: Bool { unsafe last == nil }
 
-    /// The first edge.
-    var first: UnsafeMutablePointer<DependencyEdge>? { unsafe last?.pointee.nextDependency }
+    /// Goes through the edges, in order.
+    @safe struct Iterator {
+        // Safety: the list does not change meanwhile.
+        private let last: UnsafeMutablePointer<DependencyBlock>?
+        private var block: UnsafeMutablePointer<DependencyBlock>?
+        private var index = 0
 
-    /// The edge after one on the list.
-    func next(after edge: UnsafeMutablePointer<DependencyEdge>) -> UnsafeMutablePointer<DependencyEdge>? {
-        unsafe edge == last ? nil : edge.pointee.nextDependency
-    }
-
-    func forEach(_ body: (UnsafeMutablePointer<DependencyEdge>) -> Void) {
-        var next = unsafe first
-        while let edge = unsafe next {
-            unsafe next = self.next(after: edge)
-            unsafe body(edge)
+        fileprivate init(last: UnsafeMutablePointer<DependencyBlock>?) {
+            unsafe self.last = last
+            unsafe block = last?.pointee.next
         }
-    }
 
-    mutating func append(_ edge: UnsafeMutablePointer<DependencyEdge>) {
-        if let last = unsafe last {
-            unsafe edge.pointee.nextDependency = last.pointee.nextDependency
-            unsafe last.pointee.nextDependency = edge
-        } else {
-            unsafe edge.pointee.nextDependency = edge
-        }
-        unsafe last = edge
-    }
-
-    /// Takes the edge to `dependency` off the list; nil when there is none.
-    mutating func remove(_ dependency: Operation) -> UnsafeMutablePointer<DependencyEdge>? {
-        guard var previous = unsafe last else { return nil }
-        var next = unsafe first
-        while let edge = unsafe next {
-            if unsafe edge.pointee.dependency._withUnsafeGuaranteedRef({ $0 === dependency }) {
-                unsafe previous.pointee.nextDependency = edge.pointee.nextDependency
-                if unsafe last == edge { unsafe last = previous == edge ? nil : previous }
-                unsafe edge.pointee.nextDependency = nil
-                return unsafe edge
+        mutating func next() -> UnsafeMutablePointer<DependencyEdge>? {
+            while let block = unsafe block {
+                let edge = unsafe block.edge(index)
+                index += 1
+                if index == DependencyBlock.capacity {
+                    index = 0
+                    unsafe self.block = block == last ? nil : block.pointee.next
+                }
+                if unsafe !edge.pointee.isFree { return unsafe edge }
             }
-            unsafe previous = edge
-            unsafe next = self.next(after: edge)
+            return nil
+        }
+    }
+
+    func makeIterator() -> Iterator { unsafe Iterator(last: last) }
+
+    /// The edge to `dependency`; nil when there is none. O(n).
+    func edge(to dependency: Operation) -> UnsafeMutablePointer<DependencyEdge>? {
+        var edges = makeIterator()
+        while let edge = unsafe edges.next() {
+            if unsafe edge.pointee.leads(to: dependency) { return unsafe edge }
         }
         return nil
     }
 
-    /// Lets go of everything when `operation` goes. A chain of a million is released in a loop, not by recursion: the
-    /// edges of an operation that goes because of this one are queued behind.
-    mutating func removeAll(of operation: Operation) {
-        guard let end = unsafe last, let mine = unsafe first else { return }
+    /// Adds an edge from `operation`, whose list this is, to `dependency`, which it retains.
+    @inline(__always)
+    mutating func append(_ dependency: Operation, of operation: Operation) -> UnsafeMutablePointer<DependencyEdge> {
+        let edge = unsafe last?.freePlace ?? appendBlock(of: operation)
+        unsafe edge.pointee.dependency = .passRetained(dependency)
+        return unsafe edge
+    }
+
+    private mutating func appendBlock(of operation: Operation) -> UnsafeMutablePointer<DependencyEdge> {
+        let block = unsafe DependencyBlock.make(for: operation)
+        unsafe block.pointee.next = last?.pointee.next ?? block
+        unsafe last?.pointee.next = block
+        unsafe last = block
+        return unsafe block.edge(0)
+    }
+
+    /// Takes off an edge that is not counted. Its dependency is released by the caller. O(n).
+    mutating func remove(_ edge: UnsafeMutablePointer<DependencyEdge>) {
+        unsafe edge.pointee.dependency = nil
+        // The block goes with its last edge.
+        guard var previous = unsafe last else { return }
+        repeat {
+            guard let block = unsafe previous.pointee.next else { return }
+            if unsafe block.isFree {
+                unsafe previous.pointee.next = block.pointee.next
+                if unsafe last == block { unsafe last = previous == block ? nil : previous }
+                unsafe block.free()
+                return
+            }
+            unsafe previous = block
+        } while unsafe previous != last
+    }
+
+    /// Lets go of everything when the operation goes. A chain of a million is released in a loop, not by recursion: the blocks of an
+    /// operation that goes because of this one are queued behind.
+    mutating func removeAll() {
+        guard let end = unsafe last, let mine = unsafe end.pointee.next else { return }
+        var edges = makeIterator()
+        while let edge = unsafe edges.next() {
+            if unsafe edge.pointee.isCounted { unsafe DependentList.remove(edge) }
+        }
         unsafe last = nil
         // No ring any more.
-        unsafe end.pointee.nextDependency = nil
-        unsafe detach(mine)
+        unsafe end.pointee.next = nil
         // Safety: the slot is this thread's own; it holds the address of the variable `queued` below while that lives.
         if let outer = unsafe cplatform_get_thread_releases() {
-            let queued = unsafe outer.assumingMemoryBound(to: UnsafeMutablePointer<DependencyEdge>?.self)
-            unsafe end.pointee.nextDependency = queued.pointee
+            let queued = unsafe outer.assumingMemoryBound(to: UnsafeMutablePointer<DependencyBlock>?.self)
+            unsafe end.pointee.next = queued.pointee
             unsafe queued.pointee = mine
             return
         }
-        var queued: UnsafeMutablePointer<DependencyEdge>? = unsafe mine
+        var queued: UnsafeMutablePointer<DependencyBlock>? = unsafe mine
         unsafe withUnsafeMutablePointer(to: &queued) { slot in
             unsafe cplatform_set_thread_releases(UnsafeMutableRawPointer(slot))
-            while let edge = unsafe slot.pointee {
-                unsafe slot.pointee = edge.pointee.nextDependency
-                unsafe edge.pointee.dependency.release()
-                unsafe DependencyEdge.free(edge)
+            while let block = unsafe slot.pointee {
+                unsafe slot.pointee = block.pointee.next
+                for index in 0..<DependencyBlock.capacity { unsafe block.edge(index).pointee.dependency?.release() }
+                unsafe block.free()
             }
             cplatform_set_thread_releases(nil)
         }
-    }
-
-    /// Takes the edges of an operation that is going off the lists of what it depends on.
-    private func detach(_ first: UnsafeMutablePointer<DependencyEdge>) {
-        var next: UnsafeMutablePointer<DependencyEdge>? = unsafe first
-        while let edge = unsafe next {
-            unsafe next = edge.pointee.nextDependency
-            unsafe edge.pointee.dependency._withUnsafeGuaranteedRef { dependency in
-                dependency.dependentsLock.withLock { unsafe dependency.dependentList.remove(edge) }
-            }
-        }
-    }
-}
-
-/// What depends on an operation, in order of addition. Guarded by the operation's `dependentsLock`.
-@safe struct DependentList: @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because the lock guards the list; the dependents own the edges.
-    /// Its `previousDependent` is the last; the last has no `nextDependent`.
-    private(set) var first: UnsafeMutablePointer<DependencyEdge>?
-
-    mutating func append(_ edge: UnsafeMutablePointer<DependencyEdge>) {
-        if let first = unsafe first {
-            let last = unsafe first.pointee.previousDependent
-            unsafe edge.pointee.previousDependent = last
-            unsafe last.unsafelyUnwrapped.pointee.nextDependent = edge
-            unsafe first.pointee.previousDependent = edge
-        } else {
-            unsafe edge.pointee.previousDependent = edge
-            unsafe first = edge
-        }
-    }
-
-    mutating func remove(_ edge: UnsafeMutablePointer<DependencyEdge>) {
-        let previous = unsafe edge.pointee.previousDependent
-        let next = unsafe edge.pointee.nextDependent
-        // The last one's successor is the first, as far as its `previousDependent` goes.
-        if let behind = unsafe next ?? first { unsafe behind.pointee.previousDependent = previous }
-        if unsafe first == edge { unsafe first = next } else { unsafe previous.unsafelyUnwrapped.pointee.nextDependent = next }
     }
 }

@@ -7,8 +7,11 @@ extension Operation {
     /// With `lock` held.
     private var listedDependencies: [Operation] {
         var all: [Operation] = []
-        // Safety: an edge retains its dependency while it is on the list.
-        unsafe dependencyList.forEach { unsafe all.append($0.pointee.dependency.takeUnretainedValue()) }
+        var edges = dependencyList.makeIterator()
+        while let edge = unsafe edges.next() {
+            // Safety: an edge on the list retains its dependency.
+            if let dependency = unsafe edge.pointee.dependency { unsafe all.append(dependency.takeUnretainedValue()) }
+        }
         return all
     }
 
@@ -22,24 +25,20 @@ extension Operation {
     }
 
     func unlink(from operation: Operation) {
-        var old: [Operation] = []
-        let edge = unsafe lock.withLock {
+        let wasCounted = lock.withLock { () -> Bool? in
+            guard let edge = unsafe dependencyList.edge(to: operation) else { return nil }
             let mailbox = observedMailbox
-            if mailbox != nil { old = listedDependencies }
-            let edge = unsafe dependencyList.remove(operation)
-            if let mailbox, unsafe edge != nil { mailbox.record(.dependencies, old: old, new: listedDependencies) }
-            return unsafe edge
+            let old = mailbox == nil ? [] : listedDependencies
+            let wasCounted = unsafe edge.pointee.isCounted && DependentList.remove(edge)
+            unsafe dependencyList.remove(edge)
+            extras?.listedDependencies?.remove(ObjectIdentifier(operation))
+            mailbox?.record(.dependencies, old: old, new: listedDependencies)
+            return wasCounted
         }
-        guard let edge = unsafe edge else { return }
-        // Safety: the edge is off this operation's list and so ours; the dependency's lock guards the rest of it.
-        let wasCounted = operation.dependentsLock.withLock {
-            unsafe operation.dependentList.remove(edge)
-            return unsafe edge.pointee.isCounted
-        }
+        guard let wasCounted else { return }
         if wasCounted && transition({ $0.dependencyRemoved() }) { postToQueue() }
         if let outcome = operation.outcome, outcome != .succeeded { forgetFailedDependency() }
-        unsafe DependencyEdge.free(edge)
-        // Safety: balances the retain of `link(to:)`; the caller's reference keeps it alive here.
+        // Safety: balances the retain of the edge; the caller's reference keeps it alive here.
         unsafe Unmanaged.passUnretained(operation).release()
         deliverChanges()
     }
@@ -62,45 +61,87 @@ extension Operation {
         var action = State.AddedDependency.ignored
         var mustCancel = false
         lock.withLock {
-            dependency.dependentsLock.withLock {
-                guard !dependsAlready(on: dependency) else { return }
-                // Safety: the edge is freed by `removeDependency` or when this operation goes.
-                let edge = unsafe DependencyEdge.make(dependent: self, dependency: .passRetained(dependency))
-                unsafe dependencyList.append(edge)
-                unsafe dependency.dependentList.append(edge)
-                if let mailbox = observedMailbox {
-                    mailbox.record(.dependencies, old: Array(listedDependencies.dropLast()), new: listedDependencies)
-                }
-                let before = dependency.transition { state in
-                    defer { state.set(State.hasDependents) }
-                    return state
-                }
-                if before.has(State.finished) {
-                    unsafe edge.pointee.isCounted = false
-                    guard before.outcome != .succeeded else { return }
-                    mustCancel = transition { state in
-                        state.set(State.dependencyFailed)
-                        return state.mustCancel && state.has(State.linked)
-                    }
-                } else {
+            var last = dependency.loadState()
+            if !last.has(State.finished) {
+                dependency.dependentsLock.withLock {
+                    last = dependency.expectDependents()
+                    if last.has(State.finished) || dependsAlready(on: dependency) { return }
+                    unsafe dependency.dependentList.append(list(dependency))
                     action = transition { $0.dependencyAdded() }
                 }
             }
+            // Nothing counts it, and its own list stays as it is.
+            if last.has(State.finished) { mustCancel = listFinished(dependency, last.outcome) }
         }
         if mustCancel { cancelBecauseOfDependency() }
         if action == .recall { withQueueCore { $0.recall(self) } }
         deliverChanges()
     }
 
-    /// With both locks held. Looks at both lists in step, until the shorter one ends.
+    /// Before a dependent is added, with `dependentsLock` held: returns a state after which the end, if that has not come, will look for
+    /// dependents. It looks when it has been published, and with the lock; so it finds all that are added where this says not finished.
+    @inline(__always)
+    private func expectDependents() -> State {
+        let now = loadState()
+        if now.has(State.hasDependents) { return now }
+        return transition { state in
+            state.set(State.hasDependents)
+            return state
+        }
+    }
+
+    /// A new edge at the end of the own list. With `lock` held.
+    @inline(__always)
+    private func list(_ dependency: Operation) -> UnsafeMutablePointer<DependencyEdge> {
+        let edge = unsafe dependencyList.append(dependency, of: self)
+        extras?.listedDependencies?.insert(ObjectIdentifier(dependency))
+        if let mailbox = observedMailbox {
+            mailbox.record(.dependencies, old: Array(listedDependencies.dropLast()), new: listedDependencies)
+        }
+        return unsafe edge
+    }
+
+    /// Lists a dependency that has finished, unless it is listed. With `lock` held. True: the policy asks for cancelling this operation.
+    private func listFinished(_ dependency: Operation, _ outcome: Outcome) -> Bool {
+        // The flag is set for every edge: without it there is none, and nothing to look through.
+        if dependency.loadState().has(State.hasDependents) {
+            if lists(dependency) { return false }
+        } else {
+            dependency.transition { $0.set(State.hasDependents) }
+        }
+        unsafe _ = list(dependency)
+        if outcome == .succeeded { return false }
+        return transition { state in
+            state.set(State.dependencyFailed)
+            return state.mustCancel && state.has(State.linked)
+        }
+    }
+
+    /// Whether a dependency is listed. With `lock` held. O(1) on average, however many there are: when many have been looked through they
+    /// become a set.
+    private func lists(_ dependency: Operation) -> Bool {
+        if let known = extras?.listedDependencies { return known.contains(ObjectIdentifier(dependency)) }
+        var edges = dependencyList.makeIterator()
+        for _ in 0..<32 {
+            guard let edge = unsafe edges.next() else { return false }
+            if unsafe edge.pointee.leads(to: dependency) { return true }
+        }
+        let known = Set(listedDependencies.map { ObjectIdentifier($0) })
+        ensureExtras().listedDependencies = known
+        return known.contains(ObjectIdentifier(dependency))
+    }
+
+    /// Whether a dependency that has not finished is listed. With both locks held.
     private func dependsAlready(on dependency: Operation) -> Bool {
-        // Safety: the edges are on the lists.
-        var mine = unsafe dependencyList.first
+        // One that has ended counts nothing any more, so it is not on the other list.
+        if loadState().has(State.finishing | State.finished) { return lists(dependency) }
+        // Looks at both lists in step, until the shorter one ends.
+        var mine = dependencyList.makeIterator()
         var other = unsafe dependency.dependentList.first
-        while let edge = unsafe mine, let otherEdge = unsafe other {
-            if unsafe edge.pointee.dependency._withUnsafeGuaranteedRef({ $0 === dependency }) { return true }
-            if unsafe otherEdge.pointee.dependent === self { return true }
-            unsafe mine = dependencyList.next(after: edge)
+        while let edge = unsafe mine.next() {
+            if unsafe edge.pointee.leads(to: dependency) { return true }
+            guard let otherEdge = unsafe other else { return false }
+            if unsafe otherEdge.pointee.comes(from: self) { return true }
             unsafe other = otherEdge.pointee.nextDependent
         }
         return false

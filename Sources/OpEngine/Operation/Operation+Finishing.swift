@@ -89,35 +89,39 @@ extension Operation {
     @inline(never)
     private func stopCounting() {
         lock.withLock {
-            // Safety: the edges are on the list, which the lock guards.
-            unsafe dependencyList.forEach { edge in
-                unsafe edge.pointee.dependency._withUnsafeGuaranteedRef { dependency in
-                    dependency.dependentsLock.withLock { unsafe edge.pointee.isCounted = false }
-                }
+            var edges = dependencyList.makeIterator()
+            while let edge = unsafe edges.next() {
+                if unsafe edge.pointee.isCounted { unsafe DependentList.remove(edge) }
             }
         }
     }
 
+    /// How many dependents are released under one lock.
+    private static let batch = 16
+
     /// What follows for the dependents, to be settled by the caller.
     private func releaseDependents(succeeded: Bool) -> ReleasedDependents {
         var released = ReleasedDependents()
-        dependentsLock.lock()
-        var next = unsafe dependentList.first
-        while let edge = unsafe next {
-            unsafe next = edge.pointee.nextDependent
-            guard unsafe edge.pointee.isCounted else { continue }
-            unsafe edge.pointee.isCounted = false
-            // Safety: a dependent on the list is alive; one that is posted or linked is kept by its queue.
-            let dependent = unsafe edge.pointee.dependent
-            switch dependent.transition({ $0.dependencyFinished(succeeded: succeeded) }) {
-            case .none, .remove: break
-            case .post: released.ready.append(dependent)
-            case .cancel: released.cancelled = (released.cancelled ?? []) + [dependent]
+        var isLast = false
+        // A dependent whose end has not begun is kept until the lock is released: the last reference to it may go elsewhere meanwhile, and
+        // its end runs code of a subclass, and needs this lock.
+        unsafe withUnsafeTemporaryAllocation(of: Unmanaged<Operation>.self, capacity: Operation.batch) { kept in
+            while !isLast {
+                var count = 0
+                dependentsLock.withLock {
+                    while count < Operation.batch, let edge = unsafe dependentList.first {
+                        if let dependent = unsafe edge.pointee.retainDependent() {
+                            unsafe dependent._withUnsafeGuaranteedRef { released.dependencyFinished(of: $0, succeeded: succeeded) }
+                            unsafe kept.initializeElement(at: count, to: dependent)
+                            count += 1
+                        }
+                        dependentList.removeFirst()
+                    }
+                    isLast = unsafe dependentList.first == nil
+                }
+                for index in 0..<count { unsafe kept[index].release() }
             }
-            // The dependent may be going; its mailbox stays.
-            if let mailbox = dependent.observedMailbox { released.observed = (released.observed ?? []) + [mailbox] }
         }
-        dependentsLock.unlock()
         return released
     }
 
@@ -196,6 +200,17 @@ private struct ReleasedDependents {
     var ready = OperationChain()
     var cancelled: [Operation]?
     var observed: [Mailbox]?
+
+    @inline(__always)
+    mutating func dependencyFinished(of dependent: Operation, succeeded: Bool) {
+        switch dependent.transition({ $0.dependencyFinished(succeeded: succeeded) }) {
+        case .none, .remove: break
+        // Who is posted is kept by its queue until it has arrived.
+        case .post: ready.append(dependent)
+        case .cancel: cancelled = (cancelled ?? []) + [dependent]
+        }
+        if let mailbox = dependent.observedMailbox { observed = (observed ?? []) + [mailbox] }
+    }
 
     /// With no lock held. See `OperationChain.post`.
     @inline(__always)

@@ -11,6 +11,8 @@ extension Operation {
         var threadPriority = 0.5
         /// The blocks of a block operation after its first.
         var otherBlocks: [@Sendable () throws -> Void] = []
+        /// The same as the list of dependencies. See `Operation.lists`.
+        var listedDependencies: Set<ObjectIdentifier>?
         /// Written once. See `openMailbox`.
         var mailbox: Mailbox?
     }

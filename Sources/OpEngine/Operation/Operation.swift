@@ -12,7 +12,7 @@ import Synchronization
     let state = Atomic<UInt64>(0)
     /// Guards `extras` and the list of dependencies.
     let lock = Lock()
-    /// Guards the list of dependents. Taken last; a dependent on the list is alive while it is held.
+    /// Guards the list of dependents. Taken last; the memory of a dependent on the list is there while it is held.
     let dependentsLock = Lock()
 
     // What a lock guards needs no check for exclusive access. All of this, with what `BlockOperation` adds, is 120 bytes: the allocator
@@ -71,7 +71,7 @@ import Synchronization
     public init() {}
 
     deinit {
-        dependencyList.removeAll(of: self)
+        dependencyList.removeAll()
         if loadState().isGivenUp { StartedByHand.end() }
     }
 
