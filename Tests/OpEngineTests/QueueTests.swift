@@ -1,4 +1,6 @@
+import Glibc
 import OpEngine
+import Synchronization
 import TestSupport
 import Testing
 
@@ -174,5 +176,48 @@ import Testing
         let outer = (0..<4).map { _ in BlockOperation { nest(30) } }
         queue.addOperations(outer, waitUntilFinished: true)
         #expect(outer.allSatisfy { $0.outcome == .succeeded })
+    }
+
+    @Test func aBlockIsAddedAsAnOperationIs() throws {
+        let queue = OperationQueue(engine: Engine(workerCount: 1))
+        queue.isSuspended = true
+        queue.dependencyPolicy = .succeeded
+        let log = Log<Int>()
+        queue.addOperation { log.append(0) }
+        let added = try #require(queue.operations.first)
+        #expect(added.queue === queue && added.isReady && added.dependencyPolicy == .succeeded)
+        #expect(throws: OperationError.self) { try queue.tryAddOperation(added) }
+        #expect(throws: OperationError.self) { try added.tryStart() }
+        // It waits, leaves the ready list, and comes back to it, as any other.
+        let first = BlockOperation { log.append(1) }
+        added.addDependency(first)
+        added.queuePriority = .veryHigh
+        queue.addOperation { log.append(2) }
+        queue.addOperation(first)
+        #expect(!added.isReady && queue.operationCount == 3)
+        queue.isSuspended = false
+        queue.waitUntilAllOperationsAreFinished()
+        #expect(log.entries == [2, 1, 0])
+    }
+
+    @Test func aBlockThatIsAddedDuringAShutdownIsCancelled() {
+        for _ in 0..<200 {
+            let engine = Engine(workerCount: 2)
+            let queue = OperationQueue(engine: engine)
+            queue.maxConcurrentOperationCount = 1
+            let (began, mayGoOn) = (Gate(), Gate())
+            queue.addOperation {
+                began.open()
+                mayGoOn.wait()
+            }
+            began.wait()
+            let ran = Atomic<Bool>(false)
+            let thread = TestThread { _ = engine.shutdown(deadline: .seconds(30)) }
+            while !queue.operations.allSatisfy(\.isCancelled) { sched_yield() }
+            queue.addOperation { ran.store(true, ordering: .relaxed) }
+            mayGoOn.open()
+            thread.join()
+            #expect(queue.operationCount == 0 && !ran.load(ordering: .relaxed))
+        }
     }
 }

@@ -114,6 +114,12 @@ extension Operation.State {
         return post() ? .post : .none
     }
 
+    /// Of one that nobody has seen, and that is on its queue's lists and ready: `claim` and `link`.
+    @inline(__always)
+    init(addedAtOnceRequiringSuccess requiresSuccess: Bool) {
+        bits = State.claimed | State.linked | State.posted | (requiresSuccess ? State.requiresSuccess : 0)
+    }
+
     enum ReadinessAction {
         case none
         /// Hand it to its queue.

@@ -58,7 +58,41 @@ extension OperationQueue {
             return true
         }
 
-        /// The same for many, under one lock.
+        /// A block operation that was just made joins in one step, since nobody else knows it, and its reference with it. False: it has to
+        /// be added as others are.
+        @inline(__always)
+        func addAtOnce(_ operation: Unmanaged<Operation>, face: OperationQueue) -> Bool {
+            if engineOfUse.hasEnded { return false }
+            let locked = unsafe state.lock()
+            guard unsafe joinAtOnce(operation, &locked.pointee, face) else {
+                state.unlock()
+                return false
+            }
+            let schedule = unsafe locked.pointee.schedule()
+            state.unlock()
+            if let schedule { self.schedule(on: schedule) }
+            // Perhaps the shutdown looked before; it cancels everything.
+            if engineOfUse.isEnding { for operation in members() { operation.cancel() } }
+            return true
+        }
+
+        /// With the lock held.
+        @inline(__always)
+        private func joinAtOnce(_ operation: Unmanaged<Operation>, _ state: inout State, _ face: OperationQueue) -> Bool {
+            if !state.hasPlace || state.observation != nil || isTraced(state) { return false }
+            if state.count == 0 { begin(&state, face: face) }
+            let joined = Operation.State(addedAtOnceRequiringSuccess: requiresSuccess.load(ordering: .relaxed))
+            unsafe operation._withUnsafeGuaranteedRef { operation in
+                // Safety: nobody sees it before the lock is released.
+                unsafe operation.core = .passUnretained(self)
+                operation.state.store(joined.bits, ordering: .relaxed)
+                state.add(operation, isBarrier: false)
+                state.post(operation)
+            }
+            return true
+        }
+
+        /// `addIfPlace` for many, under one lock.
         func addIfPlace(_ operations: [Operation], face: OperationQueue) -> Bool {
             // Safety: as above.
             for operation in operations { unsafe operation.core = .passUnretained(self) }

@@ -61,7 +61,11 @@ open class OperationQueue: @unchecked Sendable {
 
     /// Adds a block as an operation. An error it throws is the operation's.
     open func addOperation(_ block: @escaping @Sendable () throws -> Void) {
-        addOperation(BlockOperation(block: block))
+        let operation = unsafe Unmanaged<Operation>.passRetained(BlockOperation(block: block))
+        // A subclass may want to be asked.
+        if type(of: self) == OperationQueue.self, unsafe core.addAtOnce(operation, face: self) { return }
+        // Safety: nobody took it.
+        addOperation(unsafe operation.takeRetainedValue())
     }
 
     /// Adds operations in order, all or none. Traps as `addOperation` does.
