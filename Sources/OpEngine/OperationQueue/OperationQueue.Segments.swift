@@ -9,12 +9,12 @@ extension OperationQueue {
 
     /// A queue's segments: only the first may run; the next begins when it has no operation left.
     struct Segments {
-        private(set) var current = Segment()
         /// The number of `current`; an operation remembers the number of its segment.
         private var currentNumber: UInt32 = 0
         /// Those behind barriers; the first `passed` of them have had their turn.
         private var later: [Segment] = []
         private var passed = 0
+        private(set) var current = Segment()
 
         /// An operation joins at the end.
         @inline(__always)

@@ -3,10 +3,12 @@ import Synchronization
 extension OperationQueue {
     /// What a queue knows, guarded by its lock. Every method decides; none calls out.
     struct State {
-        var segments = Segments()
+        // What each operation changes comes first, so that it is in few cache lines, and what it only reads in others.
         var members = OperationList<MemberField>()
         var count = 0
         var executing = 0
+        /// How many operations have been added, ever.
+        var added = 0
         /// `.max` when the engine decides.
         var maximum = Int.max
         var isSuspended = false
@@ -14,6 +16,7 @@ extension OperationQueue {
         var isScheduled = false
         /// The engine is being shut down: suspension counts no longer, and a maximum of 0 is one of 1.
         var isEnding = false
+        var segments = Segments()
 
         var name: String?
         var qualities = Qualities()
@@ -30,8 +33,6 @@ extension OperationQueue {
         var maximumPending = Int.max
         /// Threads that wait to add an operation.
         var placeWaiters: [Parker] = []
-        /// How many operations have been added, ever.
-        var added = 0
         /// How many are expected in all, as said by the user of `Progress`.
         var expected = 0
         /// Who observes the queue and its progress. Nil until somebody does.
