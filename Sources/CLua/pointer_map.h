@@ -13,7 +13,7 @@ typedef struct pointer_entry {
     uint32_t number;
 } pointer_entry;
 
-enum { POINTER_MAP_INLINE = 32 };
+enum { POINTER_MAP_INLINE = 8 };
 
 typedef struct pointer_map {
     pointer_entry *entries;  // `first` until it is full

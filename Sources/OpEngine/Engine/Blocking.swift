@@ -19,7 +19,7 @@ extension ThreadContext {
         while true {
             if predicate() { return .satisfied }
             if let deadline, ContinuousClock.now >= deadline { return .timedOut }
-            if waited?.isWorking ?? false, parker.spin() { continue }
+            if waited?.isWorthWatching ?? false, parker.spin() { continue }
             if let engine, deadline == nil {
                 if engine.sleepUnlessStalled(parker, canStall: canStall) { return predicate() ? .satisfied : .stalled }
             } else {

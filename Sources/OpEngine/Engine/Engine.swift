@@ -214,8 +214,8 @@ import Synchronization
 
     // MARK: Quiescence
 
-    /// Whether a worker runs something, or is about to.
-    var isWorking: Bool { pool.withLock { $0.awake > 0 } }
+    /// Whether a worker runs something, or is about to, and leaves a processor to a thread that looks for the end of it.
+    var isWorthWatching: Bool { pool.withLock { $0.awake > 0 && $0.awake < Processors.available } }
 
     /// Whether nothing will happen by itself: nothing is executing or runnable, no asynchronous operation is executing, here or started
     /// by hand anywhere, there is no hold, and all inboxes are empty. A worker that is blocked in a wait counts as not executing.

@@ -8,7 +8,6 @@ public final class Worker: @unchecked Sendable {
 
     /// How many operations of one queue a worker runs before it looks at the others.
     private static let turn = 64
-    private static let spins = 2000
 
     /// The worker that runs on the calling thread; nil on other threads.
     public static var current: Worker? {
@@ -132,13 +131,8 @@ public final class Worker: @unchecked Sendable {
         }
     }
 
-    /// Looks for work without sleeping, a few microseconds.
-    private func spin() {
-        for _ in 0..<Worker.spins {
-            if engine.hasWork.load(ordering: .relaxed) || inbox.hasJobs { return }
-            cplatform_relax()
-        }
-    }
+    /// Looks for work without sleeping, some microseconds.
+    private func spin() { _ = parker.look { engine.hasWork.load(ordering: .relaxed) || inbox.hasJobs } }
 
     /// Sleeps until there is work. True: the thread ends.
     private func park() -> Bool {

@@ -11,10 +11,16 @@ final class Parker: Sendable {
         case notified, interrupted, timedOut
     }
 
-    private static let spins = 1000
+    /// How often a thread looks at least and at most before it sleeps: for some 3 and 100 µs.
+    private static let looksAtLeast: UInt32 = 128
+    private static let looksAtMost: UInt32 = 4096
+    /// To have slept no longer was not worth the wake-up.
+    private static let shortSleep = Duration.microseconds(200)
     private static let isSomeoneSpinning = Atomic<Bool>(false)
 
     private let word = Atomic<UInt32>(empty)
+    /// How often the owner looks before it sleeps. Grows with short sleeps, shrinks with long ones.
+    private let looks = Atomic<UInt32>(1024)
 
     /// Wakes the thread. Lock-free and async-signal-safe.
     func unpark() {
@@ -35,11 +41,23 @@ final class Parker: Sendable {
     func spin() -> Bool {
         guard Processors.available > 1, !Parker.isSomeoneSpinning.exchange(true, ordering: .relaxed) else { return false }
         defer { Parker.isSomeoneSpinning.store(false, ordering: .relaxed) }
-        for _ in 0..<Parker.spins {
-            if isNotified { return consumeNotification() }
+        return look(for: { isNotified }) && consumeNotification()
+    }
+
+    /// Looks whether there is something to do, for a while that depends on how long the last sleeps were. Only the owning thread calls it.
+    @inline(__always)
+    func look(for isThere: () -> Bool) -> Bool {
+        for _ in 0..<looks.load(ordering: .relaxed) {
+            if isThere() { return true }
             cplatform_relax()
         }
         return false
+    }
+
+    private func slept(since start: ContinuousClock.Instant) {
+        let before = looks.load(ordering: .relaxed)
+        let isShort = ContinuousClock.now - start < Parker.shortSleep
+        looks.store(isShort ? min(2 * before, Parker.looksAtMost) : max(before / 2, Parker.looksAtLeast), ordering: .relaxed)
     }
 
     /// Sleeps until `unpark`, a signal, or the deadline, and takes the wake-up. Only the owning thread calls it.
@@ -55,9 +73,13 @@ final class Parker: Sendable {
         guard word.compareExchange(expected: Parker.empty, desired: Parker.parked, ordering: .acquiringAndReleasing).exchanged else {
             return .notified
         }
+        let start = ContinuousClock.now
         while true {
             let result = futexWait(word, while: Parker.parked, until: deadline)
-            if isNotified { return .notified }
+            if isNotified {
+                slept(since: start)
+                return .notified
+            }
             guard result == .interrupted || result == .timedOut else { continue }
             let isAwake = word.compareExchange(expected: Parker.parked, desired: Parker.empty, ordering: .acquiringAndReleasing).exchanged
             return !isAwake ? .notified : result == .interrupted ? .interrupted : .timedOut
