@@ -24,21 +24,23 @@ struct Curve {
             ]
             return Curve(name: name, title: title, series: series.compactMap { $0 })
         }
-        func ours(_ name: String, _ title: String) -> Curve {
+        func ours(_ name: String, _ title: String, _ numbers: [Int] = [1, 2, 4, 8, 16, 32, 64]) -> Curve {
             let count = isQuick ? "10000" : "100000"
             return Curve(
                 name: name, title: title,
-                series: [series("OpEngine", "OpEngineSubject", [1, 2, 4, 8, 16, 32, 64]) { ["\(name)-\($0)", count] }].compactMap { $0 })
+                series: [series("OpEngine", "OpEngineSubject", numbers) { ["\(name)-\($0)", count] }].compactMap { $0 })
         }
         return [
             byCount(
-                "operations", "cost of an operation, by number of operations", "W1", [1000, 10_000, 100_000, 1_000_000], slow: 100_000),
+                "operations", "cost of an operation, by number of operations", "W1", [1000, 10_000, 100_000, 1_000_000, 3_000_000],
+                slow: 100_000),
             byCount("chain", "cost of a link, by length of the chain", "W2", [100, 1000, 10_000, 100_000], slow: 1000),
             byCount("dependents", "cost of a dependent of one gate, by their number", "W3", [100, 1000, 10_000, 100_000], slow: 10_000),
             ours("dependencies", "cost of an operation, by its dependencies"),
             ours("queues", "cost of an operation, by number of queues"),
             ours("observers", "cost of an operation, by observers of its queue"),
             ours("workers", "cost of an operation, by number of workers"),
+            ours("waiting", "cost of an operation, by how many wait in its queue", [1000, 10_000, 100_000, 1_000_000]),
         ]
     }
 

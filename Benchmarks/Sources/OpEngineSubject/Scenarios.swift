@@ -57,6 +57,9 @@ var engineWorkloads: [String: Workload] {
             } / Double(count)
         }
     }
+    for number in [1000, 10_000, 100_000, 1_000_000] {
+        workloads["waiting-\(number)"] = { flood($0, beside: number) }
+    }
     return workloads
 }
 
@@ -96,6 +99,26 @@ private func flood(_ count: Int, on engine: Engine, queues: Int) -> Double {
         for index in 0..<count { all[index % queues].addOperation {} }
         for queue in all { queue.waitUntilAllOperationsAreFinished() }
     } / Double(count)
+}
+
+/// In a queue in which so many wait for a dependency.
+private func flood(_ count: Int, beside waiting: Int) -> Double {
+    let (queue, gate, last) = (OperationQueue(), BlockOperation {}, BlockOperation {})
+    for _ in 0..<waiting {
+        let operation = BlockOperation {}
+        operation.addDependency(gate)
+        queue.addOperation(operation)
+    }
+    // Behind all that are ready.
+    last.queuePriority = .veryLow
+    let time = nanoseconds {
+        for _ in 0..<count { queue.addOperation {} }
+        queue.addOperation(last)
+        last.waitUntilFinished()
+    }
+    queue.addOperation(gate)
+    queue.waitUntilAllOperationsAreFinished()
+    return time / Double(count)
 }
 
 private func observedFlood(_ count: Int, observers: Int) -> Double {
