@@ -156,9 +156,10 @@ struct CommandLineTests {
         #expect(outcome.status == 1)
     }
 
-    @Test("Memory that was freed is used again without asking the system")
+    @Test("Once a script has made an operation, memory that was freed is used again without asking the system")
     func freedMemory() throws {
         let chunk = """
+            local operation = opscript.Operation.new(function() end)
             local function faults()
               local file <close> = assert(io.open '/proc/self/stat')
               return tonumber(file:read 'a':match('%) %S+' .. (' %S+'):rep(6) .. ' (%d+)'))

@@ -91,20 +91,41 @@ import CPlatform
         unsafe end.pointee.next = nil
         // Safety: the slot is this thread's own; it holds the address of the variable `queued` below while that lives.
         if let outer = unsafe cplatform_get_thread_releases() {
-            let queued = unsafe outer.assumingMemoryBound(to: UnsafeMutablePointer<DependencyBlock>?.self)
-            unsafe end.pointee.next = queued.pointee
-            unsafe queued.pointee = mine
+            unsafe outer.assumingMemoryBound(to: Queued.self).pointee.append(mine, end)
             return
         }
-        var queued: UnsafeMutablePointer<DependencyBlock>? = unsafe mine
+        var queued = Queued()
+        unsafe queued.append(mine, end)
         unsafe withUnsafeMutablePointer(to: &queued) { slot in
             unsafe cplatform_set_thread_releases(UnsafeMutableRawPointer(slot))
-            while let block = unsafe slot.pointee {
-                unsafe slot.pointee = block.pointee.next
+            while let block = unsafe slot.pointee.popFirst() {
                 for index in 0..<DependencyBlock.capacity { unsafe block.edge(index).pointee.dependency?.release() }
                 unsafe block.free()
             }
             cplatform_set_thread_releases(nil)
         }
+    }
+}
+
+/// The blocks of operations that have gone. First in, first out: operations that were made one after the other go one after the other, and
+/// their memory is read in that order.
+@safe private struct Queued {
+    // Safety: a thread's own.
+    private var first: UnsafeMutablePointer<DependencyBlock>?
+    private var last: UnsafeMutablePointer<DependencyBlock>?
+
+    /// Adds linked blocks, from `first` to `last`.
+    @inline(__always)
+    mutating func append(_ first: UnsafeMutablePointer<DependencyBlock>, _ last: UnsafeMutablePointer<DependencyBlock>) {
+        if let end = unsafe self.last { unsafe end.pointee.next = first } else { unsafe self.first = first }
+        unsafe self.last = last
+    }
+
+    @inline(__always)
+    mutating func popFirst() -> UnsafeMutablePointer<DependencyBlock>? {
+        guard let block = unsafe first else { return nil }
+        unsafe first = block.pointee.next
+        if unsafe first == nil { unsafe last = nil }
+        return unsafe block
     }
 }
