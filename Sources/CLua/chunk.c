@@ -245,12 +245,12 @@ static void scan_code(reader *in, const body *function, const upvalue_map *map) 
     }
 }
 
-// `about`, unless NULL, gets the place where the function's upvalues are described, and whether it has parameters.
 typedef struct description {
-    const uint8_t *upvalues;
+    const uint8_t *upvalues;  // the place where a function's upvalues are described
     bool has_parameters;
 } description;
 
+// `about`, unless NULL, says more of the function.
 static void read_function(reader *in, const upvalue_map *parent, int depth, upvalue_map *map, description *about) {
     read_string(in);  // the source; none when it is the parent's
     read_number(in);  // the first and the last line

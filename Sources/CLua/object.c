@@ -83,9 +83,10 @@ static void empty_slot(clua_held_objects *held, uint32_t slot) {
     held->index[slot] = 0;
 }
 
-// Replaces a table of the registry, of which the array part is full, by one with room for more.
-static void grow_table(lua_State *L, clua_kept kept, uint32_t count, uint32_t capacity) {
-    lua_createtable(L, (int)capacity, 0);
+static bool has_place(const clua_held_objects *held) { return held->free < held->count || held->count < held->capacity; }
+
+// The new table on top, empty, has room for all that is in the one that is kept, and takes its place. Never raises.
+static void replace_table(lua_State *L, clua_kept kept, uint32_t count) {
     clua_push_kept(L, kept);
     if (lua_getmetatable(L, -1)) lua_setmetatable(L, -3);
     for (uint32_t i = 1; i <= count; i++) {
@@ -96,23 +97,37 @@ static void grow_table(lua_State *L, clua_kept kept, uint32_t count, uint32_t ca
     clua_keep(L, kept);
 }
 
-// Makes sure that a place is free, in all that is by place.
-static void need_place(lua_State *L, clua_held_objects *held) {
-    if (held->free < held->count || held->count < held->capacity) return;
-    uint32_t capacity = held->capacity == 0 ? 16 : 2 * held->capacity;
-    grow_table(L, CLUA_KEPT_PINS, held->count, capacity);
-    grow_table(L, CLUA_KEPT_HANDLES, held->count, capacity);
-    uintptr_t *places = realloc(held->places, capacity * sizeof *places);
-    if (places == NULL) clua_no_memory(L);
-    held->places = places;
+// The tables for so many places are on top; pops them. May raise; then there is no more room, and all is as it was.
+static void grow(lua_State *L, clua_held_objects *held, uint32_t capacity) {
     uint32_t *index = calloc(2 * (size_t)capacity, sizeof *index), *old = held->index;
-    if (index == NULL) clua_no_memory(L);
+    uintptr_t *places = index == NULL ? NULL : realloc(held->places, capacity * sizeof *places);
+    if (places == NULL) {
+        free(index);
+        clua_no_memory(L);
+    }
+    replace_table(L, CLUA_KEPT_HANDLES, held->count);
+    replace_table(L, CLUA_KEPT_PINS, held->count);
     uint32_t old_count = 2 * held->capacity;
+    held->places = places;
     held->index = index;
     held->capacity = capacity;
     for (uint32_t i = 0; i < old_count; i++)
         if (old[i] != 0) index[find_slot(held, (void *)places[old[i] - 1])] = old[i];
     free(old);
+}
+
+// Makes sure that a place is free, in all that is by place.
+static void need_place(lua_State *L, clua_held_objects *held) {
+    while (!has_place(held)) {
+        uint32_t before = held->capacity, capacity = before == 0 ? 16 : 2 * before;
+        lua_createtable(L, (int)capacity, 0);
+        lua_createtable(L, (int)capacity, 0);
+        // Making them may have run finalizers of scripts, which come here, too.
+        if (held->capacity == before)
+            grow(L, held, capacity);
+        else
+            lua_pop(L, 2);
+    }
 }
 
 // Takes over a reference, where a place is free. An older handle of the object may be waiting for its finalizer: it is not found any more.
@@ -215,8 +230,7 @@ static void fill_handle(lua_State *L, void *object, int kind) {
 // Whether the value on top is the spare handle, and has a place to go to.
 static bool is_spare(lua_State *L) {
     const clua_handle *handle = lua_touserdata(L, -1);
-    const clua_held_objects *held = &clua_state_of(L)->held;
-    return handle != NULL && handle->object == NULL && (held->free < held->count || held->count < held->capacity);
+    return handle != NULL && handle->object == NULL && has_place(&clua_state_of(L)->held);
 }
 
 void clua_push_owned_handle(lua_State *L, void *object, int kind) {

@@ -7,7 +7,7 @@
 /// Prepares a fresh state. Needs 3 free stack slots.
 void clua_objects_open(lua_State *L);
 
-/// Pushes the state's handle for `object` (borrowed; retained when a handle is made). Needs 4 free stack slots, leaves 1.
+/// Pushes the state's handle for `object` (borrowed; retained when a handle is made). Needs 5 free stack slots, leaves 1.
 void clua_push_handle(lua_State *L, void *object, int kind);
 
 /// The same; takes over one reference, also when it raises.

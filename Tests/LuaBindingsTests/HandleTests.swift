@@ -43,6 +43,26 @@ import Testing
             """)
     }
 
+    /// Making room for more handles runs them.
+    @Test func finalizersMayMakeOperations() throws {
+        try script(
+            """
+            local kept = {}
+            local function make() kept[#kept + 1] = Operation.new(function() end) end
+            for i = 1, 20000 do
+                setmetatable({}, { __gc = make })
+                make()
+            end
+            queue.isSuspended = true
+            queue:addOperations(kept)
+            local listed = queue.operations
+            assert(#listed == #kept)
+            for i = 1, #kept do assert(listed[i] == kept[i]) end
+            queue:cancelAllOperations()
+            queue.isSuspended = false
+            """)
+    }
+
     @Test func aHandleThatWasCollectedComesBackWithItsOperation() throws {
         try script(
             """

@@ -96,6 +96,8 @@ import Testing
                 let error = #expect(throws: LuaError.self) { try runtime.function(source, name: "=test") }
                 #expect(error?.message == "'test' must return one function")
             }
+            let unnamed = #expect(throws: LuaError.self) { try runtime.function("return 1", name: "return 1") }
+            #expect(unnamed?.message == "'script' must return one function")
             let coroutine = "local c = coroutine.create(print) return function() return c end"
             let error = #expect(throws: LuaError.self) { try runtime.function(coroutine) }
             #expect(error?.message.hasPrefix("cannot send upvalue 'c' (a coroutine) of function") == true)
@@ -104,6 +106,36 @@ import Testing
             let operation = LuaOperation(try runtime.function("return math.type"), arguments: [])
             OperationQueue(engine: runtime.engine).addOperation(operation)
             #expect(try runtime.results(of: operation) == [.nil])
+        }
+    }
+
+    @Test func argumentsAreLetGoOfWhenTheBodyHasRun() throws {
+        try withRuntime(workers: 1) { runtime throws in
+            let function = try runtime.function("return function() end")
+            let queue = OperationQueue(engine: runtime.engine)
+            weak var circle: LuaOperation?
+            do {
+                let first = LuaOperation(function)
+                let second = LuaOperation(function, arguments: [.operation(first)])
+                first.addDependency(second)
+                circle = first
+                queue.addOperations([first, second], waitUntilFinished: true)
+            }
+            // The worker's state had a handle of it.
+            let collect = LuaOperation(try runtime.function("return function() collectgarbage() collectgarbage() end"))
+            queue.addOperations([collect], waitUntilFinished: true)
+            #expect(circle == nil)
+        }
+    }
+
+    @Test func onAQueueOfAnotherEngineItSaysWhereItCanRun() throws {
+        try withRuntime { runtime throws in
+            let operation = LuaOperation(try runtime.function("return function() end"))
+            OperationQueue().addOperation(operation)
+            operation.waitUntilFinished()
+            let error = #expect(throws: OperationFailure.self) { try runtime.results(of: operation) }
+            #expect(
+                error?.message.hasSuffix("can run only in a queue of its runtime's engine, or on the thread that made its runtime") == true)
         }
     }
 

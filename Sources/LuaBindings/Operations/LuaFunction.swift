@@ -33,9 +33,8 @@ extension LuaOperation {
     /// An operation that calls `function` with the operation itself and `arguments`, on a thread of the function's runtime. From any
     /// thread.
     public convenience init(_ function: LuaFunction, arguments: [LuaValue] = []) {
-        let body = Body(form: .parcel(function.parcel), isInHandle: false)
+        let body = Body(form: .parcel(function.parcel), isInHandle: false, arguments: arguments)
         self.init(in: function.core, home: LuaState.noNumber, kind: .function, bodies: .one(body))
-        if !arguments.isEmpty { withMutable { $0.arguments = arguments } }
         note(function.parcel)
     }
 }

@@ -37,7 +37,6 @@ extension LuaOperation {
         var memoryLimit: Int?
         var timeLimit: TimeLimit?
         var processes: [ChildProcess] = []
-        var arguments: [LuaValue] = []
     }
 }
 
@@ -86,11 +85,5 @@ extension LuaOperation.Mutable {
     var processes: [ChildProcess] {
         get { rare?.processes ?? [] }
         _modify { yield &rareInUse.processes }
-    }
-
-    /// Of the host, after those that are in the body's parcel.
-    var arguments: [LuaValue] {
-        get { rare?.arguments ?? [] }
-        set { rareInUse.arguments = newValue }
     }
 }

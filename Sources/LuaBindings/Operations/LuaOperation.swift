@@ -46,7 +46,7 @@ public final class LuaOperation: Operation, @unchecked Sendable {
             case unsendable(Refusal)
         }
 
-        /// Why a body could not be copied.
+        /// Why a body could not be copied. A class, so that a form is one pointer.
         final class Refusal: Sendable {
             let message: String
 
@@ -56,6 +56,8 @@ public final class LuaOperation: Operation, @unchecked Sendable {
         var form: Form
         /// Whether the handle has it, too: it was not added by another state.
         var isInHandle = true
+        /// The host's, after those that are in the parcel.
+        var arguments: [LuaValue] = []
     }
 
     /// A completion block that a script has set.
@@ -116,7 +118,8 @@ public final class LuaOperation: Operation, @unchecked Sendable {
 
     private func run(_ body: Body, at index: Int) {
         guard let state = core.stateOfCurrentThread() else {
-            let failure = Failure(message: "\(displayName) can run only in a queue, or on the thread that made its runtime")
+            let failure = Failure(
+                message: "\(displayName) can run only in a queue of its runtime's engine, or on the thread that made its runtime")
             return fail(failure)
         }
         do throws(Failure) {
@@ -275,16 +278,16 @@ public final class LuaOperation: Operation, @unchecked Sendable {
 
     /// A state is about to run a body.
     ///
-    /// - Returns: the memory limit, 0 for none, and the host's arguments.
+    /// - Returns: the memory limit, 0 for none.
     /// - Throws: when it has been asked to stop before.
-    func begin(in state: LuaState) throws(Failure) -> (memoryLimit: Int, arguments: [LuaValue]) {
-        let (reason, limit, settings) = withMutable { mutable in
+    func begin(in state: LuaState) throws(Failure) -> Int {
+        let (reason, timeLimit, memoryLimit) = withMutable { mutable in
             if mutable.stopReason == nil { mutable.runningStates.append(state) }
-            return (mutable.stopReason, mutable.timeLimit, (mutable.memoryLimit ?? 0, mutable.arguments))
+            return (mutable.stopReason, mutable.timeLimit, mutable.memoryLimit ?? 0)
         }
         if let reason { throw Failure(stop: reason) }
-        limit?.begin(for: self)
-        return settings
+        timeLimit?.begin(for: self)
+        return memoryLimit
     }
 
     func endRunning(in state: LuaState) {

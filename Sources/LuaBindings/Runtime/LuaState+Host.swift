@@ -39,7 +39,8 @@ extension LuaState {
             try call.pushOrFail(arguments)
             try unsafe attempt { lua, failure in unsafe clua_call_script(lua, Int32(arguments.count), LUA_MULTRET, &failure) }
             guard call.count == base + 1, call.type(at: base + 1) == LUA_TFUNCTION else {
-                throw Failure(message: "'\(name.dropFirst())' must return one function")
+                let shown = name.hasPrefix("=") || name.hasPrefix("@") ? name.dropFirst() : "script"
+                throw Failure(message: "'\(shown)' must return one function")
             }
             publishPaths()
             return try encode(count: 1, CLUA_BODY)

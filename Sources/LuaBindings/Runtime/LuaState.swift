@@ -145,7 +145,7 @@ final class LuaState: @unchecked Sendable {
         let lua = unsafe running
         let suspended = unsafe clua_begin_body(lua, Unmanaged.passUnretained(operation).toOpaque())
         defer { unsafe clua_end_body(lua, suspended) }
-        let (memoryLimit, arguments) = try operation.begin(in: self)
+        let memoryLimit = try operation.begin(in: self)
         let previous = currentOperation
         currentOperation = nil
         defer {
@@ -157,15 +157,15 @@ final class LuaState: @unchecked Sendable {
         let limit = number > 0 ? 1 : operation.isAsynchronous ? 0 : LUA_MULTRET
         var results = unsafe clua_parcel()
         let cBody = unsafe operation.cBody(number: number)
-        if arguments.isEmpty {
+        if body.arguments.isEmpty {
             try unsafe attempt { lua, failure in
                 unsafe clua_run_body(lua, cBody, parcel?.pointer, limit, memoryLimit, &results, &failure)
             }
         } else {
             try unsafe attempt { lua, failure in
-                unsafe FlatValues(arguments).withItems { items in
+                unsafe FlatValues(body.arguments).withItems { items in
                     var cBody = unsafe cBody
-                    unsafe (cBody.arguments, cBody.argument_count) = (items.baseAddress, arguments.count)
+                    unsafe (cBody.arguments, cBody.argument_count) = (items.baseAddress, body.arguments.count)
                     return unsafe clua_run_body(lua, cBody, parcel?.pointer, limit, memoryLimit, &results, &failure)
                 }
             }
