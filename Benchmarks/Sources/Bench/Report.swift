@@ -41,12 +41,12 @@ extension Outcome {
         return "goal " + limits.joined(separator: ", ")
     }
 
-    /// One object for each subject.
+    /// One object for each subject; only ours has ratios and goals.
     var json: [[String: Any]] {
         func object(_ name: String, _ sample: Sample) -> [String: Any] {
             [
                 "workload": workload.name, "subject": name, "unit": workload.unit, "median": sample.median, "min": sample.least,
-                "max": sample.most, "rounds": sample.values.count,
+                "max": sample.most, "rounds": sample.values.count, "ratios": [String: Any](), "goal": [String: Any](), "met": true,
             ]
         }
         var mine = object(workload.ours.name, ours)
