@@ -232,9 +232,11 @@ static void rebuild_records(lua_State *L, caches *own) {
     own->record_count = count;
 }
 
-// For a prototype without an entry in `samples`. `function` is absolute. Stack: ..., samples, nil; pops them.
-static clua_code *learn(lua_State *L, caches *own, int function, const void *prototype) {
-    lua_pop(L, 1);
+// For a prototype without an entry in `samples`.
+static clua_code *learn(lua_State *L, caches *own, int function) {
+    const void *prototype = prototype_of(L, function);
+    function = lua_absindex(L, function);
+    clua_push_kept(L, CLUA_KEPT_SAMPLES);
     record *at = own->record_capacity == 0 ? NULL : place(own->records, own->record_capacity, prototype);
     bool known = at != NULL && at->prototype == prototype;
     if (!known && 2 * (own->record_count + 1) > own->record_capacity) {
@@ -260,20 +262,22 @@ static clua_code *dump_again(lua_State *L, caches *own, int function) {
     return code;
 }
 
-// The absolute form of an index from before `pushed` values were pushed.
-static int below(lua_State *L, int index, int pushed) {
-    return index > 0 || index <= LUA_REGISTRYINDEX ? index : lua_absindex(L, index - pushed);
+clua_code *clua_code_known(lua_State *L, int function) {
+    caches *own = caches_of(L);
+    if (!own->by_prototype) return NULL;
+    const void *prototype = prototype_of(L, function);
+    clua_push_kept(L, CLUA_KEPT_SAMPLES);
+    bool is_known = lua_rawgetp(L, -1, prototype) != LUA_TNIL;
+    lua_pop(L, 2);
+    return is_known ? place(own->records, own->record_capacity, prototype)->code : NULL;
 }
 
 clua_code *clua_code_of(lua_State *L, int function) {
     if (lua_type(L, function) != LUA_TFUNCTION || lua_iscfunction(L, function)) luaL_error(L, "a Lua function expected");
-    const void *prototype = prototype_of(L, function);
     caches *own = caches_of(L);
     if (!own->by_prototype) return dump_again(L, own, function);
-    clua_push_kept(L, CLUA_KEPT_SAMPLES);
-    if (lua_rawgetp(L, -1, prototype) == LUA_TNIL) return learn(L, own, below(L, function, 2), prototype);
-    lua_pop(L, 2);
-    return place(own->records, own->record_capacity, prototype)->code;
+    clua_code *known = clua_code_known(L, function);
+    return known != NULL ? known : learn(L, own, function);
 }
 
 // MARK: Receiving

@@ -38,6 +38,9 @@ void clua_code_close(clua_state *state);
 /// retain it to keep it. Raises for other values and for lack of memory. Needs 5 free stack slots.
 clua_code *clua_code_of(lua_State *L, int function);
 
+/// The same, if it is known without making anything; NULL otherwise. `function` is a Lua function. Never raises. Needs 2 free stack slots.
+clua_code *clua_code_known(lua_State *L, int function);
+
 /// Any thread; never raise. NULL is fine to release.
 void clua_code_retain(clua_code *code);
 void clua_code_release(clua_code *code);

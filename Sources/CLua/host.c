@@ -88,35 +88,34 @@ static void push_package(lua_State *L) {
     lua_remove(L, -2);
 }
 
+// What is looked at for each operation lies ready on the stack of a coroutine that never runs.
+enum { PACKAGE = 1, GLOBALS, PATH, CPATH, ARG };
+
 void clua_paths_open(lua_State *L) {
+    lua_State *names = clua_state_of(L)->path_names = lua_newthread(L);
     push_package(L);
-    clua_keep(L, CLUA_KEPT_PACKAGE);
+    clua_push_real_globals(L);
     lua_pushliteral(L, "path");
-    clua_keep(L, CLUA_KEPT_PATH_NAME);
     lua_pushliteral(L, "cpath");
-    clua_keep(L, CLUA_KEPT_CPATH_NAME);
     lua_pushliteral(L, "arg");
-    clua_keep(L, CLUA_KEPT_ARG_NAME);
+    lua_xmove(L, names, ARG);
+    clua_keep(L, CLUA_KEPT_PATH_NAMES);
 }
 
-// The field of the table on top; compared by address, since a string that was assigned is another one.
-static const void *address_of_field(lua_State *L, clua_kept name) {
-    clua_push_kept(L, name);
-    lua_rawget(L, -2);
-    const void *address = lua_topointer(L, -1);
-    lua_pop(L, 1);
+// A field of a table; compared by address, since a string that was assigned is another one.
+static const void *address_of_field(lua_State *names, int table, int name) {
+    lua_pushvalue(names, name);
+    lua_rawget(names, table);
+    const void *address = lua_topointer(names, -1);
+    lua_settop(names, ARG);
     return address;
 }
 
 bool clua_paths_changed(lua_State *L) {
     clua_state *state = clua_state_of(L);
-    if (!lua_checkstack(L, 3)) return false;
-    clua_push_kept(L, CLUA_KEPT_PACKAGE);
-    const void *paths[3] = {address_of_field(L, CLUA_KEPT_PATH_NAME), address_of_field(L, CLUA_KEPT_CPATH_NAME), NULL};
-    lua_pop(L, 1);
-    clua_push_real_globals(L);
-    paths[2] = address_of_field(L, CLUA_KEPT_ARG_NAME);
-    lua_pop(L, 1);
+    lua_State *names = state->path_names;
+    const void *paths[3] = {
+        address_of_field(names, PACKAGE, PATH), address_of_field(names, PACKAGE, CPATH), address_of_field(names, GLOBALS, ARG)};
     bool changed = memcmp(paths, state->paths, sizeof paths) != 0;
     memcpy(state->paths, paths, sizeof paths);
     return changed;

@@ -187,14 +187,22 @@ void clua_modules_refresh(lua_State *L) {
     lua_settop(L, base);
 }
 
+static bool may_be_indexed(lua_State *L, int value) {
+    unsigned bit = filter_bit(L, value);
+    return (clua_state_of(L)->module_filter[bit / 64] >> bit % 64 & 1) != 0;
+}
+
+bool clua_may_travel_by_name(lua_State *L, int index) {
+    return clua_state_of(L)->modules_changed || may_be_indexed(L, index);
+}
+
 bool clua_module_name(lua_State *L, int index) {
     int value = lua_absindex(L, index);
     if (clua_state_of(L)->modules_changed) {
         clua_need_stack(L, 16);
         clua_modules_refresh(L);
     }
-    unsigned bit = filter_bit(L, value);
-    if ((clua_state_of(L)->module_filter[bit / 64] >> bit % 64 & 1) == 0) return false;
+    if (!may_be_indexed(L, value)) return false;
     clua_push_kept(L, CLUA_KEPT_MODULE_INDEX);
     lua_pushvalue(L, value);
     switch (lua_rawget(L, -2)) {

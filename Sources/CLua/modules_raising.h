@@ -14,6 +14,9 @@ void clua_modules_changed(lua_State *L);
 /// Takes note of modules loaded since. Needs 16 slots.
 void clua_modules_refresh(lua_State *L);
 
+/// Whether clua_module_name has to be asked. Never raises.
+bool clua_may_travel_by_name(lua_State *L, int index);
+
 /// If the value at `index` is a module or a field of one: pushes the module's name, and the field's or nil, and returns true.
 /// Needs 4 slots.
 bool clua_module_name(lua_State *L, int index);

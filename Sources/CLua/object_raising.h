@@ -16,6 +16,9 @@ void clua_push_owned_handle(lua_State *L, void *object, int kind);
 /// Pushes the state's handle for `object` if it has one. Never raises. Needs 3 free stack slots, leaves 1 or 0.
 bool clua_push_existing_handle(lua_State *L, const void *object);
 
+/// clua_unpin for the handle on top, which stays. Never raises. Needs 3 free stack slots.
+void clua_unpin_handle(lua_State *L);
+
 /// Pushes the metatable of a kind of handle, made at first use. Needs 3 free stack slots, leaves 1.
 void clua_push_metatable(lua_State *L, int kind);
 

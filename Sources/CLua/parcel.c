@@ -42,7 +42,7 @@ bool clua_parcel_disown(clua_parcel *parcel, const void *owner) {
 }
 
 void clua_parcel_release(clua_parcel *parcel) {
-    for (size_t i = 0; i < parcel->code_count; i++) clua_code_release(parcel->codes[i]);
+    for (size_t i = 0; i < parcel->code_count; i++) clua_code_release(clua_parcel_code(parcel, i));
     for (size_t i = 0; i < parcel->reference_count; i++)
         if (!parcel->references[i].is_unowned) clua_object_release_in_turn(parcel->references[i].object);
     for (size_t i = 0; i < parcel->string_count; i++) clua_lent_string_release(parcel->strings[i]);

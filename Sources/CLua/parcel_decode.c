@@ -212,7 +212,7 @@ static void fill_function(decoder *d, int upvalue_count, int depth) {
 
 // Returns its code.
 static const clua_code *push_new_function(decoder *d) {
-    clua_code *code = d->parcel->codes[read_count(d, d->parcel->code_count)];
+    clua_code *code = clua_parcel_code(d->parcel, read_count(d, d->parcel->code_count));
     clua_need_stack(d->L, 12);
     clua_code_instantiate(d->L, code);
     return code;
@@ -457,7 +457,7 @@ bool clua_parcel_ignores_arguments(const clua_parcel *parcel) {
     // The first function that is met has the first code.
     if (parcel->value_count == 0 || parcel->byte_count < 2 || parcel->code_count == 0) return false;
     uint8_t tag = clua_parcel_bytes(parcel)[1];
-    return (tag == CLUA_TAG_FUNCTION || tag == CLUA_TAG_FUNCTION_KEPT) && !parcel->codes[0]->has_parameters;
+    return (tag == CLUA_TAG_FUNCTION || tag == CLUA_TAG_FUNCTION_KEPT) && !clua_parcel_code(parcel, 0)->has_parameters;
 }
 
 void clua_decode_here(lua_State *L, const clua_parcel *parcel, clua_environment environment) {

@@ -13,6 +13,7 @@
 #include "object.h"
 #include "parcel.h"
 #include "parcel_class.h"
+#include "parcel_flat.h"
 #include "parcel_format.h"
 #include "parcel_rebuild.h"
 #include "parcel_survey.h"
@@ -58,11 +59,6 @@ static const trail_step *field_step(encoder *e) {
 }
 
 // MARK: strings and names
-
-static void write_text(parcel_writer *writer, const char *bytes, size_t count) {
-    writer_byte(writer, CLUA_TAG_STRING);
-    writer_string(writer, bytes, count);
-}
 
 // A long string is not copied.
 static void encode_lent(encoder *e, const char *bytes, size_t count) {
@@ -319,18 +315,6 @@ static void encode_userdata(encoder *e) {
     encode_handle(e, handle);
 }
 
-static void write_number(parcel_writer *writer, lua_State *L) {
-    if (lua_isinteger(L, -1)) {
-        lua_Integer value = lua_tointeger(L, -1);
-        writer_byte(writer, CLUA_TAG_INTEGER);
-        writer_varint(writer, ((uint64_t)value << 1) ^ (uint64_t)(value >> 63));
-    } else {
-        lua_Number value = lua_tonumber(L, -1);
-        writer_byte(writer, CLUA_TAG_FLOAT);
-        writer_bytes(writer, &value, sizeof value);
-    }
-}
-
 void encode_value(encoder *e, int depth) { encode_typed(e, depth, lua_type(e->L, -1)); }
 
 // Writes the value on top, which has this type, and leaves it. `depth` is how many objects are being written around it.
@@ -449,33 +433,6 @@ static int attempt(lua_State *L, int count, clua_parcel_role role, bool is_track
     if (status == LUA_OK) encoder_fill(&e, parcel);
     encoder_free(&e);
     return status;
-}
-
-// Encodes the value on top if nothing is needed for that but memory. False: it is something else, or there was none.
-static bool encode_flat(lua_State *L, clua_parcel *parcel) {
-    int type = lua_type(L, -1);
-    if (type != LUA_TSTRING && type != LUA_TNUMBER && type != LUA_TBOOLEAN) return false;
-    if (type == LUA_TSTRING && lua_rawlen(L, -1) >= CLUA_MIN_LENT_STRING) return false;
-    parcel_writer writer;
-    writer_init(&writer);
-    writer_byte(&writer, 0);
-    if (type == LUA_TNUMBER) {
-        write_number(&writer, L);
-    } else if (type == LUA_TSTRING) {
-        size_t count;
-        const char *bytes = lua_tolstring(L, -1, &count);
-        write_text(&writer, bytes, count);
-    } else {
-        writer_byte(&writer, lua_toboolean(L, -1) ? CLUA_TAG_TRUE : CLUA_TAG_FALSE);
-    }
-    writer_byte(&writer, CLUA_TAG_END);
-    if (writer.failed) {
-        writer_free(&writer);
-        return false;
-    }
-    writer_finish(&writer, parcel);
-    parcel->value_count = 1;
-    return true;
 }
 
 int clua_encode(lua_State *L, int count, clua_parcel_role role, clua_parcel *parcel) {

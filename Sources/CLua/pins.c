@@ -36,8 +36,7 @@ int clua_pin(lua_State *L, void *object, int kind, clua_failure *failure) {
     return clua_protect(L, make_and_pin, &reference, 0, failure);
 }
 
-void clua_unpin(lua_State *L, void *object) {
-    if (!lua_checkstack(L, 4) || !clua_push_existing_handle(L, object)) return;
+void clua_unpin_handle(lua_State *L) {
     clua_handle *handle = lua_touserdata(L, -1);
     if (handle->pin_count > 0 && --handle->pin_count == 0) {
         clua_push_kept(L, CLUA_KEPT_PINS);
@@ -45,6 +44,11 @@ void clua_unpin(lua_State *L, void *object) {
         lua_rawseti(L, -2, (lua_Integer)handle->place + 1);
         lua_pop(L, 1);
     }
+}
+
+void clua_unpin(lua_State *L, void *object) {
+    if (!lua_checkstack(L, 4) || !clua_push_existing_handle(L, object)) return;
+    clua_unpin_handle(L);
     lua_pop(L, 1);
 }
 

@@ -22,10 +22,7 @@ typedef enum clua_kept {
     CLUA_KEPT_SEARCHPATH,     // package.searchpath
     CLUA_KEPT_LOADLIB,        // package.loadlib
     CLUA_KEPT_REQUIRE,        // require
-    CLUA_KEPT_PACKAGE,        // package
-    CLUA_KEPT_PATH_NAME,      // the strings "path", "cpath" and "arg", so that looking needs no new ones
-    CLUA_KEPT_CPATH_NAME,
-    CLUA_KEPT_ARG_NAME,
+    CLUA_KEPT_PATH_NAMES,     // the coroutine `path_names` of the state
     CLUA_KEPT_SAMPLES,        // weak table: prototype (light userdata) -> a closure
     CLUA_KEPT_FACTORIES,      // table: code (light userdata) -> compiled factory
     CLUA_KEPT_ERROR,          // what a message handler says of the last error: value, message, traceback

@@ -418,32 +418,29 @@ int clua_encode_body(lua_State *L, clua_body body, clua_parcel *parcel, clua_fai
     return clua_protect(L, encode_body, &run, 0, failure);
 }
 
-typedef struct callback_run {
-    void *object;
-    int kind;
-    bool is_kept;
-    const clua_item *argument;
-} callback_run;
-
 static int run_callback(lua_State *L) {
-    callback_run *run = lua_touserdata(L, 1);
-    clua_push_handle(L, run->object, run->kind);
+    const clua_callback *callback = lua_touserdata(L, 1);
+    clua_push_handle(L, callback->object, callback->kind);
     if (lua_getiuservalue(L, 2, CLUA_SLOT_COMPLETION) != LUA_TFUNCTION) return 0;
-    if (!run->is_kept) {
+    if (!callback->is_kept) {
         lua_pushnil(L);
         lua_setiuservalue(L, 2, CLUA_SLOT_COMPLETION);
     }
-    if (run->argument != NULL)
-        clua_push_items_here(L, run->argument, 1);
+    if (callback->argument != NULL)
+        clua_push_items_here(L, callback->argument, 1);
     else
         lua_pushvalue(L, 2);
     lua_call(L, 1, 0);
     return 0;
 }
 
-int clua_run_callback(lua_State *L, void *object, int kind, bool keep, const clua_item *argument, clua_failure *failure) {
-    callback_run run = {object, kind, keep, argument};
-    return clua_run_apart(L, run_callback, &run, failure);
+int clua_run_callback(lua_State *L, clua_callback callback, clua_failure *failure) {
+    int top = lua_gettop(L);
+    // The handle stays where it is while this runs.
+    if (callback.is_pinned && lua_checkstack(L, 4) && clua_push_existing_handle(L, callback.object)) clua_unpin_handle(L);
+    int status = clua_run_apart(L, run_callback, &callback, failure);
+    lua_settop(L, top);
+    return status;
 }
 
 typedef struct attachment {

@@ -2,6 +2,37 @@ import CLua
 import Testing
 
 @Suite struct UpvalueTests {
+    /// A function whose code is known, and whose upvalues are plain values, is written without an encoder: each of these comes twice.
+    @Test(arguments: [
+        ("local a, b, c, d, e = 1, 'x', nil, false, 0.5; return function() return a, b, c, d, e end", "1|x|nil|false|0.5"),
+        ("local a = 1; local f = function() return a end; return f", "1"),
+        (
+            "local a, b, c, d, e, f, g, h, i = 1, 2, 3, 4, 5, 6, 7, 8, 9; return function() return a, b, c, d, e, f, g, h, i end",
+            "1|2|3|4|5|6|7|8|9"
+        ),
+        ("local t, a = { 5 }, 1; return function() return a, t[1] end", "1|5"),
+        ("local a, b = 1, 2; local f = function() a = a + 1; return a, b end; debug.upvaluejoin(f, 2, f, 1); return f", "2|2"),
+        ("local s = ('x'):rep(20000); return function() return #s end", "20000"),
+        ("return function() return tostring(1) end", "1"),
+        ("answer = 42; return function() return answer end", "42"),
+        ("return function(...) return select('#', ...) end", "0"),
+    ])
+    func aFunctionIsTheSameTheSecondTime(_ source: String, _ results: String) throws {
+        let sender = State()
+        try sender.run("function make() \(source) end kept = make()")
+        let parcels = try (1...2).map { _ in try sender.encode("return make()") }
+        for parcel in parcels {
+            let receiver = State()
+            try receiver.decode(parcel, in: CLUA_FRESH_ENVIRONMENT)
+            try receiver.run(
+                """
+                local all = table.pack((...)())
+                for i = 1, all.n do all[i] = tostring(all[i]) end
+                assert(table.concat(all, '|') == '\(results)', table.concat(all, '|'))
+                """, arguments: 1)
+        }
+    }
+
     @Test func upvaluesAreCopies() throws {
         let sender = State()
         let parcel = try sender.encode("count = 0; local n = 5; function probe() return n end; return function() n = n + 1; return n end")

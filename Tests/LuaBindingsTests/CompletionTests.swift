@@ -132,6 +132,28 @@ import Testing
         }
     }
 
+    /// For whoever observes it, it is a property like the others.
+    @Test func theHostSeesTheBlockThatAScriptHasSet() throws {
+        try withRuntime { runtime throws in
+            let log = Log<String>()
+            let operation = try runtime.operation(
+                """
+                late = OperationQueue.new { isSuspended = true }
+                o = Operation.new(function() end)
+                return o
+                """)
+            let token = operation.observe(\.completionBlock, options: [.old, .new]) { _, change in
+                log.append("\(change.oldValue! == nil) \(change.newValue! == nil)")
+            }
+            try runtime.run("o.completionBlock = function() ran = true end late:addOperation(o)")
+            #expect(operation.completionBlock != nil)
+            try runtime.run("late.isSuspended = false; assert(late:waitUntilAllOperationsAreFinished(30)); assert(ran)")
+            #expect(operation.completionBlock == nil)
+            #expect(log.entries == ["true false", "false true"])
+            token.invalidate()
+        }
+    }
+
     @Test func aBlockThatAnotherStateSetIsKeptUntilTheOperationIsAdded() throws {
         try script(
             workers: 1,

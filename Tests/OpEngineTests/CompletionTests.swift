@@ -57,6 +57,23 @@ import Testing
         #expect(log.entries == [true])
     }
 
+    // Safety: `@unchecked Sendable` because its only property is a constant.
+    private final class Telling: Operation, @unchecked Sendable {
+        let log = Log<String>()
+        override func didFinish() { log.append("did finish: \(isFinished)") }
+    }
+
+    @Test func aSubclassIsToldOfTheEndWhenItHasAskedForThat() {
+        let (silent, telling, late) = (Telling(), Telling(), Telling())
+        telling.tellWhenFinished()
+        telling.completionBlock = { [log = telling.log] in log.append("completion block") }
+        for operation in [silent, telling, late] { operation.start() }
+        late.tellWhenFinished()
+        #expect(silent.log.entries == [])
+        #expect(telling.log.entries == ["did finish: true", "completion block"])
+        #expect(late.log.entries == ["did finish: true"])
+    }
+
     @Test func aHandlerRunsAtOnceOnAFinishedOperation() {
         let log = Log<Int>()
         let operation = BlockOperation {}

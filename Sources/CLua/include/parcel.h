@@ -28,7 +28,8 @@ typedef struct clua_parcel {
     uint8_t few[CLUA_FEW_BYTES];
     clua_reference *references;
     size_t reference_count;
-    struct clua_code **codes;
+    struct clua_code *code;    // owned: the only one, where `codes` is NULL
+    struct clua_code **codes;  // owned, and each of them
     size_t code_count;
     struct clua_lent_string **strings;  // long ones, which are not among the bytes
     size_t string_count;
@@ -37,6 +38,10 @@ typedef struct clua_parcel {
 
 static inline const uint8_t *clua_parcel_bytes(const clua_parcel *parcel) {
     return parcel->bytes != NULL ? parcel->bytes : parcel->few;
+}
+
+static inline struct clua_code *clua_parcel_code(const clua_parcel *parcel, size_t index) {
+    return parcel->codes != NULL ? parcel->codes[index] : parcel->code;
 }
 
 /// How the values are named in an error: "argument 1", "result 1", … In a body the first value is the function itself; in an invocation

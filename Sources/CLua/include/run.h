@@ -121,9 +121,16 @@ int clua_require(lua_State *L, const char *name, const char *global, clua_failur
 /// Whether `package.path`, `package.cpath` or the global `arg` are other values than when this was asked last. Never raises.
 bool clua_paths_changed(lua_State *L);
 
-/// Calls the function in the handle of `object` that is there for what happens to it, a completion block say, and takes it out unless
-/// it is to be kept. It gets `argument`, or the handle where that is NULL.
-int clua_run_callback(lua_State *L, void *object, int kind, bool keep, const clua_item *argument, clua_failure *failure);
+/// The function in the handle of an object that is there for what happens to it: a completion block, for one.
+typedef struct clua_callback {
+    void *object;
+    int kind;
+    bool is_kept;    // it stays in the handle
+    bool is_pinned;  // the handle is pinned for its sake: clua_unpin
+    const clua_item *argument;  // what it gets; NULL for the handle
+} clua_callback;
+
+int clua_run_callback(lua_State *L, clua_callback callback, clua_failure *failure);
 
 /// Pushes `count` values, of which the first starts at `first`.
 int clua_push_items(lua_State *L, const clua_item *first, size_t count, clua_failure *failure);

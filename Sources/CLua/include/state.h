@@ -59,6 +59,7 @@ typedef struct clua_state {
     size_t warning_count;
     struct clua_code_caches *codes;  // owned
     clua_lent_strings lent;
+    lua_State *path_names;  // see clua_paths_changed
     const void *paths[3];  // what clua_paths_changed saw last, compared by address
 } clua_state;
 

@@ -317,7 +317,7 @@ extension OperationClass {
         }
         if !dependencies.isEmpty {
             fields["unfinishedDependencies"] = .array(dependencies.map { .operation($0) })
-            let neverAdded = dependencies.filter { !$0.isExecuting && $0.queue == nil && !$0.isFinished }
+            let neverAdded = dependencies.filter { !$0.isExecuting && !$0.isInQueue && !$0.isFinished }
             if !neverAdded.isEmpty { fields["neverAdded"] = .array(neverAdded.map { .operation($0) }) }
         }
         try call.push([.string("\(operation.displayName) \(report.reason(naming: .script))"), .table(fields)])

@@ -38,7 +38,7 @@ extension LuaOperation {
         if let reason { return endStopped(reason) }
         if core.isClosing && isCancelled { return endIfReturned() }
         // A queue keeps what is in it.
-        if queue == nil && !isFinished { core.keepStartedByHand(self) }
+        if !isInQueue && !isFinished { core.keepStartedByHand(self) }
     }
 
     /// Ends what waits for `finish` and has been stopped.

@@ -34,7 +34,7 @@ extension LuaOperation {
 
     /// Whether they run as they are, in the state of this thread.
     func isHere(_ bodies: SmallArray<Body>) -> Bool {
-        queue == nil || core.isMainThread
+        !isInQueue || core.isMainThread
             || bodies.contains { if case .handle = $0.form { true } else { false } }
     }
 
@@ -49,7 +49,7 @@ extension LuaOperation {
     func addBlock(_ call: Call) throws -> Answer {
         let state = call.state
         let runsAtHome = home == core.mainStateNumber && core.isMainQueue(queue)
-        let mayStay = state.number == home && (queue == nil || runsAtHome) && !withMutable { $0.isSealed }
+        let mayStay = state.number == home && (!isInQueue || runsAtHome) && !withMutable { $0.isSealed }
         let body = mayStay ? Body(form: .handle) : try encodeBody(call)
         let number = withMutable { mutable -> Int? in
             if mutable.haveBodiesGone || isExecuting || isFinished { return nil }
@@ -81,28 +81,34 @@ extension LuaOperation {
     ///
     /// - Throws: what in its functions cannot be sent.
     func prepare(for queue: OperationQueue?, in state: LuaState) throws(Failure) {
-        guard self.queue == nil, !isExecuting, !isFinished else { return }  // misuse, which the engine refuses
+        guard !isInQueue, !isExecuting, !isFinished else { return }  // misuse, which the engine refuses
         let isHome = state.number == home
         let runsAtHome = queue == nil ? isHome : home == core.mainStateNumber && core.isMainQueue(queue)
-        let (bodies, hasCompletion) = withMutable { ($0.bodies, $0.completion?.state === state) }
-        var needsPin = hasCompletion
+        var (needsPin, bodyCount) = withMutable { ($0.completion?.state === state, $0.bodies.count) }
         if runsAtHome {
             withMutable { mutable in
                 for index in mutable.bodies.indices where mutable.bodies[index].isInHandle { mutable.bodies[index].form = .handle }
             }
-            needsPin = needsPin || isHome && !bodies.isEmpty  // elsewhere it has been pinned when it left
+            needsPin = needsPin || isHome && bodyCount > 0  // elsewhere it has been pinned when it left
         } else if isHome {
             state.publishPaths()
-            for (index, body) in bodies.enumerated() where body.isInHandle {
-                let parcel = try state.encodeBody(of: self, number: number(ofBodyAt: index))
-                note(parcel)
-                withMutable { $0.bodies[index].form = .parcel(parcel) }
-            }
+            for index in 0..<bodyCount { try encodeBody(at: index, in: state) }
         } else {
-            for body in bodies { if case .unsendable(let refusal) = body.form { throw Failure(message: refusal.message) } }
+            for body in withMutable({ $0.bodies }) {
+                if case .unsendable(let refusal) = body.form { throw Failure(message: refusal.message) }
+            }
         }
         if needsPin { try pin(in: state) }
         keepObservations(in: state)
+    }
+
+    /// Copies a body that is in the handle in `state`.
+    private func encodeBody(at index: Int, in state: LuaState) throws(Failure) {
+        guard withMutable({ $0.bodies.indices.contains(index) && $0.bodies[index].isInHandle }) else { return }
+        let parcel = try state.encodeBody(of: self, number: number(ofBodyAt: index))
+        note(parcel)
+        // Cancelling, on whatever thread, drops them.
+        withMutable { if $0.bodies.indices.contains(index) { $0.bodies[index].form = .parcel(parcel) } }
     }
 
     /// Keeps the handle in `state`, with the functions that are in it, until the operation has finished. `isSealed`: or until nobody else
@@ -124,7 +130,7 @@ extension LuaOperation {
         } else if awaitCompletion(in: state) {
             return  // which lets go of the handle
         }
-        unpinWhenFinished(in: state)
+        tellWhenFinished()
     }
 
     /// Has `state` remember that it has to run the completion block, if it has set one and does not yet.
@@ -138,27 +144,6 @@ extension LuaOperation {
         }
         if !isStillThere { state.stopAwaitingCompletion(at: place) }
         return isStillThere
-    }
-
-    func unpinWhenFinished(in state: LuaState) {
-        whenFinished { [unowned self] in
-            let operation = self
-            state.post { operation.unpin(in: state) }
-        }
-    }
-
-    /// Lets go of the handle, unless the completion block in it has still to run.
-    func unpin(in state: LuaState) {
-        let isPinned = withMutable { mutable in
-            guard mutable.completion?.state !== state, let index = mutable.pinningStates.firstIndex(of: state) else {
-                return false
-            }
-            mutable.pinningStates.remove(at: index)
-            return true
-        }
-        guard isPinned else { return }
-        state.unwatch(self)
-        state.unpin(self)
     }
 
     /// Whether it leaves `state` by reference while its functions are still there.
@@ -180,7 +165,7 @@ extension LuaOperation {
             return (mutable.bodies, mutable.completion?.state === state || mutable.observations.contains { $0.state === state })
         }
         var needsPin = hasCallbacks
-        if queue == nil, state.number == home {
+        if !isInQueue, state.number == home {
             for (index, body) in bodies.enumerated() {
                 guard case .handle = body.form else { continue }
                 let form: Body.Form
@@ -203,7 +188,7 @@ extension LuaOperation {
     func unseal(in state: LuaState) {
         withMutable { mutable in
             mutable.isSealed = false
-            if let index = mutable.pinningStates.firstIndex(of: state) { mutable.pinningStates.remove(at: index) }
+            _ = mutable.pinningStates.remove(state)
             guard state.number == home else { return }
             for index in mutable.bodies.indices where mutable.bodies[index].isInHandle { mutable.bodies[index].form = .handle }
         }

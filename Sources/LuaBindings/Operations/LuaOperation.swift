@@ -292,7 +292,7 @@ public final class LuaOperation: Operation, @unchecked Sendable {
 
     func endRunning(in state: LuaState) {
         withMutable { mutable in
-            if let index = mutable.runningStates.firstIndex(of: state) { mutable.runningStates.remove(at: index) }
+            _ = mutable.runningStates.remove(state)
             guard !mutable.stuckStates.isEmpty, let index = mutable.stuckStates.firstIndex(where: { $0 === state }) else { return }
             mutable.stuckStates.remove(at: index)
             core.engine.endReplacingWorker()
@@ -346,7 +346,7 @@ public final class LuaOperation: Operation, @unchecked Sendable {
             mutable.observations.append(observation)
             return mutable.isSealed
         }
-        if isElsewhere || home != observation.state.number || queue != nil || isExecuting { observation.awaitEnd(of: self) }
+        if isElsewhere || home != observation.state.number || isInQueue || isExecuting { observation.awaitEnd(of: self) }
     }
 
     func forget(_ observation: Observation) {
@@ -380,27 +380,30 @@ public final class LuaOperation: Operation, @unchecked Sendable {
 
     /// Also the host may replace what a script has set.
     public override var completionBlock: (@Sendable () -> Void)? {
-        get { super.completionBlock }
+        get { super.completionBlock ?? (isFinished ? nil : scriptBlock) }
         set {
             super.completionBlock = newValue
             replaceCompletion(by: nil)
         }
     }
 
+    /// What a script has set, for the host.
+    private var scriptBlock: (@Sendable () -> Void)? {
+        guard let state = withMutable({ $0.completion?.state }) else { return nil }
+        return { [unowned self] in endPosted(to: state) }
+    }
+
     /// `state` sets or removes the completion block, whose function is in its handle.
     func setCompletion(in state: LuaState, isPresent: Bool) throws {
-        guard isPresent else {
-            try trySetCompletionBlock(nil)
-            return replaceCompletion(by: nil)
-        }
-        // Unowned: the block belongs to the operation, and is called while that lives.
-        try trySetCompletionBlock { [unowned self] in
-            let operation = self
-            state.post { operation.complete(in: state) }
-        }
-        replaceCompletion(by: state)
+        try checkCompletionBlockIsInTime()
+        let replaced = isObserved ? completionBlock : nil
+        if super.completionBlock != nil { try trySetCompletionBlock(nil) }
+        replaceCompletion(by: isPresent ? state : nil)
+        completionBlockHasChanged(from: replaced, to: scriptBlock)
+        guard isPresent else { return }
+        tellWhenFinished()
         // Another state has added it, or may.
-        if queue != nil {
+        if isInQueue {
             try pin(in: state)
         } else if state.number != home || withMutable({ $0.isSealed }) {
             try pin(in: state, isSealed: true)
@@ -415,20 +418,37 @@ public final class LuaOperation: Operation, @unchecked Sendable {
         }
         guard let replaced, let place = replaced.place else { return }
         replaced.state.post { replaced.state.stopAwaitingCompletion(at: place) }
-        unpinWhenFinished(in: replaced.state)
+        tellWhenFinished()  // which unpins it there
     }
 
     /// Whether its completion block in `state` has still to run.
     func hasCompletion(in state: LuaState) -> Bool { withMutable { $0.completion?.state === state } }
 
-    private func complete(in state: LuaState) {
-        let place = withMutable { mutable -> Int? in
-            guard let completion = mutable.completion, completion.state === state else { return nil }
-            mutable.completion = nil
-            return completion.place
+    /// Has the states that keep something for it until it has finished look after that.
+    public override func didFinish() {
+        let (completion, pinningStates) = withMutable { ($0.completion?.state, $0.pinningStates) }
+        if let completion {
+            if isObserved { completionBlockHasChanged(from: scriptBlock, to: nil) }
+            endPosted(to: completion)
         }
-        if let place { state.stopAwaitingCompletion(at: place) }
-        state.runCompletion(of: self)
-        unpin(in: state)
+        for state in pinningStates where state !== completion { endPosted(to: state) }
+    }
+
+    private func endPosted(to state: LuaState) {
+        // It captures nothing else, so that no memory is needed for it.
+        state.post { [self] in endHere() }
+    }
+
+    /// On the thread of a state: lets go of the handle, and runs the completion block that this state has set.
+    private func endHere() {
+        guard let state = core.stateOfCurrentThread() else { return }
+        let (completion, isPinned) = withMutable { mutable in
+            let isPinned = mutable.pinningStates.remove(state)
+            guard mutable.completion?.state === state else { return (nil as Completion?, isPinned) }
+            return (exchange(&mutable.completion, with: nil), isPinned)
+        }
+        if isPinned { state.unwatch(self) }
+        if let place = completion?.place { state.stopAwaitingCompletion(at: place) }
+        state.end(self, runsCompletion: completion != nil, isPinned: isPinned)
     }
 }

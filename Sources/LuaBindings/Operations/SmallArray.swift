@@ -61,4 +61,11 @@ enum SmallArray<Element>: RandomAccessCollection, MutableCollection {
 
     /// Where the one and only `object` is.
     func firstIndex(of object: Element) -> Int? where Element: AnyObject { firstIndex { $0 === object } }
+
+    /// Removes the one and only `object`; returns whether it was there.
+    mutating func remove(_ object: Element) -> Bool where Element: AnyObject {
+        guard let index = firstIndex(of: object) else { return false }
+        remove(at: index)
+        return true
+    }
 }

@@ -185,10 +185,15 @@ final class LuaState: @unchecked Sendable {
         if !isClosed { inbox.post(job) }
     }
 
-    /// Calls the completion block that this state set on `operation`.
-    func runCompletion(of operation: LuaOperation) {
+    /// `operation` has ended: lets go of its handle, if that was pinned, and calls the completion block in it.
+    func end(_ operation: LuaOperation, runsCompletion: Bool, isPinned: Bool) {
         guard !isClosed else { return }
-        runCallback(of: operation, .operation, named: "the completion block of \(operation.displayName)")
+        if runsCompletion {
+            unsafe runCallback(
+                of: operation, .operation, unpinning: isPinned, argument: nil, named: "the completion block of \(operation.displayName)")
+        } else if isPinned {
+            unpin(operation)
+        }
     }
 
     /// Calls the function in the handle of `object` that is there for what happens to it, and takes it out unless it is to be kept.
@@ -199,12 +204,14 @@ final class LuaState: @unchecked Sendable {
 
     /// The same; it gets `argument` where there is one.
     func runCallback(
-        of object: AnyObject, _ kind: ObjectKind, keeping isKept: Bool = false, argument: UnsafePointer<clua_item>?,
-        named name: @autoclosure () -> String
+        of object: AnyObject, _ kind: ObjectKind, keeping isKept: Bool = false, unpinning isPinned: Bool = false,
+        argument: UnsafePointer<clua_item>?, named name: @autoclosure () -> String
     ) {
-        let pointer = unsafe Unmanaged.passUnretained(object).toOpaque()
+        let callback = unsafe clua_callback(
+            object: Unmanaged.passUnretained(object).toOpaque(), kind: kind.rawValue, is_kept: isKept, is_pinned: isPinned,
+            argument: argument)
         do throws(Failure) {
-            try unsafe attempt { lua, failure in unsafe clua_run_callback(lua, pointer, kind.rawValue, isKept, argument, &failure) }
+            try unsafe attempt { lua, failure in unsafe clua_run_callback(lua, callback, &failure) }
         } catch { report(error, in: name()) }
     }
 

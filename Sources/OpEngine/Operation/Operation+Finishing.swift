@@ -143,7 +143,7 @@ extension Operation {
 
     /// `completionBlock = block`, but throws `OperationError.completionBlockSetTooLate`.
     public func trySetCompletionBlock(_ block: (@Sendable () -> Void)?) throws {
-        if isExecuting || isFinished { throw OperationError.completionBlockSetTooLate(operation: label) }
+        try checkCompletionBlockIsInTime()
         let replaced = lock.withLock {
             let extras = ensureExtras()
             let replaced = extras.completionBlock
@@ -155,6 +155,23 @@ extension Operation {
         deliverChanges()
         if block != nil { announceFinishHandler() }
     }
+
+    package var isObserved: Bool { loadState().has(State.observed) }
+
+    package func checkCompletionBlockIsInTime() throws(OperationError) {
+        if isExecuting || isFinished { throw OperationError.completionBlockSetTooLate(operation: label) }
+    }
+
+    /// A subclass keeps the completion block itself, and has changed it: for who observes it.
+    package func completionBlockHasChanged(from old: (@Sendable () -> Void)?, to new: @autoclosure () -> (@Sendable () -> Void)?) {
+        guard isObserved else { return }
+        let new = new()
+        lock.withLock { observedMailbox?.record(.completionBlock, old: old, new: new) }
+        deliverChanges()
+    }
+
+    /// Has `didFinish` called when the operation has finished; at once if it has.
+    public func tellWhenFinished() { announceFinishHandler() }
 
     /// Calls `body` once, when `isFinished` is true; at once if it is. On the finishing thread, no lock held; it must be cheap.
     public func whenFinished(_ body: @escaping @Sendable () -> Void) {
@@ -173,8 +190,8 @@ extension Operation {
 
     /// Takes all there are, and calls them; the completion block last.
     private func runFinishHandlers() {
-        let (handlers, waiters, completionBlock) = lock.withLock {
-            let extras = ensureExtras()
+        let (handlers, waiters, completionBlock): ([Block], [Parker], Block?) = lock.withLock {
+            guard let extras else { return ([], [], nil) }
             if let block = extras.completionBlock, let observedMailbox {
                 observedMailbox.record(
                     .completionBlock, old: block.call as (@Sendable () -> Void)?, new: nil as (@Sendable () -> Void)?)
@@ -190,6 +207,7 @@ extension Operation {
         deliverChanges()
         ThreadContext.current.notRunning(self) {
             for handler in handlers { handler.call() }
+            didFinish()
             completionBlock?.call()
         }
     }

@@ -67,6 +67,12 @@ extension Operation {
         }
     }
 
+    /// Whether `queue` is not nil: a look at one word.
+    package var isInQueue: Bool {
+        let state = loadState()
+        return state.has(State.linked) && !state.has(State.finished)
+    }
+
     /// The queue it is in: nil before it is added and after it has finished.
     public var queue: OperationQueue? { withQueueCore { $0.face } ?? nil }
 }

@@ -119,6 +119,12 @@ import Synchronization
 
     // MARK: What subclasses seldom override
 
+    /// What a subclass does when the operation has finished, before its completion block is called: on the finishing thread, with no lock
+    /// held; it must be cheap. Nothing here.
+    ///
+    /// It is called after each `tellWhenFinished`, once or more often, and not at all without one: others pay nothing for it.
+    open func didFinish() {}
+
     /// A name for messages; nil by default.
     open var name: String? {
         get { storedName }
