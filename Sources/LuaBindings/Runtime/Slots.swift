@@ -17,9 +17,12 @@ struct Slots<Element> {
         return places.count - 1
     }
 
-    mutating func remove(at place: Int) {
+    /// Returns what was there.
+    mutating func remove(at place: Int) -> Element? {
+        let removed = places[place]
         places[place] = nil
         free.append(place)
         if places.count > 1024 && isEmpty { self = Slots() }
+        return removed
     }
 }
