@@ -58,24 +58,40 @@ clua_handle *clua_to_handle(lua_State *L, int index) {
 
 // MARK: places
 
-static uint32_t slot_of(const clua_held_objects *held, const void *object) {
-    return (uint32_t)(((uint64_t)(uintptr_t)object * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & (2 * held->capacity - 1);
+// The low bits of what is at a place. The others are an object's address, or say which place is the next free one.
+enum {
+    IS_FREE = 1,
+    IS_LEFT = 2,  // the object's handle waits for its finalizer, and knows the number only that the place had before
+};
+
+// Tables do not become smaller than for so many.
+enum { FEW_PLACES = 64 };
+
+static uint32_t slot_of(const clua_held_objects *held, uintptr_t content) {
+    return (uint32_t)(((uint64_t)content * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & (2 * held->capacity - 1);
 }
 
 static uint32_t slot_after(const clua_held_objects *held, uint32_t slot) { return (slot + 1) & (2 * held->capacity - 1); }
 
-// The slot that has a place of this object, or the free one where that belongs. There is always one.
-static uint32_t find_slot(const clua_held_objects *held, const void *object) {
-    uint32_t slot = slot_of(held, object);
-    while (held->index[slot] != 0 && held->places[held->index[slot] - 1] != (uintptr_t)object) slot = slot_after(held, slot);
+// The slot that has a place where this is, or the free one where that belongs. There is always one.
+static uint32_t find_slot(const clua_held_objects *held, uintptr_t content) {
+    uint32_t slot = slot_of(held, content);
+    while (held->index[slot] != 0 && held->places[held->index[slot] - 1] != content) slot = slot_after(held, slot);
     return slot;
+}
+
+// Puts a place into the index, which may have others where the same is.
+static void fill_slot(clua_held_objects *held, uint32_t place) {
+    uint32_t slot = slot_of(held, held->places[place]);
+    while (held->index[slot] != 0) slot = slot_after(held, slot);
+    held->index[slot] = place + 1;
 }
 
 // Frees a slot; what comes after it and belongs further in front moves up.
 static void empty_slot(clua_held_objects *held, uint32_t slot) {
     uint32_t mask = 2 * held->capacity - 1;
     for (uint32_t next = slot_after(held, slot); held->index[next] != 0; next = slot_after(held, next)) {
-        uint32_t home = slot_of(held, (void *)held->places[held->index[next] - 1]);
+        uint32_t home = slot_of(held, held->places[held->index[next] - 1]);
         if (((next - home) & mask) < ((next - slot) & mask)) continue;
         held->index[slot] = held->index[next];
         slot = next;
@@ -112,7 +128,7 @@ static void grow(lua_State *L, clua_held_objects *held, uint32_t capacity) {
     held->index = index;
     held->capacity = capacity;
     for (uint32_t i = 0; i < old_count; i++)
-        if (old[i] != 0) index[find_slot(held, (void *)places[old[i] - 1])] = old[i];
+        if (old[i] != 0) fill_slot(held, old[i] - 1);
     free(old);
 }
 
@@ -130,11 +146,80 @@ static void need_place(lua_State *L, clua_held_objects *held) {
     }
 }
 
+// Numbers the places anew, from the first on. Stack: new tables of handles and of pins, the table of handles so far. Never raises.
+static void renumber(lua_State *L, clua_held_objects *held, const uintptr_t *old, uint32_t old_count) {
+    held->count = held->free = 0;
+    held->numbering++;
+    for (uint32_t i = 0; i < old_count; i++) {
+        if (old[i] & IS_FREE) continue;
+        uint32_t place = held->count++;
+        held->places[place] = old[i];
+        if (lua_rawgeti(L, 3, (lua_Integer)i + 1) == LUA_TUSERDATA) {
+            clua_handle *handle = lua_touserdata(L, -1);
+            handle->place = place;
+            handle->numbering = held->numbering;
+            if (handle->pin_count > 0) {
+                lua_pushvalue(L, -1);
+                lua_rawseti(L, 2, (lua_Integer)place + 1);
+            }
+            lua_rawseti(L, 1, (lua_Integer)place + 1);
+        } else {
+            held->places[place] |= IS_LEFT;
+            lua_pop(L, 1);
+        }
+        fill_slot(held, place);
+    }
+    held->free = held->count;
+}
+
+// Moves what is there into tables that have room for as much again. Where there is no memory for them nothing changes.
+static int shrink(lua_State *L) {
+    clua_held_objects *held = &clua_state_of(L)->held;
+    uint32_t before = held->capacity, capacity = FEW_PLACES;
+    while (capacity < 2 * held->used) capacity *= 2;
+    lua_createtable(L, (int)capacity, 0);
+    lua_createtable(L, (int)capacity, 0);
+    // Making them may have run finalizers of scripts, which come here, too.
+    if (held->capacity != before || held->used > capacity) return 0;
+    uint32_t *index = calloc(2 * (size_t)capacity, sizeof *index);
+    uintptr_t *places = malloc(capacity * sizeof *places), *old = held->places;
+    if (index == NULL || places == NULL) {
+        free(index);
+        free(places);
+        return 0;
+    }
+    free(held->index);
+    held->index = index;
+    held->places = places;
+    held->capacity = capacity;
+    clua_push_kept(L, CLUA_KEPT_HANDLES);
+    if (lua_getmetatable(L, 3)) lua_setmetatable(L, 1);
+    renumber(L, held, old, held->count);
+    free(old);
+    lua_pop(L, 1);
+    clua_keep(L, CLUA_KEPT_PINS);
+    clua_keep(L, CLUA_KEPT_HANDLES);
+    return 0;
+}
+
+// After a place has become free: the room of most is given back when few are in use. Never raises.
+static void shrink_if_roomy(lua_State *L) {
+    const clua_state *state = clua_state_of(L);
+    const clua_held_objects *held = &state->held;
+    if (held->capacity <= 4 * FEW_PLACES || held->used >= held->capacity / 8) return;
+    // A body that is near its limit is not stopped for this. The new tables are a quarter as large as the old ones, or less.
+    if (state->used_bytes + (size_t)held->capacity * 16 > state->limit_bytes) return;
+    lua_pushcfunction(L, shrink);
+    if (lua_pcall(L, 0, 0, 0) != LUA_OK) lua_pop(L, 1);
+}
+
 // Takes over a reference, where a place is free. An older handle of the object may be waiting for its finalizer: it is not found any more.
 static void hold(clua_held_objects *held, clua_handle *handle, void *object) {
     handle->place = held->free;
+    handle->numbering = held->numbering;
     held->free = held->free < held->count ? (uint32_t)(held->places[held->free] >> 1) : ++held->count;
-    uint32_t slot = find_slot(held, object);
+    held->used++;
+    uint32_t slot = find_slot(held, (uintptr_t)object);
     held->places[handle->place] = (uintptr_t)object;
     held->index[slot] = handle->place + 1;
     handle->object = object;
@@ -143,17 +228,20 @@ static void hold(clua_held_objects *held, clua_handle *handle, void *object) {
 // Gives back what it holds.
 static void *let_go(clua_held_objects *held, clua_handle *handle) {
     void *object = handle->object;
-    uint32_t slot = find_slot(held, object);
-    if (held->index[slot] == handle->place + 1) empty_slot(held, slot);
+    bool is_left = handle->numbering != held->numbering;
+    uint32_t slot = find_slot(held, (uintptr_t)object | (is_left ? IS_LEFT : 0));
+    uint32_t place = is_left ? held->index[slot] - 1 : handle->place;
+    if (held->index[slot] == place + 1) empty_slot(held, slot);
     handle->object = NULL;
-    held->places[handle->place] = ((uintptr_t)held->free << 1) | 1;
-    held->free = handle->place;
+    held->places[place] = ((uintptr_t)held->free << 1) | IS_FREE;
+    held->free = place;
+    held->used--;
     return object;
 }
 
 void clua_held_objects_release(clua_held_objects *held) {
     for (uint32_t i = 0; i < held->count; i++)
-        if ((held->places[i] & 1) == 0) clua_object_release((void *)held->places[i]);
+        if ((held->places[i] & IS_FREE) == 0) clua_object_release((void *)(held->places[i] & ~(uintptr_t)IS_LEFT));
     free(held->places);
     free(held->index);
     *held = (clua_held_objects){0};
@@ -163,7 +251,9 @@ void clua_held_objects_release(clua_held_objects *held) {
 
 static int handle_gc(lua_State *L) {
     clua_handle *handle = clua_to_handle(L, 1);
-    if (handle != NULL && handle->object != NULL) clua_object_release(let_go(&clua_state_of(L)->held, handle));
+    if (handle == NULL || handle->object == NULL) return 0;
+    clua_object_release(let_go(&clua_state_of(L)->held, handle));
+    shrink_if_roomy(L);
     return 0;
 }
 
@@ -193,7 +283,7 @@ void clua_objects_open(lua_State *L) {
 bool clua_push_existing_handle(lua_State *L, const void *object) {
     const clua_held_objects *held = &clua_state_of(L)->held;
     if (held->capacity == 0) return false;
-    uint32_t place = held->index[find_slot(held, object)];
+    uint32_t place = held->index[find_slot(held, (uintptr_t)object)];
     if (place == 0) return false;
     clua_push_kept(L, CLUA_KEPT_HANDLES);
     // One that waits for its finalizer is not there any more.
@@ -218,13 +308,14 @@ static void fill_handle(lua_State *L, void *object, int kind) {
     clua_handle *handle = lua_touserdata(L, -1);
     handle->kind = kind;
     hold(&clua_state_of(L)->held, handle, object);
-    handle->class_object = object_functions.class_of != NULL ? object_functions.class_of(object, kind) : NULL;
-    clua_push_metatable(L, kind);
-    lua_setmetatable(L, -2);
+    // At once: whoever numbers the places anew has to find it.
     clua_push_kept(L, CLUA_KEPT_HANDLES);
     lua_pushvalue(L, -2);
     lua_rawseti(L, -2, (lua_Integer)handle->place + 1);
     lua_pop(L, 1);
+    handle->class_object = object_functions.class_of != NULL ? object_functions.class_of(object, kind) : NULL;
+    clua_push_metatable(L, kind);
+    lua_setmetatable(L, -2);
 }
 
 // Whether the value on top is the spare handle, and has a place to go to.

@@ -43,7 +43,8 @@ char *failing_strdup(const char *text) { return fails() ? NULL : strdup(text); }
 size_t malloc_usable_size(void *block);
 static size_t size_of(const void *block) { return malloc_usable_size((void *)block); }
 
-static int references;  // to the host's only object
+static int references;  // to the host's object
+static int many[300];   // to others
 static void retain(void *object) { ++*(int *)object; }
 static void release(void *object) { --*(int *)object; }
 
@@ -156,6 +157,22 @@ static bool host_calls(lua_State *L, clua_parcel *parcel) {
     return !failed(L, status, &failure);
 }
 
+static const char collect[] = "collectgarbage() collectgarbage()";
+
+// Handles that are many for a moment: their tables become larger, and smaller.
+static bool handles_go(lua_State *L, clua_parcel *parcel) {
+    (void)parcel;
+    clua_failure failure = {0};
+    int status = LUA_OK;
+    for (size_t i = 0; i < sizeof many / sizeof *many && status == LUA_OK; i++) {
+        status = clua_pin(L, &many[i], 1, &failure);
+        clua_unpin(L, &many[i]);
+    }
+    if (status == LUA_OK) status = clua_load_string(L, collect, sizeof collect - 1, "=collect", &failure);
+    if (status == LUA_OK) status = clua_call_script(L, 0, 0, &failure);
+    return !failed(L, status, &failure);
+}
+
 static size_t exhausted;
 
 // `is_written`: the step makes the parcel.
@@ -238,9 +255,13 @@ int main(int count, char **arguments) {
     exhaust(receiver, script, 1001, &parcel, false);
     lua_settop(receiver, 0);
     exhaust(receiver, host_calls, 1002, &paths, true);
+    lua_gc(receiver, LUA_GCSTOP);
+    exhaust(receiver, handles_go, 1003, &paths, false);
+    check(clua_state_of(receiver)->held.capacity <= 256, "there is room for many", 1003, 0);
     clua_parcel_release(&parcel);
     clua_state_close(receiver);
     clua_state_close(sender);
+    for (size_t i = 0; i < sizeof many / sizeof *many; i++) references += many[i];
     check(references == 0, "references are lost", 0, 0);
     printf("%zu allocations failed\n", exhausted);
     return 0;

@@ -220,9 +220,42 @@ import Testing
                     return (Int(used * 1024), allocated_bytes())
                 }
                 let before = try add(50_000), after = try add(50_000)
-                // Tables keep the size of their fullest moment.
                 #expect(after.0 - before.0 < 500_000, "\(before) then \(after)")
                 #expect(after.1 - before.1 < 1_500_000, "\(before) then \(after)")
+            }
+        }
+    }
+
+    /// However many there were at a time, and although one is still there that came last.
+    @Test func memoryForManyOperationsIsGivenBack() async {
+        await #expect(processExitsWith: .success) {
+            try withRuntime { runtime throws in
+                func add(_ count: Int) throws -> (Int, Int) {
+                    try runtime.run(
+                        """
+                        local kept, body, finished = {}, function() end, 0
+                        local function completion() finished = finished + 1 end
+                        for i = 1, ... do
+                            kept[i] = Operation.new(body)
+                            kept[i].completionBlock = completion
+                        end
+                        last = Operation.new(body)
+                        last.isReady = false
+                        last.completionBlock = completion
+                        queue:addOperations(kept)
+                        OperationQueue.new():addOperation(last)
+                        queue:waitUntilAllOperationsAreFinished()
+                        while finished < #kept do opscript.sleep(0) end
+                        """, arguments: [.integer(count)])
+                    guard case .number(let used) = try runtime.run("for i = 1, 3 do collectgarbage() end return collectgarbage 'count'")[0]
+                    else { return (0, 0) }
+                    defer { _ = try? runtime.run("last.isReady = true; last:waitUntilFinished()") }
+                    return (Int(used * 1024), allocated_bytes())
+                }
+                _ = try add(1000)
+                let few = try add(1000), many = try add(200_000)
+                #expect(many.0 - few.0 < 50_000, "\(few) then \(many)")
+                #expect(many.1 - few.1 < 300_000, "\(few) then \(many)")
             }
         }
     }

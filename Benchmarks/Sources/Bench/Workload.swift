@@ -111,6 +111,9 @@ struct Catalogue {
             Workload(
                 name: "M-lua-finished", title: "memory of a finished Lua operation", unit: "B", ours: script("M-finished", 1_000_000),
                 peers: [], goals: []),
+            Workload(
+                name: "M-lua-left", title: "memory after Lua operations have gone", unit: "B",
+                ours: subject("host", "HostSubject", "M-left", 1_000_000), peers: [], goals: [Goal(must: 1)]),
         ]
     }
 

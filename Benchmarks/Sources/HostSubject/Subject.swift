@@ -2,15 +2,38 @@ import LuaBindings
 import Measuring
 import OpEngine
 
-/// A host that gives its operations a Lua function.
+/// A host that gives its operations a Lua function, or runs a script.
 @main struct Subject {
     static func main() throws {
         var configuration = Runtime.Configuration()
         configuration.keepsFreedMemory = true
         let runtime = try Runtime(configuration)
         let body = try runtime.function("local i = 1; return function() return i end")
-        measure(["L1h": { flood($0, of: body, on: runtime.engine) }])
+        measure([
+            "L1h": { flood($0, of: body, on: runtime.engine) },
+            "M-left": { leftBytes($0, in: runtime) },
+        ])
         runtime.close()
+    }
+
+    /// What the process still has of an operation that a script has made, when all have finished and been collected.
+    private static func leftBytes(_ count: Int, in runtime: Runtime) -> Double {
+        let script = """
+            local kept, queue, finished = {}, opscript.OperationQueue.new(), 0
+            local function completion() finished = finished + 1 end
+            for i = 1, ... do
+              kept[i] = opscript.Operation.new(function() return i end)
+              kept[i].completionBlock = completion
+              queue:addOperation(kept[i])
+            end
+            queue:waitUntilAllOperationsAreFinished()
+            while finished < #kept do opscript.sleep(0) end
+            kept = nil
+            for _ = 1, 3 do collectgarbage() end
+            """
+        let before = allocatedBytes()
+        do { try runtime.run(script, arguments: [.integer(count)]) } catch { fatalError("\(error)") }
+        return (allocatedBytes() - before) / Double(count)
     }
 
     private static func flood(_ count: Int, of body: LuaFunction, on engine: Engine) -> Double {

@@ -16,6 +16,7 @@ typedef struct clua_handle {
     int kind;      // index of the class, 1 to CLUA_MAX_KINDS
     unsigned pin_count;
     uint32_t place;  // of `object` among what the state holds
+    uint32_t numbering;  // the state's, when that was the number of the place
     void *class_object;  // of an operation whose class a script has defined: that class, kept by the operation; else NULL
 } clua_handle;
 
@@ -38,8 +39,10 @@ void clua_object_release_in_turn(void *object);
 
 /// What the handles of a state hold. Lua drops a finalizer that has no memory to run; what it was to release goes with the state.
 typedef struct clua_held_objects {
-    uintptr_t *places;  // owned: an object, owned too, or twice the index of the next free place, plus one
+    uintptr_t *places;  // owned: an object, owned too, or twice the index of the next free place; see object.c for their low bits
     uint32_t count, capacity;
+    uint32_t used;  // how many of the first `count` have an object
+    uint32_t numbering;  // changes when the places get other numbers
     uint32_t free;  // the index of the first free place; `count` when none is
     uint32_t *index;  // owned: a hash table of twice the capacity, from objects to their places, plus one
 } clua_held_objects;

@@ -15,8 +15,11 @@ import CLua
         return unsafe UnsafePointer(host)
     }()
 
-    init() {
-        guard let lua = unsafe clua_state_new(nil, State.host, true) else { fatalError("no memory for a state") }
+    convenience init() { unsafe self.init(host: State.host) }
+
+    /// The host has to stay.
+    init(host: UnsafePointer<clua_host>) {
+        guard let lua = unsafe clua_state_new(nil, host, true) else { fatalError("no memory for a state") }
         unsafe self.lua = lua
     }
 

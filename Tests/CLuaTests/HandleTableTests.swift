@@ -1,0 +1,114 @@
+import CLua
+import CTestSupport
+import Testing
+
+/// The tables by which handles are found have room for those that there are, not for the most that there ever were. In processes of
+/// their own: objects are counted by the host of the process.
+@Suite(.disabled(if: has_thread_sanitizer(), "one thread only")) struct HandleTableTests {
+    private static func capacity(_ state: State) -> UInt32 { unsafe clua_state_of(state.lua).pointee.held.capacity }
+    private static func used(_ state: State) -> UInt32 { unsafe clua_state_of(state.lua).pointee.held.used }
+
+    /// 200,000 handles, all there at once; every 10,000th is kept, another one pinned.
+    private static let making = """
+        kept = {}
+        collectgarbage('stop')
+        for i = 1, 200000 do
+            local handle = opscript.object(i)
+            if i % 10000 == 0 then kept[i] = handle end
+            if i % 10000 == 1 then opscript.pin(i) end
+        end
+        """
+
+    @Test func roomForManyIsGivenBackWhenTheyAreCollected() async {
+        await #expect(processExitsWith: .success) {
+            let state = ObjectHost.state()
+            let before = try (state.usedBytes(), allocated_bytes())
+            try state.run(Self.making)
+            #expect(Self.capacity(state) >= 200_000)
+            let after = try (state.usedBytes(), allocated_bytes())
+            #expect(Self.used(state) == 40)
+            #expect(Self.capacity(state) <= 256)
+            #expect(after.0 - before.0 < 40_000, "\(before.0) bytes of the state, then \(after.0)")
+            #expect(after.1 - before.1 < 100_000 || after.1 == 0, "\(before.1) bytes, then \(after.1)")
+        }
+    }
+
+    @Test func thoseThatAreLeftAreFoundAndPinned() async {
+        await #expect(processExitsWith: .success) {
+            do {
+                let state = ObjectHost.state()
+                try state.run(Self.making)
+                for _ in 0..<2 {
+                    try state.run(
+                        """
+                        collectgarbage()
+                        for i, handle in pairs(kept) do assert(opscript.object(i) == handle) end
+                        """)
+                    for number in 1...200_000 {
+                        let isLeft = number % 10_000 < 2
+                        #expect(ObjectHost.references(to: number) == (isLeft ? 1 : 0))
+                    }
+                }
+                try state.run("for i = 1, 200000, 10000 do opscript.unpin(i) end collectgarbage()")
+                #expect(ObjectHost.references == 20)
+                try state.run(Self.making)
+                try state.run("collectgarbage() for i, handle in pairs(kept) do assert(opscript.object(i) == handle) end")
+                #expect(ObjectHost.references == 40)
+            }
+            #expect(ObjectHost.references == 0)
+        }
+    }
+
+    /// When the tables become smaller, most handles wait for their finalizers; then what uses them comes before them.
+    @Test func finalizersMayUseHandlesThatWaitForTheirs() async {
+        await #expect(processExitsWith: .success) {
+            do {
+                let state = ObjectHost.state()
+                try state.run(
+                    """
+                    collectgarbage('stop')
+                    again, seen = {}, {}
+                    for i = 1, 100000 do
+                        local handle = opscript.object(i)
+                        local function use(t)
+                            -- A handle of the same object, beside the one that waits; kept, or collected before that one or after it.
+                            local other = opscript.object(i)
+                            assert(other ~= t.handle and opscript.object(i) == other)
+                            if i % 1000 == 0 then again[i] = other end
+                            seen[#seen + 1] = i
+                        end
+                        if i % 10 == 0 then
+                            setmetatable({ handle = handle }, { __gc = use })
+                        end
+                    end
+                    collectgarbage() collectgarbage() collectgarbage()
+                    assert(#seen == 10000)
+                    for i, handle in pairs(again) do assert(opscript.object(i) == handle) end
+                    """)
+                #expect(ObjectHost.references == 100)
+                #expect(Self.used(state) == 100 && Self.capacity(state) <= 1024)
+            }
+            #expect(ObjectHost.references == 0)
+        }
+    }
+
+    @Test func theTablesStayWhereThereIsNoMemoryForSmallerOnes() async {
+        await #expect(processExitsWith: .success) {
+            let state = ObjectHost.state()
+            try state.run(Self.making + " all = {} for i = 1, 200000 do all[i] = opscript.object(i) end")
+            state.limitBytes = try state.usedBytes() + 10_000
+            try state.run("for i = 1, 200000 do all[i] = nil end collectgarbage()")
+            #expect(Self.used(state) == 40 && Self.capacity(state) >= 200_000)
+            state.limitBytes = 0
+            try state.run(
+                """
+                for i, handle in pairs(kept) do assert(opscript.object(i) == handle) end
+                all = opscript.object(7)
+                all = nil
+                collectgarbage()
+                for i, handle in pairs(kept) do assert(opscript.object(i) == handle) end
+                """)
+            #expect(Self.used(state) == 40 && Self.capacity(state) <= 256)
+        }
+    }
+}
