@@ -101,6 +101,39 @@ private final class Witness: Sendable {
         #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
     }
 
+    @Test func prioritiesAreToldInTheOrderInWhichTheyWereSet() {
+        for round in 0..<40 {
+            let operation = Operation()
+            let isObservedFromTheStart = round % 2 == 0
+            let always = operation.observe(\.isCancelled) { _, _ in }
+            if !isObservedFromTheStart { always.invalidate() }
+            let told = Locked<[Log<(old: Operation.QueuePriority?, new: Operation.QueuePriority)>]>([])
+            let tokens = Locked<[KeyValueObservation]>([])
+            let setters = (0..<3).map { _ in
+                TestThread {
+                    for _ in 0..<100 { for priority in Operation.QueuePriority.allCases { operation.queuePriority = priority } }
+                }
+            }
+            let observer = TestThread {
+                for _ in 0..<50 {
+                    let log = Log<(old: Operation.QueuePriority?, new: Operation.QueuePriority)>()
+                    told.withLock { $0.append(log) }
+                    let token = operation.observe(\.queuePriority, options: [.initial, .old, .new]) { _, change in
+                        log.append((change.oldValue, change.newValue!))
+                    }
+                    tokens.withLock { $0.append(token) }
+                }
+            }
+            for thread in setters + [observer] { thread.join() }
+            // Who delivers may be a setter, which has been joined.
+            for entries in told.withLock({ $0.map(\.entries) }) {
+                #expect(zip(entries, entries.dropFirst()).allSatisfy { $0.new == $1.old }, "round \(round): \(entries)")
+                #expect(entries.first?.old == nil && entries.last?.new == operation.queuePriority, "round \(round): \(entries)")
+            }
+            for token in tokens.withLock({ $0 }) + [always] { token.invalidate() }
+        }
+    }
+
     @Test func eventsOfEachOperationAreInOrderWhateverTheThreads() {
         final class Recorder: OperationObserver {
             let told = Locked<[Operation: [OperationEvent]]>([:])

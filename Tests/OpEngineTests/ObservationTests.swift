@@ -86,6 +86,7 @@ import Testing
         operation.name = "a"
         operation.name = nil
         operation.queuePriority = .high
+        operation.queuePriority = .high
         operation.addDependency(dependency)
         operation.addDependency(dependency)
         operation.removeDependency(dependency)
@@ -94,7 +95,7 @@ import Testing
         operation.start()
         #expect(
             log.entries == [
-                "false", "nil a", "a nil", "normal high", "0 1", "1 0", "true false", "false true",
+                "false", "nil a", "a nil", "normal high", "high high", "0 1", "1 0", "true false", "false true",
             ])
         for token in tokens { token.invalidate() }
     }

@@ -83,6 +83,11 @@ extension Mailbox {
             entries.append(Entry(sequence: sequence, content: content))
         }
 
+        /// A value changed that the engine keeps. The values are made only if somebody wants them.
+        mutating func record(_ key: ObservedKey, old: @autoclosure () -> any Sendable, new: @autoclosure () -> any Sendable) {
+            if wants(key) { record(.exact(key: key, old: old(), new: new())) } else { touch() }
+        }
+
         /// A value changed that nobody observes; someone may be about to.
         mutating func touch() { sequence += 1 }
 

@@ -62,9 +62,7 @@ import CPlatform
 
     /// Records a change of a value that the engine keeps, with the lock of that value held. The values are made only if needed.
     func record(_ key: ObservedKey, old: @autoclosure () -> any Sendable, new: @autoclosure () -> any Sendable) {
-        state.withLock { state in
-            if state.wants(key) { state.record(.exact(key: key, old: old(), new: new())) } else { state.touch() }
-        }
+        state.withLock { $0.record(key, old: old(), new: new()) }
     }
 
     // MARK: Delivering

@@ -29,8 +29,10 @@ extension Operation {
 
     /// `transition` while somebody observes: the change and its record are one step.
     @inline(never)
-    func observedTransition<Action>(_ change: (inout State) -> Action) -> Action {
-        guard let mailbox = observedMailbox else { return transition(change) }
+    func observedTransition<Action>(
+        _ change: (inout State) -> Action, recording record: (inout Mailbox.State, State, State) -> Void
+    ) -> Action {
+        guard let mailbox = observedMailbox else { return transition(change, recording: record) }
         return mailbox.state.withLock { box in
             var old = state.load(ordering: .relaxed)
             while true {
@@ -41,7 +43,7 @@ extension Operation {
                 let (exchanged, current) = state.weakCompareExchange(
                     expected: old, desired: new.bits, successOrdering: .acquiringAndReleasing, failureOrdering: .relaxed)
                 if exchanged {
-                    box.record(from: State(bits: old), to: new)
+                    record(&box, State(bits: old), new)
                     return action
                 }
                 old = current

@@ -43,14 +43,18 @@ extension Operation {
     var label: String { storedName ?? (self as? any ClassNaming)?.className ?? "\(type(of: self))" }
 
     var storedPriority: QueuePriority {
-        get { QueuePriority(level: level.load(ordering: .relaxed)) }
+        get { loadState().priority }
         set {
-            lock.withLock {
-                let old = level.exchange(newValue.level, ordering: .relaxed)
-                observedMailbox?.record(.queuePriority, old: QueuePriority(level: old), new: newValue)
+            // Setting what it is counts as a change, as it does in Foundation.
+            let isLinked = transition {
+                $0.priority = newValue
+                return $0.has(State.linked)
+            } recording: {
+                $0.record(.queuePriority, old: $1.priority, new: $2.priority)
             }
             deliverChanges()
-            withQueueCore { $0.reprioritise(self) }
+            // Who links it later sees the new priority.
+            if isLinked { withQueueCore { $0.reprioritise(self) } }
         }
     }
 

@@ -44,6 +44,8 @@ extension Operation {
         static let endedFromWithin: UInt64 = 1 << 48
         /// It is a barrier of its queue: `cancelAllOperations` passes over it.
         static let barrier: UInt64 = 1 << 49
+        /// Three bits are `level`.
+        private static let levelShift: UInt64 = 50
         /// Somebody observes it: changes go through its mailbox.
         static let observed: UInt64 = 1 << 55
         /// Its end has to be told to somebody.
@@ -54,6 +56,17 @@ extension Operation {
         @inline(__always) mutating func clear(_ flags: UInt64) { bits &= ~flags }
 
         @inline(__always) var unfinishedDependencyCount: Int { Int(bits & State.dependencyMask) }
+
+        /// The index of the ready list that it goes to. In the word it differs by that of the default, so that nothing is set for that.
+        @inline(__always) var level: UInt8 {
+            get { UInt8(truncatingIfNeeded: bits >> State.levelShift) & 7 ^ QueuePriority.normal.level }
+            set { bits = bits & ~(7 << State.levelShift) | UInt64(newValue ^ QueuePriority.normal.level) << State.levelShift }
+        }
+
+        @inline(__always) var priority: QueuePriority {
+            get { QueuePriority(level: level) }
+            set { level = newValue.level }
+        }
 
         @inline(__always) var isReady: Bool {
             bits & State.dependencyMask == 0 || bits & (State.cancelled | State.started | State.executing | State.finished) != 0

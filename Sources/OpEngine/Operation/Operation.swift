@@ -8,7 +8,7 @@ import Synchronization
 @safe open class Operation: @unchecked Sendable {
     // Safety: `@unchecked Sendable` because each stored property says below what protects it.
 
-    /// Phase, flags and unfinished dependencies. See `State`.
+    /// Phase, flags, priority and unfinished dependencies. See `State`.
     let state = Atomic<UInt64>(0)
     /// Guards `extras` and the list of dependencies.
     let lock = Lock()
@@ -38,8 +38,6 @@ import Synchronization
     @safe @exclusivity(unchecked) var place = Place.outside
     /// The rank that its queue counts it with. Guarded by the queue's lock.
     @safe @exclusivity(unchecked) var countedRank = QualityRank.unspecified
-    /// `queuePriority`, as the index of a ready list.
-    let level = Atomic<UInt8>(2)
     /// `qualityOfService` and `threadPriority`. See `QualityRank`.
     let requestedQuality = Atomic<UInt8>(0)
 
@@ -216,13 +214,17 @@ import Synchronization
     @inline(__always)
     func loadState() -> State { State(bits: state.load(ordering: .acquiring)) }
 
-    /// Changes the state word in one step. The closure may run more than once and must be pure.
+    /// Changes the state word in one step. `change` may run more than once and must be pure. While somebody observes the operation,
+    /// `record` says what they are told of it.
     @inline(__always)
     @discardableResult
-    func transition<Action>(_ change: (inout State) -> Action) -> Action {
+    func transition<Action>(
+        _ change: (inout State) -> Action,
+        recording record: (inout Mailbox.State, State, State) -> Void = { $0.record(from: $1, to: $2) }
+    ) -> Action {
         var old = state.load(ordering: .relaxed)
         while true {
-            if old & State.observed != 0 { return observedTransition(change) }
+            if old & State.observed != 0 { return observedTransition(change, recording: record) }
             var new = State(bits: old)
             let action = change(&new)
             let (exchanged, current) = state.weakCompareExchange(

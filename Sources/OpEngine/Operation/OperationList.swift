@@ -39,6 +39,9 @@ enum ReadyField: OperationLinkField {
 }
 
 /// A doubly linked list through the operations themselves: no memory, constant time. Does not own its members.
+///
+/// The first one's `previous` means nothing, so that who takes that off does not touch the one behind, which is in the cache of the
+/// thread that added it.
 @safe struct OperationList<Field: OperationLinkField> {
     // Safety: see `OperationLinks`.
     private(set) nonisolated(unsafe) var first: Unmanaged<Operation>?
@@ -63,16 +66,18 @@ enum ReadyField: OperationLinkField {
     @inline(__always)
     mutating func remove(_ operation: Operation) {
         // Safety: as above.
-        let links = Field.links(of: operation)
-        if let previous = unsafe links.previous {
-            unsafe previous._withUnsafeGuaranteedRef { unsafe Field.setNext(of: $0, to: links.next) }
-        } else {
-            unsafe first = links.next
+        if unsafe first?.toOpaque() == Unmanaged.passUnretained(operation).toOpaque() {
+            unsafe _ = popFirst()
+            return
         }
+        let links = Field.links(of: operation)
+        // Safety: it is not the first.
+        let previous = unsafe links.previous.unsafelyUnwrapped
+        unsafe previous._withUnsafeGuaranteedRef { unsafe Field.setNext(of: $0, to: links.next) }
         if let next = unsafe links.next {
-            unsafe next._withUnsafeGuaranteedRef { unsafe Field.setPrevious(of: $0, to: links.previous) }
+            unsafe next._withUnsafeGuaranteedRef { unsafe Field.setPrevious(of: $0, to: previous) }
         } else {
-            unsafe last = links.previous
+            unsafe last = previous
         }
     }
 
@@ -80,13 +85,8 @@ enum ReadyField: OperationLinkField {
     mutating func popFirst() -> Unmanaged<Operation>? {
         guard let popped = unsafe first else { return nil }
         // Safety: as above.
-        let next = unsafe popped._withUnsafeGuaranteedRef { unsafe Field.links(of: $0).next }
-        unsafe first = next
-        if let next = unsafe next {
-            unsafe next._withUnsafeGuaranteedRef { unsafe Field.setPrevious(of: $0, to: nil) }
-        } else {
-            unsafe last = nil
-        }
+        unsafe first = popped._withUnsafeGuaranteedRef { unsafe Field.links(of: $0).next }
+        if unsafe first == nil { unsafe last = nil }
         return unsafe popped
     }
 

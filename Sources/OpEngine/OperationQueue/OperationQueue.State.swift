@@ -91,7 +91,7 @@ extension OperationQueue {
         }
 
         mutating func reprioritise(_ operation: Operation) {
-            guard operation.place.isReady, operation.place.level != operation.level.load(ordering: .relaxed) else { return }
+            guard operation.place.isReady, operation.place.level != operation.loadState().level else { return }
             segments.withdraw(operation)
             segments.makeReady(operation)
         }

@@ -14,7 +14,7 @@ struct ReadyLists {
 
     @inline(__always)
     mutating func append(_ operation: Operation) {
-        let level = operation.level.load(ordering: .relaxed)
+        let level = operation.loadState().level
         operation.place = Operation.Place(readyAt: level)
         occupied |= 1 << level
         withList(level) { $0.append(operation) }
