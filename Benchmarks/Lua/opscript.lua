@@ -51,7 +51,8 @@ function workloads.L1f(count)
   end) / count * 1e9
 end
 
-function workloads.L5(count)
+-- The median of so many exchanges.
+local function ping(count)
   local times = {}
   for i = 1, count do
     times[i] = seconds(function()
@@ -62,6 +63,18 @@ function workloads.L5(count)
   end
   table.sort(times)
   return times[(count + 1) // 2] * 1e6
+end
+
+workloads.L5 = ping
+
+-- The same beside `count` operations with completion blocks that wait.
+workloads["L5-waiting"] = function(count)
+  local waiting = OperationQueue.new { isSuspended = true }
+  for _ = 1, count do waiting:addOperation(Operation.new { main = function() end, completionBlock = function() end }) end
+  local microseconds = ping(1000)
+  waiting.isSuspended = false
+  waiting:waitUntilAllOperationsAreFinished()
+  return microseconds
 end
 
 function workloads.T1(count) return exchange(("x"):rep(1000000), count) end

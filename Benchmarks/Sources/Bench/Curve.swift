@@ -41,6 +41,17 @@ struct Curve {
             ours("observers", "cost of an operation, by observers of its queue"),
             ours("workers", "cost of an operation, by number of workers"),
             ours("waiting", "cost of an operation, by how many wait in its queue", [1000, 10_000, 100_000, 1_000_000]),
+            Curve(
+                name: "script-waiting", title: "time of a script's exchange, by its operations with completion blocks that wait",
+                unit: "µs",
+                series: [
+                    (
+                        "opscript",
+                        [1000, 10_000, 100_000].map {
+                            (Double($0), [programs.opscript, programs.scripts + "/opscript.lua", "L5-waiting", "\($0)"])
+                        }
+                    )
+                ]),
         ]
     }
 

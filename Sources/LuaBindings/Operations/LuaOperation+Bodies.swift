@@ -135,15 +135,13 @@ extension LuaOperation {
 
     /// Has `state` remember that it has to run the completion block, if it has set one and does not yet.
     private func awaitCompletion(in state: LuaState) -> Bool {
-        guard withMutable({ $0.completion?.state === state && $0.completion?.place == nil }) else { return false }
-        let place = state.awaitCompletion(of: self)
-        let isStillThere = withMutable { mutable in
-            guard mutable.completion?.state === state else { return false }
-            mutable.completion?.place = place
+        let isNew = withMutable { mutable in
+            guard let completion = mutable.completion, completion.state === state, !completion.isAwaited else { return false }
+            mutable.completion?.isAwaited = true
             return true
         }
-        if !isStillThere { state.stopAwaitingCompletion(at: place) }
-        return isStillThere
+        if isNew { state.awaitCompletion() }
+        return isNew
     }
 
     /// Whether it leaves `state` by reference while its functions are still there.

@@ -64,7 +64,9 @@ public final class LuaOperation: Operation, @unchecked Sendable {
     struct Completion {
         /// Where it runs.
         let state: LuaState
-        /// Where that state remembers that it has to run it; nil until the operation has been added or started there.
+        /// Whether that state knows that it may have to run it: the operation has been added or started.
+        var isAwaited = false
+        /// Where that state has the operation among those that are about to finish, or have.
         var place: Int?
     }
 
@@ -402,6 +404,7 @@ public final class LuaOperation: Operation, @unchecked Sendable {
         completionBlockHasChanged(from: replaced, to: scriptBlock)
         guard isPresent else { return }
         tellWhenFinished()
+        if mayEndAtAnyTime { completionMayBeDue() }
         // Another state has added it, or may.
         if isInQueue {
             try pin(in: state)
@@ -416,10 +419,32 @@ public final class LuaOperation: Operation, @unchecked Sendable {
             if let completion = mutable.completion, completion.state === state { return nil }
             return exchange(&mutable.completion, with: state.map { Completion(state: $0) })
         }
-        guard let replaced, let place = replaced.place else { return }
-        replaced.state.post { replaced.state.stopAwaitingCompletion(at: place) }
+        guard let replaced else { return }
+        forget(replaced)
+        guard replaced.isAwaited else { return }
+        replaced.state.post { replaced.state.stopAwaitingCompletion() }
         tellWhenFinished()  // which unpins it there
     }
+
+    private func forget(_ completion: Completion) {
+        if let place = completion.place { completion.state.completionIsNotDue(at: place) }
+    }
+
+    /// From here on, whoever has seen that the operation has finished, and waits in the state that has set the completion block, waits for
+    /// that, too.
+    private func completionMayBeDue() {
+        guard let state = withMutable({ $0.completion?.place == nil ? $0.completion?.state : nil }),
+            let place = state.completionMayBeDue(of: self)
+        else { return }
+        let isNoted = withMutable { mutable in
+            guard let completion = mutable.completion, completion.state === state, completion.place == nil else { return false }
+            mutable.completion?.place = place
+            return true
+        }
+        if !isNoted { state.completionIsNotDue(at: place) }
+    }
+
+    public override func willFinish() { completionMayBeDue() }
 
     /// Whether its completion block in `state` has still to run.
     func hasCompletion(in state: LuaState) -> Bool { withMutable { $0.completion?.state === state } }
@@ -448,7 +473,10 @@ public final class LuaOperation: Operation, @unchecked Sendable {
             return (exchange(&mutable.completion, with: nil), isPinned)
         }
         if isPinned { state.unwatch(self) }
-        if let place = completion?.place { state.stopAwaitingCompletion(at: place) }
+        if let completion {
+            forget(completion)
+            if completion.isAwaited { state.stopAwaitingCompletion() }
+        }
         state.end(self, runsCompletion: completion != nil, isPinned: isPinned)
     }
 }

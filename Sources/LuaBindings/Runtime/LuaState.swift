@@ -27,8 +27,10 @@ final class LuaState: @unchecked Sendable {
     let number: Int
     /// The number of no state.
     static var noNumber: Int { 0 }
-    /// Operations in queues, or started, whose completion blocks this state has set and not run yet.
-    private var awaitingCompletion = Slots<LuaOperation>()
+    /// How many operations are in queues, or were started, whose completion blocks this state has set and not run yet.
+    private var awaitedCompletionCount = 0
+    /// Those of them that have finished, or are about to: a wait looks at no others. Nil when the state has been closed.
+    private let due = Guarded<Slots<LuaOperation>?>(Slots())
     /// What will call functions of this state.
     private var eventSources: [ObjectIdentifier: any EventSource] = [:] { didSet { keepThread() } }
     /// Observations that something may still come for.
@@ -72,7 +74,9 @@ final class LuaState: @unchecked Sendable {
     func close() {
         checkThread()
         guard !closed.exchange(true, ordering: .acquiringAndReleasing) else { return }
-        awaitingCompletion = Slots()
+        awaitedCompletionCount = 0
+        let due = due.withLock { exchange(&$0, with: nil) }
+        withExtendedLifetime(due) {}
         for source in eventSources.values { source.abandon() }
         eventSources = [:]
         awaitedObservations = [:]
@@ -82,7 +86,7 @@ final class LuaState: @unchecked Sendable {
     /// The thread of a worker's state stays while there is something to call back.
     private func keepThread() {
         Worker.current?.keepsAlive =
-            unsafe !awaitingCompletion.isEmpty || !eventSources.isEmpty || !awaitedObservations.isEmpty || !sealed.isEmpty
+            unsafe awaitedCompletionCount > 0 || !eventSources.isEmpty || !awaitedObservations.isEmpty || !sealed.isEmpty
     }
 
     deinit { assert(isClosed, "opscript bug: a Lua state was dropped without being closed") }
@@ -271,10 +275,7 @@ final class LuaState: @unchecked Sendable {
     /// Runs the completion blocks that this state has set on operations that have finished, and tells its observers of their last
     /// changes: after a wait they have run.
     func runDueCompletions() throws(CallError) {
-        for operation in awaitingCompletion.all where operation.isFinished {
-            _ = try wait(deadline: nil) { !operation.hasCompletion(in: self) }
-        }
-        for operation in unsafe sealed.map({ unsafe object($0, as: LuaOperation.self) }) where operation.isFinished {
+        for operation in due.withLock({ $0?.all ?? [] }) where operation.isFinished {
             _ = try wait(deadline: nil) { !operation.hasCompletion(in: self) }
         }
         for observation in awaitedObservations.values where observation.isEnding {
@@ -286,17 +287,26 @@ final class LuaState: @unchecked Sendable {
         awaitedObservations[ObjectIdentifier(observation)] = isAwaiting ? observation : nil
     }
 
-    /// Returns where it is remembered.
-    func awaitCompletion(of operation: LuaOperation) -> Int {
-        let place = awaitingCompletion.insert(operation)
-        if awaitingCompletion.count == 1 { keepThread() }
-        return place
+    func awaitCompletion() {
+        awaitedCompletionCount += 1
+        if awaitedCompletionCount == 1 { keepThread() }
     }
 
-    func stopAwaitingCompletion(at place: Int) {
+    func stopAwaitingCompletion() {
         guard !isClosed else { return }
-        awaitingCompletion.remove(at: place)
-        if awaitingCompletion.isEmpty { keepThread() }
+        awaitedCompletionCount -= 1
+        if awaitedCompletionCount == 0 { keepThread() }
+    }
+
+    /// `operation`, whose completion block this state has set, is about to finish. From any thread.
+    ///
+    /// - Returns: where it is noted; nil when the state has been closed.
+    func completionMayBeDue(of operation: LuaOperation) -> Int? { due.withLock { $0?.insert(operation) } }
+
+    /// It has run, or will not. From any thread.
+    func completionIsNotDue(at place: Int) {
+        let removed = due.withLock { $0?.remove(at: place) }
+        withExtendedLifetime(removed) {}
     }
 
     /// Stops `operation` if its body is running here now. From any thread; the caller keeps the state from being closed.

@@ -20,10 +20,12 @@ struct Slots<Element> {
             return Int(index)
         }
 
-        mutating func remove(at index: Int) {
+        mutating func remove(at index: Int) -> Element? {
+            let removed = elements[index]
             elements[index] = nil
             free.append(UInt8(index))
             if free.count == Block.capacity { self = Block() }
+            return removed
         }
     }
 
@@ -48,11 +50,13 @@ struct Slots<Element> {
         return block * Block.capacity + index
     }
 
-    mutating func remove(at place: Int) {
+    /// Returns what was there.
+    mutating func remove(at place: Int) -> Element? {
         let (block, index) = place.quotientAndRemainder(dividingBy: Block.capacity)
         if blocks[block].isFull { open.append(block) }
-        blocks[block].remove(at: index)
+        let removed = blocks[block].remove(at: index)
         count -= 1
         if isEmpty && blocks.count > 1 { self = Slots() }
+        return removed
     }
 }

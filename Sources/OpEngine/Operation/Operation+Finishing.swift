@@ -10,6 +10,7 @@ extension Operation {
         switch transition({ $0.claimFinish() }) {
         case .lost: return false
         case .alone:
+            if loadState().has(State.hasFinishHandlers) { willFinish() }
             let final = transition { state in
                 state.publishFinish()
                 return state
@@ -21,6 +22,7 @@ extension Operation {
             let core = unsafe self.core.unsafelyUnwrapped.takeUnretainedValue()
             let last = loadState()
             if last.unfinishedDependencyCount > 0 || last.has(State.dependencyFailed) { stopCounting() }
+            if last.has(State.hasFinishHandlers) { willFinish() }
             // Leaving may let the queue go, and with it the engine.
             let engine = last.has(State.outlivesStart) ? unsafe core.engine : nil
             let final = core.leave(self, takesNext: takesNext)
@@ -170,7 +172,7 @@ extension Operation {
         deliverChanges()
     }
 
-    /// Has `didFinish` called when the operation has finished; at once if it has.
+    /// Has `willFinish` and `didFinish` called when the operation finishes; the latter at once if it has.
     public func tellWhenFinished() { announceFinishHandler() }
 
     /// Calls `body` once, when `isFinished` is true; at once if it is. On the finishing thread, no lock held; it must be cheap.

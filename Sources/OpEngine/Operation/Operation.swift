@@ -117,10 +117,15 @@ import Synchronization
 
     // MARK: What subclasses seldom override
 
-    /// What a subclass does when the operation has finished, before its completion block is called: on the finishing thread, with no lock
-    /// held; it must be cheap. Nothing here.
+    /// What a subclass does when the operation is about to finish: nobody has seen `isFinished` yet. Nothing here.
     ///
-    /// It is called after each `tellWhenFinished`, once or more often, and not at all without one: others pay nothing for it.
+    /// On the finishing thread, with no lock held; it must be cheap. It is called once after a `tellWhenFinished`, but not when that
+    /// comes as late as the end: others pay nothing for it.
+    open func willFinish() {}
+
+    /// What a subclass does when the operation has finished, before its completion block is called. Nothing here.
+    ///
+    /// As `willFinish`; but it is called after each `tellWhenFinished`, once or more often.
     open func didFinish() {}
 
     /// A name for messages; nil by default.
