@@ -18,8 +18,8 @@ extension Operation {
             finished(final, takesNext: nil)
             if final.has(State.outlivesStart) { StartedByHand.end() }
         case .inQueue:
-            // Safety: linked operations have a core, which keeps itself until they have left.
-            let core = unsafe self.core.unsafelyUnwrapped.takeUnretainedValue()
+            // Safety: the core keeps itself until its operations have left.
+            let core = unsafe self.core.takeUnretainedValue()
             let last = loadState()
             if last.unfinishedDependencyCount > 0 || last.has(State.dependencyFailed) { stopCounting() }
             if last.has(State.hasFinishHandlers) { willFinish() }

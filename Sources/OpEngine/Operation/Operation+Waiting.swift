@@ -41,7 +41,7 @@ extension Operation {
             let state = loadState()
             guard state.has(State.linked), !state.has(State.finished) else { return nil }
             // Safety: the core of an unfinished operation keeps itself until it has passed the registry's lock.
-            return unsafe core?.takeUnretainedValue()
+            return unsafe core.takeUnretainedValue()
         }
         return found.map(body)
     }

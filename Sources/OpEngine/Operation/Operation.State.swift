@@ -133,6 +133,25 @@ extension Operation.State {
         bits = State.claimed | State.linked | State.posted | (requiresSuccess ? State.requiresSuccess : 0)
     }
 
+    /// `claim` and `link` in one, of an operation that nobody observes. True: hand it to its queue. Nil: it has to be claimed first,
+    /// which may be refused; nothing has changed.
+    @inline(__always)
+    mutating func join(requiringSuccessByDefault: Bool) -> Bool? {
+        let others = State.claimed | State.started | State.executing | State.finishing | State.finished | State.observed
+        if has(others) { return nil }
+        var joined = self
+        joined.set(State.claimed)
+        switch joined.link(requiringSuccessByDefault: requiringSuccessByDefault) {
+        case .cancel, .remove: return nil
+        case .none:
+            self = joined
+            return false
+        case .post:
+            self = joined
+            return true
+        }
+    }
+
     enum ReadinessAction {
         case none
         /// Hand it to its queue.

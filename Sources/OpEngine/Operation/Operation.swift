@@ -1,3 +1,4 @@
+import Glibc
 import Synchronization
 
 /// A piece of work that runs once, alone or in an `OperationQueue`, after the operations it depends on.
@@ -25,9 +26,8 @@ import Synchronization
     /// What most operations do not have. Guarded by `lock`.
     @safe @exclusivity(unchecked) var extras: Extras?
 
-    /// The queue it is in; written once by the thread that claimed it, read while it is linked.
-    // Safety: a queue's core outlives the operations in it.
-    @safe @exclusivity(unchecked) nonisolated(unsafe) var core: Unmanaged<OperationQueue.Core>?
+    /// `core`; nil until it has been in a queue.
+    private let storedCore = unsafe Atomic<UnsafeRawPointer?>(nil)
     /// Guarded by the queue's lock.
     @safe @exclusivity(unchecked) var memberLinks = OperationLinks()
     /// Guarded by the queue's lock.
@@ -239,12 +239,38 @@ import Synchronization
         }
     }
 
+    // MARK: The queue
+
+    /// The queue that it is in, or was; for who has seen that it is linked.
+    @inline(__always)
+    var core: Unmanaged<OperationQueue.Core> {
+        // Safety: a queue's core outlives the operations in it.
+        if let core = unsafe storedCore.load(ordering: .acquiring) { return unsafe .fromOpaque(core) }
+        return unsafe coreInAMoment
+    }
+
+    /// The thread that has just linked it is about to say where. It needs nothing for that which the caller may hold.
+    @inline(never)
+    private var coreInAMoment: Unmanaged<OperationQueue.Core> {
+        while true {
+            // Safety: as above.
+            if let core = unsafe storedCore.load(ordering: .acquiring) { return unsafe .fromOpaque(core) }
+            sched_yield()
+        }
+    }
+
+    /// By the thread that has claimed it, and will link it or just has.
+    @inline(__always)
+    func setCore(_ core: OperationQueue.Core) {
+        unsafe storedCore.store(UnsafeRawPointer(Unmanaged.passUnretained(core).toOpaque()), ordering: .releasing)
+    }
+
     /// Called right after the transition that said so, with no user code in between: until then the queue keeps the operation.
     @inline(__always)
     func postToQueue() {
-        // Safety: linked operations have a core; `Core.leave` waits for a post that is on its way. The core is retained: as soon
-        // as the post has arrived, the operation may run, end, and let its queue go, while this thread is still inside.
-        let core = unsafe self.core.unsafelyUnwrapped.takeUnretainedValue()
+        // Safety: `Core.leave` waits for a post that is on its way. The core is retained: as soon as the post has arrived, the operation
+        // may run, end, and let its queue go, while this thread is still inside.
+        let core = unsafe self.core.takeUnretainedValue()
         core.post(self)
     }
 }

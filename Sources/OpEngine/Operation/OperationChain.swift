@@ -18,8 +18,8 @@
 
     /// The first one's queue.
     private var core: OperationQueue.Core? {
-        // Safety: a posted operation has a core.
-        unsafe first?._withUnsafeGuaranteedRef { $0.core }?.takeUnretainedValue()
+        // Safety: a posted operation is linked.
+        unsafe first?._withUnsafeGuaranteedRef { unsafe $0.core }.takeUnretainedValue()
     }
 
     /// The first one, if it is of this queue; whose lock is held, so that it does not run yet.
@@ -27,7 +27,7 @@
     mutating func popFirst(of core: OperationQueue.Core) -> Unmanaged<Operation>? {
         guard let first = unsafe first else { return nil }
         let (its, next) = unsafe first._withUnsafeGuaranteedRef { unsafe ($0.core, $0.readyLinks.next) }
-        guard unsafe its?.toOpaque() == Unmanaged.passUnretained(core).toOpaque() else { return nil }
+        guard unsafe its.toOpaque() == Unmanaged.passUnretained(core).toOpaque() else { return nil }
         unsafe self.first = next
         return unsafe first
     }

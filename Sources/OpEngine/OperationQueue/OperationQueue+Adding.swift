@@ -4,10 +4,13 @@ extension OperationQueue {
     /// `addOperation`, but throws `OperationError.addedWhenInQueue`, `.addedWhenExecuting`, `.addedWhenFinished`,
     /// `.queueStaysFull` or `.engineShutDown`.
     public func tryAddOperation(_ operation: Operation) throws {
-        if let error = refusal(of: operation) { throw error }
-        if let error = core.add(operation, isBarrier: false, face: self) {
-            operation.transition { $0.unclaim() }
-            throw error
+        if let error = objection(to: operation) { throw error }
+        if !core.addInOneStep(operation, face: self) {
+            if let error = claim(operation) { throw error }
+            if let error = core.add(operation, isBarrier: false, face: self) {
+                operation.transition { $0.unclaim() }
+                throw error
+            }
         }
         if engine.isEnding { operation.cancel() }
     }
@@ -39,12 +42,19 @@ extension OperationQueue {
     }
 
     /// Claims the operation, or says why it cannot be added.
+    private func refusal(of operation: Operation) -> OperationError? { objection(to: operation) ?? claim(operation) }
+
+    /// What the engine and the operation's getters have against adding it.
     @inline(__always)
-    private func refusal(of operation: Operation) -> OperationError? {
+    private func objection(to operation: Operation) -> OperationError? {
         if engine.hasEnded { return .engineShutDown(operation: operation.label) }
         // What a subclass says counts as well.
         if operation.isFinished { return .addedWhenFinished(operation: operation.label) }
         if operation.isExecuting { return .addedWhenExecuting(operation: operation.label) }
+        return nil
+    }
+
+    private func claim(_ operation: Operation) -> OperationError? {
         switch operation.transition({ $0.claim() }) {
         case nil: return nil
         case .inQueue: return .addedWhenInQueue(operation: operation.label)

@@ -41,8 +41,6 @@ extension OperationQueue {
 
         /// An operation that this queue has claimed joins it. False: there is no place.
         func addIfPlace(_ operation: Operation, isBarrier: Bool, face: OperationQueue) -> Bool {
-            // Safety: written by the thread that claimed it, before it is linked.
-            unsafe operation.core = .passUnretained(self)
             let joined = state.withLock { state -> (Operation.State.ReadinessAction, ThreadGroup?)? in
                 if !state.hasPlace { return nil }
                 if state.count == 0 { begin(&state, face: face) }
@@ -83,8 +81,8 @@ extension OperationQueue {
             if state.count == 0 { begin(&state, face: face) }
             let joined = Operation.State(addedAtOnceRequiringSuccess: requiresSuccess.load(ordering: .relaxed))
             unsafe operation._withUnsafeGuaranteedRef { operation in
-                // Safety: nobody sees it before the lock is released.
-                unsafe operation.core = .passUnretained(self)
+                // Nobody sees it before the lock is released.
+                operation.setCore(self)
                 operation.state.store(joined.bits, ordering: .relaxed)
                 state.add(operation, isBarrier: false)
                 state.post(operation)
@@ -92,10 +90,41 @@ extension OperationQueue {
             return true
         }
 
+        /// An operation that nobody has claimed joins: it is claimed, linked and, if it is ready, posted by one change of its state. False:
+        /// nothing has happened, and it has to be added as others are, because something about it or the queue is unusual.
+        @inline(__always)
+        func addInOneStep(_ operation: Operation, face: OperationQueue) -> Bool {
+            // Here, because others may wait for the lock. Safety: balanced when the operation has left, or below.
+            let kept = unsafe Unmanaged.passRetained(operation)
+            let locked = unsafe state.lock()
+            guard unsafe joinInOneStep(operation, &locked.pointee, face) else {
+                state.unlock()
+                unsafe kept.release()
+                return false
+            }
+            let schedule = unsafe locked.pointee.schedule()
+            state.unlock()
+            if let schedule { self.schedule(on: schedule) }
+            return true
+        }
+
+        /// With the lock held, which everyone needs whom the change sends here.
+        @inline(__always)
+        private func joinInOneStep(_ operation: Operation, _ state: inout State, _ face: OperationQueue) -> Bool {
+            if !state.hasPlace || state.observation != nil || isTraced(state) { return false }
+            let byDefault = requiresSuccess.load(ordering: .relaxed)
+            guard let isPosted = operation.transition({ $0.join(requiringSuccessByDefault: byDefault) }) else { return false }
+            // Not before: another queue may have been quicker.
+            operation.setCore(self)
+            if state.count == 0 { begin(&state, face: face) }
+            state.add(operation, isBarrier: false)
+            state.requalify(operation)
+            if isPosted { state.post(operation) }
+            return true
+        }
+
         /// `addIfPlace` for many, under one lock.
         func addIfPlace(_ operations: [Operation], face: OperationQueue) -> Bool {
-            // Safety: as above.
-            for operation in operations { unsafe operation.core = .passUnretained(self) }
             let joined = state.withLock { state -> ([(Operation, Operation.State.ReadinessAction)], ThreadGroup?)? in
                 if !state.hasPlace { return nil }
                 if state.count == 0 { begin(&state, face: face) }
@@ -142,6 +171,7 @@ extension OperationQueue {
         private func join(_ operation: Operation, isBarrier: Bool, _ state: inout State) -> Operation.State.ReadinessAction {
             // Safety: balanced when the operation has left.
             _ = unsafe Unmanaged.passRetained(operation)
+            operation.setCore(self)
             state.add(operation, isBarrier: isBarrier)
             if isTraced(state) { operation.trace(in: self) }
             let byDefault = requiresSuccess.load(ordering: .relaxed)
