@@ -24,7 +24,7 @@ void clua_environment_open(lua_State *L) {
     lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
     int globals = lua_gettop(L);
     lua_pushvalue(L, globals);
-    clua_state_of(L)->real_globals = lua_topointer(L, -1);
+    clua_state_of(L)->real_globals = clua_state_of(L)->current_globals = lua_topointer(L, -1);
     clua_keep(L, CLUA_KEPT_REAL_GLOBALS);
 
     clua_copy_globals(L);
@@ -37,7 +37,12 @@ void clua_push_real_globals(lua_State *L) { clua_push_kept(L, CLUA_KEPT_REAL_GLO
 void clua_push_current_globals(lua_State *L) { lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS); }
 
 // The registry has that field already: storing allocates nothing.
-void clua_set_current_globals(lua_State *L) { lua_rawseti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS); }
+void clua_set_current_globals(lua_State *L) {
+    clua_state_of(L)->current_globals = lua_topointer(L, -1);
+    lua_rawseti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
+}
+
+bool clua_are_globals_real(lua_State *L) { return clua_state_of(L)->current_globals == clua_state_of(L)->real_globals; }
 
 // Gives the metatable on top to a new table in which `_G` is the table itself. Leaves the table.
 static void push_with_metatable(lua_State *L) {

@@ -19,6 +19,9 @@ void clua_push_current_globals(lua_State *L);
 /// Puts the table on top in force, what `load`, `loadfile` and `dofile` use; pops it. Never raises.
 void clua_set_current_globals(lua_State *L);
 
+/// Whether those are the state's own. Never raises.
+bool clua_are_globals_real(lua_State *L);
+
 /// Pushes a new environment over the real globals, in which `_G` is itself. Needs 5 slots.
 void clua_push_environment(lua_State *L);
 

@@ -213,8 +213,10 @@ int clua_protect(lua_State *L, lua_CFunction function, void *context, int result
     lua_pushlightuserdata(L, context);
     int status = lua_pcall(L, 1, result_count, kept + 1);
     if (status != LUA_OK) take_failure(L, status, failure);
-    lua_pushvalue(L, kept);
-    clua_keep(L, CLUA_KEPT_ERROR);
+    if (status != LUA_OK || lua_istable(L, kept)) {
+        lua_pushvalue(L, kept);
+        clua_keep(L, CLUA_KEPT_ERROR);
+    }
     lua_rotate(L, kept, -2);
     lua_pop(L, 2);
     return status;
@@ -270,11 +272,20 @@ static void strip_callers(lua_State *L, clua_failure *failure) {
 
 int clua_run_apart(lua_State *L, lua_CFunction function, void *context, clua_failure *failure) {
     if (!lua_checkstack(L, LUA_MINSTACK)) return clua_refuse(failure, "stack overflow");
-    clua_push_current_globals(L);
-    clua_push_real_globals(L);
-    clua_set_current_globals(L);
+    // Nearly always the real ones are in force, and stay so.
+    bool were_real = clua_are_globals_real(L);
+    if (!were_real) {
+        clua_push_current_globals(L);
+        clua_push_real_globals(L);
+        clua_set_current_globals(L);
+    }
     int status = clua_protect(L, function, context, 0, failure);
-    clua_set_current_globals(L);
+    if (!were_real) {
+        clua_set_current_globals(L);
+    } else if (!clua_are_globals_real(L)) {
+        clua_push_real_globals(L);
+        clua_set_current_globals(L);
+    }
     if (status != LUA_OK) {
         strip_callers(L, failure);
         strip_own_frames(failure);

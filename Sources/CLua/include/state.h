@@ -51,7 +51,7 @@ typedef struct clua_state {
     size_t limit_bytes;  // the same for what is running now, which may have a limit of its own
     clua_stop stop;
     int first_kept;  // where the registry has what this layer keeps
-    const void *real_globals;  // its own global table, by address
+    const void *real_globals, *current_globals;  // its own global table, and the one in force, by address
     bool modules_changed;      // whether `package.loaded` may have changed
     uint64_t module_filter[64];  // a bit for each value that travels by name, by its address; others may share the bit
     clua_held_objects held;

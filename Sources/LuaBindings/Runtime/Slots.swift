@@ -1,62 +1,28 @@
-/// Elements at places that stay theirs until they are removed. The places come in blocks; one that has been full has no memory while it is
-/// empty.
+/// Elements at places that stay theirs until they are removed.
 struct Slots<Element> {
-    private struct Block {
-        static var capacity: Int { 256 }
-
-        private var elements: [Element?] = []
-        /// Of places before the end.
-        private var free: [UInt8] = []
-
-        var isFull: Bool { free.isEmpty && elements.count == Block.capacity }
-        var all: [Element] { elements.compactMap { $0 } }
-
-        mutating func insert(_ element: Element) -> Int {
-            guard let index = free.popLast() else {
-                elements.append(element)
-                return elements.count - 1
-            }
-            elements[Int(index)] = element
-            return Int(index)
-        }
-
-        mutating func remove(at index: Int) -> Element? {
-            let removed = elements[index]
-            elements[index] = nil
-            free.append(UInt8(index))
-            if free.count == Block.capacity { self = Block() }
-            return removed
-        }
-    }
-
-    private var blocks: [Block] = []
-    /// Those that are not full.
-    private var open: [Int] = []
-    private(set) var count = 0
+    private var places: [Element?] = []
+    private var free: [Int] = []
+    var count: Int { places.count - free.count }
     var isEmpty: Bool { count == 0 }
     /// In no order.
-    var all: [Element] { blocks.flatMap(\.all) }
+    var all: [Element] { places.compactMap { $0 } }
 
     /// Returns the place.
     mutating func insert(_ element: Element) -> Int {
-        count += 1
-        if open.isEmpty {
-            open.append(blocks.count)
-            blocks.append(Block())
+        if let place = free.popLast() {
+            places[place] = element
+            return place
         }
-        let block = open[open.count - 1]
-        let index = blocks[block].insert(element)
-        if blocks[block].isFull { open.removeLast() }
-        return block * Block.capacity + index
+        places.append(element)
+        return places.count - 1
     }
 
     /// Returns what was there.
     mutating func remove(at place: Int) -> Element? {
-        let (block, index) = place.quotientAndRemainder(dividingBy: Block.capacity)
-        if blocks[block].isFull { open.append(block) }
-        let removed = blocks[block].remove(at: index)
-        count -= 1
-        if isEmpty && blocks.count > 1 { self = Slots() }
+        let removed = places[place]
+        places[place] = nil
+        free.append(place)
+        if places.count > 1024 && isEmpty { self = Slots() }
         return removed
     }
 }
