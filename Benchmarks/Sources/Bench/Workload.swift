@@ -130,7 +130,8 @@ struct Catalogue {
     var scripts: [Workload] {
         [
             Workload(
-                name: "L1", title: "flood made by a script", unit: "ns", ours: script("L1", 100_000), peers: luaPeers("L1", 100_000),
+                name: "L1", title: "flood made by a script", unit: "ns", ours: script("L1", 100_000),
+                peers: luaPeers("L1", 100_000) + [subject("Lua alone", "CLuaSubject", "L1-handles", 100_000)],
                 goals: [Goal(peer: "luv", must: 1 / 2, best: 1 / 3)]),
             Workload(
                 name: "L1h", title: "flood of one function by a host", unit: "ns", ours: subject("host", "HostSubject", "L1h", 100_000),

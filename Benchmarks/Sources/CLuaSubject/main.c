@@ -1,6 +1,8 @@
 // A pool of Lua states in C, as little as one can write: functions are compiled once in each state and known by a number, values
 // are copied by a simple serialiser. `CLuaSubject WORKLOAD COUNT` prints two numbers, as the other subjects do.
 #define _GNU_SOURCE
+#include "handles.h"
+
 #include <lua5.4/lauxlib.h>
 #include <lua5.4/lua.h>
 #include <lua5.4/lualib.h>
@@ -264,11 +266,17 @@ static double rows(lua_State *lua, int count) {
                          "for i = 1, 10000 do rows[i] = { id = i, name = 'row ' .. i, score = i / 3 } end return rows", count) / 1000;
 }
 
+static double handles(lua_State *lua, int count) {
+    double start = now();
+    run_handles(lua, count);
+    return (now() - start) / count;
+}
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
         double (*run)(lua_State *lua, int count);
-    } workloads[] = {{"L1", flood}, {"L1h", flood}, {"L5", ping}, {"T1", string}, {"T2", rows}};
+    } workloads[] = {{"L1", flood}, {"L1h", flood}, {"L1-handles", handles}, {"L5", ping}, {"T1", string}, {"T2", rows}};
     int count = argc == 3 ? atoi(argv[2]) : 0;
     if (count < 1) {
         printf("usage: %s WORKLOAD COUNT\n", argv[0]);
