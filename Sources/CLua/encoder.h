@@ -39,9 +39,18 @@ typedef struct trail_block {
     trail_step steps[256];
 } trail_block;
 
+// A key that is kept: the next table of the same shape has it at the same place.
+typedef struct known_key {
+    const char *bytes;
+    uint32_t number;
+} known_key;
+
+enum { KNOWN_KEYS = 16 };
+
 typedef struct encoder {
     lua_State *L;
     parcel_writer writer;
+    known_key known_keys[KNOWN_KEYS];  // by place in the table
     pointer_map met;       // tables, functions, kept strings, cells of upvalues, environments, codes
     uint32_t object_count;
     uint32_t string_count;

@@ -12,21 +12,22 @@
 #include "parcel.h"
 #include "parcel_format.h"
 #include "parcel_raising.h"
+#include "parcel_reader_raising.h"
 
 typedef struct decoder {
     lua_State *L;
     const clua_parcel *parcel;
-    const uint8_t *next;
-    const uint8_t *end;
+    parcel_reader reader;
     clua_environment environment;
     bool has_globals;
+    bool has_strings;  // whether there is the table of strings
     bool needs_environment;  // what came by name may use globals, or has functions that belong to another parcel
     uint32_t object_count;
     uint32_t string_count;
     // Stack indices of tables, nil until needed.
     int environments;  // number -> environment
     int objects;       // ordinal -> object
-    int strings;       // number -> string
+    int strings;       // 1 + number -> string
     int classes;       // in turn classes, the numbers of their versions, contents, names and superclasses
     lua_Integer class_count;
     int late;          // alternately objects, and the metatables that they get at the end; the values follow on the stack
@@ -35,46 +36,15 @@ typedef struct decoder {
 
 static void decode_value(decoder *d, int depth);
 
-// MARK: bytes
+// MARK: strings
 
-// The bytes are not trusted: a defect here, or a parcel that somebody else has made, must be an error.
-static int malformed(decoder *d) { return luaL_error(d->L, "malformed parcel"); }
-
-static size_t remaining(const decoder *d) { return (size_t)(d->end - d->next); }
-
-static uint8_t read_byte(decoder *d) {
-    if (d->next == d->end) malformed(d);
-    return *d->next++;
-}
-
-static const uint8_t *read_bytes(decoder *d, size_t count) {
-    if (remaining(d) < count) malformed(d);
-    const uint8_t *bytes = d->next;
-    d->next += count;
-    return bytes;
-}
-
-static uint64_t read_varint(decoder *d) {
-    uint64_t value = 0;
-    for (int shift = 0; shift < 64; shift += 7) {
-        uint8_t byte = read_byte(d);
-        value |= (uint64_t)(byte & 0x7f) << shift;
-        if (byte < 0x80) return value;
-    }
-    malformed(d);
-    return 0;
-}
-
-static uint32_t read_count(decoder *d, size_t limit) {
-    uint64_t value = read_varint(d);
-    if (value >= limit) malformed(d);
-    return (uint32_t)value;
-}
+static int malformed(decoder *d) { return reader_malformed(&d->reader); }
+static uint32_t read_count(decoder *d, size_t limit) { return reader_count(&d->reader, limit); }
 
 static void push_string(decoder *d) {
-    uint64_t count = read_varint(d);
-    if (count > remaining(d)) malformed(d);
-    lua_pushlstring(d->L, (const char *)read_bytes(d, (size_t)count), (size_t)count);
+    size_t count;
+    const char *bytes = reader_string(&d->reader, &count);
+    lua_pushlstring(d->L, bytes, count);
 }
 
 static void push_lent_string(decoder *d) {
@@ -98,6 +68,23 @@ static void keep(decoder *d, int table, lua_Integer number) {
 static void push_kept(decoder *d, int table, lua_Integer number) {
     if (lua_isnil(d->L, table)) malformed(d);
     lua_rawgeti(d->L, table, number);
+}
+
+// Strings have places in an array, the first few.
+static void keep_string(decoder *d) {
+    lua_State *L = d->L;
+    if (!d->has_strings) {
+        lua_createtable(L, 16, 0);
+        lua_replace(L, d->strings);
+        d->has_strings = true;
+    }
+    lua_pushvalue(L, -1);
+    lua_rawseti(L, d->strings, (lua_Integer)++d->string_count);
+}
+
+static void push_string_again(decoder *d) {
+    uint32_t number = read_count(d, d->string_count);
+    if (!d->has_strings || lua_rawgeti(d->L, d->strings, (lua_Integer)number + 1) != LUA_TSTRING) malformed(d);
 }
 
 static void push_object_again(decoder *d, uint32_t ordinal) {
@@ -140,8 +127,16 @@ static void set_metatable(decoder *d, bool is_late) {
 }
 
 static void read_table_counts(decoder *d, uint32_t counts[2]) {
-    memcpy(counts, read_bytes(d, 2 * sizeof(uint32_t)), 2 * sizeof(uint32_t));
-    if ((uint64_t)counts[0] + 2 * (uint64_t)counts[1] > remaining(d)) malformed(d);
+    memcpy(counts, reader_bytes(&d->reader, 2 * sizeof(uint32_t)), 2 * sizeof(uint32_t));
+    if ((uint64_t)counts[0] + 2 * (uint64_t)counts[1] > reader_remaining(&d->reader)) malformed(d);
+}
+
+// Pushes what can be a key of a table.
+static void decode_key(decoder *d, int depth) {
+    int tag = reader_peek(&d->reader);
+    decode_value(d, depth);
+    if (tag == CLUA_TAG_STRING_AGAIN || tag == CLUA_TAG_STRING || tag == CLUA_TAG_STRING_KEPT) return;
+    if (lua_isnil(d->L, -1) || (lua_type(d->L, -1) == LUA_TNUMBER && !lua_rawequal(d->L, -1, -1))) malformed(d);
 }
 
 // Fills the table on top, whose counts have been read.
@@ -153,12 +148,11 @@ static void fill_table(decoder *d, const uint32_t counts[2], int depth) {
         lua_rawseti(L, table, i);
     }
     for (uint32_t i = 0; i < counts[1]; i++) {
-        decode_value(d, depth);
-        if (lua_isnil(L, -1) || (lua_type(L, -1) == LUA_TNUMBER && !lua_rawequal(L, -1, -1))) malformed(d);
+        decode_key(d, depth);
         decode_value(d, depth);
         lua_rawset(L, table);
     }
-    switch (read_byte(d)) {
+    switch (reader_byte(&d->reader)) {
     case CLUA_NO_METATABLE: break;
     case CLUA_METATABLE:
         decode_value(d, depth);
@@ -194,8 +188,8 @@ static void fill_function(decoder *d, int upvalue_count, int depth) {
     lua_State *L = d->L;
     int function = lua_gettop(L);
     for (int i = 1; i <= upvalue_count; i++) {
-        if (d->next < d->end && *d->next == CLUA_TAG_UPVALUE_AGAIN) {
-            d->next++;
+        if (reader_peek(&d->reader) == CLUA_TAG_UPVALUE_AGAIN) {
+            d->reader.next++;
             uint32_t ordinal = read_count(d, d->object_count);
             uint32_t number = read_count(d, 256);
             push_object_again(d, ordinal);
@@ -276,19 +270,19 @@ static void decode_module(decoder *d, bool has_field) {
 static void decode_value(decoder *d, int depth) {
     lua_State *L = d->L;
     if (depth > CLUA_INLINE_DEPTH) malformed(d);
-    uint8_t tag = read_byte(d);
+    uint8_t tag = reader_byte(&d->reader);
     switch (tag) {
     case CLUA_TAG_NIL: lua_pushnil(L); break;
     case CLUA_TAG_FALSE: lua_pushboolean(L, 0); break;
     case CLUA_TAG_TRUE: lua_pushboolean(L, 1); break;
     case CLUA_TAG_INTEGER: {
-        uint64_t value = read_varint(d);
+        uint64_t value = reader_varint(&d->reader);
         lua_pushinteger(L, (lua_Integer)((value >> 1) ^ (~(value & 1) + 1)));
         break;
     }
     case CLUA_TAG_FLOAT: {
         lua_Number value;
-        memcpy(&value, read_bytes(d, sizeof value), sizeof value);
+        memcpy(&value, reader_bytes(&d->reader, sizeof value), sizeof value);
         lua_pushnumber(L, value);
         break;
     }
@@ -298,10 +292,10 @@ static void decode_value(decoder *d, int depth) {
         break;
     case CLUA_TAG_STRING_KEPT:
         push_string(d);
-        keep(d, d->strings, d->string_count++);
+        keep_string(d);
         break;
     case CLUA_TAG_STRING_LENT: push_lent_string(d); break;
-    case CLUA_TAG_STRING_AGAIN: push_kept(d, d->strings, read_count(d, d->string_count)); break;
+    case CLUA_TAG_STRING_AGAIN: push_string_again(d); break;
     case CLUA_TAG_TABLE:
     case CLUA_TAG_TABLE_KEPT: decode_table(d, tag == CLUA_TAG_TABLE_KEPT, depth); break;
     case CLUA_TAG_TABLE_LATER: decode_table_later(d); break;
@@ -346,7 +340,7 @@ static void decode_class_record(decoder *d) {
     clua_need_stack(L, 20);
     push_object_again(d, read_count(d, d->object_count));
     if (clua_class_handle(L, class) == NULL) malformed(d);
-    lua_pushinteger(L, (lua_Integer)read_varint(d));
+    lua_pushinteger(L, (lua_Integer)reader_varint(&d->reader));
     push_string(d);
     decode_value(d, 1);
     decode_value(d, 1);
@@ -417,7 +411,7 @@ static void decode_table_record(decoder *d) {
 }
 
 static void decode_records(decoder *d) {
-    for (;;) switch (read_byte(d)) {
+    for (;;) switch (reader_byte(&d->reader)) {
         case CLUA_TAG_TABLE_KEPT: decode_table_record(d); break;
         case CLUA_TAG_REBUILT: decode_rebuilt_record(d); break;
         case CLUA_TAG_PLACE: decode_place_record(d); break;
@@ -466,8 +460,7 @@ void clua_decode_here(lua_State *L, const clua_parcel *parcel, clua_environment 
     decoder decoder = {
         .L = L,
         .parcel = parcel,
-        .next = clua_parcel_bytes(parcel),
-        .end = clua_parcel_bytes(parcel) + parcel->byte_count,
+        .reader = {.L = L, .next = clua_parcel_bytes(parcel), .end = clua_parcel_bytes(parcel) + parcel->byte_count},
         .environment = environment,
         .environments = base + 1,
         .objects = base + 2,
@@ -476,7 +469,7 @@ void clua_decode_here(lua_State *L, const clua_parcel *parcel, clua_environment 
         .late = base + 5,
     };
     if (parcel->value_count > 0) {
-        decoder.has_globals = read_byte(&decoder) == CLUA_HAS_GLOBALS;
+        decoder.has_globals = reader_byte(&decoder.reader) == CLUA_HAS_GLOBALS;
         for (int i = 0; i < parcel->value_count; i++) decode_value(&decoder, 0);
         decode_records(&decoder);
         set_classes(&decoder);

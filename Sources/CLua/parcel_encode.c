@@ -83,18 +83,24 @@ static void write_name(encoder *e, int index) {
     writer_string(&e->writer, bytes, count);
 }
 
-// The keys of tables repeat: a short one is written once.
-static void encode_key_string(encoder *e) {
+static inline void write_again(parcel_writer *writer, uint32_t number) {
+    writer_byte(writer, CLUA_TAG_STRING_AGAIN);
+    writer_varint(writer, number);
+}
+
+// The keys of tables repeat: a short one is written once. Below the value on top is the key of pair `place`.
+static void encode_key_string(encoder *e, uint32_t place) {
     size_t count;
-    const char *bytes = lua_tolstring(e->L, -1, &count);
+    const char *bytes = lua_tolstring(e->L, -2, &count);
+    known_key *known = &e->known_keys[place % KNOWN_KEYS];
+    if (known->bytes == bytes) return write_again(&e->writer, known->number);
     if (count <= CLUA_MAX_KEPT_STRING) {
         bool found;
         pointer_entry *entry = encoder_meet(e, bytes, &found);
         if (found) {
             if (!e->writer.failed) e->writer.bytes[entry->offset] = CLUA_TAG_STRING_KEPT;
-            writer_byte(&e->writer, CLUA_TAG_STRING_AGAIN);
-            writer_varint(&e->writer, entry->number);
-            return;
+            *known = (known_key){bytes, entry->number};
+            return write_again(&e->writer, entry->number);
         }
         entry->offset = e->writer.count;
         entry->number = e->string_count;
@@ -167,15 +173,11 @@ static void encode_metatable(encoder *e, int depth) {
     encode_step(e, depth, TRAIL_METATABLE, 0, NULL, NULL);
 }
 
-// The key below the value on top.
-static void encode_key(encoder *e, int depth, int type) {
+// The key below the value on top, of pair `place`.
+static void encode_key(encoder *e, int depth, int type, uint32_t place) {
+    if (type == LUA_TSTRING) return encode_key_string(e, place);
     lua_pushvalue(e->L, -2);
-    if (type == LUA_TSTRING) {
-        encode_key_string(e);
-        lua_pop(e->L, 1);
-    } else {
-        encode_step(e, depth, TRAIL_KEY, 0, NULL, NULL);
-    }
+    encode_step(e, depth, TRAIL_KEY, 0, NULL, NULL);
 }
 
 static void encode_table_body(encoder *e, int depth) {
@@ -196,9 +198,8 @@ static void encode_table_body(encoder *e, int depth) {
         if (in_sequence) {
             counts[0]++;
         } else if (!is_later) {
-            counts[1]++;
             e->trail = before;
-            encode_key(e, depth, key_type);
+            encode_key(e, depth, key_type, counts[1]++);
             e->trail = step;
         }
         if (!is_later) encode_typed(e, depth, type);

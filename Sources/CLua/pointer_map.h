@@ -13,13 +13,16 @@ typedef struct pointer_entry {
     uint32_t number;
 } pointer_entry;
 
-enum { POINTER_MAP_INLINE = 8 };
+enum { POINTER_MAP_FEW = 8 };
 
+/// Stays where it is: it may point into itself.
 typedef struct pointer_map {
-    pointer_entry *entries;  // `first` until it is full
-    size_t capacity;         // a power of two
+    pointer_entry *entries;  // one after the other; `few`, or owned
+    uint32_t *index;         // by address: 1 + number of an entry, or 0; `few_index`, or owned
+    size_t capacity;         // for how many entries there is room, a power of two; the index is twice as long
     size_t count;
-    pointer_entry first[POINTER_MAP_INLINE];
+    pointer_entry few[POINTER_MAP_FEW];
+    uint32_t few_index[2 * POINTER_MAP_FEW];
 } pointer_map;
 
 void pointer_map_init(pointer_map *map);
