@@ -67,10 +67,15 @@ end
 
 workloads.L5 = ping
 
--- The same beside `count` operations with completion blocks that wait.
+-- The same beside `count` operations with completion blocks that wait; every other one has got it in its queue.
 workloads["L5-waiting"] = function(count)
   local waiting = OperationQueue.new { isSuspended = true }
-  for _ = 1, count do waiting:addOperation(Operation.new { main = function() end, completionBlock = function() end }) end
+  for i = 1, count do
+    local operation = Operation.new(function() end)
+    if i % 2 == 0 then waiting:addOperation(operation) end
+    operation.completionBlock = function() end
+    if i % 2 == 1 then waiting:addOperation(operation) end
+  end
   local microseconds = ping(1000)
   waiting.isSuspended = false
   waiting:waitUntilAllOperationsAreFinished()

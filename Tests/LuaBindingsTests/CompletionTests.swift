@@ -132,6 +132,103 @@ import Testing
         }
     }
 
+    @Test func aHostsBlockMayCallTheOneOfTheScript() throws {
+        try withRuntime { runtime throws in
+            let operation = try runtime.operation(
+                """
+                late, ran = OperationQueue.new { isSuspended = true }, 0
+                local o = Operation.new { main = function() end, completionBlock = function() ran = ran + 1 end }
+                late:addOperation(o)
+                return o
+                """)
+            let scripts = operation.completionBlock
+            operation.completionBlock = { scripts?() }
+            try runtime.run("late.isSuspended = false; collectgarbage(); while ran == 0 do opscript.sleep(0.001) end; collectgarbage()")
+            #expect(try runtime.finish().callbackErrorCount == 0)
+            #expect(try runtime.run("return ran") == [1])
+        }
+    }
+
+    @Test func whoeverObservesTheBlockSeesEachChangeOnce() throws {
+        try withRuntime { runtime throws in
+            let log = Log<String>()
+            let operation = try runtime.operation("o = Operation.new(function() end) return o")
+            let token = operation.observe(\.completionBlock, options: [.old, .new]) { _, change in
+                log.append("\(change.oldValue! == nil ? "nil" : "block") \(change.newValue! == nil ? "nil" : "block")")
+            }
+            operation.completionBlock = {}
+            try runtime.run("o.completionBlock = function() end")
+            operation.completionBlock = {}
+            operation.completionBlock = nil
+            try runtime.run("o.completionBlock = function() end")
+            operation.completionBlock = nil
+            try runtime.run("o.completionBlock = function() end o:cancel() o:start()")
+            for _ in 1...2 { operation.whenFinished {} }
+            #expect(
+                log.entries == [
+                    "nil block", "block block", "block block", "block nil", "nil block", "block nil", "nil block", "block nil",
+                ])
+            token.invalidate()
+        }
+    }
+
+    /// Not while one of its functions is on the stack.
+    @Test func aBlockMayRunWhatExhaustsTheMemoryOfItsState() throws {
+        var configuration = Runtime.Configuration()
+        configuration.workerCount = 1
+        configuration.stateMemoryLimit = 8_000_000
+        let runtime = try Runtime(configuration)
+        defer { #expect(runtime.close(deadline: .seconds(30)).isEmpty) }
+        try runtime.run(
+            """
+            local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
+            local queue = OperationQueue.new()
+            local late, told = OperationQueue.new { isSuspended = true }, Operation.new()
+            queue:addOperation(function()
+                local o = Operation.new { main = function() end }
+                o.completionBlock = function()
+                    local p = Operation.new(function() local t = {} for i = 1, 1e9 do t[i] = { i } end end)
+                    p:start()
+                    told.by = p.error and p.error.kind or 'nobody'
+                end
+                late:addOperation(o)
+            end):waitUntilFinished()
+            late.isSuspended = false
+            while not told.by do opscript.sleep(0.001) end
+            assert(told.by == 'memory', told.by)
+            """)
+    }
+
+    @Test(arguments: ["o.start, o", "queue.addOperations, queue, { o, o }"])
+    func whatIsRefusedIsKeptNoLonger(_ attempt: String) throws {
+        try script(
+            """
+            local kept, never = setmetatable({}, { __mode = 'k' }), Operation.new()
+            for i = 1, 100 do
+                local o = Operation.new { main = function() end, completionBlock = function() end }
+                o:addDependency(never)
+                kept[o] = true
+                assert(not pcall(\(attempt)))
+            end
+            collectgarbage() collectgarbage()
+            assert(next(kept) == nil)
+            """)
+    }
+
+    @Test func whatWasRefusedRunsWhenItIsAddedAgain() throws {
+        try script(
+            """
+            local o, dependency, ran = Operation.new(function() return 1 end), Operation.new(), 0
+            o.completionBlock = function(op) ran = ran + op.result end
+            o:addDependency(dependency)
+            assert(not pcall(o.start, o))
+            collectgarbage()
+            queue:addOperations { o, dependency }
+            o:waitUntilFinished()
+            assert(ran == 1, ran)
+            """)
+    }
+
     /// For whoever observes it, it is a property like the others.
     @Test func theHostSeesTheBlockThatAScriptHasSet() throws {
         try withRuntime { runtime throws in

@@ -60,18 +60,37 @@ import Testing
     // Safety: `@unchecked Sendable` because its only property is a constant.
     private final class Telling: Operation, @unchecked Sendable {
         let log = Log<String>()
+        override func willFinish() { log.append("will finish: \(isFinished)") }
         override func didFinish() { log.append("did finish: \(isFinished)") }
     }
 
-    @Test func aSubclassIsToldOfTheEndWhenItHasAskedForThat() {
-        let (silent, telling, late) = (Telling(), Telling(), Telling())
-        telling.tellWhenFinished()
+    @Test(arguments: [false, true])
+    func aSubclassIsToldOfTheEndWhenItHasAskedForThat(inQueue: Bool) {
+        let queue = OperationQueue(engine: Engine(workerCount: 1))
+        func run(_ operation: Operation) {
+            if inQueue { queue.addOperations([operation], waitUntilFinished: true) } else { operation.start() }
+            _ = queue.engine.shutdown(deadline: .seconds(0))
+        }
+        let telling = Telling()
+        #expect(telling.tellWhenFinished() && telling.tellWhenFinished())
         telling.completionBlock = { [log = telling.log] in log.append("completion block") }
-        for operation in [silent, telling, late] { operation.start() }
-        late.tellWhenFinished()
+        run(telling)
+        // Others who are told make no difference.
+        telling.whenFinished {}
+        #expect(telling.log.entries == ["will finish: false", "completion block", "did finish: true"])
+        #expect(!telling.tellWhenFinished())
+        #expect(telling.log.entries.count == 4)
+    }
+
+    @Test func aSubclassThatHasNotAskedIsNotToldOfTheEnd() {
+        let silent = Telling()
+        silent.completionBlock = {}
+        silent.whenFinished {}
+        let token = silent.observe(\.isFinished) { _, _ in }
+        silent.start()
+        silent.waitUntilFinished()
         #expect(silent.log.entries == [])
-        #expect(telling.log.entries == ["did finish: true", "completion block"])
-        #expect(late.log.entries == ["did finish: true"])
+        token.invalidate()
     }
 
     @Test func aHandlerRunsAtOnceOnAFinishedOperation() {

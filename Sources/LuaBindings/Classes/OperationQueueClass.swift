@@ -52,8 +52,9 @@ enum OperationQueueClass {
             let waits = call.isMissing(at: 3) ? false : try call.boolean(at: 3)
             try call.misuse {
                 // Refuses the whole batch before it is prepared; adding it checks once more.
-                for case let operation as LuaOperation in operations { try operation.prepare(for: queue, in: call.state) }
-                try adding(to: queue, call) { try queue.tryAddOperations(operations, waitUntilFinished: false) }
+                try operations.prepared(for: queue, in: call.state) {
+                    try adding(to: queue, call) { try queue.tryAddOperations(operations, waitUntilFinished: false) }
+                }
             }
             if waits {
                 _ = try call.wait(for: operations, timeout: nil)
@@ -80,8 +81,9 @@ enum OperationQueueClass {
         if call.isFunction(at: 2) { return try add(barrier: false, to: queue, call) }
         guard let operation = call.operationIfAny(at: 2) else { throw call.expected("Operation or function", at: 2) }
         try call.misuse {
-            try (operation as? LuaOperation)?.prepare(for: queue, in: call.state)
-            try adding(to: queue, call) { try queue.tryAddOperation(operation) }
+            try CollectionOfOne(operation).prepared(for: queue, in: call.state) {
+                try adding(to: queue, call) { try queue.tryAddOperation(operation) }
+            }
         }
         return .argument(2)
     }
@@ -100,10 +102,14 @@ enum OperationQueueClass {
         let operation = LuaOperation(in: call.state, kind: .function, bodyCount: runsHere ? 1 : 0)
         if runsHere { try call.attachBody(at: 2, to: operation) }
         try call.misuse {
-            if runsHere { try operation.prepare(for: queue, in: call.state) } else { try operation.setBody(call) }
-            try adding(to: queue, call) {
-                if barrier { try queue.tryAddBarrier(operation) } else { try queue.tryAddOperation(operation) }
+            func add() throws {
+                try adding(to: queue, call) {
+                    if barrier { try queue.tryAddBarrier(operation) } else { try queue.tryAddOperation(operation) }
+                }
             }
+            if runsHere { return try CollectionOfOne<Operation>(operation).prepared(for: queue, in: call.state, add) }
+            try operation.setBody(call)
+            try add()
         }
         return .operation(operation)
     }

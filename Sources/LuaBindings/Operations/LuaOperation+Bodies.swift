@@ -77,10 +77,10 @@ extension LuaOperation {
         return Body(form: .parcel(parcel), isInHandle: false)
     }
 
-    /// Makes it fit to run in `queue`, or at once for nil: called by `state` before it adds or starts it.
+    /// Makes it fit to run in `queue`, or at once for nil: called by `state` before it adds or starts it. See `prepared`.
     ///
     /// - Throws: what in its functions cannot be sent.
-    func prepare(for queue: OperationQueue?, in state: LuaState) throws(Failure) {
+    fileprivate func prepare(for queue: OperationQueue?, in state: LuaState) throws(Failure) {
         guard !isInQueue, !isExecuting, !isFinished else { return }  // misuse, which the engine refuses
         let isHome = state.number == home
         let runsAtHome = queue == nil ? isHome : home == core.mainStateNumber && core.isMainQueue(queue)
@@ -119,29 +119,39 @@ extension LuaOperation {
             mutable.pinningStates.append(state)
             return true
         }
-        guard isNew else {
-            // The completion block may be a new one.
-            if !isSealed { _ = awaitCompletion(in: state) }
-            return
+        if isNew {
+            do throws(Failure) { try state.pin(self, .operation) } catch {
+                _ = withMutable { $0.pinningStates.remove(state) }
+                throw error
+            }
+            tellWhenFinished()
         }
-        try state.pin(self, .operation)
-        if isSealed {
-            try state.watch(self)
-        } else if awaitCompletion(in: state) {
-            return  // which lets go of the handle
-        }
-        tellWhenFinished()
+        // The completion block may be a new one.
+        if !isSealed { awaitCompletion(in: state) } else if isNew { try state.watch(self) }
     }
 
     /// Has `state` remember that it has to run the completion block, if it has set one and does not yet.
-    private func awaitCompletion(in state: LuaState) -> Bool {
+    private func awaitCompletion(in state: LuaState) {
         let isNew = withMutable { mutable in
             guard let completion = mutable.completion, completion.state === state, !completion.isAwaited else { return false }
             mutable.completion?.isAwaited = true
             return true
         }
         if isNew { state.awaitCompletion() }
-        return isNew
+    }
+
+    /// The engine has refused to add or start it: undoes what `prepare` has done for that, unless it has left `state`, and others may add
+    /// it.
+    fileprivate func withdraw(in state: LuaState) {
+        guard !isInQueue, !isExecuting, !isFinished else { return }
+        let (isPinned, isAwaited) = withMutable { mutable in
+            if mutable.isSealed { return (false, false) }
+            let isAwaited = mutable.completion.map { $0.isAwaited && $0.state === state } ?? false
+            if isAwaited { mutable.completion?.isAwaited = false }
+            return (mutable.pinningStates.remove(state), isAwaited)
+        }
+        if isAwaited { state.stopAwaitingCompletion() }
+        if isPinned { state.unpin(self) }
     }
 
     /// Whether it leaves `state` by reference while its functions are still there.
@@ -195,5 +205,21 @@ extension LuaOperation {
         }
         state.unwatch(self)
         state.unpin(self)
+    }
+}
+
+extension Sequence<Operation> {
+    /// `state` adds them to `queue`, or starts them for nil, by `body`: those of scripts are made fit for that before, and as they were when
+    /// they are refused.
+    ///
+    /// - Throws: what in their functions cannot be sent, and what `body` throws.
+    func prepared(for queue: OperationQueue?, in state: LuaState, _ body: () throws -> Void) throws {
+        do {
+            for case let operation as LuaOperation in self { try operation.prepare(for: queue, in: state) }
+            try body()
+        } catch {
+            for case let operation as LuaOperation in self { operation.withdraw(in: state) }
+            throw error
+        }
     }
 }

@@ -68,6 +68,8 @@ public final class LuaOperation: Operation, @unchecked Sendable {
         var isAwaited = false
         /// Where that state has the operation among those that are about to finish, or have.
         var place: Int?
+        /// The operation has finished, and that state has been told.
+        var isPosted = false
     }
 
     /// An operation that `state` makes. `bodyCount`: how many functions its handle there holds.
@@ -380,37 +382,48 @@ public final class LuaOperation: Operation, @unchecked Sendable {
 
     // MARK: completion
 
-    /// Also the host may replace what a script has set.
+    /// What the host has set, or a script: there is one at most.
     public override var completionBlock: (@Sendable () -> Void)? {
-        get { super.completionBlock ?? (isFinished ? nil : scriptBlock) }
-        set {
-            super.completionBlock = newValue
-            replaceCompletion(by: nil)
-        }
+        get { super.completionBlock ?? scriptBlock }
+        set { super.completionBlock = newValue }
     }
 
-    /// What a script has set, for the host.
+    /// See `Operation.trySetCompletionBlock`.
+    public override func trySetCompletionBlock(_ block: (@Sendable () -> Void)?) throws {
+        try changeCompletion(to: block, in: nil)
+    }
+
+    /// What a script has set, for the host: it runs the function that is in the handle then.
     private var scriptBlock: (@Sendable () -> Void)? {
-        guard let state = withMutable({ $0.completion?.state }) else { return nil }
-        return { [unowned self] in endPosted(to: state) }
+        guard let state = withMutable({ $0.completion.flatMap { $0.isPosted ? nil : $0.state } }) else { return nil }
+        return { [unowned self] in
+            let operation = self
+            state.post { state.end(operation, runsCompletion: true, isPinned: false) }
+        }
     }
 
     /// `state` sets or removes the completion block, whose function is in its handle.
     func setCompletion(in state: LuaState, isPresent: Bool) throws {
-        try checkCompletionBlockIsInTime()
-        let replaced = isObserved ? completionBlock : nil
-        if super.completionBlock != nil { try trySetCompletionBlock(nil) }
-        replaceCompletion(by: isPresent ? state : nil)
-        completionBlockHasChanged(from: replaced, to: scriptBlock)
+        try changeCompletion(to: nil, in: isPresent ? state : nil)
         guard isPresent else { return }
-        tellWhenFinished()
-        if mayEndAtAnyTime { completionMayBeDue() }
+        if !tellWhenFinished() { noteDue() }
         // Another state has added it, or may.
         if isInQueue {
             try pin(in: state)
         } else if state.number != home || withMutable({ $0.isSealed }) {
             try pin(in: state, isSealed: true)
         }
+    }
+
+    /// To a block of the host's, to what a state has, or to none.
+    private func changeCompletion(to block: (@Sendable () -> Void)?, in state: LuaState?) throws {
+        try checkCompletionBlockIsInTime()
+        let isObserved = isObserved
+        let replaced = isObserved ? completionBlock : nil
+        let released = storeCompletionBlock(block)
+        replaceCompletion(by: state)
+        if isObserved { completionBlockHasChanged(from: replaced, to: completionBlock) }
+        withExtendedLifetime(released) {}
     }
 
     /// The one before is not going to run: its state waits for it no more.
@@ -420,63 +433,62 @@ public final class LuaOperation: Operation, @unchecked Sendable {
             return exchange(&mutable.completion, with: state.map { Completion(state: $0) })
         }
         guard let replaced else { return }
-        forget(replaced)
+        if let place = replaced.place { replaced.state.removeDue(at: place) }
         guard replaced.isAwaited else { return }
         replaced.state.post { replaced.state.stopAwaitingCompletion() }
         tellWhenFinished()  // which unpins it there
     }
 
-    private func forget(_ completion: Completion) {
-        if let place = completion.place { completion.state.completionIsNotDue(at: place) }
-    }
-
     /// From here on, whoever has seen that the operation has finished, and waits in the state that has set the completion block, waits for
     /// that, too.
-    private func completionMayBeDue() {
-        guard let state = withMutable({ $0.completion?.place == nil ? $0.completion?.state : nil }),
-            let place = state.completionMayBeDue(of: self)
+    private func noteDue() {
+        guard let state = withMutable({ $0.completion?.place == nil ? $0.completion?.state : nil }), let place = state.noteDue(self)
         else { return }
         let isNoted = withMutable { mutable in
             guard let completion = mutable.completion, completion.state === state, completion.place == nil else { return false }
             mutable.completion?.place = place
             return true
         }
-        if !isNoted { state.completionIsNotDue(at: place) }
+        if !isNoted { state.removeDue(at: place) }
     }
 
-    public override func willFinish() { completionMayBeDue() }
+    public override func willFinish() { noteDue() }
 
     /// Whether its completion block in `state` has still to run.
     func hasCompletion(in state: LuaState) -> Bool { withMutable { $0.completion?.state === state } }
 
     /// Has the states that keep something for it until it has finished look after that.
     public override func didFinish() {
-        let (completion, pinningStates) = withMutable { ($0.completion?.state, $0.pinningStates) }
-        if let completion {
-            if isObserved { completionBlockHasChanged(from: scriptBlock, to: nil) }
-            endPosted(to: completion)
+        let replaced = isObserved ? scriptBlock : nil
+        let (completing, pinningStates) = withMutable { mutable in
+            let state = mutable.completion.flatMap { $0.isPosted ? nil : $0.state }
+            mutable.completion?.isPosted = true
+            return (state, mutable.pinningStates)
         }
-        for state in pinningStates where state !== completion { endPosted(to: state) }
+        if let completing {
+            if let replaced { completionBlockHasChanged(from: replaced, to: nil) }
+            postEnd(to: completing)
+        }
+        for state in pinningStates where state !== completing { postEnd(to: state) }
     }
 
-    private func endPosted(to state: LuaState) {
+    private func postEnd(to state: LuaState) {
         // It captures nothing else, so that no memory is needed for it.
         state.post { [self] in endHere() }
     }
 
     /// On the thread of a state: lets go of the handle, and runs the completion block that this state has set.
     private func endHere() {
-        guard let state = core.stateOfCurrentThread() else { return }
+        guard let state = core.existingStateOfCurrentThread else { return }
         let (completion, isPinned) = withMutable { mutable in
             let isPinned = mutable.pinningStates.remove(state)
             guard mutable.completion?.state === state else { return (nil as Completion?, isPinned) }
             return (exchange(&mutable.completion, with: nil), isPinned)
         }
         if isPinned { state.unwatch(self) }
-        if let completion {
-            forget(completion)
-            if completion.isAwaited { state.stopAwaitingCompletion() }
-        }
         state.end(self, runsCompletion: completion != nil, isPinned: isPinned)
+        guard let completion else { return }
+        if let place = completion.place { state.removeDue(at: place) }
+        if completion.isAwaited { state.stopAwaitingCompletion() }
     }
 }

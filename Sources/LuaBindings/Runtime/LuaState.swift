@@ -22,6 +22,9 @@ final class LuaState: @unchecked Sendable {
     var isClosed: Bool { closed.load(ordering: .acquiring) }
     /// The coroutine that called the host last: what the host does next happens there.
     @exclusivity(unchecked) private(set) var running: OpaquePointer
+    /// How many calls into Lua have not returned.
+    @safe @exclusivity(unchecked) private var attemptCount = 0
+    var isRunning: Bool { attemptCount > 0 }
     private let owner = ThreadIdentity.current
     /// Tells states of one runtime apart, also after one has gone.
     let number: Int
@@ -132,6 +135,8 @@ final class LuaState: @unchecked Sendable {
     /// Does `body` with the Lua thread that is running; turns its failure into an error.
     func attempt(_ body: (OpaquePointer, inout clua_failure) -> Int32) throws(Failure) {
         checkThread()
+        attemptCount += 1
+        defer { attemptCount -= 1 }
         var failure = unsafe clua_failure()
         if unsafe body(running, &failure) != LUA_OK { throw unsafe Failure(taking: &failure) }
     }
@@ -301,10 +306,10 @@ final class LuaState: @unchecked Sendable {
     /// `operation`, whose completion block this state has set, is about to finish. From any thread.
     ///
     /// - Returns: where it is noted; nil when the state has been closed.
-    func completionMayBeDue(of operation: LuaOperation) -> Int? { due.withLock { $0?.insert(operation) } }
+    func noteDue(_ operation: LuaOperation) -> Int? { due.withLock { $0?.insert(operation) } }
 
     /// It has run, or will not. From any thread.
-    func completionIsNotDue(at place: Int) {
+    func removeDue(at place: Int) {
         let removed = due.withLock { $0?.remove(at: place) }
         withExtendedLifetime(removed) {}
     }

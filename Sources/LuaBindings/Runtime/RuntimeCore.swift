@@ -127,20 +127,26 @@ final class RuntimeCore: @unchecked Sendable {
 
     /// The state that belongs to this thread; nil on a thread that is neither a worker nor the main thread.
     func stateOfCurrentThread() -> LuaState? {
-        if let state = LuaState.ofThread, state.core === self { return state }
+        if let state = existingStateOfCurrentThread { return state }
         if let worker = Worker.current, worker.engine === engine {
             if let owner = WorkerState.of(worker) { return owner.state }
             guard let state = LuaState(core: self, inbox: worker.inbox) else { return nil }
             worker.context = WorkerState(state)
             return state
         }
+        return nil
+    }
+
+    /// The same; nil also on a worker that has none yet.
+    var existingStateOfCurrentThread: LuaState? {
+        if let state = LuaState.ofThread, state.core === self { return state }
         return unsafe mainThread == .current ? mainState : nil
     }
 
-    /// Memory ran out in the state of this worker, which runs nothing now: what runs here next gets a fresh one, unless something has still
-    /// to be called in this one.
+    /// Memory ran out in the state of this worker: what runs here next gets a fresh one, unless something has still to be called in this
+    /// one, or it runs something now, a callback for one.
     func renew(_ state: LuaState) {
-        guard let worker = Worker.current, !worker.keepsAlive, state.currentOperation == nil,
+        guard let worker = Worker.current, !worker.keepsAlive, !state.isRunning,
             WorkerState.of(worker)?.state === state
         else { return }
         worker.context = nil

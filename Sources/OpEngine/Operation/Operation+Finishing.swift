@@ -10,7 +10,7 @@ extension Operation {
         switch transition({ $0.claimFinish() }) {
         case .lost: return false
         case .alone:
-            if loadState().has(State.hasFinishHandlers) { willFinish() }
+            if loadState().has(State.tellsSubclass) { willFinish() }
             let final = transition { state in
                 state.publishFinish()
                 return state
@@ -22,7 +22,7 @@ extension Operation {
             let core = unsafe self.core.takeUnretainedValue()
             let last = loadState()
             if last.unfinishedDependencyCount > 0 || last.has(State.dependencyFailed) { stopCounting() }
-            if last.has(State.hasFinishHandlers) { willFinish() }
+            if last.has(State.tellsSubclass) { willFinish() }
             // Leaving may let the queue go, and with it the engine.
             let engine = last.has(State.outlivesStart) ? unsafe core.engine : nil
             let final = core.leave(self, takesNext: takesNext)
@@ -143,19 +143,15 @@ extension Operation {
 
     // MARK: Who wants to know
 
-    /// `completionBlock = block`, but throws `OperationError.completionBlockSetTooLate`.
-    public func trySetCompletionBlock(_ block: (@Sendable () -> Void)?) throws {
-        try checkCompletionBlockIsInTime()
-        let replaced = lock.withLock {
-            let extras = ensureExtras()
-            let replaced = extras.completionBlock
-            extras.completionBlock = block.map(Block.init)
-            observedMailbox?.record(.completionBlock, old: replaced?.call, new: block)
-            return replaced
+    /// Puts it in the place of the one that there was, which it returns. Without a check, and without telling anybody.
+    @discardableResult
+    package func storeCompletionBlock(_ block: (@Sendable () -> Void)?) -> (@Sendable () -> Void)? {
+        let replaced = lock.withLock { () -> Block? in
+            if block == nil && extras == nil { return nil }
+            return exchange(&ensureExtras().completionBlock, with: block.map(Block.init))
         }
-        withExtendedLifetime(replaced) {}
-        deliverChanges()
         if block != nil { announceFinishHandler() }
+        return replaced?.call
     }
 
     package var isObserved: Bool { loadState().has(State.observed) }
@@ -164,16 +160,24 @@ extension Operation {
         if isExecuting || isFinished { throw OperationError.completionBlockSetTooLate(operation: label) }
     }
 
-    /// A subclass keeps the completion block itself, and has changed it: for who observes it.
-    package func completionBlockHasChanged(from old: (@Sendable () -> Void)?, to new: @autoclosure () -> (@Sendable () -> Void)?) {
-        guard isObserved else { return }
-        let new = new()
+    /// For who observes it.
+    package func completionBlockHasChanged(from old: (@Sendable () -> Void)?, to new: (@Sendable () -> Void)?) {
         lock.withLock { observedMailbox?.record(.completionBlock, old: old, new: new) }
         deliverChanges()
     }
 
-    /// Has `willFinish` and `didFinish` called when the operation finishes; the latter at once if it has.
-    public func tellWhenFinished() { announceFinishHandler() }
+    /// Has `willFinish` and `didFinish` called when the operation finishes; the latter at once if it has finished.
+    ///
+    /// - Returns: false if its end has begun, so that `willFinish` has been called already, or will not be.
+    @discardableResult
+    public func tellWhenFinished() -> Bool {
+        let (hasFinished, isInTime) = transition { state in
+            state.set(State.tellsSubclass)
+            return (state.has(State.finished), !state.has(State.finishing))
+        }
+        if hasFinished { runFinishHandlers() }
+        return isInTime
+    }
 
     /// Calls `body` once, when `isFinished` is true; at once if it is. On the finishing thread, no lock held; it must be cheap.
     public func whenFinished(_ body: @escaping @Sendable () -> Void) {
@@ -190,7 +194,7 @@ extension Operation {
         if hasFinished { runFinishHandlers() }
     }
 
-    /// Takes all there are, and calls them; the completion block last.
+    /// Takes all there are, and calls them; the completion block after the others, then `didFinish`.
     private func runFinishHandlers() {
         let (handlers, waiters, completionBlock): ([Block], [Parker], Block?) = lock.withLock {
             guard let extras else { return ([], [], nil) }
@@ -207,10 +211,14 @@ extension Operation {
         }
         for waiter in waiters { waiter.unpark() }
         deliverChanges()
+        let tellsSubclass = transition { state in
+            defer { state.clear(State.tellsSubclass) }
+            return state.has(State.tellsSubclass)
+        }
         ThreadContext.current.notRunning(self) {
             for handler in handlers { handler.call() }
-            didFinish()
             completionBlock?.call()
+            if tellsSubclass { didFinish() }
         }
     }
 }

@@ -77,9 +77,6 @@ extension Operation {
         return state.has(State.linked) && !state.has(State.finished)
     }
 
-    /// Whether it may end on another thread before the caller has done anything else.
-    package var mayEndAtAnyTime: Bool { loadState().bits & (State.linked | State.started | State.finishing) != 0 }
-
     /// The queue it is in: nil before it is added and after it has finished.
     public var queue: OperationQueue? { withQueueCore { $0.face } ?? nil }
 }

@@ -46,10 +46,12 @@ extension Operation {
         static let barrier: UInt64 = 1 << 49
         /// Three bits are `level`.
         private static let levelShift: UInt64 = 50
+        /// `willFinish` and `didFinish` are to be called.
+        static let tellsSubclass: UInt64 = 1 << 53
         /// Somebody observes it: changes go through its mailbox.
         static let observed: UInt64 = 1 << 55
         /// Its end has to be told to somebody.
-        static let toldAtEnd = hasFinishHandlers | observed
+        static let toldAtEnd = hasFinishHandlers | tellsSubclass | observed
 
         @inline(__always) func has(_ flag: UInt64) -> Bool { bits & flag != 0 }
         @inline(__always) mutating func set(_ flags: UInt64) { bits |= flags }

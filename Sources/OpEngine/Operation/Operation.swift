@@ -119,13 +119,14 @@ import Synchronization
 
     /// What a subclass does when the operation is about to finish: nobody has seen `isFinished` yet. Nothing here.
     ///
-    /// On the finishing thread, with no lock held; it must be cheap. It is called once after a `tellWhenFinished`, but not when that
-    /// comes as late as the end: others pay nothing for it.
+    /// It is called once if `tellWhenFinished()` has been called before the end began, on the finishing thread, with no lock held. It must be
+    /// cheap.
     open func willFinish() {}
 
-    /// What a subclass does when the operation has finished, before its completion block is called. Nothing here.
+    /// What a subclass does when the operation has finished, and its completion block has been called. Nothing here.
     ///
-    /// As `willFinish`; but it is called after each `tellWhenFinished`, once or more often.
+    /// It is called once if `tellWhenFinished()` has been called before, and once more for each call of that which comes later; as
+    /// `willFinish` is.
     open func didFinish() {}
 
     /// A name for messages; nil by default.
@@ -181,6 +182,13 @@ import Synchronization
         set {
             do { try trySetCompletionBlock(newValue) } catch { trap(error) }
         }
+    }
+
+    /// `completionBlock = block`, but throws `OperationError.completionBlockSetTooLate`. What the property's setter calls.
+    open func trySetCompletionBlock(_ block: (@Sendable () -> Void)?) throws {
+        try checkCompletionBlockIsInTime()
+        let replaced = storeCompletionBlock(block)
+        if isObserved { completionBlockHasChanged(from: replaced, to: block) }
     }
 
     /// Waits until it has finished. On a worker another thread takes its place; on the thread of a main queue that queue goes on.
