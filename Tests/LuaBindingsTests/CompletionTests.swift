@@ -206,13 +206,37 @@ import Testing
             local kept, never = setmetatable({}, { __mode = 'k' }), Operation.new()
             for i = 1, 100 do
                 local o = Operation.new { main = function() end, completionBlock = function() end }
+                o:observe('isFinished', function() end)
                 o:addDependency(never)
                 kept[o] = true
                 assert(not pcall(\(attempt)))
             end
+            opscript.sleep(0)
             collectgarbage() collectgarbage()
             assert(next(kept) == nil)
             """)
+    }
+
+    /// Its handle has to stay: the host may add it.
+    @Test func theBlockOfAnOperationOfTheHostStaysWhenAScriptIsRefused() throws {
+        try withRuntime { runtime throws in
+            let operation = LuaOperation(try runtime.function("return function() return 1 end"))
+            let dependency = Operation()
+            operation.addDependency(dependency)
+            try runtime.run(
+                """
+                local o = ...
+                o.completionBlock = function(op) ran = op.result end
+                assert(not pcall(o.start, o))
+                o = nil
+                """, arguments: [.operation(operation)])
+            try runtime.run("for _ = 1, 3 do collectgarbage() end")
+            dependency.start()
+            OperationQueue(engine: runtime.engine).addOperation(operation)
+            operation.waitUntilFinished()
+            #expect(try runtime.finish().callbackErrorCount == 0)
+            #expect(try runtime.run("return ran") == [1])
+        }
     }
 
     @Test func whatWasRefusedRunsWhenItIsAddedAgain() throws {

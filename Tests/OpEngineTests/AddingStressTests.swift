@@ -6,6 +6,21 @@ import Testing
 @Suite struct AddingStressTests {
     private let count = 2000
 
+    /// Does both with each operation, at the same moment.
+    private func race(_ operations: [BlockOperation], _ one: @escaping @Sendable (Int) -> Void, _ other: @escaping @Sendable (Int) -> Void)
+    {
+        let pace = Pace(threads: 2)
+        let threads = [one, other].map { step in
+            TestThread {
+                for index in operations.indices {
+                    pace.step()
+                    step(index)
+                }
+            }
+        }
+        for thread in threads { thread.join() }
+    }
+
     @Test func ofTwoQueuesThatAddAnOperationOneGetsIt() {
         let engine = Engine(workerCount: 1)
         let queues = (0..<2).map { _ in OperationQueue(engine: engine) }
@@ -49,22 +64,11 @@ import Testing
             operation.addDependency(gate)
             return operation
         }
-        let pace = Pace(threads: 2)
-        let threads = [
-            TestThread {
-                for operation in operations {
-                    pace.step()
-                    queue.addOperation(operation)
-                }
-            },
-            TestThread {
-                for (gate, operation) in zip(gates, operations) {
-                    pace.step()
-                    if cancels { operation.cancel() } else { gate.start() }
-                }
-            },
-        ]
-        for thread in threads { thread.join() }
+        race(operations) {
+            queue.addOperation(operations[$0])
+        } _: {
+            if cancels { operations[$0].cancel() } else { gates[$0].start() }
+        }
         queue.waitUntilAllOperationsAreFinished()
         #expect(operations.allSatisfy { $0.isFinished && $0.isCancelled == cancels })
     }
@@ -75,22 +79,11 @@ import Testing
         queue.isSuspended = true
         let gate = Operation()
         let operations = (0..<count).map { _ in BlockOperation {} }
-        let pace = Pace(threads: 2)
-        let threads = [
-            TestThread {
-                for operation in operations {
-                    pace.step()
-                    queue.addOperation(operation)
-                }
-            },
-            TestThread {
-                for operation in operations {
-                    pace.step()
-                    operation.addDependency(gate)
-                }
-            },
-        ]
-        for thread in threads { thread.join() }
+        race(operations) {
+            queue.addOperation(operations[$0])
+        } _: {
+            operations[$0].addDependency(gate)
+        }
         queue.isSuspended = false
         // Its place is behind theirs.
         let last = BlockOperation {}
@@ -108,22 +101,11 @@ import Testing
         queue.maxConcurrentOperationCount = 1
         let log = Log<Int>()
         let operations = (0..<count).map { index in BlockOperation { log.append(index) } }
-        let pace = Pace(threads: 2)
-        let threads = [
-            TestThread {
-                for operation in operations {
-                    pace.step()
-                    queue.addOperation(operation)
-                }
-            },
-            TestThread {
-                for operation in operations {
-                    pace.step()
-                    operation.queuePriority = .high
-                }
-            },
-        ]
-        for thread in threads { thread.join() }
+        race(operations) {
+            queue.addOperation(operations[$0])
+        } _: {
+            operations[$0].queuePriority = .high
+        }
         queue.addOperation { log.append(-1) }
         queue.isSuspended = false
         queue.waitUntilAllOperationsAreFinished()

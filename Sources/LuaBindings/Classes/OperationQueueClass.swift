@@ -51,7 +51,6 @@ enum OperationQueueClass {
             let operations = try call.operations(at: 2)
             let waits = call.isMissing(at: 3) ? false : try call.boolean(at: 3)
             try call.misuse {
-                // Refuses the whole batch before it is prepared; adding it checks once more.
                 try operations.prepared(for: queue, in: call.state) {
                     try adding(to: queue, call) { try queue.tryAddOperations(operations, waitUntilFinished: false) }
                 }

@@ -140,18 +140,20 @@ extension LuaOperation {
         if isNew { state.awaitCompletion() }
     }
 
-    /// The engine has refused to add or start it: undoes what `prepare` has done for that, unless it has left `state`, and others may add
-    /// it.
+    /// The engine has refused to add or start it: undoes what `prepare` has done for that. What has been pinned because others may add it
+    /// stays so.
     fileprivate func withdraw(in state: LuaState) {
         guard !isInQueue, !isExecuting, !isFinished else { return }
-        let (isPinned, isAwaited) = withMutable { mutable in
-            if mutable.isSealed { return (false, false) }
+        let isWatched = state.isWatching(self)
+        let (isPinned, isAwaited, observations) = withMutable { mutable in
             let isAwaited = mutable.completion.map { $0.isAwaited && $0.state === state } ?? false
             if isAwaited { mutable.completion?.isAwaited = false }
-            return (mutable.pinningStates.remove(state), isAwaited)
+            let isPinned = !isWatched && mutable.pinningStates.remove(state)
+            return (isPinned, isAwaited, isWatched || mutable.isSealed ? [] : mutable.observations)
         }
         if isAwaited { state.stopAwaitingCompletion() }
         if isPinned { state.unpin(self) }
+        for observation in observations where observation.state === state { observation.stopAwaiting(endOf: self) }
     }
 
     /// Whether it leaves `state` by reference while its functions are still there.

@@ -409,6 +409,8 @@ final class LuaState: @unchecked Sendable {
         watchesCollections = true
     }
 
+    func isWatching(_ operation: LuaOperation) -> Bool { unsafe sealed.contains(Unmanaged.passUnretained(operation).toOpaque()) }
+
     /// It is no longer pinned because it has left.
     func unwatch(_ operation: LuaOperation) {
         if unsafe !sealed.isEmpty { unsafe sealed.remove(Unmanaged.passUnretained(operation).toOpaque()) }
