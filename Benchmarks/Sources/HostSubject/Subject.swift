@@ -5,9 +5,7 @@ import OpEngine
 /// A host that gives its operations a Lua function, or runs a script.
 @main struct Subject {
     static func main() throws {
-        var configuration = Runtime.Configuration()
-        configuration.keepsFreedMemory = true
-        let runtime = try Runtime(configuration)
+        let runtime = try Runtime()
         let body = try runtime.function("local i = 1; return function() return i end")
         measure([
             "L1h": { flood($0, of: body, on: runtime.engine) },
