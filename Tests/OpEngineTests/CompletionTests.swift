@@ -69,7 +69,7 @@ import Testing
         let queue = OperationQueue(engine: Engine(workerCount: 1))
         func run(_ operation: Operation) {
             if inQueue { queue.addOperations([operation], waitUntilFinished: true) } else { operation.start() }
-            _ = queue.engine.shutdown(deadline: .seconds(0))
+            _ = queue.engine.shutdown(deadline: .seconds(10))
         }
         let telling = Telling()
         #expect(telling.tellWhenFinished() && telling.tellWhenFinished())
