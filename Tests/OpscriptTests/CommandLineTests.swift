@@ -204,6 +204,14 @@ struct CommandLineTests {
         #expect(ours.status == stock.status)
     }
 
+    /// `lfs.currentdir` frees what the C library has allocated.
+    @Test("All memory comes from jemalloc, also that of libraries")
+    func allocator() throws {
+        let outcome = try Command.opscript("-e", "assert(#require 'lfs'.currentdir() > 0)")
+            .environment(["MALLOC_CONF": "stats_print:true"]).run()
+        #expect(outcome.status == 0 && outcome.errorText.contains("jemalloc statistics"), "\(outcome)")
+    }
+
     @Test("On a terminal, the prompt runs operations, and completion blocks on its variables")
     func terminal() throws {
         let lines = [
