@@ -248,6 +248,7 @@ static void scan_code(reader *in, const body *function, const upvalue_map *map) 
 typedef struct description {
     const uint8_t *upvalues;  // the place where a function's upvalues are described
     bool has_parameters;
+    bool has_functions;
 } description;
 
 // `about`, unless NULL, says more of the function.
@@ -270,6 +271,7 @@ static void read_function(reader *in, const upvalue_map *parent, int depth, upva
     free(function.constants);
 
     size_t nested_count = read_count(in, 1);
+    if (about != NULL) about->has_functions = nested_count > 0;
     if (nested_count > 0 && depth == CLUA_CHUNK_MAX_DEPTH) fail(in, CLUA_CHUNK_UNREADABLE);
     for (size_t i = 0; i < nested_count && !failed(in); i++) {
         upvalue_map nested = {0};
@@ -320,6 +322,7 @@ clua_chunk_status clua_chunk_parse(const uint8_t *dump, size_t dump_count, clua_
     }
     remove_duplicates(&in);
     chunk->has_parameters = about.has_parameters;
+    chunk->has_functions = about.has_functions;
     chunk->upvalue_count = (int)map.count;
     chunk->upvalues = (size_t)(about.upvalues - dump);
     chunk->reads = in.reads;

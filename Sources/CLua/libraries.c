@@ -112,6 +112,24 @@ static void replace_exit(lua_State *L) {
     lua_pop(L, 1);
 }
 
+// Upvalue: a function of the `debug` library that may give away the function that runs. It is called without a frame of its own, which
+// would change what its levels mean.
+static int look(lua_State *L) {
+    clua_state_of(L)->look_count++;
+    return lua_tocfunction(L, lua_upvalueindex(1))(L);
+}
+
+static void count_looks(lua_State *L) {
+    static const char *const names[] = {"getinfo", "getlocal", NULL};
+    lua_getglobal(L, LUA_DBLIBNAME);
+    for (int i = 0; names[i] != NULL; i++) {
+        lua_getfield(L, -1, names[i]);
+        lua_pushcclosure(L, look, 1);
+        lua_setfield(L, -2, names[i]);
+    }
+    lua_pop(L, 1);
+}
+
 // Lua makes the metatable of long buffers when one is first needed. Should memory run out in the middle of that, it would stay without
 // what frees and closes them, and every later one would be an error.
 static void make_long_buffer(lua_State *L) {
@@ -136,6 +154,7 @@ void clua_open_libraries(lua_State *L) {
     lua_pushcclosure(L, require, 1);
     lua_setglobal(L, "require");
     replace_exit(L);
+    count_looks(L);
     clua_open_protected_calls(L);
 }
 

@@ -26,7 +26,8 @@ typedef enum clua_kept {
     CLUA_KEPT_SAMPLES,        // weak table: prototype (light userdata) -> a closure
     CLUA_KEPT_FACTORIES,      // table: code (light userdata) -> compiled factory
     CLUA_KEPT_ERROR,          // what a message handler says of the last error: value, message, traceback
-    CLUA_KEPT_METATABLES,     // the first of the classes' metatables, by kind
+    CLUA_KEPT_SPARES,         // the first of the closures that are used again, as in clua_state
+    CLUA_KEPT_METATABLES = CLUA_KEPT_SPARES + CLUA_SPARE_COUNT,  // the first of the classes' metatables, by kind
     CLUA_KEPT_COUNT = CLUA_KEPT_METATABLES + CLUA_MAX_KINDS + 1
 } clua_kept;
 

@@ -16,6 +16,7 @@
 #include "parcel_raising.h"
 #include "registry_raising.h"
 #include "run_apart.h"
+#include "spare_raising.h"
 #include "state.h"
 #include "stop_raising.h"
 
@@ -299,6 +300,7 @@ typedef struct body_run {
     int result_limit;
     size_t memory_limit;
     clua_parcel *results;  // out
+    clua_spare *spare;     // what the body runs as, if that is to be used again
 } body_run;
 
 static void push_operation(lua_State *L, const clua_body *body) { clua_push_handle(L, body->object, body->kind); }
@@ -336,11 +338,11 @@ static void find_method(lua_State *L, int object) {
 }
 
 // Pushes the function and its arguments; returns where the function is. The handle, if it is needed, is below.
-static int push_body_of(lua_State *L, const body_run *run) {
+static int push_body_of(lua_State *L, body_run *run) {
     if (run->parcel != NULL) {
         int environment = lua_gettop(L) + 1;
         lua_settop(L, lua_gettop(L) + CLUA_DECODING_SLOTS);
-        clua_decode_here(L, run->parcel, CLUA_FRESH_ENVIRONMENT);
+        clua_decode_body(L, run->parcel, &run->spare);
         if (lua_istable(L, environment)) {
             lua_pushvalue(L, environment);
             clua_set_current_globals(L);
@@ -383,6 +385,10 @@ static int run_body(lua_State *L) {
     }
     lua_call(L, lua_gettop(L) - function, run->result_limit);
     state->limit_bytes = state->state_limit;
+    if (run->spare != NULL) {
+        clua_spare_has_returned(L, run->spare);
+        run->spare = NULL;
+    }
     int count = lua_gettop(L) - function + 1;
     if (count > 0 && clua_send(L, count, CLUA_RESULTS, run->results) != LUA_OK) return lua_error(L);
     return 0;
@@ -391,8 +397,9 @@ static int run_body(lua_State *L) {
 int clua_run_body(lua_State *L, clua_body body, const clua_parcel *parcel, int result_limit, size_t memory_limit,
                   clua_parcel *results, clua_failure *failure) {
     memset(results, 0, sizeof *results);
-    body_run run = {body, parcel, result_limit, memory_limit, results};
+    body_run run = {body, parcel, result_limit, memory_limit, results, NULL};
     int status = clua_run_apart(L, run_body, &run, failure);
+    if (run.spare != NULL) clua_spare_drop(L, run.spare);
     // Otherwise the next one's limit would be above what this one has left behind, and so on.
     if (failure->status == LUA_ERRMEM && (failure->stop == CLUA_NOT_STOPPED || failure->stop == CLUA_STOP_MEMORY))
         lua_gc(L, LUA_GCCOLLECT, 0);

@@ -17,6 +17,7 @@
 #include "parcel.h"
 #include "parcel_format.h"
 #include "registry_raising.h"
+#include "spare_raising.h"
 #include "stop_raising.h"
 
 // A block would go past the limit.
@@ -152,6 +153,7 @@ void clua_state_close(lua_State *L) {
     clua_lent_strings_free(state);
     clua_held_objects_release(&state->held);
     free(state->warning);
+    clua_spares_close(state);
     clua_code_close(state);
     clua_stop_free(&state->stop);
     free(state);

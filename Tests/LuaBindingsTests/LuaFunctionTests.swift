@@ -38,6 +38,69 @@ import Testing
         }
     }
 
+    @Test func whatRunsInsideOfACallDoesNotChangeWhatThatHasCaptured() throws {
+        try withRuntime(workers: 1) { runtime throws in
+            let function = try runtime.function(
+                "local n = 0; return function(op, by, other) n = n + by; if other then other:start() end; return n end")
+            let inner = LuaOperation(function, arguments: [5])
+            let middle = LuaOperation(function, arguments: [7, .operation(inner)])
+            let outer = LuaOperation(function, arguments: [9, .operation(middle)])
+            let last = LuaOperation(function, arguments: [11])
+            OperationQueue(engine: runtime.engine).addOperations([outer, last], waitUntilFinished: true)
+            for (operation, result) in [(last, 11), (outer, 9), (middle, 7), (inner, 5)] {
+                #expect(try runtime.results(of: operation) == [.integer(result)])
+            }
+        }
+    }
+
+    /// Functions that the body has left in the state share what it has captured.
+    @Test func whatACallHasLeftBehindKeepsWhatThatHasCaptured() throws {
+        try withRuntime(workers: 1) { runtime throws in
+            let function = try runtime.function(
+                """
+                local n = 0
+                return function(op, by, other)
+                    n = n + by
+                    other.completionBlock = function() other.seen = n end
+                end
+                """)
+            let queue = OperationQueue(engine: runtime.engine)
+            let others = try (1...4).map { _ in try runtime.operation("return Operation.new(function() end)") }
+            let calls = others.enumerated().map { LuaOperation(function, arguments: [.integer($0 + 1), .operation($1)]) }
+            queue.addOperations(calls, waitUntilFinished: true)
+            queue.addOperations(others, waitUntilFinished: true)
+            for (index, other) in others.enumerated() {
+                let read = LuaOperation(
+                    try runtime.function("return function(op, other) other:waitUntilFinished() return other.seen end"),
+                    arguments: [.operation(other)])
+                queue.addOperation(read)
+                #expect(try runtime.results(of: read) == [.integer(index + 1)])
+            }
+        }
+    }
+
+    /// Of a function with any number of arguments Lua keeps a second copy, where `debug.getlocal` finds it.
+    @Test func whoKeepsTheFunctionThatRunsKeepsWhatItHasCaptured() throws {
+        try withRuntime(workers: 1) { runtime throws in
+            let prepare = try runtime.function(
+                """
+                return function()
+                    local kept
+                    local function keep(f) if type(f) == 'function' and debug.getupvalue(f, 1) == 'n' then kept = kept or f end end
+                    function string.look() for l = 1, 9 do for i = 1, 9 do keep(select(3, pcall(debug.getlocal, l, i))) end end end
+                    function string.seen() return select(2, debug.getupvalue(kept, 1)) end
+                end
+                """)
+            let function = try runtime.function("local n = 0; return function(op, by, ...) n = n + by; (''):look() return n end")
+            let read = LuaOperation(try runtime.function("return function() return (''):seen() end"))
+            let calls = [LuaOperation(function, arguments: [10]), LuaOperation(function, arguments: [20])]
+            let queue = OperationQueue(engine: runtime.engine)
+            for operation in [LuaOperation(prepare)] + calls + [read] { queue.addOperations([operation], waitUntilFinished: true) }
+            #expect(try calls.map(runtime.results) == [[10], [20]])
+            #expect(try runtime.results(of: read) == [10])
+        }
+    }
+
     @Test func operationsMayBeMadeOnAnyThread() throws {
         try withRuntime { runtime throws in
             let function = try runtime.function("return function(_, i) return i * i end")

@@ -42,6 +42,15 @@ typedef struct clua_lent_strings {
     size_t bucket_count, count;
 } clua_lent_strings;
 
+/// A closure that one body has run as and the next one may. See spare.h.
+typedef struct clua_spare {
+    struct clua_code *code;  // owned; NULL: there is none
+    bool is_running;
+    uint64_t look_count;  // the state's, when it began to run
+} clua_spare;
+
+enum { CLUA_SPARE_COUNT = 8 };
+
 /// The record beside each state; every coroutine of the state reaches it.
 typedef struct clua_state {
     void *object;  // the host's own, not owned
@@ -58,6 +67,9 @@ typedef struct clua_state {
     char *warning;  // owned: what has come of one that is not complete, or NULL
     size_t warning_count;
     struct clua_code_caches *codes;  // owned
+    clua_spare spares[CLUA_SPARE_COUNT];
+    uint64_t look_count;  // how often the `debug` library was asked for what may have been a function that runs
+    uint64_t reuse_count;  // how often a body has run as a closure that another one had run as; for tests
     clua_lent_strings lent;
     lua_State *path_names;  // see clua_paths_changed
     const void *paths[3];  // what clua_paths_changed saw last, compared by address

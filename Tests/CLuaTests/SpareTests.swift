@@ -1,0 +1,141 @@
+import CLua
+import Testing
+
+/// Bodies that run as the closure that another one has run as.
+@Suite struct SpareTests {
+    @Test func theNextBodyOfTheSameCodeRunsAsTheSameClosure() throws {
+        let parcel = try body("local n, s = 1, 'x'; return function() n, s = n + 1, s .. n; return n, s end")
+        let receiver = State()
+        for _ in 1...5 { #expect(try receiver.run(body: parcel) == "2 x1") }
+        #expect(receiver.reuseCount == 4)
+    }
+
+    @Test func itsUpvaluesAreThoseOfItsOwnParcel() throws {
+        let sender = State()
+        try sender.run("function make(n, s) return function() n = n .. '!'; s = nil; return n, s end end")
+        let parcels = [try sender.encode("return make('a', 1)"), try sender.encode("return make('b', false)")]
+        let receiver = State()
+        for _ in 1...2 {
+            #expect(try receiver.run(body: parcels[0]) == "a! nil")
+            #expect(try receiver.run(body: parcels[1]) == "b! nil")
+        }
+        #expect(receiver.reuseCount == 3)
+    }
+
+    @Test func codesThatShareAPlaceTakeTurns() throws {
+        let count = CLUA_SPARE_COUNT + 1
+        let parcels = try (1...count).map { try body("local n = \($0); return function() n = n + \($0); return n end") }
+        let receiver = State()
+        for _ in 1...3 { for (index, parcel) in parcels.enumerated() { #expect(try receiver.run(body: parcel) == "\(2 * (index + 1))") } }
+        #expect(receiver.reuseCount < 2 * count)
+    }
+
+    @Test func aBodyThatFailsIsNotUsedAgain() throws {
+        let parcel = try body("local n = 0; return function() n = n + 1; n() end")
+        let receiver = State()
+        for _ in 1...3 {
+            let error = #expect(throws: ScriptError.self) { try receiver.run(body: parcel) }
+            #expect(error?.message == "test:1: attempt to call a number value (upvalue 'n')")
+        }
+        #expect(receiver.reuseCount == 0)
+    }
+
+    @Test func norOneThatIsStopped() throws {
+        let sender = State()
+        try sender.run("function make(n) return function() local t = {}; for i = 1, n do t[i] = i end; n = n + 1; return n end end")
+        let (large, small) = (try sender.encode("return make(1000000)"), try sender.encode("return make(1)"))
+        let receiver = State()
+        for _ in 1...2 {
+            #expect(try receiver.run(body: small, memoryLimit: 1 << 20) == "2")
+            let error = #expect(throws: ScriptError.self) { try receiver.run(body: large, memoryLimit: 1 << 20) }
+            #expect(error?.isMemoryError == true)
+        }
+        #expect(receiver.reuseCount == 2)
+    }
+
+    /// Each of these may be kept by somebody, or its upvalues are not its own.
+    @Test(arguments: [
+        ("local n = 1; return function() local function f() return n end; n = n + 1; return f() end", "2"),
+        ("local t = {}; return function() t[#t + 1] = 1; return #t end", "1"),
+        ("local n = 1; local function f() n = n + 1; return n, f ~= nil end; return f", "2 true"),
+        ("return function() x = (x or 0) + 1; return x end", "1"),
+        ("local a, b = 1, 2; local function f() a = a + 1; return a, b end; debug.upvaluejoin(f, 2, f, 1); return f", "2 2"),
+        (
+            "local a, b, c, d, e, f, g, h, i = 1; return function() a = a + 1; return a, b, c, d, e, f, g, h, i end",
+            "2" + String(repeating: " nil", count: 8)
+        ),
+    ])
+    func otherFunctionsAreNew(_ source: String, _ results: String) throws {
+        let parcel = try body(source)
+        let receiver = State()
+        for _ in 1...3 { #expect(try receiver.run(body: parcel) == results) }
+        #expect(receiver.reuseCount == 0)
+    }
+
+    /// By a function that it calls, or by a hook.
+    @Test(arguments: [
+        "keep(debug.getinfo(2, 'f').func)",
+        "debug.sethook(function() keep(debug.getinfo(2, 'f').func) end, 'l')",
+    ])
+    func oneThatTheDebugLibraryHasShownIsNotUsedAgain(_ look: String) throws {
+        let sender = State()
+        try sender.run("function make(n) return function() n = n + 1; ('').look()\n return n end end")
+        let (first, second) = (try sender.encode("return make(10)"), try sender.encode("return make(20)"))
+        let receiver = State()
+        try receiver.run(
+            """
+            local kept
+            local function keep(f) if type(f) == 'function' and debug.getupvalue(f, 1) == 'n' then kept = kept or f end end
+            function string.look() \(look) end
+            function string.seen() return select(2, debug.getupvalue(kept, 1)) end
+            """)
+        #expect(try receiver.run(body: first) == "11")
+        #expect(try receiver.run(body: second) == "21")
+        #expect(try receiver.text("return tostring(string.seen())") == "11")
+        #expect(receiver.reuseCount == 0)
+    }
+
+    @Test func lookingBetweenBodiesChangesNothing() throws {
+        let parcel = try body("local n = 1; return function() n = n + 1; return n end")
+        let receiver = State()
+        for _ in 1...3 {
+            #expect(try receiver.run(body: parcel) == "2")
+            try receiver.run("debug.getinfo(1)")
+        }
+        #expect(receiver.reuseCount == 2)
+    }
+
+    @Test func whatTheClosureHoldsGoesWithTheState() throws {
+        let parcel = try body("local s = ('x'):rep(10000); return function() return #s end")
+        do {
+            let receiver = State()
+            for _ in 1...2 { #expect(try receiver.run(body: parcel) == "10000") }
+        }
+        #expect(try State().run(body: parcel) == "10000")
+    }
+
+    private func body(_ source: String) throws(ScriptError) -> Parcel { try State().encode(source) }
+}
+
+extension State {
+    /// How often a body has run as the closure of another one.
+    fileprivate var reuseCount: Int { unsafe Int(clua_state_of(lua).pointee.reuse_count) }
+
+    /// Runs the body of an operation that has no parameters; returns its results with spaces between.
+    fileprivate func run(body: Parcel, memoryLimit: Int = 0) throws(ScriptError) -> String {
+        let suspended = unsafe clua_begin_body(lua, nil)
+        defer { unsafe clua_end_body(lua, suspended) }
+        let results = Parcel()
+        var failure = unsafe clua_failure()
+        guard unsafe clua_run_body(lua, clua_body(), body.pointer, LUA_MULTRET, memoryLimit, results.pointer, &failure) == LUA_OK else {
+            defer { unsafe clua_failure_release(&failure) }
+            throw unsafe ScriptError(failure)
+        }
+        try decode(results, in: CLUA_CURRENT_ENVIRONMENT)
+        let count = unsafe results.pointer.pointee.value_count
+        try run(
+            "local all = table.pack(...); for i = 1, all.n do all[i] = tostring(all[i]) end; text = table.concat(all, ' ')",
+            arguments: count)
+        return try text("return text") ?? ""
+    }
+}
