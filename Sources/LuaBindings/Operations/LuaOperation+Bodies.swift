@@ -17,23 +17,19 @@ extension LuaOperation {
 
     /// The bodies, which are about to run.
     func takeBodies() -> SmallArray<Body> {
-        let isMain = core.isMainThread
-        return withMutable { mutable in
-            defer {
-                mutable.bodies = .empty
-                mutable.haveBodiesGone = true
-            }
+        withMutable { mutable in
+            mutable.haveBodiesGone = true
             mutable.results = SmallArray(repeating: nil, count: isAsynchronous ? 0 : mutable.bodies.count)
             // The host has added it to the main queue: then they run as they are, if the handle has been kept.
-            if isMain, home == core.mainStateNumber, mutable.pinningStates.contains(where: { core.isMain($0) }) {
+            if home == core.mainStateNumber, mutable.pinningStates.contains(where: { core.isMain($0) }), core.isMainThread {
                 for index in mutable.bodies.indices where mutable.bodies[index].isInHandle { mutable.bodies[index].form = .handle }
             }
-            return mutable.bodies
+            return exchange(&mutable.bodies, with: .empty)
         }
     }
 
     /// Whether they run as they are, in the state of this thread.
-    func isHere(_ bodies: SmallArray<Body>) -> Bool {
+    func isHere(_ bodies: [Body]) -> Bool {
         !isInQueue || core.isMainThread
             || bodies.contains { if case .handle = $0.form { true } else { false } }
     }

@@ -86,6 +86,7 @@ public final class LuaOperation: Operation, @unchecked Sendable {
         self.scriptClass = scriptClass
         mutable = Mutable(bodies: bodies)
         super.init()
+        if !isAsynchronous { endsWithMain() }
     }
 
     @inline(__always)
@@ -108,10 +109,12 @@ public final class LuaOperation: Operation, @unchecked Sendable {
 
     /// Runs the bodies: on this thread, in the Lua state that belongs to it; several of a queue on every worker that is free.
     public override func main() {
-        let bodies = takeBodies()
-        if bodies.count < 2 || isHere(bodies) {
+        switch takeBodies() {
+        case .empty: break
+        case .one(let body): run(body, at: 0)
+        case .several(let bodies) where isHere(bodies):
             for (index, body) in bodies.enumerated() { run(body, at: index) }
-        } else {
+        case .several(let bodies):
             runConcurrently(
                 bodies.enumerated().map { index, body in
                     { [self] in run(body, at: index) }

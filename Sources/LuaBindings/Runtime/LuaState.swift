@@ -13,8 +13,8 @@ final class LuaState: @unchecked Sendable {
     let core: RuntimeCore
     /// Where callbacks for this state are put.
     let inbox: Inbox
-    /// The operation whose body runs in this state now.
-    @safe @exclusivity(unchecked) private(set) var currentOperation: Operation?
+    /// The operation whose body runs in this state now. Kept alive by whoever runs it.
+    @safe @exclusivity(unchecked) private(set) unowned(unsafe) var currentOperation: Operation?
 
     private let main: OpaquePointer
     /// Operations may name the state after it has gone.
@@ -144,10 +144,12 @@ final class LuaState: @unchecked Sendable {
     /// Runs a body of `operation` here. Of a block only the first result counts, and none of an asynchronous operation.
     func run(_ operation: LuaOperation, _ body: LuaOperation.Body, number: Int32) throws(Failure) -> Parcel? {
         try core.prepare(self)
-        let parcel: Parcel?
+        // Safety: the parcel is the body's.
+        defer { withExtendedLifetime(body) {} }
+        let parcel: UnsafePointer<clua_parcel>?
         switch body.form {
-        case .handle: parcel = nil
-        case .parcel(let sent): parcel = sent
+        case .handle: unsafe parcel = nil
+        case .parcel(let sent): unsafe parcel = sent.pointer
         case .unsendable(let refusal): throw Failure(message: refusal.message)
         }
         // First of all: whoever asks it to stop from now on finds it here.
@@ -168,14 +170,14 @@ final class LuaState: @unchecked Sendable {
         let cBody = unsafe operation.cBody(number: number)
         if body.arguments.isEmpty {
             try unsafe attempt { lua, failure in
-                unsafe clua_run_body(lua, cBody, parcel?.pointer, limit, memoryLimit, &results, &failure)
+                unsafe clua_run_body(lua, cBody, parcel, limit, memoryLimit, &results, &failure)
             }
         } else {
             try unsafe attempt { lua, failure in
                 unsafe FlatValues(body.arguments).withItems { items in
                     var cBody = unsafe cBody
                     unsafe (cBody.arguments, cBody.argument_count) = (items.baseAddress, body.arguments.count)
-                    return unsafe clua_run_body(lua, cBody, parcel?.pointer, limit, memoryLimit, &results, &failure)
+                    return unsafe clua_run_body(lua, cBody, parcel, limit, memoryLimit, &results, &failure)
                 }
             }
         }

@@ -19,22 +19,31 @@ extension Operation {
             if final.has(State.outlivesStart) { StartedByHand.end() }
         case .inQueue:
             // Safety: the core keeps itself until its operations have left.
-            let core = unsafe self.core.takeUnretainedValue()
-            let last = loadState()
-            if last.unfinishedDependencyCount > 0 || last.has(State.dependencyFailed) { stopCounting() }
-            if last.has(State.tellsSubclass) { willFinish() }
-            // Leaving may let the queue go, and with it the engine.
-            let engine = last.has(State.outlivesStart) ? unsafe core.engine : nil
-            let final = core.leave(self, takesNext: takesNext)
-            // Observers may take their time, or wait for what this releases.
-            let isObserved = core.isObserved.load(ordering: .relaxed)
-            finished(final, takesNext: takesNext && !isObserved && !final.has(State.toldAtEnd) ? core : nil)
-            if isObserved { core.deliverChanges() }
-            engine?.asynchronousOperationEnded()
-            // Safety: balances the retain of `Core.join`; the caller holds the operation.
-            unsafe Unmanaged.passUnretained(self).release()
+            endInQueue(unsafe core.takeUnretainedValue(), takesNext: takesNext)
         }
         return true
+    }
+
+    /// `end`, of an operation that a worker took from `core`, from which it takes next.
+    func end(takenFrom core: OperationQueue.Core) {
+        if transition({ $0.claimFinish() }) == .inQueue { endInQueue(core, takesNext: true) }
+    }
+
+    /// The rest of `end`, when it has been claimed.
+    private func endInQueue(_ core: OperationQueue.Core, takesNext: Bool) {
+        let last = loadState()
+        if last.unfinishedDependencyCount > 0 || last.has(State.dependencyFailed) { stopCounting() }
+        if last.has(State.tellsSubclass) { willFinish() }
+        // Leaving may let the queue go, and with it the engine.
+        let engine = last.has(State.outlivesStart) ? unsafe core.engine : nil
+        let final = core.leave(self, takesNext: takesNext)
+        // Observers may take their time, or wait for what this releases.
+        let isObserved = core.isObserved.load(ordering: .relaxed)
+        finished(final, takesNext: takesNext && !isObserved && !final.has(State.toldAtEnd) ? core : nil)
+        if isObserved { core.deliverChanges() }
+        engine?.asynchronousOperationEnded()
+        // Safety: balances the retain of `Core.join`; the caller holds the operation.
+        unsafe Unmanaged.passUnretained(self).release()
     }
 
     /// `end`, of an operation that a worker took from `core` and that nobody else can end, together with taking the next one: under one

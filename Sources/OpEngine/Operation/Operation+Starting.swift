@@ -41,6 +41,10 @@ extension Operation {
         return nil
     }
 
+    /// Says, before anybody else has it, that `start` is the base class's, and that nobody but that ends it. For a subclass that nobody
+    /// derives from.
+    package func endsWithMain() { state.store(State.endsWithMain, ordering: .relaxed) }
+
     private var notReady: OperationError {
         .startedWhenNotReady(operation: label, dependencies: dependencies.filter { !$0.isFinished }.map(\.label))
     }
@@ -68,7 +72,14 @@ extension Operation {
             // Safety: balanced below; the queue keeps it until here.
             _ = unsafe kept.retain()
         }
-        runAnyKind(on: context, from: core)
+        if loadState().has(State.endsWithMain) && isReady && transition({ $0.launchUnobserved() }) {
+            context.whileRunning(self, in: core) {
+                main()
+                end(takenFrom: core)
+            }
+        } else {
+            runAnyKind(on: context, from: core)
+        }
         // Safety: balances the line above, or `OperationQueue.State.take`.
         unsafe kept.release()
         return nil

@@ -48,6 +48,8 @@ extension Operation {
         private static let levelShift: UInt64 = 50
         /// `willFinish` and `didFinish` are to be called.
         static let tellsSubclass: UInt64 = 1 << 53
+        /// Starting it, calling `main` and ending it is all that its `start` does. Never changes.
+        static let endsWithMain: UInt64 = 1 << 54
         /// Somebody observes it: changes go through its mailbox.
         static let observed: UInt64 = 1 << 55
         /// Its end has to be told to somebody.
@@ -230,7 +232,7 @@ extension Operation.State {
         return .start
     }
 
-    /// `launch` and `start` in one, for an operation without overrides that nobody observes. False: nothing has changed.
+    /// `launch` and `start` in one, for an operation without an override of `start` that nobody observes. False: nothing has changed.
     @inline(__always)
     mutating func launchUnobserved() -> Bool {
         let others = State.cancelled | State.started | State.executing | State.finishing | State.finished | State.observed
