@@ -370,7 +370,7 @@ static int run_body(lua_State *L) {
     int function = push_body_of(L, run);
     clua_push_items_here(L, run->body.arguments, run->body.argument_count);
     clua_state *state = clua_state_of(L);
-    size_t limit = run->memory_limit != 0 ? state->used_bytes + run->memory_limit : clua_no_limit;
+    size_t limit = run->memory_limit != 0 ? state->used_bytes + run->memory_limit : state->possible_bytes;
     if (limit < state->limit_bytes) state->limit_bytes = limit;
     if (run->body.is_invocation) {
         find_method(L, function);

@@ -7,6 +7,9 @@
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
+#ifdef __linux__
+#include <sys/sysinfo.h>
+#endif
 
 #include "callback_raising.h"
 #include "code.h"
@@ -20,9 +23,18 @@
 #include "spare_raising.h"
 #include "stop_raising.h"
 
+// The memory of the machine and its swap. The allocator may give out more than there is, and the process be killed when it writes there.
+static size_t machine_bytes(void) {
+#ifdef __linux__
+    struct sysinfo machine;
+    if (sysinfo(&machine) == 0) return ((size_t)machine.totalram + machine.totalswap) * machine.mem_unit;
+#endif
+    return CLUA_IMPOSSIBLE_SIZE - 1;
+}
+
 // A block would go past the limit.
 static void *refuse(clua_state *state, size_t size) {
-    bool is_impossible = size >= CLUA_IMPOSSIBLE_SIZE;
+    bool is_impossible = state->limit_bytes == state->possible_bytes || size >= CLUA_IMPOSSIBLE_SIZE;
     if (!is_impossible && state->stop.body != NULL) clua_stop_at_limit(state, size);
     return NULL;
 }
@@ -118,7 +130,7 @@ lua_State *clua_state_new(void *object, const clua_host *host, bool ignore_envir
     if (state == NULL) return NULL;
     state->object = object;
     state->host = host;
-    state->state_limit = state->limit_bytes = clua_no_limit;
+    state->state_limit = state->limit_bytes = state->possible_bytes = machine_bytes();
     lua_State *L = lua_newstate(allocate, state);
     if (L == NULL) {
         free(state);
@@ -143,7 +155,7 @@ lua_State *clua_state_new(void *object, const clua_host *host, bool ignore_envir
 
 void clua_limit_state(lua_State *L, size_t bytes) {
     clua_state *state = clua_state_of(L);
-    state->state_limit = state->limit_bytes = bytes;
+    state->state_limit = state->limit_bytes = bytes < state->possible_bytes ? bytes : state->possible_bytes;
 }
 
 void clua_state_close(lua_State *L) {

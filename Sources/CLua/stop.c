@@ -102,7 +102,7 @@ void clua_stop_at_limit(clua_state *state, size_t size) {
     }
     stop->refused_size = 0;
     stop->raised = CLUA_STOP_MEMORY;
-    state->limit_bytes = clua_no_limit;  // what unwinds may use what it needs
+    state->limit_bytes = state->possible_bytes;  // what unwinds may use what it needs
     lua_sethook(atomic_load(&stop->running), hook, LUA_MASKCOUNT, STEP);
 }
 

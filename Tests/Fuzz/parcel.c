@@ -128,7 +128,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         if (clua_encode(L, parcel.value_count, CLUA_STORED, &again) == LUA_OK) decode(L, &again, environment);
         clua_parcel_release(&again);
     }
-    state->limit_bytes = clua_no_limit;
+    state->limit_bytes = state->possible_bytes;
     lua_settop(L, 0);
     check(luaL_dostring(L, "local t = {} for i = 1, 10 do t[i] = i .. '' end assert(#t == 10)") == LUA_OK, "the state is broken");
     clua_state_close(L);

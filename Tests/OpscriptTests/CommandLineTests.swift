@@ -55,6 +55,7 @@ struct Invocation: CustomTestStringConvertible {
             ["-e", "print(pcall(io.write, 'a', {}, 'b')) print(pcall(io.stdout.write)) print(pcall(io.stdout.write, io.stdout, nil))"]),
         .init("writing nothing", ["-e", "print(select('#', io.write()), io.write('x') == io.stdout, io.stdout:write() == io.stdout)"]),
         .init("an error in the reader of a chunk", ["-e", "print(pcall(load, function() error 'reader' end))"]),
+        .init("more memory than there is", ["-e", "print(pcall(io.read, 1 << 42))"]),
         .init("an exit status", ["-e", "io.write('flushed') os.exit(3)"]),
         .init("an exit with true", ["-e", "os.exit(true)"]),
         .init("an exit with false", ["-e", "os.exit(false, true)"]),

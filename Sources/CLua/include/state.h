@@ -33,9 +33,6 @@ typedef struct clua_host {
     bool (*collected)(lua_State *L);
 } clua_host;
 
-/// `limit_bytes` without a limit: only what is impossible anyway goes past it.
-static const size_t clua_no_limit = ((size_t)1 << 48) - 1;
-
 /// Long strings of a state to which parcels refer: a hash table. See lent_string.h.
 typedef struct clua_lent_strings {
     struct clua_lent_string **buckets;  // owned; NULL until something is lent
@@ -56,6 +53,7 @@ typedef struct clua_state {
     void *object;  // the host's own, not owned
     const clua_host *host;
     size_t used_bytes;  // memory held by the state now
+    size_t possible_bytes;  // the machine has no more: `limit_bytes` without a limit
     size_t state_limit;  // more than this it never gets: what needs more raises a memory error
     size_t limit_bytes;  // the same for what is running now, which may have a limit of its own
     clua_stop stop;

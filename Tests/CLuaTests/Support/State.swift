@@ -97,10 +97,13 @@ import CLua
     /// More memory than this the state does not get; 0 for no limit.
     var limitBytes: Int {
         get {
-            let limit = unsafe Int(clua_state_of(lua).pointee.limit_bytes)
-            return limit == clua_no_limit ? 0 : limit
+            let state = unsafe clua_state_of(lua).pointee
+            return unsafe state.limit_bytes == state.possible_bytes ? 0 : Int(state.limit_bytes)
         }
-        set { unsafe clua_state_of(lua).pointee.limit_bytes = newValue == 0 ? clua_no_limit : newValue }
+        set {
+            let state = unsafe clua_state_of(lua)!
+            unsafe state.pointee.limit_bytes = newValue == 0 ? state.pointee.possible_bytes : newValue
+        }
     }
 
     /// Memory that the state holds after a full collection.
