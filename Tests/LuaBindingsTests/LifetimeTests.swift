@@ -1,6 +1,7 @@
 import CTestSupport
 import LuaBindings
 import OpEngine
+import TestSupport
 import Testing
 
 /// Operations go when nobody needs them.
@@ -168,11 +169,11 @@ import Testing
             try runtime.run(
                 """
                 last = false
-                for i = 1, 50000 do
+                for i = 1, ... do
                     last = queue:addOperation(function(op, before) return before end, last)
                     if i % 1000 == 0 then last:waitUntilFinished() end
                 end
-                """)
+                """, arguments: [.integer(TestLength.size(50_000))])
             weak let weakly = try runtime.operation("return last")
             // Nothing but results holds the chain now.
             _ = try runtime.results(of: runtime.operation("return queue:addOperation(function() collectgarbage() collectgarbage() end)"))
@@ -219,7 +220,8 @@ import Testing
                     else { return (0, 0) }
                     return (Int(used * 1024), allocated_bytes())
                 }
-                let before = try add(50_000), after = try add(50_000)
+                let count = TestLength.size(50_000)
+                let before = try add(count), after = try add(count)
                 #expect(after.0 - before.0 < 500_000, "\(before) then \(after)")
                 #expect(after.1 - before.1 < 1_500_000, "\(before) then \(after)")
             }
@@ -253,7 +255,7 @@ import Testing
                     return (Int(used * 1024), allocated_bytes())
                 }
                 _ = try add(1000)
-                let few = try add(1000), many = try add(200_000)
+                let few = try add(1000), many = try add(TestLength.size(200_000))
                 #expect(many.0 - few.0 < 50_000, "\(few) then \(many)")
                 #expect(many.1 - few.1 < 300_000, "\(few) then \(many)")
             }
@@ -292,7 +294,7 @@ import Testing
                     return (worker, allocated_bytes())
                 }
                 // A state keeps the last few thousand functions that it has compiled: some 2 MB of such.
-                let before = try run(5000), after = try run(15000)
+                let before = try run(TestLength.size(5000)), after = try run(TestLength.size(15_000))
                 #expect(before.worker < 3_000_000 && after.worker < 3_000_000, "\(before) then \(after)")
                 #expect(after.process - before.process < 4_000_000, "\(before) then \(after)")
             }

@@ -98,7 +98,7 @@ import Testing
         let queue = OperationQueue(engine: Engine(workerCount: 2))
         let gate = BlockOperation {}
         var last: Operation = gate
-        for _ in 0..<1_000_000 {
+        for _ in 0..<TestLength.size(1_000_000) {
             let next = Operation()
             next.addDependency(last)
             queue.addOperation(next)
@@ -115,7 +115,7 @@ import Testing
             let gate = Operation()
             first = gate
             var last: Operation = gate
-            for _ in 0..<1_000_000 {
+            for _ in 0..<TestLength.size(1_000_000) {
                 let next = Operation()
                 next.addDependency(last)
                 last = next
@@ -128,7 +128,7 @@ import Testing
         let queue = OperationQueue(engine: Engine(workerCount: 2))
         let gate = BlockOperation {}
         let end = BlockOperation {}
-        for _ in 0..<1_000_000 {
+        for _ in 0..<TestLength.size(1_000_000) {
             let next = Operation()
             next.addDependency(gate)
             end.addDependency(next)
@@ -137,7 +137,7 @@ import Testing
         queue.addOperation(end)
         queue.addOperation(gate)
         end.waitUntilFinished()
-        #expect(queue.operationCount == 0 && end.dependencies.count == 1_000_000)
+        #expect(queue.operationCount == 0 && end.dependencies.count == TestLength.size(1_000_000))
     }
 
     @Test func droppedDependentsLeaveTheirDependency() {
