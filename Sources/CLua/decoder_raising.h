@@ -35,6 +35,9 @@ static inline uint32_t read_count(decoder *d, size_t limit) { return reader_coun
 /// Pushes the next value. `depth` is how many objects are being read around it. Whoever pushes more than scalars makes room.
 void decode_value(decoder *d, int depth);
 
+/// Pushes a value with a tag of at most CLUA_TAG_STRING, which has been read. Needs 1 free stack slot.
+void decode_plain(parcel_reader *reader, uint8_t tag);
+
 /// Pushes the next string, whose tag has been read.
 void decoder_push_string(decoder *d);
 
@@ -47,8 +50,8 @@ void decode_table_counts(decoder *d, uint32_t counts[2]);
 /// Fills the table on top, whose counts have been read.
 void decode_table_body(decoder *d, const uint32_t counts[2], int depth);
 
-/// Sets the upvalues of the new function on top. Whether all of them are plain values.
-bool decode_upvalues(decoder *d, int upvalue_count, int depth);
+/// Sets the upvalues of the new function on top.
+void decode_upvalues(decoder *d, int upvalue_count, int depth);
 
 /// Stores the value on top, which stays, in the table at stack index `table`, made when it is needed first.
 void decoder_keep(decoder *d, int table, lua_Integer number);

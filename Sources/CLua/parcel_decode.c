@@ -13,15 +13,16 @@
 #include "parcel.h"
 #include "parcel_format.h"
 #include "parcel_raising.h"
-#include "spare_raising.h"
 
 // MARK: strings
 
-void decoder_push_string(decoder *d) {
+static void push_text(parcel_reader *reader) {
     size_t count;
-    const char *bytes = reader_string(&d->reader, &count);
-    lua_pushlstring(d->L, bytes, count);
+    const char *bytes = reader_string(reader, &count);
+    lua_pushlstring(reader->L, bytes, count);
 }
+
+void decoder_push_string(decoder *d) { push_text(&d->reader); }
 
 static void push_lent_string(decoder *d) {
     const clua_lent_string *string = d->parcel->strings[read_count(d, d->parcel->string_count)];
@@ -157,14 +158,11 @@ static void decode_table_later(decoder *d) {
 
 // MARK: functions
 
-bool decode_upvalues(decoder *d, int upvalue_count, int depth) {
+void decode_upvalues(decoder *d, int upvalue_count, int depth) {
     lua_State *L = d->L;
     int function = lua_gettop(L);
-    bool is_plain = true;
     for (int i = 1; i <= upvalue_count; i++) {
-        int tag = reader_peek(&d->reader);
-        is_plain = is_plain && tag <= CLUA_TAG_STRING;
-        if (tag == CLUA_TAG_UPVALUE_AGAIN) {
+        if (reader_peek(&d->reader) == CLUA_TAG_UPVALUE_AGAIN) {
             d->reader.next++;
             uint32_t ordinal = read_count(d, d->object_count);
             uint32_t number = read_count(d, 256);
@@ -178,14 +176,11 @@ bool decode_upvalues(decoder *d, int upvalue_count, int depth) {
             lua_setupvalue(L, function, i);
         }
     }
-    return is_plain;
 }
-
-static clua_code *read_code(decoder *d) { return clua_parcel_code(d->parcel, read_count(d, d->parcel->code_count)); }
 
 // Returns its code.
 static const clua_code *push_new_function(decoder *d) {
-    clua_code *code = read_code(d);
+    clua_code *code = clua_parcel_code(d->parcel, read_count(d, d->parcel->code_count));
     clua_need_stack(d->L, 12);
     clua_code_instantiate(d->L, code);
     return code;
@@ -196,25 +191,6 @@ static void decode_function(decoder *d, bool is_kept, int depth) {
     const clua_code *code = push_new_function(d);
     if (is_kept) decoder_keep(d, d->objects, ordinal);
     decode_upvalues(d, code->upvalue_count, depth + 1);
-}
-
-// The body that is alone in its parcel. It may run as a closure that is there.
-static void decode_body(decoder *d, clua_spare **spare) {
-    lua_State *L = d->L;
-    bool is_lone = reader_peek(&d->reader) == CLUA_TAG_FUNCTION && d->parcel->code_count == 1;
-    if (!is_lone || !clua_may_be_spare(clua_parcel_code(d->parcel, 0))) {
-        decode_value(d, 0);
-        return;
-    }
-    d->reader.next++;
-    d->object_count++;
-    clua_code *code = read_code(d);
-    clua_need_stack(L, 12);
-    *spare = clua_push_spare(L, code);
-    bool is_plain = decode_upvalues(d, code->upvalue_count, 1);
-    if (*spare == NULL || (is_plain && reader_peek(&d->reader) == CLUA_TAG_END)) return;
-    clua_spare_drop(L, *spare);
-    *spare = NULL;
 }
 
 static void decode_function_later(decoder *d) {
@@ -264,29 +240,36 @@ static void decode_module(decoder *d, bool has_field) {
     lua_settop(L, name);
 }
 
-void decode_value(decoder *d, int depth) {
-    lua_State *L = d->L;
-    if (depth > CLUA_INLINE_DEPTH) malformed(d);
-    uint8_t tag = reader_byte(&d->reader);
+void decode_plain(parcel_reader *reader, uint8_t tag) {
+    lua_State *L = reader->L;
     switch (tag) {
     case CLUA_TAG_NIL: lua_pushnil(L); break;
     case CLUA_TAG_FALSE: lua_pushboolean(L, 0); break;
     case CLUA_TAG_TRUE: lua_pushboolean(L, 1); break;
     case CLUA_TAG_INTEGER: {
-        uint64_t value = reader_varint(&d->reader);
+        uint64_t value = reader_varint(reader);
         lua_pushinteger(L, (lua_Integer)((value >> 1) ^ (~(value & 1) + 1)));
         break;
     }
     case CLUA_TAG_FLOAT: {
         lua_Number value;
-        memcpy(&value, reader_bytes(&d->reader, sizeof value), sizeof value);
+        memcpy(&value, reader_bytes(reader, sizeof value), sizeof value);
         lua_pushnumber(L, value);
         break;
     }
-    case CLUA_TAG_STRING:
-        decoder_push_string(d);
-        d->string_count++;
-        break;
+    default: push_text(reader);
+    }
+}
+
+void decode_value(decoder *d, int depth) {
+    if (depth > CLUA_INLINE_DEPTH) malformed(d);
+    uint8_t tag = reader_byte(&d->reader);
+    if (tag <= CLUA_TAG_STRING) {
+        decode_plain(&d->reader, tag);
+        d->string_count += tag == CLUA_TAG_STRING;
+        return;
+    }
+    switch (tag) {
     case CLUA_TAG_STRING_KEPT:
         decoder_push_string(d);
         keep_string(d);
@@ -343,8 +326,7 @@ bool clua_parcel_ignores_arguments(const clua_parcel *parcel) {
     return (tag == CLUA_TAG_FUNCTION || tag == CLUA_TAG_FUNCTION_KEPT) && !clua_parcel_code(parcel, 0)->has_parameters;
 }
 
-// `spare` is NULL unless the first value is a body.
-static void decode_all(lua_State *L, const clua_parcel *parcel, clua_environment environment, clua_spare **spare) {
+void clua_decode_here(lua_State *L, const clua_parcel *parcel, clua_environment environment) {
     luaL_checkstack(L, parcel->value_count + 16, "too many values");
     int base = lua_gettop(L) - CLUA_DECODING_SLOTS;
     decoder decoder = {
@@ -360,10 +342,7 @@ static void decode_all(lua_State *L, const clua_parcel *parcel, clua_environment
     };
     if (parcel->value_count > 0) {
         decoder.has_globals = reader_byte(&decoder.reader) == CLUA_HAS_GLOBALS;
-        if (spare != NULL && parcel->value_count == 1)
-            decode_body(&decoder, spare);
-        else
-            for (int i = 0; i < parcel->value_count; i++) decode_value(&decoder, 0);
+        for (int i = 0; i < parcel->value_count; i++) decode_value(&decoder, 0);
         decode_records(&decoder);
         set_classes(&decoder);
         set_late_metatables(&decoder);
@@ -377,12 +356,4 @@ static void decode_all(lua_State *L, const clua_parcel *parcel, clua_environment
         lua_rawgeti(L, decoder.environments, 0);
         lua_replace(L, decoder.environments);
     }
-}
-
-void clua_decode_here(lua_State *L, const clua_parcel *parcel, clua_environment environment) {
-    decode_all(L, parcel, environment, NULL);
-}
-
-void clua_decode_body(lua_State *L, const clua_parcel *parcel, clua_spare **spare) {
-    decode_all(L, parcel, CLUA_FRESH_ENVIRONMENT, spare);
 }

@@ -3,7 +3,6 @@
 #define CLUA_PARCEL_RAISING_H
 
 #include "parcel.h"
-#include "state.h"
 
 /// How many places on the stack decoding needs for itself.
 enum { CLUA_DECODING_SLOTS = 5 };
@@ -11,10 +10,6 @@ enum { CLUA_DECODING_SLOTS = 5 };
 /// Pushes the values. The topmost CLUA_DECODING_SLOTS values below must be nil. Afterwards the first of them is the environment that
 /// was made for the functions of the parcel, nil when none was needed, and the others are of no use.
 void clua_decode_here(lua_State *L, const clua_parcel *parcel, clua_environment environment);
-
-/// The same for the function of a body and its arguments, in an environment of their own. `spare`, if it is not NULL then, has to be told
-/// what becomes of the function, also when this raises.
-void clua_decode_body(lua_State *L, const clua_parcel *parcel, clua_spare **spare);
 
 /// Whether the first value of the parcel is a Lua function that takes no arguments.
 bool clua_parcel_ignores_arguments(const clua_parcel *parcel);

@@ -218,7 +218,7 @@ int clua_protect(lua_State *L, lua_CFunction function, void *context, int result
         lua_pushvalue(L, kept);
         clua_keep(L, CLUA_KEPT_ERROR);
     }
-    lua_rotate(L, kept, -2);
+    if (lua_gettop(L) > kept + 1) lua_rotate(L, kept, -2);
     lua_pop(L, 2);
     return status;
 }
@@ -340,9 +340,10 @@ static void find_method(lua_State *L, int object) {
 // Pushes the function and its arguments; returns where the function is. The handle, if it is needed, is below.
 static int push_body_of(lua_State *L, body_run *run) {
     if (run->parcel != NULL) {
+        if (clua_push_spare(L, run->parcel, &run->spare)) return lua_gettop(L);
         int environment = lua_gettop(L) + 1;
         lua_settop(L, lua_gettop(L) + CLUA_DECODING_SLOTS);
-        clua_decode_body(L, run->parcel, &run->spare);
+        clua_decode_here(L, run->parcel, CLUA_FRESH_ENVIRONMENT);
         if (lua_istable(L, environment)) {
             lua_pushvalue(L, environment);
             clua_set_current_globals(L);

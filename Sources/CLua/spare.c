@@ -1,10 +1,17 @@
+#include "code.h"
+#include "decoder_raising.h"
+#include "memory_raising.h"
+#include "parcel_format.h"
 #include "registry_raising.h"
 #include "spare_raising.h"
 
+// What they hold stays when the body has returned.
+enum { MAX_UPVALUES = 8 };
+
 static int kept_place(clua_state *state, const clua_spare *spare) { return CLUA_KEPT_SPARES + (int)(spare - state->spares); }
 
-// The place that is free now is that of the closure on top, which stays.
-static void keep(lua_State *L, clua_spare *spare, clua_code *code) {
+// The place, which is free, is that of the closure on top from now on.
+static void assign(lua_State *L, clua_spare *spare, clua_code *code) {
     lua_pushvalue(L, -1);
     clua_keep(L, kept_place(clua_state_of(L), spare));
     clua_code_retain(code);
@@ -12,7 +19,8 @@ static void keep(lua_State *L, clua_spare *spare, clua_code *code) {
     spare->code = code;
 }
 
-clua_spare *clua_push_spare(lua_State *L, clua_code *code) {
+// Pushes a closure of `code` whose upvalues have still to be set. Returns its place; NULL if it is not used again.
+static clua_spare *push_closure(lua_State *L, clua_code *code) {
     clua_state *state = clua_state_of(L);
     clua_spare *spare = &state->spares[(uintptr_t)code / sizeof(clua_code) % CLUA_SPARE_COUNT];
     if (spare->code == code && !spare->is_running) {
@@ -20,12 +28,45 @@ clua_spare *clua_push_spare(lua_State *L, clua_code *code) {
         state->reuse_count++;
     } else {
         clua_code_instantiate(L, code);
-        if (spare->is_running) return NULL;  // the operation waits, and this is another one
-        keep(L, spare, code);
+        if (spare->is_running) return NULL;  // inside of which this runs
+        assign(L, spare, code);
     }
     spare->is_running = true;
     spare->look_count = state->look_count;
     return spare;
+}
+
+// Whether so many plain values are next, and then the end.
+static bool are_plain(parcel_reader reader, int count) {
+    size_t length;
+    for (int i = 0; i < count; i++) switch (reader_byte(&reader)) {
+        case CLUA_TAG_NIL:
+        case CLUA_TAG_FALSE:
+        case CLUA_TAG_TRUE: break;
+        case CLUA_TAG_INTEGER: reader_varint(&reader); break;
+        case CLUA_TAG_FLOAT: reader_bytes(&reader, sizeof(lua_Number)); break;
+        case CLUA_TAG_STRING: reader_string(&reader, &length); break;
+        default: return false;
+        }
+    return reader_peek(&reader) == CLUA_TAG_END;
+}
+
+bool clua_push_spare(lua_State *L, const clua_parcel *parcel, clua_spare **spare) {
+    if (parcel->value_count != 1 || parcel->code_count != 1) return false;
+    clua_code *code = clua_parcel_code(parcel, 0);
+    if (code->has_functions || code->upvalue_count > MAX_UPVALUES) return false;
+    const uint8_t *bytes = clua_parcel_bytes(parcel);
+    parcel_reader reader = {.L = L, .next = bytes, .end = bytes + parcel->byte_count};
+    if (reader_byte(&reader) != 0 || reader_byte(&reader) != CLUA_TAG_FUNCTION || reader_varint(&reader) != 0) return false;
+    if (!are_plain(reader, code->upvalue_count)) return false;
+    clua_need_stack(L, LUA_MINSTACK);
+    *spare = push_closure(L, code);
+    int function = lua_gettop(L);
+    for (int i = 1; i <= code->upvalue_count; i++) {
+        decode_plain(&reader, reader_byte(&reader));
+        lua_setupvalue(L, function, i);
+    }
+    return true;
 }
 
 void clua_spare_has_returned(lua_State *L, clua_spare *spare) {

@@ -7,17 +7,16 @@
 #define CLUA_SPARE_RAISING_H
 
 #include <lua5.4/lua.h>
+#include <stdbool.h>
 
-#include "code.h"
+#include "parcel.h"
 #include "state.h"
 
-/// Whether a closure of this code can be used again if its upvalues are plain. What these hold stays until then, so they are few.
-static inline bool clua_may_be_spare(const clua_code *code) { return !code->has_functions && code->upvalue_count <= 8; }
-
-/// Pushes a closure of `code` that nobody else has; all its upvalues have to be set. As clua_code_instantiate, but for that.
+/// Pushes the only value of the parcel, if it is such a function with few upvalues: as a closure that is there, or as a new one. False
+/// where it is something else; then nothing is pushed.
 ///
-/// Returns who has to be told, in this state, what becomes of the closure; NULL: it is not used again.
-clua_spare *clua_push_spare(lua_State *L, clua_code *code);
+/// `spare`, if it is not NULL then, has to be told what becomes of the closure, also when this raises.
+bool clua_push_spare(lua_State *L, const clua_parcel *parcel, clua_spare **spare);
 
 /// The body has returned: the next one may have the closure, unless somebody may have seen it. Never raises. Needs 1 free stack slot.
 void clua_spare_has_returned(lua_State *L, clua_spare *spare);

@@ -1,3 +1,5 @@
+import OpEngine
+
 /// A Lua function, copied with what it captures: the body of any number of operations that a host makes.
 ///
 /// ```swift
@@ -35,6 +37,7 @@ extension LuaOperation {
     public convenience init(_ function: LuaFunction, arguments: [LuaValue] = []) {
         let body = Body(form: .parcel(function.parcel), isInHandle: false, arguments: arguments)
         self.init(in: function.core, home: LuaState.noNumber, kind: .function, bodies: .one(body))
+        endsWithMain()
         note(function.parcel)
     }
 }

@@ -76,6 +76,7 @@ public final class LuaOperation: Operation, @unchecked Sendable {
     convenience init(in state: LuaState, kind: Kind, bodyCount: Int, scriptClass: ScriptClass? = nil) {
         let bodies = SmallArray(repeating: Body(form: .handle), count: bodyCount)
         self.init(in: state.core, home: state.number, kind: kind, scriptClass: scriptClass, bodies: bodies)
+        if !isAsynchronous { endsWithMain() }
     }
 
     init(in core: RuntimeCore, home: Int, kind: Kind, scriptClass: ScriptClass? = nil, bodies: SmallArray<Body>) {
@@ -86,7 +87,6 @@ public final class LuaOperation: Operation, @unchecked Sendable {
         self.scriptClass = scriptClass
         mutable = Mutable(bodies: bodies)
         super.init()
-        if !isAsynchronous { endsWithMain() }
     }
 
     @inline(__always)
