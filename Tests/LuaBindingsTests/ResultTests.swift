@@ -92,4 +92,23 @@ import Testing
             assert(o.result() == 1 and o.result() == 2)
             """)
     }
+
+    /// Few bytes are in the operation itself, more in a parcel.
+    @Test func resultsOfEverySizeArriveAndCanBeReadMoreThanOnce() throws {
+        try withRuntime { runtime throws in
+            let text = try runtime.function("return function(_, n) return ('x'):rep(n) end")
+            let nils = try runtime.function("return function(_, n) return table.unpack({}, 1, n) end")
+            let queue = OperationQueue(engine: runtime.engine)
+            let operations = (0...40).map {
+                [LuaOperation(text, arguments: [.integer($0)]), LuaOperation(nils, arguments: [.integer($0)])]
+            }
+            queue.addOperations(operations.joined().map { $0 }, waitUntilFinished: true)
+            for (count, operations) in operations.enumerated() {
+                for _ in 1...2 {
+                    #expect(try runtime.results(of: operations[0]) == [.string(String(repeating: "x", count: count))])
+                    #expect(try runtime.results(of: operations[1]) == Array(repeating: .nil, count: count))
+                }
+            }
+        }
+    }
 }

@@ -25,7 +25,7 @@ extension LuaOperation {
         guard claimEnd() else { return }
         results?.letGo(of: self)
         note(results)
-        withMutable { $0.results = .one(results ?? .empty) }
+        withMutable { $0.results = .one(.parcel(results ?? .empty)) }
         end()
     }
 

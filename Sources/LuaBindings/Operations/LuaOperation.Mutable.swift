@@ -14,7 +14,7 @@ extension LuaOperation {
         /// The runtime knows that its parcels keep operations.
         var isKeeper = false
         /// What it ended with: of blocks, one for each.
-        var results: SmallArray<Parcel?> = .empty
+        var results: SmallArray<ReturnedValues?> = .empty
         var completion: Completion?
         /// The states that keep their handles alive: its own, where it runs as it is, and that of the completion block.
         var pinningStates: SmallArray<LuaState> = .empty

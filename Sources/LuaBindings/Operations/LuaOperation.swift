@@ -135,9 +135,11 @@ public final class LuaOperation: Operation, @unchecked Sendable {
             }
             let results = try state.run(self, body, number: number(ofBodyAt: index))
             guard !isAsynchronous else { return }
-            results?.letGo(of: self)
-            note(results)
-            withMutable { $0.results[index] = results ?? .empty }
+            if case .parcel(let parcel) = results {
+                parcel.letGo(of: self)
+                note(parcel)
+            }
+            withMutable { $0.results[index] = results }
         } catch {
             fail(error)
             // What lacks may be held by the state itself, for good: by a module, for one.
@@ -177,7 +179,7 @@ public final class LuaOperation: Operation, @unchecked Sendable {
         guard isFinished, let outcome, outcome != .failed else { return nil }
         let results = withMutable { $0.results }
         if outcome != .succeeded && (results.isEmpty || results.contains { $0 == nil }) { return nil }
-        return results.map { $0 ?? .empty }
+        return results.map { $0?.parcel ?? .empty }
     }
 
     /// Whether its method returned no value.

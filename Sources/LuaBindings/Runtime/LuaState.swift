@@ -142,7 +142,7 @@ final class LuaState: @unchecked Sendable {
     }
 
     /// Runs a body of `operation` here. Of a block only the first result counts, and none of an asynchronous operation.
-    func run(_ operation: LuaOperation, _ body: LuaOperation.Body, number: Int32) throws(Failure) -> Parcel? {
+    func run(_ operation: LuaOperation, _ body: LuaOperation.Body, number: Int32) throws(Failure) -> ReturnedValues {
         try core.prepare(self)
         // Safety: the parcel is the body's.
         defer { withExtendedLifetime(body) {} }
@@ -181,7 +181,7 @@ final class LuaState: @unchecked Sendable {
                 }
             }
         }
-        return unsafe results.value_count > 0 ? Parcel(results) : nil
+        return unsafe ReturnedValues(results)
     }
 
     /// The state that the calling thread has used last; nil when it has none, or that was closed.
