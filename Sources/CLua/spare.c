@@ -1,6 +1,5 @@
 #include "code.h"
 #include "decoder_raising.h"
-#include "memory_raising.h"
 #include "parcel_format.h"
 #include "registry_raising.h"
 #include "spare_raising.h"
@@ -59,7 +58,6 @@ bool clua_push_spare(lua_State *L, const clua_parcel *parcel, clua_spare **spare
     parcel_reader reader = {.L = L, .next = bytes, .end = bytes + parcel->byte_count};
     if (reader_byte(&reader) != 0 || reader_byte(&reader) != CLUA_TAG_FUNCTION || reader_varint(&reader) != 0) return false;
     if (!are_plain(reader, code->upvalue_count)) return false;
-    clua_need_stack(L, LUA_MINSTACK);
     *spare = push_closure(L, code);
     int function = lua_gettop(L);
     for (int i = 1; i <= code->upvalue_count; i++) {

@@ -15,7 +15,7 @@
 /// Pushes the only value of the parcel, if it is such a function with few upvalues: as a closure that is there, or as a new one. False
 /// where it is something else; then nothing is pushed.
 ///
-/// `spare`, if it is not NULL then, has to be told what becomes of the closure, also when this raises.
+/// `spare`, if it is not NULL then, has to be told what becomes of the closure, also when this raises. Needs 5 free stack slots.
 bool clua_push_spare(lua_State *L, const clua_parcel *parcel, clua_spare **spare);
 
 /// The body has returned: the next one may have the closure, unless somebody may have seen it. Never raises. Needs 1 free stack slot.

@@ -19,7 +19,7 @@ extension LuaOperation {
     func takeBodies() -> SmallArray<Body> {
         withMutable { mutable in
             mutable.haveBodiesGone = true
-            mutable.results = SmallArray(repeating: nil, count: isAsynchronous ? 0 : mutable.bodies.count)
+            if mutable.bodies.count > 1 { mutable.results = SmallArray(repeating: nil, count: mutable.bodies.count) }
             // The host has added it to the main queue: then they run as they are, if the handle has been kept.
             if home == core.mainStateNumber, mutable.pinningStates.contains(where: { core.isMain($0) }), core.isMainThread {
                 for index in mutable.bodies.indices where mutable.bodies[index].isInHandle { mutable.bodies[index].form = .handle }

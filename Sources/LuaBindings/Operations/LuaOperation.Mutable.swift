@@ -41,6 +41,11 @@ extension LuaOperation {
 }
 
 extension LuaOperation.Mutable {
+    /// Of several bodies each has a place, of one there is none before.
+    mutating func setResults(_ returned: ReturnedValues, ofBodyAt index: Int) {
+        if results.isEmpty { results = .one(returned) } else { results[index] = returned }
+    }
+
     private var rareInUse: LuaOperation.Rare {
         mutating get {
             if let rare { return rare }

@@ -139,7 +139,7 @@ public final class LuaOperation: Operation, @unchecked Sendable {
                 parcel.letGo(of: self)
                 note(parcel)
             }
-            withMutable { $0.results[index] = results }
+            withMutable { $0.setResults(results, ofBodyAt: index) }
         } catch {
             fail(error)
             // What lacks may be held by the state itself, for good: by a module, for one.

@@ -38,6 +38,7 @@ enum SmallArray<Element>: RandomAccessCollection, MutableCollection {
     }
 
     mutating func append(_ element: Element) {
+        if case .empty = self { return self = .one(element) }
         switch consume self {
         case .empty: self = .one(element)
         case .one(let first): self = .several([first, element])
@@ -64,6 +65,10 @@ enum SmallArray<Element>: RandomAccessCollection, MutableCollection {
 
     /// Removes the one and only `object`; returns whether it was there.
     mutating func remove(_ object: Element) -> Bool where Element: AnyObject {
+        if case .one(let only) = self, only === object {
+            self = .empty
+            return true
+        }
         guard let index = firstIndex(of: object) else { return false }
         remove(at: index)
         return true

@@ -181,7 +181,7 @@ final class LuaState: @unchecked Sendable {
                 }
             }
         }
-        return unsafe ReturnedValues(results)
+        return unsafe ReturnedValues(taking: &results)
     }
 
     /// The state that the calling thread has used last; nil when it has none, or that was closed.

@@ -7,9 +7,8 @@ enum ReturnedValues {
     case parcel(Parcel)
 
     /// Takes over what `parcel` owns.
-    init(_ parcel: clua_parcel) {
+    init(taking parcel: inout clua_parcel) {
         var few = clua_few_values()
-        var parcel = unsafe parcel
         self = unsafe clua_are_few(&parcel, &few) ? .few(few) : .parcel(Parcel(parcel))
     }
 
