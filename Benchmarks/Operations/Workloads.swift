@@ -83,9 +83,10 @@ private func layeredGraph(_ count: Int) -> Double {
     let queue = OperationQueue()
     let (layerCount, width) = layers(of: count)
     return nanoseconds {
-        var before: [Operation] = []
+        // Two arrays, used again: one for each layer would have the allocator tidy up each time.
+        var before: [Operation] = [], layer: [Operation] = []
         for _ in 0..<layerCount {
-            let layer = (0..<width).map { index in
+            for index in 0..<width {
                 let operation = BlockOperation {}
                 if !before.isEmpty {
                     let (first, second, third) = dependencies(of: index, width: width)
@@ -94,9 +95,10 @@ private func layeredGraph(_ count: Int) -> Double {
                     operation.addDependency(before[third])
                 }
                 queue.addOperation(operation)
-                return operation
+                layer.append(operation)
             }
-            before = layer
+            before.removeAll(keepingCapacity: true)
+            swap(&before, &layer)
         }
         queue.waitUntilAllOperationsAreFinished()
     } / Double(layerCount * width)

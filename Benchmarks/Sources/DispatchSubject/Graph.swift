@@ -74,9 +74,9 @@ struct Graph: Sendable {
         let graph = Graph()
         let (layerCount, width) = layers(of: count)
         return nanoseconds {
-            var before: [Node] = []
+            var before: [Node] = [], layer: [Node] = []
             for _ in 0..<layerCount {
-                let layer = (0..<width).map { index in
+                for index in 0..<width {
                     let node = Node()
                     if !before.isEmpty {
                         let (first, second, third) = dependencies(of: index, width: width)
@@ -85,9 +85,10 @@ struct Graph: Sendable {
                         node.depend(on: before[third])
                     }
                     graph.add(node)
-                    return node
+                    layer.append(node)
                 }
-                before = layer
+                before.removeAll(keepingCapacity: true)
+                swap(&before, &layer)
             }
             graph.group.wait()
         } / Double(layerCount * width)

@@ -38,9 +38,8 @@ private func fan(_ count: Int) async -> Double {
 private func layered(_ count: Int) async -> Double {
     let (layerCount, width) = layers(of: count)
     let start = ContinuousClock.now
-    var before: [Task<Void, Never>] = []
+    var before: [Task<Void, Never>] = [], layer: [Task<Void, Never>] = []
     for _ in 0..<layerCount {
-        var layer: [Task<Void, Never>] = []
         for index in 0..<width {
             if before.isEmpty {
                 layer.append(Task {})
@@ -55,7 +54,8 @@ private func layered(_ count: Int) async -> Double {
                     })
             }
         }
-        before = layer
+        before.removeAll(keepingCapacity: true)
+        swap(&before, &layer)
     }
     for task in before { await task.value }
     return nanoseconds(since: start) / Double(layerCount * width)
