@@ -12,6 +12,8 @@ int cplatform_thread_id(void) {
     return id;
 }
 
+int cplatform_processor(void) { return sched_getcpu(); }
+
 int cplatform_affinity_count(void) {
     // A fixed cpu_set_t holds 1024 processors; larger machines need a larger set.
     for (int processors = 1024; processors <= 65536; processors *= 4) {

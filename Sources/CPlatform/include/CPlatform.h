@@ -42,6 +42,10 @@ static inline void cplatform_set_thread_releases(void *releases) { cplatform_thr
 // Why: gettid is not imported, and a system call each time. The kernel's number of this thread; the process's for its first.
 int cplatform_thread_id(void);
 
+// Why: sched_getcpu is not declared without _GNU_SOURCE. The processor that the calling thread runs on, or did a moment ago; -1 when
+// the kernel does not say. Cheap, and async-signal-safe.
+int cplatform_processor(void);
+
 // Why: the CPU_* macros are not imported. Processors in this thread's affinity mask; 0 when the kernel does not say.
 int cplatform_affinity_count(void);
 

@@ -19,12 +19,16 @@ final class Parker: Sendable {
     private static let isSomeoneSpinning = Atomic<Bool>(false)
 
     private let word = Atomic<UInt32>(empty)
-    /// How often the owner looks before it sleeps. Grows with short sleeps, shrinks with long ones.
+    /// How often the owner looks before it sleeps. Grows with short sleeps, shrinks with others.
     private let looks = Atomic<UInt32>(1024)
+    /// The processor from which the owner was woken last.
+    private let wakersProcessor = Atomic<Int32>(-1)
 
     /// Wakes the thread. Lock-free and async-signal-safe.
     func unpark() {
-        if word.exchange(Parker.notified, ordering: .acquiringAndReleasing) == Parker.parked { futexWake(word) }
+        guard word.exchange(Parker.notified, ordering: .acquiringAndReleasing) == Parker.parked else { return }
+        wakersProcessor.store(cplatform_processor(), ordering: .relaxed)
+        futexWake(word)
     }
 
     /// Takes a wake-up that has already come.
@@ -54,10 +58,13 @@ final class Parker: Sendable {
         return false
     }
 
-    private func slept(since start: ContinuousClock.Instant) {
+    /// - Parameter processor: on which the owner looked before it slept. Who runs there, too, can do nothing until the owner sleeps: to look
+    ///   longer would not help.
+    private func slept(since start: ContinuousClock.Instant, on processor: Int32) {
         let before = looks.load(ordering: .relaxed)
-        let isShort = ContinuousClock.now - start < Parker.shortSleep
-        looks.store(isShort ? min(2 * before, Parker.looksAtMost) : max(before / 2, Parker.looksAtLeast), ordering: .relaxed)
+        let isWorthIt = ContinuousClock.now - start < Parker.shortSleep && wakersProcessor.load(ordering: .relaxed) != processor
+        let after = isWorthIt ? min(2 * before, Parker.looksAtMost) : max(before / 2, Parker.looksAtLeast)
+        looks.store(after, ordering: .relaxed)
     }
 
     /// Sleeps until `unpark`, a signal, or the deadline, and takes the wake-up. Only the owning thread calls it.
@@ -73,11 +80,11 @@ final class Parker: Sendable {
         guard word.compareExchange(expected: Parker.empty, desired: Parker.parked, ordering: .acquiringAndReleasing).exchanged else {
             return .notified
         }
-        let start = ContinuousClock.now
+        let start = ContinuousClock.now, processor = cplatform_processor()
         while true {
             let result = futexWait(word, while: Parker.parked, until: deadline)
             if isNotified {
-                slept(since: start)
+                slept(since: start, on: processor)
                 return .notified
             }
             guard result == .interrupted || result == .timedOut else { continue }
