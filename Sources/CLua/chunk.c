@@ -14,6 +14,7 @@ enum opcode {
     OP_LOADK = 3,
     OP_LOADKX = 4,
     OP_GETUPVAL = 9,
+    OP_SETUPVAL = 10,
     OP_GETTABUP = 11,
     OP_GETTABLE = 12,
     OP_GETFIELD = 14,
@@ -245,10 +246,16 @@ static void scan_code(reader *in, const body *function, const upvalue_map *map) 
     }
 }
 
+static bool assigns_upvalues(const body *function) {
+    for (size_t i = 0; i < function->code_count; i++)
+        if (opcode(instruction(function, i)) == OP_SETUPVAL) return true;
+    return false;
+}
+
 typedef struct description {
     const uint8_t *upvalues;  // the place where a function's upvalues are described
     bool has_parameters;
-    bool has_functions;
+    bool is_reusable;
 } description;
 
 // `about`, unless NULL, says more of the function.
@@ -271,7 +278,7 @@ static void read_function(reader *in, const upvalue_map *parent, int depth, upva
     free(function.constants);
 
     size_t nested_count = read_count(in, 1);
-    if (about != NULL) about->has_functions = nested_count > 0;
+    if (about != NULL) about->is_reusable = nested_count == 0 && !assigns_upvalues(&function);
     if (nested_count > 0 && depth == CLUA_CHUNK_MAX_DEPTH) fail(in, CLUA_CHUNK_UNREADABLE);
     for (size_t i = 0; i < nested_count && !failed(in); i++) {
         upvalue_map nested = {0};
@@ -322,7 +329,7 @@ clua_chunk_status clua_chunk_parse(const uint8_t *dump, size_t dump_count, clua_
     }
     remove_duplicates(&in);
     chunk->has_parameters = about.has_parameters;
-    chunk->has_functions = about.has_functions;
+    chunk->is_reusable = about.is_reusable;
     chunk->upvalue_count = (int)map.count;
     chunk->upvalues = (size_t)(about.upvalues - dump);
     chunk->reads = in.reads;

@@ -16,7 +16,7 @@ typedef struct clua_global_read {
 
 typedef struct clua_chunk {
     bool has_parameters;      // or takes any number of arguments
-    bool has_functions;       // defined in it
+    bool is_reusable;         // it defines no functions, and assigns no upvalue: when it has returned, its closure is as it was
     int upvalue_count;
     size_t upvalues;          // offset, in the dump, of the descriptions of the function's upvalues, 3 bytes each
     clua_global_read *reads;  // owned (malloc); sorted by upvalue, each pair once

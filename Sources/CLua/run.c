@@ -107,6 +107,9 @@ static char *take_string(lua_State *L, size_t *count) {
 // A stop has said itself what happened and where.
 static void take_stop(clua_stop *stop, clua_failure *failure) {
     failure->stop = stop->raised;
+    // Lua itself has raised it, when there was no memory to say where.
+    const char *words = clua_stop_words(stop->raised);
+    if (stop->message == NULL) stop->message = copy(words, strlen(words));
     failure->message = stop->message;
     failure->message_count = stop->message != NULL ? strlen(stop->message) : 0;
     failure->traceback = stop->traceback;
@@ -386,12 +389,13 @@ static int run_body(lua_State *L) {
     }
     lua_call(L, lua_gettop(L) - function, run->result_limit);
     state->limit_bytes = state->state_limit;
+    int count = lua_gettop(L) - function + 1;
+    if (count > 0 && clua_send(L, count, CLUA_RESULTS, run->results) != LUA_OK) return lua_error(L);
     if (run->spare != NULL) {
+        lua_settop(L, 0);  // the results may have left no free slot
         clua_spare_has_returned(L, run->spare);
         run->spare = NULL;
     }
-    int count = lua_gettop(L) - function + 1;
-    if (count > 0 && clua_send(L, count, CLUA_RESULTS, run->results) != LUA_OK) return lua_error(L);
     return 0;
 }
 

@@ -22,6 +22,7 @@ static void assign(lua_State *L, clua_spare *spare, clua_code *code) {
 static clua_spare *push_closure(lua_State *L, clua_code *code) {
     clua_state *state = clua_state_of(L);
     clua_spare *spare = &state->spares[(uintptr_t)code / sizeof(clua_code) % CLUA_SPARE_COUNT];
+    uint64_t look_count = state->look_count;  // before it is made: a finalizer may run then, and look
     if (spare->code == code && !spare->is_running) {
         clua_push_kept(L, kept_place(state, spare));
         state->reuse_count++;
@@ -31,7 +32,7 @@ static clua_spare *push_closure(lua_State *L, clua_code *code) {
         assign(L, spare, code);
     }
     spare->is_running = true;
-    spare->look_count = state->look_count;
+    spare->look_count = look_count;
     return spare;
 }
 
@@ -53,7 +54,7 @@ static bool are_plain(parcel_reader reader, int count) {
 bool clua_push_spare(lua_State *L, const clua_parcel *parcel, clua_spare **spare) {
     if (parcel->value_count != 1 || parcel->code_count != 1) return false;
     clua_code *code = clua_parcel_code(parcel, 0);
-    if (code->has_functions || code->upvalue_count > MAX_UPVALUES) return false;
+    if (!code->is_reusable || code->upvalue_count > MAX_UPVALUES) return false;
     const uint8_t *bytes = clua_parcel_bytes(parcel);
     parcel_reader reader = {.L = L, .next = bytes, .end = bytes + parcel->byte_count};
     if (reader_byte(&reader) != 0 || reader_byte(&reader) != CLUA_TAG_FUNCTION || reader_varint(&reader) != 0) return false;

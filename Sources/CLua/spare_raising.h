@@ -2,7 +2,9 @@
 //
 // A function that defines no others and captures nothing but plain values never has itself, nor has what it calls, unless that asks the
 // `debug` library. So when a body that is such a function has returned, nobody has its closure, and the state's next body of the same
-// code can run as that, with all its upvalues set anew.
+// code can run as that, with all its upvalues set anew. Nor does the closure keep what the body has made: it assigns no upvalue.
+//
+// Whoever takes the registry apart, or is a C module that asks lua_getinfo for the function that runs, can get hold of one all the same.
 #ifndef CLUA_SPARE_RAISING_H
 #define CLUA_SPARE_RAISING_H
 

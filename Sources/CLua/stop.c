@@ -24,7 +24,7 @@ static clua_stop *stop_of(lua_State *L) { return &clua_state_of(L)->stop; }
 
 // MARK: raising
 
-static const char *words(int reason) {
+const char *clua_stop_words(int reason) {
     switch (reason) {
     case CLUA_STOP_TIMEOUT: return "timeout";
     case CLUA_STOP_MEMORY: return "memory limit exceeded";
@@ -56,7 +56,7 @@ static int describe(lua_State *L) {
     clua_stop *stop = stop_of(L);
     lua_State *stopped = lua_touserdata(L, 1);
     push_position(stopped);
-    lua_pushfstring(stopped, "%s%s", lua_tostring(stopped, -1), words(stop->raised));
+    lua_pushfstring(stopped, "%s%s", lua_tostring(stopped, -1), clua_stop_words(stop->raised));
     stop->message = copy_top(stopped);
     lua_pop(stopped, 1);
     luaL_traceback(L, stopped, NULL, 0);

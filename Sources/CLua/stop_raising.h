@@ -15,6 +15,9 @@ void clua_open_protected_calls(lua_State *L);
 /// Whether an error with this status is a stop, which nobody may catch. Never raises.
 bool clua_is_stop(lua_State *L, int status);
 
+/// What messages call a stop, by its clua_stop_reason. Never raises.
+const char *clua_stop_words(int reason);
+
 /// Raises the stop that is under way.
 int clua_raise_stop(lua_State *L);
 

@@ -81,24 +81,24 @@ import Testing
 
     /// Of a function with any number of arguments Lua keeps a second copy, where `debug.getlocal` finds it.
     @Test func whoKeepsTheFunctionThatRunsKeepsWhatItHasCaptured() throws {
-        try withRuntime(workers: 1) { runtime throws in
-            let prepare = try runtime.function(
-                """
-                return function()
-                    local kept
-                    local function keep(f) if type(f) == 'function' and debug.getupvalue(f, 1) == 'n' then kept = kept or f end end
-                    function string.look() for l = 1, 9 do for i = 1, 9 do keep(select(3, pcall(debug.getlocal, l, i))) end end end
-                    function string.seen() return select(2, debug.getupvalue(kept, 1)) end
-                end
-                """)
-            let function = try runtime.function("local n = 0; return function(op, by, ...) n = n + by; (''):look() return n end")
-            let read = LuaOperation(try runtime.function("return function() return (''):seen() end"))
-            let calls = [LuaOperation(function, arguments: [10]), LuaOperation(function, arguments: [20])]
-            let queue = OperationQueue(engine: runtime.engine)
-            for operation in [LuaOperation(prepare)] + calls + [read] { queue.addOperations([operation], waitUntilFinished: true) }
-            #expect(try calls.map(runtime.results) == [[10], [20]])
-            #expect(try runtime.results(of: read) == [10])
-        }
+        try script(
+            workers: 1,
+            """
+            local function run(body)
+                local o = queue:addOperation(body)
+                o:waitUntilFinished()
+                return o.result
+            end
+            run(function()
+                local kept
+                local function keep(f) if type(f) == 'function' and debug.getupvalue(f, 1) == 'n' then kept = kept or f end end
+                function string.look() for l = 1, 9 do for i = 1, 9 do keep(select(3, pcall(debug.getlocal, l, i))) end end end
+                function string.seen() return select(2, debug.getupvalue(kept, 1)) end
+            end)
+            local function make(n) return function(...) (''):look() return n end end
+            assert(run(make(10)) == 10 and run(make(20)) == 20)
+            assert(run(function() return (''):seen() end) == 10)
+            """)
     }
 
     @Test func operationsMayBeMadeOnAnyThread() throws {

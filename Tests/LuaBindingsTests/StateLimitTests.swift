@@ -74,4 +74,14 @@ import Testing
     @Test func aLimitThatIsTooLittleIsRefused() {
         #expect(throws: LuaError.self) { try runtime(limit: 10_000) }
     }
+
+    /// Lua raises the error where there was no memory to say where.
+    @Test func whoNeedsMoreThanItsLimitIsToldSo() throws {
+        try script(
+            """
+            local o = opscript.Operation.new { memoryLimit = 1 << 20, main = function() local t = {} while true do t[#t + 1] = {} end end }
+            queue:addOperation(o):waitUntilFinished()
+            assert(o.error.kind == 'memory' and o.error.message == 'memory limit exceeded', o.error.message)
+            """)
+    }
 }

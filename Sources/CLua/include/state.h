@@ -90,7 +90,7 @@ static inline clua_state *clua_state_of(lua_State *L) {
 void clua_limit_state(lua_State *L, size_t bytes);
 
 /// What is freed stays with the process, up to so many bytes (at most 32 MiB) in each of the allocator's arenas, instead of going back
-/// to the system; smaller blocks are not mapped one by one. For the whole process. Nothing where the C library is not glibc.
+/// to the system; smaller blocks are not mapped one by one. For the whole process, and glibc's allocator; another one does not notice.
 void clua_keep_freed_memory(int bytes);
 
 /// Shows warnings from now on. Never raises.

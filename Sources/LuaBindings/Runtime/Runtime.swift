@@ -40,7 +40,7 @@ public final class Runtime {
 
         /// Whether memory that is freed stays with the process, up to 32 MiB in each of the allocator's arenas, and is used again, instead
         /// of going back to the system at once: a page from there costs more than to fill it. From the first operation or program of a
-        /// script on, and for the whole process. Nothing where the C library is not glibc.
+        /// script on, and for the whole process. For glibc's allocator; nothing where the host has another.
         public var keepsFreedMemory = false
 
         /// The defaults.
