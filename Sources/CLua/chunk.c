@@ -278,7 +278,7 @@ static void read_function(reader *in, const upvalue_map *parent, int depth, upva
     free(function.constants);
 
     size_t nested_count = read_count(in, 1);
-    if (about != NULL) about->is_reusable = nested_count == 0 && !assigns_upvalues(&function);
+    if (about != NULL) about->is_reusable = !failed(in) && nested_count == 0 && !assigns_upvalues(&function);
     if (nested_count > 0 && depth == CLUA_CHUNK_MAX_DEPTH) fail(in, CLUA_CHUNK_UNREADABLE);
     for (size_t i = 0; i < nested_count && !failed(in); i++) {
         upvalue_map nested = {0};

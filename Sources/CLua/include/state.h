@@ -39,7 +39,7 @@ typedef struct clua_lent_strings {
     size_t bucket_count, count;
 } clua_lent_strings;
 
-/// A closure that one body has run as and the next one may. See spare.h.
+/// A closure that one body has run as and the next one may. See spare_raising.h.
 typedef struct clua_spare {
     struct clua_code *code;  // owned; NULL: there is none
     bool is_running;
