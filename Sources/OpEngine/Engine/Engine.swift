@@ -40,7 +40,7 @@ import Synchronization
     private let phase = Atomic<UInt8>(0)
     let eventObservers = EventObservers()
 
-    private let mainCore = Guarded(MainQueue())
+    private let mainCore = Guarded<OperationQueue.Core?>(nil)
     /// The first queue that has operations. Guarded by `Registry.lock`.
     // Safety: an active queue keeps itself.
     private nonisolated(unsafe) var firstActive: Unmanaged<OperationQueue.Core>?
@@ -50,11 +50,6 @@ import Synchronization
 
     private struct HelperQueue {
         weak var queue: OperationQueue?
-    }
-
-    private struct MainQueue {
-        var core: OperationQueue.Core?
-        weak var face: OperationQueue?
     }
 
     /// Makes an engine whose main queue belongs to the calling thread. Threads are started when there is work.
@@ -107,18 +102,17 @@ import Synchronization
     /// Its operations run one at a time on the thread that drains `mainInbox`.
     public var mainQueue: OperationQueue {
         mainCore.withLock { main in
-            if let face = main.face { return face }
-            let core = main.core ?? OperationQueue.Core(engine: self, isMain: true)
+            if let face = main?.face { return face }
+            let core = main ?? OperationQueue.Core(engine: self, isMain: true)
             let face = OperationQueue(engine: self, mainCore: core)
-            core.face = face
-            main.core = core
-            main.face = face
+            core.show(face)
+            main = core
             return face
         }
     }
 
     /// The queue behind `mainQueue`, once somebody has asked for it.
-    var mainQueueCore: OperationQueue.Core? { mainCore.withLock { $0.core } }
+    var mainQueueCore: OperationQueue.Core? { mainCore.withLock { $0 } }
 
     /// A queue for execution blocks, outside every maximum and every count.
     var helperQueue: OperationQueue {

@@ -1,3 +1,4 @@
+import CPlatform
 import Glibc
 import Synchronization
 
@@ -7,7 +8,7 @@ extension OperationQueue {
     /// `OperationQueue` is what users hold. The core keeps it while something in the queue may run; a suspended queue that nobody
     /// holds goes with its operations. The core keeps itself while it has operations.
     @safe final class Core: @unchecked Sendable {
-        // Safety: `@unchecked Sendable` because `state` has a lock, `face` and `engine` are written once, `nextScheduled` is
+        // Safety: `@unchecked Sendable` because `state` and `face` have locks, `engine` is written once, `nextScheduled` is
         // guarded by the executor's lock.
         let state = Guarded(State())
         // Safety: the face keeps the engine, and a core works only while it has a face or a worker of the engine.
@@ -19,7 +20,10 @@ extension OperationQueue {
         let isHelper = Atomic<Bool>(false)
         /// Somebody observes the queue or its progress, or did.
         let isObserved = Atomic<Bool>(false)
-        weak var face: OperationQueue?
+        private let faceLock = Lock()
+        /// What users hold; guarded by `faceLock`. Not weak, which would make each change of the queue's reference count a slow one.
+        // Safety: `hide` removes it before its memory goes.
+        private var shownFace: Unmanaged<OperationQueue>?
         /// The next entry in the executor's list.
         var nextScheduled: Core?
         /// The engine's list of queues that have operations. Guarded by `Registry.lock`.
@@ -34,6 +38,25 @@ extension OperationQueue {
                     state.maximum = 1
                     state.qualities.isOutside = true
                 }
+            }
+        }
+
+        // MARK: What users hold
+
+        /// The queue as its users see it; nil once it has begun to go.
+        var face: OperationQueue? {
+            faceLock.withLock {
+                guard let face = unsafe shownFace, unsafe cplatform_try_retain(face.toOpaque()) else { return nil }
+                return unsafe face.takeRetainedValue()
+            }
+        }
+
+        func show(_ face: OperationQueue) { faceLock.withLock { unsafe shownFace = .passUnretained(face) } }
+
+        /// `face` goes. A main queue may have another one by now.
+        func hide(_ face: OperationQueue) {
+            faceLock.withLock {
+                if unsafe shownFace?.toOpaque() == Unmanaged.passUnretained(face).toOpaque() { unsafe shownFace = nil }
             }
         }
 

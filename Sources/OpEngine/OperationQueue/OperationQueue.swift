@@ -28,7 +28,7 @@ open class OperationQueue: @unchecked Sendable {
         self.engine = engine
         core = Core(engine: engine, isMain: false)
         ownProgress = Progress(core: core)
-        core.face = self
+        core.show(self)
     }
 
     /// The face of an engine's main queue.
@@ -39,6 +39,7 @@ open class OperationQueue: @unchecked Sendable {
     }
 
     deinit {
+        core.hide(self)
         if !core.isMain { core.abandon() }
     }
 
