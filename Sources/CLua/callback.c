@@ -102,8 +102,10 @@ static void push_all_results(lua_State *L, const clua_reply *reply) {
 
 // Stack: the reply, the handle. Leaves the first result, or the table of all.
 static void push_results(lua_State *L, const clua_reply *reply) {
-    if (lua_getiuservalue(L, 2, CLUA_SLOT_RESULTS) != LUA_TTABLE) {
-        lua_settop(L, 2);
+    clua_handle *handle = lua_touserdata(L, 2);
+    if (handle->has_results) {
+        lua_getiuservalue(L, 2, CLUA_SLOT_RESULTS);
+    } else {
         push_all_results(L, reply);
         int count = lua_gettop(L) - 2;
         lua_createtable(L, count, 1);
@@ -113,6 +115,7 @@ static void push_results(lua_State *L, const clua_reply *reply) {
         lua_setfield(L, 3, "n");
         lua_pushvalue(L, 3);
         lua_setiuservalue(L, 2, CLUA_SLOT_RESULTS);
+        handle->has_results = true;
     }
     if (reply->integer == 1) lua_rawgeti(L, -1, 1);
 }
@@ -191,6 +194,10 @@ static int answer(lua_State *L, clua_reply *reply) {
     case CLUA_REPLY_NUMBER: lua_pushnumber(L, reply->number); return 1;
     case CLUA_REPLY_PROGRESS: push_progress(L, reply); return 1;
     case CLUA_REPLY_VALUES: return (int)reply->integer;
+    case CLUA_REPLY_SENT:
+        lua_pushnil(L);
+        lua_setiuservalue(L, (int)reply->integer, CLUA_SLOT_BODY);
+        // falls through
     case CLUA_REPLY_ARGUMENT: lua_pushvalue(L, (int)reply->integer); return 1;
     case CLUA_REPLY_NO_MEMORY: return clua_no_memory(L);
     case CLUA_REPLY_STOP:

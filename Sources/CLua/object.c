@@ -51,8 +51,8 @@ void clua_object_release_in_turn(void *object) {
 }
 
 clua_handle *clua_to_handle(lua_State *L, int index) {
-    if (lua_type(L, index) != LUA_TUSERDATA || lua_rawlen(L, index) < sizeof(clua_handle)) return NULL;
     clua_handle *handle = lua_touserdata(L, index);
+    if (handle == NULL || lua_rawlen(L, index) < sizeof(clua_handle)) return NULL;  // a light userdata has no length
     return handle->tag == &handle_tag ? handle : NULL;
 }
 
@@ -306,7 +306,7 @@ static int push_empty_handle(lua_State *L) {
 // The handle on top, empty so far, takes over a reference; there is a place for it.
 static void fill_handle(lua_State *L, void *object, int kind) {
     clua_handle *handle = lua_touserdata(L, -1);
-    handle->kind = kind;
+    handle->kind = (uint16_t)kind;
     hold(&clua_state_of(L)->held, handle, object);
     // At once: whoever numbers the places anew has to find it.
     clua_push_kept(L, CLUA_KEPT_HANDLES);

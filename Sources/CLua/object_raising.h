@@ -16,6 +16,13 @@ void clua_push_owned_handle(lua_State *L, void *object, int kind);
 /// Pushes the state's handle for `object` if it has one. Never raises. Needs 3 free stack slots, leaves 1 or 0.
 bool clua_push_existing_handle(lua_State *L, const void *object);
 
+/// The same; `index` is where it is on the stack, or 0.
+static inline bool clua_push_handle_at(lua_State *L, int index, const void *object) {
+    if (index == 0) return clua_push_existing_handle(L, object);
+    lua_pushvalue(L, index);
+    return true;
+}
+
 /// clua_unpin for the handle on top, which stays. Never raises. Needs 3 free stack slots.
 void clua_unpin_handle(lua_State *L);
 

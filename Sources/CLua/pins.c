@@ -27,8 +27,8 @@ static int make_and_pin(lua_State *L) {
     return 0;
 }
 
-int clua_pin(lua_State *L, void *object, int kind, clua_failure *failure) {
-    if (lua_checkstack(L, 4) && clua_push_existing_handle(L, object)) {
+int clua_pin(lua_State *L, void *object, int kind, int handle, clua_failure *failure) {
+    if (lua_checkstack(L, 4) && clua_push_handle_at(L, handle, object)) {
         pin_handle(L);
         return LUA_OK;
     }

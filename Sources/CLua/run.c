@@ -206,24 +206,32 @@ int clua_call_script(lua_State *L, int argument_count, int result_count, clua_fa
     return call(L, describe_script_error, argument_count + 1, result_count, failure);
 }
 
-int clua_protect(lua_State *L, lua_CFunction function, void *context, int result_count, clua_failure *failure) {
-    memset(failure, 0, sizeof *failure);
-    if (!lua_checkstack(L, LUA_MINSTACK)) return clua_refuse(failure, "stack overflow");
-    // What `call` does; nothing has to be moved.
-    int kept = lua_gettop(L) + 1;
+int clua_begin_protected(lua_State *L) {
+    // An error may be under way: then this is called by a `__close` handler, and must not lose what was said of it.
     clua_push_kept(L, CLUA_KEPT_ERROR);
     lua_pushcfunction(L, describe_error);
-    lua_pushcfunction(L, function);
-    lua_pushlightuserdata(L, context);
-    int status = lua_pcall(L, 1, result_count, kept + 1);
+    return lua_gettop(L);
+}
+
+int clua_end_protected(lua_State *L, int handler, int status, clua_failure *failure) {
+    int kept = handler - 1;
     if (status != LUA_OK) take_failure(L, status, failure);
     if (status != LUA_OK || lua_istable(L, kept)) {
         lua_pushvalue(L, kept);
         clua_keep(L, CLUA_KEPT_ERROR);
     }
-    if (lua_gettop(L) > kept + 1) lua_rotate(L, kept, -2);
+    if (lua_gettop(L) > handler) lua_rotate(L, kept, -2);
     lua_pop(L, 2);
     return status;
+}
+
+int clua_protect(lua_State *L, lua_CFunction function, void *context, int result_count, clua_failure *failure) {
+    memset(failure, 0, sizeof *failure);
+    if (!lua_checkstack(L, LUA_MINSTACK)) return clua_refuse(failure, "stack overflow");
+    int handler = clua_begin_protected(L);
+    lua_pushcfunction(L, function);
+    lua_pushlightuserdata(L, context);
+    return clua_end_protected(L, handler, lua_pcall(L, 1, result_count, handler), failure);
 }
 
 int clua_raise_value(lua_State *L, int index, clua_failure *failure) {
@@ -274,16 +282,15 @@ static void strip_callers(lua_State *L, clua_failure *failure) {
     lua_pop(L, 1);
 }
 
-int clua_run_apart(lua_State *L, lua_CFunction function, void *context, clua_failure *failure) {
-    if (!lua_checkstack(L, LUA_MINSTACK)) return clua_refuse(failure, "stack overflow");
-    // Nearly always the real ones are in force, and stay so.
-    bool were_real = clua_are_globals_real(L);
-    if (!were_real) {
-        clua_push_current_globals(L);
-        clua_push_real_globals(L);
-        clua_set_current_globals(L);
-    }
-    int status = clua_protect(L, function, context, 0, failure);
+bool clua_enter_apart(lua_State *L) {
+    if (clua_are_globals_real(L)) return true;
+    clua_push_current_globals(L);
+    clua_push_real_globals(L);
+    clua_set_current_globals(L);
+    return false;
+}
+
+void clua_leave_apart(lua_State *L, bool were_real, int status, clua_failure *failure) {
     if (!were_real) {
         clua_set_current_globals(L);
     } else if (!clua_are_globals_real(L)) {
@@ -294,6 +301,13 @@ int clua_run_apart(lua_State *L, lua_CFunction function, void *context, clua_fai
         strip_callers(L, failure);
         strip_own_frames(failure);
     }
+}
+
+int clua_run_apart(lua_State *L, lua_CFunction function, void *context, clua_failure *failure) {
+    if (!lua_checkstack(L, LUA_MINSTACK)) return clua_refuse(failure, "stack overflow");
+    bool were_real = clua_enter_apart(L);
+    int status = clua_protect(L, function, context, 0, failure);
+    clua_leave_apart(L, were_real, status, failure);
     return status;
 }
 
@@ -428,7 +442,7 @@ int clua_encode_body(lua_State *L, clua_body body, clua_parcel *parcel, clua_fai
     memset(parcel, 0, sizeof *parcel);
     int top = lua_gettop(L);
     // A function without arguments is there to be encoded: that is protected by itself.
-    if (body.method == NULL && lua_checkstack(L, LUA_MINSTACK) && clua_push_existing_handle(L, body.object)
+    if (body.method == NULL && lua_checkstack(L, LUA_MINSTACK) && clua_push_handle_at(L, body.handle, body.object)
         && lua_getiuservalue(L, -1, CLUA_SLOT_BODY) == LUA_TFUNCTION) {
         memset(failure, 0, sizeof *failure);
         int status = clua_send(L, 1, CLUA_BODY, parcel);
@@ -439,31 +453,6 @@ int clua_encode_body(lua_State *L, clua_body body, clua_parcel *parcel, clua_fai
     lua_settop(L, top);
     body_run run = {.body = body, .results = parcel};
     return clua_protect(L, encode_body, &run, 0, failure);
-}
-
-static int run_callback(lua_State *L) {
-    const clua_callback *callback = lua_touserdata(L, 1);
-    clua_push_handle(L, callback->object, callback->kind);
-    if (lua_getiuservalue(L, 2, CLUA_SLOT_COMPLETION) != LUA_TFUNCTION) return 0;
-    if (!callback->is_kept) {
-        lua_pushnil(L);
-        lua_setiuservalue(L, 2, CLUA_SLOT_COMPLETION);
-    }
-    if (callback->argument != NULL)
-        clua_push_items_here(L, callback->argument, 1);
-    else
-        lua_pushvalue(L, 2);
-    lua_call(L, 1, 0);
-    return 0;
-}
-
-int clua_run_callback(lua_State *L, clua_callback callback, clua_failure *failure) {
-    int top = lua_gettop(L);
-    // The handle stays where it is while this runs.
-    if (callback.is_pinned && lua_checkstack(L, 4) && clua_push_existing_handle(L, callback.object)) clua_unpin_handle(L);
-    int status = clua_run_apart(L, run_callback, &callback, failure);
-    lua_settop(L, top);
-    return status;
 }
 
 typedef struct attachment {

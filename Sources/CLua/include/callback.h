@@ -34,6 +34,7 @@ typedef enum clua_reply_kind {
     CLUA_REPLY_SET_COMPLETION,  // no value; the handle at index 1 gets the completion block at completion_index, or none
     CLUA_REPLY_ADD_BODY,        // no value; the arguments from body_first on become the body `body_number` of the handle at index 1
     CLUA_REPLY_ARGUMENT,        // the value at stack index `integer`
+    CLUA_REPLY_SENT,            // the handle at stack index `integer`, which needs its body no more
     CLUA_REPLY_ERROR,           // raises `bytes`, with the position of the caller before it
     CLUA_REPLY_ARGUMENT_ERROR,  // raises `bytes` as the fault of argument `integer`
     CLUA_REPLY_STOP,            // stops the body that is running, for the clua_stop_reason `integer`
@@ -102,10 +103,10 @@ static inline const char *clua_string(lua_State *L, int index, size_t *count) {
 /// The handle's user values.
 enum {
     CLUA_SLOT_BODY = 1,        // a function, or a table: function, arguments, n; of an operation with several, a table of these
+    CLUA_SLOT_RESULTS = 1,     // if the handle `has_results`: what the operation ended with, as this state decoded it
     CLUA_SLOT_COMPLETION = 2,  // the completion block; what a timer calls
-    CLUA_SLOT_RESULTS = 3,     // the results as this state decoded them
-    CLUA_SLOT_OBSERVERS = 4,   // a table: observation -> function
-    CLUA_SLOT_COUNT = 4
+    CLUA_SLOT_OBSERVERS = 3,   // a table: observation -> function
+    CLUA_SLOT_COUNT = 3
 };
 
 #endif

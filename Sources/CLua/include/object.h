@@ -13,8 +13,9 @@
 typedef struct clua_handle {
     const void *tag;  // says that it is one
     void *object;  // owned: one reference; NULL while being made
-    int kind;      // index of the class, 1 to CLUA_MAX_KINDS
-    unsigned pin_count;
+    uint16_t kind;     // index of the class, 1 to CLUA_MAX_KINDS
+    bool has_results;  // see CLUA_SLOT_RESULTS
+    uint32_t pin_count;
     uint32_t place;  // of `object` among what the state holds
     uint32_t numbering;  // the state's, when that was the number of the place
     void *class_object;  // of an operation whose class a script has defined: that class, kept by the operation; else NULL

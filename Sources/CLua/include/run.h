@@ -57,6 +57,7 @@ typedef struct clua_item {
 typedef struct clua_body {
     void *object;  // the operation
     int kind;
+    int handle;  // the stack index of its handle; 0: it has to be looked for
     int number;  // which of several in the handle, 1 and up; 0: the only one
     bool is_invocation;  // not main(operation, ...) but object:method(...)
     const char *method;  // of an operation whose class a script has defined: what it runs is this method; else NULL
@@ -98,8 +99,9 @@ int clua_run_prelude(lua_State *L, const clua_parcel *body, clua_failure *failur
 /// "<pipeline.lua:12>": how messages call the function at `index`. Never raises. Needs 1 free stack slot.
 void clua_function_label(lua_State *L, int index, char *label, size_t size);
 
-/// Keeps the handle of `object`, with what it holds, alive in this state until clua_unpin has been called as often.
-int clua_pin(lua_State *L, void *object, int kind, clua_failure *failure);
+/// Keeps the handle of `object`, with what it holds, alive in this state until clua_unpin has been called as often. `handle` is its stack
+/// index, or 0, as in clua_body.
+int clua_pin(lua_State *L, void *object, int kind, int handle, clua_failure *failure);
 void clua_unpin(lua_State *L, void *object);
 
 /// Has the host's `collected` called when the next garbage collection has ended.

@@ -32,6 +32,8 @@ enum Answer {
     case results([Parcel], isOneOfEach: Bool, first: Bool)
     /// The argument at this stack index.
     case argument(Int32)
+    /// The same: an operation's handle, which needs its body no more.
+    case sent(Int32)
     /// The top values of the stack.
     case values(Int)
     /// Nothing, and the completion block of the operation at stack index 1 becomes the value at this index, or none.
@@ -102,6 +104,9 @@ enum Answer {
             if isOneOfEach { unsafe writeParcels(parcels, to: reply) } else { unsafe writeParcel(parcels.first ?? .empty, to: reply) }
         case .argument(let index):
             unsafe reply.pointee.kind = CLUA_REPLY_ARGUMENT
+            unsafe reply.pointee.integer = lua_Integer(index)
+        case .sent(let index):
+            unsafe reply.pointee.kind = CLUA_REPLY_SENT
             unsafe reply.pointee.integer = lua_Integer(index)
         case .values(let count):
             unsafe reply.pointee.kind = CLUA_REPLY_VALUES

@@ -21,7 +21,11 @@ struct Call {
 
     /// The type's name as error messages have it.
     func typeName(at index: Int32) -> String {
-        if let kind = unsafe handle(at: index)?.kind { return "\(kind.className)" }
+        if let handle = unsafe clua_to_handle(lua, index), unsafe handle.pointee.object != nil,
+            let kind = unsafe ObjectKind(rawValue: Int32(handle.pointee.kind))
+        {
+            return kind.className
+        }
         let type = type(at: index)
         return type == LUA_TNONE ? "no value" : unsafe String(cString: lua_typename(lua, type))
     }
@@ -77,47 +81,33 @@ struct Call {
 
     // MARK: objects
 
-    private func handle(at index: Int32) -> (object: UnsafeMutableRawPointer, kind: ObjectKind)? {
-        guard let handle = unsafe clua_to_handle(lua, index), let object = unsafe handle.pointee.object,
-            let kind = unsafe ObjectKind(rawValue: handle.pointee.kind)
+    @inline(__always)
+    private func object<T: AnyObject>(at index: Int32, _ kind: ObjectKind, as type: T.Type) -> T? {
+        guard let handle = unsafe clua_to_handle(lua, index), unsafe handle.pointee.kind == kind.rawValue,
+            let pointer = unsafe handle.pointee.object
         else { return nil }
-        return unsafe (object, kind)
+        return unsafe LuaBindings.object(pointer, as: type)
     }
 
-    func operationIfAny(at index: Int32) -> Operation? {
-        guard let handle = unsafe handle(at: index), unsafe handle.kind == .operation else { return nil }
-        return unsafe object(handle.object, as: Operation.self)
-    }
+    func operationIfAny(at index: Int32) -> Operation? { object(at: index, .operation, as: Operation.self) }
 
     func operation(at index: Int32) throws(CallError) -> Operation {
         guard let operation = operationIfAny(at: index) else { throw expected("Operation", at: index) }
         return operation
     }
 
-    func queueIfAny(at index: Int32) -> OperationQueue? {
-        guard let handle = unsafe handle(at: index), unsafe handle.kind == .queue else { return nil }
-        return unsafe object(handle.object, as: OperationQueue.self)
-    }
+    func queueIfAny(at index: Int32) -> OperationQueue? { object(at: index, .queue, as: OperationQueue.self) }
 
     func error(at index: Int32) throws(CallError) -> OperationFailure {
-        guard let handle = unsafe handle(at: index), unsafe handle.kind == .error else { throw expected("error object", at: index) }
-        return unsafe object(handle.object, as: OperationFailure.self)
+        guard let failure = object(at: index, .error, as: OperationFailure.self) else { throw expected("error object", at: index) }
+        return failure
     }
 
-    func timerIfAny(at index: Int32) -> ScriptTimer? {
-        guard let handle = unsafe handle(at: index), unsafe handle.kind == .timer else { return nil }
-        return unsafe object(handle.object, as: ScriptTimer.self)
-    }
+    func timerIfAny(at index: Int32) -> ScriptTimer? { object(at: index, .timer, as: ScriptTimer.self) }
 
-    func processIfAny(at index: Int32) -> ChildProcess? {
-        guard let handle = unsafe handle(at: index), unsafe handle.kind == .process else { return nil }
-        return unsafe object(handle.object, as: ChildProcess.self)
-    }
+    func processIfAny(at index: Int32) -> ChildProcess? { object(at: index, .process, as: ChildProcess.self) }
 
-    func observationIfAny(at index: Int32) -> Observation? {
-        guard let handle = unsafe handle(at: index), unsafe handle.kind == .observation else { return nil }
-        return unsafe object(handle.object, as: Observation.self)
-    }
+    func observationIfAny(at index: Int32) -> Observation? { object(at: index, .observation, as: Observation.self) }
 
     func observation(callingFor method: String) throws(CallError) -> Observation {
         guard let observation = observationIfAny(at: 1) else { throw notAMethodCall(method, on: "observation") }
@@ -152,7 +142,7 @@ struct Call {
     /// Which class of operations the value at `index` is, if it is one.
     func operationClass(at index: Int32) -> ClassIdentity? {
         let identity = unsafe clua_identify_class(lua, index)
-        if let pointer = unsafe identity.object { return .script(unsafe object(pointer, as: ScriptClass.self)) }
+        if let pointer = unsafe identity.object { return .script(unsafe LuaBindings.object(pointer, as: ScriptClass.self)) }
         return unsafe identity.built_in.map { unsafe .builtIn(String(cString: $0)) }
     }
 

@@ -53,7 +53,7 @@ enum OperationClass {
         case .new, .subclass, .`init`, .main: break
         case .isKindOf: return try OperationSubclass.isKind(operation, call)
         case .start:
-            try call.misuse { try CollectionOfOne(operation).prepared(for: nil, in: call.state) { try operation.tryStart() } }
+            try call.misuse { try operation.prepared(for: nil, in: call.state, handleAt: 1) { try operation.tryStart() } }
             if let reason = (call.state.currentOperation as? LuaOperation)?.stopReason { throw .stop(reason) }
             // The operation called `os.exit`: nothing that called it goes on.
             if call.state.core.requestedExitStatus != nil { throw .stop(.interrupted) }

@@ -79,16 +79,19 @@ enum OperationQueueClass {
     private static func addOperation(to queue: OperationQueue, _ call: Call) throws(CallError) -> Answer {
         if call.isFunction(at: 2) { return try add(barrier: false, to: queue, call) }
         guard let operation = call.operationIfAny(at: 2) else { throw call.expected("Operation or function", at: 2) }
+        var isSent = false
         try call.misuse {
-            try CollectionOfOne(operation).prepared(for: queue, in: call.state) {
+            isSent = try operation.prepared(for: queue, in: call.state, handleAt: 2) {
                 try adding(to: queue, call) { try queue.tryAddOperation(operation) }
             }
         }
-        return .argument(2)
+        return isSent ? .sent(2) : .argument(2)
     }
 
     /// Adds to the queue; who observes it in this state will hear of it.
+    @inline(__always)
     private static func adding(to queue: OperationQueue, _ call: Call, _ add: () throws -> Void) rethrows {
+        guard call.state.hasObserved else { return try add() }
         let observations = call.state.observations(of: queue)
         for observation in observations { observation.willAdd(to: queue) }
         defer { for observation in observations { observation.hasAdded(to: queue) } }
@@ -106,9 +109,12 @@ enum OperationQueueClass {
                     if barrier { try queue.tryAddBarrier(operation) } else { try queue.tryAddOperation(operation) }
                 }
             }
-            if runsHere { return try CollectionOfOne<Operation>(operation).prepared(for: queue, in: call.state, add) }
-            try operation.setBody(call)
-            try add()
+            if runsHere {
+                try operation.prepared(for: queue, in: call.state, handleAt: 2, add)
+            } else {
+                try operation.setBody(call)
+                try add()
+            }
         }
         return .operation(operation)
     }

@@ -9,7 +9,7 @@ extension LuaOperation {
 
     func cBody(number: Int32) -> clua_body {
         unsafe clua_body(
-            object: Unmanaged.passUnretained(self).toOpaque(), kind: ObjectKind.operation.rawValue, number: number,
+            object: Unmanaged.passUnretained(self).toOpaque(), kind: ObjectKind.operation.rawValue, handle: 0, number: number,
             is_invocation: kind == .invocation,
             method: kind == .instance ? StaticName.main : kind == .asynchronousInstance ? StaticName.start : nil,
             arguments: nil, argument_count: 0)
@@ -17,11 +17,12 @@ extension LuaOperation {
 
     /// The bodies, which are about to run.
     func takeBodies() -> SmallArray<Body> {
-        withMutable { mutable in
+        // The host has added it to the main queue, or started it: then they run as they are, if the handle has been kept.
+        let isAtHome = home == core.mainStateNumber && core.isMainThread && queue.map { core.isMainQueue($0) } ?? true
+        return withMutable { mutable in
             mutable.haveBodiesGone = true
             if mutable.bodies.count > 1 { mutable.results = SmallArray(repeating: nil, count: mutable.bodies.count) }
-            // The host has added it to the main queue: then they run as they are, if the handle has been kept.
-            if home == core.mainStateNumber, mutable.pinningStates.contains(where: { core.isMain($0) }), core.isMainThread {
+            if isAtHome, mutable.pinningStates.contains(where: { core.isMain($0) }) {
                 for index in mutable.bodies.indices where mutable.bodies[index].isInHandle { mutable.bodies[index].form = .handle }
             }
             return exchange(&mutable.bodies, with: .empty)
@@ -75,12 +76,16 @@ extension LuaOperation {
 
     /// Makes it fit to run in `queue`, or at once for nil: called by `state` before it adds or starts it. See `prepared`.
     ///
+    /// - Parameter handle: where its handle is on the stack of the call; 0: that has to be looked for.
+    /// - Returns: whether it is all that is needed of the functions in the handle.
     /// - Throws: what in its functions cannot be sent.
-    fileprivate func prepare(for queue: OperationQueue?, in state: LuaState) throws(Failure) {
-        guard !isInQueue, !isExecuting, !isFinished else { return }  // misuse, which the engine refuses
+    fileprivate func prepare(for queue: OperationQueue?, in state: LuaState, handleAt handle: Int32) throws(Failure) -> Bool {
+        guard !isInQueue, !isExecuting, !isFinished else { return false }  // misuse, which the engine refuses
         let isHome = state.number == home
         let runsAtHome = queue == nil ? isHome : home == core.mainStateNumber && core.isMainQueue(queue)
-        var (needsPin, bodyCount) = withMutable { ($0.completion?.state === state, $0.bodies.count) }
+        var (needsPin, bodyCount, isObserved) = withMutable {
+            ($0.completion?.state === state, $0.bodies.count, !$0.observations.isEmpty)
+        }
         if runsAtHome {
             withMutable { mutable in
                 for index in mutable.bodies.indices where mutable.bodies[index].isInHandle { mutable.bodies[index].form = .handle }
@@ -88,20 +93,21 @@ extension LuaOperation {
             needsPin = needsPin || isHome && bodyCount > 0  // elsewhere it has been pinned when it left
         } else if isHome {
             state.publishPaths()
-            for index in 0..<bodyCount { try encodeBody(at: index, in: state) }
+            for index in 0..<bodyCount { try encodeBody(at: index, in: state, handleAt: handle) }
         } else {
             for body in withMutable({ $0.bodies }) {
                 if case .unsendable(let refusal) = body.form { throw Failure(message: refusal.message) }
             }
         }
-        if needsPin { try pin(in: state) }
-        keepObservations(in: state)
+        if needsPin { try pin(in: state, handleAt: handle) }
+        if isObserved { keepObservations(in: state) }
+        return isHome && !runsAtHome
     }
 
     /// Copies a body that is in the handle in `state`.
-    private func encodeBody(at index: Int, in state: LuaState) throws(Failure) {
+    private func encodeBody(at index: Int, in state: LuaState, handleAt handle: Int32) throws(Failure) {
         guard withMutable({ $0.bodies.indices.contains(index) && $0.bodies[index].isInHandle }) else { return }
-        let parcel = try state.encodeBody(of: self, number: number(ofBodyAt: index))
+        let parcel = try state.encodeBody(of: self, number: number(ofBodyAt: index), handleAt: handle)
         note(parcel)
         // Cancelling, on whatever thread, drops them.
         withMutable { if $0.bodies.indices.contains(index) { $0.bodies[index].form = .parcel(parcel) } }
@@ -109,31 +115,29 @@ extension LuaOperation {
 
     /// Keeps the handle in `state`, with the functions that are in it, until the operation has finished. `isSealed`: or until nobody else
     /// can add it.
-    func pin(in state: LuaState, isSealed: Bool = false) throws(Failure) {
-        let isNew = withMutable { mutable in
-            if mutable.pinningStates.firstIndex(of: state) != nil { return false }
-            mutable.pinningStates.append(state)
-            return true
+    func pin(in state: LuaState, isSealed: Bool = false, handleAt handle: Int32 = 0) throws(Failure) {
+        let (isNew, isAwaited) = withMutable { mutable in
+            let isNew = mutable.pinningStates.firstIndex(of: state) == nil
+            if isNew { mutable.pinningStates.append(state) }
+            // The state has to remember that it runs the completion block, which may be a new one.
+            guard !isSealed, let completion = mutable.completion, completion.state === state, !completion.isAwaited else {
+                return (isNew, false)
+            }
+            mutable.completion?.isAwaited = true
+            return (isNew, true)
         }
         if isNew {
-            do throws(Failure) { try state.pin(self, .operation) } catch {
-                _ = withMutable { $0.pinningStates.remove(state) }
+            do throws(Failure) { try state.pin(self, .operation, handleAt: handle) } catch {
+                withMutable { mutable in
+                    _ = mutable.pinningStates.remove(state)
+                    if isAwaited { mutable.completion?.isAwaited = false }
+                }
                 throw error
             }
             tellWhenFinished()
         }
-        // The completion block may be a new one.
-        if !isSealed { awaitCompletion(in: state) } else if isNew { try state.watch(self) }
-    }
-
-    /// Has `state` remember that it has to run the completion block, if it has set one and does not yet.
-    private func awaitCompletion(in state: LuaState) {
-        let isNew = withMutable { mutable in
-            guard let completion = mutable.completion, completion.state === state, !completion.isAwaited else { return false }
-            mutable.completion?.isAwaited = true
-            return true
-        }
-        if isNew { state.awaitCompletion() }
+        if isAwaited { state.awaitCompletion() }
+        if isNew && isSealed { try state.watch(self) }
     }
 
     /// The engine has refused to add or start it: undoes what `prepare` has done for that. What has been pinned because others may add it
@@ -176,7 +180,7 @@ extension LuaOperation {
                 guard case .handle = body.form else { continue }
                 let form: Body.Form
                 do throws(Failure) {
-                    let parcel = try state.encodeBody(of: self, number: number(ofBodyAt: index))
+                    let parcel = try state.encodeBody(of: self, number: number(ofBodyAt: index), handleAt: 0)
                     note(parcel)
                     form = .parcel(parcel)
                 } catch { form = .unsendable(Body.Refusal(message: error.message)) }
@@ -206,14 +210,36 @@ extension LuaOperation {
     }
 }
 
-extension Sequence<Operation> {
-    /// `state` adds them to `queue`, or starts them for nil, by `body`: those of scripts are made fit for that before, and as they were when
-    /// they are refused.
+extension Operation {
+    /// `state` adds it to `queue`, or starts it for nil, by `body`: one of scripts is made fit for that before, and as it was when it is
+    /// refused.
     ///
-    /// - Throws: what in their functions cannot be sent, and what `body` throws.
+    /// - Parameter handle: where its handle is on the stack of the call; 0: that has to be looked for.
+    /// - Returns: whether its functions were copied, so that the handle needs them no more.
+    /// - Throws: what in its functions cannot be sent, and what `body` throws.
+    @inline(__always)
+    @discardableResult
+    func prepared(for queue: OperationQueue?, in state: LuaState, handleAt handle: Int32, _ body: () throws -> Void) throws -> Bool {
+        guard let operation = self as? LuaOperation else {
+            try body()
+            return false
+        }
+        do {
+            let isSent = try operation.prepare(for: queue, in: state, handleAt: handle)
+            try body()
+            return isSent
+        } catch {
+            operation.withdraw(in: state)
+            throw error
+        }
+    }
+}
+
+extension Sequence<Operation> {
+    /// The same for all of them, or none.
     func prepared(for queue: OperationQueue?, in state: LuaState, _ body: () throws -> Void) throws {
         do {
-            for case let operation as LuaOperation in self { try operation.prepare(for: queue, in: state) }
+            for case let operation as LuaOperation in self { _ = try operation.prepare(for: queue, in: state, handleAt: 0) }
             try body()
         } catch {
             for case let operation as LuaOperation in self { operation.withdraw(in: state) }

@@ -31,7 +31,7 @@ final class LuaState: @unchecked Sendable {
     /// The number of no state.
     static var noNumber: Int { 0 }
     /// How many operations are in queues, or were started, whose completion blocks this state has set and not run yet.
-    private var awaitedCompletionCount = 0
+    @safe @exclusivity(unchecked) private var awaitedCompletionCount = 0
     /// Those of them that have finished, or are about to: a wait looks at no others. Nil when the state has been closed.
     private let due = Guarded<Slots<LuaOperation>?>(Slots())
     /// What will call functions of this state.
@@ -53,7 +53,7 @@ final class LuaState: @unchecked Sendable {
     private var unsealed: [LuaOperation] = []
     private var isSealing = false
     /// Operations that have left by reference and were in no queue then: their handles are pinned, and nothing else here holds them.
-    private var sealed: Set<UnsafeMutableRawPointer> = unsafe [] { didSet { keepThread() } }
+    @safe @exclusivity(unchecked) private var sealed: Set<UnsafeMutableRawPointer> = unsafe [] { didSet { keepThread() } }
     private var watchesCollections = false
 
     init?(core: RuntimeCore, inbox: Inbox) {
@@ -348,18 +348,25 @@ final class LuaState: @unchecked Sendable {
     }
 
     /// Encodes a body that the handle of `operation` holds in this state.
-    func encodeBody(of operation: LuaOperation, number: Int32) throws(Failure) -> Parcel {
-        let parcel = try encodeOwningBody(of: operation, number: number)
+    ///
+    /// - Parameter handle: where that is on the stack of the call in progress; 0: it has to be looked for.
+    func encodeBody(of operation: LuaOperation, number: Int32, handleAt handle: Int32) throws(Failure) -> Parcel {
+        let parcel = try encodeOwningBody(of: operation, number: number, handleAt: handle)
         parcel.letGo(of: operation)
-        // The class may be asked for when the operation has gone.
-        operation.scriptClass?.latest = parcel.refersToOwner ? try encodeOwningBody(of: operation, number: number) : parcel
+        if let scriptClass = operation.scriptClass {
+            // The class may be asked for when the operation has gone.
+            scriptClass.latest =
+                parcel.refersToOwner ? try encodeOwningBody(of: operation, number: number, handleAt: handle) : parcel
+        }
         return parcel
     }
 
-    private func encodeOwningBody(of operation: LuaOperation, number: Int32) throws(Failure) -> Parcel {
+    private func encodeOwningBody(of operation: LuaOperation, number: Int32, handleAt handle: Int32) throws(Failure) -> Parcel {
         var contents = unsafe clua_parcel()
         try unsafe attempt { lua, failure in
-            unsafe clua_encode_body(lua, operation.cBody(number: number), &contents, &failure)
+            var body = unsafe operation.cBody(number: number)
+            unsafe body.handle = handle
+            return unsafe clua_encode_body(lua, body, &contents, &failure)
         }
         return unsafe Parcel(contents)
     }
@@ -392,9 +399,11 @@ final class LuaState: @unchecked Sendable {
     }
 
     /// Keeps the handle of `object`, and with it the functions it holds, until `unpin`.
-    func pin(_ object: AnyObject, _ kind: ObjectKind) throws(Failure) {
+    ///
+    /// - Parameter handle: where it is on the stack of the call in progress; 0: it has to be looked for.
+    func pin(_ object: AnyObject, _ kind: ObjectKind, handleAt handle: Int32 = 0) throws(Failure) {
         let pointer = unsafe Unmanaged.passUnretained(object).toOpaque()
-        try unsafe attempt { lua, failure in unsafe clua_pin(lua, pointer, kind.rawValue, &failure) }
+        try unsafe attempt { lua, failure in unsafe clua_pin(lua, pointer, kind.rawValue, handle, &failure) }
     }
 
     func unpin(_ object: AnyObject) {

@@ -31,7 +31,7 @@ import CLua
             unsafe reply.pointee.kind = CLUA_REPLY_HANDLE
             unsafe reply.pointee.reference.object = UnsafeMutableRawPointer(object)
             unsafe reply.pointee.reference.kind = 1
-        case 2: if unsafe clua_pin(lua, object, 1, &failure) != LUA_OK { fatalError("not pinned") }
+        case 2: if unsafe clua_pin(lua, object, 1, 0, &failure) != LUA_OK { fatalError("not pinned") }
         default: unsafe clua_unpin(lua, object)
         }
     }

@@ -1,0 +1,29 @@
+// Calling the functions that are in the handles of objects for what happens to them.
+#include "object_raising.h"
+#include "run.h"
+#include "run_apart.h"
+
+int clua_run_callback(lua_State *L, clua_callback callback, clua_failure *failure) {
+    memset(failure, 0, sizeof *failure);
+    int handle = lua_gettop(L) + 1, status = LUA_OK;
+    if (!lua_checkstack(L, LUA_MINSTACK)) return clua_refuse(failure, "stack overflow");
+    if (!clua_push_existing_handle(L, callback.object)) return LUA_OK;  // then there is no function in it
+    if (callback.is_pinned) clua_unpin_handle(L);  // it stays where it is while this runs
+    bool were_real = clua_enter_apart(L);
+    int handler = clua_begin_protected(L);
+    if (lua_getiuservalue(L, handle, CLUA_SLOT_COMPLETION) == LUA_TFUNCTION) {
+        if (!callback.is_kept) {
+            lua_pushnil(L);
+            lua_setiuservalue(L, handle, CLUA_SLOT_COMPLETION);
+        }
+        if (callback.argument != NULL)
+            status = clua_push_items(L, callback.argument, 1, failure);
+        else
+            lua_pushvalue(L, handle);
+        if (status == LUA_OK) status = clua_end_protected(L, handler, lua_pcall(L, 1, 0, handler), failure);
+    }
+    lua_settop(L, were_real ? handle : handle + 1);
+    clua_leave_apart(L, were_real, status, failure);
+    lua_settop(L, handle - 1);
+    return status;
+}
