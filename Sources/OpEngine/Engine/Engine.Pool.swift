@@ -108,6 +108,13 @@ extension Engine {
             return .park(.none)
         }
 
+        /// The worker was called to the queue at which it lingered.
+        mutating func found(_ worker: Worker) -> Wake {
+            worker.isSearching = false
+            isSomeoneSearching = false
+            return wakeIfNeeded(worker.engine)
+        }
+
         private mutating func park(_ worker: Worker) {
             worker.isParked = true
             lanes.park(worker)

@@ -29,6 +29,8 @@ public final class Worker: @unchecked Sendable {
     /// Which nice value its thread has.
     let group: ThreadGroup
     let parker: Parker
+    /// Used on this worker's thread only.
+    private var patience = Patience()
     /// Guarded by the engine's lock.
     var isParked = false
     /// It was woken to look for work, or spins. Guarded by the engine's lock.
@@ -95,17 +97,30 @@ public final class Worker: @unchecked Sendable {
 
     private func work(_ context: ThreadContext) {
         var hasSpun = false
+        /// Whose operations it ran last.
+        var last: OperationQueue.Core?
         while true {
             inbox.runJobs()
             switch engine.next(for: self, hasSpun: hasSpun) {
             case .serve(let core, let group, let wake):
                 engine.perform(wake)
                 serve(core, as: group, context)
+                last = group == self.group && group == .foreground ? core : nil
                 hasSpun = false
             case .spin:
-                spin()
+                if let core = last.take() {
+                    if linger(at: core, context) {
+                        engine.perform(engine.pool.withLock { $0.found(self) })
+                        serve(core, as: group, context)
+                        last = core
+                        continue
+                    }
+                } else {
+                    spin()
+                }
                 hasSpun = true
             case .park(let wake):
+                last = nil
                 engine.perform(wake)
                 engine.reportStall()
                 if park() { return }
@@ -132,7 +147,25 @@ public final class Worker: @unchecked Sendable {
     }
 
     /// Looks for work without sleeping, some microseconds.
-    private func spin() { _ = parker.look { engine.hasWork.load(ordering: .relaxed) || inbox.hasJobs } }
+    private func spin() { _ = parker.look { isNeededElsewhere } }
+
+    /// The same, and meanwhile who adds to `core` calls this worker. True: somebody has.
+    private func linger(at core: OperationQueue.Core, _ context: ThreadContext) -> Bool {
+        guard core.beginLingering() else { return false }
+        if context.hasTold {
+            context.hasTold = false
+            patience.end()
+        }
+        if let looks = parker.look(for: { core.isLingererCalled || isNeededElsewhere }) {
+            patience.wasCalled(after: looks)
+            for _ in 0..<patience.looks where !isNeededElsewhere { cplatform_relax() }
+        } else {
+            patience.end()
+        }
+        return core.endLingering()
+    }
+
+    private var isNeededElsewhere: Bool { engine.hasWork.load(ordering: .relaxed) || inbox.hasJobs }
 
     /// Sleeps until there is work. True: the thread ends.
     private func park() -> Bool {
@@ -152,7 +185,8 @@ extension Engine {
     func next(for worker: Worker, hasSpun: Bool) -> Pool.Next {
         pool.withLock { pool in
             let next = pool.next(for: worker, hasSpun: hasSpun)
-            hasWork.store(pool.hasScheduled, ordering: .relaxed)
+            let hasScheduled = pool.hasScheduled
+            if hasWork.load(ordering: .relaxed) != hasScheduled { hasWork.store(hasScheduled, ordering: .relaxed) }
             return next
         }
     }

@@ -224,7 +224,9 @@ extension Operation {
             defer { state.clear(State.tellsSubclass) }
             return state.has(State.tellsSubclass)
         }
-        ThreadContext.current.notRunning(self) {
+        let context = ThreadContext.current
+        context.hasTold = true
+        context.notRunning(self) {
             for handler in handlers { handler.call() }
             completionBlock?.call()
             if tellsSubclass { didFinish() }

@@ -29,6 +29,9 @@ extension OperationQueue {
         /// The engine's list of queues that have operations. Guarded by `Registry.lock`.
         var previousActive: Unmanaged<Core>?
         var nextActive: Unmanaged<Core>?
+        private let call = Atomic<Bool>(false)
+        /// What the worker that lingers looks at. It may become true late, when that has gone: what counts is in the state.
+        @inline(__always) var isLingererCalled: Bool { call.load(ordering: .relaxed) }
 
         init(engine: Engine, isMain: Bool) {
             unsafe self.engine = engine
@@ -274,6 +277,26 @@ extension OperationQueue {
             return unsafe operation
         }
 
+        /// A foreground worker that found nothing more here looks for a while whether something comes. Who adds calls it, instead of
+        /// entering the queue into the engine's list. Balanced by `endLingering`. False: another worker lingers here.
+        func beginLingering() -> Bool {
+            state.withLock { state in
+                if state.hasLingerer { return false }
+                call.store(false, ordering: .relaxed)
+                state.hasLingerer = true
+                return true
+            }
+        }
+
+        /// True: the worker was called, and comes as with an entry of the engine's list.
+        func endLingering() -> Bool {
+            state.withLock { state in
+                if !state.hasLingerer { return true }
+                state.hasLingerer = false
+                return false
+            }
+        }
+
         /// Takes one operation and runs it, on a thread that came with an entry of the executor's list. False: there was none.
         @discardableResult
         func runOne(on context: ThreadContext, by group: ThreadGroup) -> Bool {
@@ -377,7 +400,10 @@ extension OperationQueue {
             @inline(never)
             func perform(_ core: Core) {
                 for waiter in placeWaiters ?? [] { waiter.unpark() }
-                for waiter in waiters { waiter.unpark() }
+                for waiter in waiters {
+                    ThreadContext.current.hasTold = true
+                    waiter.unpark()
+                }
                 // Safety: balances `begin`; whoever looks the core up holds the registry's lock, which `deactivate` has passed.
                 if isLast { unsafe Unmanaged.passUnretained(core).release() }
             }
@@ -428,7 +454,11 @@ extension OperationQueue {
         /// To whoever runs its operations: the engine's workers, the thread that drains the main queue, or an executor.
         @inline(__always)
         private func schedule(on group: ThreadGroup) {
-            if group == .outside { scheduleOutside() } else { engineOfUse.schedule(self, on: group) }
+            switch group {
+            case .lingerer: call.store(true, ordering: .relaxed)
+            case .outside: scheduleOutside()
+            default: engineOfUse.schedule(self, on: group)
+            }
         }
 
         @inline(never)

@@ -12,8 +12,10 @@ extension OperationQueue {
         /// `.max` when the engine decides.
         var maximum = Int.max
         var isSuspended = false
-        /// It has an entry in its executor's list, which will come and take from it.
+        /// It has an entry in its executor's list, or a worker was called to it, which will come and take from it.
         var isScheduled = false
+        /// See `Core.beginLingering`.
+        var hasLingerer = false
         /// The engine is being shut down: suspension counts no longer, and a maximum of 0 is one of 1.
         var isEnding = false
         var segments = Segments()
@@ -53,7 +55,10 @@ extension OperationQueue {
         mutating func schedule() -> ThreadGroup? {
             guard isRunnable && !isScheduled else { return nil }
             isScheduled = true
-            return nextGroup
+            let group = nextGroup
+            guard hasLingerer && group == .foreground else { return group }
+            hasLingerer = false
+            return .lingerer
         }
 
         /// The threads that the next ready operation belongs on.

@@ -45,17 +45,19 @@ final class Parker: Sendable {
     func spin() -> Bool {
         guard Processors.available > 1, !Parker.isSomeoneSpinning.exchange(true, ordering: .relaxed) else { return false }
         defer { Parker.isSomeoneSpinning.store(false, ordering: .relaxed) }
-        return look(for: { isNotified }) && consumeNotification()
+        return look(for: { isNotified }) != nil && consumeNotification()
     }
 
     /// Looks whether there is something to do, for a while that depends on how long the last sleeps were. Only the owning thread calls it.
+    ///
+    /// - Returns: how often it looked in vain; nil: always.
     @inline(__always)
-    func look(for isThere: () -> Bool) -> Bool {
-        for _ in 0..<looks.load(ordering: .relaxed) {
-            if isThere() { return true }
+    func look(for isThere: () -> Bool) -> Int? {
+        for count in 0..<looks.load(ordering: .relaxed) {
+            if isThere() { return Int(count) }
             cplatform_relax()
         }
-        return false
+        return nil
     }
 
     /// - Parameter processor: on which the owner looked before it slept. Who runs there, too, can do nothing until the owner sleeps: to look

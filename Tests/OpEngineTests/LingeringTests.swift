@@ -1,0 +1,119 @@
+import TestSupport
+import Testing
+
+@testable import OpEngine
+
+/// Here the test's thread lingers in the place of a worker.
+@Suite struct LingeringTests {
+    private let engine = Engine(workerCount: 1)
+
+    @Test func whoAddsCallsTheWorkerThatLingers() {
+        let queue = OperationQueue(engine: engine)
+        let log = Log<Int>()
+        #expect(queue.core.beginLingering())
+        queue.addOperation { log.append(1) }
+        queue.addOperation {}
+        #expect(queue.core.isLingererCalled)
+        #expect(engine.threadCount == 0)
+        #expect(queue.core.endLingering())
+        #expect(queue.core.runOne(on: ThreadContext.current, by: .foreground))
+        #expect(log.entries == [1])
+        // What is left goes the usual way.
+        queue.waitUntilAllOperationsAreFinished()
+        #expect(engine.threadCount == 1)
+    }
+
+    @Test func whoHasLingeredInVainIsNotCalledAnyMore() {
+        let queue = OperationQueue(engine: engine)
+        #expect(queue.core.beginLingering())
+        #expect(!queue.core.endLingering())
+        queue.addOperation {}
+        queue.waitUntilAllOperationsAreFinished()
+        #expect(!queue.core.isLingererCalled)
+    }
+
+    @Test func onlyOneWorkerLingersAtAQueue() {
+        let queue = OperationQueue(engine: engine)
+        #expect(queue.core.beginLingering())
+        #expect(!queue.core.beginLingering())
+        #expect(!queue.core.endLingering())
+        #expect(queue.core.beginLingering())
+    }
+
+    @Test func workForOtherThreadsIsNotForWhoLingers() {
+        let queue = OperationQueue(engine: engine)
+        queue.qualityOfService = .background
+        #expect(queue.core.beginLingering())
+        queue.addOperation {}
+        queue.waitUntilAllOperationsAreFinished()
+        #expect(!queue.core.endLingering())
+    }
+
+    @Test func whoLingersIsCalledWhenAQueueGoesOn() {
+        let queue = OperationQueue(engine: engine)
+        queue.isSuspended = true
+        queue.addOperation {}
+        #expect(queue.core.beginLingering())
+        #expect(!queue.core.isLingererCalled)
+        queue.isSuspended = false
+        #expect(queue.core.isLingererCalled)
+        #expect(queue.core.endLingering())
+        #expect(queue.core.runOne(on: ThreadContext.current, by: .foreground))
+        #expect(queue.operationCount == 0)
+    }
+
+    @Test func aWorkerThatLingersServesOtherQueues() {
+        let (first, second) = (OperationQueue(engine: engine), OperationQueue(engine: engine))
+        for _ in 0..<2000 {
+            first.addOperation {}
+            second.addOperation {}
+            first.addOperation {}
+            second.waitUntilAllOperationsAreFinished()
+        }
+        first.waitUntilAllOperationsAreFinished()
+        #expect(engine.threadCount == 1)
+    }
+
+    @Test func aWorkerThatLingersLetsAQueueGo() {
+        var queue: OperationQueue? = OperationQueue(engine: engine)
+        weak let core = queue?.core
+        for _ in 0..<100 { queue?.addOperation {} }
+        queue?.waitUntilAllOperationsAreFinished()
+        queue = nil
+        #expect(engine.shutdown(deadline: .seconds(10)) == [])
+        #expect(core == nil)
+    }
+
+    // MARK: Patience
+
+    @Test func patienceComesWithQuickCalls() {
+        var patience = Patience()
+        for _ in 0..<8 {
+            #expect(patience.looks == 0)
+            patience.wasCalled(after: 3)
+        }
+        #expect(patience.looks > 0)
+        patience.wasCalled(after: 1000)
+        #expect(patience.looks == 0)
+    }
+
+    @Test func patienceEndsWhenSomebodyIsTold() {
+        var patience = Patience()
+        for _ in 0..<8 { patience.wasCalled(after: 3) }
+        patience.end()
+        #expect(patience.looks == 0)
+    }
+
+    @Test func whoWaitsIsNoticed() {
+        let queue = OperationQueue(engine: engine)
+        #expect(queue.core.beginLingering())
+        let operation = BlockOperation {}
+        queue.addOperation(operation)
+        operation.completionBlock = {}
+        let context = ThreadContext.current
+        context.hasTold = false
+        _ = queue.core.endLingering()
+        queue.core.runOne(on: context, by: .foreground)
+        #expect(operation.isFinished && context.hasTold)
+    }
+}
