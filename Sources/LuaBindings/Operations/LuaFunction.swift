@@ -38,6 +38,7 @@ extension LuaOperation {
         let body = Body(form: .parcel(function.parcel), isInHandle: false, arguments: arguments)
         self.init(in: function.core, home: LuaState.noNumber, kind: .function, bodies: .one(body))
         endsWithMain()
+        if !arguments.isEmpty { keepsMore() }
         note(function.parcel)
     }
 }

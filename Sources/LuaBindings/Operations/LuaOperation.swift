@@ -371,7 +371,9 @@ public final class LuaOperation: Operation, @unchecked Sendable {
 
     /// It has got a parcel.
     func note(_ parcel: Parcel?) {
-        guard let parcel, parcel.keepsOperations else { return }
+        guard let parcel, parcel.hasReferences else { return }
+        keepsMore()
+        guard parcel.keepsOperations else { return }
         let isFirst = withMutable { !exchange(&$0.isKeeper, with: true) }
         if isFirst { core.note(keeper: self) }
     }

@@ -44,6 +44,9 @@ struct Parcel: @unchecked Sendable {
         }
     }
 
+    /// Whether it refers to objects of the host.
+    var hasReferences: Bool { unsafe pointer.pointee.reference_count > 0 }
+
     /// Whether it keeps operations alive.
     var keepsOperations: Bool {
         for index in 0..<(unsafe pointer.pointee.reference_count) {

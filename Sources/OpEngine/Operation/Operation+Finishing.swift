@@ -24,11 +24,6 @@ extension Operation {
         return true
     }
 
-    /// `end`, of an operation that a worker took from `core`, from which it takes next.
-    func end(takenFrom core: OperationQueue.Core) {
-        if transition({ $0.claimFinish() }) == .inQueue { endInQueue(core, takesNext: true) }
-    }
-
     /// The rest of `end`, when it has been claimed.
     private func endInQueue(_ core: OperationQueue.Core, takesNext: Bool) {
         let last = loadState()

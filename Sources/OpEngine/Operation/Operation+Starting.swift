@@ -41,9 +41,14 @@ extension Operation {
         return nil
     }
 
-    /// Says, before anybody else has it, that `start` is the base class's, and that nobody but that ends it. For a subclass that nobody
-    /// derives from.
-    package func endsWithMain() { state.store(State.endsWithMain, ordering: .relaxed) }
+    /// Says, before anybody else has it, that `start` is the base class's, that nobody but that ends it, and that to let it go runs no code
+    /// of anybody until `keepsMore`. For a subclass that nobody derives from.
+    package func endsWithMain() { state.store(State.endsWithMain | State.isInert, ordering: .relaxed) }
+
+    /// It has got what may run anybody's code when it is let go.
+    package func keepsMore() {
+        if loadState().has(State.isInert) { transition { $0.clear(State.isInert) } }
+    }
 
     private var notReady: OperationError {
         .startedWhenNotReady(operation: label, dependencies: dependencies.filter { !$0.isFinished }.map(\.label))
@@ -57,8 +62,11 @@ extension Operation {
         }
     }
 
-    /// A block operation of no subclass: when a worker has taken it, nobody else can end it.
-    @inline(__always) var isPlain: Bool { type(of: self) == BlockOperation.self }
+    /// A block operation of no subclass.
+    @inline(__always) private var isPlain: Bool { type(of: self) == BlockOperation.self }
+
+    /// When a worker has taken it, nobody else can end it.
+    @inline(__always) var isEndedByWorker: Bool { isPlain || loadState().has(State.endsWithMain) }
 
     /// A worker took it: evaluates the subclass's getters and starts it.
     ///
@@ -69,17 +77,12 @@ extension Operation {
         let kept = unsafe Unmanaged.passUnretained(self)
         if isPlain {
             if transition({ $0.launchUnobserved() }) { return unsafe runBlocks(on: context, from: core, thenTakingBy: group) }
-            // Safety: balanced below; the queue keeps it until here.
-            _ = unsafe kept.retain()
+        } else if loadState().has(State.endsWithMain) {
+            if isReady && transition({ $0.launchUnobserved() }) { return unsafe runMain(on: context, from: core, thenTakingBy: group) }
         }
-        if loadState().has(State.endsWithMain) && isReady && transition({ $0.launchUnobserved() }) {
-            context.whileRunning(self, in: core) {
-                main()
-                end(takenFrom: core)
-            }
-        } else {
-            runAnyKind(on: context, from: core)
-        }
+        // Safety: balanced below; the queue keeps it until here.
+        if isEndedByWorker { _ = unsafe kept.retain() }
+        runAnyKind(on: context, from: core)
         // Safety: balances the line above, or `OperationQueue.State.take`.
         unsafe kept.release()
         return nil
@@ -93,6 +96,21 @@ extension Operation {
         var isBare = false
         // Safety: the type was checked.
         context.whileRunning(self, in: core) { isBare = unsafe unsafeDowncast(self, to: BlockOperation.self).runBlocks() }
+        return unsafe endAndTake(from: core, isBare: isBare, by: context.hasJobs ? nil : group)
+    }
+
+    /// The same for one that ends with its `main`.
+    @inline(__always)
+    private func runMain(
+        on context: ThreadContext, from core: OperationQueue.Core, thenTakingBy group: ThreadGroup?
+    ) -> Unmanaged<Operation>? {
+        context.whileRunning(self, in: core) { main() }
+        let last = transition { state in
+            state.beginEnd()
+            return state
+        }
+        if last.has(State.tellsSubclass) { willFinish() }
+        let isBare = last.has(State.isInert) && lock.withLock { extras == nil && dependencyList.isEmpty }
         return unsafe endAndTake(from: core, isBare: isBare, by: context.hasJobs ? nil : group)
     }
 

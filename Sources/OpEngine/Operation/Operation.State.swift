@@ -52,6 +52,8 @@ extension Operation {
         static let endsWithMain: UInt64 = 1 << 54
         /// Somebody observes it: changes go through its mailbox.
         static let observed: UInt64 = 1 << 55
+        /// To let it go runs no code of anybody, but for what its dependencies and extras are.
+        static let isInert: UInt64 = 1 << 56
         /// Its end has to be told to somebody.
         static let toldAtEnd = hasFinishHandlers | tellsSubclass | observed
 
@@ -289,6 +291,10 @@ extension Operation.State {
         set(State.finishing)
         return has(State.linked) ? .inQueue : .alone
     }
+
+    /// `claimFinish` of one that nobody else ends.
+    @inline(__always)
+    mutating func beginEnd() { set(State.finishing) }
 
     /// `start` has returned. True: the operation goes on, and somebody whom the engine does not know may end it.
     @inline(__always)

@@ -109,20 +109,20 @@ extension OperationQueue {
             qualities.count(operation, as: QualityRank(ofRequest: request))
         }
 
-        /// The next operation, for the caller to run: a plain one is kept by the queue until it has ended; another one, which somebody
-        /// else may end at any time, is retained for the caller.
+        /// The next operation, for the caller to run: one that nobody else can end is kept by the queue until it has ended; another one
+        /// is retained for the caller.
         ///
         /// Nil also when the next operation belongs on other threads: then the queue is to be scheduled with them.
         @inline(__always)
         mutating func take(by group: ThreadGroup) -> Unmanaged<Operation>? {
             guard isRunnable, nextGroup == group, let operation = unsafe segments.popReady() else { return nil }
             executing += 1
-            let isPlain = unsafe operation._withUnsafeGuaranteedRef {
+            let isKept = unsafe operation._withUnsafeGuaranteedRef {
                 $0.place = .taken
-                return $0.isPlain
+                return $0.isEndedByWorker
             }
             // Safety: balanced by `Operation.run`.
-            if !isPlain { _ = unsafe operation.retain() }
+            if !isKept { _ = unsafe operation.retain() }
             return unsafe operation
         }
 
