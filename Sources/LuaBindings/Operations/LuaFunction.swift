@@ -10,8 +10,15 @@ import OpEngine
 ///
 /// - Concurrency: safe from every thread.
 public struct LuaFunction: Sendable {
-    let core: RuntimeCore
-    let parcel: Parcel
+    let origin: LuaOperation.Origin
+    /// Nil where the origin has it.
+    let parcel: Parcel?
+
+    init(core: RuntimeCore, parcel: Parcel) {
+        self.parcel = parcel.isLight ? nil : parcel
+        origin = LuaOperation.Origin(
+            core: core, home: LuaState.noNumber, kind: .function, body: parcel.isLight ? parcel : nil)
+    }
 }
 
 extension Runtime {
@@ -35,10 +42,16 @@ extension LuaOperation {
     /// An operation that calls `function` with the operation itself and `arguments`, on a thread of the function's runtime. From any
     /// thread.
     public convenience init(_ function: LuaFunction, arguments: [LuaValue] = []) {
-        let body = Body(form: .parcel(function.parcel), isInHandle: false, arguments: arguments)
-        self.init(in: function.core, home: LuaState.noNumber, kind: .function, bodies: .one(body))
-        endsWithMain()
-        if !arguments.isEmpty { keepsMore() }
-        note(function.parcel)
+        if function.parcel == nil && arguments.isEmpty {
+            self.init(function.origin, bodies: nil)
+            endsWithMain()
+        } else if let parcel = function.parcel ?? function.origin.body {
+            self.init(function.origin, bodies: .one(Body(form: .parcel(parcel), isInHandle: false, arguments: arguments)))
+            endsWithMain()
+            if !arguments.isEmpty { keepsMore() }
+            note(parcel)
+        } else {
+            fatalError("opscript bug: a function without code")
+        }
     }
 }

@@ -1,9 +1,51 @@
+import OpEngine
+
 extension LuaOperation {
-    /// What changes, guarded by the operation's lock.
+    /// What operations that are made alike have in common.
+    final class Origin: Sendable {
+        let core: RuntimeCore
+        /// The number of the state that makes them; `LuaState.noNumber` when the host does.
+        let home: Int
+        let kind: Kind
+        /// The class that a script has defined, if they are of one.
+        let scriptClass: ScriptClass?
+        /// The body of each, of the host's alone. A light one, which is no matter to keep for as long as any of them is there.
+        let body: Parcel?
+
+        init(core: RuntimeCore, home: Int, kind: Kind, scriptClass: ScriptClass? = nil, body: Parcel? = nil) {
+            self.core = core
+            self.home = home
+            self.kind = kind
+            self.scriptClass = scriptClass
+            self.body = body
+        }
+
+        /// What they have to run at first.
+        var bodies: SmallArray<Body> { body.map { .one(Body(form: .parcel($0), isInHandle: false)) } ?? .empty }
+    }
+
+    /// What changes, and the lock that guards it.
+    struct Variables: ~Copyable {
+        let lock = Lock()
+        var mutable: Mutable
+
+        static func make(_ bodies: SmallArray<Body>) -> UnsafeMutablePointer<Variables> {
+            let made = UnsafeMutablePointer<Variables>.allocate(capacity: 1)
+            unsafe made.initialize(to: Variables(mutable: Mutable(bodies: bodies)))
+            return unsafe made
+        }
+
+        static func destroy(_ variables: UnsafeMutablePointer<Variables>) {
+            unsafe variables.deinitialize(count: 1)
+            unsafe variables.deallocate()
+        }
+    }
+
+    /// See `Variables`. No more than 120 bytes with those: see `LuaOperation`.
     struct Mutable {
         /// Empty once they run, or never will.
         var bodies: SmallArray<Body>
-        var blockCount: Int
+        private var countOfBlocks: Int32
         var haveBodiesGone = false
         var isSealed = false
         var isReadyByItself = true
@@ -24,7 +66,12 @@ extension LuaOperation {
 
         init(bodies: SmallArray<Body>) {
             self.bodies = bodies
-            blockCount = bodies.count
+            countOfBlocks = Int32(bodies.count)
+        }
+
+        var blockCount: Int {
+            get { Int(countOfBlocks) }
+            set { countOfBlocks = Int32(newValue) }
         }
     }
 

@@ -1,5 +1,6 @@
 import CLua
 public import OpEngine
+import Synchronization
 
 /// An operation whose body is a Lua function, or several.
 ///
@@ -7,20 +8,19 @@ public import OpEngine
 /// copied, unless it will run in that same state. What `main` returns travels to every state that reads it.
 ///
 /// - Concurrency: safe from every thread.
-public final class LuaOperation: Operation, @unchecked Sendable {
+@safe public final class LuaOperation: Operation, @unchecked Sendable {
     // Safety: `@unchecked Sendable` because a lock guards what changes, and the engine protects its own part.
-    let core: RuntimeCore
-    /// The number of the state that made it; `LuaState.noNumber` when the host did.
-    let home: Int
-    let kind: Kind
-    /// The class that a script has defined, if it is of one.
-    let scriptClass: ScriptClass?
-    private let mutex = Lock()
-    /// Guarded by `mutex`. In the object itself: an operation is one block of memory.
-    @safe @exclusivity(unchecked) private var mutable: Mutable
+
+    // With what `Operation` has this is 120 bytes: the allocator gives back no larger blocks without a lock of its own, which the thread
+    // needs that makes the next operations.
+
+    /// What it has in common with those that are made alike.
+    let origin: Origin
+    /// What changes; nil until something does, and then always the same.
+    private let variables: Atomic<UnsafeMutablePointer<Variables>?>
 
     /// What its bodies are.
-    enum Kind {
+    enum Kind: Int, CaseIterable {
         /// One function at most, which is called with the operation.
         case function
         /// The same, and the operation goes on until `finish` or `fail` is called.
@@ -66,35 +66,86 @@ public final class LuaOperation: Operation, @unchecked Sendable {
         let state: LuaState
         /// Whether that state knows that it may have to run it: the operation has been added or started.
         var isAwaited = false
-        /// Where that state has the operation among those that are about to finish, or have.
-        var place: Int?
         /// The operation has finished, and that state has been told.
         var isPosted = false
+        private var knownPlace: Int32 = -1
+
+        init(state: LuaState) { self.state = state }
+
+        /// Where that state has the operation among those that are about to finish, or have.
+        var place: Int? {
+            get { knownPlace < 0 ? nil : Int(knownPlace) }
+            set { knownPlace = newValue.map { Int32($0) } ?? -1 }
+        }
     }
 
     /// An operation that `state` makes. `bodyCount`: how many functions its handle there holds.
     convenience init(in state: LuaState, kind: Kind, bodyCount: Int, scriptClass: ScriptClass? = nil) {
-        let bodies = SmallArray(repeating: Body(form: .handle), count: bodyCount)
-        self.init(in: state.core, home: state.number, kind: kind, scriptClass: scriptClass, bodies: bodies)
+        self.init(
+            state.origin(of: kind, scriptClass), bodies: SmallArray(repeating: Body(form: .handle), count: bodyCount))
         if !isAsynchronous { endsWithMain() }
     }
 
-    init(in core: RuntimeCore, home: Int, kind: Kind, scriptClass: ScriptClass? = nil, bodies: SmallArray<Body>) {
-        core.expectWork()
-        self.core = core
-        self.home = home
-        self.kind = kind
-        self.scriptClass = scriptClass
-        mutable = Mutable(bodies: bodies)
+    /// - Parameter bodies: nil: those that its origin says.
+    init(_ origin: Origin, bodies: SmallArray<Body>?) {
+        origin.core.expectWork()
+        self.origin = origin
+        unsafe variables = Atomic(bodies.map { unsafe Variables.make($0) })
         super.init()
+    }
+
+    deinit {
+        if let variables = unsafe variables.load(ordering: .acquiring) { unsafe Variables.destroy(variables) }
     }
 
     @inline(__always)
     func withMutable<Result>(_ body: (inout Mutable) -> Result) -> Result {
-        mutex.lock()
-        defer { mutex.unlock() }
-        return body(&mutable)
+        unsafe with(ownVariables, body)
     }
+
+    /// `withMutable`, if anything has changed since the operation was made; else nil.
+    @inline(__always)
+    func ifChanged<Result>(_ body: (inout Mutable) -> Result) -> Result? {
+        guard let variables = unsafe variables.load(ordering: .acquiring) else { return nil }
+        return unsafe with(variables, body)
+    }
+
+    @inline(__always)
+    private func with<Result>(_ variables: UnsafeMutablePointer<Variables>, _ body: (inout Mutable) -> Result) -> Result {
+        unsafe variables.pointee.lock.lock()
+        defer { unsafe variables.pointee.lock.unlock() }
+        return unsafe body(&variables.pointee.mutable)
+    }
+
+    @inline(__always)
+    private var ownVariables: UnsafeMutablePointer<Variables> {
+        while true {
+            if let own = unsafe variables.load(ordering: .acquiring) { return unsafe own }
+            makeVariables(origin.bodies)
+        }
+    }
+
+    /// Nothing has changed yet. False: it has in the meantime.
+    @inline(never)
+    @discardableResult
+    private func makeVariables(_ bodies: SmallArray<Body>) -> Bool {
+        let made = unsafe Variables.make(bodies)
+        if unsafe variables.compareExchange(expected: nil, desired: made, ordering: .acquiringAndReleasing).exchanged { return true }
+        unsafe Variables.destroy(made)
+        return false
+    }
+
+    /// Whether its body is still that of the origin, which is about to run.
+    func takeBodyOfOrigin() -> Bool {
+        unsafe variables.load(ordering: .acquiring) == nil && origin.body != nil && makeVariables(.empty)
+    }
+
+    var core: RuntimeCore { origin.core }
+    /// The number of the state that made it; `LuaState.noNumber` when the host did.
+    var home: Int { origin.home }
+    var kind: Kind { origin.kind }
+    /// The class that a script has defined, if it is of one.
+    var scriptClass: ScriptClass? { origin.scriptClass }
 
     // MARK: running
 
@@ -109,6 +160,16 @@ public final class LuaOperation: Operation, @unchecked Sendable {
 
     /// Runs the bodies: on this thread, in the Lua state that belongs to it; several of a queue on every worker that is free.
     public override func main() {
+        if takeBodyOfOrigin() {
+            // Safety: the origin keeps it.
+            unsafe run(origin.body?.pointer, [], at: 0)
+        } else {
+            runOwnBodies()
+        }
+        if isAsynchronous { bodyHasReturned() }
+    }
+
+    private func runOwnBodies() {
         switch takeBodies() {
         case .empty: break
         case .one(let body): run(body, at: 0)
@@ -120,20 +181,30 @@ public final class LuaOperation: Operation, @unchecked Sendable {
                     { [self] in run(body, at: index) }
                 })
         }
-        if isAsynchronous { bodyHasReturned() }
     }
 
     private func run(_ body: Body, at index: Int) {
+        switch body.form {
+        case .handle: unsafe run(nil, body.arguments, at: index)
+        case .parcel(let parcel):
+            unsafe run(parcel.pointer, body.arguments, at: index)
+            withExtendedLifetime(parcel) {}
+        case .unsendable(let refusal): fail(Failure(message: refusal.message))
+        }
+    }
+
+    /// - Parameter parcel: nil: it is in the handle.
+    private func run(_ parcel: UnsafePointer<clua_parcel>?, _ arguments: [LuaValue], at index: Int) {
         guard let state = core.stateOfCurrentThread() else {
             let failure = Failure(
                 message: "\(displayName) can run only in a queue of its runtime's engine, or on the thread that made its runtime")
             return fail(failure)
         }
         do throws(Failure) {
-            if case .handle = body.form, state.number != home {
+            if unsafe parcel == nil, state.number != home {
                 throw Failure(message: "\(displayName) was added by the host, but its function is still in a script: let that add it")
             }
-            let results = try state.run(self, body, number: number(ofBodyAt: index))
+            let results = try unsafe state.run(self, parcel, arguments, number: number(ofBodyAt: index))
             guard !isAsynchronous else { return }
             if case .parcel(let parcel) = results {
                 parcel.letGo(of: self)
@@ -177,7 +248,7 @@ public final class LuaOperation: Operation, @unchecked Sendable {
     /// What it ended with; nil until it has finished, and where it did not return. Of blocks, one parcel for each.
     var results: [Parcel]? {
         guard isFinished, let outcome, outcome != .failed else { return nil }
-        let results = withMutable { $0.results }
+        let results = ifChanged { $0.results } ?? .empty
         if outcome != .succeeded && (results.isEmpty || results.contains { $0 == nil }) { return nil }
         return results.map { $0?.parcel ?? .empty }
     }
@@ -204,108 +275,18 @@ public final class LuaOperation: Operation, @unchecked Sendable {
         return OperationFailure(Failure(message: message), kind: .dependency, of: self)
     }
 
-    // MARK: stopping
-
-    /// Live bytes that the body may hold above what its state held when it began; nil for no limit.
-    var memoryLimit: Int? {
-        get { withMutable { $0.memoryLimit } }
-        set { withMutable { $0.memoryLimit = newValue } }
-    }
-
-    var timeLimit: TimeLimit? {
-        get { withMutable { $0.timeLimit } }
-        set { withMutable { $0.timeLimit = newValue } }
-    }
-
-    /// Why it has been asked to stop, if it was while it was running.
-    var stopReason: StopReason? { withMutable { $0.stopReason } }
-
     /// Cancels the operation, and wakes it when it waits.
     public override func cancel() {
         super.cancel()
         // What does not execute now never will: starting looks at the flag in the same step. What it captured may keep this operation.
         let neverRuns = !isExecuting
-        let dropped = withMutable { mutable in
+        let dropped = ifChanged { mutable in
             for state in mutable.runningStates { state.inbox.wake() }
-            return neverRuns ? exchange(&mutable.bodies, with: .empty) : .empty
+            return neverRuns ? exchange(&mutable.bodies, with: .empty) : nil
         }
         withExtendedLifetime(dropped) {}
         endProcesses()
         if core.isClosing { endIfReturned() }
-    }
-
-    /// Programs that a cancelled operation has started are ended; those of one that has finished go on.
-    private func endProcesses() {
-        if isCancelled { for process in withMutable({ $0.processes }) { process.end() } }
-    }
-
-    /// It has started `process`.
-    func adopt(_ process: ChildProcess) {
-        withMutable { $0.processes.append(process) }
-        // Perhaps it ended before it was on the list.
-        if !process.isRunning { disown(process) }
-        endProcesses()
-    }
-
-    /// `process` has ended.
-    func disown(_ process: ChildProcess) { withMutable { $0.processes.removeAll { $0 === process } } }
-
-    /// Cancels the operation, and stops its body also when that does not look. A body inside one long call of a C function is stopped
-    /// when that call returns; when it has not after a second this is reported on stderr, and another worker takes the place of its.
-    public func interrupt() { stop(.interrupted) }
-
-    func stop(_ reason: StopReason) {
-        withMutable { if !$0.hasReturned, $0.stopReason == nil { $0.stopReason = reason } }
-        cancel()
-        let (states, hasReturned) = withMutable { mutable in
-            for state in mutable.runningStates { state.requestStop(of: self, reason) }
-            return (mutable.runningStates, mutable.hasReturned)
-        }
-        if hasReturned { endStopped(reason) }
-        for state in states where !core.isMain(state) {
-            core.io.after(Self.patience) { self.replaceWorkerIfStuck(in: state) }
-        }
-    }
-
-    /// Seconds after which a body that has not noticed that it is to stop is reported.
-    private static let patience = 1.0
-
-    /// A body that executes no instruction of Lua cannot be stopped; then at least the other operations go on.
-    private func replaceWorkerIfStuck(in state: LuaState) {
-        let isStuck = withMutable { mutable in
-            guard mutable.runningStates.contains(where: { $0 === state }), state.hasNotNoticedStop(of: self),
-                !mutable.stuckStates.contains(where: { $0 === state })
-            else { return false }
-            mutable.stuckStates.append(state)
-            core.engine.beginReplacingWorker()
-            return true
-        }
-        if isStuck {
-            core.report("\(displayName) was asked to stop, but is inside a C function that does not return; another worker does its work")
-        }
-    }
-
-    /// A state is about to run a body.
-    ///
-    /// - Returns: the memory limit, 0 for none.
-    /// - Throws: when it has been asked to stop before.
-    func begin(in state: LuaState) throws(Failure) -> Int {
-        let (reason, timeLimit, memoryLimit) = withMutable { mutable in
-            if mutable.stopReason == nil { mutable.runningStates.append(state) }
-            return (mutable.stopReason, mutable.timeLimit, mutable.memoryLimit ?? 0)
-        }
-        if let reason { throw Failure(stop: reason) }
-        timeLimit?.begin(for: self)
-        return memoryLimit
-    }
-
-    func endRunning(in state: LuaState) {
-        withMutable { mutable in
-            _ = mutable.runningStates.remove(state)
-            guard !mutable.stuckStates.isEmpty, let index = mutable.stuckStates.firstIndex(where: { $0 === state }) else { return }
-            mutable.stuckStates.remove(at: index)
-            core.engine.endReplacingWorker()
-        }
     }
 
     // MARK: readiness
@@ -315,7 +296,7 @@ public final class LuaOperation: Operation, @unchecked Sendable {
 
     /// The script's own part of `isReady`.
     var isReadyByItself: Bool {
-        get { withMutable { $0.isReadyByItself } }
+        get { ifChanged { $0.isReadyByItself } ?? true }
         set {
             willChangeValue(forKey: "isReady")
             withMutable { $0.isReadyByItself = newValue }
@@ -325,7 +306,7 @@ public final class LuaOperation: Operation, @unchecked Sendable {
 
     // MARK: storage
 
-    func stored(_ name: String) -> Parcel? { withMutable { $0.storage[name] } }
+    func stored(_ name: String) -> Parcel? { ifChanged { $0.storage[name] } ?? nil }
 
     func store(_ value: Parcel?, as name: String) {
         value?.letGo(of: self)
@@ -364,7 +345,7 @@ public final class LuaOperation: Operation, @unchecked Sendable {
 
     /// It may change outside of `state` from now on: what observes it there is kept.
     func keepObservations(in state: LuaState) {
-        for observation in withMutable({ $0.observations }) where observation.state === state { observation.awaitEnd(of: self) }
+        for observation in ifChanged({ $0.observations }) ?? [] where observation.state === state { observation.awaitEnd(of: self) }
     }
 
     // MARK: what parcels keep
@@ -380,7 +361,7 @@ public final class LuaOperation: Operation, @unchecked Sendable {
 
     /// The runtime has closed: nobody can read them any more.
     func dropParcels() {
-        let dropped = withMutable { mutable in
+        let dropped = ifChanged { mutable in
             let bodies = exchange(&mutable.bodies, with: .empty), results = exchange(&mutable.results, with: .empty)
             return (bodies, results, exchange(&mutable.storage, with: [:]))
         }
@@ -402,7 +383,7 @@ public final class LuaOperation: Operation, @unchecked Sendable {
 
     /// What a script has set, for the host: it runs the function that is in the handle then.
     private var scriptBlock: (@Sendable () -> Void)? {
-        guard let state = withMutable({ $0.completion.flatMap { $0.isPosted ? nil : $0.state } }) else { return nil }
+        guard let state = ifChanged({ $0.completion.flatMap { $0.isPosted ? nil : $0.state } }) ?? nil else { return nil }
         return { [unowned self] in
             let operation = self
             state.post { state.end(operation, runsCompletion: true, isPinned: false) }

@@ -55,6 +55,8 @@ final class LuaState: @unchecked Sendable {
     /// Operations that have left by reference and were in no queue then: their handles are pinned, and nothing else here holds them.
     @safe @exclusivity(unchecked) private var sealed: Set<UnsafeMutableRawPointer> = unsafe [] { didSet { keepThread() } }
     private var watchesCollections = false
+    /// Of the operations that are made here, by their kind.
+    private var origins = [LuaOperation.Origin?](repeating: nil, count: LuaOperation.Kind.allCases.count)
 
     init?(core: RuntimeCore, inbox: Inbox) {
         self.core = core
@@ -142,16 +144,12 @@ final class LuaState: @unchecked Sendable {
     }
 
     /// Runs a body of `operation` here. Of a block only the first result counts, and none of an asynchronous operation.
-    func run(_ operation: LuaOperation, _ body: LuaOperation.Body, number: Int32) throws(Failure) -> ReturnedValues {
+    ///
+    /// - Parameter parcel: nil: the body is in the handle here.
+    func run(
+        _ operation: LuaOperation, _ parcel: UnsafePointer<clua_parcel>?, _ arguments: [LuaValue], number: Int32
+    ) throws(Failure) -> ReturnedValues {
         try core.prepare(self)
-        // Safety: the parcel is the body's.
-        defer { withExtendedLifetime(body) {} }
-        let parcel: UnsafePointer<clua_parcel>?
-        switch body.form {
-        case .handle: unsafe parcel = nil
-        case .parcel(let sent): unsafe parcel = sent.pointer
-        case .unsendable(let refusal): throw Failure(message: refusal.message)
-        }
         // First of all: whoever asks it to stop from now on finds it here.
         let lua = unsafe running
         let suspended = unsafe clua_begin_body(lua, Unmanaged.passUnretained(operation).toOpaque())
@@ -168,15 +166,15 @@ final class LuaState: @unchecked Sendable {
         let limit = number > 0 ? 1 : operation.isAsynchronous ? 0 : LUA_MULTRET
         var results = unsafe clua_parcel()
         let cBody = unsafe operation.cBody(number: number)
-        if body.arguments.isEmpty {
+        if arguments.isEmpty {
             try unsafe attempt { lua, failure in
                 unsafe clua_run_body(lua, cBody, parcel, limit, memoryLimit, &results, &failure)
             }
         } else {
             try unsafe attempt { lua, failure in
-                unsafe FlatValues(body.arguments).withItems { items in
+                unsafe FlatValues(arguments).withItems { items in
                     var cBody = unsafe cBody
-                    unsafe (cBody.arguments, cBody.argument_count) = (items.baseAddress, body.arguments.count)
+                    unsafe (cBody.arguments, cBody.argument_count) = (items.baseAddress, arguments.count)
                     return unsafe clua_run_body(lua, cBody, parcel, limit, memoryLimit, &results, &failure)
                 }
             }
@@ -332,6 +330,15 @@ final class LuaState: @unchecked Sendable {
     func requestEnd() {
         unsafe clua_request_end(main)
         inbox.wake()
+    }
+
+    /// What an operation of this kind, and of a class of the script's if it is of one, begins with.
+    func origin(of kind: LuaOperation.Kind, _ scriptClass: ScriptClass?) -> LuaOperation.Origin {
+        if let scriptClass { return LuaOperation.Origin(core: core, home: number, kind: kind, scriptClass: scriptClass) }
+        if let known = origins[kind.rawValue] { return known }
+        let made = LuaOperation.Origin(core: core, home: number, kind: kind)
+        origins[kind.rawValue] = made
+        return made
     }
 
     // MARK: sending

@@ -44,6 +44,9 @@ struct Parcel: @unchecked Sendable {
         }
     }
 
+    /// Whether it owns nothing but code.
+    var isLight: Bool { unsafe pointer.pointee.bytes == nil && pointer.pointee.string_count == 0 && !hasReferences }
+
     /// Whether it refers to objects of the host.
     var hasReferences: Bool { unsafe pointer.pointee.reference_count > 0 }
 

@@ -1,0 +1,92 @@
+import OpEngine
+
+/// Stopping a body, whether it looks or not.
+extension LuaOperation {
+    /// Live bytes that the body may hold above what its state held when it began; nil for no limit.
+    var memoryLimit: Int? {
+        get { ifChanged { $0.memoryLimit } ?? nil }
+        set { withMutable { $0.memoryLimit = newValue } }
+    }
+
+    var timeLimit: TimeLimit? {
+        get { ifChanged { $0.timeLimit } ?? nil }
+        set { withMutable { $0.timeLimit = newValue } }
+    }
+
+    /// Why it has been asked to stop, if it was while it was running.
+    var stopReason: StopReason? { ifChanged { $0.stopReason } ?? nil }
+
+    /// Programs that a cancelled operation has started are ended; those of one that has finished go on.
+    func endProcesses() {
+        if isCancelled { for process in ifChanged({ $0.processes }) ?? [] { process.end() } }
+    }
+
+    /// It has started `process`.
+    func adopt(_ process: ChildProcess) {
+        withMutable { $0.processes.append(process) }
+        // Perhaps it ended before it was on the list.
+        if !process.isRunning { disown(process) }
+        endProcesses()
+    }
+
+    /// `process` has ended.
+    func disown(_ process: ChildProcess) { withMutable { $0.processes.removeAll { $0 === process } } }
+
+    /// Cancels the operation, and stops its body also when that does not look. A body inside one long call of a C function is stopped
+    /// when that call returns; when it has not after a second this is reported on stderr, and another worker takes the place of its.
+    public func interrupt() { stop(.interrupted) }
+
+    func stop(_ reason: StopReason) {
+        withMutable { if !$0.hasReturned, $0.stopReason == nil { $0.stopReason = reason } }
+        cancel()
+        let (states, hasReturned) = withMutable { mutable in
+            for state in mutable.runningStates { state.requestStop(of: self, reason) }
+            return (mutable.runningStates, mutable.hasReturned)
+        }
+        if hasReturned { endStopped(reason) }
+        for state in states where !core.isMain(state) {
+            core.io.after(Self.patience) { self.replaceWorkerIfStuck(in: state) }
+        }
+    }
+
+    /// Seconds after which a body that has not noticed that it is to stop is reported.
+    private static let patience = 1.0
+
+    /// A body that executes no instruction of Lua cannot be stopped; then at least the other operations go on.
+    private func replaceWorkerIfStuck(in state: LuaState) {
+        let isStuck = withMutable { mutable in
+            guard mutable.runningStates.contains(where: { $0 === state }), state.hasNotNoticedStop(of: self),
+                !mutable.stuckStates.contains(where: { $0 === state })
+            else { return false }
+            mutable.stuckStates.append(state)
+            core.engine.beginReplacingWorker()
+            return true
+        }
+        if isStuck {
+            core.report("\(displayName) was asked to stop, but is inside a C function that does not return; another worker does its work")
+        }
+    }
+
+    /// A state is about to run a body.
+    ///
+    /// - Returns: the memory limit, 0 for none.
+    /// - Throws: when it has been asked to stop before.
+    func begin(in state: LuaState) throws(Failure) -> Int {
+        let (reason, timeLimit, memoryLimit) = withMutable { mutable in
+            if mutable.stopReason == nil { mutable.runningStates.append(state) }
+            return (mutable.stopReason, mutable.timeLimit, mutable.memoryLimit ?? 0)
+        }
+        if let reason { throw Failure(stop: reason) }
+        timeLimit?.begin(for: self)
+        return memoryLimit
+    }
+
+    func endRunning(in state: LuaState) {
+        withMutable { mutable in
+            _ = mutable.runningStates.remove(state)
+            guard !mutable.stuckStates.isEmpty, let index = mutable.stuckStates.firstIndex(where: { $0 === state }) else { return }
+            mutable.stuckStates.remove(at: index)
+            core.engine.endReplacingWorker()
+        }
+    }
+}
