@@ -2,6 +2,7 @@
 #include "stop.h"
 
 #include <lua5.4/lauxlib.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -21,6 +22,13 @@ static int stop_signal;
 static _Thread_local clua_state *thread_state;
 
 static clua_stop *stop_of(lua_State *L) { return &clua_state_of(L)->stop; }
+
+// Only who asks a body to stop ever meets the state's own thread here.
+static void lock(clua_stop *stop) {
+    while (atomic_exchange_explicit(&stop->is_locked, true, memory_order_acquire)) sched_yield();
+}
+
+static void unlock(clua_stop *stop) { atomic_store_explicit(&stop->is_locked, false, memory_order_release); }
 
 // MARK: raising
 
@@ -129,10 +137,10 @@ void clua_attach_thread(lua_State *L) {
     pthread_once(&handler_once, install_handler);
     clua_state *state = clua_state_of(L);
     thread_state = state;
-    pthread_mutex_lock(&state->stop.lock);
+    lock(&state->stop);
     state->stop.thread = pthread_self();
     state->stop.is_attached = true;
-    pthread_mutex_unlock(&state->stop.lock);
+    unlock(&state->stop);
     sigset_t signals;
     sigemptyset(&signals);
     sigaddset(&signals, clua_get_stop_signal());
@@ -143,9 +151,9 @@ void *clua_thread_object(void) { return thread_state != NULL ? thread_state->obj
 
 void clua_detach_thread(lua_State *L) {
     clua_state *state = clua_state_of(L);
-    pthread_mutex_lock(&state->stop.lock);
+    lock(&state->stop);
     state->stop.is_attached = false;
-    pthread_mutex_unlock(&state->stop.lock);
+    unlock(&state->stop);
     if (thread_state == state) thread_state = NULL;
 }
 
@@ -172,24 +180,34 @@ static void request(clua_stop *stop, clua_stop_reason reason) {
 
 void clua_request_stop(lua_State *L, const void *body, clua_stop_reason reason) {
     clua_stop *stop = stop_of(L);
-    pthread_mutex_lock(&stop->lock);
+    lock(stop);
     if (stop->is_attached && stop->body == body) request(stop, reason);
-    pthread_mutex_unlock(&stop->lock);
+    unlock(stop);
 }
 
-bool clua_stop_is_unnoticed(lua_State *L, const void *body) {
+bool clua_has_body(lua_State *L, const void *body) {
     clua_stop *stop = stop_of(L);
-    pthread_mutex_lock(&stop->lock);
-    bool is_unnoticed = stop->body == body && atomic_load(&stop->requested) != 0;
-    pthread_mutex_unlock(&stop->lock);
-    return is_unnoticed;
+    lock(stop);
+    bool has = stop->body == body;
+    for (const clua_suspended_body *outer = stop->suspended; outer != NULL && !has; outer = outer->outer) has = outer->body == body;
+    unlock(stop);
+    return has;
+}
+
+bool clua_give_up_body(lua_State *L, const void *body) {
+    clua_stop *stop = stop_of(L);
+    lock(stop);
+    bool gives_up = stop->body == body && atomic_load(&stop->requested) != 0 && !stop->is_given_up;
+    if (gives_up) stop->is_given_up = true;
+    unlock(stop);
+    return gives_up;
 }
 
 void clua_request_end(lua_State *L) {
     clua_stop *stop = stop_of(L);
-    pthread_mutex_lock(&stop->lock);
+    lock(stop);
     if (stop->is_attached) request(stop, CLUA_STOP_INTERRUPTED);
-    pthread_mutex_unlock(&stop->lock);
+    unlock(stop);
 }
 
 static void *exit_later(void *argument) {
@@ -211,53 +229,55 @@ void clua_stop_here(lua_State *L, clua_stop_reason reason) {
 
 // MARK: what runs
 
-// What runs and what it is asked change together: a request meets one of the two. Returns what was asked before.
-static int set_body(clua_stop *stop, const void *body, int requested) {
-    pthread_mutex_lock(&stop->lock);
-    stop->body = body;
-    int before = atomic_exchange(&stop->requested, requested);
-    pthread_mutex_unlock(&stop->lock);
-    return before;
-}
-
-clua_suspended_body clua_begin_body(lua_State *L, const void *body) {
+// What runs and what it is asked change together: a request meets one of the two.
+void clua_begin_body(lua_State *L, const void *body, clua_suspended_body *suspended) {
     clua_state *state = clua_state_of(L);
     clua_stop *stop = &state->stop;
-    clua_suspended_body suspended = {
-        .body = stop->body,
-        .raised = stop->raised,
-        .message = stop->message,
-        .traceback = stop->traceback,
-        .limit_bytes = state->limit_bytes,
-    };
-    suspended.requested = set_body(stop, body, 0);
+    suspended->raised = stop->raised;
+    suspended->message = stop->message;
+    suspended->traceback = stop->traceback;
+    suspended->limit_bytes = state->limit_bytes;
+    lock(stop);
+    suspended->body = stop->body;
+    suspended->requested = atomic_load_explicit(&stop->requested, memory_order_relaxed);
+    suspended->is_given_up = stop->is_given_up;
+    suspended->outer = stop->suspended;
+    stop->body = body;
+    atomic_store_explicit(&stop->requested, 0, memory_order_relaxed);
+    stop->is_given_up = false;
+    stop->suspended = suspended;
+    unlock(stop);
     stop->raised = 0;
     stop->message = stop->traceback = NULL;
     state->limit_bytes = state->state_limit;
-    return suspended;
 }
 
-void clua_end_body(lua_State *L, clua_suspended_body suspended) {
+bool clua_end_body(lua_State *L, const clua_suspended_body *suspended) {
     clua_state *state = clua_state_of(L);
     clua_stop *stop = &state->stop;
-    free(stop->message);
-    free(stop->traceback);
+    if (stop->message != NULL) free(stop->message);
+    if (stop->traceback != NULL) free(stop->traceback);
     lua_sethook(L, NULL, 0, 0);
-    stop->raised = suspended.raised;
-    stop->message = suspended.message;
-    stop->traceback = suspended.traceback;
-    state->limit_bytes = suspended.limit_bytes;
-    set_body(stop, suspended.body, suspended.requested);
-    if (suspended.requested != 0) clua_arm_stop(L);
+    stop->raised = suspended->raised;
+    stop->message = suspended->message;
+    stop->traceback = suspended->traceback;
+    state->limit_bytes = suspended->limit_bytes;
+    lock(stop);
+    bool was_given_up = stop->is_given_up;
+    stop->body = suspended->body;
+    atomic_store_explicit(&stop->requested, suspended->requested, memory_order_relaxed);
+    stop->is_given_up = suspended->is_given_up;
+    stop->suspended = suspended->outer;
+    unlock(stop);
+    if (suspended->requested != 0) clua_arm_stop(L);
+    return was_given_up;
 }
 
 void clua_stop_init(clua_stop *stop, lua_State *L) {
     atomic_init(&stop->running, L);
-    pthread_mutex_init(&stop->lock, NULL);
 }
 
 void clua_stop_free(clua_stop *stop) {
     free(stop->message);
     free(stop->traceback);
-    pthread_mutex_destroy(&stop->lock);
 }

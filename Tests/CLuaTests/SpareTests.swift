@@ -143,8 +143,12 @@ extension State {
 
     /// Runs the body of an operation that has no parameters; returns its results with spaces between.
     fileprivate func run(body: Parcel, memoryLimit: Int = 0) throws(ScriptError) -> String {
-        let suspended = unsafe clua_begin_body(lua, nil)
-        defer { unsafe clua_end_body(lua, suspended) }
+        let suspended = UnsafeMutablePointer<clua_suspended_body>.allocate(capacity: 1)
+        unsafe clua_begin_body(lua, nil, suspended)
+        defer {
+            unsafe clua_end_body(lua, suspended)
+            unsafe suspended.deallocate()
+        }
         let results = Parcel()
         var failure = unsafe clua_failure()
         guard unsafe clua_run_body(lua, clua_body(), body.pointer, LUA_MULTRET, memoryLimit, results.pointer, &failure) == LUA_OK else {

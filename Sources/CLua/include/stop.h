@@ -28,9 +28,11 @@ typedef struct clua_stop {
     char *message;                 // "pipeline.lua:12: …" where it was raised; malloc'ed
     char *traceback;               // malloc'ed
     size_t refused_size;           // the last allocation that the memory limit refused
-    pthread_mutex_t lock;
+    atomic_bool is_locked;         // for a few instructions, or a signal that is sent
     pthread_t thread;              // guarded
     const void *body;              // guarded: what is running, to whom a request must be addressed
+    struct clua_suspended_body *suspended;  // guarded: what runs around it, innermost first
+    bool is_given_up;              // guarded: the body has not noticed that it was asked to stop, and nobody waits for that
     bool is_attached;              // guarded: the thread is alive
 } clua_stop;
 
@@ -56,9 +58,12 @@ void clua_request_end(lua_State *L);
 /// Ends the process with this status after some seconds, unless it has ended by then. Any thread.
 void clua_exit_later(int status, unsigned seconds);
 
+/// From any thread: whether `body` runs in the state, or waits there. The state must not be closed meanwhile.
+bool clua_has_body(lua_State *L, const void *body);
+
 /// From any thread: whether `body` runs in the state and has not noticed yet that it was asked to stop: no instruction of Lua has been
-/// executed since. The state must not be closed meanwhile.
-bool clua_stop_is_unnoticed(lua_State *L, const void *body);
+/// executed since. Then it is given up; the second time this returns false. The state must not be closed meanwhile.
+bool clua_give_up_body(lua_State *L, const void *body);
 
 /// What the state's thread was running before clua_begin_body.
 typedef struct clua_suspended_body {
@@ -68,11 +73,16 @@ typedef struct clua_suspended_body {
     char *message;
     char *traceback;
     size_t limit_bytes;
+    bool is_given_up;
+    struct clua_suspended_body *outer;
 } clua_suspended_body;
 
-/// On the state's thread: `body`, NULL for none, runs now, and what ran before does not, until clua_end_body. Never raise.
-clua_suspended_body clua_begin_body(lua_State *L, const void *body);
-void clua_end_body(lua_State *L, clua_suspended_body suspended);
+/// On the state's thread: `body`, NULL for none, runs now, and what ran before does not, until clua_end_body with the same `suspended`, which
+/// stays where it is. Never raise.
+void clua_begin_body(lua_State *L, const void *body, clua_suspended_body *suspended);
+
+/// Returns whether the body has been given up.
+bool clua_end_body(lua_State *L, const clua_suspended_body *suspended);
 
 /// On the state's thread: the body that is running has been asked to stop while it waited.
 void clua_stop_here(lua_State *L, clua_stop_reason reason);

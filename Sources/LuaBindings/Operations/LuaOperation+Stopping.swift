@@ -39,11 +39,12 @@ extension LuaOperation {
     func stop(_ reason: StopReason) {
         withMutable { if !$0.hasReturned, $0.stopReason == nil { $0.stopReason = reason } }
         cancel()
-        let (states, hasReturned) = withMutable { mutable in
-            for state in mutable.runningStates { state.requestStop(of: self, reason) }
-            return (mutable.runningStates, mutable.hasReturned)
+        let states = core.states.withLock { states in
+            let running = states.filter { $0.runs(self) }
+            for state in running { state.requestStop(of: self, reason) }
+            return running
         }
-        if hasReturned { endStopped(reason) }
+        if withMutable({ $0.hasReturned }) { endStopped(reason) }
         for state in states where !core.isMain(state) {
             core.io.after(Self.patience) { self.replaceWorkerIfStuck(in: state) }
         }
@@ -54,39 +55,19 @@ extension LuaOperation {
 
     /// A body that executes no instruction of Lua cannot be stopped; then at least the other operations go on.
     private func replaceWorkerIfStuck(in state: LuaState) {
-        let isStuck = withMutable { mutable in
-            guard mutable.runningStates.contains(where: { $0 === state }), state.hasNotNoticedStop(of: self),
-                !mutable.stuckStates.contains(where: { $0 === state })
-            else { return false }
-            mutable.stuckStates.append(state)
-            core.engine.beginReplacingWorker()
-            return true
-        }
-        if isStuck {
-            core.report("\(displayName) was asked to stop, but is inside a C function that does not return; another worker does its work")
-        }
+        guard core.states.withLock({ states in states.contains { $0 === state } && state.giveUp(self) }) else { return }
+        core.engine.beginReplacingWorker()
+        core.report("\(displayName) was asked to stop, but is inside a C function that does not return; another worker does its work")
     }
 
-    /// A state is about to run a body.
+    /// A state has begun to run a body, and would stop it.
     ///
     /// - Returns: the memory limit, 0 for none.
     /// - Throws: when it has been asked to stop before.
-    func begin(in state: LuaState) throws(Failure) -> Int {
-        let (reason, timeLimit, memoryLimit) = withMutable { mutable in
-            if mutable.stopReason == nil { mutable.runningStates.append(state) }
-            return (mutable.stopReason, mutable.timeLimit, mutable.memoryLimit ?? 0)
-        }
-        if let reason { throw Failure(stop: reason) }
-        timeLimit?.begin(for: self)
-        return memoryLimit
-    }
-
-    func endRunning(in state: LuaState) {
-        withMutable { mutable in
-            _ = mutable.runningStates.remove(state)
-            guard !mutable.stuckStates.isEmpty, let index = mutable.stuckStates.firstIndex(where: { $0 === state }) else { return }
-            mutable.stuckStates.remove(at: index)
-            core.engine.endReplacingWorker()
-        }
+    func begin() throws(Failure) -> Int {
+        guard let limits = ifChanged({ ($0.stopReason, $0.timeLimit, $0.memoryLimit) }) else { return 0 }
+        if let reason = limits.0 { throw Failure(stop: reason) }
+        limits.1?.begin(for: self)
+        return limits.2 ?? 0
     }
 }

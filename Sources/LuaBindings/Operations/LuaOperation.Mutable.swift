@@ -1,3 +1,4 @@
+import Glibc
 import OpEngine
 
 extension LuaOperation {
@@ -29,15 +30,17 @@ extension LuaOperation {
         let lock = Lock()
         var mutable: Mutable
 
-        static func make(_ bodies: SmallArray<Body>) -> UnsafeMutablePointer<Variables> {
-            let made = UnsafeMutablePointer<Variables>.allocate(capacity: 1)
-            unsafe made.initialize(to: Variables(mutable: Mutable(bodies: bodies)))
+        static func make(_ mutable: consuming Mutable) -> UnsafeMutablePointer<Variables> {
+            // Not `allocate`, which asks for an alignment, and that takes time.
+            guard let block = unsafe malloc(MemoryLayout<Variables>.size) else { fatalError("opscript: out of memory") }
+            let made = unsafe block.assumingMemoryBound(to: Variables.self)
+            unsafe made.initialize(to: Variables(mutable: mutable))
             return unsafe made
         }
 
         static func destroy(_ variables: UnsafeMutablePointer<Variables>) {
             unsafe variables.deinitialize(count: 1)
-            unsafe variables.deallocate()
+            unsafe free(variables)
         }
     }
 
@@ -60,12 +63,11 @@ extension LuaOperation {
         var completion: Completion?
         /// The states that keep their handles alive: its own, where it runs as it is, and that of the completion block.
         var pinningStates: SmallArray<LuaState> = .empty
-        /// The states that run its bodies now, and so are not closed.
-        var runningStates: SmallArray<LuaState> = .empty
         fileprivate var rare: Rare?
 
-        init(bodies: SmallArray<Body>) {
+        init(bodies: SmallArray<Body>, results: SmallArray<ReturnedValues?> = .empty) {
             self.bodies = bodies
+            self.results = results
             countOfBlocks = Int32(bodies.count)
         }
 
@@ -79,7 +81,6 @@ extension LuaOperation {
     fileprivate final class Rare {
         var storage: [String: Parcel] = [:]
         var observations: [Observation] = []
-        var stuckStates: [LuaState] = []
         var stopReason: StopReason?
         var memoryLimit: Int?
         var timeLimit: TimeLimit?
@@ -110,12 +111,6 @@ extension LuaOperation.Mutable {
     var observations: [Observation] {
         get { rare?.observations ?? [] }
         _modify { yield &rareInUse.observations }
-    }
-
-    /// Those states of which a C function does not return, so that another worker does the work of theirs.
-    var stuckStates: [LuaState] {
-        get { rare?.stuckStates ?? [] }
-        _modify { yield &rareInUse.stuckStates }
     }
 
     var stopReason: StopReason? {

@@ -90,7 +90,7 @@ import Synchronization
     init(_ origin: Origin, bodies: SmallArray<Body>?) {
         origin.core.expectWork()
         self.origin = origin
-        unsafe variables = Atomic(bodies.map { unsafe Variables.make($0) })
+        unsafe variables = Atomic(bodies.map { unsafe Variables.make(Mutable(bodies: $0)) })
         super.init()
     }
 
@@ -121,23 +121,27 @@ import Synchronization
     private var ownVariables: UnsafeMutablePointer<Variables> {
         while true {
             if let own = unsafe variables.load(ordering: .acquiring) { return unsafe own }
-            makeVariables(origin.bodies)
+            makeVariables(Mutable(bodies: origin.bodies))
         }
     }
 
     /// Nothing has changed yet. False: it has in the meantime.
     @inline(never)
     @discardableResult
-    private func makeVariables(_ bodies: SmallArray<Body>) -> Bool {
-        let made = unsafe Variables.make(bodies)
+    private func makeVariables(_ mutable: consuming Mutable) -> Bool {
+        let made = unsafe Variables.make(mutable)
         if unsafe variables.compareExchange(expected: nil, desired: made, ordering: .acquiringAndReleasing).exchanged { return true }
         unsafe Variables.destroy(made)
         return false
     }
 
-    /// Whether its body is still that of the origin, which is about to run.
-    func takeBodyOfOrigin() -> Bool {
-        unsafe variables.load(ordering: .acquiring) == nil && origin.body != nil && makeVariables(.empty)
+    /// Whether nothing has changed since it was made.
+    private var isUnchanged: Bool { unsafe variables.load(ordering: .acquiring) == nil }
+
+    /// A body has returned.
+    private func setResults(_ results: ReturnedValues, ofBodyAt index: Int) {
+        if isUnchanged && makeVariables(Mutable(bodies: .empty, results: .one(results))) { return }
+        withMutable { $0.setResults(results, ofBodyAt: index) }
     }
 
     var core: RuntimeCore { origin.core }
@@ -160,9 +164,8 @@ import Synchronization
 
     /// Runs the bodies: on this thread, in the Lua state that belongs to it; several of a queue on every worker that is free.
     public override func main() {
-        if takeBodyOfOrigin() {
-            // Safety: the origin keeps it.
-            unsafe run(origin.body?.pointer, [], at: 0)
+        if isUnchanged, let body = origin.body {
+            unsafe run(body.pointer, [], at: 0)
         } else {
             runOwnBodies()
         }
@@ -210,7 +213,7 @@ import Synchronization
                 parcel.letGo(of: self)
                 note(parcel)
             }
-            withMutable { $0.setResults(results, ofBodyAt: index) }
+            setResults(results, ofBodyAt: index)
         } catch {
             fail(error)
             // What lacks may be held by the state itself, for good: by a module, for one.
@@ -279,12 +282,12 @@ import Synchronization
     public override func cancel() {
         super.cancel()
         // What does not execute now never will: starting looks at the flag in the same step. What it captured may keep this operation.
-        let neverRuns = !isExecuting
-        let dropped = ifChanged { mutable in
-            for state in mutable.runningStates { state.inbox.wake() }
-            return neverRuns ? exchange(&mutable.bodies, with: .empty) : nil
+        if !isExecuting {
+            let dropped = ifChanged { exchange(&$0.bodies, with: .empty) }
+            withExtendedLifetime(dropped) {}
+        } else {
+            core.states.withLock { states in for state in states where state.runs(self) { state.inbox.wake() } }
         }
-        withExtendedLifetime(dropped) {}
         endProcesses()
         if core.isClosing { endIfReturned() }
     }

@@ -73,6 +73,7 @@ final class LuaState: @unchecked Sendable {
         unsafe clua_attach_thread(lua)
         if let limit = core.stateMemoryLimit { unsafe clua_limit_state(lua, limit) }
         if core.showsWarnings.load(ordering: .relaxed) { enableWarnings() }
+        core.states.withLock { $0.append(self) }
     }
 
     /// Runs the state's finalizers and frees it. Callbacks that come later are dropped.
@@ -85,6 +86,7 @@ final class LuaState: @unchecked Sendable {
         for source in eventSources.values { source.abandon() }
         eventSources = [:]
         awaitedObservations = [:]
+        core.states.withLock { states in states.removeAll { $0 === self } }
         unsafe clua_state_close(main)
     }
 
@@ -150,36 +152,48 @@ final class LuaState: @unchecked Sendable {
         _ operation: LuaOperation, _ parcel: UnsafePointer<clua_parcel>?, _ arguments: [LuaValue], number: Int32
     ) throws(Failure) -> ReturnedValues {
         try core.prepare(self)
-        // First of all: whoever asks it to stop from now on finds it here.
-        let lua = unsafe running
-        let suspended = unsafe clua_begin_body(lua, Unmanaged.passUnretained(operation).toOpaque())
-        defer { unsafe clua_end_body(lua, suspended) }
-        let memoryLimit = try operation.begin(in: self)
-        let previous = currentOperation
-        currentOperation = nil
-        defer {
-            operation.endRunning(in: self)
-            currentOperation = previous
-        }
-        try runPreludes()
-        currentOperation = operation
-        let limit = number > 0 ? 1 : operation.isAsynchronous ? 0 : LUA_MULTRET
         var results = unsafe clua_parcel()
-        let cBody = unsafe operation.cBody(number: number)
-        if arguments.isEmpty {
-            try unsafe attempt { lua, failure in
-                unsafe clua_run_body(lua, cBody, parcel, limit, memoryLimit, &results, &failure)
-            }
-        } else {
-            try unsafe attempt { lua, failure in
-                unsafe FlatValues(arguments).withItems { items in
-                    var cBody = unsafe cBody
-                    unsafe (cBody.arguments, cBody.argument_count) = (items.baseAddress, arguments.count)
-                    return unsafe clua_run_body(lua, cBody, parcel, limit, memoryLimit, &results, &failure)
+        // First of all: whoever asks it to stop from now on finds it here.
+        try suspended(by: operation) { () throws(Failure) in
+            let memoryLimit = try operation.begin()
+            try runPreludes()
+            currentOperation = operation
+            let limit = number > 0 ? 1 : operation.isAsynchronous ? 0 : LUA_MULTRET
+            let body = unsafe operation.cBody(number: number)
+            if arguments.isEmpty {
+                try unsafe attempt { lua, failure in
+                    unsafe clua_run_body(lua, body, parcel, limit, memoryLimit, &results, &failure)
+                }
+            } else {
+                try unsafe attempt { lua, failure in
+                    unsafe FlatValues(arguments).withItems { items in
+                        var body = unsafe body
+                        unsafe (body.arguments, body.argument_count) = (items.baseAddress, arguments.count)
+                        return unsafe clua_run_body(lua, body, parcel, limit, memoryLimit, &results, &failure)
+                    }
                 }
             }
         }
         return unsafe ReturnedValues(taking: &results)
+    }
+
+    /// Does `body` while `operation`, if it is not nil, is what runs here, and what ran before does not.
+    @inline(__always)
+    private func suspended<Result, Cause: Error>(
+        by operation: LuaOperation?, _ body: () throws(Cause) -> Result
+    ) throws(Cause) -> Result {
+        let lua = unsafe running
+        let previous = currentOperation
+        currentOperation = nil
+        var frame = unsafe clua_suspended_body()
+        return try unsafe withUnsafeMutablePointer(to: &frame) { frame throws(Cause) in
+            unsafe clua_begin_body(lua, operation.map { unsafe Unmanaged.passUnretained($0).toOpaque() }, frame)
+            defer {
+                if unsafe clua_end_body(lua, frame) { core.engine.endReplacingWorker() }
+                currentOperation = previous
+            }
+            return try body()
+        }
     }
 
     /// The state that the calling thread has used last; nil when it has none, or that was closed.
@@ -256,21 +270,20 @@ final class LuaState: @unchecked Sendable {
         // Also what a callback was stopped by ends the wait.
         let earlier = core.lastInterrupt
         var wasInterrupted: Bool { isMain && (core.takeInterrupt() || core.lastInterrupt != earlier) }
-        // What runs meanwhile is not part of the operation that waits.
-        currentOperation = nil
-        let suspended = unsafe clua_begin_body(running, nil)
         var isInterrupted = false
-        let outcome = inbox.run(
-            until: {
-                isInterrupted = wasInterrupted
-                if isInterrupted || isMain && core.requestedExitStatus != nil || predicate() { return true }
-                guard let waiting, waiting.isCancelled else { return false }
-                return endsWhenCancelled || waiting.stopReason != nil
-            }, deadline: deadline)
-        // What has arrived is delivered even where there is nothing to wait for.
-        _ = inbox.drain()
-        unsafe clua_end_body(running, suspended)
-        currentOperation = waiting
+        // What runs meanwhile is not part of the operation that waits.
+        let outcome = suspended(by: nil) {
+            let outcome = inbox.run(
+                until: {
+                    isInterrupted = wasInterrupted
+                    if isInterrupted || isMain && core.requestedExitStatus != nil || predicate() { return true }
+                    guard let waiting, waiting.isCancelled else { return false }
+                    return endsWhenCancelled || waiting.stopReason != nil
+                }, deadline: deadline)
+            // What has arrived is delivered even where there is nothing to wait for.
+            _ = inbox.drain()
+            return outcome
+        }
         if let reason = waiting?.stopReason { throw .stop(reason) }
         if isMain, core.requestedExitStatus != nil { throw .stop(.interrupted) }
         if isInterrupted || wasInterrupted { throw .message("interrupted!") }
@@ -314,19 +327,20 @@ final class LuaState: @unchecked Sendable {
         withExtendedLifetime(removed) {}
     }
 
-    /// Stops `operation` if its body is running here now. From any thread; the caller keeps the state from being closed.
+    /// Whether a body of `operation` runs here, or waits. From any thread; the caller keeps the state from being closed, here and below.
+    func runs(_ operation: LuaOperation) -> Bool { unsafe clua_has_body(main, Unmanaged.passUnretained(operation).toOpaque()) }
+
+    /// Stops `operation` if its body is running here now, and wakes it if it waits.
     func requestStop(of operation: LuaOperation, _ reason: StopReason) {
         unsafe clua_request_stop(main, Unmanaged.passUnretained(operation).toOpaque(), clua_stop_reason(rawValue: UInt32(reason.rawValue)))
         inbox.wake()
     }
 
-    /// Whether `operation` was asked to stop and has not noticed: it is inside one call of a C function. From any thread; the caller keeps
-    /// the state from being closed.
-    func hasNotNoticedStop(of operation: LuaOperation) -> Bool {
-        unsafe clua_stop_is_unnoticed(main, Unmanaged.passUnretained(operation).toOpaque())
-    }
+    /// Whether `operation` was asked to stop and has not noticed: it is inside one call of a C function. Then its worker's work is done by
+    /// another one, from the caller on, until it returns.
+    func giveUp(_ operation: LuaOperation) -> Bool { unsafe clua_give_up_body(main, Unmanaged.passUnretained(operation).toOpaque()) }
 
-    /// Stops whatever is running here. From any thread; the caller keeps the state from being closed.
+    /// Stops whatever is running here.
     func requestEnd() {
         unsafe clua_request_end(main)
         inbox.wake()

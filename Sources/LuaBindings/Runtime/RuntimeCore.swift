@@ -22,6 +22,8 @@ final class RuntimeCore: @unchecked Sendable {
     private let sharedVersion = Atomic<Int>(0)
     private let failures = Guarded(Failures())
     private let stateCount = Atomic<Int>(0)
+    /// Those that have not been closed. None is while this is locked.
+    let states = Guarded<[LuaState]>([])
     /// Operations whose parcels keep operations.
     private let keepers = Guarded(Keepers())
     private let classes = Guarded<[ScriptClass]>([])
