@@ -26,7 +26,7 @@ enum { CLUA_FEW_BYTES = 24 };
 typedef struct clua_parcel {
     uint8_t *bytes;  // owned; NULL where there are no more than `few`
     size_t byte_count;
-    uint8_t few[CLUA_FEW_BYTES];
+    uint64_t few[CLUA_FEW_BYTES / 8];  // bytes; words are what Swift copies in one piece
     clua_reference *references;
     size_t reference_count;
     struct clua_code *code;    // owned: the only one, where `codes` is NULL
@@ -38,33 +38,16 @@ typedef struct clua_parcel {
 } clua_parcel;
 
 static inline const uint8_t *clua_parcel_bytes(const clua_parcel *parcel) {
-    return parcel->bytes != NULL ? parcel->bytes : parcel->few;
+    return parcel->bytes != NULL ? parcel->bytes : (const uint8_t *)parcel->few;
 }
 
 static inline struct clua_code *clua_parcel_code(const clua_parcel *parcel, size_t index) {
     return parcel->codes != NULL ? parcel->codes[index] : parcel->code;
 }
 
-/// What a parcel is that owns nothing.
-typedef struct clua_few_values {
-    uint8_t bytes[CLUA_FEW_BYTES];
-    uint8_t byte_count;
-    uint8_t value_count;
-} clua_few_values;
-
-/// Whether `parcel` owns nothing; then `few` gets all of it.
-static inline bool clua_are_few(const clua_parcel *parcel, clua_few_values *few) {
-    if (parcel->bytes != NULL || parcel->reference_count > 0 || parcel->code_count > 0 || parcel->string_count > 0) return false;
-    memcpy(few->bytes, parcel->few, sizeof few->bytes);
-    few->byte_count = (uint8_t)parcel->byte_count;
-    few->value_count = (uint8_t)parcel->value_count;
-    return true;
-}
-
-static inline clua_parcel clua_parcel_of_few(clua_few_values few) {
-    clua_parcel parcel = {.byte_count = few.byte_count, .value_count = few.value_count};
-    memcpy(parcel.few, few.bytes, sizeof parcel.few);
-    return parcel;
+/// Whether the parcel owns nothing: all that it is lies in `few`.
+static inline bool clua_parcel_is_few(const clua_parcel *parcel) {
+    return parcel->bytes == NULL && parcel->reference_count == 0 && parcel->code_count == 0 && parcel->string_count == 0;
 }
 
 /// How the values are named in an error: "argument 1", "result 1", … In a body the first value is the function itself; in an invocation

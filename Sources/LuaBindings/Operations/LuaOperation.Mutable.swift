@@ -30,11 +30,11 @@ extension LuaOperation {
         let lock = Lock()
         var mutable: Mutable
 
-        static func make(_ mutable: consuming Mutable) -> UnsafeMutablePointer<Variables> {
+        static func make(_ bodies: SmallArray<Body>, _ results: SmallArray<ReturnedValues?> = .empty) -> UnsafeMutablePointer<Variables> {
             // Not `allocate`, which asks for an alignment, and that takes time.
             guard let block = unsafe malloc(MemoryLayout<Variables>.size) else { fatalError("opscript: out of memory") }
             let made = unsafe block.assumingMemoryBound(to: Variables.self)
-            unsafe made.initialize(to: Variables(mutable: mutable))
+            unsafe made.initialize(to: Variables(mutable: Mutable(bodies: bodies, results: results)))
             return unsafe made
         }
 
@@ -65,7 +65,7 @@ extension LuaOperation {
         var pinningStates: SmallArray<LuaState> = .empty
         fileprivate var rare: Rare?
 
-        init(bodies: SmallArray<Body>, results: SmallArray<ReturnedValues?> = .empty) {
+        init(bodies: SmallArray<Body>, results: SmallArray<ReturnedValues?>) {
             self.bodies = bodies
             self.results = results
             countOfBlocks = Int32(bodies.count)

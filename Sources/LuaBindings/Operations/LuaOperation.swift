@@ -90,7 +90,7 @@ import Synchronization
     init(_ origin: Origin, bodies: SmallArray<Body>?) {
         origin.core.expectWork()
         self.origin = origin
-        unsafe variables = Atomic(bodies.map { unsafe Variables.make(Mutable(bodies: $0)) })
+        unsafe variables = Atomic(bodies.map { unsafe Variables.make($0) })
         super.init()
     }
 
@@ -121,15 +121,15 @@ import Synchronization
     private var ownVariables: UnsafeMutablePointer<Variables> {
         while true {
             if let own = unsafe variables.load(ordering: .acquiring) { return unsafe own }
-            makeVariables(Mutable(bodies: origin.bodies))
+            makeVariables(origin.bodies)
         }
     }
 
     /// Nothing has changed yet. False: it has in the meantime.
     @inline(never)
     @discardableResult
-    private func makeVariables(_ mutable: consuming Mutable) -> Bool {
-        let made = unsafe Variables.make(mutable)
+    private func makeVariables(_ bodies: SmallArray<Body>, results: SmallArray<ReturnedValues?> = .empty) -> Bool {
+        let made = unsafe Variables.make(bodies, results)
         if unsafe variables.compareExchange(expected: nil, desired: made, ordering: .acquiringAndReleasing).exchanged { return true }
         unsafe Variables.destroy(made)
         return false
@@ -140,7 +140,7 @@ import Synchronization
 
     /// A body has returned.
     private func setResults(_ results: ReturnedValues, ofBodyAt index: Int) {
-        if isUnchanged && makeVariables(Mutable(bodies: .empty, results: .one(results))) { return }
+        if isUnchanged && makeVariables(.empty, results: .one(results)) { return }
         withMutable { $0.setResults(results, ofBodyAt: index) }
     }
 

@@ -1,22 +1,35 @@
 import CLua
 
 /// What a body has returned, encoded. Where a parcel would own nothing there is none, so that most results need no memory of their own.
-@safe
 enum ReturnedValues {
-    case few(clua_few_values)
+    case few(Few)
     case parcel(Parcel)
+
+    /// A parcel that owns nothing.
+    struct Few {
+        let bytes: (UInt64, UInt64, UInt64)
+        let byteCount: UInt8
+        let valueCount: UInt8
+    }
 
     /// Takes over what `parcel` owns.
     init(taking parcel: inout clua_parcel) {
-        var few = clua_few_values()
-        self = unsafe clua_are_few(&parcel, &few) ? .few(few) : .parcel(Parcel(parcel))
+        if unsafe clua_parcel_is_few(&parcel) {
+            self = unsafe .few(
+                Few(bytes: parcel.few, byteCount: UInt8(parcel.byte_count), valueCount: UInt8(parcel.value_count)))
+        } else {
+            self = unsafe .parcel(Parcel(parcel))
+        }
     }
 
     /// To be read: made for each who asks.
     var parcel: Parcel {
         switch self {
-        case .few(let few): unsafe Parcel(clua_parcel_of_few(few))
-        case .parcel(let parcel): parcel
+        case .few(let few):
+            var contents = unsafe clua_parcel()
+            unsafe (contents.few, contents.byte_count, contents.value_count) = (few.bytes, Int(few.byteCount), Int32(few.valueCount))
+            return unsafe Parcel(contents)
+        case .parcel(let parcel): return parcel
         }
     }
 }

@@ -55,13 +55,13 @@ import Glibc
     /// Runs `body` as the body of `operation`.
     @inline(__always)
     func whileRunning(_ operation: Operation?, in core: OperationQueue.Core?, _ body: () -> Void) {
-        // Safety: restored before the caller lets go of them.
-        let outerOperation = unsafe self.operation
+        // Safety: restored before the caller lets go of them. Not a reference: that would be retained.
+        let outerOperation = unsafe self.operation.map { unsafe Unmanaged.passUnretained($0) }
         let outerCore = unsafe self.core
         unsafe self.operation = operation
         unsafe self.core = core.map { unsafe Unmanaged.passUnretained($0) }
         body()
-        unsafe self.operation = outerOperation
+        unsafe self.operation = outerOperation?.takeUnretainedValue()
         unsafe self.core = outerCore
     }
 
@@ -80,8 +80,11 @@ import Glibc
 
     /// Whether something waits to run on this thread, a worker's, between two operations.
     @inline(__always) var hasJobs: Bool {
-        // Safety: a thread's worker lives as long as the thread.
-        unsafe worker?.inbox.hasJobs ?? false
+        // Safety: a thread's worker lives as long as the thread, and its inbox as long as the worker.
+        guard let worker = unsafe worker else { return false }
+        return unsafe Unmanaged.passUnretained(worker)._withUnsafeGuaranteedRef { worker in
+            unsafe Unmanaged.passUnretained(worker.inbox)._withUnsafeGuaranteedRef { $0.hasJobs }
+        }
     }
 
     static var currentOperation: Operation? {
