@@ -41,13 +41,11 @@ extension Runtime {
 extension LuaOperation {
     /// An operation that calls `function` with the operation itself and `arguments`, on a thread of the function's runtime. From any
     /// thread.
-    public convenience init(_ function: LuaFunction, arguments: [LuaValue] = []) {
+    public convenience init(_ function: borrowing LuaFunction, arguments: [LuaValue] = []) {
         if function.parcel == nil && arguments.isEmpty {
             self.init(function.origin, bodies: nil)
-            endsWithMain()
         } else if let parcel = function.parcel ?? function.origin.body {
             self.init(function.origin, bodies: .one(Body(form: .parcel(parcel), isInHandle: false, arguments: arguments)))
-            endsWithMain()
             if !arguments.isEmpty { keepsMore() }
             note(parcel)
         } else {

@@ -1,24 +1,31 @@
+import CLua
 import Glibc
 import OpEngine
 
 extension LuaOperation {
     /// What operations that are made alike have in common.
-    final class Origin: Sendable {
+    @safe final class Origin: Sendable {
         let core: RuntimeCore
         /// The number of the state that makes them; `LuaState.noNumber` when the host does.
         let home: Int
         let kind: Kind
+        let isAsynchronous: Bool
         /// The class that a script has defined, if they are of one.
         let scriptClass: ScriptClass?
         /// The body of each, of the host's alone. A light one, which is no matter to keep for as long as any of them is there.
         let body: Parcel?
+        /// What C reads of it.
+        // Safety: immutable, and there as long as `body`.
+        nonisolated(unsafe) let bodyPointer: UnsafePointer<clua_parcel>?
 
         init(core: RuntimeCore, home: Int, kind: Kind, scriptClass: ScriptClass? = nil, body: Parcel? = nil) {
             self.core = core
             self.home = home
             self.kind = kind
+            isAsynchronous = kind == .asynchronous || kind == .asynchronousInstance
             self.scriptClass = scriptClass
             self.body = body
+            unsafe bodyPointer = body?.pointer
         }
 
         /// What they have to run at first.
@@ -30,11 +37,17 @@ extension LuaOperation {
         let lock = Lock()
         var mutable: Mutable
 
+        @inline(__always)
+        private init(_ bodies: SmallArray<Body>, _ results: SmallArray<ReturnedValues?>) {
+            mutable = Mutable(bodies: bodies, results: results)
+        }
+
+        @inline(__always)
         static func make(_ bodies: SmallArray<Body>, _ results: SmallArray<ReturnedValues?> = .empty) -> UnsafeMutablePointer<Variables> {
             // Not `allocate`, which asks for an alignment, and that takes time.
             guard let block = unsafe malloc(MemoryLayout<Variables>.size) else { fatalError("opscript: out of memory") }
             let made = unsafe block.assumingMemoryBound(to: Variables.self)
-            unsafe made.initialize(to: Variables(mutable: Mutable(bodies: bodies, results: results)))
+            unsafe made.initialize(to: Variables(bodies, results))
             return unsafe made
         }
 
@@ -45,7 +58,7 @@ extension LuaOperation {
     }
 
     /// See `Variables`. No more than 120 bytes with those: see `LuaOperation`.
-    struct Mutable {
+    struct Mutable: ~Copyable {
         /// Empty once they run, or never will.
         var bodies: SmallArray<Body>
         private var countOfBlocks: Int32
@@ -65,6 +78,7 @@ extension LuaOperation {
         var pinningStates: SmallArray<LuaState> = .empty
         fileprivate var rare: Rare?
 
+        @inline(__always)
         init(bodies: SmallArray<Body>, results: SmallArray<ReturnedValues?>) {
             self.bodies = bodies
             self.results = results

@@ -83,15 +83,18 @@ import Synchronization
     convenience init(in state: LuaState, kind: Kind, bodyCount: Int, scriptClass: ScriptClass? = nil) {
         self.init(
             state.origin(of: kind, scriptClass), bodies: SmallArray(repeating: Body(form: .handle), count: bodyCount))
-        if !isAsynchronous { endsWithMain() }
     }
 
     /// - Parameter bodies: nil: those that its origin says.
-    init(_ origin: Origin, bodies: SmallArray<Body>?) {
-        origin.core.expectWork()
-        self.origin = origin
+    @inline(__always)
+    init(_ origin: borrowing Origin, bodies: SmallArray<Body>?) {
+        // Safety: the origin keeps it.
+        unsafe Unmanaged.passUnretained(origin.core)._withUnsafeGuaranteedRef { $0.expectWork() }
+        let endsWithMain = !origin.isAsynchronous
+        self.origin = copy origin
         unsafe variables = Atomic(bodies.map { unsafe Variables.make($0) })
         super.init()
+        if endsWithMain { self.endsWithMain() }
     }
 
     deinit {
@@ -154,7 +157,7 @@ import Synchronization
     // MARK: running
 
     /// Whether it goes on after its body has returned.
-    public override var isAsynchronous: Bool { kind == .asynchronous || kind == .asynchronousInstance }
+    public override var isAsynchronous: Bool { origin.isAsynchronous }
 
     /// Starts the operation. See `Operation.start`.
     public override func start() {
@@ -164,8 +167,9 @@ import Synchronization
 
     /// Runs the bodies: on this thread, in the Lua state that belongs to it; several of a queue on every worker that is free.
     public override func main() {
-        if isUnchanged, let body = origin.body {
-            unsafe run(body.pointer, [], at: 0)
+        // Safety: the origin keeps it.
+        if isUnchanged, let body = unsafe origin.bodyPointer {
+            unsafe run(body, [], at: 0)
         } else {
             runOwnBodies()
         }
@@ -198,11 +202,19 @@ import Synchronization
 
     /// - Parameter parcel: nil: it is in the handle.
     private func run(_ parcel: UnsafePointer<clua_parcel>?, _ arguments: [LuaValue], at index: Int) {
-        guard let state = core.stateOfCurrentThread() else {
-            let failure = Failure(
-                message: "\(displayName) can run only in a queue of its runtime's engine, or on the thread that made its runtime")
-            return fail(failure)
+        // The usual case. Safety: the thread's state lives until it is closed on this thread, which does not happen while it runs a body.
+        if let state = unsafe LuaState.unmanagedOfThread, unsafe state._withUnsafeGuaranteedRef({ $0.core === origin.core }) {
+            return unsafe state._withUnsafeGuaranteedRef { unsafe run(parcel, arguments, at: index, in: $0) }
         }
+        guard let state = core.stateOfCurrentThread() else {
+            return fail(
+                Failure(
+                    message: "\(displayName) can run only in a queue of its runtime's engine, or on the thread that made its runtime"))
+        }
+        unsafe run(parcel, arguments, at: index, in: state)
+    }
+
+    private func run(_ parcel: UnsafePointer<clua_parcel>?, _ arguments: [LuaValue], at index: Int, in state: LuaState) {
         do throws(Failure) {
             if unsafe parcel == nil, state.number != home {
                 throw Failure(message: "\(displayName) was added by the host, but its function is still in a script: let that add it")

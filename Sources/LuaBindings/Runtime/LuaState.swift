@@ -183,24 +183,27 @@ final class LuaState: @unchecked Sendable {
         by operation: LuaOperation?, _ body: () throws(Cause) -> Result
     ) throws(Cause) -> Result {
         let lua = unsafe running
-        let previous = currentOperation
+        // Not a reference: that would be retained.
+        let previous = unsafe currentOperation.map { unsafe Unmanaged.passUnretained($0) }
         currentOperation = nil
         var frame = unsafe clua_suspended_body()
         return try unsafe withUnsafeMutablePointer(to: &frame) { frame throws(Cause) in
             unsafe clua_begin_body(lua, operation.map { unsafe Unmanaged.passUnretained($0).toOpaque() }, frame)
             defer {
                 if unsafe clua_end_body(lua, frame) { core.engine.endReplacingWorker() }
-                currentOperation = previous
+                currentOperation = unsafe previous?.takeUnretainedValue()
             }
             return try body()
         }
     }
 
     /// The state that the calling thread has used last; nil when it has none, or that was closed.
-    static var ofThread: LuaState? {
+    static var ofThread: LuaState? { unsafe unmanagedOfThread?.takeUnretainedValue() }
+
+    static var unmanagedOfThread: Unmanaged<LuaState>? {
         // Safety: a state is attached to its thread until it is closed.
         guard let object = unsafe clua_thread_object() else { return nil }
-        return unsafe Unmanaged<LuaState>.fromOpaque(object).takeUnretainedValue()
+        return unsafe Unmanaged<LuaState>.fromOpaque(object)
     }
 
     /// Has `job` run on the state's thread; drops it where the state has been closed. From any thread.
