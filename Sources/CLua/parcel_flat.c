@@ -47,16 +47,13 @@ static bool write_flat_function(parcel_writer *writer, lua_State *L, clua_code *
 }
 
 bool encode_flat(lua_State *L, clua_parcel *parcel) {
-    if (!lua_checkstack(L, 2)) return false;
     parcel_writer writer;
     writer_init(&writer);
     writer_byte(&writer, 0);
     clua_code *code = NULL;
-    bool is_flat;
-    if (lua_isfunction(L, -1) && !lua_iscfunction(L, -1) && !clua_may_travel_by_name(L, -1))
+    bool is_flat = write_flat(&writer, L);
+    if (!is_flat && lua_isfunction(L, -1) && !lua_iscfunction(L, -1) && lua_checkstack(L, 2) && !clua_may_travel_by_name(L, -1))
         is_flat = write_flat_function(&writer, L, code = clua_code_known(L, -1));
-    else
-        is_flat = write_flat(&writer, L);
     writer_byte(&writer, CLUA_TAG_END);
     if (!is_flat || writer.failed) {
         writer_free(&writer);

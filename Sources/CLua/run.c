@@ -45,6 +45,12 @@ static void push_message(lua_State *L, int value) {
         lua_pushfstring(L, "(error object is a %s value)", luaL_typename(L, value));
 }
 
+// Keeps the value on top, nil for nothing, as what is said of the error under way; pops it.
+static void keep_description(lua_State *L) {
+    clua_state_of(L)->has_description = lua_toboolean(L, -1);
+    clua_keep(L, CLUA_KEPT_ERROR);
+}
+
 // Message handler: keeps a table of value, message and traceback. The value stays what it is, for `__close` handlers and all others
 // that get it on the way.
 static int describe_error(lua_State *L) {
@@ -58,7 +64,7 @@ static int describe_error(lua_State *L) {
         lua_pushvalue(L, i);
         lua_rawseti(L, 4, i);
     }
-    clua_keep(L, CLUA_KEPT_ERROR);
+    keep_description(L);
     lua_settop(L, 1);
     return 1;
 }
@@ -71,7 +77,7 @@ static bool push_description(lua_State *L) {
         is_described = lua_rawequal(L, -1, -3);
         lua_pop(L, 1);
         lua_pushboolean(L, false);
-        clua_keep(L, CLUA_KEPT_ERROR);
+        keep_description(L);
     }
     if (!is_described) lua_pop(L, 1);
     return is_described;
@@ -160,10 +166,18 @@ int clua_refuse(clua_failure *failure, const char *message) {
 
 // MARK: calling
 
+// Pushes what a message handler has said of the error that is under way, false for none: what runs meanwhile, a `__close` handler, must not
+// lose it.
+static void push_description_under_way(lua_State *L) {
+    if (clua_state_of(L)->has_description)
+        clua_push_kept(L, CLUA_KEPT_ERROR);
+    else
+        lua_pushboolean(L, false);
+}
+
 static int call(lua_State *L, lua_CFunction handler, int argument_count, int result_count, clua_failure *failure) {
-    // An error may be under way: then this is called by a `__close` handler, and must not lose what was said of it.
     int kept = lua_gettop(L) - argument_count;
-    clua_push_kept(L, CLUA_KEPT_ERROR);
+    push_description_under_way(L);
     lua_insert(L, kept);
     lua_pushcfunction(L, handler);
     lua_insert(L, kept + 1);
@@ -171,7 +185,7 @@ static int call(lua_State *L, lua_CFunction handler, int argument_count, int res
     lua_remove(L, kept + 1);
     if (status != LUA_OK) take_failure(L, status, failure);
     lua_pushvalue(L, kept);
-    clua_keep(L, CLUA_KEPT_ERROR);
+    keep_description(L);
     lua_remove(L, kept);
     return status;
 }
@@ -207,8 +221,7 @@ int clua_call_script(lua_State *L, int argument_count, int result_count, clua_fa
 }
 
 int clua_begin_protected(lua_State *L) {
-    // An error may be under way: then this is called by a `__close` handler, and must not lose what was said of it.
-    clua_push_kept(L, CLUA_KEPT_ERROR);
+    push_description_under_way(L);
     lua_pushcfunction(L, describe_error);
     return lua_gettop(L);
 }
@@ -216,9 +229,9 @@ int clua_begin_protected(lua_State *L) {
 int clua_end_protected(lua_State *L, int handler, int status, clua_failure *failure) {
     int kept = handler - 1;
     if (status != LUA_OK) take_failure(L, status, failure);
-    if (status != LUA_OK || lua_istable(L, kept)) {
+    if (status != LUA_OK || lua_toboolean(L, kept)) {
         lua_pushvalue(L, kept);
-        clua_keep(L, CLUA_KEPT_ERROR);
+        keep_description(L);
     }
     if (lua_gettop(L) > handler) lua_rotate(L, kept, -2);
     lua_pop(L, 2);
@@ -226,7 +239,6 @@ int clua_end_protected(lua_State *L, int handler, int status, clua_failure *fail
 }
 
 int clua_protect(lua_State *L, lua_CFunction function, void *context, int result_count, clua_failure *failure) {
-    memset(failure, 0, sizeof *failure);
     if (!lua_checkstack(L, LUA_MINSTACK)) return clua_refuse(failure, "stack overflow");
     int handler = clua_begin_protected(L);
     lua_pushcfunction(L, function);
@@ -304,7 +316,8 @@ void clua_leave_apart(lua_State *L, bool were_real, int status, clua_failure *fa
 }
 
 int clua_run_apart(lua_State *L, lua_CFunction function, void *context, clua_failure *failure) {
-    if (!lua_checkstack(L, LUA_MINSTACK)) return clua_refuse(failure, "stack overflow");
+    // clua_protect looks after its own.
+    if (!clua_are_globals_real(L) && !lua_checkstack(L, LUA_MINSTACK)) return clua_refuse(failure, "stack overflow");
     bool were_real = clua_enter_apart(L);
     int status = clua_protect(L, function, context, 0, failure);
     clua_leave_apart(L, were_real, status, failure);
@@ -357,7 +370,7 @@ static void find_method(lua_State *L, int object) {
 // Pushes the function and its arguments; returns where the function is. The handle, if it is needed, is below.
 static int push_body_of(lua_State *L, body_run *run) {
     if (run->parcel != NULL) {
-        if (clua_push_spare(L, run->parcel, &run->spare)) return lua_gettop(L);
+        if (clua_push_spare(L, run->parcel, &run->spare)) return 3;
         int environment = lua_gettop(L) + 1;
         lua_settop(L, lua_gettop(L) + CLUA_DECODING_SLOTS);
         clua_decode_here(L, run->parcel, CLUA_FRESH_ENVIRONMENT);
@@ -405,22 +418,17 @@ static int run_body(lua_State *L) {
     state->limit_bytes = state->state_limit;
     int count = lua_gettop(L) - function + 1;
     if (count > 0 && clua_send(L, count, CLUA_RESULTS, run->results) != LUA_OK) return lua_error(L);
-    if (run->spare != NULL) {
-        lua_settop(L, 0);  // the results may have left no free slot
-        clua_spare_has_returned(L, run->spare);
-        run->spare = NULL;
-    }
+    if (run->spare != NULL && clua_spare_has_returned(L, run->spare)) run->spare = NULL;
     return 0;
 }
 
 int clua_run_body(lua_State *L, clua_body body, const clua_parcel *parcel, int result_limit, size_t memory_limit,
                   clua_parcel *results, clua_failure *failure) {
-    memset(results, 0, sizeof *results);
     body_run run = {body, parcel, result_limit, memory_limit, results, NULL};
     int status = clua_run_apart(L, run_body, &run, failure);
     if (run.spare != NULL) clua_spare_drop(L, run.spare);
     // Otherwise the next one's limit would be above what this one has left behind, and so on.
-    if (failure->status == LUA_ERRMEM && (failure->stop == CLUA_NOT_STOPPED || failure->stop == CLUA_STOP_MEMORY))
+    if (status != LUA_OK && failure->status == LUA_ERRMEM && (failure->stop == CLUA_NOT_STOPPED || failure->stop == CLUA_STOP_MEMORY))
         lua_gc(L, LUA_GCCOLLECT, 0);
     return status;
 }

@@ -1,8 +1,11 @@
+#include "spare_raising.h"
+
+#include <string.h>
+
 #include "code.h"
 #include "decoder_raising.h"
 #include "parcel_format.h"
 #include "registry_raising.h"
-#include "spare_raising.h"
 
 // What they hold stays when the body has returned.
 enum { MAX_UPVALUES = 8 };
@@ -18,19 +21,30 @@ static void assign(lua_State *L, clua_spare *spare, clua_code *code) {
     spare->code = code;
 }
 
+static clua_spare *place_of(clua_state *state, const clua_code *code) {
+    return &state->spares[(uintptr_t)code / sizeof(clua_code) % CLUA_SPARE_COUNT];
+}
+
+static void push_again(lua_State *L, clua_spare *spare) {
+    clua_state *state = clua_state_of(L);
+    clua_push_kept(L, kept_place(state, spare));
+    state->reuse_count++;
+    spare->is_running = true;
+    spare->look_count = state->look_count;
+}
+
 // Pushes a closure of `code` whose upvalues have still to be set. Returns its place; NULL if it is not used again.
 static clua_spare *push_closure(lua_State *L, clua_code *code) {
     clua_state *state = clua_state_of(L);
-    clua_spare *spare = &state->spares[(uintptr_t)code / sizeof(clua_code) % CLUA_SPARE_COUNT];
-    uint64_t look_count = state->look_count;  // before it is made: a finalizer may run then, and look
+    clua_spare *spare = place_of(state, code);
     if (spare->code == code && !spare->is_running) {
-        clua_push_kept(L, kept_place(state, spare));
-        state->reuse_count++;
-    } else {
-        clua_code_instantiate(L, code);
-        if (spare->is_running) return NULL;  // inside of which this runs
-        assign(L, spare, code);
+        push_again(L, spare);
+        return spare;
     }
+    uint64_t look_count = state->look_count;  // before it is made: a finalizer may run then, and look
+    clua_code_instantiate(L, code);
+    if (spare->is_running) return NULL;  // inside of which this runs
+    assign(L, spare, code);
     spare->is_running = true;
     spare->look_count = look_count;
     return spare;
@@ -51,15 +65,32 @@ static bool are_plain(parcel_reader reader, int count) {
     return reader_peek(&reader) == CLUA_TAG_END;
 }
 
+// The body has assigned none of them.
+static bool has_upvalues_of(const clua_spare *spare, const clua_parcel *parcel) {
+    return parcel->bytes == NULL && spare->byte_count == parcel->byte_count
+        && memcmp(spare->bytes, parcel->few, parcel->byte_count) == 0;
+}
+
+static void note_upvalues(clua_spare *spare, const clua_parcel *parcel) {
+    spare->byte_count = parcel->bytes == NULL ? parcel->byte_count : 0;
+    memcpy(spare->bytes, parcel->few, sizeof spare->bytes);
+}
+
 bool clua_push_spare(lua_State *L, const clua_parcel *parcel, clua_spare **spare) {
     if (parcel->value_count != 1 || parcel->code_count != 1) return false;
     clua_code *code = clua_parcel_code(parcel, 0);
     if (!code->is_reusable || code->upvalue_count > MAX_UPVALUES) return false;
+    clua_spare *last = place_of(clua_state_of(L), code);
+    if (last->code == code && !last->is_running && has_upvalues_of(last, parcel)) {
+        push_again(L, *spare = last);
+        return true;
+    }
     const uint8_t *bytes = clua_parcel_bytes(parcel);
     parcel_reader reader = {.L = L, .next = bytes, .end = bytes + parcel->byte_count};
     if (reader_byte(&reader) != 0 || reader_byte(&reader) != CLUA_TAG_FUNCTION || reader_varint(&reader) != 0) return false;
     if (!are_plain(reader, code->upvalue_count)) return false;
     *spare = push_closure(L, code);
+    if (*spare != NULL) note_upvalues(*spare, parcel);
     int function = lua_gettop(L);
     for (int i = 1; i <= code->upvalue_count; i++) {
         decode_plain(&reader, reader_byte(&reader));
@@ -68,11 +99,10 @@ bool clua_push_spare(lua_State *L, const clua_parcel *parcel, clua_spare **spare
     return true;
 }
 
-void clua_spare_has_returned(lua_State *L, clua_spare *spare) {
-    if (spare->look_count != clua_state_of(L)->look_count)
-        clua_spare_drop(L, spare);
-    else
-        spare->is_running = false;
+bool clua_spare_has_returned(lua_State *L, clua_spare *spare) {
+    if (spare->look_count != clua_state_of(L)->look_count) return false;
+    spare->is_running = false;
+    return true;
 }
 
 void clua_spare_drop(lua_State *L, clua_spare *spare) {

@@ -20,8 +20,8 @@
 /// `spare`, if it is not NULL then, has to be told what becomes of the closure, also when this raises. Needs 5 free stack slots.
 bool clua_push_spare(lua_State *L, const clua_parcel *parcel, clua_spare **spare);
 
-/// The body has returned: the next one may have the closure, unless somebody may have seen it. Never raises. Needs 1 free stack slot.
-void clua_spare_has_returned(lua_State *L, clua_spare *spare);
+/// The body has returned: the next one may have the closure. False: somebody may have seen it; it has to be dropped. Never raises.
+bool clua_spare_has_returned(lua_State *L, clua_spare *spare);
 
 /// The closure is not used again. Never raises. Needs 1 free stack slot.
 void clua_spare_drop(lua_State *L, clua_spare *spare);

@@ -66,7 +66,7 @@ typedef struct clua_body {
 } clua_body;
 
 /// Runs a body, decoded from `parcel`, or, when that is NULL, as the handle in this state has it.
-/// The first `result_limit` results (LUA_MULTRET: all) are encoded into `results`.
+/// The first `result_limit` results (LUA_MULTRET: all) are encoded into `results`, which is empty before.
 /// More than `memory_limit` bytes above what the state holds when it begins stop it; 0 for none.
 int clua_run_body(lua_State *L, clua_body body, const clua_parcel *parcel, int result_limit, size_t memory_limit,
                   clua_parcel *results, clua_failure *failure);

@@ -9,6 +9,7 @@
 
 #include "callback.h"
 #include "object.h"
+#include "parcel.h"
 #include "stop.h"
 
 /// What scripts see of a host. The same for all of its states, and alive as long as they are.
@@ -44,6 +45,9 @@ typedef struct clua_spare {
     struct clua_code *code;  // owned; NULL: there is none
     bool is_running;
     uint64_t look_count;  // the state's, when it began to run
+    // What its upvalues are: those of a parcel that needs no block of its own. No bytes: it is not known.
+    uint8_t bytes[CLUA_FEW_BYTES];
+    size_t byte_count;
 } clua_spare;
 
 enum { CLUA_SPARE_COUNT = 8 };
@@ -59,6 +63,7 @@ typedef struct clua_state {
     clua_stop stop;
     int first_kept;  // where the registry has what this layer keeps
     const void *real_globals, *current_globals;  // its own global table, and the one in force, by address
+    bool has_description;      // of an error under way, in the registry
     bool modules_changed;      // whether `package.loaded` may have changed
     uint64_t module_filter[64];  // a bit for each value that travels by name, by its address; others may share the bit
     clua_held_objects held;
