@@ -52,8 +52,8 @@ enum Answer {
     }
 
     /// Writes the answer where C looks for it.
-    func write(to reply: UnsafeMutablePointer<clua_reply>) {
-        switch self {
+    consuming func write(to reply: UnsafeMutablePointer<clua_reply>) {
+        switch consume self {
         case .nothing: unsafe reply.pointee.kind = CLUA_REPLY_NOTHING
         case .nil: unsafe reply.pointee.kind = CLUA_REPLY_NIL
         case .boolean(let value):

@@ -19,10 +19,10 @@ enum ScriptModule {
                     if let pointer = unsafe pointer { unsafe Unmanaged<AnyObject>.fromOpaque(pointer).release() }
                 },
                 class_of: { pointer, kind in
-                    guard kind == ObjectKind.operation.rawValue, let pointer = unsafe pointer,
-                        let scriptClass = unsafe (object(pointer, as: Operation.self) as? LuaOperation)?.scriptClass
-                    else { return nil }
-                    return unsafe Unmanaged.passUnretained(scriptClass).toOpaque()
+                    guard kind == ObjectKind.operation.rawValue, let pointer = unsafe pointer else { return nil }
+                    return unsafe Unmanaged<Operation>.fromOpaque(pointer)._withUnsafeGuaranteedRef { operation in
+                        unsafe (operation as? LuaOperation)?.scriptClass.map { unsafe Unmanaged.passUnretained($0).toOpaque() }
+                    }
                 }))
         let descriptions = unsafe [
             OperationClass.description, BlockOperationClass.description, InvocationOperationClass.description,

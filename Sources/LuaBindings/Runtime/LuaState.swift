@@ -33,7 +33,8 @@ final class LuaState: @unchecked Sendable {
     /// How many operations are in queues, or were started, whose completion blocks this state has set and not run yet.
     @safe @exclusivity(unchecked) private var awaitedCompletionCount = 0
     /// Those of them that have finished, or are about to: a wait looks at no others. Nil when the state has been closed.
-    private let due = Guarded<Slots<LuaOperation>?>(Slots())
+    // Safety: one that is about to finish is kept by who finishes it, and then by the job that removes it here.
+    private let due = unsafe Guarded<Slots<Unmanaged<LuaOperation>>?>(Slots())
     /// What will call functions of this state.
     private var eventSources: [ObjectIdentifier: any EventSource] = [:] { didSet { keepThread() } }
     /// Observations that something may still come for.
@@ -81,8 +82,7 @@ final class LuaState: @unchecked Sendable {
         checkThread()
         guard !closed.exchange(true, ordering: .acquiringAndReleasing) else { return }
         awaitedCompletionCount = 0
-        let due = due.withLock { exchange(&$0, with: nil) }
-        withExtendedLifetime(due) {}
+        unsafe due.withLock { unsafe $0 = nil }
         for source in eventSources.values { source.abandon() }
         eventSources = [:]
         awaitedObservations = [:]
@@ -99,11 +99,16 @@ final class LuaState: @unchecked Sendable {
     deinit { assert(isClosed, "opscript bug: a Lua state was dropped without being closed") }
 
     /// The state that a call from Lua came from.
-    static func of(_ lua: OpaquePointer) -> LuaState {
+    static func of(_ lua: OpaquePointer) -> LuaState { unsafe with(lua) { $0 } }
+
+    /// The same for a path where a reference of one's own would cost.
+    @inline(__always)
+    private static func with<Result>(_ lua: OpaquePointer, _ body: (LuaState) -> Result) -> Result {
         // Safety: the object is set before the first script runs and outlives the state.
-        let state = unsafe Unmanaged<LuaState>.fromOpaque(clua_state_of(lua).pointee.object).takeUnretainedValue()
-        state.checkThread()
-        return state
+        unsafe Unmanaged<LuaState>.fromOpaque(clua_state_of(lua).pointee.object)._withUnsafeGuaranteedRef { state in
+            state.checkThread()
+            return body(state)
+        }
     }
 
     /// Whether the calling thread is the state's.
@@ -124,12 +129,13 @@ final class LuaState: @unchecked Sendable {
         _ body: (_ member: Int32, Call) throws(CallError) -> Answer
     ) {
         guard let lua = unsafe lua, let reply = unsafe reply else { return }
-        let state = unsafe of(lua)
-        let previous = unsafe state.running
-        unsafe state.running = lua
-        defer { unsafe state.running = previous }
-        do throws(CallError) { unsafe try body(member, Call(lua: lua, state: state)).write(to: reply) } catch {
-            unsafe error.write(to: reply)
+        unsafe with(lua) { state in
+            let previous = unsafe state.running
+            unsafe state.running = lua
+            defer { unsafe state.running = previous }
+            do throws(CallError) { unsafe try body(member, Call(lua: lua, state: state)).write(to: reply) } catch {
+                unsafe error.write(to: reply)
+            }
         }
     }
 
@@ -296,7 +302,7 @@ final class LuaState: @unchecked Sendable {
     /// Runs the completion blocks that this state has set on operations that have finished, and tells its observers of their last
     /// changes: after a wait they have run.
     func runDueCompletions() throws(CallError) {
-        for operation in due.withLock({ $0?.all ?? [] }) where operation.isFinished {
+        for operation in unsafe due.withLock({ unsafe $0?.all.map { unsafe $0.takeUnretainedValue() } ?? [] }) where operation.isFinished {
             _ = try wait(deadline: nil) { !operation.hasCompletion(in: self) }
         }
         for observation in awaitedObservations.values where observation.isEnding {
@@ -322,12 +328,11 @@ final class LuaState: @unchecked Sendable {
     /// `operation`, whose completion block this state has set, is about to finish. From any thread.
     ///
     /// - Returns: where it is noted; nil when the state has been closed.
-    func noteDue(_ operation: LuaOperation) -> Int? { due.withLock { $0?.insert(operation) } }
+    func noteDue(_ operation: LuaOperation) -> Int? { unsafe due.withLock { unsafe $0?.insert(Unmanaged.passUnretained(operation)) } }
 
     /// It has run, or will not. From any thread.
     func removeDue(at place: Int) {
-        let removed = due.withLock { $0?.remove(at: place) }
-        withExtendedLifetime(removed) {}
+        unsafe due.withLock { unsafe $0?.remove(at: place) }
     }
 
     /// Whether a body of `operation` runs here, or waits. From any thread; the caller keeps the state from being closed, here and below.

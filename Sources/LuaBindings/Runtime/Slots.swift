@@ -17,12 +17,9 @@ struct Slots<Element> {
         return places.count - 1
     }
 
-    /// Returns what was there.
-    mutating func remove(at place: Int) -> Element? {
-        let removed = places[place]
+    mutating func remove(at place: Int) {
         places[place] = nil
         free.append(place)
         if places.count > 1024 && isEmpty { self = Slots() }
-        return removed
     }
 }

@@ -27,14 +27,14 @@ public final class Inbox: @unchecked Sendable {
     let announcements = Announcements()
 
     private struct Jobs {
-        var pending: [Block] = []
+        var pending: [Block?] = []
         var taken = 0
         /// The thread has ended: jobs are dropped.
         var isClosed = false
 
         mutating func pop() -> Block? {
             guard taken < pending.count else { return nil }
-            let job = pending[taken]
+            let job = pending[taken].take()
             taken += 1
             if taken == pending.count {
                 pending.removeAll(keepingCapacity: taken <= 64)
