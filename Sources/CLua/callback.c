@@ -180,7 +180,10 @@ static void answer_handle(lua_State *L, const clua_reply *reply) {
         clua_object_release(reply->reference.object);
         luaL_error(L, "stack overflow");
     }
-    clua_push_owned_handle(L, reply->reference.object, reply->reference.kind);
+    if (reply->is_new)
+        clua_push_new_handle(L, reply->reference.object, reply->reference.kind);
+    else
+        clua_push_owned_handle(L, reply->reference.object, reply->reference.kind);
     if (reply->body_first != 0) clua_set_body(L, reply->body_first, last, reply->body_number);
     if (reply->completion_index != 0) set_completion(L, last + 1, reply->completion_index);
 }
@@ -248,9 +251,15 @@ int clua_call_host(lua_State *L, clua_function function, int member) {
     return answer(L, &reply);
 }
 
-// Upvalues: function, member.
+// What a function of a class or of the module calls: its upvalue, a userdata.
+typedef struct target {
+    clua_function function;
+    int member;
+} target;
+
 static int call_function(lua_State *L) {
-    return clua_call_host(L, to_pointer(L, lua_upvalueindex(1)), (int)lua_tointeger(L, lua_upvalueindex(2)));
+    const target *target = lua_touserdata(L, lua_upvalueindex(1));
+    return clua_call_host(L, target->function, target->member);
 }
 
 // The member's number for the key at stack index 2 in the table at `members`; 0 when there is none.
@@ -300,9 +309,8 @@ static void push_members(lua_State *L, const clua_member *members, size_t count)
 }
 
 void clua_push_function(lua_State *L, clua_function function, int member) {
-    push_pointer(L, function);
-    lua_pushinteger(L, member);
-    lua_pushcclosure(L, call_function, 2);
+    *(target *)lua_newuserdatauv(L, sizeof(target), 0) = (target){function, member};
+    lua_pushcclosure(L, call_function, 1);
 }
 
 // Makes the class table: its functions as fields, its own properties computed. Leaves it on the stack.

@@ -102,13 +102,11 @@ void clua_paths_open(lua_State *L) {
     clua_keep(L, CLUA_KEPT_PATH_NAMES);
 }
 
-// A field of a table; compared by address, since a string that was assigned is another one.
+// Pushes a field of a table, to be compared by address, since a string that was assigned is another one.
 static const void *address_of_field(lua_State *names, int table, int name) {
     lua_pushvalue(names, name);
     lua_rawget(names, table);
-    const void *address = lua_topointer(names, -1);
-    lua_settop(names, ARG);
-    return address;
+    return lua_topointer(names, -1);
 }
 
 bool clua_paths_changed(lua_State *L) {
@@ -116,6 +114,7 @@ bool clua_paths_changed(lua_State *L) {
     lua_State *names = state->path_names;
     const void *paths[3] = {
         address_of_field(names, PACKAGE, PATH), address_of_field(names, PACKAGE, CPATH), address_of_field(names, GLOBALS, ARG)};
+    lua_settop(names, ARG);
     bool changed = memcmp(paths, state->paths, sizeof paths) != 0;
     memcpy(state->paths, paths, sizeof paths);
     return changed;

@@ -15,7 +15,7 @@ static bool has_identity(lua_State *L, int index) {
 
 // Which of the filter's bits is that of the value at `index`.
 static unsigned filter_bit(lua_State *L, int index) {
-    return (unsigned)((uint64_t)(uintptr_t)lua_topointer(L, index) * UINT64_C(0x9e3779b97f4a7c15) >> 52);
+    return (unsigned)((uint64_t)(uintptr_t)lua_topointer(L, index) * UINT64_C(0x9e3779b97f4a7c15) >> (64 - CLUA_FILTER_BITS));
 }
 
 // Indexes the value below the top, which is how it is called, in the table at `table`. Pops both.

@@ -280,19 +280,31 @@ void clua_objects_open(lua_State *L) {
     clua_keep(L, CLUA_KEPT_CLASSES);
 }
 
-bool clua_push_existing_handle(lua_State *L, const void *object) {
-    const clua_held_objects *held = &clua_state_of(L)->held;
-    if (held->capacity == 0) return false;
-    uint32_t place = held->index[find_slot(held, (uintptr_t)object)];
-    if (place == 0) return false;
+// Pushes the handle at a place. One that waits for its finalizer is not there any more.
+static bool push_handle_at_place(lua_State *L, uint32_t place) {
     clua_push_kept(L, CLUA_KEPT_HANDLES);
-    // One that waits for its finalizer is not there any more.
-    bool exists = lua_rawgeti(L, -1, place) == LUA_TUSERDATA;
+    bool exists = lua_rawgeti(L, -1, (lua_Integer)place + 1) == LUA_TUSERDATA;
     if (exists)
         lua_replace(L, -2);
     else
         lua_pop(L, 2);
     return exists;
+}
+
+bool clua_push_existing_handle(lua_State *L, const void *object) {
+    clua_held_objects *held = &clua_state_of(L)->held;
+    // Operations mostly end in the order in which they were made. The index lies in no order, and is seldom in the processor's cache.
+    for (uint32_t place = held->found; place < held->count && place < held->found + 4; place++) {
+        if (held->places[place] != (uintptr_t)object) continue;
+        held->found = place;
+        if (push_handle_at_place(L, place)) return true;
+        break;  // there may be another one
+    }
+    if (held->capacity == 0) return false;
+    uint32_t place = held->index[find_slot(held, (uintptr_t)object)];
+    if (place == 0) return false;
+    held->found = place - 1;
+    return push_handle_at_place(L, place - 1);
 }
 
 // Pushes a handle that holds nothing, and sees to it that there is a place for what it will hold.
@@ -325,10 +337,13 @@ static bool is_spare(lua_State *L) {
 }
 
 void clua_push_owned_handle(lua_State *L, void *object, int kind) {
-    if (clua_push_existing_handle(L, object)) {
+    if (clua_push_existing_handle(L, object))
         clua_object_release(object);
-        return;
-    }
+    else
+        clua_push_new_handle(L, object, kind);
+}
+
+void clua_push_new_handle(lua_State *L, void *object, int kind) {
     // The spare one was made while nothing was owned. The next is made when this one owns the object.
     clua_push_kept(L, CLUA_KEPT_SPARE_HANDLE);
     if (!is_spare(L)) {

@@ -13,6 +13,9 @@ void clua_push_handle(lua_State *L, void *object, int kind);
 /// The same; takes over one reference, also when it raises.
 void clua_push_owned_handle(lua_State *L, void *object, int kind);
 
+/// The same for an object that has no handle yet.
+void clua_push_new_handle(lua_State *L, void *object, int kind);
+
 /// Pushes the state's handle for `object` if it has one. Never raises. Needs 3 free stack slots, leaves 1 or 0.
 bool clua_push_existing_handle(lua_State *L, const void *object);
 

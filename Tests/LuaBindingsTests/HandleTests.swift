@@ -77,6 +77,29 @@ import Testing
             """)
     }
 
+    /// They were copied. What the operation ends with takes their place.
+    @Test func anOperationThatWasAddedLetsGoOfItsFunctions() throws {
+        try script(
+            """
+            local alive = setmetatable({}, { __mode = 'k' })
+            local function make()
+              local value = { 1, 2, 3 }
+              alive[value] = true
+              return Operation.new(function(_, x) return value, x end, 'x')
+            end
+            queue.isSuspended = true
+            local added, kept = queue:addOperation(make()), make()
+            collectgarbage() collectgarbage()
+            assert(next(alive) and not next(alive, (next(alive))), 'only what the other one captures is there')
+            queue.isSuspended = false
+            for _, op in ipairs { added, queue:addOperation(kept) } do
+              op:waitUntilFinished()
+              assert(op.result[3] == 3 and op.results[2] == 'x' and op.results == op.results and op.result == op.results[1])
+            end
+            assert(not pcall(queue.addOperation, queue, added) and added.result[3] == 3)
+            """)
+    }
+
     @Test func metatablesOfHandlesAreOutOfReach() throws {
         try script(
             """

@@ -50,6 +50,7 @@ typedef struct clua_reply {
     char *bytes;
     size_t byte_count;
     clua_reference reference;
+    bool is_new;  // no state has a handle for `reference` yet
     clua_reference *references;
     size_t reference_count;
     const clua_parcel *parcel;

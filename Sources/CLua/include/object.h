@@ -46,6 +46,7 @@ typedef struct clua_held_objects {
     uint32_t numbering;  // changes when the places get other numbers
     uint32_t free;  // the index of the first free place; `count` when none is
     uint32_t *index;  // owned: a hash table of twice the capacity, from objects to their places, plus one
+    uint32_t found;  // the place that was looked for last
 } clua_held_objects;
 
 /// Releases all of them. When the state has been closed.

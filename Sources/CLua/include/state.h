@@ -52,6 +52,9 @@ typedef struct clua_spare {
 
 enum { CLUA_SPARE_COUNT = 8 };
 
+// Some 200 values travel by name: of the others one in a hundred is taken for one of them at first.
+enum { CLUA_FILTER_BITS = 14 };
+
 /// The record beside each state; every coroutine of the state reaches it.
 typedef struct clua_state {
     void *object;  // the host's own, not owned
@@ -65,7 +68,7 @@ typedef struct clua_state {
     const void *real_globals, *current_globals;  // its own global table, and the one in force, by address
     bool has_description;      // of an error under way, in the registry
     bool modules_changed;      // whether `package.loaded` may have changed
-    uint64_t module_filter[64];  // a bit for each value that travels by name, by its address; others may share the bit
+    uint64_t module_filter[(1 << CLUA_FILTER_BITS) / 64];  // a bit for each value that travels by name, by its address; others may share it
     clua_held_objects held;
     char *warning;  // owned: what has come of one that is not complete, or NULL
     size_t warning_count;

@@ -82,6 +82,7 @@ enum Answer {
             unsafe reply.pointee.body_number = number
             unsafe reply.pointee.completion_index = completion ?? 0
             unsafe reply.pointee.reference = clua_reference(operation, .operation)
+            unsafe reply.pointee.is_new = true
         case .objects(let objects, let kind):
             unsafe reply.pointee.kind = CLUA_REPLY_HANDLES
             unsafe writeObjects(objects, kind, to: reply)

@@ -209,8 +209,8 @@ enum OperationClass {
             let limit = try call.timeLimit(at: 3)
             (operation as? LuaOperation)?.timeout = limit
         case .completionBlock:
-            guard call.isMissing(at: 3) || call.isFunction(at: 3) else { throw call.expected("function or nil", at: 3) }
             let isPresent = call.isFunction(at: 3)
+            guard isPresent || call.isMissing(at: 3) else { throw call.expected("function or nil", at: 3) }
             guard let operation = operation as? LuaOperation else {
                 throw .message("\(operation.displayName) is the host's; its completion block is, too")
             }

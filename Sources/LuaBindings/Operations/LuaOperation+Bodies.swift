@@ -83,17 +83,17 @@ extension LuaOperation {
         guard !isInQueue, !isExecuting, !isFinished else { return false }  // misuse, which the engine refuses
         let isHome = state.number == home
         let runsAtHome = queue == nil ? isHome : home == core.mainStateNumber && core.isMainQueue(queue)
-        var (needsPin, bodyCount, isObserved) = withMutable {
-            ($0.completion?.state === state, $0.bodies.count, !$0.observations.isEmpty)
+        var (needsPin, bodiesHere, isObserved) = withMutable {
+            ($0.completion?.state === state, isHome ? $0.bodies.indicesInHandle : .empty, $0.isObserved)
         }
         if runsAtHome {
             withMutable { mutable in
                 for index in mutable.bodies.indices where mutable.bodies[index].isInHandle { mutable.bodies[index].form = .handle }
             }
-            needsPin = needsPin || isHome && bodyCount > 0  // elsewhere it has been pinned when it left
+            needsPin = needsPin || !bodiesHere.isEmpty  // elsewhere it has been pinned when it left
         } else if isHome {
             state.publishPaths()
-            for index in 0..<bodyCount { try encodeBody(at: index, in: state, handleAt: handle) }
+            for index in bodiesHere { try encodeBody(at: index, in: state, handleAt: handle) }
         } else {
             for body in withMutable({ $0.bodies }) {
                 if case .unsendable(let refusal) = body.form { throw Failure(message: refusal.message) }
@@ -106,11 +106,10 @@ extension LuaOperation {
 
     /// Copies a body that is in the handle in `state`.
     private func encodeBody(at index: Int, in state: LuaState, handleAt handle: Int32) throws(Failure) {
-        guard withMutable({ $0.bodies.indices.contains(index) && $0.bodies[index].isInHandle }) else { return }
         let parcel = try state.encodeBody(of: self, number: number(ofBodyAt: index), handleAt: handle)
         note(parcel)
         // Cancelling, on whatever thread, drops them.
-        withMutable { if $0.bodies.indices.contains(index) { $0.bodies[index].form = .parcel(parcel) } }
+        withMutable { if $0.bodies.indices.contains(index) { $0.bodies.change(at: index) { $0.form = .parcel(parcel) } } }
     }
 
     /// Keeps the handle in `state`, with the functions that are in it, until the operation has finished. `isSealed`: or until nobody else

@@ -103,6 +103,8 @@ extension LuaOperation {
 }
 
 extension LuaOperation.Mutable {
+    var isObserved: Bool { rare.map { !$0.observations.isEmpty } ?? false }
+
     /// Of several bodies each has a place, of one there is none before.
     mutating func setResults(_ returned: ReturnedValues, ofBodyAt index: Int) {
         if results.isEmpty { results = .one(returned) } else { results[index] = returned }
@@ -146,5 +148,16 @@ extension LuaOperation.Mutable {
     var processes: [ChildProcess] {
         get { rare?.processes ?? [] }
         _modify { yield &rareInUse.processes }
+    }
+}
+
+extension SmallArray<LuaOperation.Body> {
+    /// Those that the handle has, too.
+    var indicesInHandle: SmallArray<Int> {
+        switch self {
+        case .empty: .empty
+        case .one(let body): body.isInHandle ? .one(0) : .empty
+        case .several(let bodies): .several(bodies.indices.filter { bodies[$0].isInHandle })
+        }
     }
 }

@@ -407,39 +407,42 @@ import Synchronization
 
     /// `state` sets or removes the completion block, whose function is in its handle.
     func setCompletion(in state: LuaState, isPresent: Bool) throws {
-        try changeCompletion(to: nil, in: isPresent ? state : nil)
+        let isSealed = try changeCompletion(to: nil, in: isPresent ? state : nil)
         guard isPresent else { return }
         if !tellWhenFinished() { noteDue() }
         // Another state has added it, or may.
         if isInQueue {
             try pin(in: state)
-        } else if state.number != home || withMutable({ $0.isSealed }) {
+        } else if state.number != home || isSealed {
             try pin(in: state, isSealed: true)
         }
     }
 
-    /// To a block of the host's, to what a state has, or to none.
-    private func changeCompletion(to block: (@Sendable () -> Void)?, in state: LuaState?) throws {
+    /// To a block of the host's, to what a state has, or to none. Returns whether the operation is sealed.
+    @discardableResult
+    private func changeCompletion(to block: (@Sendable () -> Void)?, in state: LuaState?) throws -> Bool {
         try checkCompletionBlockIsInTime()
         let isObserved = isObserved
         let replaced = isObserved ? completionBlock : nil
         let released = storeCompletionBlock(block)
-        replaceCompletion(by: state)
+        let isSealed = replaceCompletion(by: state)
         if isObserved { completionBlockHasChanged(from: replaced, to: completionBlock) }
         withExtendedLifetime(released) {}
+        return isSealed
     }
 
-    /// The one before is not going to run: its state waits for it no more.
-    private func replaceCompletion(by state: LuaState?) {
-        let replaced = withMutable { mutable -> Completion? in
-            if let completion = mutable.completion, completion.state === state { return nil }
-            return exchange(&mutable.completion, with: state.map { Completion(state: $0) })
+    /// The one before is not going to run: its state waits for it no more. Returns whether the operation is sealed.
+    private func replaceCompletion(by state: LuaState?) -> Bool {
+        let (replaced, isSealed) = withMutable { mutable -> (Completion?, Bool) in
+            if let completion = mutable.completion, completion.state === state { return (nil, mutable.isSealed) }
+            return (exchange(&mutable.completion, with: state.map { Completion(state: $0) }), mutable.isSealed)
         }
-        guard let replaced else { return }
+        guard let replaced else { return isSealed }
         if let place = replaced.place { replaced.state.removeDue(at: place) }
-        guard replaced.isAwaited else { return }
+        guard replaced.isAwaited else { return isSealed }
         replaced.state.post { replaced.state.stopAwaitingCompletion() }
         tellWhenFinished()  // which unpins it there
+        return isSealed
     }
 
     /// From here on, whoever has seen that the operation has finished, and waits in the state that has set the completion block, waits for

@@ -37,6 +37,21 @@ enum SmallArray<Element>: RandomAccessCollection, MutableCollection {
         }
     }
 
+    /// Changes the element at `index`, which is moved and not copied.
+    @inline(__always)
+    mutating func change(at index: Int, _ change: (inout Element) -> Void) {
+        switch consume self {
+        case .one(var element) where index == 0:
+            change(&element)
+            self = .one(element)
+        case .several(var elements):
+            self = .empty
+            change(&elements[index])
+            self = .several(elements)
+        default: fatalError("index out of range")
+        }
+    }
+
     mutating func append(_ element: Element) {
         if case .empty = self { return self = .one(element) }
         switch consume self {

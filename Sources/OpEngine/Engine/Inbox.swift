@@ -39,7 +39,7 @@ public final class Inbox: @unchecked Sendable {
             if taken == pending.count {
                 pending.removeAll(keepingCapacity: taken <= 64)
                 taken = 0
-            } else if taken >= 1024 {
+            } else if taken >= 1024 && taken >= pending.count / 2 {
                 pending.removeFirst(taken)
                 taken = 0
             }

@@ -150,6 +150,7 @@ extension Operation {
     /// Puts it in the place of the one that there was, which it returns. Without a check, and without telling anybody.
     @discardableResult
     package func storeCompletionBlock(_ block: (@Sendable () -> Void)?) -> (@Sendable () -> Void)? {
+        if block == nil && !loadState().has(State.hasFinishHandlers) { return nil }
         let replaced = lock.withLock { () -> Block? in
             if block == nil && extras == nil { return nil }
             return exchange(&ensureExtras().completionBlock, with: block.map(Block.init))

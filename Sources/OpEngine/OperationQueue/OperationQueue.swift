@@ -44,7 +44,7 @@ open class OperationQueue: @unchecked Sendable {
     }
 
     /// Whether it is its engine's main queue.
-    package var isMain: Bool { core.isMain }
+    package final var isMain: Bool { core.isMain }
 
     /// The main queue of `Engine.shared`: its operations run on the thread that drains it.
     open class var main: OperationQueue { Engine.shared.mainQueue }
