@@ -42,8 +42,6 @@ void clua_set_current_globals(lua_State *L) {
     lua_rawseti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
 }
 
-bool clua_are_globals_real(lua_State *L) { return clua_state_of(L)->current_globals == clua_state_of(L)->real_globals; }
-
 // Gives the metatable on top to a new table in which `_G` is the table itself. Leaves the table.
 static void push_with_metatable(lua_State *L) {
     lua_createtable(L, 0, 2);

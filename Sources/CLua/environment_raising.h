@@ -7,6 +7,8 @@
 #include <lua5.4/lua.h>
 #include <stdbool.h>
 
+#include "state.h"
+
 /// Remembers the globals of a fresh state. Needs 6 free stack slots.
 void clua_environment_open(lua_State *L);
 
@@ -20,7 +22,10 @@ void clua_push_current_globals(lua_State *L);
 void clua_set_current_globals(lua_State *L);
 
 /// Whether those are the state's own. Never raises.
-bool clua_are_globals_real(lua_State *L);
+static inline bool clua_are_globals_real(lua_State *L) {
+    const clua_state *state = clua_state_of(L);
+    return state->current_globals == state->real_globals;
+}
 
 /// Pushes a new environment over the real globals, in which `_G` is itself. Needs 5 slots.
 void clua_push_environment(lua_State *L);

@@ -68,17 +68,19 @@ static inline void writer_bytes(parcel_writer *writer, const void *bytes, size_t
     writer->count += count;
 }
 
-/// 7 bits a byte, the low ones first.
-static inline void writer_varint(parcel_writer *writer, uint64_t value) {
-    if (!writer_reserve(writer, 10)) return;
-    uint8_t *bytes = writer->bytes + writer->count;
+/// 7 bits a byte, the low ones first: 10 bytes at most. Returns how many.
+static inline size_t put_varint(uint8_t *bytes, uint64_t value) {
     size_t count = 0;
     while (value >= 0x80) {
         bytes[count++] = (uint8_t)(value | 0x80);
         value >>= 7;
     }
     bytes[count++] = (uint8_t)value;
-    writer->count += count;
+    return count;
+}
+
+static inline void writer_varint(parcel_writer *writer, uint64_t value) {
+    if (writer_reserve(writer, 10)) writer->count += put_varint(writer->bytes + writer->count, value);
 }
 
 static inline void writer_string(parcel_writer *writer, const char *bytes, size_t count) {

@@ -320,7 +320,7 @@ int clua_run_apart(lua_State *L, lua_CFunction function, void *context, clua_fai
     if (!clua_are_globals_real(L) && !lua_checkstack(L, LUA_MINSTACK)) return clua_refuse(failure, "stack overflow");
     bool were_real = clua_enter_apart(L);
     int status = clua_protect(L, function, context, 0, failure);
-    clua_leave_apart(L, were_real, status, failure);
+    if (!were_real || status != LUA_OK || !clua_are_globals_real(L)) clua_leave_apart(L, were_real, status, failure);
     return status;
 }
 

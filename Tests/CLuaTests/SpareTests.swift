@@ -22,6 +22,20 @@ import Testing
         #expect(receiver.reuseCount == 3)
     }
 
+    /// What the closure has already it is not given again.
+    @Test func thoseOfTheLastParcelStay() throws {
+        let sender = State()
+        try sender.run("function make(n) return function() return n end end")
+        let long = String(repeating: "x", count: 100)
+        let values = ["1", "1", "2", "1", "'a'", "'a'", "nil", "nil", "'\(long)'", "'\(long)'", "'a'", "1"]
+        let expected = ["1", "1", "2", "1", "a", "a", "nil", "nil", long, long, "a", "1"]
+        let receiver = State()
+        for (value, result) in zip(values, expected) {
+            #expect(try receiver.run(body: try sender.encode("return make(\(value))")) == result)
+        }
+        #expect(receiver.reuseCount == values.count - 1)
+    }
+
     @Test func codesThatShareAPlaceTakeTurns() throws {
         let count = CLUA_SPARE_COUNT + 1
         let parcels = try (1...count).map { try body("local n = \($0); return function() return n + \($0) end") }

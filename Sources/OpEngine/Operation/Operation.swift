@@ -69,7 +69,7 @@ import Synchronization
     public init() {}
 
     deinit {
-        dependencyList.removeAll()
+        if !dependencyList.isEmpty { dependencyList.removeAll() }
         if loadState().isGivenUp { StartedByHand.end() }
     }
 

@@ -6,8 +6,12 @@ import Glibc
     let parker: Parker
     /// Set on the threads of a pool. The worker holds the context.
     unowned(unsafe) var worker: Worker?
+    /// The worker's, which has it for as long as the thread runs operations.
+    private let inbox: Unmanaged<Inbox>?
     /// The operation whose body runs here. Kept alive by whoever runs it.
-    private(set) unowned(unsafe) var operation: Operation?
+    var operation: Operation? { unsafe running?.takeUnretainedValue() }
+    /// The same. Not a reference: that would be retained for as long as another one runs.
+    private var running: Unmanaged<Operation>?
     /// The queue that started it; nil when it was started by hand.
     private var core: Unmanaged<OperationQueue.Core>?
     /// The simulated engine of which this thread makes a step.
@@ -29,6 +33,7 @@ import Glibc
     private init(worker: Worker?) {
         parker = worker?.parker ?? Parker()
         unsafe self.worker = worker
+        unsafe inbox = worker.map { unsafe Unmanaged.passUnretained($0.inbox) }
     }
 
     /// The calling thread's, if it has one.
@@ -55,19 +60,19 @@ import Glibc
     /// Runs `body` as the body of `operation`.
     @inline(__always)
     func whileRunning(_ operation: Operation?, in core: OperationQueue.Core?, _ body: () -> Void) {
-        // Safety: restored before the caller lets go of them. Not a reference: that would be retained.
-        let outerOperation = unsafe self.operation.map { unsafe Unmanaged.passUnretained($0) }
+        // Safety: restored before the caller lets go of them.
+        let outer = unsafe running
         let outerCore = unsafe self.core
-        unsafe self.operation = operation
+        unsafe running = operation.map { unsafe Unmanaged.passUnretained($0) }
         unsafe self.core = core.map { unsafe Unmanaged.passUnretained($0) }
         body()
-        unsafe self.operation = outerOperation?.takeUnretainedValue()
+        unsafe running = outer
         unsafe self.core = outerCore
     }
 
     /// Runs `body`, which follows from the end of `operation`: it is part of it no more, though the operation may be on the stack.
     func notRunning(_ operation: Operation, _ body: () -> Void) {
-        if unsafe self.operation === operation { whileRunning(nil, in: nil, body) } else { body() }
+        if self.operation === operation { whileRunning(nil, in: nil, body) } else { body() }
     }
 
     /// Whether the calling thread is the one that a queue starts `operation` on.
@@ -81,15 +86,12 @@ import Glibc
     /// Whether something waits to run on this thread, a worker's, between two operations.
     @inline(__always) var hasJobs: Bool {
         // Safety: a thread's worker lives as long as the thread, and its inbox as long as the worker.
-        guard let worker = unsafe worker else { return false }
-        return unsafe Unmanaged.passUnretained(worker)._withUnsafeGuaranteedRef { worker in
-            unsafe Unmanaged.passUnretained(worker.inbox)._withUnsafeGuaranteedRef { $0.hasJobs }
-        }
+        unsafe inbox?._withUnsafeGuaranteedRef { $0.hasJobs } ?? false
     }
 
     static var currentOperation: Operation? {
         // Safety: whoever runs the operation keeps it.
-        unsafe existing?.operation
+        existing?.operation
     }
 
     var currentCore: OperationQueue.Core? {

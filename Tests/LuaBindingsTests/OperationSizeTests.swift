@@ -1,0 +1,17 @@
+import Glibc
+import TestSupport
+import Testing
+
+@testable import LuaBindings
+
+/// What operations weigh.
+@Suite struct OperationSizeTests {
+    /// The C library's allocator gives larger blocks back under a lock, which the thread that adds operations needs.
+    @Test func anOperationAndWhatChangesOfItAreBlocksThatNeedNoLock() throws {
+        try withRuntime { runtime throws in
+            let operation = LuaOperation(try runtime.function("return function() end"))
+            #expect(unsafe malloc_usable_size(Unmanaged.passUnretained(operation).toOpaque()) <= 120)
+            #expect(MemoryLayout<LuaOperation.Variables>.size <= 120)
+        }
+    }
+}
