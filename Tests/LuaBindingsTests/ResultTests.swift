@@ -14,6 +14,22 @@ import Testing
         }
     }
 
+    /// Short ones are kept in another way, until the operation has something else to keep.
+    @Test(arguments: [
+        "", "nil", "true", "1", "-1", "(1 << 27) - 1", "1 << 27", "1 << 62", "1.5", "''", "'abc'", "'abcd'", "1, 2", "1, 2, 3", "nil, nil",
+        "nil, nil, nil, nil, nil, nil", "{ 1 }", "('x'):rep(100)",
+    ])
+    func resultsOfAnyLengthStay(_ values: String) throws {
+        try withRuntime { runtime throws in
+            let operation = LuaOperation(try runtime.function("return function() return \(values) end"))
+            OperationQueue(engine: runtime.engine).addOperation(operation)
+            let expected = try runtime.run("return \(values)")
+            #expect(try runtime.results(of: operation) == expected)
+            try runtime.run("local operation = ...; operation.note = 1", arguments: [.operation(operation)])
+            #expect(try runtime.results(of: operation) == expected)
+        }
+    }
+
     @Test func aFailureIsThrownWithAllItsParts() throws {
         try withRuntime { runtime throws in
             let operation = try runtime.operation(

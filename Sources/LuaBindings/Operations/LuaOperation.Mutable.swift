@@ -1,6 +1,7 @@
 import CLua
 import Glibc
 import OpEngine
+import Synchronization
 
 extension LuaOperation {
     /// What operations that are made alike have in common.
@@ -30,6 +31,45 @@ extension LuaOperation {
 
         /// What they have to run at first.
         var bodies: SmallArray<Body> { body.map { .one(Body(form: .parcel($0), isInHandle: false)) } ?? .empty }
+    }
+
+    /// What an operation has beside its origin, in a word: nothing at first; the results of its body alone, where they are seven bytes at
+    /// most; the address of its variables, from then on.
+    struct Content: Equatable, AtomicRepresentable {
+        private let bits: UInt
+
+        static let nothing = Content(bits: 0)
+
+        private init(bits: UInt) { self.bits = bits }
+
+        init(_ variables: UnsafeMutablePointer<Variables>) { bits = UInt(bitPattern: variables) }
+
+        /// Nil: there are more.
+        @inline(__always)
+        init?(_ results: ReturnedValues) {
+            guard case .few(let few) = results, few.byteCount < 8, few.valueCount < 16 else { return nil }
+            bits = UInt(few.bytes.0) << 8 | UInt(few.valueCount) << 4 | UInt(few.byteCount) << 1 | 1
+        }
+
+        @inline(__always) var variables: UnsafeMutablePointer<Variables>? {
+            bits & 1 == 0 ? unsafe UnsafeMutablePointer(bitPattern: bits) : nil
+        }
+
+        @inline(__always) var results: ReturnedValues? {
+            if bits & 1 == 0 { return nil }
+            return .few(
+                ReturnedValues.Few(bytes: (UInt64(bits >> 8), 0, 0), byteCount: UInt8(bits >> 1 & 7), valueCount: UInt8(bits >> 4 & 15)))
+        }
+
+        typealias AtomicRepresentation = UInt.AtomicRepresentation
+
+        static func encodeAtomicRepresentation(_ content: consuming Content) -> AtomicRepresentation {
+            UInt.encodeAtomicRepresentation(content.bits)
+        }
+
+        static func decodeAtomicRepresentation(_ stored: consuming AtomicRepresentation) -> Content {
+            Content(bits: UInt.decodeAtomicRepresentation(stored))
+        }
     }
 
     /// What changes, and the lock that guards it.
@@ -88,6 +128,25 @@ extension LuaOperation {
         var blockCount: Int {
             get { Int(countOfBlocks) }
             set { countOfBlocks = Int32(newValue) }
+        }
+    }
+
+    /// A completion block that a script has set.
+    struct Completion {
+        /// Where it runs.
+        let state: LuaState
+        /// Whether that state knows that it may have to run it: the operation has been added or started.
+        var isAwaited = false
+        /// The operation has finished, and that state has been told.
+        var isPosted = false
+        private var knownPlace: Int32 = -1
+
+        init(state: LuaState) { self.state = state }
+
+        /// Where that state has the operation among those that are about to finish, or have.
+        var place: Int? {
+            get { knownPlace < 0 ? nil : Int(knownPlace) }
+            set { knownPlace = newValue.map { Int32($0) } ?? -1 }
         }
     }
 

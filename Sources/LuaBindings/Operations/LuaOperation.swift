@@ -16,8 +16,7 @@ import Synchronization
 
     /// What it has in common with those that are made alike.
     let origin: Origin
-    /// What changes; nil until something does, and then always the same.
-    private let variables: Atomic<UnsafeMutablePointer<Variables>?>
+    private let content: Atomic<Content>
 
     /// What its bodies are.
     enum Kind: Int, CaseIterable {
@@ -60,25 +59,6 @@ import Synchronization
         var arguments: [LuaValue] = []
     }
 
-    /// A completion block that a script has set.
-    struct Completion {
-        /// Where it runs.
-        let state: LuaState
-        /// Whether that state knows that it may have to run it: the operation has been added or started.
-        var isAwaited = false
-        /// The operation has finished, and that state has been told.
-        var isPosted = false
-        private var knownPlace: Int32 = -1
-
-        init(state: LuaState) { self.state = state }
-
-        /// Where that state has the operation among those that are about to finish, or have.
-        var place: Int? {
-            get { knownPlace < 0 ? nil : Int(knownPlace) }
-            set { knownPlace = newValue.map { Int32($0) } ?? -1 }
-        }
-    }
-
     /// An operation that `state` makes. `bodyCount`: how many functions its handle there holds.
     convenience init(in state: LuaState, kind: Kind, bodyCount: Int, scriptClass: ScriptClass? = nil) {
         self.init(
@@ -92,24 +72,24 @@ import Synchronization
         unsafe Unmanaged.passUnretained(origin.core)._withUnsafeGuaranteedRef { $0.expectWork() }
         let endsWithMain = !origin.isAsynchronous
         self.origin = copy origin
-        unsafe variables = Atomic(bodies.map { unsafe Variables.make($0) })
+        content = Atomic(bodies.map { unsafe Content(Variables.make($0)) } ?? .nothing)
         super.init()
         if endsWithMain { self.endsWithMain() }
     }
 
     deinit {
-        if let variables = unsafe variables.load(ordering: .acquiring) { unsafe Variables.destroy(variables) }
+        if let variables = unsafe content.load(ordering: .acquiring).variables { unsafe Variables.destroy(variables) }
     }
 
     @inline(__always)
     func withMutable<Result>(_ body: (inout Mutable) -> Result) -> Result {
-        unsafe with(ownVariables, body)
+        unsafe with(variables, body)
     }
 
-    /// `withMutable`, if anything has changed since the operation was made; else nil.
+    /// `withMutable`, if anything but the results may have changed since the operation was made; else nil.
     @inline(__always)
     func ifChanged<Result>(_ body: (inout Mutable) -> Result) -> Result? {
-        guard let variables = unsafe variables.load(ordering: .acquiring) else { return nil }
+        guard let variables = unsafe content.load(ordering: .acquiring).variables else { return nil }
         return unsafe with(variables, body)
     }
 
@@ -121,29 +101,37 @@ import Synchronization
     }
 
     @inline(__always)
-    private var ownVariables: UnsafeMutablePointer<Variables> {
+    private var variables: UnsafeMutablePointer<Variables> {
         while true {
-            if let own = unsafe variables.load(ordering: .acquiring) { return unsafe own }
-            makeVariables(origin.bodies)
+            let content = content.load(ordering: .acquiring)
+            if let variables = unsafe content.variables { return unsafe variables }
+            if let results = content.results {
+                replace(content, by: .empty, .one(results))
+            } else {
+                replace(content, by: origin.bodies, .empty)
+            }
         }
     }
 
-    /// Nothing has changed yet. False: it has in the meantime.
+    /// False: that is not the content any more.
     @inline(never)
     @discardableResult
-    private func makeVariables(_ bodies: SmallArray<Body>, results: SmallArray<ReturnedValues?> = .empty) -> Bool {
+    private func replace(_ content: Content, by bodies: SmallArray<Body>, _ results: SmallArray<ReturnedValues?>) -> Bool {
         let made = unsafe Variables.make(bodies, results)
-        if unsafe variables.compareExchange(expected: nil, desired: made, ordering: .acquiringAndReleasing).exchanged { return true }
-        unsafe Variables.destroy(made)
-        return false
+        let isReplaced = self.content.compareExchange(expected: content, desired: unsafe Content(made), ordering: .acquiringAndReleasing)
+        if !isReplaced.exchanged { unsafe Variables.destroy(made) }
+        return isReplaced.exchanged
     }
-
-    /// Whether nothing has changed since it was made.
-    private var isUnchanged: Bool { unsafe variables.load(ordering: .acquiring) == nil }
 
     /// A body has returned.
     private func setResults(_ results: ReturnedValues, ofBodyAt index: Int) {
-        if isUnchanged && makeVariables(.empty, results: .one(results)) { return }
+        if content.load(ordering: .relaxed) == .nothing {
+            if let short = Content(results) {
+                if content.compareExchange(expected: .nothing, desired: short, ordering: .acquiringAndReleasing).exchanged { return }
+            } else if replace(.nothing, by: .empty, .one(results)) {
+                return
+            }
+        }
         withMutable { $0.setResults(results, ofBodyAt: index) }
     }
 
@@ -168,7 +156,7 @@ import Synchronization
     /// Runs the bodies: on this thread, in the Lua state that belongs to it; several of a queue on every worker that is free.
     public override func main() {
         // Safety: the origin keeps it.
-        if isUnchanged, let body = unsafe origin.bodyPointer {
+        if content.load(ordering: .acquiring) == .nothing, let body = unsafe origin.bodyPointer {
             unsafe run(body, [], at: 0)
         } else {
             runOwnBodies()
@@ -263,7 +251,7 @@ import Synchronization
     /// What it ended with; nil until it has finished, and where it did not return. Of blocks, one parcel for each.
     var results: [Parcel]? {
         guard isFinished, let outcome, outcome != .failed else { return nil }
-        let results = ifChanged { $0.results } ?? .empty
+        let results = content.load(ordering: .acquiring).results.map { .one($0) } ?? ifChanged { $0.results } ?? .empty
         if outcome != .succeeded && (results.isEmpty || results.contains { $0 == nil }) { return nil }
         return results.map { $0?.parcel ?? .empty }
     }
