@@ -1,3 +1,5 @@
+import CTestSupport
+import TestSupport
 import Testing
 
 @testable import LuaBindings
@@ -5,8 +7,11 @@ import Testing
 /// What operations weigh.
 @Suite struct OperationSizeTests {
     /// The C library's allocator gives larger blocks back under a lock, which the thread that adds operations needs.
-    @Test func anOperationAndWhatChangesOfItAreBlocksThatNeedNoLock() {
-        #expect(_class_getInstancePositiveExtentSize(LuaOperation.self) <= 120)
-        #expect(MemoryLayout<LuaOperation.Variables>.size <= 120)
+    @Test func anOperationAndWhatChangesOfItAreBlocksThatNeedNoLock() throws {
+        try withRuntime { runtime throws in
+            let operation = LuaOperation(try runtime.function("return function() end"))
+            #expect(unsafe block_bytes(Unmanaged.passUnretained(operation).toOpaque()) <= 120)
+            #expect(MemoryLayout<LuaOperation.Variables>.size <= 120)
+        }
     }
 }

@@ -10,6 +10,9 @@
 /// leaves <malloc.h> out.)
 size_t allocated_bytes(void);
 
+/// What a malloc'ed block has room for.
+size_t block_bytes(const void *block);
+
 /// Whether this was compiled for ThreadSanitizer. It does not see that a Lua error leaves functions, so that its own stack grows with
 /// each, and slows it down: what raises thousands of errors on one thread is not for it.
 bool has_thread_sanitizer(void);
