@@ -45,7 +45,8 @@ extension LuaOperation {
         set {
             let limit = newValue.map(TimeLimit.init(seconds:))
             timeLimit = limit
-            if isExecuting { limit?.begin(for: self) }
+            // Its state knows first: what has begun there may have looked for a limit before.
+            if isExecuting || core.runs(self) { limit?.begin(for: self) }
         }
     }
 }

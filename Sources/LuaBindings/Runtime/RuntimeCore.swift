@@ -116,6 +116,9 @@ final class RuntimeCore: @unchecked Sendable {
         withExtendedLifetime(functions) {}
     }
 
+    /// Whether a body of `operation` runs in a state now, or waits there.
+    func runs(_ operation: LuaOperation) -> Bool { states.withLock { states in states.contains { $0.runs(operation) } } }
+
     var mainStateNumber: Int { 1 }
 
     func isMainQueue(_ queue: OperationQueue?) -> Bool {
