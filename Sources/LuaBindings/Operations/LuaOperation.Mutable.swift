@@ -78,12 +78,14 @@ extension LuaOperation {
         var mutable: Mutable
 
         @inline(__always)
-        private init(_ bodies: SmallArray<Body>, _ results: SmallArray<ReturnedValues?>) {
+        private init(_ bodies: consuming SmallArray<Body>, _ results: SmallArray<ReturnedValues?>) {
             mutable = Mutable(bodies: bodies, results: results)
         }
 
         @inline(__always)
-        static func make(_ bodies: SmallArray<Body>, _ results: SmallArray<ReturnedValues?> = .empty) -> UnsafeMutablePointer<Variables> {
+        static func make(_ bodies: consuming SmallArray<Body>, _ results: SmallArray<ReturnedValues?> = .empty) -> UnsafeMutablePointer<
+            Variables
+        > {
             // Not `allocate`, which asks for an alignment, and that takes time.
             guard let block = unsafe malloc(MemoryLayout<Variables>.size) else { fatalError("opscript: out of memory") }
             let made = unsafe block.assumingMemoryBound(to: Variables.self)
@@ -119,10 +121,10 @@ extension LuaOperation {
         fileprivate var rare: Rare?
 
         @inline(__always)
-        init(bodies: SmallArray<Body>, results: SmallArray<ReturnedValues?>) {
+        init(bodies: consuming SmallArray<Body>, results: SmallArray<ReturnedValues?>) {
+            countOfBlocks = Int32(bodies.count)
             self.bodies = bodies
             self.results = results
-            countOfBlocks = Int32(bodies.count)
         }
 
         var blockCount: Int {

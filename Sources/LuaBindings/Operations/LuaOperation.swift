@@ -67,12 +67,16 @@ import Synchronization
 
     /// - Parameter bodies: nil: those that its origin says.
     @inline(__always)
-    init(_ origin: borrowing Origin, bodies: SmallArray<Body>?) {
+    init(_ origin: borrowing Origin, bodies: consuming SmallArray<Body>?) {
         // Safety: the origin keeps it.
         unsafe Unmanaged.passUnretained(origin.core)._withUnsafeGuaranteedRef { $0.expectWork() }
         let endsWithMain = !origin.isAsynchronous
         self.origin = copy origin
-        content = Atomic(bodies.map { unsafe Content(Variables.make($0)) } ?? .nothing)
+        if let bodies = consume bodies {
+            content = unsafe Atomic(Content(Variables.make(bodies)))
+        } else {
+            content = Atomic(.nothing)
+        }
         super.init()
         if endsWithMain { self.endsWithMain() }
     }

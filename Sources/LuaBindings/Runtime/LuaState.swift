@@ -57,7 +57,7 @@ final class LuaState: @unchecked Sendable {
     @safe @exclusivity(unchecked) private var sealed: Set<UnsafeMutableRawPointer> = unsafe [] { didSet { keepThread() } }
     private var watchesCollections = false
     /// Of the operations that are made here, by their kind.
-    private var origins = [LuaOperation.Origin?](repeating: nil, count: LuaOperation.Kind.allCases.count)
+    @safe @exclusivity(unchecked) private var origins = [LuaOperation.Origin?](repeating: nil, count: LuaOperation.Kind.allCases.count)
 
     init?(core: RuntimeCore, inbox: Inbox) {
         self.core = core

@@ -229,18 +229,21 @@ final class RuntimeCore: @unchecked Sendable {
 
     // MARK: exit
 
-    private let exitRequest = Guarded<Int32?>(nil)
+    private static let noExitRequest = Int64.max
+    private let exitRequest = Atomic<Int64>(noExitRequest)
 
     /// What `os.exit` was called with on a worker, the first time.
-    var requestedExitStatus: Int32? { exitRequest.withLock { $0 } }
+    var requestedExitStatus: Int32? {
+        let status = exitRequest.load(ordering: .acquiring)
+        return status == Self.noExitRequest ? nil : Int32(status)
+    }
 
     /// From a worker: the main state's script stops, and its waits end.
     func requestExit(_ status: Int32) {
-        let isFirst = exitRequest.withLock { request in
-            defer { request = request ?? status }
-            return request == nil
+        let expected = Self.noExitRequest
+        guard exitRequest.compareExchange(expected: expected, desired: Int64(status), ordering: .acquiringAndReleasing).exchanged else {
+            return
         }
-        guard isFirst else { return }
         // The main state may be inside of something that does not return.
         clua_exit_later(status, 5)
         engine.cancelAllOperations()
