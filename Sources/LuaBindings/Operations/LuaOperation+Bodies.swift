@@ -82,7 +82,7 @@ extension LuaOperation {
     fileprivate func prepare(for queue: OperationQueue?, in state: LuaState, handleAt handle: Int32) throws(Failure) -> Bool {
         guard !isInQueue, !isExecuting, !isFinished else { return false }  // misuse, which the engine refuses
         let isHome = state.number == home
-        let runsAtHome = queue == nil ? isHome : home == core.mainStateNumber && core.isMainQueue(queue)
+        let runsAtHome = queue == nil ? isHome : withCore { home == $0.mainStateNumber && $0.isMainQueue(queue) }
         var (needsPin, bodiesHere, isObserved) = withMutable {
             ($0.completion?.state === state, isHome ? $0.bodies.indicesInHandle : .empty, $0.isObserved)
         }

@@ -140,6 +140,12 @@ import Synchronization
     }
 
     var core: RuntimeCore { origin.core }
+    /// The same for a path where a reference of one's own would cost.
+    @inline(__always)
+    func withCore<Result>(_ body: (RuntimeCore) -> Result) -> Result {
+        // Safety: the origin keeps it.
+        unsafe Unmanaged.passUnretained(origin.core)._withUnsafeGuaranteedRef(body)
+    }
     /// The number of the state that made it; `LuaState.noNumber` when the host did.
     var home: Int { origin.home }
     var kind: Kind { origin.kind }
@@ -477,7 +483,7 @@ import Synchronization
 
     /// On the thread of a state: lets go of the handle, and runs the completion block that this state has set.
     private func endHere() {
-        guard let state = core.existingStateOfCurrentThread else { return }
+        guard let state = withCore({ $0.existingStateOfCurrentThread }) else { return }
         let (completion, isPinned) = withMutable { mutable in
             let isPinned = mutable.pinningStates.remove(state)
             guard mutable.completion?.state === state else { return (nil as Completion?, isPinned) }
