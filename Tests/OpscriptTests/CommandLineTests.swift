@@ -179,7 +179,8 @@ struct CommandLineTests {
             print(faults() - before)
             """
         let faults = try #require(Int(Command.opscript("-e", chunk).run().text.dropLast()))
-        #expect(faults < 1000)
+        // It would be 40,000 if each string's memory came anew. What is free is given back after seconds, which a busy machine may take.
+        #expect(faults < 10_000)
     }
 
     @Test("The module is a global and can be required")

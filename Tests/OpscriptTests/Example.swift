@@ -1,0 +1,26 @@
+import Testing
+
+/// A program of `examples` that is a package of its own.
+struct Example {
+    private let program: String
+    private let name: String
+
+    /// Builds it.
+    init(_ name: String) throws {
+        let products = Paths.package + "/.build/" + name
+        // SwiftPM does not see new files of a package that lies beside: without its plan it looks again.
+        var build = Command.shell(
+            #"rm -f -- "$2"/*.yaml && swift build --package-path "$1" --scratch-path "$2" --product "$3""#,
+            Paths.package + "/examples/" + name, products, name)
+        build.environment["HOME"] = Paths.environment("HOME")
+        build.timeout = 900
+        let built = try build.run()
+        try #require(built.status == 0, "\(built)")
+        program = products + "/debug/" + name
+        self.name = name
+    }
+
+    func run(_ arguments: String...) throws -> Outcome {
+        try Command(program: program, name: name, arguments: arguments).run()
+    }
+}
