@@ -9,6 +9,7 @@
 #include "libraries_raising.h"
 #include "environment_raising.h"
 #include "modules_raising.h"
+#include "spare_raising.h"
 #include "state.h"
 #include "stop_raising.h"
 
@@ -119,13 +120,20 @@ static int look(lua_State *L) {
     return lua_tocfunction(L, lua_upvalueindex(1))(L);
 }
 
-static void count_looks(lua_State *L) {
-    static const char *const names[] = {"getinfo", "getlocal", NULL};
+// Upvalue: a function of the `debug` library that assigns upvalues, perhaps those of a closure that is to be used again.
+static int assign(lua_State *L) {
+    clua_spares_forget_upvalues(clua_state_of(L));
+    return lua_tocfunction(L, lua_upvalueindex(1))(L);
+}
+
+static void watch_debug(lua_State *L) {
+    static const luaL_Reg replaced[] = {
+        {"getinfo", look}, {"getlocal", look}, {"setupvalue", assign}, {"upvaluejoin", assign}, {NULL, NULL}};
     lua_getglobal(L, LUA_DBLIBNAME);
-    for (int i = 0; names[i] != NULL; i++) {
-        lua_getfield(L, -1, names[i]);
-        lua_pushcclosure(L, look, 1);
-        lua_setfield(L, -2, names[i]);
+    for (const luaL_Reg *entry = replaced; entry->name != NULL; entry++) {
+        lua_getfield(L, -1, entry->name);
+        lua_pushcclosure(L, entry->func, 1);
+        lua_setfield(L, -2, entry->name);
     }
     lua_pop(L, 1);
 }
@@ -154,7 +162,7 @@ void clua_open_libraries(lua_State *L) {
     lua_pushcclosure(L, require, 1);
     lua_setglobal(L, "require");
     replace_exit(L);
-    count_looks(L);
+    watch_debug(L);
     clua_open_protected_calls(L);
 }
 

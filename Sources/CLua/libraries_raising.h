@@ -4,9 +4,8 @@
 
 #include <lua5.4/lua.h>
 
-/// Replaces `print`, `io.write` and the `write` of files by ones that write in one piece, and `require` by one that loads against the state's own globals;
-/// has `debug.getinfo` and `debug.getlocal` count in `look_count`.
-/// May raise. Needs 4 free stack slots.
+/// Replaces `print`, `io.write` and the `write` of files by ones that write in one piece, and `require` by one that loads against the
+/// state's own globals; has the functions of `debug` that look at closures or assign their upvalues say so to the spare ones. May raise. Needs 4 free stack slots.
 void clua_open_libraries(lua_State *L);
 
 /// Sends warnings to stderr, off until "@on", as the `lua` command does. Never raises.

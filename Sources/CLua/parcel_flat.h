@@ -3,6 +3,7 @@
 #define CLUA_PARCEL_FLAT_H
 
 #include <lua5.4/lua.h>
+#include <string.h>
 
 #include "parcel_format.h"
 #include "parcel_writer.h"

@@ -367,7 +367,8 @@ static void find_method(lua_State *L, int object) {
     lua_replace(L, object);
 }
 
-// Pushes the function and its arguments; returns where the function is. The handle, if it is needed, is below.
+// Stack: the run, the handle or nil. Pushes the function and its arguments; returns where the function is: next, but for what decoding
+// needs before it.
 static int push_body_of(lua_State *L, body_run *run) {
     if (run->parcel != NULL) {
         if (clua_push_spare(L, run->parcel, &run->spare)) return 3;

@@ -3,6 +3,8 @@
 #include "run.h"
 #include "run_apart.h"
 
+#include <string.h>
+
 int clua_run_callback(lua_State *L, clua_callback callback, clua_failure *failure) {
     memset(failure, 0, sizeof *failure);
     int handle = lua_gettop(L) + 1, status = LUA_OK;

@@ -112,6 +112,10 @@ void clua_spare_drop(lua_State *L, clua_spare *spare) {
     *spare = (clua_spare){0};
 }
 
+void clua_spares_forget_upvalues(clua_state *state) {
+    for (int i = 0; i < CLUA_SPARE_COUNT; i++) state->spares[i].byte_count = 0;
+}
+
 void clua_spares_close(clua_state *state) {
     for (int i = 0; i < CLUA_SPARE_COUNT; i++) clua_code_release(state->spares[i].code);
 }

@@ -2,9 +2,10 @@
 //
 // A function that defines no others and captures nothing but plain values never has itself, nor has what it calls, unless that asks the
 // `debug` library. So when a body that is such a function has returned, nobody has its closure, and the state's next body of the same
-// code can run as that, with all its upvalues set anew. Nor does the closure keep what the body has made: it assigns no upvalue.
+// code can run as that, with its own upvalues. Nor does the closure keep what the body has made: it assigns no upvalue.
 //
-// Whoever takes the registry apart, or is a C module that asks lua_getinfo for the function that runs, can get hold of one all the same.
+// Whoever takes the registry apart, or is a C module that asks lua_getinfo for the function that runs, can get hold of one all the same, and
+// a C module that assigns one's upvalues by lua_setupvalue is not noticed; the `debug` library's functions that do are.
 #ifndef CLUA_SPARE_RAISING_H
 #define CLUA_SPARE_RAISING_H
 
@@ -25,6 +26,9 @@ bool clua_spare_has_returned(lua_State *L, clua_spare *spare);
 
 /// The closure is not used again. Never raises. Needs 1 free stack slot.
 void clua_spare_drop(lua_State *L, clua_spare *spare);
+
+/// Somebody may have assigned upvalues of closures that are there: the next bodies are given theirs again. Never raises.
+void clua_spares_forget_upvalues(clua_state *state);
 
 /// Gives back what belonged to a state that has been closed. Never raises.
 void clua_spares_close(clua_state *state);

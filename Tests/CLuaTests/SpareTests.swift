@@ -110,6 +110,20 @@ import Testing
         #expect(receiver.reuseCount == 0)
     }
 
+    /// The registry has it, too.
+    @Test func whatSomebodyHasAssignedToItsUpvaluesIsNotTheNextOnes() throws {
+        let parcel = try body("local n = 5; return function() return n + 1 end")
+        let receiver = State()
+        #expect(try receiver.run(body: parcel) == "6")
+        try receiver.run(
+            """
+            for _, f in pairs(debug.getregistry()) do
+              if type(f) == 'function' and debug.getupvalue(f, 1) == 'n' then debug.setupvalue(f, 1, 99) end
+            end
+            """)
+        #expect(try receiver.run(body: parcel) == "6")
+    }
+
     @Test func lookingBetweenBodiesChangesNothing() throws {
         let parcel = try body("local n = 1; return function() return n + 1 end")
         let receiver = State()

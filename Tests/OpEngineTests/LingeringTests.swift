@@ -84,6 +84,26 @@ import Testing
         #expect(core == nil)
     }
 
+    /// However long it works for another one.
+    @Test func aWorkerThatServesAnotherQueueLetsTheLastOneGo() {
+        let (started, end) = (Gate(), Gate())
+        let second = OperationQueue(engine: engine)
+        var first: OperationQueue? = OperationQueue(engine: engine)
+        weak let core = first?.core
+        first?.addOperation {
+            second.addOperation {
+                started.open()
+                end.wait()
+            }
+        }
+        first?.waitUntilAllOperationsAreFinished()
+        first = nil
+        started.wait()
+        #expect(core == nil)
+        end.open()
+        second.waitUntilAllOperationsAreFinished()
+    }
+
     // MARK: Patience
 
     @Test func patienceComesWithQuickCalls() {

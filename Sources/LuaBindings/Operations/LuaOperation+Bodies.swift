@@ -129,7 +129,7 @@ extension LuaOperation {
             do throws(Failure) { try state.pin(self, .operation, handleAt: handle) } catch {
                 withMutable { mutable in
                     _ = mutable.pinningStates.remove(state)
-                    if isAwaited { mutable.completion?.isAwaited = false }
+                    if isAwaited, mutable.completion?.state === state { mutable.completion?.isAwaited = false }
                 }
                 throw error
             }

@@ -11,8 +11,8 @@ import Synchronization
 @safe public final class LuaOperation: Operation, @unchecked Sendable {
     // Safety: `@unchecked Sendable` because a lock guards what changes, and the engine protects its own part.
 
-    // With what `Operation` has this is 120 bytes: the allocator gives back no larger blocks without a lock of its own, which the thread
-    // needs that makes the next operations.
+    // With what `Operation` has this is 120 bytes: glibc gives back no larger blocks without a lock of its own, which the thread needs that
+    // makes the next operations.
 
     /// What it has in common with those that are made alike.
     let origin: Origin

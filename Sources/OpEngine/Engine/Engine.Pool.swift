@@ -108,11 +108,11 @@ extension Engine {
             return .park(.none)
         }
 
-        /// The worker was called to the queue at which it lingered.
-        mutating func found(_ worker: Worker) -> Wake {
+        /// The queue at which the worker lingered has called it. False: there are enough without it.
+        mutating func wasCalled(_ worker: Worker) -> (isNeeded: Bool, Wake) {
             worker.isSearching = false
             isSomeoneSearching = false
-            return wakeIfNeeded(worker.engine)
+            return (awake <= target, wakeIfNeeded(worker.engine))
         }
 
         private mutating func park(_ worker: Worker) {

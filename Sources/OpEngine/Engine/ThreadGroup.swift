@@ -12,8 +12,6 @@ enum ThreadGroup: UInt8, CaseIterable {
     case background
     /// No worker: the thread that drains a main queue, or an executor.
     case outside
-    /// The foreground worker that lingers at the queue.
-    case lingerer
 
     /// How many groups of workers there are.
     static let workerGroups = 3
@@ -37,7 +35,7 @@ enum ThreadGroup: UInt8, CaseIterable {
     func enter() {
         let nice: Int32
         switch self {
-        case .foreground, .outside, .lingerer: return
+        case .foreground, .outside: return
         case .utility: nice = 5
         case .background: nice = 10
         }

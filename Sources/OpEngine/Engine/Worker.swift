@@ -96,29 +96,30 @@ public final class Worker: @unchecked Sendable {
     // MARK: Working
 
     private func work(_ context: ThreadContext) {
-        var hasSpun = false
-        /// Whose operations it ran last.
+        /// Whose operations it ran last, unless it has looked there for more.
         var last: OperationQueue.Core?
+        var hasSpun = false
         while true {
             inbox.runJobs()
             switch engine.next(for: self, hasSpun: hasSpun) {
             case .serve(let core, let group, let wake):
+                // This may take long.
+                last = nil
                 engine.perform(wake)
                 serve(core, as: group, context)
-                last = group == self.group && group == .foreground ? core : nil
+                if group == self.group && group == .foreground { last = core }
                 hasSpun = false
             case .spin:
-                if let core = last.take() {
-                    if linger(at: core, context) {
-                        engine.perform(engine.pool.withLock { $0.found(self) })
-                        serve(core, as: group, context)
-                        last = core
-                        continue
-                    }
-                } else {
-                    spin()
-                }
                 hasSpun = true
+                guard let core = last.take() else {
+                    spin()
+                    break
+                }
+                if linger(at: core, context) {
+                    serveWhenCalled(core, context)
+                    last = core
+                    hasSpun = false
+                }
             case .park(let wake):
                 last = nil
                 engine.perform(wake)
@@ -128,6 +129,13 @@ public final class Worker: @unchecked Sendable {
             case .end: return
             }
         }
+    }
+
+    /// The queue at which it lingered has called it. Others may have come back from waits meanwhile: then there are enough without it.
+    private func serveWhenCalled(_ core: OperationQueue.Core, _ context: ThreadContext) {
+        let (isNeeded, wake) = engine.pool.withLock { $0.wasCalled(self) }
+        engine.perform(wake)
+        if isNeeded { serve(core, as: .foreground, context) } else { engine.schedule(core, on: .foreground) }
     }
 
     private func serve(_ core: OperationQueue.Core, as group: ThreadGroup, _ context: ThreadContext) {
@@ -156,7 +164,7 @@ public final class Worker: @unchecked Sendable {
             context.hasTold = false
             patience.end()
         }
-        if let looks = parker.look(for: { core.isLingererCalled || isNeededElsewhere }) {
+        if let looks = parker.look(for: { core.isLingererCalled || isNeededElsewhere }), core.isLingererCalled {
             patience.wasCalled(after: looks)
             for _ in 0..<patience.looks where !isNeededElsewhere { cplatform_relax() }
         } else {

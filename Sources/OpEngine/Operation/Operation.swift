@@ -16,8 +16,8 @@ import Synchronization
     /// Guards the list of dependents. Taken last; the memory of a dependent on the list is there while it is held.
     let dependentsLock = Lock()
 
-    // What a lock guards needs no check for exclusive access. All of this, with what `BlockOperation` adds, is 120 bytes: the allocator
-    // gives back no larger blocks without a lock of its own.
+    // What a lock guards needs no check for exclusive access. All of this, with what `BlockOperation` adds, is 120 bytes: glibc gives
+    // back no larger blocks without a lock of its own.
 
     /// In order of addition. Guarded by `lock`.
     @safe @exclusivity(unchecked) var dependencyList = DependencyList()

@@ -67,15 +67,15 @@ extension OperationQueue {
 
         /// An operation that this queue has claimed joins it. False: there is no place.
         func addIfPlace(_ operation: Operation, isBarrier: Bool, face: OperationQueue) -> Bool {
-            let joined = state.withLock { state -> (Operation.State.ReadinessAction, ThreadGroup?)? in
+            let joined = state.withLock { state -> (Operation.State.ReadinessAction, State.Taker?)? in
                 if !state.hasPlace { return nil }
                 if state.count == 0 { begin(&state, face: face) }
                 let action = join(operation, isBarrier: isBarrier, &state)
                 state.observation?.recordCounts(before: state.count - 1, state)
                 return (action, state.schedule())
             }
-            guard let (action, schedule) = joined else { return false }
-            if let schedule { self.schedule(on: schedule) }
+            guard let (action, taker) = joined else { return false }
+            if let taker { send(for: taker) }
             settle(operation, action)
             deliverChanges()
             operation.deliverChanges()
@@ -92,9 +92,9 @@ extension OperationQueue {
                 state.unlock()
                 return false
             }
-            let schedule = unsafe locked.pointee.schedule()
+            let taker = unsafe locked.pointee.schedule()
             state.unlock()
-            if let schedule { self.schedule(on: schedule) }
+            if let taker { send(for: taker) }
             // Perhaps the shutdown looked before; it cancels everything.
             if engineOfUse.isEnding { for operation in members() { operation.cancel() } }
             return true
@@ -128,9 +128,9 @@ extension OperationQueue {
                 unsafe kept.release()
                 return false
             }
-            let schedule = unsafe locked.pointee.schedule()
+            let taker = unsafe locked.pointee.schedule()
             state.unlock()
-            if let schedule { self.schedule(on: schedule) }
+            if let taker { send(for: taker) }
             return true
         }
 
@@ -151,7 +151,7 @@ extension OperationQueue {
 
         /// `addIfPlace` for many, under one lock.
         func addIfPlace(_ operations: [Operation], face: OperationQueue) -> Bool {
-            let joined = state.withLock { state -> ([(Operation, Operation.State.ReadinessAction)], ThreadGroup?)? in
+            let joined = state.withLock { state -> ([(Operation, Operation.State.ReadinessAction)], State.Taker?)? in
                 if !state.hasPlace { return nil }
                 if state.count == 0 { begin(&state, face: face) }
                 var unsettled: [(Operation, Operation.State.ReadinessAction)] = []
@@ -162,8 +162,8 @@ extension OperationQueue {
                 state.observation?.recordCounts(before: state.count - operations.count, state)
                 return (unsettled, state.schedule())
             }
-            guard let (unsettled, schedule) = joined else { return false }
-            if let schedule { self.schedule(on: schedule) }
+            guard let (unsettled, taker) = joined else { return false }
+            if let taker { send(for: taker) }
             for (operation, action) in unsettled { settle(operation, action) }
             deliverChanges()
             for operation in operations { operation.deliverChanges() }
@@ -209,11 +209,11 @@ extension OperationQueue {
 
         /// An operation has become ready.
         func post(_ operation: Operation) {
-            let schedule = state.withLock { state in
+            let taker = state.withLock { state in
                 state.post(operation)
                 return state.schedule()
             }
-            if let schedule { self.schedule(on: schedule) }
+            if let taker { send(for: taker) }
         }
 
         /// How many operations arrive under one lock.
@@ -221,11 +221,11 @@ extension OperationQueue {
 
         /// Operations that have become ready: those in front of the chain that are in this queue.
         func post(_ chain: inout OperationChain) {
-            let schedule = state.withLock { state in
+            let taker = state.withLock { state in
                 arrive(&chain, &state)
                 return state.schedule()
             }
-            if let schedule { self.schedule(on: schedule) }
+            if let taker { send(for: taker) }
         }
 
         /// The same where the calling worker takes from this queue next; from the lock on, if it says with which threads.
@@ -269,11 +269,11 @@ extension OperationQueue {
         @inline(__always)
         private func takeAndUnlock(_ locked: UnsafeMutablePointer<State>, by group: ThreadGroup) -> Unmanaged<Operation>? {
             let operation = unsafe locked.pointee.take(by: group)
-            let schedule = unsafe locked.pointee.schedule()
+            let taker = unsafe locked.pointee.schedule()
             let waiters = unsafe locked.pointee.takePlaceWaiters()
             state.unlock()
             if let waiters { for waiter in waiters { waiter.unpark() } }
-            if let schedule { self.schedule(on: schedule) }
+            if let taker { send(for: taker) }
             return unsafe operation
         }
 
@@ -309,12 +309,12 @@ extension OperationQueue {
 
         /// Puts the queue into its executor's list if something may start.
         func scheduleIfRunnable() {
-            if let group = state.withLock({ $0.schedule() }) { schedule(on: group) }
+            if let taker = state.withLock({ $0.schedule() }) { send(for: taker) }
         }
 
         func giveBack(_ operation: Operation) -> Bool {
-            let (isBack, schedule) = state.withLock { ($0.giveBack(operation), $0.schedule()) }
-            if let schedule { self.schedule(on: schedule) }
+            let (isBack, taker) = state.withLock { ($0.giveBack(operation), $0.schedule()) }
+            if let taker { send(for: taker) }
             return isBack
         }
 
@@ -331,9 +331,9 @@ extension OperationQueue {
             let final = finish(operation)
             let tellOthers = unsafe !takesNext || final.has(Operation.State.toldAtEnd) || locked.pointee.observation != nil
             let departure = unsafe Departure(from: &locked.pointee, of: self)
-            let schedule = unsafe tellOthers ? locked.pointee.schedule() : nil
+            let taker = unsafe tellOthers ? locked.pointee.schedule() : nil
             state.unlock()
-            if let schedule { self.schedule(on: schedule) }
+            if let taker { send(for: taker) }
             departure?.perform(self)
             return final
         }
@@ -356,9 +356,9 @@ extension OperationQueue {
                 return unsafe (final, takeAndUnlock(locked, by: group))
             }
             let tellOthers = unsafe group == nil || final.has(Operation.State.toldAtEnd) || locked.pointee.observation != nil
-            let schedule = unsafe tellOthers ? locked.pointee.schedule() : nil
+            let taker = unsafe tellOthers ? locked.pointee.schedule() : nil
             state.unlock()
-            if let schedule { self.schedule(on: schedule) }
+            if let taker { send(for: taker) }
             departure?.perform(self)
             return (final, nil)
         }
@@ -431,7 +431,7 @@ extension OperationQueue {
 
         /// Changes settings: what may start now is scheduled, and what users hold is kept or let go.
         func change(face: OperationQueue?, _ change: (inout State) -> Void) {
-            let (schedule, released, waiters) = state.withLock { state in
+            let (taker, released, waiters) = state.withLock { state in
                 change(&state)
                 var released: OperationQueue?
                 if state.isResting || state.count == 0 {
@@ -442,7 +442,7 @@ extension OperationQueue {
                 return (state.schedule(), released, state.takePlaceWaiters())
             }
             for waiter in waiters ?? [] { waiter.unpark() }
-            if let schedule { self.schedule(on: schedule) }
+            if let taker { send(for: taker) }
             deliverChanges()
             // Outside the lock: it may be the last reference.
             withExtendedLifetime(released) {}
@@ -451,13 +451,13 @@ extension OperationQueue {
         @inline(__always)
         private var engineOfUse: Engine { unsafe engine }
 
-        /// To whoever runs its operations: the engine's workers, the thread that drains the main queue, or an executor.
+        /// Has whoever runs its operations come: the engine's workers, the thread that drains the main queue, or an executor.
         @inline(__always)
-        private func schedule(on group: ThreadGroup) {
-            switch group {
+        private func send(for taker: State.Taker) {
+            switch taker {
             case .lingerer: call.store(true, ordering: .relaxed)
-            case .outside: scheduleOutside()
-            default: engineOfUse.schedule(self, on: group)
+            case .thread(.outside): scheduleOutside()
+            case .thread(let group): engineOfUse.schedule(self, on: group)
             }
         }
 

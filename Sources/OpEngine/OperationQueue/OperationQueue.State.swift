@@ -50,13 +50,21 @@ extension OperationQueue {
             (executing < maximum || isEnding && executing == 0) && !segments.current.ready.isEmpty && (!isSuspended || isEnding)
         }
 
-        /// Not nil: the caller schedules the queue with these threads.
+        /// Who is to come and take.
+        enum Taker {
+            /// One of these threads.
+            case thread(ThreadGroup)
+            /// The worker that lingers here.
+            case lingerer
+        }
+
+        /// Not nil: the caller has it come.
         @inline(__always)
-        mutating func schedule() -> ThreadGroup? {
+        mutating func schedule() -> Taker? {
             guard isRunnable && !isScheduled else { return nil }
             isScheduled = true
             let group = nextGroup
-            guard hasLingerer && group == .foreground else { return group }
+            guard hasLingerer && group == .foreground else { return .thread(group) }
             hasLingerer = false
             return .lingerer
         }
