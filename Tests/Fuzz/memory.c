@@ -149,7 +149,7 @@ static bool host_calls(lua_State *L, clua_parcel *parcel) {
     if (status == LUA_OK) status = clua_set_arguments(L, arguments, 3, 1, &failure);
     if (status == LUA_OK) status = clua_require(L, "string", "text", &failure);
     if (status == LUA_OK) status = clua_push_items(L, items, 1, &failure);
-    if (status == LUA_OK) status = clua_pin(L, &references, 1, &failure);
+    if (status == LUA_OK) status = clua_pin(L, &references, 1, 0, &failure);
     clua_unpin(L, &references);
     if (status == LUA_OK) status = clua_encode_paths(L, parcel, &failure);
     if (status == LUA_OK) status = clua_apply_paths(L, parcel, &failure);
@@ -165,7 +165,7 @@ static bool handles_go(lua_State *L, clua_parcel *parcel) {
     clua_failure failure = {0};
     int status = LUA_OK;
     for (size_t i = 0; i < sizeof many / sizeof *many && status == LUA_OK; i++) {
-        status = clua_pin(L, &many[i], 1, &failure);
+        status = clua_pin(L, &many[i], 1, 0, &failure);
         clua_unpin(L, &many[i]);
     }
     if (status == LUA_OK) status = clua_load_string(L, collect, sizeof collect - 1, "=collect", &failure);
