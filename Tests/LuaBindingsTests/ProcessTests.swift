@@ -94,11 +94,11 @@ import Testing
                 assert(r.status == nil and r.signal == 'TERM' and p:wait().signal == 'TERM')
                 assert(not p.isRunning and p:kill() == false and p.stdout == '' and p.stderr == '')
                 local q = start('sleep', 1000)
-                q:kill 'SIGINT'
+                q:kill 'SIGUSR1'
                 local third = start('sleep', 1000)
                 third:kill(9)
                 return tostring(p), q:wait().signal, third:wait().signal
-                """) == ["Process 'sleep' (killed by TERM)", "INT", "KILL"])
+                """) == ["Process 'sleep' (killed by TERM)", "USR1", "KILL"])
     }
 
     @Test(arguments: [

@@ -1,3 +1,4 @@
+import Glibc
 import OpEngine
 import TestSupport
 import Testing
@@ -103,6 +104,28 @@ import Testing
         workers.entries[0].inbox.post { log.append("job") }
         operation.waitUntilFinished()
         #expect(log.entries == ["other", "job", "end"])
+    }
+
+    /// It comes while its worker looks for work, so that no other worker does.
+    @Test func aJobMayWaitForAnOperation() throws {
+        let engine = Engine(workerCount: 2)
+        let queue = OperationQueue(engine: engine)
+        let ends = Log<Bool>()
+        let done = Gate()
+        for _ in 0..<300 {
+            let workers = Log<Worker>()
+            let first = BlockOperation { workers.append(Worker.current!) }
+            queue.addOperation(first)
+            while !first.isFinished { sched_yield() }
+            workers.entries[0].inbox.post {
+                let second = BlockOperation {}
+                queue.addOperation(second)
+                ends.append((try? second.tryWaitUntilFinished(until: .now + .seconds(10))) ?? false)
+                done.open()
+            }
+            done.wait()
+            try #require(ends.entries.allSatisfy { $0 })
+        }
     }
 
     @Test func thereIsAtLeastOneProcessor() {

@@ -108,12 +108,16 @@ extension Engine {
             return .park(.none)
         }
 
-        /// The queue at which the worker lingered has called it. False: there are enough without it.
-        mutating func wasCalled(_ worker: Worker) -> (isNeeded: Bool, Wake) {
+        /// The worker does something else before it looks for work, or goes on looking.
+        mutating func endSearching(_ worker: Worker) -> Wake {
+            guard worker.isSearching else { return .none }
             worker.isSearching = false
             isSomeoneSearching = false
-            return (awake <= target, wakeIfNeeded(worker.engine))
+            return wakeIfNeeded(worker.engine)
         }
+
+        /// The queue at which the worker lingered has called it. False: there are enough without it.
+        mutating func wasCalled(_ worker: Worker) -> (isNeeded: Bool, Wake) { (awake <= target, endSearching(worker)) }
 
         private mutating func park(_ worker: Worker) {
             worker.isParked = true

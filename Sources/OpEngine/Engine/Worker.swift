@@ -100,7 +100,7 @@ public final class Worker: @unchecked Sendable {
         var last: OperationQueue.Core?
         var hasSpun = false
         while true {
-            inbox.runJobs()
+            runJobs()
             switch engine.next(for: self, hasSpun: hasSpun) {
             case .serve(let core, let group, let wake):
                 // This may take long.
@@ -129,6 +129,14 @@ public final class Worker: @unchecked Sendable {
             case .end: return
             }
         }
+    }
+
+    /// What is in its inbox, between looking for work and finding some. It may take long, or wait for other operations: somebody else looks
+    /// meanwhile.
+    private func runJobs() {
+        guard inbox.hasJobs else { return }
+        engine.perform(engine.pool.withLock { $0.endSearching(self) })
+        inbox.runJobs()
     }
 
     /// The queue at which it lingered has called it. Others may have come back from waits meanwhile: then there are enough without it.
