@@ -10,7 +10,7 @@ extension OperationQueue {
     @safe final class Core: @unchecked Sendable {
         // Safety: `@unchecked Sendable` because `state` and `face` have locks, `engine` is written once, `nextScheduled` is
         // guarded by the executor's lock.
-        let state = Guarded(State())
+        let state = Guarded(State(), alignment: 64)
         // Safety: the face keeps the engine, and a core works only while it has a face or a worker of the engine.
         unowned(unsafe) let engine: Engine
         let isMain: Bool

@@ -3,12 +3,13 @@ import Synchronization
 extension OperationQueue {
     /// What a queue knows, guarded by its lock. Every method decides; none calls out.
     struct State {
-        // What each operation changes comes first, so that it is in few cache lines, and what it only reads in others.
+        // What each operation changes comes first, up to the list of those that are ready: with the lock it fills one line of memory, so
+        // that a thread takes no other from who had the lock before. Therefore counts of 32 bits.
         var members = OperationList<MemberField>()
-        var count = 0
-        var executing = 0
-        /// How many operations have been added, ever.
-        var added = 0
+        private var storedCount: UInt32 = 0
+        private var storedExecuting: UInt32 = 0
+        var segments = Segments()
+
         /// `.max` when the engine decides.
         var maximum = Int.max
         var isSuspended = false
@@ -18,8 +19,6 @@ extension OperationQueue {
         var hasLingerer = false
         /// The engine is being shut down: suspension counts no longer, and a maximum of 0 is one of 1.
         var isEnding = false
-        var segments = Segments()
-
         var name: String?
         var qualities = Qualities()
         /// What runs the operations instead of the engine's workers.
@@ -41,6 +40,18 @@ extension OperationQueue {
         var observation: Observation?
         /// Who wants to know what happens to the operations.
         var eventObservers: [any OperationObserver] = []
+        /// How many operations have been added, ever. Behind what workers read.
+        var added = 0
+
+        var count: Int {
+            @inline(__always) get { Int(storedCount) }
+            @inline(__always) set { storedCount = UInt32(newValue) }
+        }
+
+        var executing: Int {
+            @inline(__always) get { Int(storedExecuting) }
+            @inline(__always) set { storedExecuting = UInt32(newValue) }
+        }
 
         /// Nothing starts by itself: whoever wants that to change must hold the queue.
         @inline(__always) var isResting: Bool { (isSuspended || maximum == 0) && !isEnding && executing == 0 }

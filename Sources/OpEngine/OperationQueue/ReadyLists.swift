@@ -2,9 +2,9 @@ import Synchronization
 
 /// The ready operations of a queue: a list for each priority, first in, first out.
 struct ReadyLists {
+    private var normal = OperationList<ReadyField>()
     /// One bit for each list that is not empty; the lowest is the highest priority.
     private var occupied: UInt8 = 0
-    private var normal = OperationList<ReadyField>()
     private var veryHigh = OperationList<ReadyField>()
     private var high = OperationList<ReadyField>()
     private var low = OperationList<ReadyField>()

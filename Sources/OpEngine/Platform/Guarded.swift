@@ -1,36 +1,47 @@
 /// A value and the lock that guards it. The closure returns the decision; its effects happen after the lock is released.
 @safe package struct Guarded<Value>: ~Copyable, @unchecked Sendable {
     // Safety: `@unchecked Sendable` because the value is reached only with the lock held.
-    @usableFromInline let mutex = Lock()
-    /// In memory of its own, so that an access costs no exclusivity check.
+
+    // The two lie together in memory of their own: who has taken the lock has the beginning of the value, too, and an access costs no
+    // exclusivity check.
+    @usableFromInline let place: UnsafeMutablePointer<Lock>
     @usableFromInline let storage: UnsafeMutablePointer<Value>
 
-    @inlinable package init(_ initial: consuming Value) {
+    /// Where the value begins.
+    @usableFromInline static var offset: Int { max(8, MemoryLayout<Value>.alignment) }
+
+    /// - Parameter alignment: of the lock; the value follows in the same line of memory, if that is so great.
+    @inlinable package init(_ initial: consuming Value, alignment: Int = 16) {
         // Safety: allocated and initialised here, freed in `deinit`.
-        unsafe storage = UnsafeMutablePointer.allocate(capacity: 1)
+        let block = UnsafeMutableRawPointer.allocate(
+            byteCount: Self.offset + MemoryLayout<Value>.size, alignment: max(alignment, MemoryLayout<Value>.alignment))
+        unsafe place = block.bindMemory(to: Lock.self, capacity: 1)
+        unsafe place.initialize(to: Lock())
+        unsafe storage = (block + Self.offset).bindMemory(to: Value.self, capacity: 1)
         unsafe storage.initialize(to: initial)
     }
 
     @inlinable deinit {
         // Safety: the last owner is going; see `init`.
         unsafe storage.deinitialize(count: 1)
-        unsafe storage.deallocate()
+        unsafe place.deinitialize(count: 1)
+        unsafe UnsafeMutableRawPointer(place).deallocate()
     }
 
     /// For a path where `withLock` would cost, because what its closure returns is moved. The value may be used until `unlock`.
     @inline(__always)
     func lock() -> UnsafeMutablePointer<Value> {
-        mutex.lock()
+        unsafe place.pointee.lock()
         return unsafe storage
     }
 
     @inline(__always)
-    func unlock() { mutex.unlock() }
+    func unlock() { unsafe place.pointee.unlock() }
 
     @inlinable @inline(__always)
     package func withLock<Result: ~Copyable>(_ body: (inout Value) -> Result) -> Result {
-        mutex.lock()
-        defer { mutex.unlock() }
+        unsafe place.pointee.lock()
+        defer { unsafe place.pointee.unlock() }
         // Safety: the lock is held.
         return unsafe body(&storage.pointee)
     }
