@@ -80,6 +80,9 @@ static inline void cplatform_event_clear(int descriptor) {
 extern void *swift_tryRetain(void *object);
 static inline bool cplatform_try_retain(void *object) { return swift_tryRetain(object) != NULL; }
 
+// Why: an instruction of the processor, which fetches a line of memory that will soon be needed. Nobody waits for it; any address will do.
+static inline void cplatform_prefetch(const void *address) { __builtin_prefetch(address, 1, 3); }
+
 // Why: an instruction of the processor; a spinning thread leaves the core's resources to its sibling.
 static inline void cplatform_relax(void) {
 #if defined(__x86_64__) || defined(__i386__)

@@ -1,3 +1,4 @@
+import CPlatform
 import Synchronization
 
 /// The ready operations of a queue: a list for each priority, first in, first out.
@@ -49,13 +50,20 @@ struct ReadyLists {
     mutating func popFirst() -> Unmanaged<Operation>? {
         guard occupied != 0 else { return nil }
         let level = UInt8(truncatingIfNeeded: occupied.trailingZeroBitCount)
-        let (operation, isEmpty) = unsafe withList(level) { unsafe ($0.popFirst(), $0.isEmpty) }
-        if isEmpty { occupied &= ~(1 << level) }
+        let (operation, next) = unsafe withList(level) { unsafe ($0.popFirst(), $0.first) }
+        if let next = unsafe next { unsafe prefetch(next) } else { occupied &= ~(1 << level) }
         return unsafe operation
     }
 }
 
 extension ReadyLists {
+    /// The calling thread probably takes it next, and it is in the cache of the one that has added it: 120 bytes, in three lines at most.
+    @inline(__always)
+    private func prefetch(_ operation: Unmanaged<Operation>) {
+        let address = unsafe operation.toOpaque()
+        for offset in [0, 64, 112] { unsafe cplatform_prefetch(address + offset) }
+    }
+
     @inline(__always)
     private mutating func withList<Result>(_ level: UInt8, _ body: (inout OperationList<ReadyField>) -> Result) -> Result {
         switch level {
