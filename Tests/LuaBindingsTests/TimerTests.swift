@@ -170,6 +170,22 @@ import Testing
         }
     }
 
+    @Test func aWaitInOneThatNothingCanEndIsAnError() throws {
+        try withRuntime { runtime throws in
+            let values = try runtime.run(
+                """
+                local message
+                opscript.after(0.01, function()
+                    local never = Operation.new { name = 'never' }
+                    message = select(2, pcall(never.waitUntilFinished, never))
+                end)
+                while not message do opscript.sleep(0.1) end
+                return message
+                """)
+            #expect(values.first?.text?.contains("this wait can never end: 'never'") == true, "\(values)")
+        }
+    }
+
     @Test func anErrorInOneIsReportedAndStopsNothingElse() throws {
         try withRuntime { runtime throws in
             try runtime.run(

@@ -134,6 +134,11 @@ import Testing
         }
     }
 
+    /// See `exit_test.c`.
+    @Test func theProcessOfAnExitTestDoesNotLastForEver() async {
+        await #expect(processExitsWith: .success) { #expect(alarm(300) > 0) }
+    }
+
     @Test func shutdownEndsWhatAMaximumOf0Held() {
         let engine = Engine(workerCount: 1)
         let queue = OperationQueue(engine: engine)

@@ -5,8 +5,10 @@ extension ThreadContext {
     /// - Parameters:
     ///   - waited: the engine of what it waits for.
     ///   - canStall: whether to give up when nothing can happen any more.
+    ///   - runsJobs: whether the caller runs what comes into the thread's inbox meanwhile.
     func block(
-        on waited: Engine?, parker: Parker, deadline: ContinuousClock.Instant?, canStall: Bool, until predicate: () -> Bool
+        on waited: Engine?, parker: Parker, deadline: ContinuousClock.Instant?, canStall: Bool, runsJobs: Bool = false,
+        until predicate: () -> Bool
     ) -> Inbox.Outcome {
         if predicate() { return .satisfied }
         if let inside = engineInside, let simulated = inside.simulated {
@@ -14,6 +16,7 @@ extension ThreadContext {
         }
         // Safety: a thread's worker lives as long as the thread.
         let engine = unsafe worker?.engine
+        letOthersTake()
         if let engine { engine.perform(engine.pool.withLock { $0.beginBlocking(timed: deadline != nil, engine: engine) }) }
         defer { engine?.pool.withLock { $0.endBlocking(timed: deadline != nil) } }
         while true {
@@ -21,7 +24,9 @@ extension ThreadContext {
             if let deadline, ContinuousClock.now >= deadline { return .timedOut }
             if waited?.isWorthWatching ?? false, parker.spin() { continue }
             if let engine, deadline == nil {
-                if engine.sleepUnlessStalled(parker, canStall: canStall) { return predicate() ? .satisfied : .stalled }
+                // Safety: as above.
+                let isStalled = engine.sleepUnlessStalled(parker, canStall: canStall, inbox: unsafe worker?.inbox, runsJobs: runsJobs)
+                if isStalled { return predicate() ? .satisfied : .stalled }
             } else {
                 _ = parker.park(until: deadline)
             }
@@ -34,7 +39,9 @@ extension Engine {
     /// other threads nothing happens.
     public static func blocking<Result>(_ body: () throws -> Result) rethrows -> Result {
         // Safety: a thread's worker lives as long as the thread.
-        guard let engine = unsafe ThreadContext.current.worker?.engine else { return try body() }
+        let context = ThreadContext.current
+        guard let engine = unsafe context.worker?.engine else { return try body() }
+        context.letOthersTake()
         // A section that sleeps outside of the engine ends by itself, as a timed wait does.
         engine.perform(engine.pool.withLock { $0.beginBlocking(timed: true, engine: engine) })
         defer { engine.pool.withLock { $0.endBlocking(timed: true) } }
@@ -53,7 +60,16 @@ extension Engine {
     /// The caller has seen that what it waits for has not happened. Whatever makes it happen notifies the parker; so while the
     /// sleep is registered and the parker is not notified, this thread has nothing to do. The wake-up is taken only after the
     /// sleep is no longer registered, so that there is no moment at which a thread that has been woken looks asleep.
-    func sleepUnlessStalled(_ parker: Parker, canStall: Bool) -> Bool {
+    ///
+    /// - Parameters:
+    ///   - inbox: the thread's.
+    ///   - runsJobs: the caller runs what comes into it.
+    func sleepUnlessStalled(_ parker: Parker, canStall: Bool, inbox: Inbox?, runsJobs: Bool) -> Bool {
+        let sleep = { self.sleepUnlessStalled(parker, canStall: canStall) }
+        return inbox?.whileJobsSleep(runsJobs: runsJobs, sleep) ?? sleep()
+    }
+
+    private func sleepUnlessStalled(_ parker: Parker, canStall: Bool) -> Bool {
         pool.withLock { $0.beginSleep(Pool.Sleep(parker: parker, canStall: canStall)) }
         reportStall()
         _ = parker.waitForNotification()

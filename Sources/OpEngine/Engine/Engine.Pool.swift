@@ -133,6 +133,12 @@ extension Engine {
             awake += 1
         }
 
+        /// The worker does something else before it sleeps.
+        mutating func goesOn(_ worker: Worker) -> Wake {
+            unparkedItself(worker)
+            return endSearching(worker)
+        }
+
         /// The worker has slept for long. True: its thread ends.
         mutating func retire(_ worker: Worker) -> Bool {
             guard worker.isParked else { return false }

@@ -22,6 +22,8 @@ public final class Inbox: @unchecked Sendable {
     private let pendingJobs: PendingJobs
     private let jobs = Guarded(Jobs())
     private let jobCount = Atomic<Int>(0)
+    /// Jobs that have begun and not ended: nested, while one waits. Used on its thread only.
+    private var runningJobs = 0
     private let operationsReady = Atomic<Bool>(false)
     /// To hosts with a loop of their own.
     let announcements = Announcements()
@@ -159,9 +161,20 @@ public final class Inbox: @unchecked Sendable {
     private func runJob(_ context: ThreadContext) -> Bool {
         guard hasJobs, let job = jobs.withLock({ $0.pop() }) else { return false }
         jobCount.wrappingSubtract(1, ordering: .relaxed)
+        runningJobs += 1
         context.whileRunning(nil, in: nil) { job.call() }
+        runningJobs -= 1
         jobHasEnded()
         return true
+    }
+
+    /// The thread sleeps in `body`. Jobs that wait there are not about to do anything, nor are those behind a wait that runs none.
+    func whileJobsSleep(runsJobs: Bool, _ body: () -> Bool) -> Bool {
+        let asleep = runningJobs + (runsJobs ? 0 : jobCount.load(ordering: .acquiring))
+        if asleep == 0 { return body() }
+        pendingJobs.count.wrappingSubtract(asleep, ordering: .acquiringAndReleasing)
+        defer { pendingJobs.count.wrappingAdd(asleep, ordering: .acquiringAndReleasing) }
+        return body()
     }
 
     private func jobHasEnded() {
@@ -200,10 +213,12 @@ public final class Inbox: @unchecked Sendable {
                 return nil
             }
             // Without its engine nothing comes any more. A predicate may have become true without a wake-up.
-            let isStalled = engine.map { $0.sleepUnlessStalled(parker, canStall: true) } ?? true
+            let isStalled = engine.map { $0.sleepUnlessStalled(parker, canStall: true, inbox: self, runsJobs: true) } ?? true
             return isStalled ? (predicate() ? .satisfied : .stalled) : nil
         }
-        let outcome = context.block(on: engine, parker: parker, deadline: deadline, canStall: true) { self.hasJobs || predicate() }
+        let outcome = context.block(on: engine, parker: parker, deadline: deadline, canStall: true, runsJobs: true) {
+            self.hasJobs || predicate()
+        }
         return outcome == .satisfied ? nil : outcome
     }
 }

@@ -96,33 +96,37 @@ public final class Worker: @unchecked Sendable {
     // MARK: Working
 
     private func work(_ context: ThreadContext) {
-        /// Whose operations it ran last, unless it has looked there for more.
+        /// Whose operations it ran last. To let that go may run anybody's code, which may wait: never while this worker counts as one
+        /// that looks for work or sleeps.
         var last: OperationQueue.Core?
         var hasSpun = false
         while true {
             runJobs()
             switch engine.next(for: self, hasSpun: hasSpun) {
             case .serve(let core, let group, let wake):
+                engine.perform(wake)
                 // This may take long.
                 last = nil
-                engine.perform(wake)
                 serve(core, as: group, context)
                 if group == self.group && group == .foreground { last = core }
                 hasSpun = false
             case .spin:
                 hasSpun = true
-                guard let core = last.take() else {
+                guard let core = last else {
                     spin()
                     break
                 }
                 if linger(at: core, context) {
                     serveWhenCalled(core, context)
-                    last = core
                     hasSpun = false
                 }
             case .park(let wake):
-                last = nil
                 engine.perform(wake)
+                if last != nil {
+                    engine.perform(engine.pool.withLock { $0.goesOn(self) })
+                    last = nil
+                    break
+                }
                 engine.reportStall()
                 if park() { return }
                 hasSpun = false
@@ -147,6 +151,11 @@ public final class Worker: @unchecked Sendable {
     }
 
     private func serve(_ core: OperationQueue.Core, as group: ThreadGroup, _ context: ThreadContext) {
+        context.whileServing(core) { serveTurn(core, as: group, context) }
+    }
+
+    @inline(__always)
+    private func serveTurn(_ core: OperationQueue.Core, as group: ThreadGroup, _ context: ThreadContext) {
         var next = unsafe core.take(arriving: true, by: group)
         var left = Worker.turn
         while let operation = unsafe next {
@@ -156,7 +165,10 @@ public final class Worker: @unchecked Sendable {
                 unsafe $0.run(on: context, from: core, thenTakingBy: left > 0 ? group : nil)
             }
             if unsafe next != nil { continue }
-            inbox.runJobs()
+            if inbox.hasJobs {
+                context.letOthersTake()
+                inbox.runJobs()
+            }
             if left == 0 { return core.scheduleIfRunnable() }
             unsafe next = core.take(arriving: false, by: group)
         }

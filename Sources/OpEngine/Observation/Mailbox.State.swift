@@ -91,24 +91,31 @@ extension Mailbox {
         /// A value changed that nobody observes; someone may be about to.
         mutating func touch() { sequence += 1 }
 
-        mutating func willChange(_ key: ObservedKey, old: any Sendable, thread: Int32) {
+        /// - Returns: what is to be let go outside of the lock.
+        mutating func willChange(_ key: ObservedKey, old: any Sendable, thread: Int32) -> Announcement? {
             touch()
             overridden.insert(key)
             announcements.append(Announcement(key: key, thread: thread, sequence: sequence, old: old))
             // One that forgets its `didChangeValue` does not fill the memory.
-            if announcements.count > 64 { announcements.removeFirst() }
+            let forgotten = announcements.count > 64 ? announcements.removeFirst() : nil
             if registrations.contains(where: { $0.key == key && $0.options.contains(.prior) }) {
                 record(.announcedPrior(key: key, old: old))
             }
+            return forgotten
         }
 
-        mutating func didChange(_ key: ObservedKey, new: any Sendable, thread: Int32) {
+        /// - Returns: what is to be let go outside of the lock.
+        mutating func didChange(_ key: ObservedKey, new: any Sendable, thread: Int32) -> Announcement? {
             overridden.insert(key)
             let index =
                 announcements.lastIndex { $0.key == key && $0.thread == thread } ?? announcements.lastIndex { $0.key == key }
             let announcement = index.map { announcements.remove(at: $0) }
-            guard wants(key) else { return touch() }
-            record(.announced(key: key, old: announcement?.old, began: announcement?.sequence, new: new))
+            if wants(key) {
+                record(.announced(key: key, old: announcement?.old, began: announcement?.sequence, new: new))
+            } else {
+                touch()
+            }
+            return announcement
         }
 
         // MARK: Delivering

@@ -50,14 +50,17 @@ import CPlatform
 
     func willChange(_ key: ObservedKey, read: () -> any Sendable) {
         let old = read()
-        state.withLock { $0.willChange(key, old: old, thread: cplatform_thread_id()) }
+        let forgotten = state.withLock { $0.willChange(key, old: old, thread: cplatform_thread_id()) }
+        withExtendedLifetime(forgotten) {}
         deliver()
     }
 
     /// Records the change; `deliver` is the caller's.
     func didChange(_ key: ObservedKey, read: () -> any Sendable) {
         let new = read()
-        state.withLock { $0.didChange(key, new: new, thread: cplatform_thread_id()) }
+        // It may have the last reference to the old value, whose end is anybody's code.
+        let announcement = state.withLock { $0.didChange(key, new: new, thread: cplatform_thread_id()) }
+        withExtendedLifetime(announcement) {}
     }
 
     /// Records a change of a value that the engine keeps, with the lock of that value held. The values are made only if needed.

@@ -25,7 +25,9 @@ extension Operation {
     }
 
     /// The rest of `end`, when it has been claimed.
-    private func endInQueue(_ core: OperationQueue.Core, takesNext: Bool) {
+    private func endInQueue(_ core: OperationQueue.Core, takesNext isLaunched: Bool) {
+        // Not on the thread of an executor or a main queue, whose waits tell nobody.
+        let takesNext = isLaunched && ThreadContext.current.serves(core)
         let last = loadState()
         if last.unfinishedDependencyCount > 0 || last.has(State.dependencyFailed) { stopCounting() }
         if last.has(State.tellsSubclass) { willFinish() }

@@ -16,6 +16,8 @@
         unsafe last = member
     }
 
+    @inline(__always) var isEmpty: Bool { unsafe first == nil }
+
     /// The first one's queue.
     private var core: OperationQueue.Core? {
         // Safety: a posted operation is linked.
@@ -41,13 +43,15 @@
     mutating func post(thenTakingFrom taker: OperationQueue.Core?, by group: ThreadGroup?) -> Unmanaged<Operation>? {
         var taken: Unmanaged<Operation>?
         // The core is retained: as soon as one has arrived, it may run, end, and let its queue go, while this thread is still inside.
+        var outside: [(OperationQueue.Core, OperationQueue.State.Taker)] = []
         while let core {
             if core !== taker {
-                core.post(&self)
-            } else if let next = unsafe core.postBeforeTaking(&self, by: taken == nil ? group : nil) {
+                if let other = core.post(&self) { outside.append((core, other)) }
+            } else if let next = unsafe core.postBeforeTaking(&self, by: outside.isEmpty ? group : nil) {
                 unsafe taken = next
             }
         }
+        for (core, other) in outside { core.send(for: other) }
         return unsafe taken
     }
 }

@@ -1,7 +1,8 @@
 /// Something that runs jobs, on which a queue can start its operations instead of on the engine's threads.
 public protocol OperationExecutor: Sendable {
     /// Runs `job` once, soon, on any thread, after this has returned or before. It is called from any thread, with no lock held. The
-    /// job runs one operation and returns when its `start` does.
+    /// job runs one operation and returns when its `start` does. An operation that an executor runs before it returns must not wait for
+    /// others: the one that is just ending on that thread may not have released them yet.
     func execute(_ job: @escaping @Sendable () -> Void)
 
     /// The quality of service of its threads, which wins over that of the queue; nil, the default: not known.

@@ -220,19 +220,26 @@ extension OperationQueue {
         private static let batch = 64
 
         /// Operations that have become ready: those in front of the chain that are in this queue.
-        func post(_ chain: inout OperationChain) {
+        ///
+        /// - Returns: whom the caller has to send for when all have arrived: an executor, or who hears of a main queue, may run one at once,
+        ///   and that may wait for another.
+        func post(_ chain: inout OperationChain) -> State.Taker? {
             let taker = state.withLock { state in
                 arrive(&chain, &state)
                 return state.schedule()
             }
-            if let taker { send(for: taker) }
+            guard let taker else { return nil }
+            if case .thread(.outside) = taker { return taker }
+            send(for: taker)
+            return nil
         }
 
         /// The same where the calling worker takes from this queue next; from the lock on, if it says with which threads.
         func postBeforeTaking(_ chain: inout OperationChain, by group: ThreadGroup?) -> Unmanaged<Operation>? {
             let locked = unsafe state.lock()
             unsafe arrive(&chain, &locked.pointee)
-            guard let group else {
+            // Not while others have to arrive, whoever has to be sent for.
+            guard let group, chain.isEmpty else {
                 state.unlock()
                 return nil
             }
@@ -453,7 +460,7 @@ extension OperationQueue {
 
         /// Has whoever runs its operations come: the engine's workers, the thread that drains the main queue, or an executor.
         @inline(__always)
-        private func send(for taker: State.Taker) {
+        func send(for taker: State.Taker) {
             switch taker {
             case .lingerer: call.store(true, ordering: .relaxed)
             case .thread(.outside): scheduleOutside()

@@ -14,6 +14,8 @@ import Glibc
     private var running: Unmanaged<Operation>?
     /// The queue that started it; nil when it was started by hand.
     private var core: Unmanaged<OperationQueue.Core>?
+    /// The queue from which this thread, a worker's, takes next: of what may start there meanwhile it tells nobody. Kept by the worker.
+    private var serving: Unmanaged<OperationQueue.Core>?
     /// The simulated engine of which this thread makes a step.
     unowned(unsafe) var simulation: Engine?
     /// Somebody was told here of the end of an operation or a queue's last one. See `Patience`.
@@ -69,6 +71,22 @@ import Glibc
         unsafe running = outer
         unsafe self.core = outerCore
     }
+
+    /// Takes from `core`, and runs what it takes, until `body` returns.
+    @inline(__always)
+    func whileServing(_ core: OperationQueue.Core, _ body: () -> Void) {
+        // Safety: the caller keeps it meanwhile.
+        unsafe serving = .passUnretained(core)
+        body()
+        unsafe serving = nil
+    }
+
+    /// Whether this thread takes from `core` next, and tells others when it comes to wait before.
+    @inline(__always)
+    func serves(_ core: OperationQueue.Core) -> Bool { unsafe serving?.toOpaque() == Unmanaged.passUnretained(core).toOpaque() }
+
+    /// This thread does not come to take for a while: code of somebody is about to run or to wait, which may wait for what is to be taken.
+    func letOthersTake() { unsafe serving?._withUnsafeGuaranteedRef { $0.scheduleIfRunnable() } }
 
     /// Runs `body`, which follows from the end of `operation`: it is part of it no more, though the operation may be on the stack.
     func notRunning(_ operation: Operation, _ body: () -> Void) {

@@ -1,0 +1,41 @@
+import OpEngine
+import TestSupport
+import Testing
+
+/// Waits of jobs, and in front of jobs, that nothing can end: they fail, and so does what waits for anything else.
+@Suite struct JobStallTests {
+    /// How a wait of the main thread ends that nothing ends either.
+    private func outcome(_ body: @escaping @Sendable (Engine) -> Void) -> Inbox.Outcome? {
+        let outcomes = Log<Inbox.Outcome>()
+        let thread = TestThread {
+            let engine = Engine(workerCount: 1, hostMayAddOperations: false)
+            body(engine)
+            outcomes.append(engine.mainInbox.run(until: { false }))
+        }
+        thread.join()
+        return outcomes.entries.first
+    }
+
+    @Test func aJobOfTheMainThreadWaits() {
+        #expect(outcome { $0.mainInbox.post { _ = try? BlockOperation {}.tryWaitUntilFinished() } } == .stalled)
+    }
+
+    @Test func aJobOfAWorkerWaits() {
+        let outcome = outcome { engine in
+            OperationQueue(engine: engine).addOperation {
+                Worker.current!.inbox.post { _ = try? BlockOperation {}.tryWaitUntilFinished() }
+            }
+        }
+        #expect(outcome == .stalled)
+    }
+
+    @Test func aJobIsBehindAWait() {
+        let outcome = outcome { engine in
+            OperationQueue(engine: engine).addOperation {
+                Worker.current!.inbox.post {}
+                try BlockOperation {}.tryWaitUntilFinished()
+            }
+        }
+        #expect(outcome == .stalled)
+    }
+}
