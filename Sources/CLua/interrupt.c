@@ -1,6 +1,7 @@
 #define _POSIX_C_SOURCE 200809L  // sigaction, clock_gettime
 #include "interrupt.h"
 
+#include <errno.h>
 #include <lua5.4/lauxlib.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -10,6 +11,8 @@
 #include <time.h>
 
 static lua_State *_Atomic target;
+static void (*_Atomic wake)(void *);  // ends a sleep of the target's thread
+static void *_Atomic wake_context;
 static atomic_int pending, last;
 static _Atomic int64_t first_at;  // milliseconds, of some clock
 static struct sigaction previous_interrupt, previous_terminate;
@@ -32,6 +35,8 @@ static void stop(lua_State *L, lua_Debug *activation) {
     luaL_error(L, "interrupted!");
 }
 
+static void arm(lua_State *L) { lua_sethook(L, stop, LUA_MASKCALL | LUA_MASKRET | LUA_MASKLINE | LUA_MASKCOUNT, 1); }
+
 // In the signal's handler: lua_sethook may be called there, as the manual says.
 static void handle(int signal_number) {
     if (last != 0) {
@@ -44,11 +49,18 @@ static void handle(int signal_number) {
     first_at = milliseconds();
     pending = last = signal_number;
     lua_State *L = target;
-    if (L != NULL) lua_sethook(L, stop, LUA_MASKCALL | LUA_MASKRET | LUA_MASKLINE | LUA_MASKCOUNT, 1);
+    if (L == NULL) return;
+    arm(L);
+    // It may have looked for a signal, and be about to sleep.
+    int error = errno;
+    wake(wake_context);
+    errno = error;
 }
 
-void clua_catch_interrupts(lua_State *L) {
+void clua_catch_interrupts(lua_State *L, void (*waker)(void *), void *context) {
     bool is_first = target == NULL;
+    wake_context = context;
+    wake = waker;
     target = L;
     pending = last = 0;
     struct sigaction action = {.sa_handler = handle};
@@ -74,6 +86,10 @@ int clua_take_interrupt(void) {
     int signal_number = atomic_exchange(&pending, 0);
     if (signal_number != 0) lua_sethook(target, NULL, 0, 0);
     return signal_number;
+}
+
+void clua_rearm_interrupt(lua_State *L) {
+    if (pending != 0 && L == target) arm(L);
 }
 
 int clua_last_interrupt(void) { return last; }

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "interrupt.h"
 #include "state.h"
 #include "stop_raising.h"
 
@@ -18,8 +19,8 @@ enum {
 };
 
 static int stop_signal;
-// The state that this thread runs.
-static _Thread_local clua_state *thread_state;
+// The states that this thread runs, the one that was attached last first. Looked at by its signal handler.
+static _Thread_local clua_state *_Atomic thread_states;
 
 static clua_stop *stop_of(lua_State *L) { return &clua_state_of(L)->stop; }
 
@@ -87,13 +88,19 @@ int clua_raise_stop(lua_State *L) {
     return 0;
 }
 
+static void remove_hook(lua_State *L) {
+    lua_sethook(L, NULL, 0, 0);
+    clua_rearm_interrupt(L);  // that has a hook, too
+}
+
 static void hook(lua_State *L, lua_Debug *activation) {
     (void)activation;
     clua_stop *stop = stop_of(L);
-    if (stop->raised == 0) stop->raised = atomic_exchange(&stop->requested, 0);
-    if (stop->raised == 0) {  // it was meant for a body that has ended
-        lua_sethook(L, NULL, 0, 0);
-        return;
+    if (stop->raised == 0) {
+        // Before it is looked why: what is requested from here on sets the hook again.
+        remove_hook(L);
+        stop->raised = atomic_exchange(&stop->requested, 0);
+        if (stop->raised == 0) return;  // it was meant for a body that has ended
     }
     clua_raise_stop(L);
 }
@@ -118,9 +125,8 @@ void clua_stop_at_limit(clua_state *state, size_t size) {
 
 static void handle_signal(int signal_number) {
     (void)signal_number;
-    clua_state *state = thread_state;
-    if (state == NULL || atomic_load(&state->stop.requested) == 0) return;
-    clua_arm_stop(atomic_load(&state->stop.running));
+    for (clua_state *state = thread_states; state != NULL; state = state->stop.next_on_thread)
+        if (atomic_load(&state->stop.requested) != 0) clua_arm_stop(atomic_load(&state->stop.running));
 }
 
 static pthread_once_t handler_once = PTHREAD_ONCE_INIT;
@@ -136,7 +142,8 @@ int clua_get_stop_signal(void) { return stop_signal != 0 ? stop_signal : SIGRTMI
 void clua_attach_thread(lua_State *L) {
     pthread_once(&handler_once, install_handler);
     clua_state *state = clua_state_of(L);
-    thread_state = state;
+    state->stop.next_on_thread = thread_states;
+    thread_states = state;
     lock(&state->stop);
     state->stop.thread = pthread_self();
     state->stop.is_attached = true;
@@ -147,14 +154,22 @@ void clua_attach_thread(lua_State *L) {
     pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
 }
 
-void *clua_thread_object(void) { return thread_state != NULL ? thread_state->object : NULL; }
+void *clua_thread_object(void) {
+    clua_state *state = thread_states;
+    return state != NULL ? state->object : NULL;
+}
 
 void clua_detach_thread(lua_State *L) {
     clua_state *state = clua_state_of(L);
     lock(&state->stop);
     state->stop.is_attached = false;
     unlock(&state->stop);
-    if (thread_state == state) thread_state = NULL;
+    if (thread_states == state) {
+        thread_states = state->stop.next_on_thread;
+        return;
+    }
+    for (clua_state *other = thread_states; other != NULL; other = other->stop.next_on_thread)
+        if (other->stop.next_on_thread == state) other->stop.next_on_thread = state->stop.next_on_thread;
 }
 
 // ThreadSanitizer keeps signals from a thread that is inside a library which it does not know, as Lua is. It does not see what that
@@ -257,7 +272,7 @@ bool clua_end_body(lua_State *L, const clua_suspended_body *suspended) {
     clua_stop *stop = &state->stop;
     if (stop->message != NULL) free(stop->message);
     if (stop->traceback != NULL) free(stop->traceback);
-    lua_sethook(L, NULL, 0, 0);
+    remove_hook(L);
     stop->raised = suspended->raised;
     stop->message = suspended->message;
     stop->traceback = suspended->traceback;

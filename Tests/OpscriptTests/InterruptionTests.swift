@@ -37,4 +37,17 @@ struct InterruptionTests {
         let outcome = try Command.opscript("-e", script).run()
         #expect(outcome.status == 130 && outcome.errors.isEmpty, "\(outcome)")
     }
+
+    @Test("A script that does nothing but start operations by hand is interrupted", arguments: ["", "for i = 1, 3e6 do end"])
+    func startedByHand(body: String) throws {
+        let script = """
+            opscript.sh 'sleep 0.2; kill -INT $PPID'
+            while true do opscript.Operation.new(function() \(body) end):start() end
+            """
+        for _ in 1...4 {
+            let outcome = try Command.opscript("-e", script).run()
+            let message = String(decoding: outcome.errors, as: UTF8.self)
+            #expect(outcome.status == 1 && message.contains("interrupted!"), "\(outcome)")
+        }
+    }
 }

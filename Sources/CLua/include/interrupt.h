@@ -5,8 +5,11 @@
 #include <lua5.4/lua.h>
 
 /// From now on the first SIGINT raises the error `interrupted!` in what `L` is running; the next one ends the process.
-/// One state of a process at a time.
-void clua_catch_interrupts(lua_State *L);
+/// One state of a process at a time. `wake` ends a sleep of its thread; it is called in the signal's handler.
+void clua_catch_interrupts(lua_State *L, void (*wake)(void *context), void *context);
+
+/// The hook of `L` was taken away: sets it again where a signal has still to be raised. On the thread of `L`.
+void clua_rearm_interrupt(lua_State *L);
 
 /// SIGTERM does the same from now on, until clua_release_interrupts. Nothing where SIGINT is not caught. One thread at a time.
 void clua_catch_terminate(void);

@@ -34,6 +34,7 @@ typedef struct clua_stop {
     struct clua_suspended_body *suspended;  // guarded: what runs around it, innermost first
     bool is_given_up;              // guarded: the body has not noticed that it was asked to stop, and nobody waits for that
     bool is_attached;              // guarded: the thread is alive
+    struct clua_state *next_on_thread;  // of the states of the same thread; written by that alone
 } clua_stop;
 
 /// The signal that is sent to threads, SIGRTMIN + 6 unless changed before the first state is made.

@@ -1,4 +1,5 @@
 import CLua
+import OpEngine
 
 /// What the host does with the main state. Each leaves the stack as it was, unless it says otherwise.
 extension LuaState {
@@ -85,8 +86,15 @@ extension LuaState {
 
     func enableWarnings() { unsafe clua_enable_warnings(running) }
 
+    /// Ends a sleep of the thread of an inbox; for a signal's handler.
+    private static let wake: @convention(c) (UnsafeMutableRawPointer?) -> Void = { inbox in
+        // Safety: see `catchInterrupts`.
+        if let inbox = unsafe inbox { unsafe Unmanaged<Inbox>.fromOpaque(inbox)._withUnsafeGuaranteedRef { $0.wake() } }
+    }
+
     func catchInterrupts() {
-        unsafe clua_catch_interrupts(running)
+        // Safety: the inbox lives as long as the state.
+        unsafe clua_catch_interrupts(running, Self.wake, Unmanaged.passUnretained(inbox).toOpaque())
         core.catchTerminate()
     }
 

@@ -267,6 +267,9 @@ final class LuaState: @unchecked Sendable {
         if eventSources.removeValue(forKey: ObjectIdentifier(source)) != nil { unpin(source) }
     }
 
+    /// Whether Ctrl-C was pressed since `earlier`, what `lastInterrupt` was then, and this is the main state: takes it.
+    func wasInterrupted(since earlier: Int32) -> Bool { core.isMain(self) && (core.takeInterrupt() || core.lastInterrupt != earlier) }
+
     /// Runs callbacks, and main-queue operations in the main state, until `predicate` holds, and what is there then. Ends early when
     /// the operation that waits is cancelled, or, where it is not to end by that, stopped.
     ///
@@ -278,13 +281,12 @@ final class LuaState: @unchecked Sendable {
         let isMain = core.isMain(self)
         // Also what a callback was stopped by ends the wait.
         let earlier = core.lastInterrupt
-        var wasInterrupted: Bool { isMain && (core.takeInterrupt() || core.lastInterrupt != earlier) }
         var isInterrupted = false
         // What runs meanwhile is not part of the operation that waits.
         let outcome = suspended(by: nil) {
             let outcome = inbox.run(
                 until: {
-                    isInterrupted = wasInterrupted
+                    isInterrupted = wasInterrupted(since: earlier)
                     if isInterrupted || isMain && core.requestedExitStatus != nil || predicate() { return true }
                     guard let waiting, waiting.isCancelled else { return false }
                     return endsWhenCancelled || waiting.stopReason != nil
@@ -295,7 +297,7 @@ final class LuaState: @unchecked Sendable {
         }
         if let reason = waiting?.stopReason { throw .stop(reason) }
         if isMain, core.requestedExitStatus != nil { throw .stop(.interrupted) }
-        if isInterrupted || wasInterrupted { throw .message("interrupted!") }
+        if isInterrupted || wasInterrupted(since: earlier) { throw .message("interrupted!") }
         return outcome
     }
 

@@ -145,7 +145,10 @@ final class RuntimeCore: @unchecked Sendable {
     /// The same; nil also on a worker that has none yet.
     var existingStateOfCurrentThread: LuaState? {
         if let state = LuaState.ofThread, state.core === self { return state }
-        return unsafe mainThread == .current ? mainState : nil
+        if mainThread == .current { return unsafe mainState }
+        // The host has made another runtime on this worker.
+        guard let worker = Worker.current, worker.engine === engine else { return nil }
+        return WorkerState.of(worker)?.state
     }
 
     /// Memory ran out in the state of this worker: what runs here next gets a fresh one, unless something has still to be called in this

@@ -1,0 +1,55 @@
+import LuaBindings
+import OpEngine
+import Testing
+
+/// Several runtimes of one thread.
+@Suite struct SeveralRuntimeTests {
+    @Test(arguments: [false, true]) func bodiesOfTheFirstAreStopped(otherIsClosed: Bool) throws {
+        try withRuntime { first throws in
+            let other = try Runtime()
+            if otherIsClosed { other.close() }
+            let kinds = try first.run(
+                """
+                local op = Operation.new { timeout = 0.02, main = function() while true do end end }
+                op:start()
+                return op.error.kind
+                """)
+            #expect(kinds == ["timeout"])
+            other.close()
+        }
+    }
+
+    /// A host function makes one on a worker, and closes it.
+    @Test func theWorkersOwnGoesOn() throws {
+        try withRuntime(workers: 1) { first throws in
+            try first.register("other") { _ in
+                let other = try Runtime()
+                _ = try other.run("return 1")
+                other.close()
+                return []
+            }
+            let values = try first.run(
+                """
+                log = Operation.new()
+                local waiter = queue:addOperation(function()
+                    local inner = Operation.new(function() return 1 end)
+                    inner.completionBlock = function() log.told = 'told' end
+                    other()
+                    OperationQueue.new():addOperation(inner)
+                    inner:waitUntilFinished()
+                    return log.told
+                end)
+                waiter:waitUntilFinished()
+                return waiter.error and waiter.error.message, waiter.result
+                """)
+            #expect(values == [.nil, "told"])
+            let kinds = try first.run(
+                """
+                local op = Operation.new { timeout = 0.02, main = function() other() while true do end end }
+                queue:addOperation(op):waitUntilFinished()
+                return op.error.kind
+                """)
+            #expect(kinds == ["timeout"])
+        }
+    }
+}
