@@ -139,9 +139,9 @@ extension Engine {
             return endSearching(worker)
         }
 
-        /// The worker has slept for long. True: its thread ends.
+        /// The worker has slept for long. True: its thread ends, and runs nothing more: it does not count from here on.
         mutating func retire(_ worker: Worker) -> Bool {
-            guard worker.isParked else { return false }
+            guard worker.isParked, worker.inbox.closeIfEmpty() else { return false }
             worker.isParked = false
             lanes.unpark(worker)
             workers.removeAll { $0 === worker }

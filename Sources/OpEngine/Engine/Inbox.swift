@@ -183,9 +183,12 @@ public final class Inbox: @unchecked Sendable {
 
     /// The thread ends: runs what is left; what comes later is dropped.
     func close() {
-        repeat {
-            runJobs()
-        } while !jobs.withLock { jobs in
+        repeat { runJobs() } while !closeIfEmpty()
+    }
+
+    /// What comes from here on is dropped. False: there is a job.
+    func closeIfEmpty() -> Bool {
+        jobs.withLock { jobs in
             jobs.isClosed = jobs.pending.isEmpty
             return jobs.isClosed
         }

@@ -199,9 +199,7 @@ public final class Worker: @unchecked Sendable {
     private func park() -> Bool {
         while true {
             let reason = parker.park(until: keepsAlive ? nil : ContinuousClock.now + engine.idleTime)
-            if reason == .timedOut && !inbox.hasJobs {
-                if engine.pool.withLock({ $0.retire(self) }) { return true }
-            }
+            if reason == .timedOut && engine.pool.withLock({ $0.retire(self) }) { return true }
             if reason == .interrupted { continue }
             engine.pool.withLock { $0.unparkedItself(self) }
             return false
