@@ -128,6 +128,32 @@ import Testing
         }
     }
 
+    /// A worker goes from a queue that nobody holds any more to another one.
+    @Test func theObserverOfAQueueThatGoesMayWaitForTheNextQueue() {
+        final class Waiting: OperationObserver {
+            let second: Operation
+            let log: Log<Bool>
+            let done: Gate
+            init(_ second: Operation, _ log: Log<Bool>, _ done: Gate) { (self.second, self.log, self.done) = (second, log, done) }
+            func operationChanged(_ event: OperationEvent) {}
+            deinit {
+                log.append((try? second.tryWaitUntilFinished(until: .now + .seconds(30))) ?? false)
+                done.open()
+            }
+        }
+        let engine = Engine(workerCount: 1)
+        let (mayEnd, done, second) = (Gate(), Gate(), BlockOperation {})
+        let other = OperationQueue(engine: engine)
+        var queue: OperationQueue? = OperationQueue(engine: engine)
+        queue!.addObserver(Waiting(second, log, done))
+        queue!.addOperation { mayEnd.wait() }
+        other.addOperation(second)
+        queue = nil
+        mayEnd.open()
+        done.wait()
+        #expect(log.entries == [true])
+    }
+
     /// The value before an announced change goes with a lock held.
     @Test func theOldValueOfAnAnnouncedChangeMayUseTheOperation() {
         final class Value: Sendable {

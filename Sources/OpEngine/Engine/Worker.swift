@@ -105,9 +105,7 @@ public final class Worker: @unchecked Sendable {
             switch engine.next(for: self, hasSpun: hasSpun) {
             case .serve(let core, let group, let wake):
                 engine.perform(wake)
-                // This may take long.
-                last = nil
-                serve(core, as: group, context)
+                serve(core, as: group, context, after: &last)
                 if group == self.group && group == .foreground { last = core }
                 hasSpun = false
             case .spin:
@@ -147,16 +145,26 @@ public final class Worker: @unchecked Sendable {
     private func serveWhenCalled(_ core: OperationQueue.Core, _ context: ThreadContext) {
         let (isNeeded, wake) = engine.pool.withLock { $0.wasCalled(self) }
         engine.perform(wake)
-        if isNeeded { serve(core, as: .foreground, context) } else { engine.schedule(core, on: .foreground) }
+        var none: OperationQueue.Core?
+        if isNeeded { serve(core, as: .foreground, context, after: &none) } else { engine.schedule(core, on: .foreground) }
     }
 
-    private func serve(_ core: OperationQueue.Core, as group: ThreadGroup, _ context: ThreadContext) {
-        context.whileServing(core) { serveTurn(core, as: group, context) }
+    /// - Parameter last: is let go, because this may take long.
+    private func serve(
+        _ core: OperationQueue.Core, as group: ThreadGroup, _ context: ThreadContext, after last: inout OperationQueue.Core?
+    ) {
+        context.whileServing(core) {
+            // What runs when it goes may wait for what is to be taken here.
+            let isOther = last.map { $0 !== core } ?? false
+            if isOther { core.entryHasArrived() }
+            last = nil
+            serveTurn(core, as: group, context, arriving: !isOther)
+        }
     }
 
     @inline(__always)
-    private func serveTurn(_ core: OperationQueue.Core, as group: ThreadGroup, _ context: ThreadContext) {
-        var next = unsafe core.take(arriving: true, by: group)
+    private func serveTurn(_ core: OperationQueue.Core, as group: ThreadGroup, _ context: ThreadContext, arriving: Bool) {
+        var next = unsafe core.take(arriving: arriving, by: group)
         var left = Worker.turn
         while let operation = unsafe next {
             left -= 1

@@ -272,6 +272,9 @@ extension OperationQueue {
             return unsafe takeAndUnlock(locked, by: group)
         }
 
+        /// The caller comes with an entry of the executor's list, and takes later.
+        func entryHasArrived() { state.withLock { $0.isScheduled = false } }
+
         /// With the lock held.
         @inline(__always)
         private func takeAndUnlock(_ locked: UnsafeMutablePointer<State>, by group: ThreadGroup) -> Unmanaged<Operation>? {
