@@ -14,6 +14,11 @@ import Testing
         return queue
     }
 
+    /// Notes whether the end of `operation` comes.
+    private static func wait(for operation: Operation, _ log: Log<Bool>) {
+        log.append((try? operation.tryWaitUntilFinished(until: .now + .seconds(30))) ?? false)
+    }
+
     private final class Overriding: Operation, @unchecked Sendable {
         // Safety: immutable.
         let body: @Sendable () -> Void
@@ -34,7 +39,7 @@ import Testing
         let (done, second) = (Gate(), BlockOperation {})
         let first = Overriding { [log] in
             Worker.current!.inbox.post {
-                log.append((try? second.tryWaitUntilFinished(until: .now + .seconds(30))) ?? false)
+                WaitingBetweenOperationsTests.wait(for: second, log)
                 done.open()
             }
         }
@@ -50,7 +55,7 @@ import Testing
         queue.isSuspended = true
         queue.addOperation(
             OnDeinit { [log] in
-                log.append((try? second.tryWaitUntilFinished(until: .now + .seconds(30))) ?? false)
+                WaitingBetweenOperationsTests.wait(for: second, log)
                 done.open()
             })
         queue.addOperation(second)
@@ -66,7 +71,7 @@ import Testing
         dependent.addDependency(first)
         let done = Gate()
         let token = dependent.observe(\.isReady, options: .new) { [log] _, _ in
-            log.append((try? second.tryWaitUntilFinished(until: .now + .seconds(30))) ?? false)
+            WaitingBetweenOperationsTests.wait(for: second, log)
             done.open()
         }
         queue.addOperations([first, second], waitUntilFinished: false)
@@ -89,7 +94,7 @@ import Testing
         let queue = serial()
         let (done, second) = (Gate(), BlockOperation {})
         let first = Starting { [log] in
-            log.append((try? second.tryWaitUntilFinished(until: .now + .seconds(30))) ?? false)
+            WaitingBetweenOperationsTests.wait(for: second, log)
             done.open()
         }
         queue.addOperations([first, second], waitUntilFinished: false)
@@ -106,7 +111,7 @@ import Testing
         deinit {
             let last = BlockOperation {}
             other.addOperation(last)
-            log.append((try? last.tryWaitUntilFinished(until: .now + .seconds(30))) ?? false)
+            WaitingBetweenOperationsTests.wait(for: last, log)
             done.open()
         }
     }
@@ -123,9 +128,9 @@ import Testing
             queue!.waitUntilAllOperationsAreFinished()
             queue = nil
             done.wait()
-            #expect(log.entries.last == true)
-            if log.entries.last == false { return }
+            if log.entries.last == false { break }
         }
+        #expect(!log.entries.contains(false))
     }
 
     /// A worker goes from a queue that nobody holds any more to another one.
@@ -137,7 +142,7 @@ import Testing
             init(_ second: Operation, _ log: Log<Bool>, _ done: Gate) { (self.second, self.log, self.done) = (second, log, done) }
             func operationChanged(_ event: OperationEvent) {}
             deinit {
-                log.append((try? second.tryWaitUntilFinished(until: .now + .seconds(30))) ?? false)
+                WaitingBetweenOperationsTests.wait(for: second, log)
                 done.open()
             }
         }
@@ -178,54 +183,45 @@ import Testing
             }
             override func value(forKey key: String) -> (any Sendable)? { key == "thing" ? thing : super.value(forKey: key) }
         }
-        let done = Gate()
-        let thread = TestThread {
-            let operation = Observable()
-            let token = operation.observe(\.isFinished) { _, _ in }
+        let operation = Observable()
+        let token = operation.observe(\.isFinished) { _, _ in }
+        // A thread of its own, which may stand still without the others.
+        TestThread {
             operation.thing = Value(operation)
             operation.thing = nil
-            done.open()
-            token.invalidate()
-        }
-        done.wait()
-        thread.join()
+        }.join()
+        #expect(operation.isCancelled)
+        token.invalidate()
     }
 
     private struct Inline: OperationExecutor {
         func execute(_ job: @escaping @Sendable () -> Void) { job() }
     }
 
-    /// An executor that runs its jobs at once; one waits for another that was released with it.
+    /// An executor that runs its jobs at once.
     @Test func anInlineExecutorMayRunWhatWaitsForItsSibling() {
-        let (inline, queue) = (OperationQueue(engine: engine), OperationQueue(engine: engine))
+        let inline = OperationQueue(engine: engine)
         inline.underlyingQueue = Inline()
-        let (first, sibling) = (AsyncOperation(), BlockOperation {})
-        let waiting = BlockOperation { [log] in
-            log.append((try? sibling.tryWaitUntilFinished(until: .now + .seconds(30))) ?? false)
-        }
-        waiting.addDependency(first)
-        sibling.addDependency(first)
-        queue.addOperations([first, sibling], waitUntilFinished: false)
-        inline.addOperation(waiting)
-        first.finish()
-        waiting.waitUntilFinished()
-        #expect(log.entries == [true])
+        expectSiblingsToMeet(in: inline)
     }
 
-    /// The same with the hook of a host's loop, where it is on the thread.
+    /// The hook of a host's loop, where it is on the thread.
     @Test func aHookThatDrainsMayRunWhatWaitsForItsSibling() {
-        let queue = OperationQueue(engine: engine)
         engine.mainInbox.onWake = { [engine] in _ = engine.mainInbox.drain() }
+        expectSiblingsToMeet(in: engine.mainQueue)
+        engine.mainInbox.onWake = nil
+    }
+
+    /// Two operations are released together; the one in `queue` waits for the other.
+    private func expectSiblingsToMeet(in queue: OperationQueue) {
+        let other = OperationQueue(engine: engine)
         let (first, sibling) = (AsyncOperation(), BlockOperation {})
-        let waiting = BlockOperation { [log] in
-            log.append((try? sibling.tryWaitUntilFinished(until: .now + .seconds(30))) ?? false)
-        }
+        let waiting = BlockOperation { [log] in WaitingBetweenOperationsTests.wait(for: sibling, log) }
         waiting.addDependency(first)
         sibling.addDependency(first)
-        queue.addOperations([first, sibling], waitUntilFinished: false)
-        engine.mainQueue.addOperation(waiting)
+        other.addOperations([first, sibling], waitUntilFinished: false)
+        queue.addOperation(waiting)
         first.finish()
-        engine.mainInbox.onWake = nil
         waiting.waitUntilFinished()
         #expect(log.entries == [true])
     }

@@ -105,8 +105,14 @@ public final class Worker: @unchecked Sendable {
             switch engine.next(for: self, hasSpun: hasSpun) {
             case .serve(let core, let group, let wake):
                 engine.perform(wake)
-                serve(core, as: group, context, after: &last)
-                if group == self.group && group == .foreground { last = core }
+                let isOther = last.map { $0 !== core } ?? false
+                if isOther {
+                    // What runs when the last one goes may wait for what is to be taken here.
+                    core.entryHasArrived()
+                    context.whileServing(core) { last = nil }
+                }
+                serve(core, as: group, context, arriving: !isOther)
+                last = group == self.group && group == .foreground ? core : nil
                 hasSpun = false
             case .spin:
                 hasSpun = true
@@ -145,21 +151,12 @@ public final class Worker: @unchecked Sendable {
     private func serveWhenCalled(_ core: OperationQueue.Core, _ context: ThreadContext) {
         let (isNeeded, wake) = engine.pool.withLock { $0.wasCalled(self) }
         engine.perform(wake)
-        var none: OperationQueue.Core?
-        if isNeeded { serve(core, as: .foreground, context, after: &none) } else { engine.schedule(core, on: .foreground) }
+        if isNeeded { serve(core, as: .foreground, context, arriving: true) } else { engine.schedule(core, on: .foreground) }
     }
 
-    /// - Parameter last: is let go, because this may take long.
-    private func serve(
-        _ core: OperationQueue.Core, as group: ThreadGroup, _ context: ThreadContext, after last: inout OperationQueue.Core?
-    ) {
-        context.whileServing(core) {
-            // What runs when it goes may wait for what is to be taken here.
-            let isOther = last.map { $0 !== core } ?? false
-            if isOther { core.entryHasArrived() }
-            last = nil
-            serveTurn(core, as: group, context, arriving: !isOther)
-        }
+    /// - Parameter arriving: it comes with an entry of the engine's list.
+    private func serve(_ core: OperationQueue.Core, as group: ThreadGroup, _ context: ThreadContext, arriving: Bool) {
+        context.whileServing(core) { serveTurn(core, as: group, context, arriving: arriving) }
     }
 
     @inline(__always)
