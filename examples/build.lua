@@ -38,9 +38,9 @@ end
 
 -- Runs on a worker.
 local function make(op, target, rule)
-  local isCurrent = true
+  local isCurrent = run({ "test", "-e", target }).status == 0
   for _, source in ipairs(rule.from) do
-    isCurrent = isCurrent and run({ "test", target, "-nt", source }).status == 0
+    isCurrent = isCurrent and run({ "test", source, "-nt", target }).status == 1
   end
   if isCurrent then return "up to date" end
   print(table.concat(rule, " "))

@@ -10,10 +10,12 @@
 #include <stdint.h>
 #include <time.h>
 
-static lua_State *_Atomic target;
+#include "state.h"
+#include "stop_raising.h"
+
+static clua_state *_Atomic target;
 static void (*_Atomic wake)(void *);  // ends a sleep of the target's thread
 static void *_Atomic wake_context;
-static atomic_int pending, last;
 static _Atomic int64_t first_at;  // milliseconds, of some clock
 static struct sigaction previous_interrupt, previous_terminate;
 static bool catches_terminate;
@@ -27,19 +29,27 @@ static int64_t milliseconds(void) {
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-// Hook: turns the signal into an error at the next instruction.
+// Hook: turns the signal into an error at the next instruction. A coroutine inherits it from who makes it just then, and finds it
+// when it runs: nothing is left to take.
 static void stop(lua_State *L, lua_Debug *activation) {
     (void)activation;
     lua_sethook(L, NULL, 0, 0);
-    pending = 0;
-    luaL_error(L, "interrupted!");
+    if (clua_state_of(L)->stop.requested != 0) clua_arm_stop(L);  // that has a hook, too
+    if (clua_take_interrupt(L) == 0) return;
+    luaL_where(L, 0);
+    lua_pushliteral(L, "interrupted!");
+    lua_concat(L, 2);
+    lua_error(L);
 }
 
-static void arm(lua_State *L) { lua_sethook(L, stop, LUA_MASKCALL | LUA_MASKRET | LUA_MASKLINE | LUA_MASKCOUNT, 1); }
+// Acts in a script's functions only: the C functions that this library calls protected have other uses for an error.
+static void arm(lua_State *L) { lua_sethook(L, stop, LUA_MASKCOUNT, 1); }
 
 // In the signal's handler: lua_sethook may be called there, as the manual says.
 static void handle(int signal_number) {
-    if (last != 0) {
+    clua_state *state = target;
+    if (state == NULL) return;
+    if (state->stop.last_interrupt != 0) {
         if (milliseconds() - first_at < ONE_REQUEST) return;
         struct sigaction by_default = {.sa_handler = SIG_DFL};
         sigaction(signal_number, &by_default, NULL);
@@ -47,10 +57,8 @@ static void handle(int signal_number) {
         return;
     }
     first_at = milliseconds();
-    pending = last = signal_number;
-    lua_State *L = target;
-    if (L == NULL) return;
-    arm(L);
+    state->stop.interrupt = state->stop.last_interrupt = signal_number;
+    arm(state->stop.running);
     // It may have looked for a signal, and be about to sleep.
     int error = errno;
     wake(wake_context);
@@ -61,8 +69,9 @@ void clua_catch_interrupts(lua_State *L, void (*waker)(void *), void *context) {
     bool is_first = target == NULL;
     wake_context = context;
     wake = waker;
-    target = L;
-    pending = last = 0;
+    clua_state *state = clua_state_of(L);
+    state->stop.interrupt = state->stop.last_interrupt = 0;
+    target = state;
     struct sigaction action = {.sa_handler = handle};
     sigaction(SIGINT, &action, is_first ? &previous_interrupt : NULL);
 }
@@ -82,14 +91,15 @@ void clua_release_interrupts(void) {
     target = NULL;
 }
 
-int clua_take_interrupt(void) {
-    int signal_number = atomic_exchange(&pending, 0);
-    if (signal_number != 0) lua_sethook(target, NULL, 0, 0);
-    return signal_number;
+void clua_forget_interrupts(clua_state *state) {
+    if (target == state) clua_release_interrupts();
 }
+
+// The hook stays: it finds nothing.
+int clua_take_interrupt(lua_State *L) { return atomic_exchange(&clua_state_of(L)->stop.interrupt, 0); }
 
 void clua_rearm_interrupt(lua_State *L) {
-    if (pending != 0 && L == target) arm(L);
+    if (clua_state_of(L)->stop.interrupt != 0) arm(L);
 }
 
-int clua_last_interrupt(void) { return last; }
+int clua_last_interrupt(lua_State *L) { return clua_state_of(L)->stop.last_interrupt; }

@@ -160,6 +160,7 @@ void clua_limit_state(lua_State *L, size_t bytes) {
 
 void clua_state_close(lua_State *L) {
     clua_state *state = clua_state_of(L);
+    clua_forget_interrupts(state);
     clua_detach_thread(L);
     lua_close(L);
     clua_lent_strings_free(state);

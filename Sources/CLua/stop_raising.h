@@ -2,6 +2,7 @@
 #ifndef CLUA_STOP_RAISING_H
 #define CLUA_STOP_RAISING_H
 
+#include "interrupt.h"
 #include "state.h"
 #include "stop.h"
 
@@ -30,7 +31,7 @@ void clua_stop_at_limit(clua_state *state, size_t size);
 /// Sets the hook that stops what `L` runs. Async-signal-safe as lua_sethook is.
 void clua_arm_stop(lua_State *L);
 
-/// The coroutine `L` runs now; returns which one did. If a stop was asked for, it is stopped. Never raises.
+/// The coroutine `L` runs now; returns which one did. If a stop was asked for or Ctrl-C pressed, it is stopped. Never raises.
 static inline lua_State *clua_switch_running(lua_State *L) {
     clua_stop *stop = &clua_state_of(L)->stop;
     // Only a signal handler on this thread looks meanwhile.
@@ -39,6 +40,7 @@ static inline lua_State *clua_switch_running(lua_State *L) {
     atomic_signal_fence(memory_order_seq_cst);
     // A request that found the other one running set its hook.
     if (atomic_load_explicit(&stop->requested, memory_order_relaxed) != 0) clua_arm_stop(L);
+    clua_rearm_interrupt(L);
     return before;
 }
 

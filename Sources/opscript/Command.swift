@@ -120,9 +120,10 @@ struct Command {
 
     /// A signal came while operations existed.
     private func cancel(_ runtime: Runtime) -> Int32 {
+        let signal = runtime.lastInterrupt ?? SIGINT
         runtime.interruptAllOperations()
         for name in runtime.close(deadline: .seconds(5)) { report("\(name) did not stop") }
-        return 128 + (runtime.lastInterrupt ?? SIGINT)
+        return 128 + signal
     }
 
     private func report(_ text: String) { Message.write("\(name): \(text)\n") }

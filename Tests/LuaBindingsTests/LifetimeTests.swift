@@ -164,6 +164,22 @@ import Testing
             """)
     }
 
+    @Test(arguments: ["main = function() end", "asynchronous = true, main = function(op) op:finish() end"])
+    func operationsThatAScriptHasStartedGoWithoutAWait(_ arguments: String) throws {
+        try script(
+            """
+            local alive, count = setmetatable({}, { __mode = 'k' }), 0
+            for i = 1, 100 do
+                local op = Operation.new { \(arguments) }
+                alive[op] = true
+                op:start()
+            end
+            collectgarbage() collectgarbage()
+            for op in pairs(alive) do count = count + 1 end
+            assert(count <= 1, count)
+            """)
+    }
+
     @Test func aLongChainOfOperationsGoesAtOnce() throws {
         try withRuntime(workers: 1) { runtime throws in
             try runtime.run(

@@ -38,6 +38,20 @@ struct InterruptionTests {
         #expect(outcome.status == 130 && outcome.errors.isEmpty, "\(outcome)")
     }
 
+    @Test(
+        "Coroutines are interrupted, and what resumes them after that",
+        arguments: [
+            "coroutine.wrap(function() while true do end end)()",
+            "while true do coroutine.wrap(function() coroutine.yield() end)() end",
+            "coroutine.wrap(function() opscript.sleep(1e6) end)()",
+        ])
+    func coroutine(body: String) throws {
+        for _ in 1...4 {
+            let outcome = try Command.opscript("-e", "opscript.sh 'sleep 0.05; kill -INT $PPID' \(body)").run()
+            #expect(outcome.status == 1 && outcome.errorText.contains("interrupted!"), "\(outcome)")
+        }
+    }
+
     @Test("A script that does nothing but start operations by hand is interrupted", arguments: ["", "for i = 1, 3e6 do end"])
     func startedByHand(body: String) throws {
         let script = """
@@ -46,8 +60,7 @@ struct InterruptionTests {
             """
         for _ in 1...4 {
             let outcome = try Command.opscript("-e", script).run()
-            let message = String(decoding: outcome.errors, as: UTF8.self)
-            #expect(outcome.status == 1 && message.contains("interrupted!"), "\(outcome)")
+            #expect(outcome.status == 1 && outcome.errorText.contains("interrupted!"), "\(outcome)")
         }
     }
 }

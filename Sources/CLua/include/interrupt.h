@@ -4,11 +4,13 @@
 
 #include <lua5.4/lua.h>
 
-/// From now on the first SIGINT raises the error `interrupted!` in what `L` is running; the next one ends the process.
+struct clua_state;
+
+/// From now on the first SIGINT raises the error `interrupted!` in what the state of `L` is running; the next one ends the process.
 /// One state of a process at a time. `wake` ends a sleep of its thread; it is called in the signal's handler.
 void clua_catch_interrupts(lua_State *L, void (*wake)(void *context), void *context);
 
-/// The hook of `L` was taken away: sets it again where a signal has still to be raised. On the thread of `L`.
+/// `L` runs now, or its hook was taken away: sets it where a signal has still to be raised. On the thread of `L`.
 void clua_rearm_interrupt(lua_State *L);
 
 /// SIGTERM does the same from now on, until clua_release_interrupts. Nothing where SIGINT is not caught. One thread at a time.
@@ -17,10 +19,13 @@ void clua_catch_terminate(void);
 /// Puts both signals back to what they were.
 void clua_release_interrupts(void);
 
-/// The signal that has come and has not become an error yet, or 0; takes it.
-int clua_take_interrupt(void);
+/// The same, if it is this state that they reach: it is about to be closed.
+void clua_forget_interrupts(struct clua_state *state);
 
-/// The signal that came last since clua_catch_interrupts, or 0.
-int clua_last_interrupt(void);
+/// The signal that has come for `L` and has not become an error yet, or 0; takes it.
+int clua_take_interrupt(lua_State *L);
+
+/// The signal that came last for `L` since clua_catch_interrupts, or 0.
+int clua_last_interrupt(lua_State *L);
 
 #endif

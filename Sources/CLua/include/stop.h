@@ -35,6 +35,8 @@ typedef struct clua_stop {
     bool is_given_up;              // guarded: the body has not noticed that it was asked to stop, and nobody waits for that
     bool is_attached;              // guarded: the thread is alive
     struct clua_state *next_on_thread;  // of the states of the same thread; written by that alone
+    atomic_int interrupt;       // the signal of Ctrl-C, or the like, that has come and is no error yet; see interrupt.h
+    atomic_int last_interrupt;  // the one that came last, since they are caught
 } clua_stop;
 
 /// The signal that is sent to threads, SIGRTMIN + 6 unless changed before the first state is made.
@@ -49,8 +51,7 @@ void clua_detach_thread(lua_State *L);
 void *clua_thread_object(void);
 
 /// From any thread: stops the body `body` if the state is running it, not waiting or doing something else in between. A body
-/// that is not running there now is not stopped: the state looks when it goes on with it (clua_resume_body). The state must not
-/// be closed meanwhile.
+/// that is not running there now is not stopped: who goes on with it looks (clua_stop_here). The state must not be closed meanwhile.
 void clua_request_stop(lua_State *L, const void *body, clua_stop_reason reason);
 
 /// The same for whatever the state is running, in a body or not.

@@ -64,7 +64,7 @@ extension LuaOperation {
     }
 
     /// On the thread of a state: lets go of the handle, and runs the completion block that this state has set.
-    private func endHere() {
+    func endHere() {
         guard let state = withCore({ $0.existingStateOfCurrentThread }) else { return }
         let (completion, isPinned) = withMutable { mutable in
             let isPinned = mutable.pinningStates.remove(state)

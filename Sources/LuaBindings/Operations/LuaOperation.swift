@@ -417,6 +417,9 @@ import Synchronization
             if let replaced { completionBlockHasChanged(from: replaced, to: nil) }
             postEnd(to: completing)
         }
-        for state in pinningStates where state !== completing { postEnd(to: state) }
+        for state in pinningStates where state !== completing {
+            // One that was started by hand ends here: a script that starts many without a wait keeps none of them.
+            if withCore({ $0.existingStateOfCurrentThread }) === state { endHere() } else { postEnd(to: state) }
+        }
     }
 }

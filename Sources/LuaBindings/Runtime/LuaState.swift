@@ -251,7 +251,7 @@ final class LuaState: @unchecked Sendable {
     /// has called `os.exit`.
     func report(_ failure: Failure, in name: String) {
         if failure.stop != nil, core.requestedExitStatus != nil { return }
-        if core.isMain(self), core.lastInterrupt != 0, failure.message.hasSuffix("interrupted!") { return }
+        if lastInterrupt != 0, failure.message.hasSuffix("interrupted!") { return }
         core.reportCallbackError("error in \(name): \(failure.report)")
     }
 
@@ -267,8 +267,24 @@ final class LuaState: @unchecked Sendable {
         if eventSources.removeValue(forKey: ObjectIdentifier(source)) != nil { unpin(source) }
     }
 
-    /// Whether Ctrl-C was pressed since `earlier`, what `lastInterrupt` was then, and this is the main state: takes it.
-    func wasInterrupted(since earlier: Int32) -> Bool { core.isMain(self) && (core.takeInterrupt() || core.lastInterrupt != earlier) }
+    /// What `wasInterrupted(since:)` compares with, before this state runs something that may end by Ctrl-C unseen.
+    ///
+    /// - Throws: when Ctrl-C was pressed and nothing has ended by it yet: it would be that something, and nobody would know.
+    func interruptionsUntilNow() throws(CallError) -> Int32 {
+        let last = lastInterrupt
+        if takeInterrupt() { throw Self.interrupted }
+        return last
+    }
+
+    /// Whether Ctrl-C was pressed since `interruptionsUntilNow()` returned `earlier`: takes it.
+    func wasInterrupted(since earlier: Int32) -> Bool { takeInterrupt() || lastInterrupt != earlier }
+
+    /// The signal that came last since they are caught for this state, or 0.
+    var lastInterrupt: Int32 { unsafe clua_last_interrupt(running) }
+
+    private func takeInterrupt() -> Bool { unsafe clua_take_interrupt(running) != 0 }
+
+    static var interrupted: CallError { .message("interrupted!") }
 
     /// Runs callbacks, and main-queue operations in the main state, until `predicate` holds, and what is there then. Ends early when
     /// the operation that waits is cancelled, or, where it is not to end by that, stopped.
@@ -280,14 +296,12 @@ final class LuaState: @unchecked Sendable {
         let waiting = currentOperation as? LuaOperation
         let isMain = core.isMain(self)
         // Also what a callback was stopped by ends the wait.
-        let earlier = core.lastInterrupt
-        var isInterrupted = false
+        let earlier = try interruptionsUntilNow()
         // What runs meanwhile is not part of the operation that waits.
         let outcome = suspended(by: nil) {
             let outcome = inbox.run(
                 until: {
-                    isInterrupted = wasInterrupted(since: earlier)
-                    if isInterrupted || isMain && core.requestedExitStatus != nil || predicate() { return true }
+                    if wasInterrupted(since: earlier) || isMain && core.requestedExitStatus != nil || predicate() { return true }
                     guard let waiting, waiting.isCancelled else { return false }
                     return endsWhenCancelled || waiting.stopReason != nil
                 }, deadline: deadline)
@@ -297,7 +311,7 @@ final class LuaState: @unchecked Sendable {
         }
         if let reason = waiting?.stopReason { throw .stop(reason) }
         if isMain, core.requestedExitStatus != nil { throw .stop(.interrupted) }
-        if isInterrupted || wasInterrupted(since: earlier) { throw .message("interrupted!") }
+        if wasInterrupted(since: earlier) { throw Self.interrupted }
         return outcome
     }
 

@@ -234,8 +234,8 @@ public final class Runtime {
 
     /// The signal that came since `catchInterrupts`, if one did.
     public var lastInterrupt: Int32? {
-        let signal = clua_last_interrupt()
-        return signal == 0 ? nil : signal
+        guard let signal = try? state().lastInterrupt, signal != 0 else { return nil }
+        return signal
     }
 
     /// Warnings of scripts go to stderr from now on, as after `warn("@on")`: those of the main state, and of workers that have run no

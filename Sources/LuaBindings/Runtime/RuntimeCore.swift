@@ -265,12 +265,6 @@ final class RuntimeCore: @unchecked Sendable {
 
     /// Without anything that is to end in order, SIGTERM does what it does to every process.
     func catchTerminate() { if hasWork.load(ordering: .relaxed) { clua_catch_terminate() } }
-
-    /// Whether Ctrl-C was pressed, or the process asked to end, since the last time this was asked.
-    func takeInterrupt() -> Bool { clua_take_interrupt() != 0 }
-
-    /// The signal that came last, or 0.
-    var lastInterrupt: Int32 { clua_last_interrupt() }
 }
 
 /// What a worker owns: it goes with the worker's thread, on that thread, and closes the state.
