@@ -1,6 +1,6 @@
 import CIO
 import CLua
-import OpEngine
+@_spi(Locking) import OpEngine
 import Synchronization
 
 #if canImport(Glibc)

@@ -1,5 +1,5 @@
 import CIO
-import OpEngine
+@_spi(Locking) import OpEngine
 
 /// The thread on which timers fire and child processes are looked after, with one libuv loop for a whole runtime, so that a busy Lua
 /// state never keeps one of them waiting. It is started by the first that needs it.

@@ -1,4 +1,4 @@
-import OpEngine
+@_spi(Locking) import OpEngine
 import Synchronization
 
 /// A timer of a script. The function stays in the timer's handle in the state that set it, and runs there.

@@ -1,4 +1,4 @@
-import OpEngine
+@_spi(Locking) import OpEngine
 
 /// Stopping a body, whether it looks or not.
 extension LuaOperation {

@@ -1,6 +1,6 @@
 import CLua
 import Glibc
-import OpEngine
+@_spi(Locking) import OpEngine
 import Synchronization
 
 extension LuaOperation {

@@ -1,5 +1,5 @@
 import CLua
-public import OpEngine
+@_spi(Locking) public import OpEngine
 import Synchronization
 
 /// An operation whose body is a Lua function, or several.

@@ -1,4 +1,4 @@
-import OpEngine
+@_spi(Locking) import OpEngine
 
 /// A class of operations that a script has defined with `subclass`. What is in it is in a table of each state that knows it.
 ///

@@ -1,5 +1,5 @@
 import CLua
-import OpEngine
+@_spi(Locking) import OpEngine
 import Synchronization
 
 /// One Lua state and what belongs to it.

@@ -1,5 +1,5 @@
 import CLua
-import OpEngine
+@_spi(Locking) import OpEngine
 import Synchronization
 
 /// What all states of a runtime share. Operations hold it, so it may outlive the runtime; it does not own the engine's threads.

@@ -5,9 +5,10 @@ import Synchronization
 enum StartedByHand {
     private static let count = Atomic<Int>(0)
     /// The engines that report stalls.
-    private static let engines = Guarded<[ObjectIdentifier: WeakEngine]>([:])
+    private static let engines = Guarded<[WeakEngine]>([])
 
     private struct WeakEngine {
+        let identifier: ObjectIdentifier
         weak var engine: Engine?
     }
 
@@ -18,16 +19,17 @@ enum StartedByHand {
     /// Balances `begin`. O(engines) when it was the last.
     static func end() {
         guard count.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 else { return }
-        let watching = engines.withLock { $0.values.compactMap(\.engine) }
+        let watching = engines.withLock { $0.compactMap(\.engine) }
         for engine in watching { engine.reportStall() }
     }
 
     static func register(_ engine: Engine) {
-        engines.withLock { $0[ObjectIdentifier(engine)] = WeakEngine(engine: engine) }
+        engines.withLock { $0.append(WeakEngine(identifier: ObjectIdentifier(engine), engine: engine)) }
     }
 
     static func unregister(_ engine: Engine) {
-        _ = engines.withLock { $0.removeValue(forKey: ObjectIdentifier(engine)) }
+        let identifier = ObjectIdentifier(engine)
+        engines.withLock { $0.removeAll { $0.identifier == identifier } }
     }
 }
 

@@ -1,5 +1,8 @@
 /// A value and the lock that guards it. The closure returns the decision; its effects happen after the lock is released.
-@safe package struct Guarded<Value>: ~Copyable, @unchecked Sendable {
+///
+/// Public in an SPI instead of `package`: only then do other modules compile it for the values that they guard. Else the runtime would
+/// look for those types when a process starts, and call everything by tables.
+@_spi(Locking) @safe public struct Guarded<Value>: ~Copyable, @unchecked Sendable {
     // Safety: `@unchecked Sendable` because the value is reached only with the lock held.
 
     // The two lie together in memory of their own: who has taken the lock has the beginning of the value, too, and an access costs no
@@ -11,7 +14,7 @@
     @usableFromInline static var offset: Int { max(8, MemoryLayout<Value>.alignment) }
 
     /// - Parameter alignment: of the lock; the value follows in the same line of memory, if that is so great.
-    @inlinable package init(_ initial: consuming Value, alignment: Int = 16) {
+    @inlinable public init(_ initial: consuming Value, alignment: Int = 16) {
         // Safety: allocated and initialised here, freed in `deinit`.
         let block = UnsafeMutableRawPointer.allocate(
             byteCount: Self.offset + MemoryLayout<Value>.size, alignment: max(alignment, MemoryLayout<Value>.alignment))
@@ -23,7 +26,7 @@
 
     @inlinable deinit {
         // Safety: the last owner is going; see `init`.
-        unsafe storage.deinitialize(count: 1)
+        _ = unsafe storage.move()
         unsafe place.deinitialize(count: 1)
         unsafe UnsafeMutableRawPointer(place).deallocate()
     }
@@ -38,8 +41,9 @@
     @inline(__always)
     func unlock() { unsafe place.pointee.unlock() }
 
+    /// Calls `body` with the value and the lock held, and returns what it returned. Nothing supplied by a user may run inside.
     @inlinable @inline(__always)
-    package func withLock<Result: ~Copyable>(_ body: (inout Value) -> Result) -> Result {
+    public func withLock<Result: ~Copyable>(_ body: (inout Value) -> Result) -> Result {
         unsafe place.pointee.lock()
         defer { unsafe place.pointee.unlock() }
         // Safety: the lock is held.

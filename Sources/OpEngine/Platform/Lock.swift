@@ -6,7 +6,7 @@ import Synchronization
 /// Written on `Atomic` instead of `Mutex` because the standard library's slow path is not instrumented, so that
 /// ThreadSanitizer reports races that do not exist, and because its priority-inheriting futex hands the lock over
 /// through the kernel each time it is contended.
-@usableFromInline package struct Lock: ~Copyable, Sendable {
+@_spi(Locking) public struct Lock: ~Copyable, Sendable {
     private static let free: UInt32 = 0
     private static let held: UInt32 = 1
     private static let contended: UInt32 = 2
@@ -15,16 +15,19 @@ import Synchronization
 
     private let word = Atomic<UInt32>(free)
 
-    @usableFromInline package init() {}
+    /// Held by nobody.
+    public init() {}
 
+    /// Takes it, once nobody holds it. A thread that holds it must not call this.
     @inline(__always)
-    @usableFromInline package func lock() {
+    public func lock() {
         let (taken, _) = word.compareExchange(expected: Lock.free, desired: Lock.held, ordering: .acquiring)
         if !taken { lockSlowly() }
     }
 
+    /// Lets it go; the thread that has taken it calls this.
     @inline(__always)
-    @usableFromInline package func unlock() {
+    public func unlock() {
         if word.exchange(Lock.free, ordering: .releasing) == Lock.contended { wakeOne() }
     }
 
