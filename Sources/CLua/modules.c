@@ -18,54 +18,57 @@ static unsigned filter_bit(lua_State *L, int index) {
     return (unsigned)((uint64_t)(uintptr_t)lua_topointer(L, index) * UINT64_C(0x9e3779b97f4a7c15) >> (64 - CLUA_FILTER_BITS));
 }
 
-// Indexes the value below the top, which is how it is called, in the table at `table`. Pops both.
-static void index_value(lua_State *L, int table) {
-    unsigned bit = filter_bit(L, -2);
+// Indexes the value at `value`: it is the module with the name at `name`, or its field with the key at `key`, which is 0 for none. `table`
+// is where the index is, and behind it the fields. All are stack indices. Needs 2 slots.
+static void index_value(lua_State *L, int table, int value, int name, int key) {
+    unsigned bit = filter_bit(L, value);
     clua_state_of(L)->module_filter[bit / 64] |= UINT64_C(1) << bit % 64;
+    lua_pushvalue(L, value);
+    if (key != 0)
+        lua_pushvalue(L, key);
+    else
+        lua_pushnil(L);
+    lua_rawset(L, table + 1);  // first: should this fail, nothing is indexed
+    lua_pushvalue(L, value);
+    lua_pushvalue(L, name);
     lua_rawset(L, table);
 }
 
-// Indexes the fields of the module at `module`. Stack: the index table at `table`.
+static bool is_in(lua_State *L, int table, int value) {
+    lua_pushvalue(L, value);
+    bool is_in = lua_rawget(L, table) != LUA_TNIL;
+    lua_pop(L, 1);
+    return is_in;
+}
+
+// Indexes the fields of the module at `module`.
 static void index_fields(lua_State *L, int table, int name, int module) {
     lua_pushnil(L);
+    int key = lua_gettop(L), value = key + 1;
     while (lua_next(L, module)) {
-        lua_pushvalue(L, -1);
-        bool is_new = has_identity(L, -1) && lua_type(L, -3) == LUA_TSTRING && lua_rawget(L, table) == LUA_TNIL;
+        if (has_identity(L, value) && lua_type(L, key) == LUA_TSTRING && !is_in(L, table, value)) index_value(L, table, value, name, key);
         lua_pop(L, 1);
-        if (is_new) {
-            lua_createtable(L, 2, 0);
-            lua_pushvalue(L, name);
-            lua_rawseti(L, -2, 1);
-            lua_pushvalue(L, -3);
-            lua_rawseti(L, -2, 2);
-            index_value(L, table);
-        } else {
-            lua_pop(L, 1);
-        }
     }
 }
 
-// Indexes the module at `module` and its fields. All are stack indices.
+// Indexes the module at `module` and its fields.
 static void index_module(lua_State *L, int table, int name, int module) {
     if (!has_identity(L, module)) return;
-    lua_pushvalue(L, module);
-    if (lua_rawget(L, table) != LUA_TSTRING) {  // a module's own name wins over its being a field of another
-        lua_pushvalue(L, module);
-        lua_pushvalue(L, name);
-        index_value(L, table);
-    }
-    lua_pop(L, 1);
+    // A module's own name wins over its being a field of another.
+    if (!is_in(L, table, module) || is_in(L, table + 1, module)) index_value(L, table, module, name, 0);
     if (lua_istable(L, module)) index_fields(L, table, name, module);
 }
 
 void clua_modules_open(lua_State *L) {
-    int base = lua_gettop(L);
+    int base = lua_gettop(L), table = base + 1;
     lua_createtable(L, 0, 256);
-    int table = lua_gettop(L);
+    lua_createtable(L, 0, 256);
     lua_createtable(L, 0, 1);
     lua_pushliteral(L, "k");
     lua_setfield(L, -2, "__mode");
+    lua_pushvalue(L, -1);
     lua_setmetatable(L, table);
+    lua_setmetatable(L, table + 1);
     lua_createtable(L, 0, 16);
     int known = lua_gettop(L);
 
@@ -90,6 +93,8 @@ void clua_modules_open(lua_State *L) {
     clua_keep(L, CLUA_KEPT_MODULES_KNOWN);
     lua_pushvalue(L, table);
     clua_keep(L, CLUA_KEPT_MODULE_INDEX);
+    lua_pushvalue(L, table + 1);
+    clua_keep(L, CLUA_KEPT_MODULE_FIELDS);
     lua_getfield(L, loaded, LUA_LOADLIBNAME);
     lua_getfield(L, -1, "searchpath");
     clua_keep(L, CLUA_KEPT_SEARCHPATH);
@@ -103,15 +108,12 @@ void clua_modules_open(lua_State *L) {
 void clua_modules_adopt(lua_State *L, const char *module, int key, int value) {
     key = lua_absindex(L, key);
     value = lua_absindex(L, value);
+    int table = lua_gettop(L) + 1;
     clua_push_kept(L, CLUA_KEPT_MODULE_INDEX);
-    lua_pushvalue(L, value);
-    lua_createtable(L, 2, 0);
+    clua_push_kept(L, CLUA_KEPT_MODULE_FIELDS);
     lua_pushstring(L, module);
-    lua_rawseti(L, -2, 1);
-    lua_pushvalue(L, key);
-    lua_rawseti(L, -2, 2);
-    index_value(L, lua_gettop(L) - 2);
-    lua_pop(L, 1);
+    index_value(L, table, value, table + 2, key);
+    lua_pop(L, 3);
 }
 
 void clua_modules_changed(lua_State *L) { clua_state_of(L)->modules_changed = true; }
@@ -166,12 +168,13 @@ void clua_modules_refresh(lua_State *L) {
     int base = lua_gettop(L);
     clua_state_of(L)->modules_changed = false;
     clua_push_kept(L, CLUA_KEPT_MODULE_INDEX);
+    clua_push_kept(L, CLUA_KEPT_MODULE_FIELDS);
     clua_push_kept(L, CLUA_KEPT_MODULES_KNOWN);
     luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
-    int table = base + 1, known = base + 2, loaded = base + 3;
+    int table = base + 1, known = base + 3, loaded = base + 4;
     lua_pushnil(L);
     while (lua_next(L, loaded)) {
-        int name = base + 4, module = base + 5;
+        int name = base + 5, module = base + 6;
         lua_pushvalue(L, name);
         lua_rawget(L, known);
         bool is_new = lua_type(L, name) == LUA_TSTRING && !lua_rawequal(L, -1, module);
@@ -205,19 +208,17 @@ bool clua_module_name(lua_State *L, int index) {
     if (!may_be_indexed(L, value)) return false;
     clua_push_kept(L, CLUA_KEPT_MODULE_INDEX);
     lua_pushvalue(L, value);
-    switch (lua_rawget(L, -2)) {
-    case LUA_TSTRING:
-        lua_remove(L, -2);
-        lua_pushnil(L);
-        return true;
-    case LUA_TTABLE:
-        lua_rawgeti(L, -1, 1);
-        lua_rawgeti(L, -2, 2);
-        lua_remove(L, -3);
-        lua_remove(L, -3);
-        return true;
-    default: lua_pop(L, 2); return false;
+    bool is_indexed = lua_rawget(L, -2) != LUA_TNIL;
+    lua_remove(L, -2);
+    if (!is_indexed) {
+        lua_pop(L, 1);
+        return false;
     }
+    clua_push_kept(L, CLUA_KEPT_MODULE_FIELDS);
+    lua_pushvalue(L, value);
+    lua_rawget(L, -2);
+    lua_remove(L, -2);
+    return true;
 }
 
 void clua_push_module(lua_State *L, int name, int key) {

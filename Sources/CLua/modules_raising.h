@@ -5,7 +5,7 @@
 #include <lua5.4/lua.h>
 #include <stdbool.h>
 
-/// Remembers the modules of a fresh state and their fields. Needs 8 free stack slots.
+/// Remembers the modules of a fresh state and their fields. Needs 12 free stack slots.
 void clua_modules_open(lua_State *L);
 
 /// Says that `package.loaded` may have changed. Never raises.
