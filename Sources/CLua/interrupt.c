@@ -96,7 +96,10 @@ void clua_forget_interrupts(clua_state *state) {
 }
 
 // The hook stays: it finds nothing.
-int clua_take_interrupt(lua_State *L) { return atomic_exchange(&clua_state_of(L)->stop.interrupt, 0); }
+int clua_take_interrupt(lua_State *L) {
+    atomic_int *interrupt = &clua_state_of(L)->stop.interrupt;
+    return *interrupt == 0 ? 0 : atomic_exchange(interrupt, 0);
+}
 
 void clua_rearm_interrupt(lua_State *L) {
     if (clua_state_of(L)->stop.interrupt != 0) arm(L);
