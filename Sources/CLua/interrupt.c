@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <lua5.4/lauxlib.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -18,7 +19,7 @@ static void (*_Atomic wake)(void *);  // ends a sleep of the target's thread
 static void *_Atomic wake_context;
 static _Atomic int64_t first_at;  // milliseconds, of some clock
 static struct sigaction previous_interrupt, previous_terminate;
-static bool catches_terminate;
+static bool catches, catches_terminate;
 
 // Signals that come within this many milliseconds are one request: `timeout`, for one, sends each twice.
 enum { ONE_REQUEST = 200 };
@@ -29,12 +30,13 @@ static int64_t milliseconds(void) {
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-// Hook: turns the signal into an error at the next instruction. A coroutine inherits it from who makes it just then, and finds it
-// when it runs: nothing is left to take.
+// Hook: turns the signal into an error at the next instruction. A coroutine inherits it from who makes it just then: where it comes
+// second, nothing is left to take.
 static void stop(lua_State *L, lua_Debug *activation) {
     (void)activation;
     lua_sethook(L, NULL, 0, 0);
-    if (clua_state_of(L)->stop.requested != 0) clua_arm_stop(L);  // that has a hook, too
+    clua_stop *stop = &clua_state_of(L)->stop;
+    if (stop->requested != 0 || stop->raised != 0) clua_arm_stop(L);  // that has a hook, too
     if (clua_take_interrupt(L) == 0) return;
     luaL_where(L, 0);
     lua_pushliteral(L, "interrupted!");
@@ -48,8 +50,7 @@ static void arm(lua_State *L) { lua_sethook(L, stop, LUA_MASKCOUNT, 1); }
 // In the signal's handler: lua_sethook may be called there, as the manual says.
 static void handle(int signal_number) {
     clua_state *state = target;
-    if (state == NULL) return;
-    if (state->stop.last_interrupt != 0) {
+    if (state == NULL || state->stop.last_interrupt != 0) {
         if (milliseconds() - first_at < ONE_REQUEST) return;
         struct sigaction by_default = {.sa_handler = SIG_DFL};
         sigaction(signal_number, &by_default, NULL);
@@ -58,22 +59,26 @@ static void handle(int signal_number) {
     }
     first_at = milliseconds();
     state->stop.interrupt = state->stop.last_interrupt = signal_number;
-    arm(state->stop.running);
-    // It may have looked for a signal, and be about to sleep.
     int error = errno;
+    // The signal of stops reaches the state's thread even where that blocks this one.
+    if (pthread_equal(state->stop.thread, pthread_self()))
+        arm(state->stop.running);
+    else
+        pthread_kill(state->stop.thread, clua_get_stop_signal());
+    // It may have looked for a signal, and be about to sleep.
     wake(wake_context);
     errno = error;
 }
 
 void clua_catch_interrupts(lua_State *L, void (*waker)(void *), void *context) {
-    bool is_first = target == NULL;
     wake_context = context;
     wake = waker;
     clua_state *state = clua_state_of(L);
     state->stop.interrupt = state->stop.last_interrupt = 0;
     target = state;
     struct sigaction action = {.sa_handler = handle};
-    sigaction(SIGINT, &action, is_first ? &previous_interrupt : NULL);
+    sigaction(SIGINT, &action, catches ? NULL : &previous_interrupt);
+    catches = true;
 }
 
 void clua_catch_terminate(void) {
@@ -84,15 +89,20 @@ void clua_catch_terminate(void) {
 }
 
 void clua_release_interrupts(void) {
-    if (target == NULL) return;
+    if (!catches) return;
     sigaction(SIGINT, &previous_interrupt, NULL);
     if (catches_terminate) sigaction(SIGTERM, &previous_terminate, NULL);
-    catches_terminate = false;
+    catches = catches_terminate = false;
     target = NULL;
 }
 
 void clua_forget_interrupts(clua_state *state) {
-    if (target == state) clua_release_interrupts();
+    if (target != state) return;
+    // The second signal of one request may still come: it is ignored, and the next one ends the process.
+    if (state->stop.last_interrupt != 0 && milliseconds() - first_at < ONE_REQUEST)
+        target = NULL;
+    else
+        clua_release_interrupts();
 }
 
 // The hook stays: it finds nothing.
@@ -103,6 +113,17 @@ int clua_take_interrupt(lua_State *L) {
 
 void clua_rearm_interrupt(lua_State *L) {
     if (clua_state_of(L)->stop.interrupt != 0) arm(L);
+}
+
+bool clua_interrupt_was_raised(lua_State *L) {
+    const clua_stop *stop = &clua_state_of(L)->stop;
+    return stop->last_interrupt != 0 && stop->interrupt == 0;
+}
+
+void clua_renew_interrupt(lua_State *L) {
+    clua_stop *stop = &clua_state_of(L)->stop;
+    stop->interrupt = atomic_load(&stop->last_interrupt);
+    arm(L);
 }
 
 int clua_last_interrupt(lua_State *L) { return clua_state_of(L)->stop.last_interrupt; }

@@ -126,9 +126,16 @@ static int assign(lua_State *L) {
     return lua_tocfunction(L, lua_upvalueindex(1))(L);
 }
 
+// Upvalue: `debug.sethook`, which takes the place of a hook that stops what runs.
+static int set_hook(lua_State *L) {
+    int count = lua_tocfunction(L, lua_upvalueindex(1))(L);
+    clua_switch_running(L);
+    return count;
+}
+
 static void watch_debug(lua_State *L) {
-    static const luaL_Reg replaced[] = {
-        {"getinfo", look}, {"getlocal", look}, {"setupvalue", assign}, {"upvaluejoin", assign}, {NULL, NULL}};
+    static const luaL_Reg replaced[] = {{"getinfo", look},       {"getlocal", look},     {"setupvalue", assign},
+                                        {"upvaluejoin", assign}, {"sethook", set_hook}, {NULL, NULL}};
     lua_getglobal(L, LUA_DBLIBNAME);
     for (const luaL_Reg *entry = replaced; entry->name != NULL; entry++) {
         lua_getfield(L, -1, entry->name);

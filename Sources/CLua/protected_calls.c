@@ -50,6 +50,14 @@ static int load_passing_stops(lua_State *L) {
 
 // MARK: coroutines
 
+// Ends the coroutine: its pending `__close` handlers run. Returns a status, with an error on top of it.
+static int reset(lua_State *coroutine) {
+    lua_State *before = clua_switch_running(coroutine);
+    int status = lua_resetthread(coroutine);
+    clua_switch_running(before);
+    return status;
+}
+
 // Resumes `coroutine` with the arguments on top of L. Returns how many results there are on top of L, or -1 with an error there.
 static int resume(lua_State *L, lua_State *coroutine, int argument_count) {
     if (!lua_checkstack(coroutine, argument_count)) {
@@ -71,7 +79,7 @@ static int resume(lua_State *L, lua_State *coroutine, int argument_count) {
         return count;
     }
     if (clua_is_stop(L, status)) {
-        lua_resetthread(coroutine);  // its pending `__close` handlers run
+        reset(coroutine);
         return clua_raise_stop(L);
     }
     lua_xmove(coroutine, L, 1);
@@ -100,7 +108,7 @@ static int call_wrapped(lua_State *L) {
     if (count >= 0) return count;
     int status = lua_status(coroutine);
     if (status != LUA_OK && status != LUA_YIELD) {  // it died of the error: what it has to close is closed
-        status = lua_resetthread(coroutine);
+        status = reset(coroutine);
         if (clua_is_stop(L, status)) return clua_raise_stop(L);
         lua_xmove(coroutine, L, 1);
     }
@@ -121,6 +129,19 @@ static int coroutine_wrap(lua_State *L) {
     return 1;
 }
 
+static int coroutine_close(lua_State *L) {
+    lua_State *coroutine = check_coroutine(L);
+    lua_Debug activation;
+    bool is_normal = lua_status(coroutine) == LUA_OK && lua_getstack(coroutine, 0, &activation);
+    if (coroutine == L || is_normal) return luaL_error(L, "cannot close a %s coroutine", coroutine == L ? "running" : "normal");
+    int status = reset(coroutine);
+    if (clua_is_stop(L, status)) return clua_raise_stop(L);
+    lua_pushboolean(L, status == LUA_OK);
+    if (status == LUA_OK) return 1;
+    lua_xmove(coroutine, L, 1);
+    return 2;
+}
+
 void clua_open_protected_calls(lua_State *L) {
     lua_register(L, "pcall", protected_call);
     lua_register(L, "xpcall", protected_call_with_handler);
@@ -132,5 +153,7 @@ void clua_open_protected_calls(lua_State *L) {
     lua_setfield(L, -2, "resume");
     lua_pushcfunction(L, coroutine_wrap);
     lua_setfield(L, -2, "wrap");
+    lua_pushcfunction(L, coroutine_close);
+    lua_setfield(L, -2, "close");
     lua_pop(L, 1);
 }

@@ -125,8 +125,11 @@ void clua_stop_at_limit(clua_state *state, size_t size) {
 
 static void handle_signal(int signal_number) {
     (void)signal_number;
-    for (clua_state *state = thread_states; state != NULL; state = state->stop.next_on_thread)
-        if (atomic_load(&state->stop.requested) != 0) clua_arm_stop(atomic_load(&state->stop.running));
+    for (clua_state *state = thread_states; state != NULL; state = state->stop.next_on_thread) {
+        lua_State *L = atomic_load(&state->stop.running);
+        clua_rearm_interrupt(L);
+        if (atomic_load(&state->stop.requested) != 0) clua_arm_stop(L);
+    }
 }
 
 static pthread_once_t handler_once = PTHREAD_ONCE_INIT;

@@ -10,7 +10,7 @@
 void clua_stop_init(clua_stop *stop, lua_State *L);
 void clua_stop_free(clua_stop *stop);
 
-/// Replaces `pcall`, `xpcall`, `load`, `coroutine.resume` and `coroutine.wrap` by ones that pass a stop on. May raise. Needs 4 slots.
+/// Replaces `pcall`, `xpcall`, `load`, `coroutine.resume`, `coroutine.wrap` and `coroutine.close` by ones that pass a stop on. May raise. Needs 4 slots.
 void clua_open_protected_calls(lua_State *L);
 
 /// Whether an error with this status is a stop, which nobody may catch. Never raises.

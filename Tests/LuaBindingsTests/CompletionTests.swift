@@ -336,6 +336,39 @@ import Testing
         }
     }
 
+    @Test func aBlockThatIsSetWhileTheOperationEndsRunsOrIsRefused() throws {
+        try withRuntime { runtime throws in
+            try runtime.run(
+                """
+                all = {}
+                for round = 1, 10 do
+                    local start = Operation.new()
+                    start.isDue = false
+                    for i = 1, 300 do all[#all + 1] = Operation.new(function() end) end
+                    local ops = table.move(all, #all - 299, #all, 1, {})
+                    local setter = queue:addOperation(function()
+                        start.isDue = true
+                        for _, op in ipairs(ops) do
+                            op.isSet = pcall(function() op.completionBlock = function(op) op.hasRun = true end end)
+                        end
+                    end)
+                    while not start.isDue do end
+                    for _, op in ipairs(ops) do
+                        op:cancel()
+                        op:start()
+                    end
+                    setter:waitUntilFinished()
+                    assert(not setter.error, setter.error)
+                    collectgarbage()
+                end
+                """)
+            _ = try runtime.finish()
+            let lost = try runtime.run(
+                "local n = 0 for _, op in ipairs(all) do if op.isSet and not op.hasRun then n = n + 1 end end return n")
+            #expect(lost == [0])
+        }
+    }
+
     @Test func aBlockMayAddOperations() throws {
         try withRuntime { runtime throws in
             try runtime.run(

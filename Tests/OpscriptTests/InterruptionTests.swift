@@ -44,12 +44,54 @@ struct InterruptionTests {
             "coroutine.wrap(function() while true do end end)()",
             "while true do coroutine.wrap(function() coroutine.yield() end)() end",
             "coroutine.wrap(function() opscript.sleep(1e6) end)()",
+            "local co = coroutine.create(endless) coroutine.resume(co) assert(coroutine.close(co))",
+            "coroutine.wrap(function() endless() end)() coroutine.wrap(function() local ended <close> = closing error 'it' end)()",
+            "while true do debug.sethook() end",
         ])
     func coroutine(body: String) throws {
         for _ in 1...4 {
-            let outcome = try Command.opscript("-e", "opscript.sh 'sleep 0.05; kill -INT $PPID' \(body)").run()
+            let script = """
+                local closing = setmetatable({}, { __close = function() while true do end end })
+                local function endless() local ended <close> = closing coroutine.yield() end
+                opscript.sh 'sleep 0.05; kill -INT $PPID'
+                \(body)
+                """
+            let outcome = try Command.opscript("-e", script).run()
             #expect(outcome.status == 1 && outcome.errorText.contains("interrupted!"), "\(outcome)")
         }
+    }
+
+    @Test(
+        "Where an error becomes a value, the script is interrupted behind that",
+        arguments: [
+            "Operation.new { asynchronous = true, name = 'finished', main = function(op) op:finish(endless) end }:start()",
+            "local op = Operation.new { asynchronous = true, main = function() end } op:start() op:finish(endless)",
+            "local inner = Operation.new(function() return endless end) OperationQueue.new():addOperation(function() return inner.name end)",
+        ])
+    func transfer(body: String) throws {
+        let script = """
+            local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
+            local endless = setmetatable({}, { __transfer = function() io.popen('kill -INT $PPID'):close() while true do end end })
+            \(body)
+            print "went on"
+            """
+        let outcome = try Command.opscript("-e", script).run()
+        #expect([1, 130].contains(outcome.status) && outcome.output.isEmpty, "\(outcome)")
+    }
+
+    @Test("What is being stopped does not go on")
+    func stopped() throws {
+        let script = """
+            local closing = setmetatable({}, { __close = function() io.popen('kill -INT $PPID'):close() while true do end end })
+            local op = opscript.Operation.new { timeout = 0.05, main = function()
+              pcall(function() local ended <close> = closing while true do end end)
+              print "went on"
+            end }
+            pcall(op.start, op)
+            print(op.error.kind)
+            """
+        let outcome = try Command.opscript("-e", script).run()
+        #expect(outcome.text == "timeout\n", "\(outcome)")
     }
 
     @Test("A script that does nothing but start operations by hand is interrupted", arguments: ["", "for i = 1, 3e6 do end"])

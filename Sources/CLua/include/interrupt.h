@@ -3,6 +3,7 @@
 #define CLUA_INTERRUPT_H
 
 #include <lua5.4/lua.h>
+#include <stdbool.h>
 
 struct clua_state;
 
@@ -16,14 +17,21 @@ void clua_rearm_interrupt(lua_State *L);
 /// SIGTERM does the same from now on, until clua_release_interrupts. Nothing where SIGINT is not caught. One thread at a time.
 void clua_catch_terminate(void);
 
-/// Puts both signals back to what they were.
+/// Puts both signals back to what they were. One that has come already stays for its state.
 void clua_release_interrupts(void);
 
-/// The same, if it is this state that they reach: it is about to be closed.
+/// The same, if it is this state that they reach: it is about to be closed. Soon after the first signal both stay caught until the process
+/// ends: a second one within that time is no other.
 void clua_forget_interrupts(struct clua_state *state);
 
 /// The signal that has come for `L` and has not become an error yet, or 0; takes it.
 int clua_take_interrupt(lua_State *L);
+
+/// Whether the signal that has come for `L` has become an error, or was taken.
+bool clua_interrupt_was_raised(lua_State *L);
+
+/// That error has become a value: it is raised again. On the thread of `L`, which runs.
+void clua_renew_interrupt(lua_State *L);
 
 /// The signal that came last for `L` since clua_catch_interrupts, or 0.
 int clua_last_interrupt(lua_State *L);

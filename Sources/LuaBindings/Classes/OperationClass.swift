@@ -99,7 +99,10 @@ enum OperationClass {
             return .nothing
         }
         do throws(Failure) {
-            operation.finish(with: call.count > 1 ? try call.state.encode(count: call.count - 1, CLUA_RESULTS) : nil)
+            let results = try call.state.keepingInterrupt { () throws(Failure) in
+                call.count > 1 ? try call.state.encode(count: call.count - 1, CLUA_RESULTS) : nil
+            }
+            operation.finish(with: results)
         } catch { operation.end(with: OperationFailure(error, kind: .error, of: operation)) }
         return .nothing
     }

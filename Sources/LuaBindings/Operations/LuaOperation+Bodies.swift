@@ -133,9 +133,10 @@ extension LuaOperation {
                 }
                 throw error
             }
-            tellWhenFinished()
         }
         if isAwaited { state.awaitCompletion() }
+        // Last: it may have finished, and then the handle is let go of.
+        defer { if isNew { tellWhenFinished() } }
         if isNew && isSealed { try state.watch(self) }
     }
 
@@ -179,7 +180,9 @@ extension LuaOperation {
                 guard case .handle = body.form else { continue }
                 let form: Body.Form
                 do throws(Failure) {
-                    let parcel = try state.encodeBody(of: self, number: number(ofBodyAt: index), handleAt: 0)
+                    let parcel = try state.keepingInterrupt { () throws(Failure) in
+                        try state.encodeBody(of: self, number: number(ofBodyAt: index), handleAt: 0)
+                    }
                     note(parcel)
                     form = .parcel(parcel)
                 } catch { form = .unsendable(Body.Refusal(message: error.message)) }

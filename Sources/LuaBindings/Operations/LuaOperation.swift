@@ -418,8 +418,10 @@ import Synchronization
             postEnd(to: completing)
         }
         for state in pinningStates where state !== completing {
-            // One that was started by hand ends here: a script that starts many without a wait keeps none of them.
-            if withCore({ $0.existingStateOfCurrentThread }) === state { endHere() } else { postEnd(to: state) }
+            // At once where that is possible: a script that starts many without a wait keeps none of them. The function of a completion
+            // block may be on its way to the handle.
+            let isHere = withCore { $0.existingStateOfCurrentThread } === state && !hasCompletion(in: state)
+            if isHere { endHere() } else { postEnd(to: state) }
         }
     }
 }

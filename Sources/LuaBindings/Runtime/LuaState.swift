@@ -279,6 +279,13 @@ final class LuaState: @unchecked Sendable {
     /// Whether Ctrl-C was pressed since `interruptionsUntilNow()` returned `earlier`: takes it.
     func wasInterrupted(since earlier: Int32) -> Bool { takeInterrupt() || lastInterrupt != earlier }
 
+    /// Runs `body`, whose error will be a value: if Ctrl-C was that error, it is raised again in what goes on here.
+    func keepingInterrupt<Result>(_ body: () throws(Failure) -> Result) throws(Failure) -> Result {
+        let wasRaised = unsafe clua_interrupt_was_raised(running)
+        defer { if !wasRaised, unsafe clua_interrupt_was_raised(running) { unsafe clua_renew_interrupt(running) } }
+        return try body()
+    }
+
     /// The signal that came last since they are caught for this state, or 0.
     var lastInterrupt: Int32 { unsafe clua_last_interrupt(running) }
 
