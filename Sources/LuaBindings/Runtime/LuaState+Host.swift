@@ -86,18 +86,6 @@ extension LuaState {
 
     func enableWarnings() { unsafe clua_enable_warnings(running) }
 
-    /// Ends a sleep of the thread of an inbox; for a signal's handler.
-    private static let wake: @convention(c) (UnsafeMutableRawPointer?) -> Void = { inbox in
-        // Safety: see `catchInterrupts`.
-        if let inbox = unsafe inbox { unsafe Unmanaged<Inbox>.fromOpaque(inbox)._withUnsafeGuaranteedRef { $0.wake() } }
-    }
-
-    func catchInterrupts() {
-        // Safety: the inbox lives as long as the state.
-        unsafe clua_catch_interrupts(running, Self.wake, Unmanaged.passUnretained(inbox).toOpaque())
-        core.catchTerminate()
-    }
-
     // MARK: what workers take over
 
     /// Publishes the main state's `package.path`, `package.cpath` and `arg`, when they have changed.

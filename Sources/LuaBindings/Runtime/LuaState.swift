@@ -267,32 +267,6 @@ final class LuaState: @unchecked Sendable {
         if eventSources.removeValue(forKey: ObjectIdentifier(source)) != nil { unpin(source) }
     }
 
-    /// What `wasInterrupted(since:)` compares with, before this state runs something that may end by Ctrl-C unseen.
-    ///
-    /// - Throws: when Ctrl-C was pressed and nothing has ended by it yet: it would be that something, and nobody would know.
-    func interruptionsUntilNow() throws(CallError) -> Int32 {
-        let last = lastInterrupt
-        if takeInterrupt() { throw Self.interrupted }
-        return last
-    }
-
-    /// Whether Ctrl-C was pressed since `interruptionsUntilNow()` returned `earlier`: takes it.
-    func wasInterrupted(since earlier: Int32) -> Bool { takeInterrupt() || lastInterrupt != earlier }
-
-    /// Runs `body`, whose error will be a value: if Ctrl-C was that error, it is raised again in what goes on here.
-    func keepingInterrupt<Result>(_ body: () throws(Failure) -> Result) throws(Failure) -> Result {
-        let wasRaised = unsafe clua_interrupt_was_raised(running)
-        defer { if !wasRaised, unsafe clua_interrupt_was_raised(running) { unsafe clua_renew_interrupt(running) } }
-        return try body()
-    }
-
-    /// The signal that came last since they are caught for this state, or 0.
-    var lastInterrupt: Int32 { unsafe clua_last_interrupt(running) }
-
-    private func takeInterrupt() -> Bool { unsafe clua_take_interrupt(running) != 0 }
-
-    static var interrupted: CallError { .message("interrupted!") }
-
     /// Runs callbacks, and main-queue operations in the main state, until `predicate` holds, and what is there then. Ends early when
     /// the operation that waits is cancelled, or, where it is not to end by that, stopped.
     ///
