@@ -53,7 +53,10 @@ static void handle(int signal_number) {
     if (state == NULL || state->stop.last_interrupt != 0) {
         if (milliseconds() - first_at < ONE_REQUEST) return;
         struct sigaction by_default = {.sa_handler = SIG_DFL};
-        sigaction(signal_number, &by_default, NULL);
+        if (state == NULL)
+            clua_release_interrupts();
+        else
+            sigaction(signal_number, &by_default, NULL);
         raise(signal_number);  // acts when this function returns
         return;
     }
@@ -98,7 +101,7 @@ void clua_release_interrupts(void) {
 
 void clua_forget_interrupts(clua_state *state) {
     if (target != state) return;
-    // The second signal of one request may still come: it is ignored, and the next one ends the process.
+    // The second signal of one request may still come: until the time for that is over it is ignored.
     if (state->stop.last_interrupt != 0 && milliseconds() - first_at < ONE_REQUEST)
         target = NULL;
     else

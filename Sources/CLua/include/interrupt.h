@@ -20,8 +20,8 @@ void clua_catch_terminate(void);
 /// Puts both signals back to what they were. One that has come already stays for its state.
 void clua_release_interrupts(void);
 
-/// The same, if it is this state that they reach: it is about to be closed. Soon after the first signal both stay caught until the process
-/// ends: a second one within that time is no other.
+/// The same, if it is this state that they reach: it is about to be closed. Soon after the first signal, when a second one is no other, only
+/// the next one that counts does it.
 void clua_forget_interrupts(struct clua_state *state);
 
 /// The signal that has come for `L` and has not become an error yet, or 0; takes it.
