@@ -232,7 +232,7 @@ public final class Runtime {
     /// Puts both signals back to what they were.
     public func releaseInterrupts() { clua_release_interrupts() }
 
-    /// The signal that came since `catchInterrupts`, if one did.
+    /// The signal that came since `catchInterrupts`, if one did. Nil when the runtime has been closed; on its thread.
     public var lastInterrupt: Int32? {
         guard let signal = try? state().lastInterrupt, signal != 0 else { return nil }
         return signal
