@@ -21,6 +21,10 @@ static _Atomic int64_t first_at;  // milliseconds, of some clock
 static struct sigaction previous_interrupt, previous_terminate;
 static bool catches, catches_terminate;
 
+// Beside the signal in `interrupt`: it has not become an error yet, and nobody has taken it. In one word, because the handler may run on
+// another thread than the state.
+enum { IS_PENDING = 1 << 8 };
+
 // Signals that come within this many milliseconds are one request: `timeout`, for one, sends each twice.
 enum { ONE_REQUEST = 200 };
 
@@ -50,7 +54,7 @@ static void arm(lua_State *L) { lua_sethook(L, stop, LUA_MASKCOUNT, 1); }
 // In the signal's handler: lua_sethook may be called there, as the manual says.
 static void handle(int signal_number) {
     clua_state *state = target;
-    if (state == NULL || state->stop.last_interrupt != 0) {
+    if (state == NULL || state->stop.interrupt != 0) {
         if (milliseconds() - first_at < ONE_REQUEST) return;
         struct sigaction by_default = {.sa_handler = SIG_DFL};
         if (state == NULL)
@@ -61,7 +65,7 @@ static void handle(int signal_number) {
         return;
     }
     first_at = milliseconds();
-    state->stop.interrupt = state->stop.last_interrupt = signal_number;
+    state->stop.interrupt = signal_number | IS_PENDING;
     int error = errno;
     // The signal of stops reaches the state's thread even where that blocks this one.
     if (pthread_equal(state->stop.thread, pthread_self()))
@@ -77,7 +81,7 @@ void clua_catch_interrupts(lua_State *L, void (*waker)(void *), void *context) {
     wake_context = context;
     wake = waker;
     clua_state *state = clua_state_of(L);
-    state->stop.interrupt = state->stop.last_interrupt = 0;
+    state->stop.interrupt = 0;
     target = state;
     struct sigaction action = {.sa_handler = handle};
     sigaction(SIGINT, &action, catches ? NULL : &previous_interrupt);
@@ -102,7 +106,7 @@ void clua_release_interrupts(void) {
 void clua_forget_interrupts(clua_state *state) {
     if (target != state) return;
     // The second signal of one request may still come: until the time for that is over it is ignored.
-    if (state->stop.last_interrupt != 0 && milliseconds() - first_at < ONE_REQUEST)
+    if (state->stop.interrupt != 0 && milliseconds() - first_at < ONE_REQUEST)
         target = NULL;
     else
         clua_release_interrupts();
@@ -111,22 +115,22 @@ void clua_forget_interrupts(clua_state *state) {
 // The hook stays: it finds nothing.
 int clua_take_interrupt(lua_State *L) {
     atomic_int *interrupt = &clua_state_of(L)->stop.interrupt;
-    return *interrupt == 0 ? 0 : atomic_exchange(interrupt, 0);
+    if ((*interrupt & IS_PENDING) == 0) return 0;
+    return atomic_fetch_and(interrupt, ~IS_PENDING) & ~IS_PENDING;
 }
 
 void clua_rearm_interrupt(lua_State *L) {
-    if (clua_state_of(L)->stop.interrupt != 0) arm(L);
+    if ((clua_state_of(L)->stop.interrupt & IS_PENDING) != 0) arm(L);
 }
 
 bool clua_interrupt_was_raised(lua_State *L) {
-    const clua_stop *stop = &clua_state_of(L)->stop;
-    return stop->last_interrupt != 0 && stop->interrupt == 0;
+    int interrupt = clua_state_of(L)->stop.interrupt;
+    return interrupt != 0 && (interrupt & IS_PENDING) == 0;
 }
 
 void clua_renew_interrupt(lua_State *L) {
-    clua_stop *stop = &clua_state_of(L)->stop;
-    stop->interrupt = atomic_load(&stop->last_interrupt);
+    atomic_fetch_or(&clua_state_of(L)->stop.interrupt, IS_PENDING);
     arm(L);
 }
 
-int clua_last_interrupt(lua_State *L) { return clua_state_of(L)->stop.last_interrupt; }
+int clua_last_interrupt(lua_State *L) { return clua_state_of(L)->stop.interrupt & ~IS_PENDING; }

@@ -6,6 +6,10 @@ import Synchronization
 import TestSupport
 import Testing
 
+private final class SignalCount: Sendable {
+    let value = Atomic(0)
+}
+
 /// Ctrl-C, whenever it comes. One test, because a process has one runtime that catches it.
 @Suite(.disabled(if: has_thread_sanitizer(), "one thread only")) struct InterruptionTests {
     @Test func itEndsAScriptAtAnyMoment() throws {
@@ -13,19 +17,27 @@ import Testing
             "Operation.new(function() end):start()", "coroutine.wrap(coroutine.yield)()", "opscript.sleep(0)", "done:waitUntilFinished()",
         ]
         try withRuntime { runtime throws in
+            let sent = SignalCount()
+            try runtime.register("sent") { _ in [.integer(sent.value.load(ordering: .acquiring))] }
             try runtime.run("done = queue:addOperation(function() end) done:waitUntilFinished()")
             let rounds = TestLength.size(1000)
-            let scriptThread = unblocking(SIGINT)
+            let scriptThread = pthread_self()
+            mask(SIG_UNBLOCK)
+            defer { mask(SIG_BLOCK) }
             let turn = Atomic(0)
             let pace = Pace(threads: 2)
             let sender = OperationQueue()
             defer { sender.waitUntilAllOperationsAreFinished() }
-            sender.addOperation {
+            sender.addOperation { [self] in
+                mask(SIG_UNBLOCK)
+                defer { mask(SIG_BLOCK) }
                 var random = SeededGenerator(seed: 1)
                 for _ in 0..<rounds * bodies.count {
                     pace.step()
                     for _ in 0..<Int.random(in: 0..<5000, using: &random) { turn.add(1, ordering: .relaxed) }
-                    pthread_kill(scriptThread, SIGINT)
+                    // Whichever thread the kernel chooses.
+                    pthread_kill(Bool.random(using: &random) ? scriptThread : pthread_self(), SIGINT)
+                    sent.value.add(1, ordering: .releasing)
                     pace.step()
                 }
             }
@@ -35,7 +47,7 @@ import Testing
                     try runtime.catchInterrupts()
                     pace.step()
                     do throws(LuaError) {
-                        try runtime.evaluate("for i = 1, 1e5 do \(body) end")
+                        try runtime.evaluate("local n = sent() while sent() == n do \(body) end for i = 1, 2000 do \(body) end")
                         lost += 1
                     } catch { #expect(error.message.hasSuffix("interrupted!")) }
                     pace.step()
@@ -46,12 +58,11 @@ import Testing
         }
     }
 
-    /// Threads of Swift's pool block signals. Returns the calling thread.
-    private func unblocking(_ signal: Int32) -> pthread_t {
+    /// Threads of Swift's pool, and workers, block signals.
+    private func mask(_ how: Int32) {
         var signals = sigset_t()
         unsafe sigemptyset(&signals)
-        unsafe sigaddset(&signals, signal)
-        unsafe pthread_sigmask(SIG_UNBLOCK, &signals, nil)
-        return pthread_self()
+        unsafe sigaddset(&signals, SIGINT)
+        unsafe pthread_sigmask(how, &signals, nil)
     }
 }

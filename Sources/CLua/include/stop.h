@@ -35,8 +35,7 @@ typedef struct clua_stop {
     bool is_given_up;              // guarded: the body has not noticed that it was asked to stop, and nobody waits for that
     bool is_attached;              // guarded: the thread is alive
     struct clua_state *next_on_thread;  // of the states of the same thread; written by that alone
-    atomic_int interrupt;       // the signal of Ctrl-C, or the like, that has come and is no error yet; see interrupt.h
-    atomic_int last_interrupt;  // the one that came last, since they are caught
+    atomic_int interrupt;  // the signal of Ctrl-C, or the like, that has come, and whether it is no error yet; see interrupt.c
 } clua_stop;
 
 /// The signal that is sent to threads, SIGRTMIN + 6 unless changed before the first state is made.
