@@ -102,16 +102,17 @@ import Testing
         #expect(log.entries == [true])
     }
 
-    private final class Flushing: OperationObserver {
-        let other: OperationQueue
+    /// When it goes, it waits for what `operation` returns then.
+    private final class Waiting: OperationObserver {
         let log: Log<Bool>
         let done: Gate
-        init(_ other: OperationQueue, _ log: Log<Bool>, _ done: Gate) { (self.other, self.log, self.done) = (other, log, done) }
+        let operation: @Sendable () -> Operation
+        init(_ log: Log<Bool>, _ done: Gate, for operation: @escaping @Sendable () -> Operation) {
+            (self.log, self.done, self.operation) = (log, done, operation)
+        }
         func operationChanged(_ event: OperationEvent) {}
         deinit {
-            let last = BlockOperation {}
-            other.addOperation(last)
-            WaitingBetweenOperationsTests.wait(for: last, log)
+            WaitingBetweenOperationsTests.wait(for: operation(), log)
             done.open()
         }
     }
@@ -124,7 +125,12 @@ import Testing
             let done = Gate()
             var queue: OperationQueue? = OperationQueue(engine: engine)
             for _ in 0..<3 { queue!.addOperation {} }
-            queue!.addObserver(Flushing(other, log, done))
+            queue!.addObserver(
+                Waiting(log, done) {
+                    let last = BlockOperation {}
+                    other.addOperation(last)
+                    return last
+                })
             queue!.waitUntilAllOperationsAreFinished()
             queue = nil
             done.wait()
@@ -135,22 +141,11 @@ import Testing
 
     /// A worker goes from a queue that nobody holds any more to another one.
     @Test func theObserverOfAQueueThatGoesMayWaitForTheNextQueue() {
-        final class Waiting: OperationObserver {
-            let second: Operation
-            let log: Log<Bool>
-            let done: Gate
-            init(_ second: Operation, _ log: Log<Bool>, _ done: Gate) { (self.second, self.log, self.done) = (second, log, done) }
-            func operationChanged(_ event: OperationEvent) {}
-            deinit {
-                WaitingBetweenOperationsTests.wait(for: second, log)
-                done.open()
-            }
-        }
         let engine = Engine(workerCount: 1)
         let (mayEnd, done, second) = (Gate(), Gate(), BlockOperation {})
         let other = OperationQueue(engine: engine)
         var queue: OperationQueue? = OperationQueue(engine: engine)
-        queue!.addObserver(Waiting(second, log, done))
+        queue!.addObserver(Waiting(log, done) { second })
         queue!.addOperation { mayEnd.wait() }
         other.addOperation(second)
         queue = nil

@@ -53,13 +53,13 @@ enum OperationClass {
         case .new, .subclass, .`init`, .main: break
         case .isKindOf: return try OperationSubclass.isKind(operation, call)
         case .start:
-            let earlier = try call.state.interruptionsUntilNow()
+            let wasRaised = call.state.interruptWasRaised
             try call.misuse { try operation.prepared(for: nil, in: call.state, handleAt: 1) { try operation.tryStart() } }
             if let reason = (call.state.currentOperation as? LuaOperation)?.stopReason { throw .stop(reason) }
             // The operation called `os.exit`: nothing that called it goes on.
             if call.state.core.requestedExitStatus != nil { throw .stop(.interrupted) }
             // Ctrl-C that has ended a body here ends what started that, too.
-            if call.state.wasInterrupted(since: earlier) { throw LuaState.interrupted }
+            if call.state.takeInterrupt(unless: wasRaised) { throw LuaState.interrupted }
         case .cancel: operation.cancel()
         case .interrupt:
             guard let operation = operation as? LuaOperation else {

@@ -15,29 +15,25 @@ extension LuaState {
         core.catchTerminate()
     }
 
-    /// What `wasInterrupted(since:)` compares with, before this state runs something that may end by Ctrl-C unseen.
-    ///
-    /// - Throws: when Ctrl-C was pressed and nothing has ended by it yet: it would be that something, and nobody would know.
-    func interruptionsUntilNow() throws(CallError) -> Int32 {
-        let last = lastInterrupt
-        if takeInterrupt() { throw Self.interrupted }
-        return last
-    }
+    /// Whether Ctrl-C was pressed, and has been an error or was taken. Asked before this state runs something that may end by it unseen.
+    var interruptWasRaised: Bool { unsafe clua_interrupt_was_raised(running) }
 
-    /// Whether Ctrl-C was pressed since `interruptionsUntilNow()` returned `earlier`: takes it.
-    func wasInterrupted(since earlier: Int32) -> Bool { takeInterrupt() || lastInterrupt != earlier }
+    /// Whether Ctrl-C was pressed, and `interruptWasRaised` was false before: takes it, or what has ended by it has.
+    func takeInterrupt(unless wasRaised: Bool) -> Bool {
+        guard !wasRaised, lastInterrupt != 0 else { return false }
+        unsafe clua_take_interrupt(running)
+        return true
+    }
 
     /// Runs `body`, whose error will be a value: if Ctrl-C was that error, it is raised again in what goes on here.
     func keepingInterrupt<Result>(_ body: () throws(Failure) -> Result) throws(Failure) -> Result {
-        let wasRaised = unsafe clua_interrupt_was_raised(running)
-        defer { if !wasRaised, unsafe clua_interrupt_was_raised(running) { unsafe clua_renew_interrupt(running) } }
+        let wasRaised = interruptWasRaised
+        defer { if !wasRaised, interruptWasRaised { unsafe clua_renew_interrupt(running) } }
         return try body()
     }
 
     /// The signal that came last since they are caught for this state, or 0.
     var lastInterrupt: Int32 { unsafe clua_last_interrupt(running) }
-
-    private func takeInterrupt() -> Bool { unsafe clua_take_interrupt(running) != 0 }
 
     static var interrupted: CallError { .message("interrupted!") }
 }

@@ -277,12 +277,12 @@ final class LuaState: @unchecked Sendable {
         let waiting = currentOperation as? LuaOperation
         let isMain = core.isMain(self)
         // Also what a callback was stopped by ends the wait.
-        let earlier = try interruptionsUntilNow()
+        let wasRaised = interruptWasRaised
         // What runs meanwhile is not part of the operation that waits.
         let outcome = suspended(by: nil) {
             let outcome = inbox.run(
                 until: {
-                    if wasInterrupted(since: earlier) || isMain && core.requestedExitStatus != nil || predicate() { return true }
+                    if takeInterrupt(unless: wasRaised) || isMain && core.requestedExitStatus != nil || predicate() { return true }
                     guard let waiting, waiting.isCancelled else { return false }
                     return endsWhenCancelled || waiting.stopReason != nil
                 }, deadline: deadline)
@@ -292,7 +292,7 @@ final class LuaState: @unchecked Sendable {
         }
         if let reason = waiting?.stopReason { throw .stop(reason) }
         if isMain, core.requestedExitStatus != nil { throw .stop(.interrupted) }
-        if wasInterrupted(since: earlier) { throw Self.interrupted }
+        if takeInterrupt(unless: wasRaised) { throw Self.interrupted }
         return outcome
     }
 
