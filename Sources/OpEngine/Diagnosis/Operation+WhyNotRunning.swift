@@ -107,10 +107,10 @@ extension OperationQueue.State {
         var standing = Standing(isSuspended: isSuspended && !isEnding, maximum: isEnding ? max(1, maximum) : maximum)
         let isHeld = !segments.isCurrent(operation)
         var isBefore = true
-        members.forEach { other in
+        for other in members {
             if other.place == .taken { standing.executing.append(other) }
             if other === operation { isBefore = false }
-            guard isHeld && isBefore else { return }
+            guard isHeld && isBefore else { continue }
             if operation.isBarrier {
                 standing.before.append(other)
             } else if other.isBarrier && standing.barrier == nil {

@@ -87,7 +87,7 @@ extension OperationQueue.Core {
 
     /// The operations that are in the queue have events from now on. With the lock held.
     func traceMembers(_ state: inout OperationQueue.State) {
-        state.members.forEach { $0.trace(in: self) }
+        for operation in state.members { operation.trace(in: self) }
     }
 }
 

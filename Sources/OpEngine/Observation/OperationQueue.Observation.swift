@@ -16,7 +16,7 @@ extension OperationQueue {
             mailbox.state.withLock { box in
                 if box.wants(.operations) {
                     let old = box.lastOperations
-                    box.lastOperations = state.allMembers
+                    box.lastOperations = state.members
                     box.record(.exact(key: .operations, old: old, new: box.lastOperations))
                 }
                 if box.wants(.operationCount) {
@@ -55,14 +55,4 @@ extension OperationQueue.Core {
 
     @inline(never)
     private func deliverObservedChanges() { state.withLock { $0.observation }?.deliver() }
-}
-
-extension OperationQueue.State {
-    /// All operations, in order of addition.
-    var allMembers: [Operation] {
-        var all: [Operation] = []
-        all.reserveCapacity(count)
-        members.forEach { all.append($0) }
-        return all
-    }
 }

@@ -76,18 +76,22 @@ extension Operation {
             unsafe Unmanaged.passUnretained(self).release()
             return nil
         }
-        var released = releaseDependents(succeeded: final.outcome == .succeeded)
-        // Safety: as in `endAndTake`.
-        unsafe Unmanaged.passUnretained(self).release()
-        return unsafe released.settle(thenTakingFrom: core, by: group)
+        return unsafe ReleasedDependents.with { released in
+            released.add(dependentsOf: self, succeeded: final.outcome == .succeeded, thenTakingFrom: core)
+            // Before the next one is taken: it may run code of a subclass. Safety: as in `endAndTake`.
+            unsafe Unmanaged.passUnretained(self).release()
+            return unsafe released.settle(thenTakingFrom: core, by: group)
+        }
     }
 
     /// What follows from an end, with no lock held.
     @inline(__always)
     private func finished(_ final: State, takesNext core: OperationQueue.Core?) {
         if final.has(State.hasDependents) {
-            var released = releaseDependents(succeeded: final.outcome == .succeeded)
-            unsafe _ = released.settle(thenTakingFrom: core, by: nil)
+            ReleasedDependents.with { released in
+                released.add(dependentsOf: self, succeeded: final.outcome == .succeeded, thenTakingFrom: core)
+                unsafe _ = released.settle(thenTakingFrom: core, by: nil)
+            }
         }
         if final.has(State.toldAtEnd) { runFinishHandlers() }
     }
@@ -102,35 +106,6 @@ extension Operation {
                 if unsafe edge.pointee.isCounted { unsafe DependentList.remove(edge) }
             }
         }
-    }
-
-    /// How many dependents are released under one lock.
-    private static let batch = 16
-
-    /// What follows for the dependents, to be settled by the caller.
-    private func releaseDependents(succeeded: Bool) -> ReleasedDependents {
-        var released = ReleasedDependents()
-        var isLast = false
-        // A dependent whose end has not begun is kept until the lock is released: the last reference to it may go elsewhere meanwhile, and
-        // its end runs code of a subclass, and needs this lock.
-        unsafe withUnsafeTemporaryAllocation(of: Unmanaged<Operation>.self, capacity: Operation.batch) { kept in
-            while !isLast {
-                var count = 0
-                dependentsLock.withLock {
-                    while count < Operation.batch, let edge = unsafe dependentList.first {
-                        if let dependent = unsafe edge.pointee.retainDependent() {
-                            unsafe dependent._withUnsafeGuaranteedRef { released.dependencyFinished(of: $0, succeeded: succeeded) }
-                            unsafe kept.initializeElement(at: count, to: dependent)
-                            count += 1
-                        }
-                        dependentList.removeFirst()
-                    }
-                    isLast = unsafe dependentList.first == nil
-                }
-                for index in 0..<count { unsafe kept[index].release() }
-            }
-        }
-        return released
     }
 
     /// Its policy asks for it.
@@ -229,34 +204,5 @@ extension Operation {
             completionBlock?.call()
             if tellsSubclass { didFinish() }
         }
-    }
-}
-
-/// What the end of an operation does to those that depend on it.
-private struct ReleasedDependents {
-    var ready = OperationChain()
-    var cancelled: [Operation]?
-    var observed: [Mailbox]?
-
-    @inline(__always)
-    mutating func dependencyFinished(of dependent: Operation, succeeded: Bool) {
-        switch dependent.transition({ $0.dependencyFinished(succeeded: succeeded) }) {
-        case .none, .remove: break
-        // Who is posted is kept by its queue until it has arrived.
-        case .post: ready.append(dependent)
-        case .cancel: cancelled = (cancelled ?? []) + [dependent]
-        }
-        if let mailbox = dependent.observedMailbox { observed = (observed ?? []) + [mailbox] }
-    }
-
-    /// With no lock held. See `OperationChain.post`.
-    @inline(__always)
-    mutating func settle(thenTakingFrom core: OperationQueue.Core?, by group: ThreadGroup?) -> Unmanaged<Operation>? {
-        let isPlain = cancelled == nil && observed == nil
-        let taken = unsafe ready.post(thenTakingFrom: core, by: isPlain ? group : nil)
-        if isPlain { return unsafe taken }
-        for dependent in cancelled ?? [] { dependent.cancelBecauseOfDependency() }
-        for mailbox in observed ?? [] { mailbox.deliver() }
-        return nil
     }
 }

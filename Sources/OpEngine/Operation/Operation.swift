@@ -16,8 +16,8 @@ import Synchronization
     /// Guards the list of dependents. Taken last; the memory of a dependent on the list is there while it is held.
     let dependentsLock = Lock()
 
-    // What a lock guards needs no check for exclusive access. All of this, with what `BlockOperation` adds, is 120 bytes: glibc gives
-    // back no larger blocks without a lock of its own.
+    // What a lock guards needs no check for exclusive access. All of this, with what `BlockOperation` adds, is 104 bytes, for which glibc's
+    // allocator takes 112; more than 120 it would give back with a lock of its own.
 
     /// In order of addition. Guarded by `lock`.
     @safe @exclusivity(unchecked) var dependencyList = DependencyList()
@@ -28,12 +28,10 @@ import Synchronization
 
     /// `core`; nil until it has been in a queue.
     private let storedCore = unsafe Atomic<UnsafeRawPointer?>(nil)
-    /// Guarded by the queue's lock.
-    @safe @exclusivity(unchecked) var memberLinks = OperationLinks()
-    /// Guarded by the queue's lock.
-    @safe @exclusivity(unchecked) var readyLinks = OperationLinks()
-    /// Which barriers it stands between. Guarded by the queue's lock.
-    @safe @exclusivity(unchecked) var segment: UInt32 = 0
+    /// Of the queue's list that `place` says. Guarded by the queue's lock.
+    @safe @exclusivity(unchecked) var links = OperationLinks()
+    /// Greater than those of the operations that were added to the queue before it. Guarded by the queue's lock.
+    @safe @exclusivity(unchecked) var number: UInt32 = 0
     /// Where its queue has it. Guarded by the queue's lock.
     @safe @exclusivity(unchecked) var place = Place.outside
     /// The rank that its queue counts it with. Guarded by the queue's lock.
@@ -47,11 +45,11 @@ import Synchronization
 
         /// In no queue, or left it.
         static let outside = Place(value: 0)
-        /// On the queue's list, not ready, or on its way to the ready list.
+        /// On the list of those that wait: not ready, or on its way to the ready list.
         static let waiting = Place(value: 1)
         /// The same, and a dependency was added while it was on its way.
         static let heldBack = Place(value: 2)
-        /// A worker took it.
+        /// A worker took it: on the list of those that run.
         static let taken = Place(value: 3)
         private static let firstReady: UInt8 = 4
 

@@ -3,14 +3,21 @@ import Synchronization
 extension OperationQueue {
     /// `addOperation`, but throws `OperationError.addedWhenInQueue`, `.addedWhenExecuting`, `.addedWhenFinished`,
     /// `.queueStaysFull` or `.engineShutDown`.
-    public func tryAddOperation(_ operation: Operation) throws {
+    public func tryAddOperation(_ operation: consuming Operation) throws {
+        // Consuming: who does not need it any more hands over its reference, instead of releasing it when a worker has it.
         if let error = objection(to: operation) { throw error }
-        if !core.addInOneStep(operation, face: self) {
-            if let error = claim(operation) { throw error }
-            if let error = core.add(operation, isBarrier: false, face: self) {
-                operation.transition { $0.unclaim() }
-                throw error
-            }
+        let kept = unsafe Unmanaged.passRetained(consume operation)
+        if unsafe core.addInOneStep(kept, face: self) { return }
+        // Safety: nobody took it.
+        try addInTwoSteps(unsafe kept.takeRetainedValue())
+    }
+
+    @inline(never)
+    private func addInTwoSteps(_ operation: Operation) throws {
+        if let error = claim(operation) { throw error }
+        if let error = core.add(operation, isBarrier: false, face: self) {
+            operation.transition { $0.unclaim() }
+            throw error
         }
         if engine.isEnding { operation.cancel() }
     }

@@ -87,65 +87,55 @@ extension OperationQueue {
         @inline(__always)
         func addAtOnce(_ operation: Unmanaged<Operation>, face: OperationQueue) -> Bool {
             if engineOfUse.hasEnded { return false }
+            return addInOneStep(to: face) { state in
+                let joined = Operation.State(addedAtOnceRequiringSuccess: requiresSuccess.load(ordering: .relaxed))
+                unsafe operation._withUnsafeGuaranteedRef { operation in
+                    // Nobody sees it before the lock is released.
+                    operation.setCore(self)
+                    operation.state.store(joined.bits, ordering: .relaxed)
+                    state.add(operation, isBarrier: false, isReady: true)
+                }
+                return true
+            }
+        }
+
+        /// An operation that nobody has claimed joins, and its reference with it: it is claimed, linked and, if it is ready, posted by one
+        /// change of its state. False: nothing has happened, and it has to be added as others are, because something about it or the queue
+        /// is unusual.
+        @inline(__always)
+        func addInOneStep(_ operation: Unmanaged<Operation>, face: OperationQueue) -> Bool {
+            addInOneStep(to: face) { state in
+                unsafe operation._withUnsafeGuaranteedRef { operation in
+                    let byDefault = requiresSuccess.load(ordering: .relaxed)
+                    // The lock is held, which everyone needs whom the change sends here.
+                    guard let isPosted = operation.transition({ $0.join(requiringSuccessByDefault: byDefault) }) else { return false }
+                    // Not before: another queue may have been quicker.
+                    operation.setCore(self)
+                    state.add(operation, isBarrier: false, isReady: isPosted)
+                    state.requalify(operation)
+                    return true
+                }
+            }
+        }
+
+        // `inout`, because else the state would be copied.
+        @inline(__always)
+        private func isUsual(_ state: inout State) -> Bool { state.hasPlace && state.observation == nil && !isTraced(state) }
+
+        /// The part that both have in common. `join` is called with the lock held; false: nothing has happened.
+        @inline(__always)
+        private func addInOneStep(to face: OperationQueue, _ join: (inout State) -> Bool) -> Bool {
             let locked = unsafe state.lock()
-            guard unsafe joinAtOnce(operation, &locked.pointee, face) else {
+            guard unsafe isUsual(&locked.pointee), unsafe join(&locked.pointee) else {
                 state.unlock()
                 return false
             }
+            if unsafe locked.pointee.count == 1 { unsafe begin(&locked.pointee, face: face) }
             let taker = unsafe locked.pointee.schedule()
             state.unlock()
             if let taker { send(for: taker) }
             // Perhaps the shutdown looked before; it cancels everything.
             if engineOfUse.isEnding { for operation in members() { operation.cancel() } }
-            return true
-        }
-
-        /// With the lock held.
-        @inline(__always)
-        private func joinAtOnce(_ operation: Unmanaged<Operation>, _ state: inout State, _ face: OperationQueue) -> Bool {
-            if !state.hasPlace || state.observation != nil || isTraced(state) { return false }
-            if state.count == 0 { begin(&state, face: face) }
-            let joined = Operation.State(addedAtOnceRequiringSuccess: requiresSuccess.load(ordering: .relaxed))
-            unsafe operation._withUnsafeGuaranteedRef { operation in
-                // Nobody sees it before the lock is released.
-                operation.setCore(self)
-                operation.state.store(joined.bits, ordering: .relaxed)
-                state.add(operation, isBarrier: false)
-                state.post(operation)
-            }
-            return true
-        }
-
-        /// An operation that nobody has claimed joins: it is claimed, linked and, if it is ready, posted by one change of its state. False:
-        /// nothing has happened, and it has to be added as others are, because something about it or the queue is unusual.
-        @inline(__always)
-        func addInOneStep(_ operation: Operation, face: OperationQueue) -> Bool {
-            // Here, because others may wait for the lock. Safety: balanced when the operation has left, or below.
-            let kept = unsafe Unmanaged.passRetained(operation)
-            let locked = unsafe state.lock()
-            guard unsafe joinInOneStep(operation, &locked.pointee, face) else {
-                state.unlock()
-                unsafe kept.release()
-                return false
-            }
-            let taker = unsafe locked.pointee.schedule()
-            state.unlock()
-            if let taker { send(for: taker) }
-            return true
-        }
-
-        /// With the lock held, which everyone needs whom the change sends here.
-        @inline(__always)
-        private func joinInOneStep(_ operation: Operation, _ state: inout State, _ face: OperationQueue) -> Bool {
-            if !state.hasPlace || state.observation != nil || isTraced(state) { return false }
-            let byDefault = requiresSuccess.load(ordering: .relaxed)
-            guard let isPosted = operation.transition({ $0.join(requiringSuccessByDefault: byDefault) }) else { return false }
-            // Not before: another queue may have been quicker.
-            operation.setCore(self)
-            if state.count == 0 { begin(&state, face: face) }
-            state.add(operation, isBarrier: false)
-            state.requalify(operation)
-            if isPosted { state.post(operation) }
             return true
         }
 
@@ -198,12 +188,11 @@ extension OperationQueue {
             // Safety: balanced when the operation has left.
             _ = unsafe Unmanaged.passRetained(operation)
             operation.setCore(self)
-            state.add(operation, isBarrier: isBarrier)
             if isTraced(state) { operation.trace(in: self) }
             let byDefault = requiresSuccess.load(ordering: .relaxed)
             let action = operation.transition { $0.link(requiringSuccessByDefault: byDefault) }
+            state.add(operation, isBarrier: isBarrier, isReady: action == .post)
             state.requalify(operation)
-            if action == .post { state.post(operation) }
             return action
         }
 
@@ -216,16 +205,12 @@ extension OperationQueue {
             if let taker { send(for: taker) }
         }
 
-        /// How many operations arrive under one lock.
-        private static let batch = 64
-
-        /// Operations that have become ready: those in front of the chain that are in this queue.
+        /// Operations that have become ready: the next ones, as far as they are in this queue.
         ///
-        /// - Returns: whom the caller has to send for when all have arrived: an executor, or who hears of a main queue, may run one at once,
-        ///   and that may wait for another.
-        func post(_ chain: inout OperationChain) -> State.Taker? {
+        /// - Returns: whom the caller has to send for when all have arrived.
+        func post(_ released: inout ReleasedDependents) -> State.Taker? {
             let taker = state.withLock { state in
-                arrive(&chain, &state)
+                arrive(&released, &state)
                 return state.schedule()
             }
             guard let taker else { return nil }
@@ -235,11 +220,11 @@ extension OperationQueue {
         }
 
         /// The same where the calling worker takes from this queue next; from the lock on, if it says with which threads.
-        func postBeforeTaking(_ chain: inout OperationChain, by group: ThreadGroup?) -> Unmanaged<Operation>? {
+        func postBeforeTaking(_ released: inout ReleasedDependents, by group: ThreadGroup?) -> Unmanaged<Operation>? {
             let locked = unsafe state.lock()
-            unsafe arrive(&chain, &locked.pointee)
+            unsafe arrive(&released, &locked.pointee)
             // Not while others have to arrive, whoever has to be sent for.
-            guard let group, chain.isEmpty else {
+            guard let group, released.isEmpty else {
                 state.unlock()
                 return nil
             }
@@ -247,9 +232,8 @@ extension OperationQueue {
         }
 
         @inline(__always)
-        private func arrive(_ chain: inout OperationChain, _ state: inout State) {
-            for _ in 0..<Core.batch {
-                guard let operation = unsafe chain.popFirst(of: self) else { return }
+        private func arrive(_ released: inout ReleasedDependents, _ state: inout State) {
+            while let operation = unsafe released.popFirst(of: self) {
                 unsafe operation._withUnsafeGuaranteedRef { state.post($0) }
             }
         }
@@ -430,14 +414,7 @@ extension OperationQueue {
         // MARK: Looking and changing
 
         /// All operations in order of addition.
-        func members() -> [Operation] {
-            state.withLock { state in
-                var all: [Operation] = []
-                all.reserveCapacity(state.count)
-                state.members.forEach { all.append($0) }
-                return all
-            }
-        }
+        func members() -> [Operation] { state.withLock { $0.members } }
 
         /// Changes settings: what may start now is scheduled, and what users hold is kept or let go.
         func change(face: OperationQueue?, _ change: (inout State) -> Void) {

@@ -3,12 +3,19 @@ import Synchronization
 extension OperationQueue {
     /// What a queue knows, guarded by its lock. Every method decides; none calls out.
     struct State {
-        // What each operation changes comes first, up to the list of those that are ready: with the lock it fills one line of memory, so
-        // that a thread takes no other from who had the lock before. Therefore counts of 32 bits.
-        var members = OperationList<MemberField>()
+        // What each operation changes comes first, up to the last one that is ready of the three higher priorities: with the lock it fills
+        // one line of memory, so that a thread takes no other from who had the lock before. Therefore counts of 32 bits.
+
+        /// Those that were taken.
+        private var running = OperationList()
         private var storedCount: UInt32 = 0
         private var storedExecuting: UInt32 = 0
+        /// Has those that are ready.
         var segments = Segments()
+        /// The others.
+        private var waiting = OperationList()
+
+        // What is read for each operation and seldom changes.
 
         /// `.max` when the engine decides.
         var maximum = Int.max
@@ -19,8 +26,17 @@ extension OperationQueue {
         var hasLingerer = false
         /// The engine is being shut down: suspension counts no longer, and a maximum of 0 is one of 1.
         var isEnding = false
-        var name: String?
         var qualities = Qualities()
+        /// How many may be in the queue and not executing.
+        var maximumPending = Int.max
+        /// Threads that wait to add an operation.
+        var placeWaiters: [Parker] = []
+        /// Who observes the queue and its progress. Nil until somebody does.
+        var observation: Observation?
+        /// Who wants to know what happens to the operations.
+        var eventObservers: [any OperationObserver] = []
+
+        var name: String?
         /// What runs the operations instead of the engine's workers.
         var executor: (any OperationExecutor)?
         var executorQuality: QualityRank?
@@ -30,18 +46,15 @@ extension OperationQueue {
         var waiters: [Parker] = []
         /// The queue as its users see it, kept while something in it may run, so that nobody else has to.
         var keptFace: OperationQueue?
-        /// How many may be in the queue and not executing.
-        var maximumPending = Int.max
-        /// Threads that wait to add an operation.
-        var placeWaiters: [Parker] = []
         /// How many are expected in all, as said by the user of `Progress`.
         var expected = 0
-        /// Who observes the queue and its progress. Nil until somebody does.
-        var observation: Observation?
-        /// Who wants to know what happens to the operations.
-        var eventObservers: [any OperationObserver] = []
-        /// How many operations have been added, ever. Behind what workers read.
+
+        // What only those change who add, a line of memory behind what workers read.
+
+        /// How many operations have been added, ever.
         var added = 0
+        /// How many had been added before the operation with the number 0.
+        private var addedBefore = 0
 
         var count: Int {
             @inline(__always) get { Int(storedCount) }
@@ -58,7 +71,7 @@ extension OperationQueue {
 
         /// An operation may start now.
         @inline(__always) var isRunnable: Bool {
-            (executing < maximum || isEnding && executing == 0) && !segments.current.ready.isEmpty && (!isSuspended || isEnding)
+            (executing < maximum || isEnding && executing == 0) && segments.current.hasReady && (!isSuspended || isEnding)
         }
 
         /// Who is to come and take.
@@ -82,25 +95,57 @@ extension OperationQueue {
 
         /// The threads that the next ready operation belongs on.
         @inline(__always) var nextGroup: ThreadGroup {
-            qualities.areOrdinary ? .foreground : qualities.group(for: segments.current.ready.first)
+            qualities.areOrdinary ? .foreground : qualities.group(for: unsafe segments.current.firstReady?.takeUnretainedValue())
         }
 
+        /// An operation joins. `isReady`: it was posted by the transition that linked it.
         @inline(__always)
-        mutating func add(_ operation: Operation, isBarrier: Bool) {
-            members.append(operation)
+        mutating func add(_ operation: Operation, isBarrier: Bool, isReady: Bool) {
+            if count == 0 { addedBefore = added } else if added - addedBefore == State.numberCount { renumber() }
+            operation.number = UInt32(truncatingIfNeeded: added - addedBefore)
             count += 1
             added += 1
-            operation.place = .waiting
-            if isBarrier { segments.addBarrier(operation) } else { segments.add(operation) }
+            if isBarrier { segments.addBarrier(operation, count: count) } else { segments.add(operation) }
+            if isReady {
+                segments.makeReady(operation)
+            } else {
+                wait(operation)
+            }
         }
 
-        /// An operation was posted by the transition that found it ready.
+        /// So many operations are numbered one after the other. One less than there are numbers, since `.max` is behind all.
+        private static let numberCount = Int(UInt32.max) - 1
+
+        /// Once in four billion operations, if the queue has never been empty meanwhile: the numbers have been used up.
+        @inline(never)
+        private mutating func renumber() {
+            let operations = members
+            segments.renumber(from: operations.map(\.number))
+            for (number, operation) in operations.enumerated() { operation.number = UInt32(number) }
+            addedBefore = added - operations.count
+        }
+
+        /// All operations, in order of addition. Takes time for each.
+        var members: [Operation] {
+            var all: [Unmanaged<Operation>] = unsafe []
+            unsafe all.reserveCapacity(count)
+            unsafe running.forEach { unsafe all.append($0) }
+            unsafe segments.forEachReady { unsafe all.append($0) }
+            unsafe waiting.forEach { unsafe all.append($0) }
+            // Mostly they are in order but for some pieces, which is quick.
+            unsafe all.sort { unsafe $0._withUnsafeGuaranteedRef(\.number) < $1._withUnsafeGuaranteedRef(\.number) }
+            // Safety: they are alive as long as the queue's lock is held.
+            return unsafe all.map { unsafe $0.takeUnretainedValue() }
+        }
+
+        /// One that waits was posted by the transition that found it ready.
         @inline(__always)
         mutating func post(_ operation: Operation) {
             if operation.place == .heldBack {
                 operation.place = .waiting
                 if !operation.transition({ $0.recall() }) { return }
             }
+            waiting.remove(operation)
             segments.makeReady(operation)
         }
 
@@ -110,8 +155,13 @@ extension OperationQueue {
                 operation.place = .heldBack
             } else if operation.place.isReady && !operation.transition({ $0.recall() }) {
                 segments.withdraw(operation)
-                operation.place = .waiting
+                wait(operation)
             }
+        }
+
+        private mutating func wait(_ operation: Operation) {
+            operation.place = .waiting
+            waiting.append(operation)
         }
 
         mutating func reprioritise(_ operation: Operation) {
@@ -138,6 +188,7 @@ extension OperationQueue {
             executing += 1
             let isKept = unsafe operation._withUnsafeGuaranteedRef {
                 $0.place = .taken
+                running.append($0)
                 return $0.isEndedByWorker
             }
             // Safety: balanced by `Operation.run`.
@@ -149,7 +200,8 @@ extension OperationQueue {
         mutating func giveBack(_ operation: Operation) -> Bool {
             guard operation.place == .taken else { return false }
             executing -= 1
-            operation.place = .waiting
+            running.remove(operation)
+            wait(operation)
             operation.transition { $0.defer() }
             return true
         }
@@ -158,15 +210,17 @@ extension OperationQueue {
         @inline(__always)
         mutating func leave(_ operation: Operation) -> Bool {
             switch operation.place {
-            case .taken: executing -= 1
+            case .taken:
+                executing -= 1
+                running.remove(operation)
             case let place where place.isReady: segments.withdraw(operation)
             default:
                 let state = operation.loadState()
                 if state.has(Operation.State.posted) && !state.has(Operation.State.deferred) { return false }
+                waiting.remove(operation)
             }
             operation.place = .outside
             if operation.countedRank != .unspecified { qualities.uncount(operation) }
-            members.remove(operation)
             segments.remove(operation)
             count -= 1
             return true

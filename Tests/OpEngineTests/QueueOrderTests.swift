@@ -1,0 +1,74 @@
+import TestSupport
+import Testing
+
+@testable @_spi(Locking) import OpEngine
+
+/// Order where operations are taken off lists in the middle, and where their numbers are used up.
+@Suite struct QueueOrderTests {
+    private let queue = OperationQueue(engine: Engine(workerCount: 2))
+
+    init() {
+        queue.maxConcurrentOperationCount = 1
+        queue.isSuspended = true
+    }
+
+    /// A failure prints the seed.
+    @Test(arguments: (0..<100).map { _ in UInt64.random(in: 0..<1_000_000) })
+    func whoIsReadyRunsByPriorityAndThenAsItBecameReady(seed: UInt64) {
+        var random = SeededGenerator(seed: seed)
+        let log = Log<Int>()
+        let gate = Operation()
+        let priorities = Operation.QueuePriority.allCases.shuffled(using: &random).prefix(Int.random(in: 1...5, using: &random))
+        let operations = (0..<30).map { index in BlockOperation { log.append(index) } }
+        for operation in operations { operation.queuePriority = priorities.randomElement(using: &random)! }
+        queue.addOperations(operations, waitUntilFinished: false)
+        var ready = Array(operations.indices)
+        for _ in 0..<100 {
+            let index = operations.indices.randomElement(using: &random)!
+            let operation = operations[index]
+            let (wasReady, priority) = (operation.isReady, operation.queuePriority)
+            switch Int.random(in: 0..<3, using: &random) {
+            case 0: operation.queuePriority = priorities.randomElement(using: &random)!
+            case 1: operation.addDependency(gate)
+            default: operation.removeDependency(gate)
+            }
+            // Who stays ready, and keeps its priority, keeps its place.
+            if wasReady && operation.isReady && operation.queuePriority == priority { continue }
+            ready.removeAll { $0 == index }
+            if operation.isReady { ready.append(index) }
+        }
+        #expect(queue.operations == operations)
+        let expected = Operation.QueuePriority.allCases.sorted { $0.rawValue > $1.rawValue }
+            .flatMap { priority in ready.filter { operations[$0].queuePriority == priority } }
+        for operation in operations where !operation.isReady { operation.cancel() }
+        queue.isSuspended = false
+        queue.waitUntilAllOperationsAreFinished()
+        #expect(log.entries == expected, "seed \(seed)")
+    }
+
+    /// Each queue numbers its operations with 32 bits, from 0 whenever it is empty.
+    @Test(arguments: [0, 1, 2, 3])
+    func whenTheNumbersAreUsedUpTheOrderIsKept(distance: Int) throws {
+        let log = Log<Int>()
+        let last = Operation()
+        let numbers = Int(UInt32.max)
+        func operation(_ index: Int) -> BlockOperation { BlockOperation { log.append(index) } }
+        queue.addOperation(operation(0))
+        try queue.tryAddBarrier(operation(1))
+        queue.core.state.withLock { $0.added = numbers - 4 - distance }
+        for index in 2..<10 {
+            let operation = operation(index)
+            // Some wait, so that two lists have to be put in order.
+            if index % 3 == 0 { operation.addDependency(last) }
+            if index % 4 == 0 { try queue.tryAddBarrier(operation) } else { queue.addOperation(operation) }
+        }
+        #expect(queue.core.state.withLock { $0.added } > numbers)
+        let all = queue.operations
+        #expect(all.count == 10 && all.map(\.number) == all.map(\.number).sorted())
+        for operation in all where !operation.isReady { operation.removeDependency(last) }
+        queue.isSuspended = false
+        queue.waitUntilAllOperationsAreFinished()
+        // Between the barriers 1, 4 and 8 those that waited come behind the others.
+        #expect(log.entries == [0, 1, 2, 3, 4, 5, 7, 6, 8, 9])
+    }
+}
