@@ -33,6 +33,32 @@ import Testing
         #expect(throws: OperationError.self) { try queue.tryAddOperation(BlockOperation {}) }
     }
 
+    @Test func whoAddsDuringAShutdownCancelsWhatItAdds() {
+        // Safety: what it adds is constant, and has a lock.
+        final class Tidying: Operation, @unchecked Sendable {
+            let added = Locked<[Operation]>([])
+
+            override func cancel() {
+                super.cancel()
+                let operation = Operation()
+                let count = added.withLock { added in
+                    added.append(operation)
+                    return added.count
+                }
+                // Else one that cancels this one again would never end.
+                if count < 100 { try? queue?.tryAddOperation(operation) }
+            }
+        }
+        let engine = Engine(workerCount: 1)
+        let queue = OperationQueue(engine: engine)
+        queue.isSuspended = true
+        let operation = Tidying()
+        queue.addOperation(operation)
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+        let added = operation.added.withLock { $0 }
+        #expect(added.count == 1 && added[0].outcome == .cancelled)
+    }
+
     @Test func shutdownReturnsWhatWouldNotEnd() {
         let engine = Engine(workerCount: 1)
         let queue = OperationQueue(engine: engine)

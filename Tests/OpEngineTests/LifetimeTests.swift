@@ -126,4 +126,34 @@ import Testing
         ended.wait()
         #expect(log.entries == [0, 1, 2, 3])
     }
+
+    /// Its end runs on the thread that releases both, while the other is on its way to its queue.
+    @Test func aDependentThatGoesMayEndAnotherThatIsReleasedWithIt() {
+        // Safety: what it adds is constant.
+        final class Ending: Operation, @unchecked Sendable {
+            private let other: AsyncOperation
+
+            init(_ other: AsyncOperation) { self.other = other }
+
+            deinit { other.finish() }
+        }
+        let queue = OperationQueue(engine: Engine(workerCount: 1))
+        queue.isSuspended = true
+        for _ in 0..<TestLength.size(500) {
+            let (dependency, other, pace) = (AsyncOperation(), AsyncOperation(), Pace(threads: 2))
+            other.addDependency(dependency)
+            queue.addOperation(other)
+            let held = Locked((0..<60).map { _ in Ending(other) })
+            held.withLock { for operation in $0 { operation.addDependency(dependency) } }
+            let releasing = TestThread {
+                pace.step()
+                while held.withLock({ $0.popLast() }) != nil {}
+            }
+            pace.step()
+            dependency.finish()
+            releasing.join()
+            other.finish()
+        }
+        #expect(queue.operations.isEmpty)
+    }
 }

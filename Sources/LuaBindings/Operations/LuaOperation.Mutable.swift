@@ -99,7 +99,7 @@ extension LuaOperation {
         }
     }
 
-    /// See `Variables`. No more than 120 bytes with those: see `LuaOperation`.
+    /// See `Variables`. No more than 120 bytes with those: glibc gives back larger blocks with a lock of its own only.
     struct Mutable: ~Copyable {
         /// Empty once they run, or never will.
         var bodies: SmallArray<Body>

@@ -76,11 +76,9 @@ extension Operation {
             unsafe Unmanaged.passUnretained(self).release()
             return nil
         }
-        return unsafe ReleasedDependents.with { released in
-            released.add(dependentsOf: self, succeeded: final.outcome == .succeeded, thenTakingFrom: core)
-            // Before the next one is taken: it may run code of a subclass. Safety: as in `endAndTake`.
+        return unsafe ReleasedDependents.release(of: self, succeeded: final.outcome == .succeeded, thenTakingFrom: core, by: group) {
+            // It may run code of a subclass. Safety: as in `endAndTake`.
             unsafe Unmanaged.passUnretained(self).release()
-            return unsafe released.settle(thenTakingFrom: core, by: group)
         }
     }
 
@@ -88,10 +86,7 @@ extension Operation {
     @inline(__always)
     private func finished(_ final: State, takesNext core: OperationQueue.Core?) {
         if final.has(State.hasDependents) {
-            ReleasedDependents.with { released in
-                released.add(dependentsOf: self, succeeded: final.outcome == .succeeded, thenTakingFrom: core)
-                unsafe _ = released.settle(thenTakingFrom: core, by: nil)
-            }
+            unsafe _ = ReleasedDependents.release(of: self, succeeded: final.outcome == .succeeded, thenTakingFrom: core, by: nil)
         }
         if final.has(State.toldAtEnd) { runFinishHandlers() }
     }

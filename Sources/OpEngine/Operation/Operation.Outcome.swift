@@ -41,7 +41,7 @@ extension Operation {
             }
         }
 
-        /// 0 for `veryHigh` to 4 for `veryLow`: the index of the queue's ready list.
+        /// 0 for `veryHigh` to 4 for `veryLow`: its bit in a queue's list of those that are ready.
         @inline(__always) var level: UInt8 { UInt8(2 - rawValue / 4) }
 
         @inline(__always) init(level: UInt8) {

@@ -14,9 +14,9 @@ extension Operation {
         static let cancelled: UInt64 = 1 << 32
         /// A queue owns it: nobody else may start it or add it.
         static let claimed: UInt64 = 1 << 33
-        /// It is on its queue's lists, so that becoming ready means being posted there.
+        /// It is on a list of its queue, as everyone sees who takes that one's lock: becoming ready means being posted there.
         static let linked: UInt64 = 1 << 34
-        /// It was handed to its queue's ready lists; happens once, except for a deferred operation.
+        /// It was handed to its queue's ready list; happens once, except for a deferred operation.
         static let posted: UInt64 = 1 << 35
         /// Somebody won the right to call `start`.
         static let started: UInt64 = 1 << 36
@@ -63,7 +63,7 @@ extension Operation {
 
         @inline(__always) var unfinishedDependencyCount: Int { Int(bits & State.dependencyMask) }
 
-        /// The index of the ready list that it goes to. In the word it differs by that of the default, so that nothing is set for that.
+        /// See `QueuePriority.level`. In the word it differs by that of the default, so that nothing is set for that.
         @inline(__always) var level: UInt8 {
             get { UInt8(truncatingIfNeeded: bits >> State.levelShift) & 7 ^ QueuePriority.normal.level }
             set { bits = bits & ~(7 << State.levelShift) | UInt64(newValue ^ QueuePriority.normal.level) << State.levelShift }
@@ -123,7 +123,7 @@ extension Operation.State {
     /// The batch it was claimed for was refused.
     mutating func unclaim() { clear(State.claimed | State.barrier) }
 
-    /// It is on its queue's list now, and the queue's default policy applies.
+    /// It comes to its queue's list, whose lock is held, and the queue's default policy applies.
     @inline(__always)
     mutating func link(requiringSuccessByDefault: Bool) -> ReadinessAction {
         set(State.linked)

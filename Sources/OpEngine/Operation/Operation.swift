@@ -55,11 +55,11 @@ import Synchronization
 
         private init(value: UInt8) { self.value = value }
 
-        /// On a ready list.
+        /// On the ready list.
         @inline(__always) init(readyAt level: UInt8) { value = Place.firstReady + level }
 
         @inline(__always) var isReady: Bool { value >= Place.firstReady }
-        /// The ready list it is on.
+        /// Its priority there, which may have been changed since.
         @inline(__always) var level: UInt8 { value - Place.firstReady }
     }
 

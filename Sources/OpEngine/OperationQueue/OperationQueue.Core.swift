@@ -87,7 +87,7 @@ extension OperationQueue {
         @inline(__always)
         func addAtOnce(_ operation: Unmanaged<Operation>, face: OperationQueue) -> Bool {
             if engineOfUse.hasEnded { return false }
-            return addInOneStep(to: face) { state in
+            return unsafe addInOneStep(operation, face: face) { state in
                 let joined = Operation.State(addedAtOnceRequiringSuccess: requiresSuccess.load(ordering: .relaxed))
                 unsafe operation._withUnsafeGuaranteedRef { operation in
                     // Nobody sees it before the lock is released.
@@ -104,7 +104,7 @@ extension OperationQueue {
         /// is unusual.
         @inline(__always)
         func addInOneStep(_ operation: Unmanaged<Operation>, face: OperationQueue) -> Bool {
-            addInOneStep(to: face) { state in
+            unsafe addInOneStep(operation, face: face) { state in
                 unsafe operation._withUnsafeGuaranteedRef { operation in
                     let byDefault = requiresSuccess.load(ordering: .relaxed)
                     // The lock is held, which everyone needs whom the change sends here.
@@ -124,18 +124,21 @@ extension OperationQueue {
 
         /// The part that both have in common. `join` is called with the lock held; false: nothing has happened.
         @inline(__always)
-        private func addInOneStep(to face: OperationQueue, _ join: (inout State) -> Bool) -> Bool {
+        private func addInOneStep(
+            _ operation: Unmanaged<Operation>, face: OperationQueue, _ join: (inout State) -> Bool
+        ) -> Bool {
             let locked = unsafe state.lock()
             guard unsafe isUsual(&locked.pointee), unsafe join(&locked.pointee) else {
                 state.unlock()
                 return false
             }
             if unsafe locked.pointee.count == 1 { unsafe begin(&locked.pointee, face: face) }
+            // Perhaps the shutdown, which cancels everything, looked before. Safety: balanced below.
+            let late = unsafe engineOfUse.isEnding ? operation.retain() : nil
             let taker = unsafe locked.pointee.schedule()
             state.unlock()
             if let taker { send(for: taker) }
-            // Perhaps the shutdown looked before; it cancels everything.
-            if engineOfUse.isEnding { for operation in members() { operation.cancel() } }
+            unsafe late?.takeRetainedValue().cancel()
             return true
         }
 

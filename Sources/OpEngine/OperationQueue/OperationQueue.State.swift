@@ -125,14 +125,14 @@ extension OperationQueue {
             addedBefore = added - operations.count
         }
 
-        /// All operations, in order of addition. Takes time for each.
+        /// All operations, in order of addition. O(n log n).
         var members: [Operation] {
             var all: [Unmanaged<Operation>] = unsafe []
             unsafe all.reserveCapacity(count)
             unsafe running.forEach { unsafe all.append($0) }
             unsafe segments.forEachReady { unsafe all.append($0) }
             unsafe waiting.forEach { unsafe all.append($0) }
-            // Mostly they are in order but for some pieces, which is quick.
+            // Mostly each list is in order, or a few pieces of it are: then this is O(n).
             unsafe all.sort { unsafe $0._withUnsafeGuaranteedRef(\.number) < $1._withUnsafeGuaranteedRef(\.number) }
             // Safety: they are alive as long as the queue's lock is held.
             return unsafe all.map { unsafe $0.takeUnretainedValue() }

@@ -155,7 +155,7 @@ open class OperationQueue: @unchecked Sendable {
 
     // MARK: Looking
 
-    /// What has been added and has not finished, in order of addition. O(n).
+    /// What has been added and has not finished, in order of addition. O(n); O(n log n) where they became ready in quite another order.
     open var operations: [Operation] { core.members() }
 
     /// How many operations have been added and have not finished.
