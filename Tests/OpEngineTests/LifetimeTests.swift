@@ -139,7 +139,7 @@ import Testing
         }
         let queue = OperationQueue(engine: Engine(workerCount: 1))
         queue.isSuspended = true
-        for _ in 0..<TestLength.size(500) {
+        for _ in 0..<TestLength.size(3000) {
             let (dependency, other, pace) = (AsyncOperation(), AsyncOperation(), Pace(threads: 2))
             other.addDependency(dependency)
             queue.addOperation(other)
