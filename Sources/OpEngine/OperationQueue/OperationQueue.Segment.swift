@@ -34,8 +34,8 @@ extension OperationQueue {
             operation.place = Operation.Place(readyAt: level)
             // The one before, which another thread may have in its cache, is only written.
             if let previous = unsafe lastOne(upTo: level) {
-                let isLast = occupied >> level <= 1
-                let next = unsafe isLast ? nil : previous._withUnsafeGuaranteedRef { unsafe $0.links.next }
+                let isBehindAll = occupied >> level <= 1
+                let next = unsafe isBehindAll ? nil : previous._withUnsafeGuaranteedRef { unsafe $0.links.next }
                 unsafe operation.links = OperationLinks(previous: previous, next: next)
                 unsafe previous._withUnsafeGuaranteedRef { unsafe $0.links.next = member }
             } else {
