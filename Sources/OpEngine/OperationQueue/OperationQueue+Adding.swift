@@ -3,13 +3,13 @@ import Synchronization
 extension OperationQueue {
     /// `addOperation`, but throws `OperationError.addedWhenInQueue`, `.addedWhenExecuting`, `.addedWhenFinished`,
     /// `.queueStaysFull` or `.engineShutDown`.
-    public func tryAddOperation(_ operation: consuming Operation) throws {
-        // Consuming: who does not need it any more hands over its reference, instead of releasing it when a worker has it.
+    public func tryAddOperation(_ operation: Operation) throws {
         if let error = objection(to: operation) { throw error }
-        let kept = unsafe Unmanaged.passRetained(consume operation)
+        // Here, because others may wait for the lock. Safety: balanced when the operation has left, or below.
+        let kept = unsafe Unmanaged.passRetained(operation)
         if unsafe core.addInOneStep(kept, face: self) { return }
-        // Safety: nobody took it.
-        try addInTwoSteps(unsafe kept.takeRetainedValue())
+        unsafe kept.release()
+        try addInTwoSteps(operation)
     }
 
     @inline(never)

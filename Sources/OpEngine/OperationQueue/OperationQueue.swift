@@ -56,7 +56,7 @@ open class OperationQueue: @unchecked Sendable {
 
     /// Adds an operation, which runs when it is ready and its turn has come. Traps on one that was added before, is executing, or
     /// has finished.
-    open func addOperation(_ operation: consuming Operation) {
+    open func addOperation(_ operation: Operation) {
         do { try tryAddOperation(operation) } catch { trap(error) }
     }
 
