@@ -11,7 +11,7 @@ private final class SignalCount: Sendable {
 }
 
 /// Ctrl-C, whenever it comes. One test, because a process has one runtime that catches it.
-@Suite(.disabled(if: has_thread_sanitizer(), "one thread only")) struct InterruptionTests {
+@Suite struct InterruptionTests {
     @Test func itEndsAScriptAtAnyMoment() throws {
         let bodies = [
             "Operation.new(function() end):start()", "coroutine.wrap(coroutine.yield)()", "opscript.sleep(0)", "done:waitUntilFinished()",

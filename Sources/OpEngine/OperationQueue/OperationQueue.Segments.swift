@@ -6,9 +6,9 @@ extension OperationQueue {
         private var later: [Segment] = []
         private var passed = 0
 
-        /// An operation joins at the end.
+        /// An operation joins, behind everything.
         @inline(__always)
-        mutating func add(_ operation: Operation) {
+        mutating func addOne() {
             if !current.isLast { later[later.count - 1].unfinished += 1 }
         }
 
@@ -18,7 +18,7 @@ extension OperationQueue {
         mutating func addBarrier(_ operation: Operation, count: Int) {
             if current.isLast { current.unfinished = UInt32(count - 1) }
             begin(at: operation.number)
-            add(operation)
+            addOne()
             begin(at: operation.number + 1)
             advance()
         }

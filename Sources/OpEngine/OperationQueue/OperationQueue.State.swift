@@ -105,7 +105,7 @@ extension OperationQueue {
             operation.number = UInt32(truncatingIfNeeded: added - addedBefore)
             count += 1
             added += 1
-            if isBarrier { segments.addBarrier(operation, count: count) } else { segments.add(operation) }
+            if isBarrier { segments.addBarrier(operation, count: count) } else { segments.addOne() }
             if isReady {
                 segments.makeReady(operation)
             } else {
