@@ -152,13 +152,18 @@ void encoder_free(encoder *e) {
 void encoder_fill(encoder *e, clua_parcel *parcel) {
     *parcel = (clua_parcel){
         .references = e->references.items,
-        .reference_count = e->references.count,
-        .codes = e->codes.items,
-        .code_count = e->codes.count,
+        .reference_count = (uint32_t)e->references.count,
+        .code_count = (uint32_t)e->codes.count,
         .strings = e->strings.items,
-        .string_count = e->strings.count,
-        .value_count = e->count,
+        .string_count = (uint32_t)e->strings.count,
+        .value_count = (uint32_t)e->count,
     };
+    if (e->codes.count == 1) {
+        parcel->code = *(clua_code **)e->codes.items;
+        free(e->codes.items);
+    } else {
+        parcel->codes = e->codes.items;
+    }
     writer_finish(&e->writer, parcel);
     e->references = e->codes = e->strings = (list){0};
 }

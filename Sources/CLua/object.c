@@ -4,14 +4,12 @@
 #include <stdlib.h>
 
 #include "callback.h"
+#include "collections_raising.h"
 #include "memory_raising.h"
 #include "object_raising.h"
 #include "registry_raising.h"
 
 static clua_object_functions object_functions;
-
-// What every handle begins with, and no other userdata.
-static const char handle_tag;
 
 void clua_set_object_functions(clua_object_functions functions) { object_functions = functions; }
 void clua_object_retain(void *object) { object_functions.retain(object); }
@@ -50,56 +48,104 @@ void clua_object_release_in_turn(void *object) {
     waiting.is_releasing = false;
 }
 
-clua_handle *clua_to_handle(lua_State *L, int index) {
-    clua_handle *handle = lua_touserdata(L, index);
-    if (handle == NULL || lua_rawlen(L, index) < sizeof(clua_handle)) return NULL;  // a light userdata has no length
-    return handle->tag == &handle_tag ? handle : NULL;
-}
-
 // MARK: places
 
-// The low bits of what is at a place. The others are an object's address, or say which place is the next free one.
-enum {
-    IS_FREE = 1,
-    IS_LEFT = 2,  // the object's handle waits for its finalizer, and knows the number only that the place had before
-};
+// The low bit of what is at a place: the others say which place is the next free one. No place is 0.
+enum { IS_FREE = 1 };
 
 // Tables do not become smaller than for so many.
 enum { FEW_PLACES = 64 };
 
-static uint32_t slot_of(const clua_held_objects *held, uintptr_t content) {
-    return (uint32_t)(((uint64_t)content * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & (2 * held->capacity - 1);
+static clua_handle *handle_at(const clua_handles *handles, uint32_t place) { return (clua_handle *)handles->places[place]; }
+
+// Whether this is one of the handles, and not only as large.
+static bool is_handle(const clua_handles *handles, const clua_handle *handle) {
+    return handle->place - 1 < handles->count && handles->places[handle->place] == (uintptr_t)handle;
 }
 
-static uint32_t slot_after(const clua_held_objects *held, uint32_t slot) { return (slot + 1) & (2 * held->capacity - 1); }
+clua_handle *clua_to_handle(lua_State *L, int index) {
+    clua_handle *handle = lua_touserdata(L, index);
+    if (handle == NULL || lua_rawlen(L, index) != sizeof(clua_handle)) return NULL;  // a light userdata has no length
+    return is_handle(&clua_state_of(L)->handles, handle) ? handle : NULL;
+}
 
-// The slot that has a place where this is, or the free one where that belongs. There is always one.
-static uint32_t find_slot(const clua_held_objects *held, uintptr_t content) {
-    uint32_t slot = slot_of(held, content);
-    while (held->index[slot] != 0 && held->places[held->index[slot] - 1] != content) slot = slot_after(held, slot);
+static uint32_t slot_of(const clua_handles *handles, const void *object) {
+    return (uint32_t)(((uint64_t)(uintptr_t)object * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & (2 * handles->capacity - 1);
+}
+
+static uint32_t slot_after(const clua_handles *handles, uint32_t slot) { return (slot + 1) & (2 * handles->capacity - 1); }
+
+// The slot that has the place of a handle of the object, or the free one where that belongs. There is always one.
+static uint32_t find_slot(const clua_handles *handles, const void *object) {
+    uint32_t slot = slot_of(handles, object);
+    while (handles->index[slot] != 0 && handle_at(handles, handles->index[slot])->object != object) slot = slot_after(handles, slot);
     return slot;
 }
 
-// Puts a place into the index, which may have others where the same is.
-static void fill_slot(clua_held_objects *held, uint32_t place) {
-    uint32_t slot = slot_of(held, held->places[place]);
-    while (held->index[slot] != 0) slot = slot_after(held, slot);
-    held->index[slot] = place + 1;
-}
-
 // Frees a slot; what comes after it and belongs further in front moves up.
-static void empty_slot(clua_held_objects *held, uint32_t slot) {
-    uint32_t mask = 2 * held->capacity - 1;
-    for (uint32_t next = slot_after(held, slot); held->index[next] != 0; next = slot_after(held, next)) {
-        uint32_t home = slot_of(held, held->places[held->index[next] - 1]);
+static void empty_slot(clua_handles *handles, uint32_t slot) {
+    uint32_t mask = 2 * handles->capacity - 1;
+    for (uint32_t next = slot_after(handles, slot); handles->index[next] != 0; next = slot_after(handles, next)) {
+        uint32_t home = slot_of(handles, handle_at(handles, handles->index[next])->object);
         if (((next - home) & mask) < ((next - slot) & mask)) continue;
-        held->index[slot] = held->index[next];
+        handles->index[slot] = handles->index[next];
         slot = next;
     }
-    held->index[slot] = 0;
+    handles->index[slot] = 0;
 }
 
-static bool has_place(const clua_held_objects *held) { return held->free < held->count || held->count < held->capacity; }
+// The place of the object's handle if it knows that itself; 0 when there is none.
+static uint32_t own_place(const clua_state *state, const void *object) {
+    return object_functions.place_of == NULL ? CLUA_NO_PLACE : object_functions.place_of(object, state->object);
+}
+
+// The place of the object's handle, the newest if it has several; 0 when there is none.
+static uint32_t find_place(const clua_state *state, const void *object) {
+    const clua_handles *handles = &state->handles;
+    uint32_t place = own_place(state, object);
+    if (place != CLUA_NO_PLACE) return place;
+    return handles->capacity == 0 ? 0 : handles->index[find_slot(handles, object)];
+}
+
+static bool has_place(const clua_handles *handles) { return handles->free <= handles->count || handles->count < handles->capacity; }
+
+// Takes over a reference, where a place is free. There may be an older handle of the object, which is not found any more: nothing but
+// finalizers of scripts refers to it.
+static void hold(clua_state *state, clua_handle *handle, void *object) {
+    clua_handles *handles = &state->handles;
+    uint32_t place = handles->free;
+    if (place <= handles->count)
+        handles->free = (uint32_t)(handles->places[place] >> 1);
+    else
+        handles->free = ++handles->count + 1;
+    handles->used++;
+    if (own_place(state, object) != CLUA_NO_PLACE)
+        object_functions.set_place(object, place);
+    else
+        handles->index[find_slot(handles, object)] = place;
+    handles->places[place] = (uintptr_t)handle;
+    handle->place = place;
+    handle->object = object;
+}
+
+// Gives back what it holds.
+static void *let_go(clua_state *state, clua_handle *handle) {
+    clua_handles *handles = &state->handles;
+    void *object = handle->object;
+    uint32_t own = own_place(state, object);
+    if (own == CLUA_NO_PLACE) {
+        uint32_t slot = find_slot(handles, object);
+        if (handles->index[slot] == handle->place) empty_slot(handles, slot);
+    } else if (own == handle->place) {
+        object_functions.set_place(object, 0);
+    }
+    handles->places[handle->place] = ((uintptr_t)handles->free << 1) | IS_FREE;
+    handles->free = handle->place;
+    handles->used--;
+    return object;
+}
+
+// MARK: room for places
 
 // The new table on top, empty, has room for all that is in the one that is kept, and takes its place. Never raises.
 static void replace_table(lua_State *L, clua_kept kept, uint32_t count) {
@@ -114,157 +160,156 @@ static void replace_table(lua_State *L, clua_kept kept, uint32_t count) {
 }
 
 // The tables for so many places are on top; pops them. May raise; then there is no more room, and all is as it was.
-static void grow(lua_State *L, clua_held_objects *held, uint32_t capacity) {
-    uint32_t *index = calloc(2 * (size_t)capacity, sizeof *index), *old = held->index;
-    uintptr_t *places = index == NULL ? NULL : realloc(held->places, capacity * sizeof *places);
+static void grow(lua_State *L, clua_handles *handles, uint32_t capacity) {
+    uint32_t *index = calloc(2 * (size_t)capacity, sizeof *index), *old = handles->index;
+    uintptr_t *places = index == NULL ? NULL : realloc(handles->places, (capacity + (size_t)1) * sizeof *places);
     if (places == NULL) {
         free(index);
         clua_no_memory(L);
     }
-    replace_table(L, CLUA_KEPT_HANDLES, held->count);
-    replace_table(L, CLUA_KEPT_PINS, held->count);
-    uint32_t old_count = 2 * held->capacity;
-    held->places = places;
-    held->index = index;
-    held->capacity = capacity;
+    replace_table(L, CLUA_KEPT_HANDLES, handles->count);
+    replace_table(L, CLUA_KEPT_PINS, handles->count);
+    uint32_t old_count = 2 * handles->capacity;
+    handles->places = places;
+    handles->index = index;
+    handles->capacity = capacity;
     for (uint32_t i = 0; i < old_count; i++)
-        if (old[i] != 0) fill_slot(held, old[i] - 1);
+        if (old[i] != 0) index[find_slot(handles, handle_at(handles, old[i])->object)] = old[i];
     free(old);
 }
 
 // Makes sure that a place is free, in all that is by place.
-static void need_place(lua_State *L, clua_held_objects *held) {
-    while (!has_place(held)) {
-        uint32_t before = held->capacity, capacity = before == 0 ? 16 : 2 * before;
+static void need_place(lua_State *L, clua_handles *handles) {
+    while (!has_place(handles)) {
+        uint32_t before = handles->capacity, capacity = before == 0 ? 16 : 2 * before;
         lua_createtable(L, (int)capacity, 0);
         lua_createtable(L, (int)capacity, 0);
         // Making them may have run finalizers of scripts, which come here, too.
-        if (held->capacity == before)
-            grow(L, held, capacity);
+        if (handles->capacity == before)
+            grow(L, handles, capacity);
         else
             lua_pop(L, 2);
     }
 }
 
-// Numbers the places anew, from the first on. Stack: new tables of handles and of pins, the table of handles so far. Never raises.
-static void renumber(lua_State *L, clua_held_objects *held, const uintptr_t *old, uint32_t old_count) {
-    held->count = held->free = 0;
-    held->numbering++;
-    for (uint32_t i = 0; i < old_count; i++) {
+// Numbers the places anew, from the first on. `old`: what was at them so far. Stack: new tables of handles and of pins, those so far. Never
+// raises.
+static void renumber(lua_State *L, clua_state *state, const uintptr_t *old, uint32_t old_count) {
+    clua_handles *handles = &state->handles;
+    handles->count = 0;
+    for (uint32_t i = 1; i <= old_count; i++) {
         if (old[i] & IS_FREE) continue;
-        uint32_t place = held->count++;
-        held->places[place] = old[i];
-        if (lua_rawgeti(L, 3, (lua_Integer)i + 1) == LUA_TUSERDATA) {
-            clua_handle *handle = lua_touserdata(L, -1);
-            handle->place = place;
-            handle->numbering = held->numbering;
-            if (handle->pin_count > 0) {
-                lua_pushvalue(L, -1);
-                lua_rawseti(L, 2, (lua_Integer)place + 1);
-            }
-            lua_rawseti(L, 1, (lua_Integer)place + 1);
+        uint32_t place = ++handles->count;
+        clua_handle *handle = (clua_handle *)old[i];
+        handles->places[place] = old[i];
+        handle->place = place;
+        // One that only a finalizer of a script has come to again is not in the table, and another one of its object may be.
+        bool is_found = lua_rawgeti(L, 3, i) == LUA_TUSERDATA;
+        lua_rawseti(L, 1, place);
+        lua_rawgeti(L, 4, i);
+        lua_rawseti(L, 2, place);
+        if (own_place(state, handle->object) != CLUA_NO_PLACE) {
+            if (is_found) object_functions.set_place(handle->object, place);
         } else {
-            held->places[place] |= IS_LEFT;
-            lua_pop(L, 1);
+            uint32_t slot = find_slot(handles, handle->object);
+            if (is_found || handles->index[slot] == 0) handles->index[slot] = place;
         }
-        fill_slot(held, place);
     }
-    held->free = held->count;
+    handles->free = handles->count + 1;
 }
 
 // Moves what is there into tables that have room for as much again. Where there is no memory for them nothing changes.
 static int shrink(lua_State *L) {
-    clua_held_objects *held = &clua_state_of(L)->held;
-    uint32_t before = held->capacity, capacity = FEW_PLACES;
-    while (capacity < 2 * held->used) capacity *= 2;
+    clua_state *state = clua_state_of(L);
+    clua_handles *handles = &state->handles;
+    uint32_t before = handles->capacity, capacity = FEW_PLACES;
+    while (capacity < 2 * handles->used) capacity *= 2;
     lua_createtable(L, (int)capacity, 0);
     lua_createtable(L, (int)capacity, 0);
     // Making them may have run finalizers of scripts, which come here, too.
-    if (held->capacity != before || held->used > capacity) return 0;
+    if (handles->capacity != before || handles->used > capacity) return 0;
     uint32_t *index = calloc(2 * (size_t)capacity, sizeof *index);
-    uintptr_t *places = malloc(capacity * sizeof *places), *old = held->places;
+    uintptr_t *places = malloc((capacity + (size_t)1) * sizeof *places), *old = handles->places;
     if (index == NULL || places == NULL) {
         free(index);
         free(places);
         return 0;
     }
-    free(held->index);
-    held->index = index;
-    held->places = places;
-    held->capacity = capacity;
+    free(handles->index);
+    handles->index = index;
+    handles->places = places;
+    handles->capacity = capacity;
     clua_push_kept(L, CLUA_KEPT_HANDLES);
     if (lua_getmetatable(L, 3)) lua_setmetatable(L, 1);
-    renumber(L, held, old, held->count);
+    clua_push_kept(L, CLUA_KEPT_PINS);
+    renumber(L, state, old, handles->count);
     free(old);
-    lua_pop(L, 1);
+    lua_pop(L, 2);
     clua_keep(L, CLUA_KEPT_PINS);
     clua_keep(L, CLUA_KEPT_HANDLES);
     return 0;
 }
 
-// After a place has become free: the room of most is given back when few are in use. Never raises.
+// After places have become free: the room of most is given back when few are in use. Never raises.
 static void shrink_if_roomy(lua_State *L) {
     const clua_state *state = clua_state_of(L);
-    const clua_held_objects *held = &state->held;
-    if (held->capacity <= 4 * FEW_PLACES || held->used >= held->capacity / 8) return;
+    const clua_handles *handles = &state->handles;
+    if (handles->capacity <= 4 * FEW_PLACES || handles->used >= handles->capacity / 8) return;
     // A body that is near its limit is not stopped for this. The new tables are a quarter as large as the old ones, or less.
-    if (state->used_bytes + (size_t)held->capacity * 16 > state->limit_bytes) return;
+    if (state->used_bytes + (size_t)handles->capacity * 16 > state->limit_bytes) return;
     lua_pushcfunction(L, shrink);
     if (lua_pcall(L, 0, 0, 0) != LUA_OK) lua_pop(L, 1);
 }
 
-// Takes over a reference, where a place is free. An older handle of the object may be waiting for its finalizer: it is not found any more.
-static void hold(clua_held_objects *held, clua_handle *handle, void *object) {
-    handle->place = held->free;
-    handle->numbering = held->numbering;
-    held->free = held->free < held->count ? (uint32_t)(held->places[held->free] >> 1) : ++held->count;
-    held->used++;
-    uint32_t slot = find_slot(held, (uintptr_t)object);
-    held->places[handle->place] = (uintptr_t)object;
-    held->index[slot] = handle->place + 1;
-    handle->object = object;
+// MARK: handles that have gone
+
+// What a handle holds is at the end of what Lua allocates for it.
+static clua_handle *handle_in(const clua_handles *handles, void *block) {
+    return (clua_handle *)((char *)block + handles->block_size) - 1;
 }
 
-// Gives back what it holds.
-static void *let_go(clua_held_objects *held, clua_handle *handle) {
-    void *object = handle->object;
-    bool is_left = handle->numbering != held->numbering;
-    uint32_t slot = find_slot(held, (uintptr_t)object | (is_left ? IS_LEFT : 0));
-    uint32_t place = is_left ? held->index[slot] - 1 : handle->place;
-    if (held->index[slot] == place + 1) empty_slot(held, slot);
-    handle->object = NULL;
-    held->places[place] = ((uintptr_t)held->free << 1) | IS_FREE;
-    held->free = place;
-    held->used--;
-    return object;
+bool clua_handle_is_freed(clua_handles *handles, void *block) {
+    if (!is_handle(handles, handle_in(handles, block))) return false;
+    *(void **)block = handles->freed;
+    handles->freed = block;
+    return true;
 }
 
-void clua_held_objects_release(clua_held_objects *held) {
-    for (uint32_t i = 0; i < held->count; i++)
-        if ((held->places[i] & IS_FREE) == 0) clua_object_release((void *)(held->places[i] & ~(uintptr_t)IS_LEFT));
-    free(held->places);
-    free(held->index);
-    *held = (clua_held_objects){0};
+// What goes with an object may free further handles.
+static void release_freed(clua_state *state) {
+    clua_handles *handles = &state->handles;
+    while (handles->freed != NULL) {
+        void *block = handles->freed;
+        handles->freed = *(void **)block;
+        void *object = let_go(state, handle_in(handles, block));
+        free(block);
+        clua_object_release(object);
+    }
+}
+
+void clua_release_freed_handles(lua_State *L) {
+    release_freed(clua_state_of(L));
+    shrink_if_roomy(L);
+}
+
+void clua_handles_close(clua_state *state) {
+    release_freed(state);
+    free(state->handles.places);
+    free(state->handles.index);
 }
 
 // MARK: handles
-
-static int handle_gc(lua_State *L) {
-    clua_handle *handle = clua_to_handle(L, 1);
-    if (handle == NULL || handle->object == NULL) return 0;
-    clua_object_release(let_go(&clua_state_of(L)->held, handle));
-    shrink_if_roomy(L);
-    return 0;
-}
 
 void clua_push_metatable(lua_State *L, int kind) {
     if (clua_push_kept(L, CLUA_KEPT_METATABLES + kind) == LUA_TTABLE) return;
     lua_pop(L, 1);
     lua_createtable(L, 0, 8);
-    lua_pushcfunction(L, handle_gc);
-    lua_setfield(L, -2, "__gc");
     lua_pushvalue(L, -1);
     clua_keep(L, CLUA_KEPT_METATABLES + kind);
+}
+
+static void push_empty_userdata(lua_State *L) {
+    *(clua_handle *)lua_newuserdatauv(L, sizeof(clua_handle), CLUA_SLOT_COUNT) = (clua_handle){0};
 }
 
 void clua_objects_open(lua_State *L) {
@@ -278,12 +323,18 @@ void clua_objects_open(lua_State *L) {
     clua_keep(L, CLUA_KEPT_PINS);
     lua_createtable(L, 0, 4);
     clua_keep(L, CLUA_KEPT_CLASSES);
+    clua_state *state = clua_state_of(L);
+    size_t before = state->used_bytes;
+    push_empty_userdata(L);
+    state->handles.block_size = state->used_bytes - before;
+    state->handles.free = 1;
+    lua_pop(L, 1);
 }
 
-// Pushes the handle at a place. One that waits for its finalizer is not there any more.
-static bool push_handle_at_place(lua_State *L, uint32_t place) {
-    clua_push_kept(L, CLUA_KEPT_HANDLES);
-    bool exists = lua_rawgeti(L, -1, (lua_Integer)place + 1) == LUA_TUSERDATA;
+// Pushes what a table, of handles or of pins, has at a place, if that is a handle.
+static bool push_from(lua_State *L, clua_kept table, uint32_t place) {
+    clua_push_kept(L, table);
+    bool exists = lua_rawgeti(L, -1, place) == LUA_TUSERDATA;
     if (exists)
         lua_replace(L, -2);
     else
@@ -292,38 +343,30 @@ static bool push_handle_at_place(lua_State *L, uint32_t place) {
 }
 
 bool clua_push_existing_handle(lua_State *L, const void *object) {
-    clua_held_objects *held = &clua_state_of(L)->held;
-    // Operations mostly end in the order in which they were made. The index lies in no order, and is seldom in the processor's cache.
-    for (uint32_t place = held->found; place < held->count && place < held->found + 4; place++) {
-        if (held->places[place] != (uintptr_t)object) continue;
-        held->found = place;
-        if (push_handle_at_place(L, place)) return true;
-        break;  // there may be another one
-    }
-    if (held->capacity == 0) return false;
-    uint32_t place = held->index[find_slot(held, (uintptr_t)object)];
-    if (place == 0) return false;
-    held->found = place - 1;
-    return push_handle_at_place(L, place - 1);
+    uint32_t place = find_place(clua_state_of(L), object);
+    // One that nothing referred to is not there any more, unless a finalizer of a script came to it again, and had it pinned.
+    return place != 0 && (push_from(L, CLUA_KEPT_HANDLES, place) || push_from(L, CLUA_KEPT_PINS, place));
 }
 
 // Pushes a handle that holds nothing, and sees to it that there is a place for what it will hold.
 static int push_empty_handle(lua_State *L) {
-    clua_handle *handle = lua_newuserdatauv(L, sizeof(clua_handle), CLUA_SLOT_COUNT);
-    *handle = (clua_handle){.tag = &handle_tag};
-    need_place(L, &clua_state_of(L)->held);
+    clua_handles *handles = &clua_state_of(L)->handles;
+    if (handles->freed != NULL) clua_release_freed_handles(L);
+    clua_watch_here(L);
+    push_empty_userdata(L);
+    need_place(L, handles);
     return 1;
 }
 
 // The handle on top, empty so far, takes over a reference; there is a place for it.
 static void fill_handle(lua_State *L, void *object, int kind) {
     clua_handle *handle = lua_touserdata(L, -1);
-    handle->kind = (uint16_t)kind;
-    hold(&clua_state_of(L)->held, handle, object);
+    handle->kind = (unsigned)kind;
+    hold(clua_state_of(L), handle, object);
     // At once: whoever numbers the places anew has to find it.
     clua_push_kept(L, CLUA_KEPT_HANDLES);
     lua_pushvalue(L, -2);
-    lua_rawseti(L, -2, (lua_Integer)handle->place + 1);
+    lua_rawseti(L, -2, handle->place);
     lua_pop(L, 1);
     handle->class_object = object_functions.class_of != NULL ? object_functions.class_of(object, kind) : NULL;
     clua_push_metatable(L, kind);
@@ -333,7 +376,7 @@ static void fill_handle(lua_State *L, void *object, int kind) {
 // Whether the value on top is the spare handle, and has a place to go to.
 static bool is_spare(lua_State *L) {
     const clua_handle *handle = lua_touserdata(L, -1);
-    return handle != NULL && handle->object == NULL && has_place(&clua_state_of(L)->held);
+    return handle != NULL && handle->object == NULL && has_place(&clua_state_of(L)->handles);
 }
 
 void clua_push_owned_handle(lua_State *L, void *object, int kind) {

@@ -4,7 +4,7 @@
 
 #include "object.h"
 
-/// Prepares a fresh state. Needs 3 free stack slots.
+/// Prepares a fresh state, whose collector does not run. Needs 3 free stack slots.
 void clua_objects_open(lua_State *L);
 
 /// Pushes the state's handle for `object` (borrowed; retained when a handle is made). Needs 5 free stack slots, leaves 1.
@@ -28,6 +28,9 @@ static inline bool clua_push_handle_at(lua_State *L, int index, const void *obje
 
 /// clua_unpin for the handle on top, which stays. Never raises. Needs 3 free stack slots.
 void clua_unpin_handle(lua_State *L);
+
+/// Releases what the handles held that Lua has freed. Never raises. Needs 3 free stack slots.
+void clua_release_freed_handles(lua_State *L);
 
 /// Pushes the metatable of a kind of handle, made at first use. Needs 3 free stack slots, leaves 1.
 void clua_push_metatable(lua_State *L, int kind);

@@ -6,21 +6,44 @@
 #include "host_raising.h"
 #include "object_raising.h"
 #include "observer_raising.h"
+#include "registry_raising.h"
 #include "run_apart.h"
+
+void clua_observers_open(lua_State *L) {
+    lua_createtable(L, 0, 0);
+    lua_createtable(L, 0, 1);
+    lua_pushliteral(L, "k");
+    lua_setfield(L, -2, "__mode");
+    lua_setmetatable(L, -2);
+    clua_keep(L, CLUA_KEPT_OBSERVERS);
+}
+
+// Pushes the table of the handle on top, or nil; returns whether there is one. Never raises. Needs 2 free stack slots.
+static bool push_observers(lua_State *L) {
+    clua_push_kept(L, CLUA_KEPT_OBSERVERS);
+    lua_pushvalue(L, -2);
+    lua_rawget(L, -2);
+    lua_remove(L, -2);
+    return lua_istable(L, -1);
+}
 
 void clua_add_observer(lua_State *L, int index, int function) {
     int observation = lua_gettop(L);
-    luaL_checkstack(L, 4, NULL);
-    if (lua_getiuservalue(L, index, CLUA_SLOT_OBSERVERS) != LUA_TTABLE) {
+    luaL_checkstack(L, 5, NULL);
+    lua_pushvalue(L, index);
+    if (!push_observers(L)) {
         lua_pop(L, 1);
         lua_createtable(L, 0, 1);
-        lua_pushvalue(L, -1);
-        lua_setiuservalue(L, index, CLUA_SLOT_OBSERVERS);
+        clua_push_kept(L, CLUA_KEPT_OBSERVERS);
+        lua_pushvalue(L, index);
+        lua_pushvalue(L, -3);
+        lua_rawset(L, -3);
+        lua_pop(L, 1);
     }
     lua_pushvalue(L, observation);
     lua_pushvalue(L, function);
     lua_rawset(L, -3);
-    lua_pop(L, 1);
+    lua_settop(L, observation);
 }
 
 // Decodes the value and assigns it to a field of the table on top.
@@ -35,7 +58,7 @@ static void set_decoded(lua_State *L, const char *name, const clua_parcel *value
 static int run_observer(lua_State *L) {
     const clua_change *change = lua_touserdata(L, 1);
     clua_push_handle(L, change->object.object, change->object.kind);
-    if (lua_getiuservalue(L, 2, CLUA_SLOT_OBSERVERS) != LUA_TTABLE) return 0;
+    if (!push_observers(L)) return 0;
     clua_push_handle(L, change->observation.object, change->observation.kind);
     if (lua_rawget(L, 3) != LUA_TFUNCTION) return 0;
     lua_pushvalue(L, 2);
@@ -53,7 +76,7 @@ int clua_run_observer(lua_State *L, const clua_change *change, clua_failure *fai
 int clua_observations(lua_State *L, const void *object, void **observations, int most) {
     int top = lua_gettop(L), count = 0;
     if (!lua_checkstack(L, 8)) return 0;
-    if (clua_push_existing_handle(L, object) && lua_getiuservalue(L, -1, CLUA_SLOT_OBSERVERS) == LUA_TTABLE) {
+    if (clua_push_existing_handle(L, object) && push_observers(L)) {
         lua_pushnil(L);
         while (clua_next(L, top + 2)) {
             clua_handle *observation = clua_to_handle(L, -2);
@@ -70,7 +93,7 @@ void clua_remove_observer(lua_State *L, const void *object, const void *observat
     int top = lua_gettop(L);
     if (!lua_checkstack(L, 6)) return;
     // Where there is no handle, there is no function.
-    if (clua_push_existing_handle(L, object) && lua_getiuservalue(L, -1, CLUA_SLOT_OBSERVERS) == LUA_TTABLE
+    if (clua_push_existing_handle(L, object) && push_observers(L)
         && clua_push_existing_handle(L, observation)) {
         lua_pushvalue(L, -1);
         if (lua_rawget(L, -3) != LUA_TNIL) {

@@ -30,15 +30,14 @@ int clua_decode(lua_State *L, const clua_parcel *parcel, clua_environment enviro
     return lua_pcall(L, 1, LUA_MULTRET, 0);
 }
 
-bool clua_parcel_disown(clua_parcel *parcel, const void *owner) {
-    bool has_any = false;
+void clua_parcel_disown(clua_parcel *parcel, const void *owner) {
     for (size_t i = 0; i < parcel->reference_count; i++) {
         clua_reference *reference = &parcel->references[i];
         if (reference->object != owner || reference->is_unowned) continue;
-        reference->is_unowned = has_any = true;
+        reference->is_unowned = true;
+        parcel->is_disowned = 1;
         clua_object_release(reference->object);
     }
-    return has_any;
 }
 
 void clua_parcel_release(clua_parcel *parcel) {
@@ -47,7 +46,7 @@ void clua_parcel_release(clua_parcel *parcel) {
         if (!parcel->references[i].is_unowned) clua_object_release_in_turn(parcel->references[i].object);
     for (size_t i = 0; i < parcel->string_count; i++) clua_lent_string_release(parcel->strings[i]);
     free(parcel->strings);
-    free(parcel->codes);
+    if (parcel->code_count > 1) free(parcel->codes);
     free(parcel->references);
     free(parcel->bytes);
     *parcel = (clua_parcel){0};

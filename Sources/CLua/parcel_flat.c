@@ -61,6 +61,7 @@ bool encode_flat(lua_State *L, clua_parcel *parcel) {
     }
     writer_finish(&writer, parcel);
     parcel->value_count = 1;
+    parcel->is_flat = 1;
     if (code != NULL) {
         clua_code_retain(code);
         parcel->code = code;

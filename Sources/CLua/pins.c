@@ -1,4 +1,4 @@
-// Handles that are kept alive, and when a garbage collection has ended.
+// Handles that are kept alive.
 #include "run.h"
 
 #include <lua5.4/lauxlib.h>
@@ -14,7 +14,7 @@ static void pin_handle(lua_State *L) {
     if (handle->pin_count++ == 0) {
         clua_push_kept(L, CLUA_KEPT_PINS);
         lua_pushvalue(L, -2);
-        lua_rawseti(L, -2, (lua_Integer)handle->place + 1);
+        lua_rawseti(L, -2, handle->place);
         lua_pop(L, 1);
     }
     lua_pop(L, 1);
@@ -41,7 +41,7 @@ void clua_unpin_handle(lua_State *L) {
     if (handle->pin_count > 0 && --handle->pin_count == 0) {
         clua_push_kept(L, CLUA_KEPT_PINS);
         lua_pushnil(L);
-        lua_rawseti(L, -2, (lua_Integer)handle->place + 1);
+        lua_rawseti(L, -2, handle->place);
         lua_pop(L, 1);
     }
 }
@@ -51,24 +51,3 @@ void clua_unpin(lua_State *L, void *object) {
     clua_unpin_handle(L);
     lua_pop(L, 1);
 }
-
-// MARK: collections
-
-static int watch(lua_State *L);
-
-// Finalizer of an object that nothing refers to.
-static int collected(lua_State *L) {
-    const clua_host *host = clua_state_of(L)->host;
-    return host->collected != NULL && host->collected(L) ? watch(L) : 0;
-}
-
-static int watch(lua_State *L) {
-    lua_newuserdatauv(L, 0, 0);
-    lua_createtable(L, 0, 1);
-    lua_pushcfunction(L, collected);
-    lua_setfield(L, -2, "__gc");
-    lua_setmetatable(L, -2);
-    return 0;
-}
-
-int clua_watch_collections(lua_State *L, clua_failure *failure) { return clua_protect(L, watch, NULL, 0, failure); }

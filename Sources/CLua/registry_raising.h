@@ -14,6 +14,8 @@ typedef enum clua_kept {
     CLUA_KEPT_HANDLES,        // weak array: place of a handle, from 1 on -> handle; has room for all
     CLUA_KEPT_SPARE_HANDLE,   // one that holds nothing yet
     CLUA_KEPT_PINS,           // array: place of a handle, from 1 on -> handle; has room for all
+    CLUA_KEPT_OBSERVERS,      // weak table: handle -> a table: observation -> function
+    CLUA_KEPT_WATCHER,        // the metatable of what notices that a collection has ended
     CLUA_KEPT_CLASSES,        // table: class (light userdata) -> class table
     CLUA_KEPT_REAL_GLOBALS,   // the state's own global table
     CLUA_KEPT_FRESH_GLOBALS,  // name -> value in a fresh state

@@ -13,10 +13,12 @@
 
 #include "callback_raising.h"
 #include "code.h"
+#include "collections_raising.h"
 #include "lent_string.h"
 #include "libraries_raising.h"
 #include "host_raising.h"
 #include "object_raising.h"
+#include "observer_raising.h"
 #include "parcel.h"
 #include "parcel_format.h"
 #include "registry_raising.h"
@@ -52,6 +54,7 @@ static void *allocate(void *context, void *block, size_t old_size, size_t new_si
     }
     if (new_size == 0) {
         state->used_bytes -= old_size;
+        if (old_size == state->handles.block_size && clua_handle_is_freed(&state->handles, block)) return NULL;
         if (old_size <= CLUA_MIN_LENT_STRING || !clua_hand_over_block(state, block, old_size)) free(block);
         return NULL;
     }
@@ -108,6 +111,8 @@ static int open_state(lua_State *L) {
     lua_settop(L, 0);
     clua_registry_open(L);
     clua_objects_open(L);
+    clua_observers_open(L);
+    clua_collections_open(L);
     if (ignore_environment) {
         lua_pushboolean(L, 1);
         lua_setfield(L, LUA_REGISTRYINDEX, "LUA_NOENV");
@@ -164,7 +169,7 @@ void clua_state_close(lua_State *L) {
     clua_detach_thread(L);
     lua_close(L);
     clua_lent_strings_free(state);
-    clua_held_objects_release(&state->held);
+    clua_handles_close(state);
     free(state->warning);
     clua_spares_close(state);
     clua_code_close(state);

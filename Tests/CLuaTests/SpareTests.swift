@@ -187,7 +187,7 @@ extension State {
         let count = unsafe results.pointer.pointee.value_count
         try run(
             "local all = table.pack(...); for i = 1, all.n do all[i] = tostring(all[i]) end; text = table.concat(all, ' ')",
-            arguments: count)
+            arguments: Int32(count))
         return try text("return text") ?? ""
     }
 }

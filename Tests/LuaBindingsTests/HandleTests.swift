@@ -1,4 +1,5 @@
 import LuaBindings
+import OpEngine
 import Testing
 
 /// An operation is one value in a state, however it came there.
@@ -63,6 +64,52 @@ import Testing
             """)
     }
 
+    /// The operation is garbage when its handle is used again.
+    @Test func finalizersMayAddOperationsThatOnlyTheyReferTo() throws {
+        try script(
+            """
+            local ended = 0
+            for i = 1, 100 do
+                local o = Operation.new(function() return i end)
+                o.completionBlock = function(o)
+                    assert(o.result == i)
+                    ended = ended + 1
+                end
+                setmetatable({ o }, { __gc = function(t) queue:addOperation(t[1]) end })
+            end
+            collectgarbage() collectgarbage()
+            queue:waitUntilAllOperationsAreFinished()
+            opscript.sleep(0)
+            assert(ended == 100, ended)
+            """)
+    }
+
+    /// What the host does when an object goes may be anything: no collection is under way then.
+    @Test func anObjectOfTheHostMayRunAScriptWhenItGoes() throws {
+        // Safety: `@unchecked Sendable` because its one field is constant.
+        final class Going: Operation, @unchecked Sendable {
+            let goes: @Sendable () -> Void
+            init(_ goes: @escaping @Sendable () -> Void) { self.goes = goes }
+            deinit { goes() }
+        }
+        try withRuntime { runtime throws in
+            // Safety: one thread only, and the runtime is there as long.
+            nonisolated(unsafe) unowned let host = runtime
+            let go: @Sendable () -> Void = {
+                do {
+                    try unsafe host.run("gone = gone + 1; for i = 1, 100 do local t = { i } end collectgarbage()")
+                } catch {
+                    Issue.record(error)
+                }
+            }
+            try runtime.register("make") { _ in [.operation(Going(go))] }
+            try runtime.run("gone = 0; for i = 1, 1000 do make() end collectgarbage() collectgarbage()")
+            #expect(try runtime.run("return gone") == [1000])
+            // As soon as a collection ends, though nothing of the host is called.
+            try runtime.run("make() for i = 1, 1000000 do local t = { i } if gone == 1001 then return end end error 'not yet'")
+        }
+    }
+
     @Test func aHandleThatWasCollectedComesBackWithItsOperation() throws {
         try script(
             """
@@ -108,8 +155,10 @@ import Testing
             assert(not pcall(debug.getmetatable(o).__index, io.stdout, 'name'))
             assert(not pcall(debug.getmetatable(o).__index, 5, 'name'))
             assert(not pcall(debug.getmetatable(o).__newindex, {}, 'name', 1))
-            debug.getmetatable(o).__gc(io.stdout)
-            debug.getmetatable(o).__gc()
+            debug.setmetatable(o, nil)
+            assert(not pcall(queue.addOperation, queue, io.stdout))
+            queue:addOperation(o)
+            queue:waitUntilAllOperationsAreFinished()
             """)
     }
 

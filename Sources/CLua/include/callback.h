@@ -106,8 +106,7 @@ enum {
     CLUA_SLOT_BODY = 1,        // a function, or a table: function, arguments, n; of an operation with several, a table of these
     CLUA_SLOT_RESULTS = 1,     // if the handle `has_results`: what the operation ended with, as this state decoded it
     CLUA_SLOT_COMPLETION = 2,  // the completion block; what a timer calls
-    CLUA_SLOT_OBSERVERS = 3,   // a table: observation -> function
-    CLUA_SLOT_COUNT = 3
+    CLUA_SLOT_COUNT = 2
 };
 
 #endif

@@ -9,16 +9,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/// What a handle holds. `kind` selects the metatable.
+/// What a handle holds.
 typedef struct clua_handle {
-    const void *tag;  // says that it is one
     void *object;  // owned: one reference; NULL while being made
-    uint16_t kind;     // index of the class, 1 to CLUA_MAX_KINDS
-    bool has_results;  // see CLUA_SLOT_RESULTS
-    uint32_t pin_count;
-    uint32_t place;  // of `object` among what the state holds
-    uint32_t numbering;  // the state's, when that was the number of the place
     void *class_object;  // of an operation whose class a script has defined: that class, kept by the operation; else NULL
+    uint32_t place;  // among those of its state
+    uint32_t kind : 4;  // index of the class, 1 to CLUA_MAX_KINDS; selects the metatable
+    uint32_t has_results : 1;  // see CLUA_SLOT_RESULTS
+    uint32_t pin_count : 27;
 } clua_handle;
 
 #define CLUA_MAX_KINDS 8
@@ -28,7 +26,13 @@ typedef struct clua_object_functions {
     void (*retain)(void *object);
     void (*release)(void *object);
     void *(*class_of)(void *object, int kind);  // what the handle's `class_object` is; NULL where there are no such classes
+    /// The object itself may know the place of its handle in one state: `state` is what clua_state_new was given. CLUA_NO_PLACE: that is
+    /// another state, or the object knows none. NULL where no object does.
+    uint32_t (*place_of)(const void *object, const void *state);
+    void (*set_place)(void *object, uint32_t place);  // of an object that knows it
 } clua_object_functions;
+
+#define CLUA_NO_PLACE UINT32_MAX
 
 void clua_set_object_functions(clua_object_functions functions);
 void clua_object_retain(void *object);
@@ -38,19 +42,27 @@ void clua_object_release(void *object);
 /// deep stack.
 void clua_object_release_in_turn(void *object);
 
-/// What the handles of a state hold. Lua drops a finalizer that has no memory to run; what it was to release goes with the state.
-typedef struct clua_held_objects {
-    uintptr_t *places;  // owned: an object, owned too, or twice the index of the next free place; see object.c for their low bits
+/// The handles of a state.
+///
+/// They have no finalizers, which would cost as much again: the state's allocator notices that Lua frees one. See
+/// `clua_handle_is_freed`.
+typedef struct clua_handles {
+    uintptr_t *places;  // owned, from 1 on: a handle, or twice the next free place, plus one
     uint32_t count, capacity;
-    uint32_t used;  // how many of the first `count` have an object
-    uint32_t numbering;  // changes when the places get other numbers
-    uint32_t free;  // the index of the first free place; `count` when none is
-    uint32_t *index;  // owned: a hash table of twice the capacity, from objects to their places, plus one
-    uint32_t found;  // the place that was looked for last
-} clua_held_objects;
+    uint32_t used;  // how many of the first `count` have a handle
+    uint32_t free;  // the first free place; `count` + 1 when none is
+    uint32_t *index;  // owned: a hash table of twice the capacity, from objects that do not know them to the places of their handles
+    size_t block_size;  // of what Lua allocates for one
+    void *freed;  // owned: the blocks of those that have gone, whose objects are still to be released; each begins with the next one
+} clua_handles;
 
-/// Releases all of them. When the state has been closed.
-void clua_held_objects_release(clua_held_objects *held);
+/// Lua frees `block`, of `block_size` bytes. Returns whether that was a handle; then the block is kept until its object is released:
+/// Lua is at work at its collection, and the code of others may run when an object goes.
+bool clua_handle_is_freed(clua_handles *handles, void *block);
+
+/// Releases what the handles of a state hold, which has been closed.
+struct clua_state;
+void clua_handles_close(struct clua_state *state);
 
 /// The handle at `index`, or NULL when the value there is something else. Never raises.
 clua_handle *clua_to_handle(lua_State *L, int index);

@@ -22,18 +22,21 @@ typedef struct clua_reference {
 
 enum { CLUA_FEW_BYTES = 24 };
 
+/// 80 bytes, which with what a host puts in front of them is 96.
 typedef struct clua_parcel {
     uint8_t *bytes;  // owned; NULL where there are no more than `few`
     size_t byte_count;
     uint64_t few[CLUA_FEW_BYTES / 8];  // bytes; words are what Swift copies in one piece
     clua_reference *references;
-    size_t reference_count;
-    struct clua_code *code;    // owned: the only one, where `codes` is NULL
-    struct clua_code **codes;  // owned, and each of them
-    size_t code_count;
+    union {
+        struct clua_code *code;    // owned: the only one
+        struct clua_code **codes;  // owned, and each of them, where there are several
+    };
     struct clua_lent_string **strings;  // long ones, which are not among the bytes
-    size_t string_count;
-    int value_count;  // how many values clua_decode pushes
+    uint32_t reference_count, code_count, string_count;
+    uint32_t value_count : 30;  // how many values clua_decode pushes
+    uint32_t is_flat : 1;       // one value, and if it is a function, one that sees no globals and has no functions or tables
+    uint32_t is_disowned : 1;   // it refers to its owner: see clua_parcel_disown
 } clua_parcel;
 
 static inline const uint8_t *clua_parcel_bytes(const clua_parcel *parcel) {
@@ -41,7 +44,7 @@ static inline const uint8_t *clua_parcel_bytes(const clua_parcel *parcel) {
 }
 
 static inline struct clua_code *clua_parcel_code(const clua_parcel *parcel, size_t index) {
-    return parcel->codes != NULL ? parcel->codes[index] : parcel->code;
+    return parcel->code_count > 1 ? parcel->codes[index] : parcel->code;
 }
 
 /// Whether the parcel owns nothing: all that it is lies in `few`.
@@ -70,9 +73,9 @@ typedef enum clua_environment {
 /// Returns LUA_OK with `value_count` values pushed, or the status with the error's message pushed.
 int clua_decode(lua_State *L, const clua_parcel *parcel, clua_environment environment);
 
-/// For a parcel that `owner` holds, and that is decoded only while `owner` is alive: lets go of the references to it. Returns whether
-/// there were any.
-bool clua_parcel_disown(clua_parcel *parcel, const void *owner);
+/// For a parcel that `owner` holds, and that is decoded only while `owner` is alive: lets go of the references to it. If there were any it
+/// `is_disowned` from then on.
+void clua_parcel_disown(clua_parcel *parcel, const void *owner);
 
 /// Gives back what the parcel owns. Safe from any thread; an empty parcel is fine.
 void clua_parcel_release(clua_parcel *parcel);

@@ -69,7 +69,9 @@ typedef struct clua_state {
     bool has_description;      // of an error under way, in the registry
     bool modules_changed;      // whether `package.loaded` may have changed
     uint64_t module_filter[(1 << CLUA_FILTER_BITS) / 64];  // a bit for each value that travels by name, by its address; others may share it
-    clua_held_objects held;
+    clua_handles handles;
+    bool is_watching;  // see collections.c
+    bool tells_host;  // that a collection has ended
     char *warning;  // owned: what has come of one that is not complete, or NULL
     size_t warning_count;
     struct clua_code_caches *codes;  // owned

@@ -7,6 +7,8 @@ enum ScriptModule {
         case now, sleep, after, every, process, sh, prelude, captures
     }
 
+    private static let noPlace = UInt32.max  // CLUA_NO_PLACE
+
     /// What C reads while it makes a state. Made once, never freed.
     // Safety: immutable after this.
     nonisolated(unsafe) static let host: UnsafePointer<clua_host> = {
@@ -23,6 +25,19 @@ enum ScriptModule {
                     return unsafe Unmanaged<Operation>.fromOpaque(pointer)._withUnsafeGuaranteedRef { operation in
                         unsafe (operation as? LuaOperation)?.scriptClass.map { unsafe Unmanaged.passUnretained($0).toOpaque() }
                     }
+                },
+                place_of: { pointer, state in
+                    guard let pointer = unsafe pointer, let state = unsafe state else { return noPlace }
+                    return unsafe Unmanaged<AnyObject>.fromOpaque(pointer)._withUnsafeGuaranteedRef { object in
+                        guard type(of: object) == LuaOperation.self else { return noPlace }
+                        let operation = unsafe unsafeDowncast(object, to: LuaOperation.self)
+                        let isHome = unsafe Unmanaged<LuaState>.fromOpaque(state)._withUnsafeGuaranteedRef { operation.isHome($0) }
+                        return isHome ? operation.placeOfHandle : noPlace
+                    }
+                },
+                set_place: { pointer, place in
+                    guard let pointer = unsafe pointer else { return }
+                    unsafe Unmanaged<LuaOperation>.fromOpaque(pointer)._withUnsafeGuaranteedRef { $0.placeOfHandle = place }
                 }))
         let descriptions = unsafe [
             OperationClass.description, BlockOperationClass.description, InvocationOperationClass.description,

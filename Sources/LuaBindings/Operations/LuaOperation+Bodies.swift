@@ -67,8 +67,8 @@ extension LuaOperation {
     }
 
     private func encodeBody(_ call: Call) throws(Failure) -> Body {
-        call.state.publishPaths()
         let parcel = try call.state.encode(count: call.count - 1, CLUA_BODY)
+        if !parcel.isFlat { call.state.publishPaths() }
         parcel.letGo(of: self)
         note(parcel)
         return Body(form: .parcel(parcel), isInHandle: false)
@@ -92,7 +92,6 @@ extension LuaOperation {
             }
             needsPin = needsPin || !bodiesHere.isEmpty  // elsewhere it has been pinned when it left
         } else if isHome {
-            state.publishPaths()
             for index in bodiesHere { try encodeBody(at: index, in: state, handleAt: handle) }
         } else {
             for body in withMutable({ $0.bodies }) {
@@ -107,6 +106,7 @@ extension LuaOperation {
     /// Copies a body that is in the handle in `state`.
     private func encodeBody(at index: Int, in state: LuaState, handleAt handle: Int32) throws(Failure) {
         let parcel = try state.encodeBody(of: self, number: number(ofBodyAt: index), handleAt: handle)
+        if !parcel.isFlat { state.publishPaths() }
         note(parcel)
         // Cancelling, on whatever thread, drops them.
         withMutable { if $0.bodies.indices.contains(index) { $0.bodies.change(at: index) { $0.form = .parcel(parcel) } } }

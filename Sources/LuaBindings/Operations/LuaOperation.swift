@@ -11,11 +11,13 @@ import Synchronization
 @safe public final class LuaOperation: Operation, @unchecked Sendable {
     // Safety: `@unchecked Sendable` because a lock guards what changes, and the engine protects its own part.
 
-    // With what `Operation` has this is 104 bytes, as a `BlockOperation` is.
+    // With what `Operation` has this is 108 bytes.
 
     /// What it has in common with those that are made alike.
     let origin: Origin
     private let content: Atomic<Content>
+    /// Where the state that made it has its handle. That state's thread alone uses it.
+    @safe @exclusivity(unchecked) var placeOfHandle: UInt32 = 0
 
     /// What its bodies are.
     enum Kind: Int, CaseIterable {
@@ -147,6 +149,9 @@ import Synchronization
     }
     /// The number of the state that made it; `LuaState.noNumber` when the host did.
     var home: Int { origin.home }
+    /// Whether `state` made it.
+    @inline(__always)
+    func isHome(_ state: LuaState) -> Bool { state.number == origin.home && state.core === origin.core }
     var kind: Kind { origin.kind }
     /// The class that a script has defined, if it is of one.
     var scriptClass: ScriptClass? { origin.scriptClass }

@@ -18,7 +18,6 @@ struct Parcel: @unchecked Sendable {
     @safe
     private struct Contents {
         var parcel: clua_parcel
-        var refersToOwner = false
     }
 
     private let storage: ManagedBuffer<Contents, Never>
@@ -32,15 +31,16 @@ struct Parcel: @unchecked Sendable {
     static let empty = unsafe Parcel(clua_parcel())
 
     /// Whether it refers to the object that holds it, which must be alive when the parcel is decoded.
-    var refersToOwner: Bool { storage.header.refersToOwner }
+    var refersToOwner: Bool { unsafe pointer.pointee.is_disowned != 0 }
+
+    /// Whether it is a plain value, or a function that can come to nothing but plain values.
+    var isFlat: Bool { unsafe pointer.pointee.is_flat != 0 }
 
     /// Does not keep `owner`, which is about to hold the parcel, alive: they would keep each other. Before anybody else has the parcel.
     func letGo(of owner: AnyObject) {
-        guard unsafe pointer.pointee.reference_count > 0 else { return }
-        unsafe storage.withUnsafeMutablePointerToHeader { contents in
-            if unsafe clua_parcel_disown(&contents.pointee.parcel, Unmanaged.passUnretained(owner).toOpaque()) {
-                unsafe contents.pointee.refersToOwner = true
-            }
+        guard hasReferences else { return }
+        unsafe storage.withUnsafeMutablePointerToHeader {
+            unsafe clua_parcel_disown(&$0.pointee.parcel, Unmanaged.passUnretained(owner).toOpaque())
         }
     }
 
@@ -52,7 +52,7 @@ struct Parcel: @unchecked Sendable {
 
     /// Whether it keeps operations alive.
     var keepsOperations: Bool {
-        for index in 0..<(unsafe pointer.pointee.reference_count) {
+        for index in 0..<Int(unsafe pointer.pointee.reference_count) {
             let reference = unsafe pointer.pointee.references[index]
             if unsafe reference.kind == ObjectKind.operation.rawValue && !reference.is_unowned { return true }
         }
@@ -61,7 +61,7 @@ struct Parcel: @unchecked Sendable {
 
     /// What C reads; valid as long as the parcel is.
     var pointer: UnsafePointer<clua_parcel> {
-        // Safety: the header stays where it is, and begins with the parcel.
+        // Safety: the header stays where it is, and is the parcel.
         unsafe storage.withUnsafeMutablePointerToHeader { unsafe UnsafeRawPointer($0).assumingMemoryBound(to: clua_parcel.self) }
     }
 }

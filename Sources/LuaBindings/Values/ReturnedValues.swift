@@ -27,7 +27,7 @@ enum ReturnedValues {
         switch self {
         case .few(let few):
             var contents = unsafe clua_parcel()
-            unsafe (contents.few, contents.byte_count, contents.value_count) = (few.bytes, Int(few.byteCount), Int32(few.valueCount))
+            unsafe (contents.few, contents.byte_count, contents.value_count) = (few.bytes, Int(few.byteCount), UInt32(few.valueCount))
             return unsafe Parcel(contents)
         case .parcel(let parcel): return parcel
         }

@@ -1,0 +1,54 @@
+// When a garbage collection has ended: nothing refers to the watcher, a userdata, so that its finalizer runs then.
+#include "collections_raising.h"
+
+#include <lua5.4/lauxlib.h>
+
+#include "object_raising.h"
+#include "registry_raising.h"
+#include "run.h"
+#include "state.h"
+
+static int make_watcher(lua_State *L) {
+    lua_newuserdatauv(L, 0, 0);
+    clua_push_kept(L, CLUA_KEPT_WATCHER);
+    lua_setmetatable(L, -2);
+    clua_state_of(L)->is_watching = true;
+    return 0;
+}
+
+static int collected(lua_State *L) {
+    clua_state *state = clua_state_of(L);
+    clua_release_freed_handles(L);
+    if (state->tells_host) state->tells_host = state->host->collected(L);
+    // Each collection gets a new one: to one that has got old, not every collection comes.
+    lua_settop(L, 1);
+    lua_pushcfunction(L, make_watcher);
+    if (lua_pcall(L, 0, 0, 0) != LUA_OK) {
+        lua_settop(L, 1);
+        clua_push_kept(L, CLUA_KEPT_WATCHER);
+        lua_setmetatable(L, 1);
+    }
+    return 0;
+}
+
+void clua_collections_open(lua_State *L) {
+    lua_createtable(L, 0, 1);
+    lua_pushcfunction(L, collected);
+    lua_setfield(L, -2, "__gc");
+    clua_keep(L, CLUA_KEPT_WATCHER);
+}
+
+void clua_watch_here(lua_State *L) {
+    if (!clua_state_of(L)->is_watching) {
+        make_watcher(L);
+        lua_pop(L, 1);
+    }
+}
+
+static int watch_for_host(lua_State *L) {
+    clua_watch_here(L);
+    clua_state_of(L)->tells_host = true;
+    return 0;
+}
+
+int clua_watch_collections(lua_State *L, clua_failure *failure) { return clua_protect(L, watch_for_host, NULL, 0, failure); }
