@@ -4,6 +4,7 @@
 #include <lua5.4/lauxlib.h>
 
 #include "object_raising.h"
+#include "places_raising.h"
 #include "registry_raising.h"
 #include "run.h"
 #include "state.h"
@@ -18,7 +19,8 @@ static int make_watcher(lua_State *L) {
 
 static int collected(lua_State *L) {
     clua_state *state = clua_state_of(L);
-    clua_release_freed_handles(L);
+    clua_release_freed_handles(state);
+    clua_trim_places(L);
     if (state->tells_host) state->tells_host = state->host->collected(L);
     // Each collection gets a new one: to one that has got old, not every collection comes.
     lua_settop(L, 1);

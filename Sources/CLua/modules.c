@@ -196,7 +196,14 @@ static bool may_be_indexed(lua_State *L, int value) {
 }
 
 bool clua_may_travel_by_name(lua_State *L, int index) {
-    return clua_state_of(L)->modules_changed || may_be_indexed(L, index);
+    if (clua_state_of(L)->modules_changed) return true;
+    if (!may_be_indexed(L, index)) return false;
+    int value = lua_absindex(L, index);
+    clua_push_kept(L, CLUA_KEPT_MODULE_INDEX);
+    lua_pushvalue(L, value);
+    bool is_indexed = lua_rawget(L, -2) != LUA_TNIL;
+    lua_pop(L, 2);
+    return is_indexed;
 }
 
 bool clua_module_name(lua_State *L, int index) {

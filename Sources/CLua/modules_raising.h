@@ -14,7 +14,7 @@ void clua_modules_changed(lua_State *L);
 /// Takes note of modules loaded since. Needs 16 slots.
 void clua_modules_refresh(lua_State *L);
 
-/// Whether clua_module_name has to be asked. Never raises.
+/// Whether clua_module_name has to be asked. Never raises. Needs 2 free stack slots.
 bool clua_may_travel_by_name(lua_State *L, int index);
 
 /// If the value at `index` is a module or a field of one: pushes the module's name, and the field's or nil, and returns true.

@@ -4,6 +4,10 @@
 
 #include "object.h"
 
+/// See `clua_object_functions`.
+uint32_t clua_object_place(const void *object, const void *state);
+void clua_object_set_place(void *object, uint32_t place);
+
 /// Prepares a fresh state, whose collector does not run. Needs 3 free stack slots.
 void clua_objects_open(lua_State *L);
 
@@ -29,8 +33,8 @@ static inline bool clua_push_handle_at(lua_State *L, int index, const void *obje
 /// clua_unpin for the handle on top, which stays. Never raises. Needs 3 free stack slots.
 void clua_unpin_handle(lua_State *L);
 
-/// Releases what the handles held that Lua has freed. Never raises. Needs 3 free stack slots.
-void clua_release_freed_handles(lua_State *L);
+/// Releases what the handles held that Lua has freed. Never raises.
+void clua_release_freed_handles(struct clua_state *state);
 
 /// Pushes the metatable of a kind of handle, made at first use. Needs 3 free stack slots, leaves 1.
 void clua_push_metatable(lua_State *L, int kind);

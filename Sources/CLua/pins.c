@@ -5,6 +5,7 @@
 
 #include "object_raising.h"
 #include "parcel.h"
+#include "places_raising.h"
 #include "registry_raising.h"
 #include "state.h"
 
@@ -12,9 +13,9 @@
 static void pin_handle(lua_State *L) {
     clua_handle *handle = lua_touserdata(L, -1);
     if (handle->pin_count++ == 0) {
-        clua_push_kept(L, CLUA_KEPT_PINS);
+        lua_rawgeti(L, LUA_REGISTRYINDEX, clua_chunk_of(&clua_state_of(L)->handles, handle->place)->pins);
         lua_pushvalue(L, -2);
-        lua_rawseti(L, -2, handle->place);
+        lua_rawseti(L, -2, clua_place_in_chunk(handle->place));
         lua_pop(L, 1);
     }
     lua_pop(L, 1);
@@ -39,9 +40,9 @@ int clua_pin(lua_State *L, void *object, int kind, int handle, clua_failure *fai
 void clua_unpin_handle(lua_State *L) {
     clua_handle *handle = lua_touserdata(L, -1);
     if (handle->pin_count > 0 && --handle->pin_count == 0) {
-        clua_push_kept(L, CLUA_KEPT_PINS);
+        lua_rawgeti(L, LUA_REGISTRYINDEX, clua_chunk_of(&clua_state_of(L)->handles, handle->place)->pins);
         lua_pushnil(L);
-        lua_rawseti(L, -2, handle->place);
+        lua_rawseti(L, -2, clua_place_in_chunk(handle->place));
         lua_pop(L, 1);
     }
 }

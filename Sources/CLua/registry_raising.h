@@ -11,9 +11,8 @@
 #include "state.h"
 
 typedef enum clua_kept {
-    CLUA_KEPT_HANDLES,        // weak array: place of a handle, from 1 on -> handle; has room for all
+    CLUA_KEPT_WEAK,           // the metatable of tables whose values are weak
     CLUA_KEPT_SPARE_HANDLE,   // one that holds nothing yet
-    CLUA_KEPT_PINS,           // array: place of a handle, from 1 on -> handle; has room for all
     CLUA_KEPT_OBSERVERS,      // weak table: handle -> a table: observation -> function
     CLUA_KEPT_WATCHER,        // the metatable of what notices that a collection has ended
     CLUA_KEPT_CLASSES,        // table: class (light userdata) -> class table

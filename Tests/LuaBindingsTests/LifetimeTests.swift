@@ -272,7 +272,8 @@ import Testing
                 }
                 _ = try add(1000)
                 let few = try add(1000), many = try add(TestLength.size(200_000))
-                #expect(many.0 - few.0 < 50_000, "\(few) then \(many)")
+                // A byte of each: the registry keeps two numbers for 64 handles.
+                #expect(many.0 - few.0 < 200_000, "\(few) then \(many)")
                 #expect(many.1 - few.1 < 300_000, "\(few) then \(many)")
             }
         }

@@ -47,12 +47,15 @@ void clua_object_release_in_turn(void *object);
 /// They have no finalizers, which would cost as much again: the state's allocator notices that Lua frees one. See
 /// `clua_handle_is_freed`.
 typedef struct clua_handles {
-    uintptr_t *places;  // owned, from 1 on: a handle, or twice the next free place, plus one
-    uint32_t count, capacity;
-    uint32_t used;  // how many of the first `count` have a handle
-    uint32_t free;  // the first free place; `count` + 1 when none is
-    uint32_t *index;  // owned: a hash table of twice the capacity, from objects that do not know them to the places of their handles
-    size_t block_size;  // of what Lua allocates for one
+    struct clua_chunk **chunks;  // owned, by number, NULL where there is none; see places_raising.h
+    uint32_t chunk_limit;  // their numbers are less
+    uint32_t chunk_count;
+    uint32_t free_number;  // all that are less are in use
+    struct clua_chunk *roomy;  // the first of a list of those that have room
+    uint32_t used, most_used;  // how many handles have a place, and had at most since clua_trim_places
+    uint32_t *index;  // owned: a hash table from objects that do not know their handles' places to those
+    uint32_t index_size, indexed;
+    size_t block_size;  // of what Lua allocates for a handle
     void *freed;  // owned: the blocks of those that have gone, whose objects are still to be released; each begins with the next one
 } clua_handles;
 
