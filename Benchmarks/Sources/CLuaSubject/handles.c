@@ -1,4 +1,4 @@
-// What the script of L1 needs at least in Lua alone: its closures; a userdata with a finalizer for each operation; three calls of C
+// What the script of L1 needs at least in Lua alone: its closures; a userdata and a block of memory for each operation; three calls of C
 // functions; a table that keeps the userdata; and the call of the completion block. Nothing is sent, nothing runs, there are no threads.
 #include "handles.h"
 
@@ -13,11 +13,6 @@ struct handle {
     void *operation;
     int place;
 };
-
-static int collect(lua_State *lua) {
-    free(((struct handle *)lua_touserdata(lua, 1))->operation);
-    return 0;
-}
 
 static int new(lua_State *lua) {
     struct handle *handle = lua_newuserdatauv(lua, sizeof *handle, SLOTS);
@@ -56,6 +51,7 @@ static int run_completion_blocks(lua_State *lua) {
         lua_getiuservalue(lua, 2, COMPLETION);
         lua_pushvalue(lua, 2);
         if (lua_pcall(lua, 1, 0, 0) != LUA_OK) return lua_error(lua);
+        free(((struct handle *)lua_touserdata(lua, 2))->operation);
         lua_settop(lua, 1);
     }
     pinned_count = 0;
@@ -75,8 +71,6 @@ static const char script[] =
 
 void run_handles(lua_State *lua, int count) {
     if (luaL_newmetatable(lua, "Operation")) {
-        lua_pushcfunction(lua, collect);
-        lua_setfield(lua, -2, "__gc");
         lua_pushcfunction(lua, set);
         lua_setfield(lua, -2, "__newindex");
         lua_newtable(lua);

@@ -45,7 +45,8 @@ extension LuaOperation {
         if function.parcel == nil && arguments.isEmpty {
             self.init(function.origin, bodies: nil)
         } else if let parcel = function.parcel ?? function.origin.body {
-            self.init(function.origin, bodies: .one(Body(form: .parcel(parcel), isInHandle: false, arguments: arguments)))
+            let form = arguments.isEmpty ? Body.Form.parcel(parcel) : .hostCall(Body.HostCall(parcel, arguments))
+            self.init(function.origin, bodies: .one(Body(form: form, isInHandle: false)))
             if !arguments.isEmpty { keepsMore() }
             note(parcel)
         } else {

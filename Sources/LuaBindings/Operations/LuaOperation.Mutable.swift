@@ -99,11 +99,10 @@ extension LuaOperation {
         }
     }
 
-    /// See `Variables`. No more than 120 bytes with those: glibc gives back larger blocks with a lock of its own only.
+    /// See `Variables`. 96 bytes with those, in an order that leaves no gaps.
     struct Mutable: ~Copyable {
         /// Empty once they run, or never will.
         var bodies: SmallArray<Body>
-        private var countOfBlocks: Int32
         var haveBodiesGone = false
         var isSealed = false
         var isReadyByItself = true
@@ -115,6 +114,7 @@ extension LuaOperation {
         var isKeeper = false
         /// What it ended with: of blocks, one for each.
         var results: SmallArray<ReturnedValues?> = .empty
+        private var countOfBlocks: Int32
         var completion: Completion?
         /// The states that keep their handles alive: its own, where it runs as it is, and that of the completion block.
         var pinningStates: SmallArray<LuaState> = .empty

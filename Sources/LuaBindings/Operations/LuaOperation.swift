@@ -42,8 +42,17 @@ import Synchronization
             /// In the handle of the state that made the operation.
             case handle
             case parcel(Parcel)
+            case hostCall(HostCall)
             /// It left its state by reference, and could not be copied then.
             case unsendable(Refusal)
+        }
+
+        /// A function, and the values of the host's that it is called with.
+        final class HostCall: Sendable {
+            let parcel: Parcel
+            let arguments: [LuaValue]
+
+            init(_ parcel: Parcel, _ arguments: [LuaValue]) { (self.parcel, self.arguments) = (parcel, arguments) }
         }
 
         /// Why a body could not be copied. A class, so that a form is one pointer.
@@ -56,8 +65,6 @@ import Synchronization
         var form: Form
         /// Whether the handle has it, too: it was not added by another state.
         var isInHandle = true
-        /// The host's, after those that are in the parcel.
-        var arguments: [LuaValue] = []
     }
 
     /// An operation that `state` makes. `bodyCount`: how many functions its handle there holds.
@@ -194,10 +201,13 @@ import Synchronization
 
     private func run(_ body: Body, at index: Int) {
         switch body.form {
-        case .handle: unsafe run(nil, body.arguments, at: index)
+        case .handle: unsafe run(nil, [], at: index)
         case .parcel(let parcel):
-            unsafe run(parcel.pointer, body.arguments, at: index)
+            unsafe run(parcel.pointer, [], at: index)
             withExtendedLifetime(parcel) {}
+        case .hostCall(let call):
+            unsafe run(call.parcel.pointer, call.arguments, at: index)
+            withExtendedLifetime(call) {}
         case .unsendable(let refusal): fail(Failure(message: refusal.message))
         }
     }
