@@ -4,10 +4,10 @@
 
 #include <lua5.4/lua.h>
 
-/// Prepares a fresh state. Needs 2 free stack slots.
+/// Prepares a fresh state, after clua_objects_open. Needs 2 free stack slots.
 void clua_collections_open(lua_State *L);
 
-/// From now on, what follows the end of each garbage collection is done. Needs 2 free stack slots.
-void clua_watch_here(lua_State *L);
+/// Sees to it that what follows the end of a garbage collection is done. Needs 3 free stack slots.
+void clua_need_watcher(lua_State *L);
 
 #endif

@@ -74,9 +74,11 @@ bool clua_handle_is_freed(clua_handles *handles, void *block) {
     return true;
 }
 
-// What goes with an object may free further handles.
+// What goes with an object may free further handles, or make some.
 void clua_release_freed_handles(clua_state *state) {
     clua_handles *handles = &state->handles;
+    if (handles->is_releasing) return;
+    handles->is_releasing = true;
     while (handles->freed != NULL) {
         void *block = handles->freed;
         handles->freed = *(void **)block;
@@ -84,6 +86,7 @@ void clua_release_freed_handles(clua_state *state) {
         free(block);
         clua_object_release(object);
     }
+    handles->is_releasing = false;
 }
 
 void clua_handles_close(clua_state *state) {
@@ -139,11 +142,20 @@ bool clua_push_existing_handle(lua_State *L, const void *object) {
 // Pushes a handle that holds nothing, and sees to it that there is a place for what it will hold.
 static int push_empty_handle(lua_State *L) {
     clua_state *state = clua_state_of(L);
-    if (state->handles.freed != NULL) clua_release_freed_handles(state);
-    clua_watch_here(L);
+    if (state->handles.freed != NULL || state->handles.used == 0) {
+        clua_release_freed_handles(state);
+        clua_need_watcher(L);
+    }
     push_empty_userdata(L);
     clua_need_place(L);
     return 1;
+}
+
+// While a handle was made, a finalizer of a script may have got one for its object: takes its place on the stack.
+static bool replace_by_existing(lua_State *L, const void *object) {
+    if (!clua_push_existing_handle(L, object)) return false;
+    lua_remove(L, -2);
+    return true;
 }
 
 // The handle on top, empty so far, takes over a reference; there is a place for it.
@@ -184,6 +196,7 @@ void clua_push_new_handle(lua_State *L, void *object, int kind) {
             clua_object_release(object);
             lua_error(L);
         }
+        if (replace_by_existing(L, object)) return clua_object_release(object);
     }
     fill_handle(L, object, kind);
     push_empty_handle(L);
@@ -193,6 +206,7 @@ void clua_push_new_handle(lua_State *L, void *object, int kind) {
 void clua_push_handle(lua_State *L, void *object, int kind) {
     if (clua_push_existing_handle(L, object)) return;
     push_empty_handle(L);
+    if (replace_by_existing(L, object)) return;
     clua_object_retain(object);
     fill_handle(L, object, kind);
 }

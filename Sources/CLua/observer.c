@@ -6,39 +6,22 @@
 #include "host_raising.h"
 #include "object_raising.h"
 #include "observer_raising.h"
-#include "registry_raising.h"
 #include "run_apart.h"
 
-void clua_observers_open(lua_State *L) {
-    lua_createtable(L, 0, 0);
-    lua_createtable(L, 0, 1);
-    lua_pushliteral(L, "k");
-    lua_setfield(L, -2, "__mode");
-    lua_setmetatable(L, -2);
-    clua_keep(L, CLUA_KEPT_OBSERVERS);
-}
-
-// Pushes the table of the handle on top, or nil; returns whether there is one. Never raises. Needs 2 free stack slots.
-static bool push_observers(lua_State *L) {
-    clua_push_kept(L, CLUA_KEPT_OBSERVERS);
-    lua_pushvalue(L, -2);
-    lua_rawget(L, -2);
-    lua_remove(L, -2);
-    return lua_istable(L, -1);
-}
+// Pushes what the handle on top has for its observers, if that is a table. Never raises. Needs 1 free stack slot, leaves 1.
+static bool push_observers(lua_State *L) { return lua_getiuservalue(L, -1, CLUA_SLOT_FUNCTIONS) == LUA_TTABLE; }
 
 void clua_add_observer(lua_State *L, int index, int function) {
     int observation = lua_gettop(L);
     luaL_checkstack(L, 5, NULL);
     lua_pushvalue(L, index);
     if (!push_observers(L)) {
-        lua_pop(L, 1);
-        lua_createtable(L, 0, 1);
-        clua_push_kept(L, CLUA_KEPT_OBSERVERS);
-        lua_pushvalue(L, index);
-        lua_pushvalue(L, -3);
-        lua_rawset(L, -3);
-        lua_pop(L, 1);
+        // Stack: ..., handle, completion block or nil.
+        lua_createtable(L, 1, 1);
+        lua_insert(L, -2);
+        lua_rawseti(L, -2, 1);
+        lua_pushvalue(L, -1);
+        lua_setiuservalue(L, index, CLUA_SLOT_FUNCTIONS);
     }
     lua_pushvalue(L, observation);
     lua_pushvalue(L, function);

@@ -61,7 +61,8 @@ bool encode_flat(lua_State *L, clua_parcel *parcel) {
     }
     writer_finish(&writer, parcel);
     parcel->value_count = 1;
-    parcel->is_flat = 1;
+    // What has parameters gets its operation, and through that at functions of others.
+    parcel->is_flat = code == NULL || !code->has_parameters;
     if (code != NULL) {
         clua_code_retain(code);
         parcel->code = code;

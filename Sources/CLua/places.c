@@ -37,8 +37,8 @@ static void remove_from_roomy(clua_handles *handles, clua_chunk *chunk) {
         handles->roomy = chunk->next;
 }
 
-// A number that no chunk has. May raise.
-static uint32_t free_number(lua_State *L, clua_handles *handles) {
+// A number that no chunk has, and room for it. May raise.
+static uint32_t need_number(lua_State *L, clua_handles *handles) {
     while (handles->free_number < handles->chunk_limit && handles->chunks[handles->free_number] != NULL) handles->free_number++;
     if (handles->free_number == handles->chunk_limit) {
         uint32_t limit = handles->chunk_limit == 0 ? 16 : 2 * handles->chunk_limit;
@@ -53,7 +53,7 @@ static uint32_t free_number(lua_State *L, clua_handles *handles) {
 
 static void add_chunk(lua_State *L, clua_handles *handles) {
     lua_createtable(L, CLUA_CHUNK_PLACES, 0);
-    clua_push_kept(L, CLUA_KEPT_WEAK);
+    clua_push_kept(L, CLUA_KEPT_WEAK_METATABLE);
     lua_setmetatable(L, -2);
     lua_createtable(L, CLUA_CHUNK_PLACES, 0);
     // Making them may have run finalizers of scripts, which come here, too.
@@ -61,7 +61,7 @@ static void add_chunk(lua_State *L, clua_handles *handles) {
         lua_pop(L, 2);
         return;
     }
-    uint32_t number = free_number(L, handles);
+    uint32_t number = need_number(L, handles);
     int pins = luaL_ref(L, LUA_REGISTRYINDEX), weak = luaL_ref(L, LUA_REGISTRYINDEX);
     clua_chunk *chunk = malloc(sizeof *chunk);
     if (chunk == NULL) {
@@ -128,7 +128,7 @@ static bool resize_index(clua_handles *handles, uint32_t size) {
 
 static bool has_index_slot(const clua_handles *handles) { return handles->indexed < handles->index_size / 2; }
 
-// The place of the object's handle if it knows that itself; 0 when there is none.
+// The place of the object's handle if it knows that itself, 0 when there is none; CLUA_NO_PLACE when the index knows.
 static uint32_t own_place(const clua_state *state, const void *object) { return clua_object_place(object, state->object); }
 
 uint32_t clua_find_place(const clua_state *state, const void *object) {
@@ -201,7 +201,7 @@ void clua_places_open(lua_State *L) {
     lua_createtable(L, 0, 1);
     lua_pushliteral(L, "v");
     lua_setfield(L, -2, "__mode");
-    clua_keep(L, CLUA_KEPT_WEAK);
+    clua_keep(L, CLUA_KEPT_WEAK_METATABLE);
 }
 
 void clua_places_close(clua_handles *handles) {

@@ -27,7 +27,7 @@ void clua_places_open(lua_State *L);
 /// Makes sure that there is a place for one more handle. May raise. Needs 3 free stack slots.
 void clua_need_place(lua_State *L);
 
-/// Whether there is. Never raises, as the rest.
+/// Whether there is. Neither this nor anything that follows raises.
 bool clua_has_place(const clua_state *state);
 
 /// Gives the handle, where there is a place for it, the object. There may be an older handle of that, which is not found any more: nothing

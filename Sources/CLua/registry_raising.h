@@ -11,10 +11,10 @@
 #include "state.h"
 
 typedef enum clua_kept {
-    CLUA_KEPT_WEAK,           // the metatable of tables whose values are weak
+    CLUA_KEPT_WEAK_METATABLE,  // of tables whose values are weak
     CLUA_KEPT_SPARE_HANDLE,   // one that holds nothing yet
-    CLUA_KEPT_OBSERVERS,      // weak table: handle -> a table: observation -> function
-    CLUA_KEPT_WATCHER,        // the metatable of what notices that a collection has ended
+    CLUA_KEPT_WATCHER,        // weak array: the watcher; see collections.c
+    CLUA_KEPT_WATCHER_METATABLE,
     CLUA_KEPT_CLASSES,        // table: class (light userdata) -> class table
     CLUA_KEPT_REAL_GLOBALS,   // the state's own global table
     CLUA_KEPT_FRESH_GLOBALS,  // name -> value in a fresh state

@@ -175,6 +175,11 @@ static void push_description_under_way(lua_State *L) {
         lua_pushboolean(L, false);
 }
 
+// When a body or a script has ended: what it held goes now, even if Lua could not run what notices the end of a collection.
+static void release_what_is_left(lua_State *L) {
+    if (clua_state_of(L)->handles.freed != NULL) clua_release_freed_handles(clua_state_of(L));
+}
+
 static int call(lua_State *L, lua_CFunction handler, int argument_count, int result_count, clua_failure *failure) {
     int kept = lua_gettop(L) - argument_count;
     push_description_under_way(L);
@@ -187,6 +192,7 @@ static int call(lua_State *L, lua_CFunction handler, int argument_count, int res
     lua_pushvalue(L, kept);
     keep_description(L);
     lua_remove(L, kept);
+    release_what_is_left(L);
     return status;
 }
 
@@ -431,6 +437,7 @@ int clua_run_body(lua_State *L, clua_body body, const clua_parcel *parcel, int r
     // Otherwise the next one's limit would be above what this one has left behind, and so on.
     if (status != LUA_OK && failure->status == LUA_ERRMEM && (failure->stop == CLUA_NOT_STOPPED || failure->stop == CLUA_STOP_MEMORY))
         lua_gc(L, LUA_GCCOLLECT, 0);
+    release_what_is_left(L);
     return status;
 }
 

@@ -1,4 +1,5 @@
 // Calling the functions that are in the handles of objects for what happens to them.
+#include "callback_raising.h"
 #include "object_raising.h"
 #include "run.h"
 #include "run_apart.h"
@@ -13,10 +14,10 @@ int clua_run_callback(lua_State *L, clua_callback callback, clua_failure *failur
     if (callback.is_pinned) clua_unpin_handle(L);  // it stays where it is while this runs
     bool were_real = clua_enter_apart(L);
     int handler = clua_begin_protected(L);
-    if (lua_getiuservalue(L, handle, CLUA_SLOT_COMPLETION) == LUA_TFUNCTION) {
+    if (clua_push_completion(L, handle) == LUA_TFUNCTION) {
         if (!callback.is_kept) {
             lua_pushnil(L);
-            lua_setiuservalue(L, handle, CLUA_SLOT_COMPLETION);
+            clua_set_completion(L, handle);
         }
         if (callback.argument != NULL)
             status = clua_push_items(L, callback.argument, 1, failure);

@@ -18,7 +18,6 @@
 #include "libraries_raising.h"
 #include "host_raising.h"
 #include "object_raising.h"
-#include "observer_raising.h"
 #include "parcel.h"
 #include "parcel_format.h"
 #include "registry_raising.h"
@@ -111,7 +110,6 @@ static int open_state(lua_State *L) {
     lua_settop(L, 0);
     clua_registry_open(L);
     clua_objects_open(L);
-    clua_observers_open(L);
     clua_collections_open(L);
     if (ignore_environment) {
         lua_pushboolean(L, 1);
@@ -165,9 +163,17 @@ void clua_limit_state(lua_State *L, size_t bytes) {
 
 void clua_state_close(lua_State *L) {
     clua_state *state = clua_state_of(L);
-    clua_forget_interrupts(state);
+    clua_lua_close(L);
+    clua_state_free(state);
+}
+
+void clua_lua_close(lua_State *L) {
+    clua_forget_interrupts(clua_state_of(L));
     clua_detach_thread(L);
     lua_close(L);
+}
+
+void clua_state_free(clua_state *state) {
     clua_lent_strings_free(state);
     clua_handles_close(state);
     free(state->warning);

@@ -1,6 +1,27 @@
 import LuaBindings
 import OpEngine
+import TestSupport
 import Testing
+
+/// An operation of the host that does something when it goes.
+private final class Going: Operation, @unchecked Sendable {
+    // Safety: `@unchecked Sendable` because its one field is constant.
+    private let goes: @Sendable () -> Void
+
+    private init(_ goes: @escaping @Sendable () -> Void) { self.goes = goes }
+
+    deinit { goes() }
+
+    /// Scripts get one by `make`.
+    static func register(in runtime: Runtime, _ goes: @escaping @Sendable (Runtime) throws -> Void) throws {
+        // Safety: one thread only, and the runtime is there as long.
+        nonisolated(unsafe) unowned let runtime = runtime
+        let go: @Sendable () -> Void = {
+            do { try unsafe goes(runtime) } catch { Issue.record(error) }
+        }
+        try unsafe runtime.register("make") { _ in [.operation(Going(go))] }
+    }
+}
 
 /// An operation is one value in a state, however it came there.
 @Suite struct HandleTests {
@@ -84,30 +105,96 @@ import Testing
             """)
     }
 
-    /// What the host does when an object goes may be anything: no collection is under way then.
+    /// What the host does when an object goes may be anything: no collection is under way then, and no other object is going.
     @Test func anObjectOfTheHostMayRunAScriptWhenItGoes() throws {
-        // Safety: `@unchecked Sendable` because its one field is constant.
-        final class Going: Operation, @unchecked Sendable {
-            let goes: @Sendable () -> Void
-            init(_ goes: @escaping @Sendable () -> Void) { self.goes = goes }
-            deinit { goes() }
-        }
+        let (calls, most) = (Locked(0), Locked(0))
         try withRuntime { runtime throws in
-            // Safety: one thread only, and the runtime is there as long.
-            nonisolated(unsafe) unowned let host = runtime
-            let go: @Sendable () -> Void = {
-                do {
-                    try unsafe host.run("gone = gone + 1; for i = 1, 100 do local t = { i } end collectgarbage()")
-                } catch {
-                    Issue.record(error)
+            let depth = Locked(0)
+            try Going.register(in: runtime) {
+                let now = depth.withLock {
+                    $0 += 1
+                    return $0
                 }
+                most.withLock { $0 = max($0, now) }
+                try $0.run("gone = gone + 1; for i = 1, 100 do local t = { i } end make_other() collectgarbage()")
+                depth.withLock { $0 -= 1 }
+                calls.withLock { $0 += 1 }
             }
-            try runtime.register("make") { _ in [.operation(Going(go))] }
+            try runtime.register("make_other") { _ in [.operation(Operation())] }
             try runtime.run("gone = 0; for i = 1, 1000 do make() end collectgarbage() collectgarbage()")
             #expect(try runtime.run("return gone") == [1000])
             // As soon as a collection ends, though nothing of the host is called.
             try runtime.run("make() for i = 1, 1000000 do local t = { i } if gone == 1001 then return end end error 'not yet'")
         }
+        #expect(calls.withLock { $0 } == 1001 && most.withLock { $0 } == 1)
+    }
+
+    @Test func anObjectThatGoesWithTheRuntimeIsToldSo() throws {
+        let messages = Locked<[String]>([])
+        try withRuntime { runtime throws in
+            try Going.register(in: runtime) {
+                do { try $0.run("error 'it ran'") } catch { messages.withLock { $0.append("\(error)") } }
+            }
+            try runtime.run("kept = {} for i = 1, 3 do kept[i] = make() end")
+        }
+        #expect(messages.withLock { $0 } == Array(repeating: "the runtime is closed", count: 3))
+    }
+
+    /// At the limit of nested calls Lua cannot call a finalizer, and drops it.
+    @Test func objectsGoAfterFinalizersWereDropped() throws {
+        try withRuntime { runtime throws in
+            let gone = Locked(0)
+            try Going.register(in: runtime) { _ in gone.withLock { $0 += 1 } }
+            try runtime.run("make() local function deep() collectgarbage() string.gsub('a', 'a', deep) end pcall(deep)")
+            try runtime.run("for i = 1, 1000 do make() end collectgarbage()")
+            #expect(gone.withLock { $0 } >= 1000)
+            try runtime.run("for i = 1, 1000 do make() end for i = 1, 1000000 do local t = { i } end")
+            #expect(gone.withLock { $0 } >= 1999)
+        }
+    }
+
+    /// Making the one has the collector run a finalizer that makes the other.
+    @Test func aFinalizerThatGetsAHandleWhileItIsMadeGetsTheSame() throws {
+        try script(
+            """
+            local o = queue:addOperation(function() end)
+            local dependent = Operation.new(function() end)
+            dependent:addDependency(o)
+            o = nil
+            for i = 1, 200 do
+                local saved
+                collectgarbage() collectgarbage()
+                setmetatable({}, { __gc = function() saved = dependent.dependencies[1] end })
+                for _ = 1, 20 do local _ = {} end
+                collectgarbage 'stop' collectgarbage 'restart'
+                local listed = dependent.dependencies[1]
+                assert(saved == nil or saved == listed)
+            end
+            """)
+    }
+
+    /// It captures nothing, and gets at a function that looks at `package.path` by its operation.
+    @Test func aPathThatHasChangedIsKnownToABodyThatComesToOthersFunctions() throws {
+        try script(
+            workers: 1,
+            """
+            local function path() return package.path end
+            local function run(dependency)
+                local o = Operation.new(function(op)
+                    local d = op.dependencies[1]
+                    return d and d.result()
+                end)
+                if dependency then o:addDependency(dependency) end
+                queue:addOperation(o):waitUntilFinished()
+                assert(not o.error, o.error)
+                return o.result
+            end
+            run()
+            local dependency = queue:addOperation(function() return path end)
+            dependency:waitUntilFinished()
+            package.path = 'changed/?.lua'
+            assert(run(dependency) == 'changed/?.lua')
+            """)
     }
 
     @Test func aHandleThatWasCollectedComesBackWithItsOperation() throws {

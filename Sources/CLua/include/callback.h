@@ -105,7 +105,8 @@ static inline const char *clua_string(lua_State *L, int index, size_t *count) {
 enum {
     CLUA_SLOT_BODY = 1,        // a function, or a table: function, arguments, n; of an operation with several, a table of these
     CLUA_SLOT_RESULTS = 1,     // if the handle `has_results`: what the operation ended with, as this state decoded it
-    CLUA_SLOT_COMPLETION = 2,  // the completion block; what a timer calls
+    CLUA_SLOT_FUNCTIONS = 2,   // the completion block, or what a timer calls; once the object is observed, a table: 1 -> that,
+                               // observation -> function
     CLUA_SLOT_COUNT = 2
 };
 

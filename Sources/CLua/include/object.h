@@ -1,7 +1,8 @@
 // Engine objects (operations, queues, errors) as Lua values.
 //
 // A handle is a full userdata that holds one reference to an object of the host. Each Lua state has at most one live handle
-// for an object, so handles compare equal, and work as table keys, within a state.
+// for an object, so handles compare equal, and work as table keys, within a state; besides one that nothing referred to any more, and that
+// a finalizer of a script came to again.
 #ifndef CLUA_OBJECT_H
 #define CLUA_OBJECT_H
 
@@ -55,6 +56,7 @@ typedef struct clua_handles {
     uint32_t used, most_used;  // how many handles have a place, and had at most since clua_trim_places
     uint32_t *index;  // owned: a hash table from objects that do not know their handles' places to those
     uint32_t index_size, indexed;
+    bool is_releasing;
     size_t block_size;  // of what Lua allocates for a handle
     void *freed;  // owned: the blocks of those that have gone, whose objects are still to be released; each begins with the next one
 } clua_handles;
@@ -63,8 +65,9 @@ typedef struct clua_handles {
 /// Lua is at work at its collection, and the code of others may run when an object goes.
 bool clua_handle_is_freed(clua_handles *handles, void *block);
 
-/// Releases what the handles of a state hold, which has been closed.
 struct clua_state;
+
+/// Releases what the handles of a state hold, which has been closed.
 void clua_handles_close(struct clua_state *state);
 
 /// The handle at `index`, or NULL when the value there is something else. Never raises.

@@ -35,7 +35,7 @@ typedef struct clua_parcel {
     struct clua_lent_string **strings;  // long ones, which are not among the bytes
     uint32_t reference_count, code_count, string_count;
     uint32_t value_count : 30;  // how many values clua_decode pushes
-    uint32_t is_flat : 1;       // one value, and if it is a function, one that sees no globals and has no functions or tables
+    uint32_t is_flat : 1;       // one plain value; or a function without parameters that sees no globals, and nothing but plain values
     uint32_t is_disowned : 1;   // it refers to its owner: see clua_parcel_disown
 } clua_parcel;
 

@@ -70,7 +70,6 @@ typedef struct clua_state {
     bool modules_changed;      // whether `package.loaded` may have changed
     uint64_t module_filter[(1 << CLUA_FILTER_BITS) / 64];  // a bit for each value that travels by name, by its address; others may share it
     clua_handles handles;
-    bool is_watching;  // see collections.c
     bool tells_host;  // that a collection has ended
     char *warning;  // owned: what has come of one that is not complete, or NULL
     size_t warning_count;
@@ -90,6 +89,10 @@ lua_State *clua_state_new(void *object, const clua_host *host, bool ignore_envir
 
 /// Closes the state: runs its finalizers, frees its memory.
 void clua_state_close(lua_State *L);
+
+/// The two halves of that. What the second releases, objects of the host, must not use Lua any more.
+void clua_lua_close(lua_State *L);
+void clua_state_free(clua_state *state);
 
 /// The record of the state that `L`, any of its coroutines, belongs to.
 static inline clua_state *clua_state_of(lua_State *L) {

@@ -20,6 +20,8 @@ final class LuaState: @unchecked Sendable {
     /// Operations may name the state after it has gone.
     private let closed = Atomic<Bool>(false)
     var isClosed: Bool { closed.load(ordering: .acquiring) }
+    /// Lua cannot be used any more. What is released then, objects of the host, may try to.
+    @safe @exclusivity(unchecked) private(set) var hasGone = false
     /// The coroutine that called the host last: what the host does next happens there.
     @exclusivity(unchecked) private(set) var running: OpaquePointer
     /// How many calls into Lua have not returned.
@@ -87,7 +89,10 @@ final class LuaState: @unchecked Sendable {
         eventSources = [:]
         awaitedObservations = [:]
         core.states.withLock { states in states.removeAll { $0 === self } }
-        unsafe clua_state_close(main)
+        let record = unsafe clua_state_of(main)
+        unsafe clua_lua_close(main)  // finalizers of scripts may call the host
+        hasGone = true
+        unsafe clua_state_free(record)
     }
 
     /// The thread of a worker's state stays while there is something to call back.
@@ -145,6 +150,7 @@ final class LuaState: @unchecked Sendable {
     /// Does `body` with the Lua thread that is running; turns its failure into an error.
     func attempt(_ body: (OpaquePointer, inout clua_failure) -> Int32) throws(Failure) {
         checkThread()
+        guard !hasGone else { throw Failure(message: "the runtime is closed") }
         attemptCount += 1
         defer { attemptCount -= 1 }
         var failure = unsafe clua_failure()
