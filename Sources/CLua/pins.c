@@ -1,12 +1,9 @@
 // Handles that are kept alive.
 #include "run.h"
 
-#include <lua5.4/lauxlib.h>
-
 #include "object_raising.h"
 #include "parcel.h"
 #include "places_raising.h"
-#include "registry_raising.h"
 #include "state.h"
 
 // Pins the handle on top, and pops it. Never raises: there is a place for each handle.
