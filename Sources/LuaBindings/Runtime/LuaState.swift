@@ -150,7 +150,7 @@ final class LuaState: @unchecked Sendable {
     /// Does `body` with the Lua thread that is running; turns its failure into an error.
     func attempt(_ body: (OpaquePointer, inout clua_failure) -> Int32) throws(Failure) {
         checkThread()
-        guard !hasGone else { throw Failure(message: "the runtime is closed") }
+        guard !hasGone else { throw Failure(message: "the Lua state is closed") }
         attemptCount += 1
         defer { attemptCount -= 1 }
         var failure = unsafe clua_failure()
