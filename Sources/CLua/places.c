@@ -194,7 +194,9 @@ void clua_trim_places(lua_State *L) {
         if (chunk->used == 0) remove_chunk(L, handles, chunk);
     }
     handles->most_used = handles->used;
-    if (handles->index_size > LEAST_INDEX && handles->indexed < handles->index_size / 16) resize_index(handles, handles->index_size / 2);
+    uint32_t size = LEAST_INDEX;
+    while (size < 4 * handles->indexed) size *= 2;
+    if (size <= handles->index_size / 4) resize_index(handles, size);
 }
 
 void clua_places_open(lua_State *L) {
