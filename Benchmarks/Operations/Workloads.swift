@@ -22,7 +22,14 @@ var operationWorkloads: [String: Workload] {
             queue.maxConcurrentOperationCount = 1
             return flood(count, in: queue)
         },
-        "W7": { priorities($0) },
+        "W7": { priorities($0) { queue, priority in queue.addOperation(queuePriority: priority) {} } },
+        "W7m": { count in
+            priorities(count) { queue, priority in
+                let operation = BlockOperation {}
+                operation.queuePriority = priority
+                queue.addOperation(operation)
+            }
+        },
         "W8": { speedUp($0) },
     ]
 }
@@ -104,15 +111,11 @@ private func layeredGraph(_ count: Int) -> Double {
     } / Double(layerCount * width)
 }
 
-private func priorities(_ count: Int) -> Double {
+private func priorities(_ count: Int, _ add: (OperationQueue, Operation.QueuePriority) -> Void) -> Double {
     let queue = OperationQueue()
     let priorities: [Operation.QueuePriority] = [.veryLow, .low, .normal, .high, .veryHigh]
     return nanoseconds {
-        for index in 0..<count {
-            let operation = BlockOperation {}
-            operation.queuePriority = priorities[index % 5]
-            queue.addOperation(operation)
-        }
+        for index in 0..<count { add(queue, priorities[index % 5]) }
         queue.waitUntilAllOperationsAreFinished()
     } / Double(count)
 }

@@ -22,6 +22,18 @@ import Testing
         #expect(log.entries == expected)
     }
 
+    @Test func aBlockIsAddedWithItsPriority() {
+        let queue = OperationQueue(engine: Engine(workerCount: 1))
+        queue.maxConcurrentOperationCount = 1
+        queue.isSuspended = true
+        let log = Log<Operation.QueuePriority>()
+        for priority in Operation.QueuePriority.allCases { queue.addOperation(queuePriority: priority) { log.append(priority) } }
+        #expect(queue.operations.map(\.queuePriority) == Operation.QueuePriority.allCases)
+        queue.isSuspended = false
+        queue.waitUntilAllOperationsAreFinished()
+        #expect(log.entries == Operation.QueuePriority.allCases.reversed())
+    }
+
     /// Apple promises the order of addition for operations that are ready when they are added; here the others come in as they
     /// become ready.
     @Test func anOperationIsInWhenItIsReadyAndOneFinishReleasesInOrderOfDependency() {

@@ -96,9 +96,10 @@ import Testing
         let ran = Log<Int>()
         queue.addOperation(Operation())
         queue.addOperation { ran.append(1) }
+        queue.addOperation(queuePriority: .low) { ran.append(Operation.current?.queuePriority.rawValue ?? 0) }
         queue.addBarrierBlock { ran.append(2) }
         queue.addOperations([BlockOperation { ran.append(3) }], waitUntilFinished: true)
-        #expect(ran.entries == [1, 2, 3])
-        #expect(queue.log.entries == ["addOperation", "addOperation", "addBarrierBlock", "addOperations"])
+        #expect(ran.entries == [1, -4, 2, 3])
+        #expect(queue.log.entries == ["addOperation", "addOperation", "addOperation", "addBarrierBlock", "addOperations"])
     }
 }

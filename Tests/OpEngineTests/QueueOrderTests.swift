@@ -71,4 +71,19 @@ import Testing
         // Between the barriers 1, 4 and 8 those that waited come behind the others.
         #expect(log.entries == [0, 1, 2, 3, 4, 5, 7, 6, 8, 9])
     }
+
+    /// What who adds and who takes both change is one line of memory, of 64 bytes; what only one of them changes is in others.
+    @Test func whatEachOperationChangesIsInOneLine() throws {
+        typealias State = OperationQueue.State
+        func line<Field>(of field: PartialKeyPath<State>, _: Field.Type, from first: Int = 8) throws -> ClosedRange<Int> {
+            let offset = first + (try #require(MemoryLayout<State>.offset(of: field)))
+            return offset / 64...(offset + MemoryLayout<Field>.size - 1) / 64
+        }
+        let ready = try #require(MemoryLayout<OperationQueue.Segment>.offset(of: \.end))
+        #expect(8 + (try #require(MemoryLayout<State>.offset(of: \.segments))) + ready <= 64)
+        let (maximum, added, running) = (
+            try line(of: \.maximum, Int.self), try line(of: \.added, Int.self), try line(of: \.running, OperationList.self)
+        )
+        #expect(maximum.lowerBound > 0 && added.lowerBound > maximum.upperBound && running.lowerBound > added.upperBound)
+    }
 }

@@ -91,6 +91,9 @@ struct Catalogue {
                 ],
                 goals: [Goal(peer: "our W1", must: 1.2)]),
             Workload(
+                name: "W7m", title: "the same, operations made before", unit: "ns", ours: ours("W7m", 1_000_000),
+                peers: [Subject(name: "our W1", commands: ours("W1", 1_000_000).commands)], goals: []),
+            Workload(
                 name: "W8", title: "speed-up on two workers", unit: "×", ours: ours("W8", 64), peers: peers("W8", 64, without: ["oneTBB"]),
                 goals: [Goal(peer: "C", must: 0.97)], moreIsBetter: true),
         ]

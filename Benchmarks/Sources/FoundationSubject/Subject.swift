@@ -5,6 +5,15 @@ typealias Operation = Foundation.Operation
 typealias BlockOperation = Foundation.BlockOperation
 typealias OperationQueue = Foundation.OperationQueue
 
+extension OperationQueue {
+    /// What one writes for it.
+    func addOperation(queuePriority: Operation.QueuePriority, _ block: @escaping @Sendable () -> Void) {
+        let operation = BlockOperation(block: block)
+        operation.queuePriority = queuePriority
+        addOperation(operation)
+    }
+}
+
 @main struct Subject {
     static func main() { measure(operationWorkloads) }
 }

@@ -135,8 +135,9 @@ extension Operation.State {
 
     /// Of one that nobody has seen, and that is on its queue's lists and ready: `claim` and `link`.
     @inline(__always)
-    init(addedAtOnceRequiringSuccess requiresSuccess: Bool) {
-        bits = State.claimed | State.linked | State.posted | (requiresSuccess ? State.requiresSuccess : 0)
+    init(addedAtOnceWith priority: Operation.QueuePriority, requiringSuccess: Bool) {
+        bits = State.claimed | State.linked | State.posted | (requiringSuccess ? State.requiresSuccess : 0)
+        self.priority = priority
     }
 
     /// `claim` and `link` in one, of an operation that nobody observes. True: hand it to its queue. Nil: it has to be claimed first,

@@ -4,7 +4,8 @@ extension OperationQueue {
     /// `addOperation`, but throws `OperationError.addedWhenInQueue`, `.addedWhenExecuting`, `.addedWhenFinished`,
     /// `.queueStaysFull` or `.engineShutDown`.
     public func tryAddOperation(_ operation: Operation) throws {
-        if let error = objection(to: operation) { throw error }
+        // What its getters say counts as well, if they may be a subclass's.
+        if !operation.isEndedByWorker || engine.hasEnded, let error = objection(to: operation) { throw error }
         // Here, because others may wait for the lock. Safety: balanced when the operation has left, or below.
         let kept = unsafe Unmanaged.passRetained(operation)
         if unsafe core.addInOneStep(kept, face: self) { return }
@@ -14,7 +15,7 @@ extension OperationQueue {
 
     @inline(never)
     private func addInTwoSteps(_ operation: Operation) throws {
-        if let error = claim(operation) { throw error }
+        if let error = refusal(of: operation) { throw error }
         if let error = core.add(operation, isBarrier: false, face: self) {
             operation.transition { $0.unclaim() }
             throw error

@@ -85,10 +85,10 @@ extension OperationQueue {
         /// A block operation that was just made joins in one step, since nobody else knows it, and its reference with it. False: it has to
         /// be added as others are.
         @inline(__always)
-        func addAtOnce(_ operation: Unmanaged<Operation>, face: OperationQueue) -> Bool {
+        func addAtOnce(_ operation: Unmanaged<Operation>, _ priority: Operation.QueuePriority, face: OperationQueue) -> Bool {
             if engineOfUse.hasEnded { return false }
             return unsafe addInOneStep(operation, face: face) { state in
-                let joined = Operation.State(addedAtOnceRequiringSuccess: requiresSuccess.load(ordering: .relaxed))
+                let joined = Operation.State(addedAtOnceWith: priority, requiringSuccess: requiresSuccess.load(ordering: .relaxed))
                 unsafe operation._withUnsafeGuaranteedRef { operation in
                     // Nobody sees it before the lock is released.
                     operation.setCore(self)

@@ -8,15 +8,15 @@ extension OperationQueue {
     @safe struct Segment {
         // Safety: the queue's lock is held, and the members are alive; see `OperationLinks`.
 
-        /// Operations with this number and greater ones belong to a later segment. `.max` in the last one.
-        var end = UInt32.max
-        /// One bit for each priority that is on the list, by its level; the lowest is the highest priority.
-        private var occupied: UInt8 = 0
+        // What changes with each operation comes first; see `State`.
+
         // Safety: see above.
         private(set) nonisolated(unsafe) var firstReady: Unmanaged<Operation>?
         /// The last one of each priority that is on the list, by its level.
         // Safety: see above.
         private nonisolated(unsafe) var last = unsafe InlineArray<5, Unmanaged<Operation>?>(repeating: nil)
+        /// Operations with this number and greater ones belong to a later segment. `.max` in the last one.
+        var end = UInt32.max
         /// Operations in it that have not left the queue. Not kept where it is the only one: then it has all.
         var unfinished: UInt32 = 0
 
@@ -25,7 +25,7 @@ extension OperationQueue {
         @inline(__always)
         func has(_ operation: Operation) -> Bool { operation.number < end }
 
-        @inline(__always) var hasReady: Bool { occupied != 0 }
+        @inline(__always) var hasReady: Bool { unsafe firstReady != nil }
 
         @inline(__always)
         mutating func makeReady(_ operation: Operation) {
@@ -34,30 +34,43 @@ extension OperationQueue {
             operation.place = Operation.Place(readyAt: level)
             // The one before, which another thread may have in its cache, is only written.
             if let previous = unsafe lastOne(upTo: level) {
-                let isBehindAll = occupied >> level <= 1
-                let next = unsafe isBehindAll ? nil : previous._withUnsafeGuaranteedRef { unsafe $0.links.next }
+                let next = unsafe isBehindAll(level) ? nil : previous._withUnsafeGuaranteedRef { unsafe $0.links.next }
                 unsafe operation.links = OperationLinks(previous: previous, next: next)
                 unsafe previous._withUnsafeGuaranteedRef { unsafe $0.links.next = member }
             } else {
                 unsafe operation.links.next = firstReady
                 unsafe firstReady = member
             }
-            occupied |= 1 << level
             unsafe last[Int(level)] = member
         }
 
         /// Of those whose priority is that of `level` or higher.
         @inline(__always)
         private func lastOne(upTo level: UInt8) -> Unmanaged<Operation>? {
-            let levels = occupied & (2 << level - 1)
-            return unsafe levels == 0 ? nil : last[7 - levels.leadingZeroBitCount]
+            var level = Int(level)
+            while level >= 0 {
+                if let last = unsafe last[level] { return unsafe last }
+                level -= 1
+            }
+            return nil
+        }
+
+        /// Whether none has a lower priority than that of `level`.
+        @inline(__always)
+        private func isBehindAll(_ level: UInt8) -> Bool {
+            var level = Int(level) + 1
+            while level < 5 {
+                if unsafe last[level] != nil { return false }
+                level += 1
+            }
+            return true
         }
 
         @inline(__always)
         mutating func popReady() -> Unmanaged<Operation>? {
             guard let popped = unsafe firstReady else { return nil }
-            let level = UInt8(truncatingIfNeeded: occupied.trailingZeroBitCount)
-            if unsafe last[Int(level)]?.toOpaque() == popped.toOpaque() { occupied &= ~(1 << level) }
+            let level = unsafe Int(popped._withUnsafeGuaranteedRef(\.place.level))
+            if unsafe last[level]?.toOpaque() == popped.toOpaque() { unsafe last[level] = nil }
             unsafe firstReady = popped._withUnsafeGuaranteedRef { unsafe $0.links.next }
             if let next = unsafe firstReady { unsafe prefetch(next) }
             return unsafe popped
@@ -87,7 +100,7 @@ extension OperationQueue {
             if unsafe last[Int(level)]?.toOpaque() != member.toOpaque() {
                 unsafe links.next.unsafelyUnwrapped._withUnsafeGuaranteedRef { unsafe $0.links.previous = previous }
             } else if isFirstOfLevel {
-                occupied &= ~(1 << level)
+                unsafe last[Int(level)] = nil
             } else {
                 unsafe last[Int(level)] = previous
             }

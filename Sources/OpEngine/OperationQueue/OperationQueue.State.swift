@@ -3,17 +3,13 @@ import Synchronization
 extension OperationQueue {
     /// What a queue knows, guarded by its lock. Every method decides; none calls out.
     struct State {
-        // What each operation changes comes first, up to the last one that is ready of the three higher priorities: with the lock it fills
-        // one line of memory, so that a thread takes no other from who had the lock before. Therefore counts of 32 bits.
+        // What who adds and who takes both change for each operation comes first, up to the last one of each priority that is ready: with
+        // the lock it fills one line of memory, so that a thread takes no other from who had the lock before. Therefore counts of 32 bits.
 
-        /// Those that were taken.
-        private var running = OperationList()
         private var storedCount: UInt32 = 0
         private var storedExecuting: UInt32 = 0
         /// Has those that are ready.
         var segments = Segments()
-        /// The others.
-        private var waiting = OperationList()
 
         // What is read for each operation and seldom changes.
 
@@ -36,9 +32,6 @@ extension OperationQueue {
         /// Who wants to know what happens to the operations.
         var eventObservers: [any OperationObserver] = []
 
-        var name: String?
-        /// What runs the operations instead of the engine's workers.
-        var executor: (any OperationExecutor)?
         var executorQuality: QualityRank?
         /// Counts changes of `executor`: a job of one that was taken away does not run operations.
         var executorNumber: UInt32 = 0
@@ -46,8 +39,6 @@ extension OperationQueue {
         var waiters: [Parker] = []
         /// The queue as its users see it, kept while something in it may run, so that nobody else has to.
         var keptFace: OperationQueue?
-        /// How many are expected in all, as said by the user of `Progress`.
-        var expected = 0
 
         // What only those change who add, a line of memory behind what workers read.
 
@@ -55,6 +46,19 @@ extension OperationQueue {
         var added = 0
         /// How many had been added before the operation with the number 0.
         private var addedBefore = 0
+
+        var name: String?
+        /// What runs the operations instead of the engine's workers.
+        var executor: (any OperationExecutor)?
+        /// How many are expected in all, as said by the user of `Progress`.
+        var expected = 0
+
+        // What workers change, another line behind.
+
+        /// Those that were taken.
+        private(set) var running = OperationList()
+        /// Those that are not ready.
+        private var waiting = OperationList()
 
         var count: Int {
             @inline(__always) get { Int(storedCount) }

@@ -61,12 +61,23 @@ open class OperationQueue: @unchecked Sendable {
     }
 
     /// Adds a block as an operation. An error it throws is the operation's.
-    open func addOperation(_ block: @escaping @Sendable () throws -> Void) {
-        let operation = unsafe Unmanaged<Operation>.passRetained(BlockOperation(block: block))
+    open func addOperation(_ block: @escaping @Sendable () throws -> Void) { addBlock(block, .normal) }
+
+    /// Adds a block as an operation with this `queuePriority`: what making a `BlockOperation` for that does, in one step. An error the block
+    /// throws is the operation's.
+    public func addOperation(queuePriority: Operation.QueuePriority, _ block: @escaping @Sendable () throws -> Void) {
+        addBlock(block, queuePriority)
+    }
+
+    @inline(__always)
+    private func addBlock(_ block: @escaping @Sendable () throws -> Void, _ priority: Operation.QueuePriority) {
+        let made = unsafe Unmanaged<Operation>.passRetained(BlockOperation(block: block))
         // A subclass may want to be asked.
-        if type(of: self) == OperationQueue.self, unsafe core.addAtOnce(operation, face: self) { return }
+        if type(of: self) == OperationQueue.self, unsafe core.addAtOnce(made, priority, face: self) { return }
         // Safety: nobody took it.
-        addOperation(unsafe operation.takeRetainedValue())
+        let operation = unsafe made.takeRetainedValue()
+        if priority != .normal { operation.queuePriority = priority }
+        addOperation(operation)
     }
 
     /// Adds operations in order, all or none. Traps as `addOperation` does.
