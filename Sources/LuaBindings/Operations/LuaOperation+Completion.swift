@@ -35,7 +35,7 @@ extension LuaOperation {
             return (exchange(&mutable.completion, with: state.map { Completion(state: $0) }), mutable.isSealed)
         }
         guard let replaced else { return isSealed }
-        if let place = replaced.place { replaced.state.removeDue(at: place) }
+        if let place = replaced.place { replaced.state.due.remove(at: place) }
         guard replaced.isAwaited else { return isSealed }
         replaced.state.post { replaced.state.stopAwaitingCompletion() }
         tellWhenFinished()  // which unpins it there
@@ -45,22 +45,22 @@ extension LuaOperation {
     /// From here on, whoever has seen that the operation has finished, and waits in the state that has set the completion block, waits for
     /// that, too.
     func noteDue() {
-        guard let state = withMutable({ $0.completion?.place == nil ? $0.completion?.state : nil }), let place = state.noteDue(self)
+        guard let due = withMutable({ $0.completion?.place == nil ? $0.completion?.state.due : nil }), let place = due.insert(self)
         else { return }
         let isNoted = withMutable { mutable in
-            guard let completion = mutable.completion, completion.state === state, completion.place == nil else { return false }
+            guard mutable.completion?.state.due === due, mutable.completion?.place == nil else { return false }
             mutable.completion?.place = place
             return true
         }
-        if !isNoted { state.removeDue(at: place) }
+        if !isNoted { due.remove(at: place) }
     }
 
     /// Whether its completion block in `state` has still to run.
     func hasCompletion(in state: LuaState) -> Bool { withMutable { $0.completion?.state === state } }
 
-    func postEnd(to state: LuaState) {
+    func postEnd(to inbox: Inbox) {
         // It captures nothing else, so that no memory is needed for it.
-        state.post { [self] in endHere() }
+        inbox.post { [self] in endHere() }
     }
 
     /// On the thread of a state: lets go of the handle, and runs the completion block that this state has set.
@@ -74,7 +74,7 @@ extension LuaOperation {
         if isPinned { state.unwatch(self) }
         state.end(self, runsCompletion: completion != nil, isPinned: isPinned)
         guard let completion else { return }
-        if let place = completion.place { state.removeDue(at: place) }
+        if let place = completion.place { state.due.remove(at: place) }
         if completion.isAwaited { state.stopAwaitingCompletion() }
     }
 }

@@ -6,6 +6,8 @@ import Synchronization
 extension LuaOperation {
     /// What operations that are made alike have in common.
     @safe final class Origin: Sendable {
+        // The thread that makes them changes the count of references, the others read what follows: not in one line of memory.
+        private let gap = InlineArray<6, UInt>(repeating: 0)
         let core: RuntimeCore
         /// The number of the state that makes them; `LuaState.noNumber` when the host does.
         let home: Int
@@ -169,6 +171,17 @@ extension LuaOperation.Mutable {
     /// Of several bodies each has a place, of one there is none before.
     mutating func setResults(_ returned: ReturnedValues, ofBodyAt index: Int) {
         if results.isEmpty { results = .one(returned) } else { results[index] = returned }
+    }
+
+    /// It has finished: where the state has to be told that has set the completion block, if it has not been and is not closed, and the
+    /// other states that keep their handles.
+    mutating func takeEnd() -> (completing: Inbox?, others: SmallArray<LuaState>) {
+        guard completion != nil else { return (nil, pinningStates) }
+        let inbox = completion?.isPosted == false ? completion?.state.openInbox : nil
+        completion?.isPosted = true
+        // Nearly always.
+        if case .one(let only) = pinningStates, only === completion?.state { return (inbox, .empty) }
+        return (inbox, .several(pinningStates.filter { $0 !== completion?.state }))
     }
 
     private var rareInUse: LuaOperation.Rare {

@@ -422,20 +422,17 @@ import Synchronization
     /// Has the states that keep something for it until it has finished look after that.
     public override func didFinish() {
         let replaced = isObserved ? scriptBlock : nil
-        let (completing, pinningStates) = withMutable { mutable in
-            let state = mutable.completion.flatMap { $0.isPosted ? nil : $0.state }
-            mutable.completion?.isPosted = true
-            return (state, mutable.pinningStates)
-        }
+        // Not the state of the completion block, whose thread works with that: to count a reference would take its line of memory.
+        let (completing, others) = withMutable { $0.takeEnd() }
         if let completing {
             if let replaced { completionBlockHasChanged(from: replaced, to: nil) }
             postEnd(to: completing)
         }
-        for state in pinningStates where state !== completing {
+        for state in others {
             // At once where that is possible: a script that starts many without a wait keeps none of them. The function of a completion
             // block may be on its way to the handle.
             let isHere = withCore { $0.existingStateOfCurrentThread } === state && !hasCompletion(in: state)
-            if isHere { endHere() } else { postEnd(to: state) }
+            if isHere { endHere() } else if let inbox = state.openInbox { postEnd(to: inbox) }
         }
     }
 }

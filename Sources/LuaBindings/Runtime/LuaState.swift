@@ -10,39 +10,24 @@ import Synchronization
 // thread uses it.
 @safe
 final class LuaState: @unchecked Sendable {
-    let core: RuntimeCore
-    /// Where callbacks for this state are put.
-    let inbox: Inbox
+    // What its thread changes with each call comes first, beside the count of references, which that thread changes, too; what other threads
+    // read comes last, some lines of memory behind.
+
     /// The operation whose body runs in this state now. Kept alive by whoever runs it.
     @safe @exclusivity(unchecked) private(set) unowned(unsafe) var currentOperation: Operation?
-
-    private let main: OpaquePointer
-    /// Operations may name the state after it has gone.
-    private let closed = Atomic<Bool>(false)
-    var isClosed: Bool { closed.load(ordering: .acquiring) }
-    /// Lua cannot be used any more. What is released then, objects of the host, may try to.
-    @safe @exclusivity(unchecked) private(set) var hasGone = false
     /// The coroutine that called the host last: what the host does next happens there.
     @exclusivity(unchecked) private(set) var running: OpaquePointer
     /// How many calls into Lua have not returned.
     @safe @exclusivity(unchecked) private var attemptCount = 0
     var isRunning: Bool { attemptCount > 0 }
-    private let owner = ThreadIdentity.current
-    /// Tells states of one runtime apart, also after one has gone.
-    let number: Int
-    /// The number of no state.
-    static var noNumber: Int { 0 }
     /// How many operations are in queues, or were started, whose completion blocks this state has set and not run yet.
     @safe @exclusivity(unchecked) private var awaitedCompletionCount = 0
-    /// Those of them that have finished, or are about to: a wait looks at no others. Nil when the state has been closed.
-    // Safety: one that is about to finish is kept by who finishes it, and then by the job that removes it here.
-    private let due = unsafe Guarded<Slots<Unmanaged<LuaOperation>>?>(Slots())
-    /// What will call functions of this state.
-    private var eventSources: [ObjectIdentifier: any EventSource] = [:] { didSet { keepThread() } }
-    /// Observations that something may still come for.
-    private var awaitedObservations: [ObjectIdentifier: Observation] = [:] { didSet { keepThread() } }
+    /// Lua cannot be used any more. What is released then, objects of the host, may try to.
+    @safe @exclusivity(unchecked) private(set) var hasGone = false
     /// Whether anything was ever observed here.
     var hasObserved = false
+    private var isSealing = false
+    private var watchesCollections = false
     /// How much of what the runtime shares with all states has been put into this one.
     @safe @exclusivity(unchecked) var appliedSharedVersion = 0
     var registeredFunctionCount = 0
@@ -50,16 +35,37 @@ final class LuaState: @unchecked Sendable {
     @safe @exclusivity(unchecked) var preludes: [Prelude] = []
     @safe @exclusivity(unchecked) var ranPreludeCount = 0
     @safe @exclusivity(unchecked) var isRunningPrelude = false
+    /// Of the operations that are made here, by their kind.
+    @safe @exclusivity(unchecked) private var origins = [LuaOperation.Origin?](repeating: nil, count: LuaOperation.Kind.allCases.count)
+
+    // What seldom changes.
+
+    /// What will call functions of this state.
+    private var eventSources: [ObjectIdentifier: any EventSource] = [:] { didSet { keepThread() } }
+    /// Observations that something may still come for.
+    private var awaitedObservations: [ObjectIdentifier: Observation] = [:] { didSet { keepThread() } }
     /// Names of scripts' own on operations that are not misspelt; at most some hundred.
     var acceptedNames: Set<String> = []
     /// Operations that were sent by reference and still have to be made to run elsewhere.
     private var unsealed: [LuaOperation] = []
-    private var isSealing = false
     /// Operations that have left by reference and were in no queue then: their handles are pinned, and nothing else here holds them.
     @safe @exclusivity(unchecked) private var sealed: Set<UnsafeMutableRawPointer> = unsafe [] { didSet { keepThread() } }
-    private var watchesCollections = false
-    /// Of the operations that are made here, by their kind.
-    @safe @exclusivity(unchecked) private var origins = [LuaOperation.Origin?](repeating: nil, count: LuaOperation.Kind.allCases.count)
+    private let owner = ThreadIdentity.current
+    private let main: OpaquePointer
+
+    // What other threads read.
+
+    let core: RuntimeCore
+    /// Where callbacks for this state are put.
+    let inbox: Inbox
+    let due = DueOperations()
+    /// Tells states of one runtime apart, also after one has gone.
+    let number: Int
+    /// The number of no state.
+    static var noNumber: Int { 0 }
+    /// Operations may name the state after it has gone.
+    private let closed = Atomic<Bool>(false)
+    var isClosed: Bool { closed.load(ordering: .acquiring) }
 
     init?(core: RuntimeCore, inbox: Inbox) {
         self.core = core
@@ -84,7 +90,7 @@ final class LuaState: @unchecked Sendable {
         checkThread()
         guard !closed.exchange(true, ordering: .acquiringAndReleasing) else { return }
         awaitedCompletionCount = 0
-        unsafe due.withLock { unsafe $0 = nil }
+        due.close()
         for source in eventSources.values { source.abandon() }
         eventSources = [:]
         awaitedObservations = [:]
@@ -218,10 +224,11 @@ final class LuaState: @unchecked Sendable {
         return unsafe Unmanaged<LuaState>.fromOpaque(object)
     }
 
+    /// Where jobs for this state are put; nil when it has been closed. From any thread.
+    var openInbox: Inbox? { isClosed ? nil : inbox }
+
     /// Has `job` run on the state's thread; drops it where the state has been closed. From any thread.
-    func post(_ job: @escaping @Sendable () -> Void) {
-        if !isClosed { inbox.post(job) }
-    }
+    func post(_ job: @escaping @Sendable () -> Void) { openInbox?.post(job) }
 
     /// `operation` has ended: lets go of its handle, if that was pinned, and calls the completion block in it.
     func end(_ operation: LuaOperation, runsCompletion: Bool, isPinned: Bool) {
@@ -305,7 +312,7 @@ final class LuaState: @unchecked Sendable {
     /// Runs the completion blocks that this state has set on operations that have finished, and tells its observers of their last
     /// changes: after a wait they have run.
     func runDueCompletions() throws(CallError) {
-        for operation in unsafe due.withLock({ unsafe $0?.all.map { unsafe $0.takeUnretainedValue() } ?? [] }) where operation.isFinished {
+        for operation in due.finished {
             _ = try wait(deadline: nil) { !operation.hasCompletion(in: self) }
         }
         for observation in awaitedObservations.values where observation.isEnding {
@@ -326,16 +333,6 @@ final class LuaState: @unchecked Sendable {
         guard !isClosed else { return }
         awaitedCompletionCount -= 1
         if awaitedCompletionCount == 0 { keepThread() }
-    }
-
-    /// `operation`, whose completion block this state has set, is about to finish. From any thread.
-    ///
-    /// - Returns: where it is noted; nil when the state has been closed.
-    func noteDue(_ operation: LuaOperation) -> Int? { unsafe due.withLock { unsafe $0?.insert(Unmanaged.passUnretained(operation)) } }
-
-    /// It has run, or will not. From any thread.
-    func removeDue(at place: Int) {
-        unsafe due.withLock { unsafe $0?.remove(at: place) }
     }
 
     /// Whether a body of `operation` runs here, or waits. From any thread; the caller keeps the state from being closed, here and below.
