@@ -33,13 +33,14 @@
     /// What follows for those that depend on an operation that has finished. With no lock held.
     ///
     /// - Parameters:
-    ///   - taker: the queue that the calling worker takes from next, so that nobody else has to be told.
+    ///   - taker: the queue that the calling worker takes from next, so that nobody else has to be told. Not a reference: to count that would
+    ///     take the line of memory that adding reads.
     ///   - group: not nil: take from it now, with these threads.
     ///   - letGo: called before that.
     /// - Returns: what was taken.
     @inline(__always)
     static func release(
-        of operation: Operation, succeeded: Bool, thenTakingFrom taker: OperationQueue.Core?, by group: ThreadGroup?,
+        of operation: Operation, succeeded: Bool, thenTakingFrom taker: Unmanaged<OperationQueue.Core>?, by group: ThreadGroup?,
         letGo: () -> Void = {}
     ) -> Unmanaged<Operation>? {
         let (taken, rest) = unsafe withUnsafeTemporaryAllocation(of: Unmanaged<Operation>.self, capacity: capacity) { batch in
@@ -101,15 +102,18 @@
 
     /// Hands those of the batch that were posted to their queues, and lets the others go.
     @inline(__always)
-    private mutating func post(thenTakingFrom taker: OperationQueue.Core?, by group: ThreadGroup?) -> Unmanaged<Operation>? {
+    private mutating func post(thenTakingFrom taker: Unmanaged<OperationQueue.Core>?, by group: ThreadGroup?) -> Unmanaged<Operation>? {
         var taken: Unmanaged<Operation>?
-        // The core is retained: as soon as one has arrived, it may run, end, and let its queue go, while this thread is still inside.
-        while let core {
-            if core === taker {
-                unsafe taken = core.postBeforeTaking(&self, by: rest == nil && !mayRunCode ? group : nil)
-            } else if let other = core.post(&self) {
-                withRest { $0.outside.append((core, other)) }
+        while !isEmpty {
+            // Safety: the caller serves its own queue.
+            if let taker = unsafe taker, unsafe nextCore.toOpaque() == taker.toOpaque() {
+                let group = rest == nil && !mayRunCode ? group : nil
+                unsafe taken = taker._withUnsafeGuaranteedRef { unsafe $0.postBeforeTaking(&self, by: group) }
+                continue
             }
+            // Retained: as soon as one has arrived, it may run, end, and let its queue go, while this thread is still inside.
+            let core = unsafe nextCore.takeUnretainedValue()
+            if let other = core.post(&self) { withRest { $0.outside.append((core, other)) } }
         }
         for index in end..<count { unsafe batch[index].release() }
         return unsafe taken
@@ -120,20 +124,17 @@
 
     /// The queue of the next one.
     @inline(__always)
-    private var core: OperationQueue.Core? {
+    private var nextCore: Unmanaged<OperationQueue.Core> {
         // Safety: a posted operation is linked.
-        isEmpty ? nil : unsafe batch[first]._withUnsafeGuaranteedRef { unsafe $0.core }.takeUnretainedValue()
+        unsafe batch[first]._withUnsafeGuaranteedRef { unsafe $0.core }
     }
 
     /// The next one, if it is of this queue; whose lock is held, so that it does not run yet.
     @inline(__always)
     mutating func popFirst(of core: OperationQueue.Core) -> Unmanaged<Operation>? {
         if isEmpty { return nil }
-        let next = unsafe batch[first]
-        // Safety: as above.
-        let its = unsafe next._withUnsafeGuaranteedRef { unsafe $0.core }
-        guard unsafe its.toOpaque() == Unmanaged.passUnretained(core).toOpaque() else { return nil }
-        first += 1
-        return unsafe next
+        guard unsafe nextCore.toOpaque() == Unmanaged.passUnretained(core).toOpaque() else { return nil }
+        defer { first += 1 }
+        return unsafe batch[first]
     }
 }
