@@ -79,7 +79,7 @@ import Synchronization
         // Safety: the origin keeps it.
         unsafe Unmanaged.passUnretained(origin.core)._withUnsafeGuaranteedRef { $0.expectWork() }
         let endsWithMain = !origin.isAsynchronous
-        self.origin = origin
+        self.origin = consume origin
         if let bodies = consume bodies {
             content = unsafe Atomic(Content(Variables.make(bodies)))
         } else {
