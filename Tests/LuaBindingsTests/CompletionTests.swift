@@ -1,3 +1,4 @@
+import Glibc
 import LuaBindings
 import OpEngine
 import TestSupport
@@ -399,5 +400,61 @@ import Testing
             _ = try runtime.finish()
             #expect(try runtime.run("return inBlock") == [true])
         }
+    }
+
+    // MARK: a runtime that closes
+
+    private static let operationWithBlock = "return opscript.Operation.new { main = function() end, completionBlock = function() end }"
+
+    private func runtime() throws -> Runtime {
+        var configuration = Runtime.Configuration()
+        configuration.workerCount = 1
+        configuration.ignoresEnvironment = true
+        return try Runtime(configuration)
+    }
+
+    /// The end comes to an inbox that nobody looks into any more.
+    @Test func aRuntimeThatClosesWhileAnObserverHearsOfTheEndIsLetGo() throws {
+        weak var weakly: Operation?
+        weak var engine: Engine?
+        try {
+            let (arrived, mayGoOn) = (Gate(), Gate())
+            let runtime = try runtime()
+            engine = runtime.engine
+            let (thread, token): (TestThread, KeyValueObservation)
+            do {
+                let operation = try runtime.operation(Self.operationWithBlock)
+                weakly = operation
+                token = operation.observe(\.completionBlock) { _, _ in
+                    arrived.open()
+                    mayGoOn.wait()
+                }
+                thread = TestThread { operation.start() }
+            }
+            arrived.wait()
+            runtime.close()
+            mayGoOn.open()
+            thread.join()
+            token.invalidate()
+        }()
+        // The thread's closure goes a moment after that has been joined.
+        for _ in 0..<1_000_000 where weakly != nil || engine != nil { sched_yield() }
+        #expect(weakly == nil)
+        #expect(engine == nil)
+    }
+
+    @Test func anObserverHearsThatTheBlockOfAClosedStateHasGone() throws {
+        let runtime = try runtime()
+        let operation = try runtime.operation(Self.operationWithBlock)
+        let log = Log<String>()
+        let token = operation.observe(\.completionBlock, options: [.old, .new]) {
+            log.append("\($1.oldValue! == nil) \($1.newValue! == nil)")
+        }
+        runtime.close()
+        #expect(operation.completionBlock != nil)
+        TestThread { operation.start() }.join()
+        #expect(operation.completionBlock == nil)
+        #expect(log.entries == ["false true"])
+        token.invalidate()
     }
 }

@@ -25,7 +25,12 @@ extension LuaOperation {
         guard claimEnd() else { return }
         results?.letGo(of: self)
         note(results)
-        withMutable { $0.results = .one(.parcel(results ?? .empty)) }
+        // Nearly always they have been taken.
+        let bodies = withMutable { mutable in
+            defer { mutable.setResults(.parcel(results ?? .empty), ofBodyAt: 0) }
+            return mutable.takeBodies()
+        }
+        withExtendedLifetime(bodies) {}
         end()
     }
 

@@ -20,12 +20,10 @@ extension LuaOperation {
         // The host has added it to the main queue, or started it: then they run as they are, if the handle has been kept.
         let isAtHome = home == core.mainStateNumber && core.isMainThread && queue.map { core.isMainQueue($0) } ?? true
         return withMutable { mutable in
-            mutable.haveBodiesGone = true
-            if mutable.bodies.count > 1 { mutable.results = SmallArray(repeating: nil, count: mutable.bodies.count) }
             if isAtHome, mutable.pinningStates.contains(where: { core.isMain($0) }) {
                 for index in mutable.bodies.indices where mutable.bodies[index].isInHandle { mutable.bodies[index].form = .handle }
             }
-            return exchange(&mutable.bodies, with: .empty)
+            return mutable.takeBodies()
         }
     }
 
@@ -109,15 +107,14 @@ extension LuaOperation {
         if !parcel.isFlat { state.publishPaths() }
         note(parcel)
         // Cancelling, on whatever thread, drops them.
-        withMutable { if $0.bodies.indices.contains(index) { $0.bodies.change(at: index) { $0.form = .parcel(parcel) } } }
+        withMutable { $0.setForm(.parcel(parcel), ofBodyAt: index) }
     }
 
     /// Keeps the handle in `state`, with the functions that are in it, until the operation has finished. `isSealed`: or until nobody else
     /// can add it.
     func pin(in state: LuaState, isSealed: Bool = false, handleAt handle: Int32 = 0) throws(Failure) {
         let (isNew, isAwaited) = withMutable { mutable in
-            let isNew = mutable.pinningStates.firstIndex(of: state) == nil
-            if isNew { mutable.pinningStates.append(state) }
+            let isNew = mutable.pinningStates.insert(state)
             // The state has to remember that it runs the completion block, which may be a new one.
             guard !isSealed, let completion = mutable.completion, completion.state === state, !completion.isAwaited else {
                 return (isNew, false)
@@ -164,7 +161,7 @@ extension LuaOperation {
             let isHandle = mutable.bodies.contains { if case .handle = $0.form { true } else { false } }
             if isHandle { return state.number == home }
             let isObserved = mutable.observations.contains { $0.state === state && !$0.isPinned }
-            return isObserved || mutable.completion?.state === state && mutable.pinningStates.firstIndex(of: state) == nil
+            return isObserved || mutable.completion?.state === state && !mutable.pinningStates.contains(state)
         }
     }
 
@@ -186,7 +183,7 @@ extension LuaOperation {
                     note(parcel)
                     form = .parcel(parcel)
                 } catch { form = .unsendable(Body.Refusal(message: error.message)) }
-                withMutable { if $0.bodies.indices.contains(index) { $0.bodies[index].form = form } }
+                withMutable { $0.setForm(form, ofBodyAt: index) }
                 // Another state may add it to the main queue: then it runs here, as it is.
                 needsPin = needsPin || core.isMain(state)
             }

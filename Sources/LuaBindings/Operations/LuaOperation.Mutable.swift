@@ -36,7 +36,7 @@ extension LuaOperation {
     }
 
     /// What an operation has beside its origin, in a word: nothing at first; the results of its body alone, where they are seven bytes at
-    /// most; the address of its variables, from then on.
+    /// most; the address of a `Mutable`, from then on.
     struct Content: Equatable, AtomicRepresentable {
         private let bits: UInt
 
@@ -44,7 +44,7 @@ extension LuaOperation {
 
         private init(bits: UInt) { self.bits = bits }
 
-        init(_ variables: UnsafeMutablePointer<Variables>) { bits = UInt(bitPattern: variables) }
+        init(_ mutable: UnsafeMutablePointer<Mutable>) { bits = UInt(bitPattern: mutable) }
 
         /// Nil: there are more.
         @inline(__always)
@@ -53,14 +53,14 @@ extension LuaOperation {
             bits = UInt(few.bytes.0) << 8 | UInt(few.valueCount) << 4 | UInt(few.byteCount) << 1 | 1
         }
 
-        @inline(__always) var variables: UnsafeMutablePointer<Variables>? {
+        @inline(__always) var mutable: UnsafeMutablePointer<Mutable>? {
             bits & 1 == 0 ? unsafe UnsafeMutablePointer(bitPattern: bits) : nil
         }
 
         @inline(__always) var results: ReturnedValues? {
             if bits & 1 == 0 { return nil }
             return .few(
-                ReturnedValues.Few(bytes: (UInt64(bits >> 8), 0, 0), byteCount: UInt8(bits >> 1 & 7), valueCount: UInt8(bits >> 4 & 15)))
+                ReturnedValues.Few(bytes: (UInt64(bits >> 8), 0), byteCount: UInt8(bits >> 1 & 7), valueCount: UInt8(bits >> 4 & 15)))
         }
 
         typealias AtomicRepresentation = UInt.AtomicRepresentation
@@ -74,64 +74,116 @@ extension LuaOperation {
         }
     }
 
-    /// What changes, and the lock that guards it.
-    struct Variables: ~Copyable {
-        let lock = Lock()
-        var mutable: Mutable
-
-        @inline(__always)
-        private init(_ bodies: consuming SmallArray<Body>, _ results: SmallArray<ReturnedValues?>) {
-            mutable = Mutable(bodies: bodies, results: results)
-        }
-
-        @inline(__always)
-        static func make(_ bodies: consuming SmallArray<Body>, _ results: SmallArray<ReturnedValues?> = .empty) -> UnsafeMutablePointer<
-            Variables
-        > {
-            // Not `allocate`, which asks for an alignment, and that takes time.
-            guard let block = unsafe malloc(MemoryLayout<Variables>.size) else { fatalError("opscript: out of memory") }
-            let made = unsafe block.assumingMemoryBound(to: Variables.self)
-            unsafe made.initialize(to: Variables(bodies, results))
-            return unsafe made
-        }
-
-        static func destroy(_ variables: UnsafeMutablePointer<Variables>) {
-            unsafe variables.deinitialize(count: 1)
-            unsafe free(variables)
-        }
-    }
-
-    /// See `Variables`. 96 bytes with those, in an order that leaves no gaps.
+    /// What changes, and the lock that guards it: 64 bytes, one line of memory, in an order that leaves no gaps.
     struct Mutable: ~Copyable {
-        /// Empty once they run, or never will.
-        var bodies: SmallArray<Body>
-        var haveBodiesGone = false
+        fileprivate let lock = Lock()
+        private var countOfBlocks: Int32
+        private var contents: Contents
         var isSealed = false
         var isReadyByItself = true
         /// An asynchronous operation whose body has returned.
         var hasReturned = false
         /// An asynchronous operation that somebody has ended, or is about to.
         var isEnding = false
+        var completion: Completion?
         /// The runtime knows that its parcels keep operations.
         var isKeeper = false
-        /// What it ended with: of blocks, one for each.
-        var results: SmallArray<ReturnedValues?> = .empty
-        private var countOfBlocks: Int32
-        var completion: Completion?
         /// The states that keep their handles alive: its own, where it runs as it is, and that of the completion block.
-        var pinningStates: SmallArray<LuaState> = .empty
+        var pinningStates = StateSet.none
         fileprivate var rare: Rare?
 
-        @inline(__always)
-        init(bodies: consuming SmallArray<Body>, results: SmallArray<ReturnedValues?>) {
-            countOfBlocks = Int32(bodies.count)
-            self.bodies = bodies
-            self.results = results
+        /// What it runs, and then what that returned.
+        enum Contents {
+            /// Empty if they never will run.
+            case bodies(SmallArray<Body>)
+            /// The bodies have gone. Of blocks one for each, of others one, from when there is one.
+            case results(SmallArray<ReturnedValues?>)
         }
 
+        @inline(__always)
+        static func make(bodies: consuming SmallArray<Body>) -> UnsafeMutablePointer<Mutable> {
+            unsafe make(Mutable(countOfBlocks: Int32(bodies.count), contents: .bodies(bodies)))
+        }
+
+        static func make(results: ReturnedValues) -> UnsafeMutablePointer<Mutable> {
+            unsafe make(Mutable(countOfBlocks: 0, contents: .results(.one(results))))
+        }
+
+        @inline(__always)
+        private static func make(_ value: consuming Mutable) -> UnsafeMutablePointer<Mutable> {
+            // Not `allocate`, which asks for an alignment, and that takes time.
+            guard let block = unsafe malloc(MemoryLayout<Mutable>.size) else { fatalError("opscript: out of memory") }
+            let made = unsafe block.assumingMemoryBound(to: Mutable.self)
+            unsafe made.initialize(to: value)
+            return unsafe made
+        }
+
+        @inline(__always)
+        private init(countOfBlocks: Int32, contents: consuming Contents) {
+            self.countOfBlocks = countOfBlocks
+            self.contents = contents
+        }
+
+        /// How many bodies it has been given.
         var blockCount: Int {
             get { Int(countOfBlocks) }
             set { countOfBlocks = Int32(newValue) }
+        }
+
+        var haveBodiesGone: Bool { if case .results = contents { true } else { false } }
+
+        /// None when they have gone, nor does changing them do anything then.
+        var bodies: SmallArray<Body> {
+            @inline(__always) get { if case .bodies(let bodies) = contents { bodies } else { .empty } }
+            @inline(__always) _modify {
+                // Moved, not copied.
+                switch exchange(&contents, with: .bodies(.empty)) {
+                case .bodies(var bodies):
+                    defer { contents = .bodies(bodies) }
+                    yield &bodies
+                case .results(let results):
+                    contents = .results(results)
+                    var none = SmallArray<Body>.empty
+                    yield &none
+                }
+            }
+        }
+
+        /// One of the bodies goes elsewhere, if they have not gone.
+        mutating func setForm(_ form: Body.Form, ofBodyAt index: Int) {
+            guard case .bodies(let bodies) = contents, bodies.indices.contains(index) else { return }
+            // The usual case, which needs no copy of an array.
+            if case .one(let body) = bodies { return contents = .bodies(.one(Body(form: form, isInHandle: body.isInHandle))) }
+            self.bodies[index].form = form
+        }
+
+        /// The bodies, which are about to run: results take their place.
+        mutating func takeBodies() -> SmallArray<Body> {
+            switch exchange(&contents, with: .results(.empty)) {
+            case .bodies(let bodies):
+                if bodies.count > 1 { contents = .results(SmallArray(repeating: nil, count: bodies.count)) }
+                return bodies
+            case .results(let results):
+                contents = .results(results)
+                return .empty
+            }
+        }
+
+        var results: SmallArray<ReturnedValues?> {
+            if case .results(let results) = contents { results } else { .empty }
+        }
+
+        mutating func setResults(_ returned: ReturnedValues, ofBodyAt index: Int) {
+            guard case .results(.several(var results)) = contents else { return contents = .results(.one(returned)) }
+            contents = .results(.empty)
+            results[index] = returned
+            contents = .results(.several(results))
+        }
+
+        /// Bodies, results and what it stores.
+        mutating func dropParcels() -> (Contents, [String: Parcel]) {
+            let none = haveBodiesGone ? Contents.results(.empty) : .bodies(.empty)
+            return (exchange(&contents, with: none), rare.map { exchange(&$0.storage, with: [:]) } ?? [:])
         }
     }
 
@@ -139,11 +191,11 @@ extension LuaOperation {
     struct Completion {
         /// Where it runs.
         let state: LuaState
+        private var knownPlace: Int32 = -1
         /// Whether that state knows that it may have to run it: the operation has been added or started.
         var isAwaited = false
         /// The operation has finished, and that state has been told.
         var isPosted = false
-        private var knownPlace: Int32 = -1
 
         init(state: LuaState) { self.state = state }
 
@@ -168,20 +220,12 @@ extension LuaOperation {
 extension LuaOperation.Mutable {
     var isObserved: Bool { rare.map { !$0.observations.isEmpty } ?? false }
 
-    /// Of several bodies each has a place, of one there is none before.
-    mutating func setResults(_ returned: ReturnedValues, ofBodyAt index: Int) {
-        if results.isEmpty { results = .one(returned) } else { results[index] = returned }
-    }
-
-    /// It has finished: where the state has to be told that has set the completion block, if it has not been and is not closed, and the
+    /// It has finished: whether there is a completion block whose state has not been told; where that is told, unless it is closed; and the
     /// other states that keep their handles.
-    mutating func takeEnd() -> (completing: Inbox?, others: SmallArray<LuaState>) {
-        guard completion != nil else { return (nil, pinningStates) }
-        let inbox = completion?.isPosted == false ? completion?.state.openInbox : nil
+    mutating func takeEnd() -> (isCompleting: Bool, inbox: Inbox?, others: [LuaState]) {
+        guard completion?.isPosted == false else { return (false, nil, pinningStates.without(completion?.state)) }
         completion?.isPosted = true
-        // Nearly always.
-        if case .one(let only) = pinningStates, only === completion?.state { return (inbox, .empty) }
-        return (inbox, .several(pinningStates.filter { $0 !== completion?.state }))
+        return (true, completion?.state.openInbox, pinningStates.without(completion?.state))
     }
 
     private var rareInUse: LuaOperation.Rare {
@@ -233,5 +277,20 @@ extension SmallArray<LuaOperation.Body> {
         case .one(let body): body.isInHandle ? .one(0) : .empty
         case .several(let bodies): .several(bodies.indices.filter { bodies[$0].isInHandle })
         }
+    }
+}
+
+extension UnsafeMutablePointer<LuaOperation.Mutable> {
+    func destroy() {
+        unsafe deinitialize(count: 1)
+        unsafe free(self)
+    }
+
+    /// Does `body` with the lock held.
+    @inline(__always)
+    func withLock<Result>(_ body: (inout LuaOperation.Mutable) -> Result) -> Result {
+        unsafe pointee.lock.lock()
+        defer { unsafe pointee.lock.unlock() }
+        return unsafe body(&pointee)
     }
 }

@@ -81,7 +81,7 @@ import Synchronization
         let endsWithMain = !origin.isAsynchronous
         self.origin = consume origin
         if let bodies = consume bodies {
-            content = unsafe Atomic(Content(Variables.make(bodies)))
+            content = unsafe Atomic(Content(Mutable.make(bodies: bodies)))
         } else {
             content = Atomic(.nothing)
         }
@@ -90,48 +90,35 @@ import Synchronization
     }
 
     deinit {
-        if let variables = unsafe content.load(ordering: .acquiring).variables { unsafe Variables.destroy(variables) }
+        if let mutable = unsafe content.load(ordering: .acquiring).mutable { unsafe mutable.destroy() }
     }
 
     @inline(__always)
-    func withMutable<Result>(_ body: (inout Mutable) -> Result) -> Result {
-        unsafe with(variables, body)
-    }
+    func withMutable<Result>(_ body: (inout Mutable) -> Result) -> Result { unsafe mutable.withLock(body) }
 
     /// `withMutable`, if anything but the results may have changed since the operation was made; else nil.
     @inline(__always)
     func ifChanged<Result>(_ body: (inout Mutable) -> Result) -> Result? {
-        guard let variables = unsafe content.load(ordering: .acquiring).variables else { return nil }
-        return unsafe with(variables, body)
+        guard let mutable = unsafe content.load(ordering: .acquiring).mutable else { return nil }
+        return unsafe mutable.withLock(body)
     }
 
     @inline(__always)
-    private func with<Result>(_ variables: UnsafeMutablePointer<Variables>, _ body: (inout Mutable) -> Result) -> Result {
-        unsafe variables.pointee.lock.lock()
-        defer { unsafe variables.pointee.lock.unlock() }
-        return unsafe body(&variables.pointee.mutable)
-    }
-
-    @inline(__always)
-    private var variables: UnsafeMutablePointer<Variables> {
+    private var mutable: UnsafeMutablePointer<Mutable> {
         while true {
             let content = content.load(ordering: .acquiring)
-            if let variables = unsafe content.variables { return unsafe variables }
-            if let results = content.results {
-                replace(content, by: .empty, .one(results))
-            } else {
-                replace(content, by: origin.bodies, .empty)
-            }
+            if let mutable = unsafe content.mutable { return unsafe mutable }
+            let made = unsafe content.results.map { unsafe Mutable.make(results: $0) } ?? Mutable.make(bodies: origin.bodies)
+            unsafe replace(content, by: made)
         }
     }
 
     /// False: that is not the content any more.
     @inline(never)
     @discardableResult
-    private func replace(_ content: Content, by bodies: SmallArray<Body>, _ results: SmallArray<ReturnedValues?>) -> Bool {
-        let made = unsafe Variables.make(bodies, results)
+    private func replace(_ content: Content, by made: UnsafeMutablePointer<Mutable>) -> Bool {
         let isReplaced = self.content.compareExchange(expected: content, desired: unsafe Content(made), ordering: .acquiringAndReleasing)
-        if !isReplaced.exchanged { unsafe Variables.destroy(made) }
+        if !isReplaced.exchanged { unsafe made.destroy() }
         return isReplaced.exchanged
     }
 
@@ -140,7 +127,7 @@ import Synchronization
         if content.load(ordering: .relaxed) == .nothing {
             if let short = Content(results) {
                 if content.compareExchange(expected: .nothing, desired: short, ordering: .acquiringAndReleasing).exchanged { return }
-            } else if replace(.nothing, by: .empty, .one(results)) {
+            } else if unsafe replace(.nothing, by: Mutable.make(results: results)) {
                 return
             }
         }
@@ -388,10 +375,7 @@ import Synchronization
 
     /// The runtime has closed: nobody can read them any more.
     func dropParcels() {
-        let dropped = ifChanged { mutable in
-            let bodies = exchange(&mutable.bodies, with: .empty), results = exchange(&mutable.results, with: .empty)
-            return (bodies, results, exchange(&mutable.storage, with: [:]))
-        }
+        let dropped = ifChanged { $0.dropParcels() }
         withExtendedLifetime(dropped) {}
     }
 
@@ -423,11 +407,9 @@ import Synchronization
     public override func didFinish() {
         let replaced = isObserved ? scriptBlock : nil
         // Not the state of the completion block, whose thread works with that: to count a reference would take its line of memory.
-        let (completing, others) = withMutable { $0.takeEnd() }
-        if let completing {
-            if let replaced { completionBlockHasChanged(from: replaced, to: nil) }
-            postEnd(to: completing)
-        }
+        let (isCompleting, inbox, others) = withMutable { $0.takeEnd() }
+        if isCompleting, let replaced { completionBlockHasChanged(from: replaced, to: nil) }
+        if let inbox { postEnd(to: inbox) }
         for state in others {
             // At once where that is possible: a script that starts many without a wait keeps none of them. The function of a completion
             // block may be on its way to the handle.

@@ -37,21 +37,6 @@ enum SmallArray<Element>: RandomAccessCollection, MutableCollection {
         }
     }
 
-    /// Changes the element at `index`, which is moved and not copied.
-    @inline(__always)
-    mutating func change(at index: Int, _ change: (inout Element) -> Void) {
-        switch consume self {
-        case .one(var element) where index == 0:
-            change(&element)
-            self = .one(element)
-        case .several(var elements):
-            self = .empty
-            change(&elements[index])
-            self = .several(elements)
-        default: fatalError("index out of range")
-        }
-    }
-
     mutating func append(_ element: Element) {
         if case .empty = self { return self = .one(element) }
         switch consume self {
@@ -62,30 +47,5 @@ enum SmallArray<Element>: RandomAccessCollection, MutableCollection {
             elements.append(element)
             self = .several(elements)
         }
-    }
-
-    mutating func remove(at index: Int) {
-        switch consume self {
-        case .one where index == 0: self = .empty
-        case .several(var elements):
-            self = .empty
-            elements.remove(at: index)
-            self = .several(elements)
-        default: fatalError("index out of range")
-        }
-    }
-
-    /// Where the one and only `object` is.
-    func firstIndex(of object: Element) -> Int? where Element: AnyObject { firstIndex { $0 === object } }
-
-    /// Removes the one and only `object`; returns whether it was there.
-    mutating func remove(_ object: Element) -> Bool where Element: AnyObject {
-        if case .one(let only) = self, only === object {
-            self = .empty
-            return true
-        }
-        guard let index = firstIndex(of: object) else { return false }
-        remove(at: index)
-        return true
     }
 }

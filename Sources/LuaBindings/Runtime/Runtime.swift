@@ -99,7 +99,9 @@ public final class Runtime {
         _ = engine.mainInbox.drain()
         core.close()
         main = nil
-        _ = engine.mainInbox.drain()  // what has come meanwhile, and would keep its operation
+        // What has come meanwhile, or comes later, would keep its operation.
+        _ = engine.mainInbox.drain()
+        engine.mainInbox.close()
         return left
     }
 

@@ -181,8 +181,8 @@ public final class Inbox: @unchecked Sendable {
         if pendingJobs.count.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 { engine?.reportStall() }
     }
 
-    /// The thread ends: runs what is left; what comes later is dropped.
-    func close() {
+    /// The thread ends, or the engine has been shut down: runs what is left; what comes later is dropped.
+    package func close() {
         repeat { runJobs() } while !closeIfEmpty()
     }
 
