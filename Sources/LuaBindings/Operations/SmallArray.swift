@@ -1,4 +1,4 @@
-/// An array whose only element needs no memory of its own: nearly all operations have one body, one result and run in one state.
+/// An array whose only element needs no memory of its own: nearly all operations have one body and one result.
 enum SmallArray<Element>: RandomAccessCollection, MutableCollection {
     case empty
     case one(Element)
