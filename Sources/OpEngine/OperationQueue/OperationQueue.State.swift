@@ -53,7 +53,7 @@ extension OperationQueue {
         /// How many are expected in all, as said by the user of `Progress`.
         var expected = 0
 
-        // What workers change, another line behind.
+        // What workers change, and who adds what is not ready: another line behind.
 
         /// Those that were taken.
         private(set) var running = OperationList()
