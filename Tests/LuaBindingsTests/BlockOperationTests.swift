@@ -168,4 +168,18 @@ import Testing
             #expect(error?.message.contains(message) == true, "\(error?.message ?? "")")
         }
     }
+
+    @Test(arguments: [254, 255, 256, 300])
+    func manyBlocksAreCountedAndEachHasItsResult(count: Int) throws {
+        try script(
+            """
+            local o = opscript.BlockOperation.new(function() return 1 end)
+            for i = 2, \(count) do o:addExecutionBlock(function() return i end) end
+            assert(o.executionBlocks == \(count), o.executionBlocks)
+            queue:addOperation(o)
+            o:waitUntilFinished()
+            assert(o.executionBlocks == \(count), o.executionBlocks)
+            for i = 1, \(count) do assert(o.results[i] == i) end
+            """)
+    }
 }

@@ -36,7 +36,7 @@ extension LuaOperation {
     }
 
     /// What an operation has beside its origin, in a word: nothing at first; the results of its body alone, where they are seven bytes at
-    /// most; the address of a `Mutable`, from then on.
+    /// most; the address of its variables, from then on.
     struct Content: Equatable, AtomicRepresentable {
         private let bits: UInt
 
@@ -44,7 +44,7 @@ extension LuaOperation {
 
         private init(bits: UInt) { self.bits = bits }
 
-        init(_ mutable: UnsafeMutablePointer<Mutable>) { bits = UInt(bitPattern: mutable) }
+        init(_ variables: UnsafeMutablePointer<Variables>) { bits = UInt(bitPattern: variables) }
 
         /// Nil: there are more.
         @inline(__always)
@@ -53,7 +53,7 @@ extension LuaOperation {
             bits = UInt(few.bytes.0) << 8 | UInt(few.valueCount) << 4 | UInt(few.byteCount) << 1 | 1
         }
 
-        @inline(__always) var mutable: UnsafeMutablePointer<Mutable>? {
+        @inline(__always) var variables: UnsafeMutablePointer<Variables>? {
             bits & 1 == 0 ? unsafe UnsafeMutablePointer(bitPattern: bits) : nil
         }
 
@@ -74,10 +74,28 @@ extension LuaOperation {
         }
     }
 
-    /// What changes, and the lock that guards it: 64 bytes, one line of memory, in an order that leaves no gaps.
+    /// What changes, and the lock that guards it: 64 bytes, one line of memory.
+    struct Variables: ~Copyable {
+        let lock = Lock()
+        var mutable: Mutable
+
+        @inline(__always)
+        static func make(_ mutable: consuming Mutable) -> UnsafeMutablePointer<Variables> {
+            // Not `allocate`, which asks for an alignment, and that takes time.
+            guard let block = unsafe malloc(MemoryLayout<Variables>.size) else { fatalError("opscript: out of memory") }
+            let made = unsafe block.assumingMemoryBound(to: Variables.self)
+            unsafe made.initialize(to: Variables(mutable: mutable))
+            return unsafe made
+        }
+
+        static func destroy(_ variables: UnsafeMutablePointer<Variables>) {
+            unsafe variables.deinitialize(count: 1)
+            unsafe free(variables)
+        }
+    }
+
+    /// See `Variables`. In an order that leaves no gaps.
     struct Mutable: ~Copyable {
-        fileprivate let lock = Lock()
-        private var countOfBlocks: Int32
         private var contents: Contents
         var isSealed = false
         var isReadyByItself = true
@@ -88,6 +106,8 @@ extension LuaOperation {
         var completion: Completion?
         /// The runtime knows that its parcels keep operations.
         var isKeeper = false
+        /// `blockCount`; `.max`: the rare part has it.
+        private var fewBlocks: UInt8 = 0
         /// The states that keep their handles alive: its own, where it runs as it is, and that of the completion block.
         var pinningStates = StateSet.none
         fileprivate var rare: Rare?
@@ -101,33 +121,21 @@ extension LuaOperation {
         }
 
         @inline(__always)
-        static func make(bodies: consuming SmallArray<Body>) -> UnsafeMutablePointer<Mutable> {
-            unsafe make(Mutable(countOfBlocks: Int32(bodies.count), contents: .bodies(bodies)))
+        init(bodies: consuming SmallArray<Body>) {
+            let count = bodies.count
+            contents = .bodies(bodies)
+            blockCount = count
         }
 
-        static func make(results: ReturnedValues) -> UnsafeMutablePointer<Mutable> {
-            unsafe make(Mutable(countOfBlocks: 0, contents: .results(.one(results))))
-        }
-
-        @inline(__always)
-        private static func make(_ value: consuming Mutable) -> UnsafeMutablePointer<Mutable> {
-            // Not `allocate`, which asks for an alignment, and that takes time.
-            guard let block = unsafe malloc(MemoryLayout<Mutable>.size) else { fatalError("opscript: out of memory") }
-            let made = unsafe block.assumingMemoryBound(to: Mutable.self)
-            unsafe made.initialize(to: value)
-            return unsafe made
-        }
-
-        @inline(__always)
-        private init(countOfBlocks: Int32, contents: consuming Contents) {
-            self.countOfBlocks = countOfBlocks
-            self.contents = contents
-        }
+        init(results: ReturnedValues) { contents = .results(.one(results)) }
 
         /// How many bodies it has been given.
         var blockCount: Int {
-            get { Int(countOfBlocks) }
-            set { countOfBlocks = Int32(newValue) }
+            get { fewBlocks < .max ? Int(fewBlocks) : rare?.blockCount ?? 0 }
+            set {
+                fewBlocks = UInt8(clamping: newValue)
+                if fewBlocks == .max { rareInUse.blockCount = newValue }
+            }
         }
 
         var haveBodiesGone: Bool { if case .results = contents { true } else { false } }
@@ -208,6 +216,7 @@ extension LuaOperation {
 
     /// What most operations have nothing of.
     fileprivate final class Rare {
+        var blockCount = 0
         var storage: [String: Parcel] = [:]
         var observations: [Observation] = []
         var stopReason: StopReason?
@@ -277,20 +286,5 @@ extension SmallArray<LuaOperation.Body> {
         case .one(let body): body.isInHandle ? .one(0) : .empty
         case .several(let bodies): .several(bodies.indices.filter { bodies[$0].isInHandle })
         }
-    }
-}
-
-extension UnsafeMutablePointer<LuaOperation.Mutable> {
-    func destroy() {
-        unsafe deinitialize(count: 1)
-        unsafe free(self)
-    }
-
-    /// Does `body` with the lock held.
-    @inline(__always)
-    func withLock<Result>(_ body: (inout LuaOperation.Mutable) -> Result) -> Result {
-        unsafe pointee.lock.lock()
-        defer { unsafe pointee.lock.unlock() }
-        return unsafe body(&pointee)
     }
 }

@@ -81,7 +81,7 @@ import Synchronization
         let endsWithMain = !origin.isAsynchronous
         self.origin = consume origin
         if let bodies = consume bodies {
-            content = unsafe Atomic(Content(Mutable.make(bodies: bodies)))
+            content = unsafe Atomic(Content(Variables.make(Mutable(bodies: bodies))))
         } else {
             content = Atomic(.nothing)
         }
@@ -90,35 +90,46 @@ import Synchronization
     }
 
     deinit {
-        if let mutable = unsafe content.load(ordering: .acquiring).mutable { unsafe mutable.destroy() }
+        if let variables = unsafe content.load(ordering: .acquiring).variables { unsafe Variables.destroy(variables) }
     }
 
     @inline(__always)
-    func withMutable<Result>(_ body: (inout Mutable) -> Result) -> Result { unsafe mutable.withLock(body) }
+    func withMutable<Result>(_ body: (inout Mutable) -> Result) -> Result { unsafe with(variables, body) }
 
     /// `withMutable`, if anything but the results may have changed since the operation was made; else nil.
     @inline(__always)
     func ifChanged<Result>(_ body: (inout Mutable) -> Result) -> Result? {
-        guard let mutable = unsafe content.load(ordering: .acquiring).mutable else { return nil }
-        return unsafe mutable.withLock(body)
+        guard let variables = unsafe content.load(ordering: .acquiring).variables else { return nil }
+        return unsafe with(variables, body)
     }
 
     @inline(__always)
-    private var mutable: UnsafeMutablePointer<Mutable> {
+    private func with<Result>(_ variables: UnsafeMutablePointer<Variables>, _ body: (inout Mutable) -> Result) -> Result {
+        unsafe variables.pointee.lock.lock()
+        defer { unsafe variables.pointee.lock.unlock() }
+        return unsafe body(&variables.pointee.mutable)
+    }
+
+    @inline(__always)
+    private var variables: UnsafeMutablePointer<Variables> {
         while true {
             let content = content.load(ordering: .acquiring)
-            if let mutable = unsafe content.mutable { return unsafe mutable }
-            let made = unsafe content.results.map { unsafe Mutable.make(results: $0) } ?? Mutable.make(bodies: origin.bodies)
-            unsafe replace(content, by: made)
+            if let variables = unsafe content.variables { return unsafe variables }
+            if let results = content.results {
+                replace(content, by: Mutable(results: results))
+            } else {
+                replace(content, by: Mutable(bodies: origin.bodies))
+            }
         }
     }
 
     /// False: that is not the content any more.
     @inline(never)
     @discardableResult
-    private func replace(_ content: Content, by made: UnsafeMutablePointer<Mutable>) -> Bool {
+    private func replace(_ content: Content, by mutable: consuming Mutable) -> Bool {
+        let made = unsafe Variables.make(mutable)
         let isReplaced = self.content.compareExchange(expected: content, desired: unsafe Content(made), ordering: .acquiringAndReleasing)
-        if !isReplaced.exchanged { unsafe made.destroy() }
+        if !isReplaced.exchanged { unsafe Variables.destroy(made) }
         return isReplaced.exchanged
     }
 
@@ -127,7 +138,7 @@ import Synchronization
         if content.load(ordering: .relaxed) == .nothing {
             if let short = Content(results) {
                 if content.compareExchange(expected: .nothing, desired: short, ordering: .acquiringAndReleasing).exchanged { return }
-            } else if unsafe replace(.nothing, by: Mutable.make(results: results)) {
+            } else if replace(.nothing, by: Mutable(results: results)) {
                 return
             }
         }
