@@ -159,10 +159,14 @@ extension LuaOperation {
 
         /// One of the bodies goes elsewhere, if they have not gone.
         mutating func setForm(_ form: Body.Form, ofBodyAt index: Int) {
-            guard case .bodies(let bodies) = contents, bodies.indices.contains(index) else { return }
-            // The usual case, which needs no copy of an array.
-            if case .one(let body) = bodies { return contents = .bodies(.one(Body(form: form, isInHandle: body.isInHandle))) }
-            self.bodies[index].form = form
+            if case .bodies(.one(let body)) = contents, index == 0 {
+                contents = .bodies(.one(Body(form: form, isInHandle: body.isInHandle)))
+            } else if case .bodies(.several(var bodies)) = contents, index < bodies.count {
+                // Else all would be copied.
+                contents = .bodies(.empty)
+                bodies[index].form = form
+                contents = .bodies(.several(bodies))
+            }
         }
 
         /// The bodies, which are about to run: results take their place.
