@@ -20,6 +20,7 @@ extension Call {
     }
 
     /// Assigns to the property whose name is at stack index 2; an error names it.
+    @inline(__always)
     func assigning(_ body: () throws(CallError) -> Answer) throws(CallError) -> Answer {
         do throws(CallError) { return try body() } catch {
             return try option(string(at: 2) ?? "?") { () throws(CallError) in throw error }

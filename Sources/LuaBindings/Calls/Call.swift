@@ -82,14 +82,23 @@ struct Call {
     // MARK: objects
 
     @inline(__always)
-    private func object<T: AnyObject>(at index: Int32, _ kind: ObjectKind, as type: T.Type) -> T? {
+    private func unmanaged<T: AnyObject>(at index: Int32, _ kind: ObjectKind, as type: T.Type) -> Unmanaged<T>? {
         guard let handle = unsafe clua_to_handle(lua, index), unsafe handle.pointee.kind == kind.rawValue,
             let pointer = unsafe handle.pointee.object
         else { return nil }
-        return unsafe LuaBindings.object(pointer, as: type)
+        return unsafe Unmanaged.fromOpaque(pointer)
+    }
+
+    @inline(__always)
+    private func object<T: AnyObject>(at index: Int32, _ kind: ObjectKind, as type: T.Type) -> T? {
+        unsafe unmanaged(at: index, kind, as: type)?.takeUnretainedValue()
     }
 
     func operationIfAny(at index: Int32) -> Operation? { object(at: index, .operation, as: Operation.self) }
+
+    /// The operation that is this argument, if it is one. Its handle keeps it during the call.
+    @inline(__always)
+    func unmanagedOperation(at index: Int32) -> Unmanaged<Operation>? { unsafe unmanaged(at: index, .operation, as: Operation.self) }
 
     func operation(at index: Int32) throws(CallError) -> Operation {
         guard let operation = operationIfAny(at: index) else { throw expected("Operation", at: index) }
@@ -120,9 +129,11 @@ struct Call {
         return operation
     }
 
-    func queue(callingFor method: String) throws(CallError) -> OperationQueue {
-        guard let queue = queueIfAny(at: 1) else { throw notAMethodCall(method, on: "queue") }
-        return queue
+    /// Its handle keeps it during the call.
+    @inline(__always)
+    func queue(callingFor method: @autoclosure () -> String) throws(CallError) -> Unmanaged<OperationQueue> {
+        guard let queue = unsafe unmanaged(at: 1, .queue, as: OperationQueue.self) else { throw notAMethodCall(method(), on: "queue") }
+        return unsafe queue
     }
 
     func timer(callingFor method: String) throws(CallError) -> ScriptTimer {

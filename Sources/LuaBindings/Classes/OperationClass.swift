@@ -198,8 +198,14 @@ enum OperationClass {
     }
 
     private static func assign(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
-        guard let operation = call.operationIfAny(at: 1) else { throw call.expected("Operation", at: 1) }
-        let property = Property(number: member)
+        guard let operation = unsafe call.unmanagedOperation(at: 1) else { throw call.expected("Operation", at: 1) }
+        return try unsafe operation.with { operation throws(CallError) in
+            try assign(Property(number: member), of: operation, call)
+        }
+    }
+
+    @inline(__always)
+    private static func assign(_ property: Property?, of operation: Operation, _ call: Call) throws(CallError) -> Answer {
         switch property {
         case .name: operation.name = try call.optionalString(at: 3)
         case .queuePriority: operation.queuePriority = try call.queuePriority(at: 3)
@@ -217,10 +223,10 @@ enum OperationClass {
         case .completionBlock:
             let isPresent = call.isFunction(at: 3)
             guard isPresent || call.isMissing(at: 3) else { throw call.expected("function or nil", at: 3) }
-            guard let operation = operation as? LuaOperation else {
+            guard let operation = unsafe operation.unmanagedOfScript else {
                 throw .message("\(operation.displayName) is the host's; its completion block is, too")
             }
-            try call.misuse { try operation.setCompletion(in: call.state, isPresent: isPresent) }
+            try call.misuse { try unsafe operation.with { try $0.setCompletion(in: call.state, isPresent: isPresent) } }
             return .setCompletionBlock(at: isPresent ? 3 : nil)
         case .isExecuting, .isFinished, .isCancelled, .isAsynchronous, .dependencies, .result, .results, .error, .executionBlocks:
             throw .message("'\(property?.rawValue ?? "")' of an operation cannot be assigned")

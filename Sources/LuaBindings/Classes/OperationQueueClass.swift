@@ -43,7 +43,13 @@ enum OperationQueueClass {
     private static func function(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
         guard let function = Function(number: member) else { throw .message("opscript bug: no method \(member)") }
         if function == .new { return try new(call) }
-        let queue = try call.queue(callingFor: function.rawValue)
+        return try unsafe call.queue(callingFor: function.rawValue).with { queue throws(CallError) in
+            try perform(function, on: queue, call)
+        }
+    }
+
+    @inline(__always)
+    private static func perform(_ function: Function, on queue: OperationQueue, _ call: Call) throws(CallError) -> Answer {
         switch function {
         case .new: return .nothing
         case .addOperation: return try addOperation(to: queue, call)
@@ -78,14 +84,16 @@ enum OperationQueueClass {
     /// `queue:addOperation(operation)` or `queue:addOperation(main, ...)`: gives back the operation.
     private static func addOperation(to queue: OperationQueue, _ call: Call) throws(CallError) -> Answer {
         if call.isFunction(at: 2) { return try add(barrier: false, to: queue, call) }
-        guard let operation = call.operationIfAny(at: 2) else { throw call.expected("Operation or function", at: 2) }
-        var isSent = false
-        try call.misuse {
-            isSent = try operation.prepared(for: queue, in: call.state, handleAt: 2) {
-                try adding(to: queue, call) { try queue.tryAddOperation(operation) }
+        guard let operation = unsafe call.unmanagedOperation(at: 2) else { throw call.expected("Operation or function", at: 2) }
+        return try unsafe operation.with { operation throws(CallError) in
+            var isSent = false
+            try call.misuse {
+                isSent = try operation.prepared(for: queue, in: call.state, handleAt: 2) {
+                    try adding(to: queue, call) { try queue.tryAddOperation(operation) }
+                }
             }
+            return isSent ? .sent(2) : .argument(2)
         }
-        return isSent ? .sent(2) : .argument(2)
     }
 
     /// Adds to the queue; who observes it in this state will hear of it.

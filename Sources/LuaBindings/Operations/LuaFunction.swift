@@ -17,7 +17,7 @@ public struct LuaFunction: Sendable {
     init(core: RuntimeCore, parcel: Parcel) {
         self.parcel = parcel.isLight ? nil : parcel
         origin = LuaOperation.Origin(
-            core: core, home: LuaState.noNumber, kind: .function, body: parcel.isLight ? parcel : nil)
+            core: core, home: nil, kind: .function, body: parcel.isLight ? parcel : nil)
     }
 }
 

@@ -18,9 +18,9 @@ extension LuaOperation {
     /// The bodies, which are about to run.
     func takeBodies() -> SmallArray<Body> {
         // The host has added it to the main queue, or started it: then they run as they are, if the handle has been kept.
-        let isAtHome = home == core.mainStateNumber && core.isMainThread && queue.map { core.isMainQueue($0) } ?? true
+        let isAtHome = isOfMainState && core.isMainThread && queue.map { core.isMainQueue($0) } ?? true
         return withMutable { mutable in
-            if isAtHome, mutable.pinningStates.contains(where: { core.isMain($0) }) {
+            if isAtHome, mutable.isPinned(in: .home) {
                 for index in mutable.bodies.indices where mutable.bodies[index].isInHandle { mutable.bodies[index].form = .handle }
             }
             return mutable.takeBodies()
@@ -43,8 +43,8 @@ extension LuaOperation {
     /// - Returns: what puts it into the handle, when it stays there for now.
     func addBlock(_ call: Call) throws -> Answer {
         let state = call.state
-        let runsAtHome = home == core.mainStateNumber && core.isMainQueue(queue)
-        let mayStay = state.number == home && (!isInQueue || runsAtHome) && !withMutable { $0.isSealed }
+        let runsAtHome = isOfMainState && queue.map { core.isMainQueue($0) } ?? false
+        let mayStay = isHome(state) && (!isInQueue || runsAtHome) && !withMutable { $0.isSealed }
         let body = mayStay ? Body(form: .handle) : try encodeBody(call)
         let number = withMutable { mutable -> Int? in
             if mutable.haveBodiesGone || isExecuting || isFinished { return nil }
@@ -79,10 +79,12 @@ extension LuaOperation {
     /// - Throws: what in its functions cannot be sent.
     fileprivate func prepare(for queue: OperationQueue?, in state: LuaState, handleAt handle: Int32) throws(Failure) -> Bool {
         guard !isInQueue, !isExecuting, !isFinished else { return false }  // misuse, which the engine refuses
-        let isHome = state.number == home
-        let runsAtHome = queue == nil ? isHome : withCore { home == $0.mainStateNumber && $0.isMainQueue(queue) }
+        let isHome = isHome(state)
+        let other = unsafe queue.map { unsafe Unmanaged.passUnretained($0) }
+        let runsAtHome = unsafe other?.with { queue in isOfMainState && withCore { $0.isMainQueue(queue) } } ?? isHome
+        let reference = reference(to: state)
         var (needsPin, bodiesHere, isObserved) = withMutable {
-            ($0.completion?.state === state, isHome ? $0.bodies.indicesInHandle : .empty, $0.isObserved)
+            ($0.completion?.state == reference, isHome ? $0.indicesInHandle : .empty, $0.isObserved)
         }
         if runsAtHome {
             withMutable { mutable in
@@ -105,18 +107,20 @@ extension LuaOperation {
     private func encodeBody(at index: Int, in state: LuaState, handleAt handle: Int32) throws(Failure) {
         let parcel = try state.encodeBody(of: self, number: number(ofBodyAt: index), handleAt: handle)
         if !parcel.isFlat { state.publishPaths() }
-        note(parcel)
+        if parcel.hasReferences { note(parcel) }
+        var form = Body.Form.parcel(consume parcel)
         // Cancelling, on whatever thread, drops them.
-        withMutable { $0.setForm(.parcel(parcel), ofBodyAt: index) }
+        withMutable { $0.exchangeForm(&form, ofBodyAt: index) }
     }
 
     /// Keeps the handle in `state`, with the functions that are in it, until the operation has finished. `isSealed`: or until nobody else
     /// can add it.
     func pin(in state: LuaState, isSealed: Bool = false, handleAt handle: Int32 = 0) throws(Failure) {
+        let reference = reference(to: state)
         let (isNew, isAwaited) = withMutable { mutable in
-            let isNew = mutable.pinningStates.insert(state)
+            let isNew = mutable.pin(in: reference)
             // The state has to remember that it runs the completion block, which may be a new one.
-            guard !isSealed, let completion = mutable.completion, completion.state === state, !completion.isAwaited else {
+            guard !isSealed, let completion = mutable.completion, completion.state == reference, !completion.isAwaited else {
                 return (isNew, false)
             }
             mutable.completion?.isAwaited = true
@@ -125,8 +129,8 @@ extension LuaOperation {
         if isNew {
             do throws(Failure) { try state.pin(self, .operation, handleAt: handle) } catch {
                 withMutable { mutable in
-                    _ = mutable.pinningStates.remove(state)
-                    if isAwaited, mutable.completion?.state === state { mutable.completion?.isAwaited = false }
+                    _ = mutable.unpin(in: reference)
+                    if isAwaited, mutable.completion?.state == reference { mutable.completion?.isAwaited = false }
                 }
                 throw error
             }
@@ -141,11 +145,11 @@ extension LuaOperation {
     /// stays so.
     fileprivate func withdraw(in state: LuaState) {
         guard !isInQueue, !isExecuting, !isFinished else { return }
-        let isWatched = state.isWatching(self)
+        let isWatched = state.isWatching(self), reference = reference(to: state)
         let (isPinned, isAwaited, observations) = withMutable { mutable in
-            let isAwaited = mutable.completion.map { $0.isAwaited && $0.state === state } ?? false
+            let isAwaited = mutable.completion.map { $0.isAwaited && $0.state == reference } ?? false
             if isAwaited { mutable.completion?.isAwaited = false }
-            let isPinned = !isWatched && mutable.pinningStates.remove(state)
+            let isPinned = !isWatched && mutable.unpin(in: reference)
             return (isPinned, isAwaited, isWatched || mutable.isSealed ? [] : mutable.observations)
         }
         if isAwaited { state.stopAwaitingCompletion() }
@@ -156,26 +160,28 @@ extension LuaOperation {
     /// Whether it leaves `state` by reference while its functions are still there.
     func needsSealing(from state: LuaState) -> Bool {
         guard !isFinished else { return false }
+        let reference = reference(to: state)
         return withMutable { mutable in
             if mutable.isSealed { return false }
             let isHandle = mutable.bodies.contains { if case .handle = $0.form { true } else { false } }
-            if isHandle { return state.number == home }
+            if isHandle { return reference == .home }
             let isObserved = mutable.observations.contains { $0.state === state && !$0.isPinned }
-            return isObserved || mutable.completion?.state === state && !mutable.pinningStates.contains(state)
+            return isObserved || mutable.completion?.state == reference && !mutable.isPinned(in: reference)
         }
     }
 
     /// Copies its functions, since the state that adds it may not be this one.
     func seal(in state: LuaState) {
+        let reference = reference(to: state)
         let (bodies, hasCallbacks) = withMutable { mutable in
             mutable.isSealed = true
-            return (mutable.bodies, mutable.completion?.state === state || mutable.observations.contains { $0.state === state })
+            return (mutable.bodies, mutable.completion?.state == reference || mutable.observations.contains { $0.state === state })
         }
         var needsPin = hasCallbacks
-        if !isInQueue, state.number == home {
+        if !isInQueue, reference == .home {
             for (index, body) in bodies.enumerated() {
                 guard case .handle = body.form else { continue }
-                let form: Body.Form
+                var form: Body.Form
                 do throws(Failure) {
                     let parcel = try state.keepingInterrupt { () throws(Failure) in
                         try state.encodeBody(of: self, number: number(ofBodyAt: index), handleAt: 0)
@@ -183,7 +189,7 @@ extension LuaOperation {
                     note(parcel)
                     form = .parcel(parcel)
                 } catch { form = .unsendable(Body.Refusal(message: error.message)) }
-                withMutable { $0.setForm(form, ofBodyAt: index) }
+                withMutable { $0.exchangeForm(&form, ofBodyAt: index) }
                 // Another state may add it to the main queue: then it runs here, as it is.
                 needsPin = needsPin || core.isMain(state)
             }
@@ -195,10 +201,11 @@ extension LuaOperation {
 
     /// Nobody but its handle in `state` refers to it any more: it is as it was before it left.
     func unseal(in state: LuaState) {
+        let reference = reference(to: state)
         withMutable { mutable in
             mutable.isSealed = false
-            _ = mutable.pinningStates.remove(state)
-            guard state.number == home else { return }
+            _ = mutable.unpin(in: reference)
+            guard reference == .home else { return }
             for index in mutable.bodies.indices where mutable.bodies[index].isInHandle { mutable.bodies[index].form = .handle }
         }
         for observation in withMutable({ $0.observations }) where observation.state === state {
@@ -210,6 +217,13 @@ extension LuaOperation {
 }
 
 extension Operation {
+    /// Itself, if it is one of scripts: a cast that costs less, and counts no reference.
+    @inline(__always)
+    var unmanagedOfScript: Unmanaged<LuaOperation>? {
+        // Safety: nobody derives from the class.
+        type(of: self) == LuaOperation.self ? unsafe .passUnretained(unsafeDowncast(self, to: LuaOperation.self)) : nil
+    }
+
     /// `state` adds it to `queue`, or starts it for nil, by `body`: one of scripts is made fit for that before, and as it was when it is
     /// refused.
     ///
@@ -219,19 +233,19 @@ extension Operation {
     @inline(__always)
     @discardableResult
     func prepared(for queue: OperationQueue?, in state: LuaState, handleAt handle: Int32, _ body: () throws -> Void) throws -> Bool {
-        // Looking at the class itself costs less than a cast: nobody derives from it.
-        guard type(of: self) == LuaOperation.self else {
+        guard let operation = unsafe unmanagedOfScript else {
             try body()
             return false
         }
-        let operation = unsafe unsafeDowncast(self, to: LuaOperation.self)
-        do {
-            let isSent = try operation.prepare(for: queue, in: state, handleAt: handle)
-            try body()
-            return isSent
-        } catch {
-            operation.withdraw(in: state)
-            throw error
+        return try unsafe operation.with { operation in
+            do {
+                let isSent = try operation.prepare(for: queue, in: state, handleAt: handle)
+                try body()
+                return isSent
+            } catch {
+                operation.withdraw(in: state)
+                throw error
+            }
         }
     }
 }

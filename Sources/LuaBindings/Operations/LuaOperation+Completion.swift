@@ -10,7 +10,7 @@ extension LuaOperation {
         // Another state has added it, or may.
         if isInQueue {
             try pin(in: state)
-        } else if state.number != home || isSealed {
+        } else if isSealed || !isHome(state) {
             try pin(in: state, isSealed: true)
         }
     }
@@ -30,51 +30,62 @@ extension LuaOperation {
 
     /// The one before is not going to run: its state waits for it no more. Returns whether the operation is sealed.
     private func replaceCompletion(by state: LuaState?) -> Bool {
+        let reference = if let state { reference(to: state) } else { nil as StateReference? }
         let (replaced, isSealed) = withMutable { mutable -> (Completion?, Bool) in
-            if let completion = mutable.completion, completion.state === state { return (nil, mutable.isSealed) }
-            return (exchange(&mutable.completion, with: state.map { Completion(state: $0) }), mutable.isSealed)
+            if let completion = mutable.completion, completion.state == reference { return (nil, mutable.isSealed) }
+            return (mutable.replaceCompletion(by: reference), mutable.isSealed)
         }
         guard let replaced else { return isSealed }
-        if let place = replaced.place { replaced.state.due.remove(at: place) }
-        guard replaced.isAwaited else { return isSealed }
-        replaced.state.post { replaced.state.stopAwaitingCompletion() }
-        tellWhenFinished()  // which unpins it there
+        withState(replaced.state) { state in
+            if let place = replaced.place { state.due.remove(at: place) }
+            if replaced.isAwaited { state.post { state.stopAwaitingCompletion() } }
+        }
+        if replaced.isAwaited { tellWhenFinished() }  // which unpins it there
         return isSealed
     }
 
     /// From here on, whoever has seen that the operation has finished, and waits in the state that has set the completion block, waits for
     /// that, too.
     func noteDue() {
-        guard let due = withMutable({ $0.completion?.place == nil ? $0.completion?.state.due : nil }), let place = due.insert(self)
-        else { return }
-        let isNoted = withMutable { mutable in
-            guard mutable.completion?.state.due === due, mutable.completion?.place == nil else { return false }
-            mutable.completion?.place = place
-            return true
+        guard let reference = withMutable({ $0.completion?.place == nil ? $0.completion?.state : nil }) else { return }
+        withState(reference) { state in
+            guard let place = state.due.insert(self) else { return }
+            let isNoted = withMutable { mutable in
+                guard mutable.completion?.state == reference, mutable.completion?.place == nil else { return false }
+                mutable.completion?.place = place
+                return true
+            }
+            if !isNoted { state.due.remove(at: place) }
         }
-        if !isNoted { due.remove(at: place) }
     }
 
     /// Whether its completion block in `state` has still to run.
-    func hasCompletion(in state: LuaState) -> Bool { withMutable { $0.completion?.state === state } }
+    func hasCompletion(in state: LuaState) -> Bool {
+        let reference = reference(to: state)
+        return withMutable { $0.completion?.state == reference }
+    }
 
-    func postEnd(to inbox: Inbox) {
+    func postEnd(to state: LuaState) {
         // It captures nothing else, so that no memory is needed for it.
-        inbox.post { [self] in endHere() }
+        state.post { [self] in endHere() }
     }
 
     /// On the thread of a state: lets go of the handle, and runs the completion block that this state has set.
     func endHere() {
-        guard let state = withCore({ $0.existingStateOfCurrentThread }) else { return }
+        // Nearly always the home; else there are references to it.
+        let isAtHome = withHome { $0.isOfThisThread } ?? false
+        guard let reference = isAtHome ? .home : core.existingStateOfCurrentThread.map({ reference(to: $0) }) else { return }
         let (completion, isPinned) = withMutable { mutable in
-            let isPinned = mutable.pinningStates.remove(state)
-            guard mutable.completion?.state === state else { return (nil as Completion?, isPinned) }
-            return (exchange(&mutable.completion, with: nil), isPinned)
+            let isPinned = mutable.unpin(in: reference)
+            guard mutable.completion?.state == reference else { return (nil as Completion?, isPinned) }
+            return (mutable.replaceCompletion(by: nil), isPinned)
         }
-        if isPinned { state.unwatch(self) }
-        state.end(self, runsCompletion: completion != nil, isPinned: isPinned)
-        guard let completion else { return }
-        if let place = completion.place { state.due.remove(at: place) }
-        if completion.isAwaited { state.stopAwaitingCompletion() }
+        withState(reference) { state in
+            if isPinned { state.unwatch(self) }
+            state.end(self, runsCompletion: completion != nil, isPinned: isPinned)
+            guard let completion else { return }
+            if let place = completion.place { state.due.remove(at: place) }
+            if completion.isAwaited { state.stopAwaitingCompletion() }
+        }
     }
 }

@@ -9,8 +9,11 @@ extension LuaOperation {
         // The thread that makes them changes the count of references, the others read what follows: not in one line of memory.
         private let gap = InlineArray<6, UInt>(repeating: 0)
         let core: RuntimeCore
-        /// The number of the state that makes them; `LuaState.noNumber` when the host does.
-        let home: Int
+        /// The state that makes them; nil when the host does. It keeps this until it is closed.
+        private let homeState: LuaState?
+        /// The same, to be looked at without counting a reference.
+        // Safety: immutable, and there as long as `homeState`.
+        let home: Unmanaged<LuaState>?
         let kind: Kind
         let isAsynchronous: Bool
         /// The class that a script has defined, if they are of one.
@@ -21,9 +24,10 @@ extension LuaOperation {
         // Safety: immutable, and there as long as `body`.
         nonisolated(unsafe) let bodyPointer: UnsafePointer<clua_parcel>?
 
-        init(core: RuntimeCore, home: Int, kind: Kind, scriptClass: ScriptClass? = nil, body: Parcel? = nil) {
+        init(core: RuntimeCore, home: LuaState?, kind: Kind, scriptClass: ScriptClass? = nil, body: Parcel? = nil) {
             self.core = core
-            self.home = home
+            homeState = home
+            unsafe self.home = home.map { unsafe Unmanaged.passUnretained($0) }
             self.kind = kind
             isAsynchronous = kind == .asynchronous || kind == .asynchronousInstance
             self.scriptClass = scriptClass
@@ -108,8 +112,8 @@ extension LuaOperation {
         var isKeeper = false
         /// `blockCount`; `.max`: the rare part has it.
         private var fewBlocks: UInt8 = 0
-        /// The states that keep their handles alive: its own, where it runs as it is, and that of the completion block.
-        var pinningStates = StateSet.none
+        /// Whether its home keeps its handle.
+        fileprivate var isPinnedAtHome = false
         fileprivate var rare: Rare?
 
         /// What it runs, and then what that returned.
@@ -157,15 +161,29 @@ extension LuaOperation {
             }
         }
 
-        /// One of the bodies goes elsewhere, if they have not gone.
-        mutating func setForm(_ form: Body.Form, ofBodyAt index: Int) {
-            if case .bodies(.one(let body)) = contents, index == 0 {
-                contents = .bodies(.one(Body(form: form, isInHandle: body.isInHandle)))
-            } else if case .bodies(.several(var bodies)) = contents, index < bodies.count {
-                // Else all would be copied.
-                contents = .bodies(.empty)
-                bodies[index].form = form
-                contents = .bodies(.several(bodies))
+        /// One of the bodies goes elsewhere, if they have not gone; `form` is where it was then. Exchanged, so that no reference is counted.
+        mutating func exchangeForm(_ form: inout Body.Form, ofBodyAt index: Int) {
+            guard case .bodies(var bodies) = contents, index < bodies.count else { return }
+            // Else all would be copied.
+            contents = .bodies(.empty)
+            switch consume bodies {
+            case .one(var body):
+                swap(&body.form, &form)
+                bodies = .one(body)
+            case .several(var several):
+                swap(&several[index].form, &form)
+                bodies = .several(several)
+            case .empty: bodies = .empty
+            }
+            contents = .bodies(bodies)
+        }
+
+        /// Those that the handle has, too.
+        var indicesInHandle: SmallArray<Int> {
+            switch contents {
+            case .bodies(.one(let body)): body.isInHandle ? .one(0) : .empty
+            case .bodies(.several(let bodies)): .several(bodies.indices.filter { bodies[$0].isInHandle })
+            default: .empty
             }
         }
 
@@ -199,17 +217,47 @@ extension LuaOperation {
         }
     }
 
+    /// A state as an operation names it. The one that made the operation is kept anyway, so that for that one no references are counted; its
+    /// variables keep the others.
+    struct StateReference: Equatable {
+        /// Of the object; 0 for the home.
+        private let address: UInt
+
+        static let home = StateReference(address: 0)
+
+        static func other(_ state: LuaState) -> StateReference {
+            unsafe StateReference(address: UInt(bitPattern: Unmanaged.passUnretained(state).toOpaque()))
+        }
+
+        /// Nil: the home.
+        fileprivate var unmanaged: Unmanaged<LuaState>? {
+            unsafe UnsafeRawPointer(bitPattern: address).map { unsafe Unmanaged.fromOpaque($0) }
+        }
+    }
+
+    /// `state` as this operation names it.
+    @inline(__always)
+    func reference(to state: LuaState) -> StateReference { isHome(state) ? .home : .other(state) }
+
+    /// Nil: the host made the operation, which has no home.
+    @inline(__always)
+    func withState<Result>(_ reference: StateReference, _ body: (LuaState) -> Result) -> Result? {
+        // Safety: the variables keep it.
+        if let other = unsafe reference.unmanaged { return unsafe other._withUnsafeGuaranteedRef(body) }
+        return withHome(body)
+    }
+
     /// A completion block that a script has set.
     struct Completion {
         /// Where it runs.
-        let state: LuaState
+        let state: StateReference
         private var knownPlace: Int32 = -1
         /// Whether that state knows that it may have to run it: the operation has been added or started.
         var isAwaited = false
         /// The operation has finished, and that state has been told.
         var isPosted = false
 
-        init(state: LuaState) { self.state = state }
+        fileprivate init(state: StateReference) { self.state = state }
 
         /// Where that state has the operation among those that are about to finish, or have.
         var place: Int? {
@@ -227,18 +275,54 @@ extension LuaOperation {
         var memoryLimit: Int?
         var timeLimit: TimeLimit?
         var processes: [ChildProcess] = []
+        /// Those that keep its handle, besides its home.
+        var pinningStates: [StateReference] = []
+        /// Those that it names, or has named.
+        var states: [LuaState] = []
     }
 }
 
 extension LuaOperation.Mutable {
     var isObserved: Bool { rare.map { !$0.observations.isEmpty } ?? false }
 
-    /// It has finished: whether there is a completion block whose state has not been told; where that is told, unless it is closed; and the
-    /// other states that keep their handles.
-    mutating func takeEnd() -> (isCompleting: Bool, inbox: Inbox?, others: [LuaState]) {
-        guard completion?.isPosted == false else { return (false, nil, pinningStates.without(completion?.state)) }
+    /// It has finished: the state of the completion block, if that has not been told; and the other states that keep their handles.
+    mutating func takeEnd() -> (completing: LuaOperation.StateReference?, others: [LuaOperation.StateReference]) {
+        var others = rare?.pinningStates.filter { $0 != completion?.state } ?? []
+        if isPinnedAtHome && completion?.state != .home { others.append(.home) }
+        guard completion?.isPosted == false else { return (nil, others) }
         completion?.isPosted = true
-        return (true, completion?.state.openInbox, pinningStates.without(completion?.state))
+        return (completion?.state, others)
+    }
+
+    func isPinned(in state: LuaOperation.StateReference) -> Bool {
+        state == .home ? isPinnedAtHome : rare?.pinningStates.contains(state) ?? false
+    }
+
+    /// Returns whether it was not.
+    mutating func pin(in state: LuaOperation.StateReference) -> Bool {
+        if isPinned(in: state) { return false }
+        if state == .home { isPinnedAtHome = true } else { rareInUse.pinningStates.append(state) }
+        keep(state)
+        return true
+    }
+
+    /// Returns whether it was.
+    mutating func unpin(in state: LuaOperation.StateReference) -> Bool {
+        guard isPinned(in: state) else { return false }
+        if state == .home { isPinnedAtHome = false } else { rareInUse.pinningStates.removeAll { $0 == state } }
+        return true
+    }
+
+    /// `state` has set the completion block, or none has. Returns what there was.
+    mutating func replaceCompletion(by state: LuaOperation.StateReference?) -> LuaOperation.Completion? {
+        if let state { keep(state) }
+        return exchange(&completion, with: state.map { LuaOperation.Completion(state: $0) })
+    }
+
+    private mutating func keep(_ state: LuaOperation.StateReference) {
+        // Safety: the caller has it.
+        guard let other = unsafe state.unmanaged?.takeUnretainedValue() else { return }
+        if !rareInUse.states.contains(where: { $0 === other }) { rareInUse.states.append(other) }
     }
 
     private var rareInUse: LuaOperation.Rare {
@@ -279,16 +363,5 @@ extension LuaOperation.Mutable {
     var processes: [ChildProcess] {
         get { rare?.processes ?? [] }
         _modify { yield &rareInUse.processes }
-    }
-}
-
-extension SmallArray<LuaOperation.Body> {
-    /// Those that the handle has, too.
-    var indicesInHandle: SmallArray<Int> {
-        switch self {
-        case .empty: .empty
-        case .one(let body): body.isInHandle ? .one(0) : .empty
-        case .several(let bodies): .several(bodies.indices.filter { bodies[$0].isInHandle })
-        }
     }
 }

@@ -86,7 +86,7 @@ import Synchronization
             content = Atomic(.nothing)
         }
         super.init()
-        if endsWithMain { self.endsWithMain() }
+        if endsWithMain { unsafe Unmanaged.passUnretained(self)._withUnsafeGuaranteedRef { $0.endsWithMain() } }
     }
 
     deinit {
@@ -112,6 +112,11 @@ import Synchronization
 
     @inline(__always)
     private var variables: UnsafeMutablePointer<Variables> {
+        unsafe content.load(ordering: .acquiring).variables ?? makeVariables()
+    }
+
+    @inline(never)
+    private func makeVariables() -> UnsafeMutablePointer<Variables> {
         while true {
             let content = content.load(ordering: .acquiring)
             if let variables = unsafe content.variables { return unsafe variables }
@@ -152,11 +157,17 @@ import Synchronization
         // Safety: the origin keeps it.
         unsafe Unmanaged.passUnretained(origin.core)._withUnsafeGuaranteedRef(body)
     }
-    /// The number of the state that made it; `LuaState.noNumber` when the host did.
-    var home: Int { origin.home }
     /// Whether `state` made it.
     @inline(__always)
-    func isHome(_ state: LuaState) -> Bool { state.number == origin.home && state.core === origin.core }
+    func isHome(_ state: LuaState) -> Bool { unsafe origin.home?.toOpaque() == Unmanaged.passUnretained(state).toOpaque() }
+    /// Whether the main state made it.
+    var isOfMainState: Bool { withHome { $0.number == RuntimeCore.mainStateNumber } ?? false }
+    /// The state that made it, for a path where a reference of one's own would cost; nil when the host did.
+    @inline(__always)
+    func withHome<Result>(_ body: (LuaState) -> Result) -> Result? {
+        // Safety: the origin keeps it.
+        unsafe origin.home?._withUnsafeGuaranteedRef(body)
+    }
     var kind: Kind { origin.kind }
     /// The class that a script has defined, if it is of one.
     var scriptClass: ScriptClass? { origin.scriptClass }
@@ -226,7 +237,7 @@ import Synchronization
 
     private func run(_ parcel: UnsafePointer<clua_parcel>?, _ arguments: [LuaValue], at index: Int, in state: LuaState) {
         do throws(Failure) {
-            if unsafe parcel == nil, state.number != home {
+            if unsafe parcel == nil, !isHome(state) {
                 throw Failure(message: "\(displayName) was added by the host, but its function is still in a script: let that add it")
             }
             let results = try unsafe state.run(self, parcel, arguments, number: number(ofBodyAt: index))
@@ -361,7 +372,7 @@ import Synchronization
             mutable.observations.append(observation)
             return mutable.isSealed
         }
-        if isElsewhere || home != observation.state.number || isInQueue || isExecuting { observation.awaitEnd(of: self) }
+        if isElsewhere || !isHome(observation.state) || isInQueue || isExecuting { observation.awaitEnd(of: self) }
     }
 
     func forget(_ observation: Observation) {
@@ -405,7 +416,8 @@ import Synchronization
 
     /// What a script has set, for the host: it runs the function that is in the handle then.
     private var scriptBlock: (@Sendable () -> Void)? {
-        guard let state = ifChanged({ $0.completion.flatMap { $0.isPosted ? nil : $0.state } }) ?? nil else { return nil }
+        guard let reference = ifChanged({ $0.completion.flatMap { $0.isPosted ? nil : $0.state } }) ?? nil else { return nil }
+        guard let state = withState(reference, { $0 }) else { return nil }
         return { [unowned self] in
             let operation = self
             state.post { state.end(operation, runsCompletion: true, isPinned: false) }
@@ -417,15 +429,15 @@ import Synchronization
     /// Has the states that keep something for it until it has finished look after that.
     public override func didFinish() {
         let replaced = isObserved ? scriptBlock : nil
-        // Not the state of the completion block, whose thread works with that: to count a reference would take its line of memory.
-        let (isCompleting, inbox, others) = withMutable { $0.takeEnd() }
-        if isCompleting, let replaced { completionBlockHasChanged(from: replaced, to: nil) }
-        if let inbox { postEnd(to: inbox) }
-        for state in others {
-            // At once where that is possible: a script that starts many without a wait keeps none of them. The function of a completion
-            // block may be on its way to the handle.
-            let isHere = withCore { $0.existingStateOfCurrentThread } === state && !hasCompletion(in: state)
-            if isHere { endHere() } else if let inbox = state.openInbox { postEnd(to: inbox) }
+        let (completing, others) = withMutable { $0.takeEnd() }
+        if completing != nil, let replaced { completionBlockHasChanged(from: replaced, to: nil) }
+        if let completing { withState(completing) { postEnd(to: $0) } }
+        for reference in others {
+            withState(reference) { state in
+                // At once where that is possible: a script that starts many without a wait keeps none of them. The function of a
+                // completion block may be on its way to the handle.
+                if state.isOfThisThread && !hasCompletion(in: state) { endHere() } else { postEnd(to: state) }
+            }
         }
     }
 }

@@ -90,7 +90,7 @@ extension LuaState {
 
     /// Publishes the main state's `package.path`, `package.cpath` and `arg`, when they have changed.
     func publishPaths() {
-        guard number == core.mainStateNumber, unsafe clua_paths_changed(running) else { return }
+        guard number == RuntimeCore.mainStateNumber, unsafe clua_paths_changed(running) else { return }
         var contents = unsafe clua_parcel()
         // Should this fail, memory has run out, and the next step of the script says so.
         try? unsafe attempt { lua, failure in unsafe clua_encode_paths(lua, &contents, &failure) }

@@ -61,8 +61,6 @@ final class LuaState: @unchecked Sendable {
     let due = DueOperations()
     /// Tells states of one runtime apart, also after one has gone.
     let number: Int
-    /// The number of no state.
-    static var noNumber: Int { 0 }
     /// Operations may name the state after it has gone.
     private let closed = Atomic<Bool>(false)
     var isClosed: Bool { closed.load(ordering: .acquiring) }
@@ -99,6 +97,8 @@ final class LuaState: @unchecked Sendable {
         unsafe clua_lua_close(main)  // finalizers of scripts may call the host
         hasGone = true
         unsafe clua_state_free(record)
+        // They keep this state.
+        for index in origins.indices { origins[index] = nil }
     }
 
     /// The thread of a worker's state stays while there is something to call back.
@@ -218,17 +218,18 @@ final class LuaState: @unchecked Sendable {
     /// The state that the calling thread has used last; nil when it has none, or that was closed.
     static var ofThread: LuaState? { unsafe unmanagedOfThread?.takeUnretainedValue() }
 
+    /// Whether this is the one.
+    @inline(__always)
+    var isOfThisThread: Bool { unsafe LuaState.unmanagedOfThread?.toOpaque() == Unmanaged.passUnretained(self).toOpaque() }
+
     static var unmanagedOfThread: Unmanaged<LuaState>? {
         // Safety: a state is attached to its thread until it is closed.
         guard let object = unsafe clua_thread_object() else { return nil }
         return unsafe Unmanaged<LuaState>.fromOpaque(object)
     }
 
-    /// Where jobs for this state are put; nil when it has been closed. From any thread.
-    var openInbox: Inbox? { isClosed ? nil : inbox }
-
     /// Has `job` run on the state's thread; drops it where the state has been closed. From any thread.
-    func post(_ job: @escaping @Sendable () -> Void) { openInbox?.post(job) }
+    func post(_ job: @escaping @Sendable () -> Void) { if !isClosed { inbox.post(job) } }
 
     /// `operation` has ended: lets go of its handle, if that was pinned, and calls the completion block in it.
     func end(_ operation: LuaOperation, runsCompletion: Bool, isPinned: Bool) {
@@ -356,9 +357,9 @@ final class LuaState: @unchecked Sendable {
 
     /// What an operation of this kind, and of a class of the script's if it is of one, begins with.
     func origin(of kind: LuaOperation.Kind, _ scriptClass: ScriptClass?) -> LuaOperation.Origin {
-        if let scriptClass { return LuaOperation.Origin(core: core, home: number, kind: kind, scriptClass: scriptClass) }
+        if let scriptClass { return LuaOperation.Origin(core: core, home: self, kind: kind, scriptClass: scriptClass) }
         if let known = origins[kind.rawValue] { return known }
-        let made = LuaOperation.Origin(core: core, home: number, kind: kind)
+        let made = LuaOperation.Origin(core: core, home: self, kind: kind)
         origins[kind.rawValue] = made
         return made
     }

@@ -119,12 +119,9 @@ final class RuntimeCore: @unchecked Sendable {
     /// Whether a body of `operation` runs in a state now, or waits there.
     func runs(_ operation: LuaOperation) -> Bool { states.withLock { states in states.contains { $0.runs(operation) } } }
 
-    var mainStateNumber: Int { 1 }
+    static var mainStateNumber: Int { 1 }
 
-    func isMainQueue(_ queue: OperationQueue?) -> Bool {
-        guard let queue else { return false }
-        return queue.isMain && queue.engine === engine
-    }
+    func isMainQueue(_ queue: OperationQueue) -> Bool { queue.isMain && queue.engine === engine }
 
     func isMain(_ state: LuaState) -> Bool { unsafe state === mainState }
 
