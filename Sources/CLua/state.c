@@ -4,9 +4,6 @@
 #include <lua5.4/lualib.h>
 #include <stdlib.h>
 #include <string.h>
-#ifdef __GLIBC__
-#include <malloc.h>
-#endif
 #ifdef __linux__
 #include <sys/sysinfo.h>
 #endif
@@ -62,16 +59,6 @@ static void *allocate(void *context, void *block, size_t old_size, size_t new_si
     void *moved = realloc(block, new_size);
     if (moved != NULL) state->used_bytes = used_bytes;
     return moved;
-}
-
-void clua_keep_freed_memory(int bytes) {
-#ifdef __GLIBC__
-    // Other threads may allocate meanwhile: they read each of the numbers in one piece.
-    mallopt(M_MMAP_THRESHOLD, bytes);
-    mallopt(M_TRIM_THRESHOLD, bytes);
-#else
-    (void)bytes;
-#endif
 }
 
 // An error outside every protected call: a defect of this layer, never of a script.

@@ -19,6 +19,7 @@ struct Command {
             configuration.ignoresEnvironment = options.ignoresEnvironment
             configuration.workerCount = options.workerCount
             configuration.scriptsMayExit = true
+            configuration.prefersSpeedToMemory = true
             let runtime = try Runtime(configuration)
             // What is still running after an error or a signal is given a moment.
             defer { runtime.close(deadline: .seconds(2)) }

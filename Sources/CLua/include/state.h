@@ -102,9 +102,8 @@ static inline clua_state *clua_state_of(lua_State *L) {
 /// The state gets no more than so many bytes from now on. Never raises.
 void clua_limit_state(lua_State *L, size_t bytes);
 
-/// What is freed stays with the process, up to so many bytes (at most 32 MiB) in each of the allocator's arenas, instead of going back
-/// to the system; smaller blocks are not mapped one by one. For the whole process, and glibc's allocator; another one does not notice.
-void clua_keep_freed_memory(int bytes);
+/// See `Runtime.Configuration.prefersSpeedToMemory`. From any thread.
+void clua_prefer_speed_to_memory(void);
 
 /// Shows warnings from now on. Never raises.
 void clua_enable_warnings(lua_State *L);

@@ -38,10 +38,11 @@ public final class Runtime {
         /// `requestedExitStatus` says how the host is to end. A host that has not ended after 5 seconds is ended.
         public var scriptsMayExit = false
 
-        /// Whether memory that is freed stays with the process, up to 32 MiB in each of the allocator's arenas, and is used again, instead
-        /// of going back to the system at once: a page from there costs more than to fill it. From the first operation or program of a
-        /// script on, and for the whole process. For glibc's allocator; nothing where the host has another.
-        public var keepsFreedMemory = false
+        /// Whether the process may hold some more memory than it needs, to be quicker: from the first operation or program of a script on,
+        /// the process's allocator is set for that. Of glibc's, each arena keeps up to 32 MiB that was freed, instead of giving it back at
+        /// once. Of jemalloc, where the application is linked with it, the first thread's arena grows by huge pages of 2 MiB. Another
+        /// allocator is left as it is. For applications whose process is the script's, as the command's is.
+        public var prefersSpeedToMemory = false
 
         /// The defaults.
         public init() {}

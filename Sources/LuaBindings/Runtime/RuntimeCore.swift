@@ -9,7 +9,7 @@ final class RuntimeCore: @unchecked Sendable {
     let engine: Engine
     let ignoresEnvironment: Bool
     let scriptsMayExit: Bool
-    let keepsFreedMemory: Bool
+    let prefersSpeedToMemory: Bool
     /// Bytes that each state may hold.
     let stateMemoryLimit: Int?
     /// Timers and child processes.
@@ -59,7 +59,7 @@ final class RuntimeCore: @unchecked Sendable {
         self.engine = engine
         ignoresEnvironment = configuration.ignoresEnvironment
         scriptsMayExit = configuration.scriptsMayExit
-        keepsFreedMemory = configuration.keepsFreedMemory
+        prefersSpeedToMemory = configuration.prefersSpeedToMemory
         stateMemoryLimit = configuration.stateMemoryLimit
     }
 
@@ -257,7 +257,7 @@ final class RuntimeCore: @unchecked Sendable {
     func expectWork() {
         guard !hasWork.load(ordering: .relaxed), !hasWork.exchange(true, ordering: .relaxed) else { return }
         clua_catch_terminate()
-        if keepsFreedMemory { clua_keep_freed_memory(32 << 20) }
+        if prefersSpeedToMemory { clua_prefer_speed_to_memory() }
     }
 
     /// Without anything that is to end in order, SIGTERM does what it does to every process.
