@@ -303,15 +303,26 @@ static void override_method(lua_State *L) {
     if (lua_isnil(L, -1)) lua_pop(L, 2);
 }
 
-// __index of objects. Upvalues: class table, properties, get.
-static int get_property(lua_State *L) {
+// Whether the key at stack index 2 is in the class table, an upvalue: pushes what it has there, or nothing.
+static bool push_method(lua_State *L) {
     lua_pushvalue(L, 2);
-    if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) {
-        if (lua_type(L, 2) == LUA_TSTRING) override_method(L);
-        return 1;
-    }
+    if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return true;
     lua_pop(L, 1);
+    return false;
+}
+
+static int compute_property(lua_State *L) {
     return clua_call_host(L, to_pointer(L, lua_upvalueindex(3)), find_member(L, lua_upvalueindex(2)));
+}
+
+// __index of objects. Upvalues: class table, properties, get.
+static int get_property(lua_State *L) { return push_method(L) ? 1 : compute_property(L); }
+
+// The same of objects that may be of a script's class.
+static int get_overridden_property(lua_State *L) {
+    if (!push_method(L)) return compute_property(L);
+    if (lua_type(L, 2) == LUA_TSTRING) override_method(L);
+    return 1;
 }
 
 // __newindex of objects, __index of class tables. Upvalues: properties, function.
@@ -362,13 +373,16 @@ static void push_subclass_table(lua_State *L, const clua_class *class) {
 void clua_open_class(lua_State *L, const clua_class *class) {
     if (class->base != NULL) return push_subclass_table(L, class);
     push_class_table(L, class);
+    lua_pushliteral(L, "subclass");
+    bool may_be_derived_from = lua_rawget(L, -2) != LUA_TNIL;
+    lua_pop(L, 1);
     clua_push_metatable(L, class->kind);
     lua_pushvalue(L, -2);
     push_members(L, class->properties, class->property_count);
     lua_pushvalue(L, -1);
     lua_insert(L, -3);
     push_pointer(L, class->get);
-    lua_pushcclosure(L, get_property, 3);
+    lua_pushcclosure(L, may_be_derived_from ? get_overridden_property : get_property, 3);
     lua_setfield(L, -3, "__index");
     push_pointer(L, class->set);
     lua_pushcclosure(L, use_property, 2);

@@ -16,6 +16,8 @@ open class OperationQueue: @unchecked Sendable {
     /// The engine whose threads run the operations.
     public let engine: Engine
     let core: Core
+    /// Whether it is its engine's main queue. Beside what never changes: what the core has is in lines of memory that workers change.
+    package final let isMain: Bool
     /// How much of what was added to this queue has finished.
     open var progress: Progress { ownProgress }
     private let ownProgress: Progress
@@ -27,6 +29,7 @@ open class OperationQueue: @unchecked Sendable {
     public init(engine: Engine) {
         self.engine = engine
         core = Core(engine: engine, isMain: false)
+        isMain = false
         ownProgress = Progress(core: core)
         core.show(self)
     }
@@ -35,6 +38,7 @@ open class OperationQueue: @unchecked Sendable {
     init(engine: Engine, mainCore: Core) {
         self.engine = engine
         core = mainCore
+        isMain = true
         ownProgress = Progress(core: mainCore)
     }
 
@@ -42,9 +46,6 @@ open class OperationQueue: @unchecked Sendable {
         core.hide(self)
         if !core.isMain { core.abandon() }
     }
-
-    /// Whether it is its engine's main queue.
-    package final var isMain: Bool { core.isMain }
 
     /// The main queue of `Engine.shared`: its operations run on the thread that drains it.
     open class var main: OperationQueue { Engine.shared.mainQueue }
