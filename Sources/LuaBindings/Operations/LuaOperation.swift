@@ -68,7 +68,7 @@ import Synchronization
     }
 
     /// An operation that `state` makes. `bodyCount`: how many functions its handle there holds.
-    convenience init(in state: LuaState, kind: Kind, bodyCount: Int, scriptClass: ScriptClass? = nil) {
+    convenience init(in state: borrowing LuaState, kind: Kind, bodyCount: Int, scriptClass: borrowing ScriptClass? = nil) {
         self.init(
             state.origin(of: kind, scriptClass), bodies: SmallArray(repeating: Body(form: .handle), count: bodyCount))
     }

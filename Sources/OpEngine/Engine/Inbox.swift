@@ -21,32 +21,22 @@ public final class Inbox: @unchecked Sendable {
     /// Jobs in all inboxes of the engine that have not been run to their end.
     private let pendingJobs: PendingJobs
     private let jobs = Guarded(Jobs())
-    private let jobCount = Atomic<Int>(0)
+    /// How many have been posted, and how many its thread has taken: changed with the lock held, and by that thread alone.
+    private let postedCount = Atomic<Int>(0)
+    private let takenCount = Atomic<Int>(0)
+    /// Those that its thread has fetched, all that there were at once, and how many of them it has taken. Used on its thread only.
+    @safe @exclusivity(unchecked) private var fetched: [Block?] = []
+    @safe @exclusivity(unchecked) private var fetchedAndTaken = 0
     /// Jobs that have begun and not ended: nested, while one waits. Used on its thread only.
-    private var runningJobs = 0
+    @safe @exclusivity(unchecked) private var runningJobs = 0
     private let operationsReady = Atomic<Bool>(false)
     /// To hosts with a loop of their own.
     let announcements = Announcements()
 
     private struct Jobs {
         var pending: [Block?] = []
-        var taken = 0
         /// The thread has ended: jobs are dropped.
         var isClosed = false
-
-        mutating func pop() -> Block? {
-            guard taken < pending.count else { return nil }
-            let job = pending[taken].take()
-            taken += 1
-            if taken == pending.count {
-                pending.removeAll(keepingCapacity: taken <= 64)
-                taken = 0
-            } else if taken >= 1024 && taken >= pending.count / 2 {
-                pending.removeFirst(taken)
-                taken = 0
-            }
-            return job
-        }
     }
 
     /// What the inboxes of one engine count together.
@@ -74,7 +64,7 @@ public final class Inbox: @unchecked Sendable {
         let isAccepted = jobs.withLock { jobs in
             if jobs.isClosed { return false }
             jobs.pending.append(Block(job))
-            jobCount.wrappingAdd(1, ordering: .sequentiallyConsistent)
+            postedCount.store(postedCount.load(ordering: .relaxed) + 1, ordering: .sequentiallyConsistent)
             return true
         }
         if !isAccepted { return jobHasEnded() }
@@ -93,11 +83,18 @@ public final class Inbox: @unchecked Sendable {
 
     /// Nothing to drain.
     var isEmpty: Bool {
-        jobCount.load(ordering: .sequentiallyConsistent) == 0 && !operationsReady.load(ordering: .sequentiallyConsistent)
+        jobCount == 0 && !operationsReady.load(ordering: .sequentiallyConsistent)
     }
 
     var hasReadyOperations: Bool { operationsReady.load(ordering: .acquiring) }
-    var hasJobs: Bool { jobCount.load(ordering: .relaxed) != 0 }
+    var hasJobs: Bool { jobCount != 0 }
+
+    /// Jobs that have not begun. From another thread it may be more than that.
+    @inline(__always)
+    private var jobCount: Int {
+        let taken = takenCount.load(ordering: .sequentiallyConsistent)
+        return postedCount.load(ordering: .sequentiallyConsistent) - taken
+    }
 
     // MARK: On its thread
 
@@ -131,7 +128,7 @@ public final class Inbox: @unchecked Sendable {
         announcements.begin()
         defer { endDraining() }
         return asRunning(context) {
-            var left = jobCount.load(ordering: .acquiring)
+            var left = jobCount
             var count = 0
             while left > 0, runJob(context) {
                 left -= 1
@@ -159,8 +156,7 @@ public final class Inbox: @unchecked Sendable {
     func runOne(_ context: ThreadContext) -> Bool { runJob(context) || runOperation(context) }
 
     private func runJob(_ context: ThreadContext) -> Bool {
-        guard hasJobs, let job = jobs.withLock({ $0.pop() }) else { return false }
-        jobCount.wrappingSubtract(1, ordering: .relaxed)
+        guard let job = takeJob() else { return false }
         runningJobs += 1
         context.whileRunning(nil, in: nil) { job.call() }
         runningJobs -= 1
@@ -168,9 +164,25 @@ public final class Inbox: @unchecked Sendable {
         return true
     }
 
+    @inline(__always)
+    private func takeJob() -> Block? {
+        if fetched.isEmpty {
+            guard hasJobs else { return nil }
+            jobs.withLock { swap(&fetched, &$0.pending) }
+        }
+        let job = fetched[fetchedAndTaken].take()
+        fetchedAndTaken += 1
+        if fetchedAndTaken == fetched.count {
+            fetched.removeAll(keepingCapacity: fetched.count <= 64)
+            fetchedAndTaken = 0
+        }
+        takenCount.store(takenCount.load(ordering: .relaxed) + 1, ordering: .relaxed)
+        return job
+    }
+
     /// The thread sleeps in `body`. Jobs that wait there are not about to do anything, nor are those behind a wait that runs none.
     func whileJobsSleep(runsJobs: Bool, _ body: () -> Bool) -> Bool {
-        let asleep = runningJobs + (runsJobs ? 0 : jobCount.load(ordering: .acquiring))
+        let asleep = runningJobs + (runsJobs ? 0 : jobCount)
         if asleep == 0 { return body() }
         pendingJobs.count.wrappingSubtract(asleep, ordering: .acquiringAndReleasing)
         defer { pendingJobs.count.wrappingAdd(asleep, ordering: .acquiringAndReleasing) }
@@ -189,7 +201,7 @@ public final class Inbox: @unchecked Sendable {
     /// What comes from here on is dropped. False: there is a job.
     func closeIfEmpty() -> Bool {
         jobs.withLock { jobs in
-            jobs.isClosed = jobs.pending.isEmpty
+            jobs.isClosed = jobs.pending.isEmpty && fetched.isEmpty
             return jobs.isClosed
         }
     }
