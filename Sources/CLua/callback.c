@@ -165,31 +165,34 @@ static int answer_owned(lua_State *L, clua_reply *reply) {
     return lua_gettop(L) - base;
 }
 
-int clua_push_completion(lua_State *L, int handle) {
+int clua_push_completion(lua_State *L, int handle, bool is_kept) {
     int type = lua_getiuservalue(L, handle, CLUA_SLOT_FUNCTIONS);
-    if (type != LUA_TTABLE) return type;
-    type = lua_rawgeti(L, -1, 1);
-    lua_replace(L, -2);
+    if (type == LUA_TTABLE) {
+        type = lua_rawgeti(L, -1, 1);
+        if (!is_kept) {
+            lua_pushnil(L);
+            lua_rawseti(L, -3, 1);
+        }
+        lua_replace(L, -2);
+    } else if (!is_kept) {
+        lua_pushnil(L);
+        lua_setiuservalue(L, handle, CLUA_SLOT_FUNCTIONS);
+    }
     return type;
 }
 
-void clua_set_completion(lua_State *L, int handle) {
-    if (lua_getiuservalue(L, handle, CLUA_SLOT_FUNCTIONS) == LUA_TTABLE) {
-        lua_pushvalue(L, -2);
-        lua_rawseti(L, -2, 1);
-        lua_pop(L, 2);
-    } else {
-        lua_pop(L, 1);
-        lua_setiuservalue(L, handle, CLUA_SLOT_FUNCTIONS);
-    }
-}
-
+// The value at stack index `index`; 0: none.
 static void set_completion(lua_State *L, int handle, int index) {
+    bool has_table = lua_getiuservalue(L, handle, CLUA_SLOT_FUNCTIONS) == LUA_TTABLE;
     if (index != 0)
         lua_pushvalue(L, index);
     else
         lua_pushnil(L);
-    clua_set_completion(L, handle);
+    if (has_table)
+        lua_rawseti(L, -2, 1);
+    else
+        lua_setiuservalue(L, handle, CLUA_SLOT_FUNCTIONS);
+    lua_pop(L, 1);
 }
 
 // Leaves the handle.
@@ -236,7 +239,7 @@ static int answer(lua_State *L, clua_reply *reply) {
         lua_pushvalue(L, 2);
         clua_find_in_class(L, lua_gettop(L) - 1);
         return 1;
-    case CLUA_REPLY_COMPLETION: clua_push_completion(L, 1); return 1;
+    case CLUA_REPLY_COMPLETION: clua_push_completion(L, 1, true); return 1;
     case CLUA_REPLY_SET_COMPLETION: set_completion(L, 1, reply->completion_index); return 0;
     case CLUA_REPLY_ADD_BODY: {
         int last = lua_gettop(L);

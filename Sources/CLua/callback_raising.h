@@ -17,10 +17,8 @@ void clua_open_class(lua_State *L, const clua_class *class);
 /// this number of several, or the only one for 0.
 void clua_set_body(lua_State *L, int first, int last, int number);
 
-/// Pushes the completion block that the handle at `handle` has, or nil; returns its type. Never raises. Needs 2 free stack slots, leaves 1.
-int clua_push_completion(lua_State *L, int handle);
-
-/// Gives it the value on top instead, and pops that. Never raises where that is nil. Needs 2 free stack slots.
-void clua_set_completion(lua_State *L, int handle);
+/// Pushes the completion block that the handle at `handle` has, or nil, and takes it out unless it is kept; returns its type. Never raises.
+/// Needs 3 free stack slots, leaves 1.
+int clua_push_completion(lua_State *L, int handle, bool is_kept);
 
 #endif

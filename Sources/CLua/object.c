@@ -52,7 +52,9 @@ uint32_t clua_object_place(const void *object, const void *state) {
     return object_functions.place_of == NULL ? CLUA_NO_PLACE : object_functions.place_of(object, state);
 }
 
-void clua_object_set_place(void *object, uint32_t place) { object_functions.set_place(object, place); }
+bool clua_object_set_place(void *object, const void *state, uint32_t place) {
+    return object_functions.set_place != NULL && object_functions.set_place(object, state, place);
+}
 
 clua_handle *clua_to_handle(lua_State *L, int index) {
     clua_handle *handle = lua_touserdata(L, index);

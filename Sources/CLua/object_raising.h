@@ -6,7 +6,7 @@
 
 /// See `clua_object_functions`.
 uint32_t clua_object_place(const void *object, const void *state);
-void clua_object_set_place(void *object, uint32_t place);
+bool clua_object_set_place(void *object, const void *state, uint32_t place);
 
 /// Prepares a fresh state, whose collector does not run. Needs 3 free stack slots.
 void clua_objects_open(lua_State *L);
@@ -30,8 +30,8 @@ static inline bool clua_push_handle_at(lua_State *L, int index, const void *obje
     return true;
 }
 
-/// clua_unpin for the handle on top, which stays. Never raises. Needs 3 free stack slots.
-void clua_unpin_handle(lua_State *L);
+/// clua_unpin, and clua_push_existing_handle for what is pinned no more. Never raises. Needs 3 free stack slots, leaves 1 or 0.
+bool clua_push_unpinned_handle(lua_State *L, const void *object);
 
 /// Releases what the handles held that Lua has freed. Never raises.
 void clua_release_freed_handles(struct clua_state *state);

@@ -154,9 +154,7 @@ void clua_take_place(clua_state *state, clua_handle *handle, void *object) {
     uint32_t slot = chunk->free, place = chunk->number * CLUA_CHUNK_PLACES + slot + 1;
     chunk->free = (uint32_t)chunk->slots[slot];
     if (++chunk->used == CLUA_CHUNK_PLACES) remove_from_roomy(handles, chunk);
-    if (own_place(state, object) != CLUA_NO_PLACE) {
-        clua_object_set_place(object, place);
-    } else {
+    if (!clua_object_set_place(object, state->object, place)) {
         uint32_t index_slot = find_index_slot(handles, object);
         handles->indexed += handles->index[index_slot] == 0;
         handles->index[index_slot] = place;
@@ -172,7 +170,7 @@ void *clua_leave_place(clua_state *state, clua_handle *handle) {
     void *object = handle->object;
     uint32_t own = own_place(state, object);
     if (own == handle->place) {
-        clua_object_set_place(object, 0);
+        clua_object_set_place(object, state->object, 0);
     } else if (own == CLUA_NO_PLACE) {
         uint32_t slot = find_index_slot(handles, object);
         if (handles->index[slot] == handle->place) empty_index_slot(handles, slot);

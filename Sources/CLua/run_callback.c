@@ -10,15 +10,11 @@ int clua_run_callback(lua_State *L, clua_callback callback, clua_failure *failur
     memset(failure, 0, sizeof *failure);
     int handle = lua_gettop(L) + 1, status = LUA_OK;
     if (!lua_checkstack(L, LUA_MINSTACK)) return clua_refuse(failure, "stack overflow");
-    if (!clua_push_existing_handle(L, callback.object)) return LUA_OK;  // then there is no function in it
-    if (callback.is_pinned) clua_unpin_handle(L);  // it stays where it is while this runs
+    // It stays where it is while this runs. Without one there is no function.
+    if (!(callback.is_pinned ? clua_push_unpinned_handle : clua_push_existing_handle)(L, callback.object)) return LUA_OK;
     bool were_real = clua_enter_apart(L);
     int handler = clua_begin_protected(L);
-    if (clua_push_completion(L, handle) == LUA_TFUNCTION) {
-        if (!callback.is_kept) {
-            lua_pushnil(L);
-            clua_set_completion(L, handle);
-        }
+    if (clua_push_completion(L, handle, callback.is_kept) == LUA_TFUNCTION) {
         if (callback.argument != NULL)
             status = clua_push_items(L, callback.argument, 1, failure);
         else

@@ -30,7 +30,8 @@ typedef struct clua_object_functions {
     /// The object itself may know the place of its handle in one state: `state` is what clua_state_new was given. CLUA_NO_PLACE: that is
     /// another state, or the object knows none. NULL where no object does.
     uint32_t (*place_of)(const void *object, const void *state);
-    void (*set_place)(void *object, uint32_t place);  // of an object that knows it
+    /// Has it remember that. False: it does not know its place there. NULL where no object does.
+    bool (*set_place)(void *object, const void *state, uint32_t place);
 } clua_object_functions;
 
 #define CLUA_NO_PLACE UINT32_MAX

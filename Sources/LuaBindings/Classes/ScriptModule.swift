@@ -9,6 +9,21 @@ enum ScriptModule {
 
     private static let noPlace = UInt32.max  // CLUA_NO_PLACE
 
+    /// Calls `body` with an object of the host's that is one of the operations of `state`, which know where their handles are there.
+    @inline(__always)
+    private static func withOperation<Result>(
+        _ object: UnsafeRawPointer?, madeBy state: UnsafeRawPointer?, _ body: (LuaOperation) -> Result
+    ) -> Result? {
+        guard let object = unsafe object, let state = unsafe state else { return nil }
+        return unsafe Unmanaged<AnyObject>.fromOpaque(object)._withUnsafeGuaranteedRef { object in
+            guard type(of: object) == LuaOperation.self else { return nil }
+            // Safety: its class was looked at.
+            let operation = unsafe unsafeDowncast(object, to: LuaOperation.self)
+            let isHome = unsafe Unmanaged<LuaState>.fromOpaque(state)._withUnsafeGuaranteedRef { operation.isHome($0) }
+            return isHome ? body(operation) : nil
+        }
+    }
+
     /// What C reads while it makes a state. Made once, never freed.
     // Safety: immutable after this.
     nonisolated(unsafe) static let host: UnsafePointer<clua_host> = {
@@ -27,17 +42,10 @@ enum ScriptModule {
                     }
                 },
                 place_of: { pointer, state in
-                    guard let pointer = unsafe pointer, let state = unsafe state else { return noPlace }
-                    return unsafe Unmanaged<AnyObject>.fromOpaque(pointer)._withUnsafeGuaranteedRef { object in
-                        guard type(of: object) == LuaOperation.self else { return noPlace }
-                        let operation = unsafe unsafeDowncast(object, to: LuaOperation.self)
-                        let isHome = unsafe Unmanaged<LuaState>.fromOpaque(state)._withUnsafeGuaranteedRef { operation.isHome($0) }
-                        return isHome ? operation.placeOfHandle : noPlace
-                    }
+                    unsafe withOperation(pointer, madeBy: state) { $0.placeOfHandle } ?? noPlace
                 },
-                set_place: { pointer, place in
-                    guard let pointer = unsafe pointer else { return }
-                    unsafe Unmanaged<LuaOperation>.fromOpaque(pointer)._withUnsafeGuaranteedRef { $0.placeOfHandle = place }
+                set_place: { pointer, state, place in
+                    unsafe withOperation(pointer, madeBy: state) { $0.placeOfHandle = place } != nil
                 }))
         let descriptions = unsafe [
             OperationClass.description, BlockOperationClass.description, InvocationOperationClass.description,
