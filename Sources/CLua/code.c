@@ -138,6 +138,7 @@ static clua_code *dump_code(lua_State *L, int function, clua_code *known) {
 static caches *caches_of(lua_State *L) { return clua_state_of(L)->codes; }
 
 void clua_code_close(clua_state *state) {
+    state->last_prototype = NULL;
     caches *own = state->codes;
     if (own == NULL) return;
     for (size_t i = 0; i < own->record_capacity; i++) clua_code_release(own->records[i].code);
@@ -215,6 +216,7 @@ static bool is_alive(lua_State *L, const record *known) {
 // Drops the records of prototypes without a living closure that we know, and makes room for twice the rest and one more.
 // Stack: ..., samples. Needs 1 free stack slot.
 static void rebuild_records(lua_State *L, caches *own) {
+    clua_state_of(L)->last_prototype = NULL;
     size_t count = 0, capacity = MIN_RECORDS;
     for (size_t i = 0; i < own->record_capacity; i++) count += is_alive(L, &own->records[i]);
     while (capacity < 4 * (count + 1)) capacity *= 2;
@@ -245,6 +247,7 @@ static clua_code *learn(lua_State *L, caches *own, int function) {
         at = place(own->records, own->record_capacity, prototype);
     }
     clua_code *code = dump_code(L, function, at->code);
+    clua_state_of(L)->last_prototype = NULL;
     clua_code_release(at->code);
     at->code = code;
     at->prototype = prototype;
@@ -264,13 +267,17 @@ static clua_code *dump_again(lua_State *L, caches *own, int function) {
 }
 
 clua_code *clua_code_known(lua_State *L, int function) {
-    caches *own = caches_of(L);
+    clua_state *state = clua_state_of(L);
+    const caches *own = state->codes;
     if (!own->by_prototype) return NULL;
     const void *prototype = prototype_of(L, function);
+    if (prototype == state->last_prototype) return state->last_code;
     clua_push_kept(L, CLUA_KEPT_SAMPLES);
     bool is_known = lua_rawgetp(L, -1, prototype) != LUA_TNIL;
     lua_pop(L, 2);
-    return is_known ? place(own->records, own->record_capacity, prototype)->code : NULL;
+    if (!is_known) return NULL;
+    state->last_prototype = prototype;
+    return state->last_code = place(own->records, own->record_capacity, prototype)->code;
 }
 
 clua_code *clua_code_of(lua_State *L, int function) {

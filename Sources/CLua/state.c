@@ -50,6 +50,7 @@ static void *allocate(void *context, void *block, size_t old_size, size_t new_si
     }
     if (new_size == 0) {
         state->used_bytes -= old_size;
+        if (block == state->last_prototype) state->last_prototype = NULL;
         if (old_size == state->handles.block_size && clua_handle_is_freed(&state->handles, block)) return NULL;
         if (old_size <= CLUA_MIN_LENT_STRING || !clua_hand_over_block(state, block, old_size)) free(block);
         return NULL;

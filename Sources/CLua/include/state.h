@@ -74,6 +74,9 @@ typedef struct clua_state {
     char *warning;  // owned: what has come of one that is not complete, or NULL
     size_t warning_count;
     struct clua_code_caches *codes;  // owned
+    // The prototype whose code was looked up last, as long as Lua has not freed it, and that code; NULL: none.
+    const void *last_prototype;
+    struct clua_code *last_code;
     clua_spare spares[CLUA_SPARE_COUNT];
     uint64_t look_count;  // how often the `debug` library was asked for what may have been a function that runs
     uint64_t reuse_count;  // how often a body has run as a closure that another one had run as; for tests
