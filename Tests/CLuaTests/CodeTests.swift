@@ -74,6 +74,18 @@ import Testing
         #expect(once > 200_000)
     }
 
+    @Test func functionsWhereOthersWereBeforeHaveTheirOwnCode() throws {
+        let sender = State(), receiver = State()
+        for number in 1...200 {
+            try sender.run("f = load('return function() return \(number) end')()")
+            for _ in 1...3 {
+                try receiver.decode(try sender.encode("return f"), in: CLUA_FRESH_ENVIRONMENT)
+                try receiver.run("assert((...)() == \(number))", arguments: 1)
+            }
+            try sender.run("f = nil; collectgarbage()")
+        }
+    }
+
     @Test func copiesOfOneFunctionDoNotShareUpvalues() throws {
         let parcel = try State().encode("local n = 0; return function() n = n + 1; return n end")
         let receiver = State()
