@@ -80,8 +80,8 @@ extension LuaOperation {
     fileprivate func prepare(for queue: OperationQueue?, in state: LuaState, handleAt handle: Int32) throws(Failure) -> Bool {
         guard !isInQueue, !isExecuting, !isFinished else { return false }  // misuse, which the engine refuses
         let isHome = isHome(state)
-        let other = unsafe queue.map { unsafe Unmanaged.passUnretained($0) }
-        let runsAtHome = unsafe other?.with { queue in isOfMainState && withCore { $0.isMainQueue(queue) } } ?? isHome
+        let destination = unsafe queue.map { unsafe Unmanaged.passUnretained($0) }
+        let runsAtHome = unsafe destination?.with { queue in isOfMainState && withCore { $0.isMainQueue(queue) } } ?? isHome
         let reference = reference(to: state)
         var (needsPin, bodiesHere, isObserved) = withMutable {
             ($0.completion?.state == reference, isHome ? $0.indicesInHandle : .empty, $0.isObserved)

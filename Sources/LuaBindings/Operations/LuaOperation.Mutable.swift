@@ -9,10 +9,10 @@ extension LuaOperation {
         // The thread that makes them changes the count of references, the others read what follows: not in one line of memory.
         private let gap = InlineArray<6, UInt>(repeating: 0)
         let core: RuntimeCore
-        /// The state that makes them; nil when the host does. It keeps this until it is closed.
+        /// The state that makes them; nil when the host does. A state has origins until it is closed.
         private let homeState: LuaState?
         /// The same, to be looked at without counting a reference.
-        // Safety: immutable, and there as long as `homeState`.
+        // Safety: there as long as `homeState`.
         let home: Unmanaged<LuaState>?
         let kind: Kind
         let isAsynchronous: Bool

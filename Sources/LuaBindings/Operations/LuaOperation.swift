@@ -86,7 +86,7 @@ import Synchronization
             content = Atomic(.nothing)
         }
         super.init()
-        if endsWithMain { unsafe Unmanaged.passUnretained(self)._withUnsafeGuaranteedRef { $0.endsWithMain() } }
+        if endsWithMain { self.endsWithMain() }
     }
 
     deinit {
