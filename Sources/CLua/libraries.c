@@ -1,3 +1,4 @@
+#include <limits.h>
 #include <lua5.4/lauxlib.h>
 #include <lua5.4/lualib.h>
 #include <stdbool.h>
@@ -133,9 +134,28 @@ static int set_hook(lua_State *L) {
     return count;
 }
 
+// Whether the level of a thread's stack that is at stack index `index` is a C function.
+static bool is_c_function(lua_State *L, int index, lua_State *thread) {
+    int is_integer;
+    lua_Integer level = lua_tointegerx(L, index, &is_integer);
+    lua_Debug about;
+    if (!is_integer || level < 0 || level > INT_MAX || !lua_getstack(thread, (int)level, &about)) return false;
+    return lua_getinfo(thread, "S", &about) != 0 && *about.what == 'C';
+}
+
+// Upvalue: `debug.setlocal`. What C functions have on their stacks, as handles that keep what the host works with, is no local variable.
+static int set_local(lua_State *L) {
+    lua_State *thread = lua_tothread(L, 1);
+    if (thread != NULL ? is_c_function(L, 2, thread) : is_c_function(L, 1, L)) {
+        luaL_pushfail(L);
+        return 1;
+    }
+    return lua_tocfunction(L, lua_upvalueindex(1))(L);
+}
+
 static void watch_debug(lua_State *L) {
-    static const luaL_Reg replaced[] = {{"getinfo", look},       {"getlocal", look},     {"setupvalue", assign},
-                                        {"upvaluejoin", assign}, {"sethook", set_hook}, {NULL, NULL}};
+    static const luaL_Reg replaced[] = {{"getinfo", look},       {"getlocal", look},    {"setupvalue", assign}, {"upvaluejoin", assign},
+                                        {"sethook", set_hook}, {"setlocal", set_local}, {NULL, NULL}};
     lua_getglobal(L, LUA_DBLIBNAME);
     for (const luaL_Reg *entry = replaced; entry->name != NULL; entry++) {
         lua_getfield(L, -1, entry->name);

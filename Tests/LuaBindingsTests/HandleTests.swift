@@ -25,6 +25,26 @@ private final class Going: Operation, @unchecked Sendable {
 
 /// An operation is one value in a state, however it came there.
 @Suite struct HandleTests {
+    /// A handle keeps what the host works with while a function of the host's runs.
+    @Test func whatFunctionsOfCHaveOnTheirStacksIsNoLocalVariable() throws {
+        try script(
+            """
+            local set
+            table.sort({ 2, 1 }, function(a, b)
+                set = debug.setlocal(2, 1, nil)
+                return a < b
+            end)
+            assert(set == nil)
+            local own = 1
+            assert(debug.setlocal(1, 2, 5) == 'own' and own == 5)
+            local other = coroutine.create(function(theirs) coroutine.yield() return theirs end)
+            coroutine.resume(other, 1)
+            assert(debug.setlocal(other, 0, 1, 7) == nil and debug.setlocal(other, 1, 1, 6) == 'theirs')
+            assert(select(2, coroutine.resume(other)) == 6)
+            assert(not pcall(debug.setlocal, 'a', 1, 1) and not pcall(debug.setlocal, 100, 1, 1) and not pcall(debug.setlocal))
+            """)
+    }
+
     @Test func handlesAreEqualOnEveryPath() throws {
         try script(
             """

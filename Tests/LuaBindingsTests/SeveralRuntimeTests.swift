@@ -19,6 +19,25 @@ import Testing
         }
     }
 
+    @Test func handlesOfTheFirstGoWithTheirOperations() throws {
+        try withRuntime { first throws in
+            let other = try Runtime()
+            let left = try first.run(
+                """
+                local weak = setmetatable({}, { __mode = 'k' })
+                for i = 1, 100 do
+                    local op = Operation.new(function() return i end)
+                    weak[op] = true
+                    op:start()
+                end
+                for _ = 1, 3 do collectgarbage() end
+                return next(weak) == nil
+                """)
+            #expect(left == [true])
+            other.close()
+        }
+    }
+
     /// A host function makes one on a worker, and closes it.
     @Test func theWorkersOwnGoesOn() throws {
         try withRuntime(workers: 1) { first throws in

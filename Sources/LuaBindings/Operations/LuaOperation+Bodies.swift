@@ -237,6 +237,9 @@ extension Operation {
             try body()
             return false
         }
+        // A collection while it is made fit must not take it back from where it has left to: that looks at the count of references.
+        let kept = unsafe operation.with({ state.isWatching($0) }) ? operation.retain() : nil
+        defer { unsafe kept?.release() }
         return try unsafe operation.with { operation in
             do {
                 let isSent = try operation.prepare(for: queue, in: state, handleAt: handle)

@@ -218,10 +218,6 @@ final class LuaState: @unchecked Sendable {
     /// The state that the calling thread has used last; nil when it has none, or that was closed.
     static var ofThread: LuaState? { unsafe unmanagedOfThread?.takeUnretainedValue() }
 
-    /// Whether this is the one.
-    @inline(__always)
-    var isOfThisThread: Bool { unsafe LuaState.unmanagedOfThread?.toOpaque() == Unmanaged.passUnretained(self).toOpaque() }
-
     static var unmanagedOfThread: Unmanaged<LuaState>? {
         // Safety: a state is attached to its thread until it is closed.
         guard let object = unsafe clua_thread_object() else { return nil }
