@@ -1,7 +1,10 @@
 // Included before everything else: each allocation of Sources/CLua, Lua's included, can be made to fail.
-#include <malloc.h>  // declares what is replaced below
+#include <malloc.h>  // declares what is replaced below, as the others do
 #include <stdlib.h>
 #include <string.h>
+#if __has_include(<jemalloc/jemalloc.h>)
+#include <jemalloc/jemalloc.h>
+#endif
 
 void *failing_realloc(void *block, size_t size);
 void *failing_calloc(size_t count, size_t size);
