@@ -19,7 +19,8 @@ static void (*_Atomic wake)(void *);  // ends a sleep of the target's thread
 static void *_Atomic wake_context;
 static _Atomic int64_t first_at;  // milliseconds, of some clock
 static struct sigaction previous_interrupt, previous_terminate;
-static bool catches, catches_terminate;
+static bool catches;
+static atomic_bool catches_terminate;  // several runtimes may come to have work at once
 
 // Beside the signal in `interrupt`: it has not become an error yet, and nobody has taken it. In one word, because the handler may run on
 // another thread than the state.
@@ -89,8 +90,7 @@ void clua_catch_interrupts(lua_State *L, void (*waker)(void *), void *context) {
 }
 
 void clua_catch_terminate(void) {
-    if (target == NULL || catches_terminate) return;
-    catches_terminate = true;
+    if (target == NULL || atomic_exchange(&catches_terminate, true)) return;
     struct sigaction action = {.sa_handler = handle};
     sigaction(SIGTERM, &action, &previous_terminate);
 }
