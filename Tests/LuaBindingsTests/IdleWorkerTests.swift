@@ -51,6 +51,36 @@ import Testing
         }
     }
 
+    /// The next thread is nearly always where the one before was, and looks the same.
+    @Test func aBlockIsNotTakenForOneOfTheStateThatHasGone() throws {
+        try withRuntime(workers: 1, idleTime: .zero) { runtime throws in
+            for _ in 1...5 {
+                try runtime.run(
+                    """
+                    made = queue:addOperation(function() return Operation.new(function() return 1 end) end)
+                    made:waitUntilFinished()
+                    made, told = made.result, Operation.new()
+                    """)
+                try waitUntil { runtime.engine.threadCount == 0 }
+                try runtime.run(
+                    """
+                    queue:addOperation(function()
+                        made.completionBlock = function() told.what = 'told' end
+                        queue:addOperation(made)
+                    end):waitUntilFinished()
+                    assert(made:waitUntilFinished(30))
+                    for _ = 1, 300 do
+                        if told.what then break end
+                        opscript.sleep(0.01)
+                    end
+                    """)
+                #expect(try runtime.run("return told.what") == ["told"])
+            }
+            #expect(try runtime.finish().stuckOperations.isEmpty)
+            try waitUntil { runtime.engine.threadCount == 0 }
+        }
+    }
+
     @Test func aClosedRuntimeLeavesNoThread() async {
         await #expect(processExitsWith: .success) {
             let before = try threads()

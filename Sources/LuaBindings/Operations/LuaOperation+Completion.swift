@@ -73,7 +73,7 @@ extension LuaOperation {
     /// On the thread of a state: lets go of the handle, and runs the completion block that this state has set.
     func endHere() {
         // Nearly always the home; else there are references to it.
-        let isAtHome = withHome { $0.isOnItsThread } ?? false
+        let isAtHome = withHome { $0.isOpenHere } ?? false
         guard let reference = isAtHome ? .home : core.existingStateOfCurrentThread.map({ reference(to: $0) }) else { return }
         let (completion, isPinned) = withMutable { mutable in
             let isPinned = mutable.unpin(in: reference)

@@ -436,7 +436,7 @@ import Synchronization
             withState(reference) { state in
                 // At once where that is possible: a script that starts many without a wait keeps none of them. The function of a
                 // completion block may be on its way to the handle.
-                if state.isOnItsThread && !hasCompletion(in: state) { endHere() } else { postEnd(to: state) }
+                if state.isOpenHere && !hasCompletion(in: state) { endHere() } else { postEnd(to: state) }
             }
         }
     }

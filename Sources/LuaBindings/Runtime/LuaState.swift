@@ -125,6 +125,9 @@ final class LuaState: @unchecked Sendable {
     /// Whether the calling thread is the state's.
     var isOnItsThread: Bool { owner == .current }
 
+    /// The same, and it is open. One that is closed may seem to belong to a thread that came after its own.
+    var isOpenHere: Bool { !isClosed && isOnItsThread }
+
     func checkThread() {
         assert(isOnItsThread, "opscript bug: a Lua state is used by a thread that does not own it")
     }
