@@ -13,8 +13,8 @@ enum ObjectKind: Int32 {
 
 extension clua_reference {
     /// A counted reference to `object`.
-    init(_ object: consuming AnyObject, _ kind: ObjectKind) {
-        unsafe self.init(object: Unmanaged.passRetained(consume object).toOpaque(), kind: kind.rawValue, is_unowned: false)
+    init(_ object: AnyObject, _ kind: ObjectKind) {
+        unsafe self.init(object: Unmanaged.passRetained(object).toOpaque(), kind: kind.rawValue, is_unowned: false)
     }
 
     /// A reference to `object`, which is alive as long as it is used.
