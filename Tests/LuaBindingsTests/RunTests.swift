@@ -30,6 +30,15 @@ import Testing
         }
     }
 
+    /// What leaves functions of C early may do so any number of times, under ThreadSanitizer, too.
+    @Test(arguments: [
+        "for i = 1, 100000 do pcall(opscript.Operation.new, i) end",
+        "local f = coroutine.wrap(function() while true do pcall(coroutine.yield) end end) for i = 1, 100000 do f() end",
+    ])
+    func errorsAndYieldsLeaveNothingBehind(_ source: String) throws {
+        try withRuntime { runtime throws in _ = try runtime.run(source) }
+    }
+
     @Test(arguments: [
         ("error({ code = 7 })", "(error object is a table value)"),
         ("error(setmetatable({}, { __tostring = function() return 'mine' end }))", "mine"),
