@@ -30,6 +30,20 @@ private final class Meddling: Operation, @unchecked Sendable {
 
 /// What changes while a worker is about to start an operation.
 @Suite struct ReadinessTests {
+    /// It may be started by hand then: there is no moment between the two.
+    @Test func whoSeesThatADependencyHasFinishedSeesThatItsDependentIsReady() {
+        let queue = OperationQueue(engine: Engine(workerCount: 1))
+        var unready = 0
+        for _ in 0..<5000 {
+            let (first, second) = (Operation(), Operation())
+            second.addDependency(first)
+            queue.addOperation(first)
+            while !first.isFinished {}
+            if !second.isReady { unready += 1 } else { second.start() }
+        }
+        #expect(unready == 0)
+    }
+
     @Test func oneThatIsCancelledWhileItIsAskedWhetherItIsReadyStillEnds() {
         let queue = OperationQueue(engine: Engine(workerCount: 1))
         let operation = Meddling { operation in

@@ -15,6 +15,22 @@ extension Operation {
         return all
     }
 
+    /// Whether all that it depends on has finished. Who has ended the last of them is about to note that in its state: a moment that nobody
+    /// is to see who knows of that end. Not where its policy asks for success and there was none: that one cancels it.
+    @inline(never)
+    var waitsForNobody: Bool {
+        lock.withLock {
+            let needsSuccess = loadState().has(State.requiresSuccess)
+            var edges = dependencyList.makeIterator()
+            while let edge = unsafe edges.next() {
+                // Safety: an edge on the list retains its dependency.
+                let last = unsafe edge.pointee.dependency?._withUnsafeGuaranteedRef { $0.loadState() }
+                guard let last, last.has(State.finished), !needsSuccess || last.outcome == .succeeded else { return false }
+            }
+            return true
+        }
+    }
+
     /// `addDependency`, but throws `OperationError.dependsOnItself` and `.dependencyCycle`, and then changes nothing.
     ///
     /// The check costs O(1) unless something already depends on this operation; else it visits what `operation` waits for.

@@ -91,8 +91,8 @@ import Synchronization
         deliverChanges()
     }
 
-    /// Whether its dependencies allow it to start, or it has begun or ended.
-    open var isReady: Bool { loadState().isReady }
+    /// Whether its dependencies allow it to start, or it has begun or ended. O(1) when they do; else it looks for one that has not finished.
+    open var isReady: Bool { loadState().isReady || waitsForNobody }
 
     /// Whether it has started and not finished.
     open var isExecuting: Bool { loadState().has(State.executing) }
