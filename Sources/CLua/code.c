@@ -13,6 +13,10 @@
 #define MAX_COMPILED 4096
 #define MIN_RECORDS 64
 
+// How many references a state counts at once. Who receives a code gives its reference back, so the count is on the line of another
+// processor each time.
+#define PREPAID_AT_ONCE 64
+
 // What the state knows of a prototype. It is right only while `samples`, a weak table from light userdata (prototype) to one
 // closure, has the prototype's entry: then the closure lives, and so does the prototype. Otherwise the address may by now be
 // another prototype's, and the code is a guess, to be compared with a new dump.
@@ -36,13 +40,33 @@ typedef struct clua_code_caches {
 
 void clua_code_retain(clua_code *code) { atomic_fetch_add_explicit(&code->references, 1, memory_order_relaxed); }
 
-void clua_code_release(clua_code *code) {
-    if (code == NULL || atomic_fetch_sub_explicit(&code->references, 1, memory_order_acq_rel) != 1) return;
+void clua_code_give(clua_code *code) {
+    if (code->prepaid == 0) {
+        atomic_fetch_add_explicit(&code->references, PREPAID_AT_ONCE, memory_order_relaxed);
+        code->prepaid = PREPAID_AT_ONCE;
+    }
+    code->prepaid--;
+}
+
+static void release(clua_code *code, int count) {
+    if (atomic_fetch_sub_explicit(&code->references, count, memory_order_acq_rel) != count) return;
     free(code->dump);
     free(code->factory);
     free(code->global_reads);
     free(code->label);
     free(code);
+}
+
+void clua_code_release(clua_code *code) {
+    if (code != NULL) release(code, 1);
+}
+
+// The reference of the state that made the code, and those that it has not given to anybody.
+static void let_go(clua_code *code) {
+    if (code == NULL) return;
+    int count = 1 + code->prepaid;
+    code->prepaid = 0;
+    release(code, count);
 }
 
 typedef struct buffer {
@@ -141,9 +165,9 @@ void clua_code_close(clua_state *state) {
     state->last_prototype = NULL;
     caches *own = state->codes;
     if (own == NULL) return;
-    for (size_t i = 0; i < own->record_capacity; i++) clua_code_release(own->records[i].code);
+    for (size_t i = 0; i < own->record_capacity; i++) let_go(own->records[i].code);
     for (size_t i = 0; i < own->compiled_count; i++) clua_code_release(own->compiled[i]);
-    clua_code_release(own->last);
+    let_go(own->last);
     free(own->records);
     free(own->compiled);
     free(own);
@@ -227,7 +251,7 @@ static void rebuild_records(lua_State *L, caches *own) {
         if (is_alive(L, known))
             *place(records, capacity, known->prototype) = *known;
         else
-            clua_code_release(known->code);
+            let_go(known->code);
     }
     free(own->records);
     own->records = records;
@@ -248,7 +272,7 @@ static clua_code *learn(lua_State *L, caches *own, int function) {
     }
     clua_code *code = dump_code(L, function, at->code);
     clua_state_of(L)->last_prototype = NULL;
-    clua_code_release(at->code);
+    let_go(at->code);
     at->code = code;
     at->prototype = prototype;
     if (!known) own->record_count++;
@@ -261,7 +285,7 @@ static clua_code *learn(lua_State *L, caches *own, int function) {
 
 static clua_code *dump_again(lua_State *L, caches *own, int function) {
     clua_code *code = dump_code(L, function, own->last);
-    clua_code_release(own->last);
+    let_go(own->last);
     own->last = code;
     return code;
 }

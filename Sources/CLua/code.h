@@ -14,9 +14,14 @@
 #include "chunk.h"
 #include "state.h"
 
-/// Nothing but the count changes after the code is made, so all threads may read it.
+enum { CLUA_LINE_BYTES = 64 };  // of memory, which goes from one processor to another as a whole
+
+/// Nothing but the counts changes after the code is made, so all threads may read it.
 typedef struct clua_code {
     atomic_int references;
+    uint8_t apart_from_references[CLUA_LINE_BYTES];
+    int prepaid;  // of the references, those that nobody has yet; belongs to the state that made the code
+    uint8_t apart_from_prepaid[CLUA_LINE_BYTES];
     uint8_t *dump;     // as string.dump gives it, with debug information
     size_t dump_count;
     uint8_t *factory;  // see clua_chunk_factory; NULL when there are too many upvalues
@@ -41,6 +46,9 @@ clua_code *clua_code_of(lua_State *L, int function);
 
 /// The same, if it is known without making anything; NULL otherwise. `function` is a Lua function. Never raises. Needs 2 free stack slots.
 clua_code *clua_code_known(lua_State *L, int function);
+
+/// A reference for who is going to receive a code of this state's. Never raises.
+void clua_code_give(clua_code *code);
 
 /// Any thread; never raise. NULL is fine to release.
 void clua_code_retain(clua_code *code);

@@ -72,7 +72,7 @@ uint32_t encoder_code(encoder *e, clua_code *code) {
     if (!found) {
         entry->number = (uint32_t)e->codes.count;
         *(clua_code **)encoder_append(e, &e->codes, sizeof code) = code;
-        clua_code_retain(code);
+        clua_code_give(code);
         if (e->survey != NULL) survey_add(e, code->dump_count);
     }
     return entry->number;
@@ -145,24 +145,34 @@ void encoder_free(encoder *e) {
     free(e->strings.items);
     free(e->codes.items);
     free(e->references.items);
+    free(e->more);
     writer_free(&e->writer);
+}
+
+void encoder_need_more(encoder *e) {
+    if (e->references.count == 0 && e->strings.count == 0 && e->codes.count < 2) return;
+    e->more = malloc(sizeof *e->more);
+    if (e->more == NULL) clua_no_memory(e->L);
 }
 
 // Hands what was written to `parcel`.
 void encoder_fill(encoder *e, clua_parcel *parcel) {
-    *parcel = (clua_parcel){
-        .references = e->references.items,
-        .reference_count = (uint32_t)e->references.count,
-        .code_count = (uint32_t)e->codes.count,
-        .strings = e->strings.items,
-        .string_count = (uint32_t)e->strings.count,
-        .value_count = (uint32_t)e->count,
-    };
-    if (e->codes.count == 1) {
+    *parcel = (clua_parcel){.value_count = (uint32_t)e->count};
+    if (e->more != NULL) {
+        *e->more = (clua_parcel_more){
+            .references = e->references.items,
+            .reference_count = (uint32_t)e->references.count,
+            .codes = e->codes.items,
+            .code_count = (uint32_t)e->codes.count,
+            .strings = e->strings.items,
+            .string_count = (uint32_t)e->strings.count,
+        };
+        parcel->more = e->more;
+        parcel->has_more = true;
+        e->more = NULL;
+    } else if (e->codes.count == 1) {
         parcel->code = *(clua_code **)e->codes.items;
         free(e->codes.items);
-    } else {
-        parcel->codes = e->codes.items;
     }
     writer_finish(&e->writer, parcel);
     e->references = e->codes = e->strings = (list){0};

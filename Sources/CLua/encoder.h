@@ -58,6 +58,7 @@ typedef struct encoder {
     list codes;            // clua_code *, retained
     list references;       // clua_reference, retained
     list strings;          // clua_lent_string *, owned; the last may be NULL
+    clua_parcel_more *more;  // where these lists will be; NULL: in none
     list bodies;           // postponed; the objects are in the Lua table at `anchors`
     list globals;          // global_read; name and value are in the Lua table at `anchors`
     list rebuilt, found, places, levels;  // see parcel_rebuild.c
@@ -91,6 +92,9 @@ uint32_t encoder_code(encoder *e, clua_code *code);
 /// The environment on top is upvalue number `upvalue` of a function with this code: what the function reads there, and is not as in
 /// a fresh state, comes along. Needs 12 stack slots.
 void encoder_note_globals(encoder *e, const clua_code *code, int upvalue);
+
+/// The last step of writing: room for what the parcel will have besides bytes and one code. Raises for lack of memory.
+void encoder_need_more(encoder *e);
 
 /// Never raise: hand what was written to `parcel`; give back everything that no parcel has taken over.
 void encoder_fill(encoder *e, clua_parcel *parcel);

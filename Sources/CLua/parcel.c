@@ -31,24 +31,32 @@ int clua_decode(lua_State *L, const clua_parcel *parcel, clua_environment enviro
 }
 
 void clua_parcel_disown(clua_parcel *parcel, const void *owner) {
-    for (size_t i = 0; i < parcel->reference_count; i++) {
-        clua_reference *reference = &parcel->references[i];
+    for (size_t i = 0; i < clua_parcel_reference_count(parcel); i++) {
+        clua_reference *reference = clua_parcel_reference(parcel, i);
         if (reference->object != owner || reference->is_unowned) continue;
         reference->is_unowned = true;
-        parcel->is_disowned = 1;
+        parcel->is_disowned = true;
         clua_object_release(reference->object);
     }
 }
 
+static void release_more(clua_parcel_more *more) {
+    for (size_t i = 0; i < more->code_count; i++) clua_code_release(more->codes[i]);
+    for (size_t i = 0; i < more->reference_count; i++)
+        if (!more->references[i].is_unowned) clua_object_release_in_turn(more->references[i].object);
+    for (size_t i = 0; i < more->string_count; i++) clua_lent_string_release(more->strings[i]);
+    free(more->strings);
+    free(more->codes);
+    free(more->references);
+    free(more);
+}
+
 void clua_parcel_release(clua_parcel *parcel) {
-    for (size_t i = 0; i < parcel->code_count; i++) clua_code_release(clua_parcel_code(parcel, i));
-    for (size_t i = 0; i < parcel->reference_count; i++)
-        if (!parcel->references[i].is_unowned) clua_object_release_in_turn(parcel->references[i].object);
-    for (size_t i = 0; i < parcel->string_count; i++) clua_lent_string_release(parcel->strings[i]);
-    free(parcel->strings);
-    if (parcel->code_count > 1) free(parcel->codes);
-    free(parcel->references);
-    free(parcel->bytes);
+    if (parcel->has_more)
+        release_more(parcel->more);
+    else
+        clua_code_release(parcel->code);
+    if (parcel->has_block) free(parcel->bytes);
     *parcel = (clua_parcel){0};
 }
 

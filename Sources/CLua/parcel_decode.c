@@ -25,7 +25,7 @@ static void push_text(parcel_reader *reader) {
 void decoder_push_string(decoder *d) { push_text(&d->reader); }
 
 static void push_lent_string(decoder *d) {
-    const clua_lent_string *string = d->parcel->strings[read_count(d, d->parcel->string_count)];
+    const clua_lent_string *string = clua_parcel_string(d->parcel, read_count(d, clua_parcel_string_count(d->parcel)));
     lua_pushlstring(d->L, string->bytes, string->count);
 }
 
@@ -180,7 +180,7 @@ void decode_upvalues(decoder *d, int upvalue_count, int depth) {
 
 // Returns its code.
 static const clua_code *push_new_function(decoder *d) {
-    clua_code *code = clua_parcel_code(d->parcel, read_count(d, d->parcel->code_count));
+    clua_code *code = clua_parcel_code(d->parcel, read_count(d, clua_parcel_code_count(d->parcel)));
     clua_need_stack(d->L, 12);
     clua_code_instantiate(d->L, code);
     return code;
@@ -202,13 +202,13 @@ static void decode_function_later(decoder *d) {
 // MARK: other objects
 
 static void decode_handle(decoder *d) {
-    const clua_reference *reference = &d->parcel->references[read_count(d, d->parcel->reference_count)];
+    const clua_reference *reference = clua_parcel_reference(d->parcel, read_count(d, clua_parcel_reference_count(d->parcel)));
     clua_push_handle(d->L, reference->object, reference->kind);
 }
 
 // Pushes a class; what is in it follows.
 static void decode_class(decoder *d) {
-    const clua_reference *reference = &d->parcel->references[read_count(d, d->parcel->reference_count)];
+    const clua_reference *reference = clua_parcel_reference(d->parcel, read_count(d, clua_parcel_reference_count(d->parcel)));
     clua_need_stack(d->L, 12);
     if (reference->kind != clua_state_of(d->L)->host->class_kind) malformed(d);
     clua_push_class(d->L, reference->object, reference->kind);
@@ -321,7 +321,7 @@ static void set_classes(decoder *d) {
 
 bool clua_parcel_ignores_arguments(const clua_parcel *parcel) {
     // The first function that is met has the first code.
-    if (parcel->value_count == 0 || parcel->byte_count < 2 || parcel->code_count == 0) return false;
+    if (parcel->value_count == 0 || parcel->byte_count < 2 || clua_parcel_code_count(parcel) == 0) return false;
     uint8_t tag = clua_parcel_bytes(parcel)[1];
     return (tag == CLUA_TAG_FUNCTION || tag == CLUA_TAG_FUNCTION_KEPT) && !clua_parcel_code(parcel, 0)->has_parameters;
 }

@@ -418,6 +418,7 @@ int encode_all(lua_State *L) {
     writer_byte(&e->writer, CLUA_TAG_END);
     if (e->writer.failed) clua_no_memory(L);
     if (e->survey != NULL) survey_end(e);
+    encoder_need_more(e);
     return 0;
 }
 

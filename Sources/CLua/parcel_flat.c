@@ -64,9 +64,8 @@ bool encode_flat(lua_State *L, clua_parcel *parcel) {
     // What has parameters gets its operation, and through that at functions of others.
     parcel->is_flat = code == NULL || !code->has_parameters;
     if (code != NULL) {
-        clua_code_retain(code);
+        clua_code_give(code);
         parcel->code = code;
-        parcel->code_count = 1;
     }
     return true;
 }

@@ -46,7 +46,7 @@ static inline bool encode_scalar(lua_State *L, clua_parcel *parcel) {
     bytes[1 + count] = CLUA_TAG_END;
     parcel->byte_count = count + 2;
     parcel->value_count = 1;
-    parcel->is_flat = 1;
+    parcel->is_flat = true;
     return true;
 }
 

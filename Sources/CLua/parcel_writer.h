@@ -37,6 +37,7 @@ static inline void writer_finish(parcel_writer *writer, clua_parcel *parcel) {
         memcpy(parcel->few, writer->few, sizeof parcel->few);
     } else {
         parcel->bytes = writer->bytes;
+        parcel->has_block = true;
         writer_init(writer);
     }
 }

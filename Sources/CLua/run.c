@@ -22,7 +22,7 @@
 
 int clua_send(lua_State *L, int count, clua_parcel_role role, clua_parcel *parcel) {
     int status = clua_encode(L, count, role, parcel);
-    if (status == LUA_OK && parcel->reference_count > 0) clua_state_of(L)->host->sent(L, parcel);
+    if (status == LUA_OK && clua_parcel_reference_count(parcel) > 0) clua_state_of(L)->host->sent(L, parcel);
     return status;
 }
 

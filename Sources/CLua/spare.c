@@ -67,17 +67,17 @@ static bool are_plain(parcel_reader reader, int count) {
 
 // The body has assigned none of them.
 static bool has_upvalues_of(const clua_spare *spare, const clua_parcel *parcel) {
-    return parcel->bytes == NULL && spare->byte_count == parcel->byte_count
+    return !parcel->has_block && spare->byte_count == parcel->byte_count
         && memcmp(spare->bytes, parcel->few, parcel->byte_count) == 0;
 }
 
 static void note_upvalues(clua_spare *spare, const clua_parcel *parcel) {
-    spare->byte_count = parcel->bytes == NULL ? parcel->byte_count : 0;
+    spare->byte_count = parcel->has_block ? 0 : parcel->byte_count;
     memcpy(spare->bytes, parcel->few, sizeof spare->bytes);
 }
 
 bool clua_push_spare(lua_State *L, const clua_parcel *parcel, clua_spare **spare) {
-    if (parcel->value_count != 1 || parcel->code_count != 1) return false;
+    if (parcel->value_count != 1 || clua_parcel_code_count(parcel) != 1) return false;
     clua_code *code = clua_parcel_code(parcel, 0);
     if (!code->is_reusable || code->upvalue_count > MAX_UPVALUES) return false;
     clua_spare *last = place_of(clua_state_of(L), code);

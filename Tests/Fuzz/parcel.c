@@ -71,7 +71,7 @@ static void write_seeds(const char *directory) {
             check(file != NULL, "cannot write the seeds");
             const uint8_t header[HEADER] = {(uint8_t)i, (uint8_t)environment, 0, 0};
             fwrite(header, 1, sizeof header, file);
-            fwrite(seeds[i].bytes, 1, seeds[i].byte_count, file);
+            fwrite(clua_parcel_bytes(&seeds[i]), 1, seeds[i].byte_count, file);
             fclose(file);
         }
 }
@@ -119,6 +119,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     // Where libFuzzer's own copy ends, memory of others may begin: one of our own has an end that is watched.
     parcel.byte_count = size - HEADER;
     parcel.bytes = malloc(parcel.byte_count);
+    parcel.has_block = true;
     memcpy(parcel.bytes, data + HEADER, parcel.byte_count);
     clua_environment environment = data[1] & 1 ? CLUA_CURRENT_ENVIRONMENT : CLUA_FRESH_ENVIRONMENT;
     bool is_decoded = decode(L, &parcel, environment);

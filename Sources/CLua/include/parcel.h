@@ -22,35 +22,55 @@ typedef struct clua_reference {
 
 enum { CLUA_FEW_BYTES = 24 };
 
-/// 80 bytes, which with what a host puts in front of them is 96.
-typedef struct clua_parcel {
-    uint8_t *bytes;  // owned; NULL where there are no more than `few`
-    size_t byte_count;
-    uint64_t few[CLUA_FEW_BYTES / 8];  // bytes; words are what Swift copies in one piece
+/// What few parcels have. All of it is owned.
+typedef struct clua_parcel_more {
     clua_reference *references;
-    union {
-        struct clua_code *code;    // owned: the only one
-        struct clua_code **codes;  // owned, and each of them, where there are several
-    };
     struct clua_lent_string **strings;  // long ones, which are not among the bytes
-    uint32_t reference_count, code_count, string_count;
-    uint32_t value_count : 30;  // how many values clua_decode pushes
-    uint32_t is_flat : 1;       // one plain value; or a function without parameters that sees no globals, and nothing but plain values
-    uint32_t is_disowned : 1;   // it refers to its owner: see clua_parcel_disown
+    struct clua_code **codes;
+    uint32_t reference_count, string_count, code_count;
+} clua_parcel_more;
+
+/// 48 bytes, which with what a host puts in front of them is a line of memory: who receives a parcel takes that line from another processor.
+typedef struct clua_parcel {
+    union {
+        uint64_t few[CLUA_FEW_BYTES / 8];  // bytes; words are what Swift copies in one piece
+        uint8_t *bytes;                    // owned, where it `has_block`
+    };
+    size_t byte_count;
+    union {
+        struct clua_code *code;  // owned, or NULL: there is none
+        clua_parcel_more *more;  // owned, where it `has_more`: all codes are there, too
+    };
+    uint32_t value_count;  // how many values clua_decode pushes
+    bool has_block, has_more;
+    bool is_flat;      // one plain value; or a function without parameters that sees no globals, and nothing but plain values
+    bool is_disowned;  // it refers to its owner: see clua_parcel_disown
 } clua_parcel;
 
 static inline const uint8_t *clua_parcel_bytes(const clua_parcel *parcel) {
-    return parcel->bytes != NULL ? parcel->bytes : (const uint8_t *)parcel->few;
+    return parcel->has_block ? parcel->bytes : (const uint8_t *)parcel->few;
+}
+
+static inline size_t clua_parcel_code_count(const clua_parcel *parcel) {
+    return parcel->has_more ? parcel->more->code_count : parcel->code != NULL;
 }
 
 static inline struct clua_code *clua_parcel_code(const clua_parcel *parcel, size_t index) {
-    return parcel->code_count > 1 ? parcel->codes[index] : parcel->code;
+    return parcel->has_more ? parcel->more->codes[index] : parcel->code;
 }
 
-/// Whether the parcel owns nothing: all that it is lies in `few`.
-static inline bool clua_parcel_is_few(const clua_parcel *parcel) {
-    return parcel->bytes == NULL && parcel->reference_count == 0 && parcel->code_count == 0 && parcel->string_count == 0;
+static inline size_t clua_parcel_reference_count(const clua_parcel *parcel) {
+    return parcel->has_more ? parcel->more->reference_count : 0;
 }
+
+static inline clua_reference *clua_parcel_reference(const clua_parcel *parcel, size_t index) { return &parcel->more->references[index]; }
+
+static inline size_t clua_parcel_string_count(const clua_parcel *parcel) { return parcel->has_more ? parcel->more->string_count : 0; }
+
+static inline struct clua_lent_string *clua_parcel_string(const clua_parcel *parcel, size_t index) { return parcel->more->strings[index]; }
+
+/// Whether the parcel owns nothing: all that it is lies in `few`.
+static inline bool clua_parcel_is_few(const clua_parcel *parcel) { return !parcel->has_block && parcel->code == NULL; }
 
 /// How the values are named in an error: "argument 1", "result 1", … In a body the first value is the function itself; in an invocation
 /// all values are arguments.

@@ -411,8 +411,8 @@ final class LuaState: @unchecked Sendable {
     /// Operations that leave this state by reference before they are in a queue: their functions are copied now, since the
     /// state that adds them may not be this one.
     func seal(referencesOf parcel: UnsafePointer<clua_parcel>) {
-        for index in 0..<Int(unsafe parcel.pointee.reference_count) {
-            let reference = unsafe parcel.pointee.references[index]
+        for index in 0..<(unsafe clua_parcel_reference_count(parcel)) {
+            let reference = unsafe clua_parcel_reference(parcel, index).pointee
             guard unsafe reference.kind == ObjectKind.operation.rawValue, let pointer = unsafe reference.object,
                 let operation = unsafe object(pointer, as: Operation.self) as? LuaOperation, operation.needsSealing(from: self)
             else { continue }

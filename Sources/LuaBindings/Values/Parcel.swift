@@ -31,10 +31,10 @@ struct Parcel: @unchecked Sendable {
     static let empty = unsafe Parcel(clua_parcel())
 
     /// Whether it refers to the object that holds it, which must be alive when the parcel is decoded.
-    var refersToOwner: Bool { unsafe pointer.pointee.is_disowned != 0 }
+    var refersToOwner: Bool { unsafe pointer.pointee.is_disowned }
 
     /// Whether it is a plain value, or a function that can come to nothing but plain values.
-    var isFlat: Bool { unsafe pointer.pointee.is_flat != 0 }
+    var isFlat: Bool { unsafe pointer.pointee.is_flat }
 
     /// Does not keep `owner`, which is about to hold the parcel, alive: they would keep each other. Before anybody else has the parcel.
     func letGo(of owner: AnyObject) {
@@ -45,15 +45,15 @@ struct Parcel: @unchecked Sendable {
     }
 
     /// Whether it owns nothing but code.
-    var isLight: Bool { unsafe pointer.pointee.bytes == nil && pointer.pointee.string_count == 0 && !hasReferences }
+    var isLight: Bool { unsafe !pointer.pointee.has_block && clua_parcel_string_count(pointer) == 0 && !hasReferences }
 
     /// Whether it refers to objects of the host.
-    var hasReferences: Bool { unsafe pointer.pointee.reference_count > 0 }
+    var hasReferences: Bool { unsafe clua_parcel_reference_count(pointer) > 0 }
 
     /// Whether it keeps operations alive.
     var keepsOperations: Bool {
-        for index in 0..<Int(unsafe pointer.pointee.reference_count) {
-            let reference = unsafe pointer.pointee.references[index]
+        for index in 0..<(unsafe clua_parcel_reference_count(pointer)) {
+            let reference = unsafe clua_parcel_reference(pointer, index).pointee
             if unsafe reference.kind == ObjectKind.operation.rawValue && !reference.is_unowned { return true }
         }
         return false

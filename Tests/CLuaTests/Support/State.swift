@@ -90,6 +90,7 @@ import CLua
             var altered = unsafe parcel.pointer.pointee
             unsafe altered.bytes = bytes.baseAddress
             unsafe altered.byte_count = bytes.count
+            unsafe altered.has_block = true
             return unsafe clua_decode(lua, &altered, environment)
         }
     }
