@@ -98,6 +98,49 @@ import Testing
         #expect(log.entries.isEmpty && all.allSatisfy { $0.outcome == .cancelled })
     }
 
+    @Test(arguments: CancelAll.allCases)
+    func cancelAllLetsNothingBeginThatItWillCancel(_ way: CancelAll) {
+        // Safety: what it adds has a lock.
+        final class Obedient: Operation, @unchecked Sendable {
+            let (began, wasCancelled) = (Gate(), Gate())
+            let uncancelled = Locked(0)
+
+            override func main() {
+                began.open()
+                wasCancelled.wait()
+            }
+
+            override func cancel() {
+                let others = queue?.operations ?? []
+                uncancelled.withLock { $0 = others.count { $0 !== self && !$0.isCancelled } }
+                super.cancel()
+                wasCancelled.open()
+            }
+        }
+        let engine = Engine(workerCount: 2)
+        let queue = OperationQueue(engine: engine)
+        queue.maxConcurrentOperationCount = 1
+        let log = Log<Int>()
+        let never = Operation()
+        let (low, chain) = (BlockOperation { log.append(0) }, (1...3).map { index in BlockOperation { log.append(index) } })
+        low.queuePriority = .veryLow
+        low.addDependency(never)
+        chain[0].addDependency(never)
+        for (dependency, dependent) in zip(chain, chain.dropFirst()) { dependent.addDependency(dependency) }
+        let executing = Obedient()
+        queue.addOperations([low, executing] + chain, waitUntilFinished: false)
+        executing.began.wait()
+        switch way {
+        case .queue: queue.cancelAllOperations()
+        case .engine: engine.cancelAllOperations()
+        case .shutdown: #expect(engine.shutdown(deadline: .seconds(60)).isEmpty)
+        }
+        queue.waitUntilAllOperationsAreFinished()
+        #expect(log.entries.isEmpty && executing.uncancelled.withLock { $0 } == 0)
+    }
+
+    enum CancelAll: CaseIterable { case queue, engine, shutdown }
+
     @Test func anOperationHasLeftItsQueueWhenItsWaitReturns() {
         let queue = OperationQueue(engine: Engine(workerCount: 2))
         for _ in 0..<2000 {

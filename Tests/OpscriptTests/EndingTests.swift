@@ -136,8 +136,8 @@ struct EndingTests {
         let directory = try ScratchDirectory()
         let outcome = try Command.shell(
             #"""
-            mkfifo "$1/pipe" && exec 3<> "$1/pipe"
-            "$OPSCRIPT" -e 'io.stdout:write "ready\n":flush() io.read()' <&3 > "$1/output" & child=$!
+            mkfifo "$1/pipe" && exec 4<> "$1/pipe"
+            "$OPSCRIPT" -e 'io.stdout:write "ready\n":flush() io.read()' <&4 > "$1/output" & child=$!
             until grep -q ready "$1/output"; do sleep 0.01; done
             kill -TERM "$child"
             wait "$child"

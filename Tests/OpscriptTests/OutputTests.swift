@@ -167,10 +167,10 @@ struct OutputTests {
         let directory = try ScratchDirectory()
         let outcome = try Command.shell(
             #"""
-            mkfifo "$2/in" "$2/out" && exec 3<> "$2/in"
+            mkfifo "$2/in" "$2/out" && exec 4<> "$2/in"
             timeout -k 1 60 "$OPSCRIPT" -e "$1" < "$2/in" > "$2/out" & child=$!
             : < "$2/out"
-            echo go >&3
+            echo go >&4
             wait "$child"
             echo "status $?"
             """#, Self.queue + script, directory.path

@@ -201,10 +201,8 @@ import Synchronization
     /// The operations that have been added to queues of this engine and have not finished, in order of addition for each queue. O(n).
     public func unfinishedOperations() -> [Operation] { activeCores().flatMap { $0.members() } }
 
-    /// Cancels the operations in all queues of this engine. O(n).
-    public func cancelAllOperations() {
-        for operation in unfinishedOperations() where !operation.isBarrier { operation.cancel() }
-    }
+    /// Cancels the operations in all queues of this engine, except barriers; what executes last. O(n).
+    public func cancelAllOperations() { unfinishedOperations().filter { !$0.isBarrier }.cancelAll() }
 
     // MARK: Quiescence
 
@@ -250,10 +248,8 @@ import Synchronization
         let end = now + deadline
         phase.store(1, ordering: .releasing)
         while true {
-            for core in activeCores() {
-                for operation in core.members() { operation.cancel() }
-                core.change(face: core.face) { $0.isEnding = true }
-            }
+            unfinishedOperations().cancelAll()
+            for core in activeCores() { core.change(face: core.face) { $0.isEnding = true } }
             let cores = activeCores()
             if cores.isEmpty || now >= end { break }
             for core in cores { core.waitUntilEmpty(deadline: end) }

@@ -288,3 +288,19 @@ extension Operation: Hashable {
     /// Hashes the identity.
     public func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(self)) }
 }
+
+extension [Operation] {
+    /// Cancels all of them, so that no end of one lets another begin before its turn: what executes last, as its end makes room; dependents,
+    /// usually added after what they depend on, before that.
+    func cancelAll() {
+        var executing: [Operation] = []
+        for operation in reversed() {
+            if operation.isExecuting {
+                executing.append(operation)
+            } else {
+                operation.cancel()
+            }
+        }
+        for operation in executing { operation.cancel() }
+    }
+}

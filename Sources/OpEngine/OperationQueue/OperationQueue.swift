@@ -185,9 +185,9 @@ open class OperationQueue: @unchecked Sendable {
     // MARK: Cancelling
 
     /// Cancels every operation in the queue, except that a barrier still runs in its place. O(n).
-    open func cancelAllOperations() {
-        for operation in core.members() where !operation.isBarrier { operation.cancel() }
-    }
+    ///
+    /// What executes is cancelled last, what was added last first: the end of one does not let another begin that is to be cancelled, too.
+    open func cancelAllOperations() { core.members().filter { !$0.isBarrier }.cancelAll() }
 }
 
 extension OperationQueue: Hashable {

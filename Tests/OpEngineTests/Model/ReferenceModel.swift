@@ -100,8 +100,9 @@ struct ReferenceModel {
         lineUp(one)
     }
 
+    /// What executes is last in the engine, which makes no difference to the order in which the others become ready.
     mutating func cancelAll(in queue: Int) {
-        for one in queues[queue].operations where !operations[one].isBarrier { cancel(one) }
+        for one in queues[queue].operations.reversed() where !operations[one].isBarrier { cancel(one) }
     }
 
     mutating func setPriority(_ priority: Int, of one: Int) {
