@@ -338,7 +338,7 @@ import Testing
             a:cancel()
             assert(a.isCancelled and a.told)
             held:cancelAllOperations()
-            assert(table.concat(log, ' ') == 'a a b stubborn' and b.isCancelled and not stubborn.isCancelled and stubborn.told)
+            assert(table.concat(log, ' ') == 'a stubborn b a' and b.isCancelled and not stubborn.isCancelled and stubborn.told)
             queue:addOperation(function() stubborn.name = 'soft' stubborn:cancel() end):waitUntilFinished()
             assert(stubborn.isCancelled and #log == 4)
             held.isSuspended = false

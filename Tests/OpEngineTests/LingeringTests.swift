@@ -1,3 +1,4 @@
+import CPlatform
 import TestSupport
 import Testing
 
@@ -135,5 +136,28 @@ import Testing
         _ = queue.core.endLingering()
         queue.core.runOne(on: context, by: .foreground)
         #expect(operation.isFinished && context.hasTold)
+    }
+
+    // MARK: Crowding
+
+    @Test func aWorkerThatIsWokenBesideItsWakerGoesElsewhere() {
+        var crowding = Crowding()
+        func departures(in wakeUps: Int) -> [Int] { (1...wakeUps).filter { _ in crowding.wasWoken(besideWaker: true) } }
+        // In vain each time: it waits for twice as many.
+        let (inVain, after) = (departures(in: 100), crowding.wasWoken(besideWaker: false))
+        #expect(inVain == [4, 12, 28, 60] && !after)
+        let fifth = departures(in: 64)
+        // This time it helps.
+        let helped = crowding.wasWoken(besideWaker: false), next = departures(in: 5)
+        #expect(fifth == [64] && !helped && next == [4])
+    }
+
+    @Test func whoGoesElsewhereMayStillRunEverywhere() {
+        let (processors, left) = (cplatform_affinity_count(), Locked<Int32>(0))
+        TestThread {
+            cplatform_leave_processor()
+            left.withLock { $0 = cplatform_affinity_count() }
+        }.join()
+        #expect(left.withLock { $0 } == processors)
     }
 }

@@ -1,8 +1,9 @@
 import Glibc
-import OpEngine
 import Synchronization
 import TestSupport
 import Testing
+
+@_spi(Locking) @testable import OpEngine
 
 @Suite struct QueueTests {
     @Test func aBlockBecomesAnOperation() {
@@ -96,6 +97,15 @@ import Testing
         mayEnd.open()
         queue.waitUntilAllOperationsAreFinished()
         #expect(log.entries.isEmpty && all.allSatisfy { $0.outcome == .cancelled })
+    }
+
+    @Test func whoWaitedForAQueueIsNotKeptByIt() throws {
+        let queue = OperationQueue(engine: Engine(workerCount: 1))
+        queue.isSuspended = true
+        queue.addOperation {}
+        for _ in 0..<3 { #expect(try !queue.tryWaitUntilAllOperationsAreFinished(until: .now)) }
+        let isWaitedFor = queue.core.state.withLock { !$0.waits.isEmpty }
+        #expect(!isWaitedFor)
     }
 
     @Test(arguments: CancelAll.allCases)

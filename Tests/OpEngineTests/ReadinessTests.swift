@@ -44,6 +44,26 @@ private final class Meddling: Operation, @unchecked Sendable {
         #expect(unready == 0)
     }
 
+    @Test func whoSubscribesWhenADependencyHasFinishedIsToldOnce() {
+        let queue = OperationQueue(engine: Engine(workerCount: 1))
+        for _ in 0..<200 {
+            let (dependency, dependents, log) = (Operation(), (0..<300).map { _ in Operation() }, Log<String>())
+            for dependent in dependents { dependent.addDependency(dependency) }
+            queue.addOperation(dependency)
+            while !dependency.isFinished {}
+            // It takes a while until all of them have been told; not so for who looks.
+            let tokens = [dependents[299], dependents[0]].map { dependent in
+                dependent.observe(\.isReady, options: [.initial, .old, .new]) {
+                    log.append("\($1.oldValue.map { "\($0)" } ?? "-") \($1.newValue!)")
+                }
+            }
+            queue.waitUntilAllOperationsAreFinished()
+            for dependent in dependents { dependent.start() }
+            #expect(log.entries == ["- true", "- true"])
+            for token in tokens { token.invalidate() }
+        }
+    }
+
     @Test func oneThatIsCancelledWhileItIsAskedWhetherItIsReadyStillEnds() {
         let queue = OperationQueue(engine: Engine(workerCount: 1))
         let operation = Meddling { operation in

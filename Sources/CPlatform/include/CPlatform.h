@@ -46,6 +46,10 @@ int cplatform_thread_id(void);
 // the kernel does not say. Cheap, and async-signal-safe.
 int cplatform_processor(void);
 
+// Why: the CPU_* macros are not imported. Moves the calling thread to another processor of its affinity mask, which stays what it is;
+// does nothing where there is none.
+void cplatform_leave_processor(void);
+
 // Why: the CPU_* macros are not imported. Processors in this thread's affinity mask; 0 when the kernel does not say.
 int cplatform_affinity_count(void);
 

@@ -43,14 +43,25 @@ extension Call {
     /// Waits until the queue is empty; what is added meanwhile is waited for as well.
     func wait(for queue: OperationQueue, timeout: Double?) throws(CallError) -> Bool {
         let deadline = timeout.map { ContinuousClock.now.advanced(by: .seconds(min($0, 1e9))) }
-        while true {
-            let operations = queue.operations
-            if operations.isEmpty {
-                try state.runDueCompletions()
-                return true
+        let wait = queue.wait(in: state.inbox)
+        defer { wait.end() }
+        while !wait.isOver {
+            if let current = state.currentOperation, current.queue === queue { throw waitsForItself(current) }
+            var isOver = false
+            let outcome = try state.wait(deadline: deadline) {
+                isOver = wait.isOver
+                return isOver
             }
-            guard try wait(for: operations, until: deadline) else { return false }
+            if case .stalled = outcome { throw .message(Stall.message(for: queue.operations)) }
+            guard isOver else { return false }
+            try state.runDueCompletions()
         }
+        try state.runDueCompletions()
+        return true
+    }
+
+    private func waitsForItself(_ operation: Operation) -> CallError {
+        .message("\(operation.displayName) waits for itself, which can never end")
     }
 
     private func wait(for operations: [Operation], until deadline: ContinuousClock.Instant?) throws(CallError) -> Bool {
@@ -59,9 +70,7 @@ extension Call {
             try state.runDueCompletions()
             return true
         }
-        if let current = state.currentOperation, unfinished.contains(where: { $0 === current }) {
-            throw .message("\(current.displayName) waits for itself, which can never end")
-        }
+        if let current = state.currentOperation, unfinished.contains(where: { $0 === current }) { throw waitsForItself(current) }
         // One wake-up, by the last of them.
         let count = Countdown(unfinished.count, inbox: state.inbox)
         for operation in unfinished { operation.whenFinished { count.step() } }

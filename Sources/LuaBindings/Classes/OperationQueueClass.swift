@@ -70,7 +70,7 @@ enum OperationQueueClass {
             return try add(barrier: true, to: queue, call)
         case .cancelAllOperations:
             var failure: Failure?
-            for operation in queue.operations where !operation.isBarrier {
+            queue.operations.filter { !$0.isBarrier }.cancelAll { operation in
                 do throws(Failure) { try OperationSubclass.cancel(operation, call.state) } catch { failure = failure ?? error }
             }
             if let failure { throw CallError(failure) }

@@ -31,6 +31,8 @@ public final class Worker: @unchecked Sendable {
     let parker: Parker
     /// Used on this worker's thread only.
     private var patience = Patience()
+    /// The same.
+    private var crowding = Crowding()
     /// Guarded by the engine's lock.
     var isParked = false
     /// It was woken to look for work, or spins. Guarded by the engine's lock.
@@ -206,6 +208,7 @@ public final class Worker: @unchecked Sendable {
             let reason = parker.park(until: keepsAlive ? nil : ContinuousClock.now + engine.idleTime)
             if reason == .timedOut && engine.pool.withLock({ $0.retire(self) }) { return true }
             if reason == .interrupted { continue }
+            if reason == .notified && crowding.wasWoken(besideWaker: parker.isBesideWaker) { cplatform_leave_processor() }
             engine.pool.withLock { $0.unparkedItself(self) }
             return false
         }

@@ -95,7 +95,9 @@ import CPlatform
                 guard let change = state.withLock({ $0.resolve(key, new: new, seen: seen) }) else { return }
                 tell(receivers, old: change.old, new: change.new, saysPrior: true)
             } else {
-                tell(receivers, old: !new, new: new, saysPrior: true)
+                // Who subscribed when the getter said so before the state did knows it: see `Operation.waitsForNobody`.
+                let others = state.withLock { _ in receivers.filter { $0.last as? Bool != new } }
+                tell(others, old: !new, new: new, saysPrior: true)
             }
         case .announcedPrior(_, let old):
             for receiver in receivers where receiver.options.contains(.prior) {

@@ -1,4 +1,5 @@
 import CPlatform
+import Synchronization
 
 extension Operation {
     /// The operation whose body runs on the calling thread; nil when there is none.
@@ -78,25 +79,49 @@ extension OperationQueue {
     }
 }
 
+extension OperationQueue {
+    /// Somebody waits until a queue is empty, and sleeps meanwhile where `parker` is. Balanced by `end`.
+    package final class Wait: Sendable {
+        private let core: Core
+        private let parker: Parker
+        /// The queue was empty, or may have been: only then its lock is taken.
+        private let mayBeOver = Atomic<Bool>(true)
+
+        init(for core: Core, at parker: Parker) { (self.core, self.parker) = (core, parker) }
+
+        /// Whether the queue is empty. When it is not, this is told when it is.
+        package var isOver: Bool {
+            guard mayBeOver.load(ordering: .acquiring) else { return false }
+            return core.state.withLock { state in
+                if state.count == 0 { return true }
+                mayBeOver.store(false, ordering: .relaxed)
+                state.waits.append(self)
+                return false
+            }
+        }
+
+        /// The queue is empty.
+        func tell() {
+            mayBeOver.store(true, ordering: .releasing)
+            parker.unpark()
+        }
+
+        package func end() { core.state.withLock { $0.waits.removeFirst(where: { $0 === self }) } }
+    }
+
+    /// To wait in `inbox` until the queue is empty.
+    package func wait(in inbox: Inbox) -> Wait { Wait(for: core, at: inbox.parker) }
+}
+
 extension OperationQueue.Core {
     @discardableResult
     func waitUntilEmpty(deadline: ContinuousClock.Instant?) -> Inbox.Outcome {
         // Safety: the caller holds the queue or the engine.
         let engine: Engine = unsafe self.engine
         let context = ThreadContext.current
-        let outcome = context.wait(
-            on: engine, deadline: deadline,
-            isDone: {
-                // Who is woken by an empty queue that fills again registers again.
-                self.state.withLock { state in
-                    if state.count == 0 { return true }
-                    let parker = context.parker(on: engine)
-                    if !state.waiters.contains(where: { $0 === parker }) { state.waiters.append(parker) }
-                    return false
-                }
-            }, register: { _ in })
-        if outcome != .satisfied { state.withLock { $0.waiters.removeFirst(where: { $0 === context.parker(on: engine) }) } }
-        return outcome
+        let wait = OperationQueue.Wait(for: self, at: context.parker(on: engine))
+        defer { wait.end() }
+        return context.wait(on: engine, deadline: deadline, isDone: { wait.isOver }, register: { _ in })
     }
 
     func operationOutlivesStart() { unsafe engine.operationOutlivesStart() }

@@ -292,15 +292,15 @@ extension Operation: Hashable {
 extension [Operation] {
     /// Cancels all of them, so that no end of one lets another begin before its turn: what executes last, as its end makes room; dependents,
     /// usually added after what they depend on, before that.
-    func cancelAll() {
+    package func cancelAll(by cancel: (Operation) -> Void = { $0.cancel() }) {
         var executing: [Operation] = []
         for operation in reversed() {
             if operation.isExecuting {
                 executing.append(operation)
             } else {
-                operation.cancel()
+                cancel(operation)
             }
         }
-        for operation in executing { operation.cancel() }
+        for operation in executing { cancel(operation) }
     }
 }

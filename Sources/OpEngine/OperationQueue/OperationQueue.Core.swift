@@ -370,7 +370,7 @@ extension OperationQueue {
 
         /// What an operation that leaves may have to tell others about, and seldom has.
         private struct Departure {
-            private let waiters: [Parker]
+            private let waits: [Wait]
             private let placeWaiters: [Parker]?
             /// Released when this goes, after the lock.
             private let face: OperationQueue?
@@ -388,8 +388,7 @@ extension OperationQueue {
                 isLast = state.count == 0
                 state.observation?.recordCounts(before: state.count + 1, state)
                 if isLast { core.engineOfUse.deactivate(core) }
-                waiters = isLast ? state.waiters : []
-                if isLast { state.waiters = [] }
+                waits = isLast ? exchange(&state.waits, with: []) : []
                 placeWaiters = state.takePlaceWaiters()
                 face = isLast || state.isResting ? state.keptFace.take() : nil
             }
@@ -397,9 +396,9 @@ extension OperationQueue {
             @inline(never)
             func perform(_ core: Core) {
                 for waiter in placeWaiters ?? [] { waiter.unpark() }
-                for waiter in waiters {
+                for wait in waits {
                     ThreadContext.current.hasTold = true
-                    waiter.unpark()
+                    wait.tell()
                 }
                 // Safety: balances `begin`; whoever looks the core up holds the registry's lock, which `deactivate` has passed.
                 if isLast { unsafe Unmanaged.passUnretained(core).release() }

@@ -35,8 +35,8 @@ extension OperationQueue {
         var executorQuality: QualityRank?
         /// Counts changes of `executor`: a job of one that was taken away does not run operations.
         var executorNumber: UInt32 = 0
-        /// Threads that wait until it is empty.
-        var waiters: [Parker] = []
+        /// Who waits until it is empty.
+        var waits: [Wait] = []
         /// The queue as its users see it, kept while something in it may run, so that nobody else has to.
         var keptFace: OperationQueue?
 

@@ -31,6 +31,9 @@ final class Parker: Sendable {
         futexWake(word)
     }
 
+    /// Whether the owner runs on the processor from which it was woken last.
+    var isBesideWaker: Bool { wakersProcessor.load(ordering: .relaxed) == cplatform_processor() }
+
     /// Takes a wake-up that has already come.
     func consumeNotification() -> Bool {
         word.load(ordering: .relaxed) == Parker.notified && word.exchange(Parker.empty, ordering: .acquiringAndReleasing) == Parker.notified
