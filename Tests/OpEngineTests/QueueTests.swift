@@ -149,6 +149,38 @@ import Testing
         #expect(log.entries.isEmpty && executing.uncancelled.withLock { $0 } == 0)
     }
 
+    @Test func cancelAllCancelsDependentsFirst() {
+        // Safety: what it adds has a lock.
+        final class Logging: Operation, @unchecked Sendable {
+            let log: Log<String>
+
+            init(_ name: String, log: Log<String>) {
+                self.log = log
+                super.init()
+                self.name = name
+            }
+
+            override func cancel() {
+                log.append(name ?? "")
+                super.cancel()
+            }
+        }
+        let engine = Engine(workerCount: 1)
+        let (downstream, upstream, log) = (OperationQueue(engine: engine), OperationQueue(engine: engine), Log<String>())
+        let operations = ["a", "b", "c", "d", "e"].map { Logging($0, log: log) }
+        for (dependent, dependency) in [(0, 3), (0, 4), (1, 3), (3, 2)] { operations[dependent].addDependency(operations[dependency]) }
+        for queue in [downstream, upstream] { queue.isSuspended = true }
+        downstream.addOperations(Array(operations[..<3]), waitUntilFinished: false)
+        upstream.addOperations(Array(operations[3...]), waitUntilFinished: false)
+        engine.cancelAllOperations()
+        let told = log.entries
+        func place(_ name: String) -> Int { told.firstIndex(of: name) ?? -1 }
+        #expect(told.sorted() == ["a", "b", "c", "d", "e"])
+        #expect(place("a") < place("d") && place("a") < place("e") && place("b") < place("d") && place("d") < place("c"), "\(told)")
+        for queue in [downstream, upstream] { queue.isSuspended = false }
+        for queue in [downstream, upstream] { queue.waitUntilAllOperationsAreFinished() }
+    }
+
     enum CancelAll: CaseIterable { case queue, engine, shutdown }
 
     @Test func anOperationHasLeftItsQueueWhenItsWaitReturns() {

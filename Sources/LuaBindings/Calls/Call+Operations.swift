@@ -45,19 +45,20 @@ extension Call {
         let deadline = timeout.map { ContinuousClock.now.advanced(by: .seconds(min($0, 1e9))) }
         let wait = queue.wait(in: state.inbox)
         defer { wait.end() }
-        while !wait.isOver {
-            if let current = state.currentOperation, current.queue === queue { throw waitsForItself(current) }
-            var isOver = false
-            let outcome = try state.wait(deadline: deadline) {
-                isOver = wait.isOver
-                return isOver
+        while true {
+            while !wait.isOver {
+                if let current = state.currentOperation, current.queue === queue { throw waitsForItself(current) }
+                var isOver = false
+                let outcome = try state.wait(deadline: deadline) {
+                    isOver = wait.isOver
+                    return isOver
+                }
+                if case .stalled = outcome { throw .message(Stall.message(for: queue.operations)) }
+                guard isOver else { return false }
             }
-            if case .stalled = outcome { throw .message(Stall.message(for: queue.operations)) }
-            guard isOver else { return false }
-            try state.runDueCompletions()
+            // They may add something.
+            guard try state.runDueCompletions() else { return true }
         }
-        try state.runDueCompletions()
-        return true
     }
 
     private func waitsForItself(_ operation: Operation) -> CallError {

@@ -311,13 +311,21 @@ final class LuaState: @unchecked Sendable {
 
     /// Runs the completion blocks that this state has set on operations that have finished, and tells its observers of their last
     /// changes: after a wait they have run.
-    func runDueCompletions() throws(CallError) {
+    ///
+    /// - Returns: whether there were any.
+    @discardableResult
+    func runDueCompletions() throws(CallError) -> Bool {
+        var hasRun = false
         for operation in due.finished {
             _ = try wait(deadline: nil) { !operation.hasCompletion(in: self) }
+            // Not where the operation that waits was cancelled.
+            if !operation.hasCompletion(in: self) { hasRun = true }
         }
         for observation in awaitedObservations.values where observation.isEnding {
             _ = try wait(deadline: nil) { !observation.isPinned || !observation.isEnding }
+            if !observation.isPinned || !observation.isEnding { hasRun = true }
         }
+        return hasRun
     }
 
     func isAwaiting(_ observation: Observation, _ isAwaiting: Bool) {

@@ -21,7 +21,7 @@ import CPlatform
         // A getter that announces changes itself would make this go on for ever.
         for attempt in 0... {
             let before = state.withLock { $0.sequence }
-            let value = read()
+            let value = Mailbox.asRecorded(read)
             let registration = Registration(key: key, options: options, initial: value, handler: handler)
             guard state.withLock({ $0.register(registration, ifUnchangedSince: attempt < 1000 ? before : nil) }) else { continue }
             if options.contains(.initial) {
@@ -32,6 +32,14 @@ import CPlatform
             return KeyValueObservation(mailbox: self, registration: registration)
         }
         fatalError("opscript bug: a subscription ended without a result")
+    }
+
+    /// Reads without what a getter knows before it is recorded: see `Operation.waitsForNobody`.
+    private static func asRecorded<Value>(_ read: () -> Value) -> Value {
+        let context = ThreadContext.current, before = context.readsAsRecorded
+        context.readsAsRecorded = true
+        defer { context.readsAsRecorded = before }
+        return read()
     }
 
     func remove(_ registration: Registration) {
@@ -49,7 +57,7 @@ import CPlatform
     // MARK: Announcements
 
     func willChange(_ key: ObservedKey, read: () -> any Sendable) {
-        let old = read()
+        let old = Mailbox.asRecorded(read)
         let forgotten = state.withLock { $0.willChange(key, old: old, thread: cplatform_thread_id()) }
         withExtendedLifetime(forgotten) {}
         deliver()
@@ -57,7 +65,7 @@ import CPlatform
 
     /// Records the change; `deliver` is the caller's.
     func didChange(_ key: ObservedKey, read: () -> any Sendable) {
-        let new = read()
+        let new = Mailbox.asRecorded(read)
         // It may have the last reference to the old value, whose end is anybody's code.
         let announcement = state.withLock { $0.didChange(key, new: new, thread: cplatform_thread_id()) }
         withExtendedLifetime(announcement) {}
@@ -91,13 +99,11 @@ import CPlatform
         case .flag(let key, let new):
             guard !receivers.isEmpty, let operation = owner as? Operation else { return }
             if operation.hasOwnGetters {
-                let seen = operation.flag(key)
+                let seen = Mailbox.asRecorded { operation.flag(key) }
                 guard let change = state.withLock({ $0.resolve(key, new: new, seen: seen) }) else { return }
                 tell(receivers, old: change.old, new: change.new, saysPrior: true)
             } else {
-                // Who subscribed when the getter said so before the state did knows it: see `Operation.waitsForNobody`.
-                let others = state.withLock { _ in receivers.filter { $0.last as? Bool != new } }
-                tell(others, old: !new, new: new, saysPrior: true)
+                tell(receivers, old: !new, new: new, saysPrior: true)
             }
         case .announcedPrior(_, let old):
             for receiver in receivers where receiver.options.contains(.prior) {

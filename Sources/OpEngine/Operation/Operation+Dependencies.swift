@@ -16,10 +16,12 @@ extension Operation {
     }
 
     /// Whether all that it depends on has finished. Who has ended the last of them is about to note that in its state: a moment that nobody
-    /// is to see who knows of that end. Not where its policy asks for success and there was none: that one cancels it.
+    /// is to see who knows of that end, except for observers, who are told then. Not where its policy asks for success and there was none:
+    /// that one cancels it.
     @inline(never)
     var waitsForNobody: Bool {
-        lock.withLock {
+        if ThreadContext.current.readsAsRecorded { return false }
+        return lock.withLock {
             let needsSuccess = loadState().has(State.requiresSuccess)
             var edges = dependencyList.makeIterator()
             while let edge = unsafe edges.next() {

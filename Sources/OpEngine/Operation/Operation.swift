@@ -290,11 +290,11 @@ extension Operation: Hashable {
 }
 
 extension [Operation] {
-    /// Cancels all of them, so that no end of one lets another begin before its turn: what executes last, as its end makes room; dependents,
-    /// usually added after what they depend on, before that.
+    /// Cancels all of them, so that no end of one lets another begin before its turn: what executes last, as its end makes room; dependents
+    /// before what they depend on; otherwise what comes last first. O(n), with their dependencies.
     package func cancelAll(by cancel: (Operation) -> Void = { $0.cancel() }) {
         var executing: [Operation] = []
-        for operation in reversed() {
+        for operation in dependenciesFirst.reversed() {
             if operation.isExecuting {
                 executing.append(operation)
             } else {
@@ -302,5 +302,24 @@ extension [Operation] {
             }
         }
         for operation in executing { cancel(operation) }
+    }
+
+    /// The same, each after those of them that it depends on; otherwise in their order.
+    private var dependenciesFirst: [Operation] {
+        guard contains(where: { !$0.dependencies.isEmpty }) else { return self }
+        var (left, entered, sorted) = (Set(self), Set<Operation>(), [Operation]())
+        var path: [Operation] = []
+        for operation in self {
+            path.append(operation)
+            while let next = path.last {
+                if entered.insert(next).inserted {
+                    path += next.dependencies.filter { left.contains($0) && !entered.contains($0) }
+                } else {
+                    path.removeLast()
+                    if left.remove(next) != nil { sorted.append(next) }
+                }
+            }
+        }
+        return sorted
     }
 }

@@ -186,7 +186,8 @@ open class OperationQueue: @unchecked Sendable {
 
     /// Cancels every operation in the queue, except that a barrier still runs in its place. O(n).
     ///
-    /// What executes is cancelled last, what was added last first: the end of one does not let another begin that is to be cancelled, too.
+    /// What executes is cancelled last, dependents before what they depend on, otherwise what was added last first: the end of one does not
+    /// let another begin that is to be cancelled, too.
     open func cancelAllOperations() { core.members().filter { !$0.isBarrier }.cancelAll() }
 }
 

@@ -20,6 +20,8 @@ import Glibc
     unowned(unsafe) var simulation: Engine?
     /// Somebody was told here of the end of an operation or a queue's last one. See `Patience`.
     var hasTold = false
+    /// See `Mailbox.asRecorded`.
+    var readsAsRecorded = false
     /// The main inboxes that this thread is running, innermost last.
     var runningInboxes: [Inbox] = []
 

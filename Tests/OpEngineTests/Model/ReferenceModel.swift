@@ -102,7 +102,19 @@ struct ReferenceModel {
 
     /// What executes is last in the engine, which makes no difference to the order in which the others become ready.
     mutating func cancelAll(in queue: Int) {
-        for one in queues[queue].operations.reversed() where !operations[one].isBarrier { cancel(one) }
+        for one in dependenciesFirst(queues[queue].operations.filter { !operations[$0].isBarrier }).reversed() { cancel(one) }
+    }
+
+    private func dependenciesFirst(_ all: [Int]) -> [Int] {
+        var (left, entered, sorted) = (Set(all), Set<Int>(), [Int]())
+        func visit(_ one: Int) {
+            guard left.contains(one), entered.insert(one).inserted else { return }
+            for other in operations[one].dependencies.reversed() { visit(other) }
+            left.remove(one)
+            sorted.append(one)
+        }
+        for one in all { visit(one) }
+        return sorted
     }
 
     mutating func setPriority(_ priority: Int, of one: Int) {
