@@ -284,6 +284,15 @@ static int call_function(lua_State *L) {
     return clua_call_host(L, target->function, target->member);
 }
 
+// What makes objects when they are needed. Upvalues: as call_function's, the kind of the objects.
+static int make_latent(lua_State *L) {
+    if (lua_type(L, 1) != LUA_TFUNCTION) return call_function(L);
+    int last = lua_gettop(L);
+    clua_push_latent_handle(L, (int)lua_tointeger(L, lua_upvalueindex(2)));
+    clua_set_body(L, 1, last, 0);
+    return 1;
+}
+
 // The member's number for the key at stack index 2 in the table at `members`; 0 when there is none.
 static int find_member(lua_State *L, int members) {
     lua_pushvalue(L, 2);
@@ -328,9 +337,24 @@ static int get_overridden_property(lua_State *L) {
     return 1;
 }
 
-// __newindex of objects, __index of class tables. Upvalues: properties, function.
+// __index of class tables. Upvalues: properties, function.
 static int use_property(lua_State *L) {
     return clua_call_host(L, to_pointer(L, lua_upvalueindex(2)), find_member(L, lua_upvalueindex(1)));
+}
+
+// __newindex of objects that may be latent. Upvalues: properties, function, the number of the property that is a callback.
+static int set_property(lua_State *L) {
+    int member = find_member(L, lua_upvalueindex(1));
+    if (member == lua_tointeger(L, lua_upvalueindex(3)) && (lua_isfunction(L, 3) || lua_isnil(L, 3))) {
+        clua_handle *handle = clua_to_latent_handle(L, 1);
+        if (handle != NULL) {
+            lua_settop(L, 3);
+            handle->has_callback = lua_isfunction(L, 3);
+            lua_setiuservalue(L, 1, CLUA_SLOT_FUNCTIONS);
+            return 0;
+        }
+    }
+    return clua_call_host(L, to_pointer(L, lua_upvalueindex(2)), member);
 }
 
 static void push_members(lua_State *L, const clua_member *members, size_t count) {
@@ -341,16 +365,30 @@ static void push_members(lua_State *L, const clua_member *members, size_t count)
     }
 }
 
-void clua_push_function(lua_State *L, clua_function function, int member) {
+static void push_target(lua_State *L, clua_function function, int member) {
     *(target *)lua_newuserdatauv(L, sizeof(target), 0) = (target){function, member};
+}
+
+void clua_push_function(lua_State *L, clua_function function, int member) {
+    push_target(L, function, member);
     lua_pushcclosure(L, call_function, 1);
+}
+
+// Whether objects of this class may be.
+static bool is_latent(lua_State *L, const clua_class *class) { return class->kind != 0 && class->kind == clua_state_of(L)->host->latent_kind; }
+
+static void push_class_function(lua_State *L, const clua_class *class, int member) {
+    if (!is_latent(L, class) || member != clua_state_of(L)->host->latent_function) return clua_push_function(L, class->call, member);
+    push_target(L, class->call, member);
+    lua_pushinteger(L, class->kind);
+    lua_pushcclosure(L, make_latent, 2);
 }
 
 // Makes the class table: its functions as fields, its own properties computed. Leaves it on the stack.
 static void push_class_table(lua_State *L, const clua_class *class) {
     lua_createtable(L, 0, (int)class->function_count);
     for (size_t i = 0; i < class->function_count; i++) {
-        clua_push_function(L, class->call, class->functions[i].member);
+        push_class_function(L, class, class->functions[i].member);
         lua_setfield(L, -2, class->functions[i].name);
     }
     lua_createtable(L, 0, 2);
@@ -388,7 +426,8 @@ void clua_open_class(lua_State *L, const clua_class *class) {
     lua_pushcclosure(L, may_be_derived_from ? get_overridden_property : get_property, 3);
     lua_setfield(L, -3, "__index");
     push_pointer(L, class->set);
-    lua_pushcclosure(L, use_property, 2);
+    lua_pushinteger(L, is_latent(L, class) ? clua_state_of(L)->host->callback_property : 0);
+    lua_pushcclosure(L, set_property, 3);
     lua_setfield(L, -2, "__newindex");
     clua_push_function(L, class->describe, 0);
     lua_setfield(L, -2, "__tostring");

@@ -56,10 +56,24 @@ bool clua_object_set_place(void *object, const void *state, uint32_t place) {
     return object_functions.set_place != NULL && object_functions.set_place(object, state, place);
 }
 
-clua_handle *clua_to_handle(lua_State *L, int index) {
+static clua_handle *handle_at(lua_State *L, int index) {
     clua_handle *handle = lua_touserdata(L, index);
     if (handle == NULL || lua_rawlen(L, index) != sizeof(clua_handle)) return NULL;  // a light userdata has no length
     return clua_has_handle(&clua_state_of(L)->handles, handle) ? handle : NULL;
+}
+
+clua_handle *clua_to_handle(lua_State *L, int index) {
+    clua_handle *handle = handle_at(L, index);
+    if (handle != NULL && handle->is_latent) {
+        clua_state *state = clua_state_of(L);
+        clua_take_object(state, handle, object_functions.make(state->object, handle->has_callback));
+    }
+    return handle;
+}
+
+clua_handle *clua_to_latent_handle(lua_State *L, int index) {
+    clua_handle *handle = handle_at(L, index);
+    return handle != NULL && handle->is_latent ? handle : NULL;
 }
 
 // MARK: handles that have gone
@@ -86,7 +100,7 @@ void clua_release_freed_handles(clua_state *state) {
         handles->freed = *(void **)block;
         void *object = clua_leave_place(state, handle_in(handles, block));
         free(block);
-        clua_object_release(object);
+        if (object != NULL) clua_object_release(object);
     }
     handles->is_releasing = false;
 }
@@ -160,19 +174,32 @@ static bool replace_by_existing(lua_State *L, const void *object) {
     return true;
 }
 
-// The handle on top, empty so far, takes over a reference; there is a place for it.
-static void fill_handle(lua_State *L, void *object, int kind) {
-    clua_handle *handle = lua_touserdata(L, -1);
-    handle->kind = (unsigned)kind;
+// The handle on top, empty so far, gets its place, which there is.
+static void place_handle(lua_State *L, clua_handle *handle, int kind) {
     clua_state *state = clua_state_of(L);
-    clua_take_place(state, handle, object);
+    handle->kind = (unsigned)kind;
+    clua_take_place(state, handle);
     lua_rawgeti(L, LUA_REGISTRYINDEX, clua_chunk_of(&state->handles, handle->place)->handles);
     lua_pushvalue(L, -2);
     lua_rawseti(L, -2, clua_place_in_chunk(handle->place));
     lua_pop(L, 1);
-    handle->class_object = object_functions.class_of != NULL ? object_functions.class_of(object, kind) : NULL;
     clua_push_metatable(L, kind);
     lua_setmetatable(L, -2);
+}
+
+// The same; it takes over a reference.
+static void fill_handle(lua_State *L, void *object, int kind) {
+    clua_handle *handle = lua_touserdata(L, -1);
+    place_handle(L, handle, kind);
+    clua_take_object(clua_state_of(L), handle, object);
+    handle->class_object = object_functions.class_of != NULL ? object_functions.class_of(object, kind) : NULL;
+}
+
+void clua_push_latent_handle(lua_State *L, int kind) {
+    push_empty_handle(L);
+    clua_handle *handle = lua_touserdata(L, -1);
+    place_handle(L, handle, kind);
+    handle->is_latent = true;
 }
 
 // Whether the value on top is the spare handle, and has a place to go to.

@@ -20,6 +20,9 @@ void clua_push_owned_handle(lua_State *L, void *object, int kind);
 /// The same for an object that has no handle yet.
 void clua_push_new_handle(lua_State *L, void *object, int kind);
 
+/// Pushes a handle whose object is made when something asks for it. Needs 5 free stack slots, leaves 1.
+void clua_push_latent_handle(lua_State *L, int kind);
+
 /// Pushes the state's handle for `object` if it has one. Never raises. Needs 3 free stack slots, leaves 1 or 0.
 bool clua_push_existing_handle(lua_State *L, const void *object);
 
@@ -29,6 +32,9 @@ static inline bool clua_push_handle_at(lua_State *L, int index, const void *obje
     lua_pushvalue(L, index);
     return true;
 }
+
+/// Pins the handle on top, and pops it. Never raises. Needs 3 free stack slots.
+void clua_pin_handle(lua_State *L);
 
 /// clua_unpin, and clua_push_existing_handle for what is pinned no more. Never raises. Needs 3 free stack slots, leaves 1 or 0.
 bool clua_push_unpinned_handle(lua_State *L, const void *object);

@@ -6,8 +6,8 @@
 #include "places_raising.h"
 #include "state.h"
 
-// Pins the handle on top, and pops it. Never raises: there is a place for each handle.
-static void pin_handle(lua_State *L) {
+// It does not raise because there is a place for each handle.
+void clua_pin_handle(lua_State *L) {
     clua_handle *handle = lua_touserdata(L, -1);
     if (handle->pin_count++ == 0) {
         lua_rawgeti(L, LUA_REGISTRYINDEX, clua_chunk_of(&clua_state_of(L)->handles, handle->place)->pins);
@@ -21,13 +21,13 @@ static void pin_handle(lua_State *L) {
 static int make_and_pin(lua_State *L) {
     const clua_reference *reference = lua_touserdata(L, 1);
     clua_push_handle(L, reference->object, reference->kind);
-    pin_handle(L);
+    clua_pin_handle(L);
     return 0;
 }
 
 int clua_pin(lua_State *L, void *object, int kind, int handle, clua_failure *failure) {
     if (lua_checkstack(L, 4) && clua_push_handle_at(L, handle, object)) {
-        pin_handle(L);
+        clua_pin_handle(L);
         return LUA_OK;
     }
     clua_reference reference = {.object = object, .kind = kind};

@@ -148,27 +148,32 @@ void clua_need_place(lua_State *L) {
         clua_no_memory(L);
 }
 
-void clua_take_place(clua_state *state, clua_handle *handle, void *object) {
+void clua_take_place(clua_state *state, clua_handle *handle) {
     clua_handles *handles = &state->handles;
     clua_chunk *chunk = handles->roomy;
     uint32_t slot = chunk->free, place = chunk->number * CLUA_CHUNK_PLACES + slot + 1;
     chunk->free = (uint32_t)chunk->slots[slot];
     if (++chunk->used == CLUA_CHUNK_PLACES) remove_from_roomy(handles, chunk);
-    if (!clua_object_set_place(object, state->object, place)) {
-        uint32_t index_slot = find_index_slot(handles, object);
-        handles->indexed += handles->index[index_slot] == 0;
-        handles->index[index_slot] = place;
-    }
     chunk->slots[slot] = (uintptr_t)handle;
     if (++handles->used > handles->most_used) handles->most_used = handles->used;
     handle->place = place;
+}
+
+void clua_take_object(clua_state *state, clua_handle *handle, void *object) {
+    clua_handles *handles = &state->handles;
+    if (!clua_object_set_place(object, state->object, handle->place)) {
+        uint32_t slot = find_index_slot(handles, object);
+        handles->indexed += handles->index[slot] == 0;
+        handles->index[slot] = handle->place;
+    }
     handle->object = object;
+    handle->is_latent = false;
 }
 
 void *clua_leave_place(clua_state *state, clua_handle *handle) {
     clua_handles *handles = &state->handles;
     void *object = handle->object;
-    uint32_t own = own_place(state, object);
+    uint32_t own = object != NULL ? own_place(state, object) : 0;
     if (own == handle->place) {
         clua_object_set_place(object, state->object, 0);
     } else if (own == CLUA_NO_PLACE) {

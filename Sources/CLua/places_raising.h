@@ -30,11 +30,14 @@ void clua_need_place(lua_State *L);
 /// Whether there is. Neither this nor anything that follows raises.
 bool clua_has_place(const clua_state *state);
 
-/// Gives the handle, where there is a place for it, the object. There may be an older handle of that, which is not found any more: nothing
-/// but finalizers of scripts refers to it.
-void clua_take_place(clua_state *state, clua_handle *handle, void *object);
+/// Gives the handle a place, which there is.
+void clua_take_place(clua_state *state, clua_handle *handle);
 
-/// Takes the object from the handle.
+/// Gives the handle, which has its place, the object. There may be an older handle of that, which is not found any more: nothing but
+/// finalizers of scripts refers to it.
+void clua_take_object(clua_state *state, clua_handle *handle, void *object);
+
+/// Takes the place, and the object if there is one, from the handle.
 void *clua_leave_place(clua_state *state, clua_handle *handle);
 
 /// Gives back the room that has not been needed since this was called last. Needs 2 free stack slots.

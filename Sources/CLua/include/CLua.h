@@ -9,6 +9,7 @@
 #include "callback.h"
 #include "class.h"
 #include "interrupt.h"
+#include "latent.h"
 #include "object.h"
 #include "observer.h"
 #include "parcel.h"

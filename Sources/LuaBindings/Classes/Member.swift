@@ -10,6 +10,9 @@ extension Member {
         self = Self.allCases[Int(number) - 1]
     }
 
+    /// By which C knows it.
+    var number: Int32 { Int32((Self.allCases.firstIndex { $0.rawValue == rawValue } ?? -1) + 1) }
+
     /// The table that C looks names up in. Made once for each class, and never freed.
     static var table: (start: UnsafePointer<clua_member>, count: Int) {
         let names = names

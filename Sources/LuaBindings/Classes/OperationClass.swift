@@ -107,11 +107,8 @@ enum OperationClass {
         return .nothing
     }
 
-    /// `Operation.new(main, ...)` or `Operation.new { main =, … }`.
+    /// `Operation.new()` or `Operation.new { main =, … }`; `Operation.new(main, ...)` makes a latent handle.
     private static func new(_ call: Call) throws(CallError) -> Answer {
-        if call.isFunction(at: 1) {
-            return .newOperation(LuaOperation(in: call.state, kind: .function, bodyCount: 1), bodyAt: 1)
-        }
         if call.isMissing(at: 1), call.count == 0 {
             return .newOperation(LuaOperation(in: call.state, kind: .function, bodyCount: 0), bodyAt: 0)
         }

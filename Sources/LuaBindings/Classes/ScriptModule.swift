@@ -46,6 +46,13 @@ enum ScriptModule {
                 },
                 set_place: { pointer, state, place in
                     unsafe withOperation(pointer, madeBy: state) { $0.placeOfHandle = place } != nil
+                },
+                make: { state, hasCompletion in
+                    guard let state = unsafe state else { return nil }
+                    // Safety: the object is set before the first script runs and outlives the state.
+                    return unsafe Unmanaged<LuaState>.fromOpaque(state)._withUnsafeGuaranteedRef { state in
+                        unsafe Unmanaged.passRetained(LuaOperation(latentIn: state, hasCompletion: hasCompletion)).toOpaque()
+                    }
                 }))
         let descriptions = unsafe [
             OperationClass.description, BlockOperationClass.description, InvocationOperationClass.description,
@@ -66,6 +73,8 @@ enum ScriptModule {
                     guard let lua = unsafe lua, let parcel = unsafe parcel else { return }
                     unsafe LuaState.of(lua).seal(referencesOf: parcel)
                 },
+                latent_kind: ObjectKind.operation.rawValue, latent_function: OperationClass.Function.new.number,
+                callback_property: OperationClass.Property.completionBlock.number,
                 class_kind: ObjectKind.scriptClass.rawValue, new_operation: { unsafe LuaState.answer($0, $1, $2, OperationSubclass.new) },
                 assign_class_field: { unsafe LuaState.answer($0, $1, $2, OperationSubclass.checkField) },
                 class_contents: { _, pointer, reply in

@@ -143,7 +143,7 @@ extension LuaOperation {
 
     /// The engine has refused to add or start it: undoes what `prepare` has done for that. What has been pinned because others may add it
     /// stays so.
-    fileprivate func withdraw(in state: LuaState) {
+    func withdraw(in state: LuaState) {
         guard !isInQueue, !isExecuting, !isFinished else { return }
         let isWatched = state.isWatching(self), reference = reference(to: state)
         let (isPinned, isAwaited, observations) = withMutable { mutable in

@@ -131,6 +131,16 @@ extension LuaOperation {
             blockCount = count
         }
 
+        /// Of a latent handle: its body, and its completion block if it has one, for which it is kept when the operation is added at once.
+        @inline(__always)
+        init(body: consuming Body.Form, hasCompletion: Bool, isAdded: Bool) {
+            contents = .bodies(.one(Body(form: body)))
+            fewBlocks = 1
+            guard hasCompletion else { return }
+            completion = Completion(state: .home, isAwaited: isAdded)
+            isPinnedAtHome = isAdded
+        }
+
         init(results: ReturnedValues) { contents = .results(.one(results)) }
 
         /// How many bodies it has been given.
@@ -257,7 +267,7 @@ extension LuaOperation {
         /// The operation has finished, and that state has been told.
         var isPosted = false
 
-        fileprivate init(state: StateReference) { self.state = state }
+        fileprivate init(state: StateReference, isAwaited: Bool = false) { (self.state, self.isAwaited) = (state, isAwaited) }
 
         /// Where that state has the operation among those that are about to finish, or have.
         var place: Int? {

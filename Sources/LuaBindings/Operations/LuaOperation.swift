@@ -70,23 +70,25 @@ import Synchronization
     /// An operation that `state` makes. `bodyCount`: how many functions its handle there holds.
     convenience init(in state: borrowing LuaState, kind: Kind, bodyCount: Int, scriptClass: borrowing ScriptClass? = nil) {
         self.init(
-            state.origin(of: kind, scriptClass), bodies: SmallArray(repeating: Body(form: .handle), count: bodyCount))
+            state.origin(of: kind, scriptClass), Mutable(bodies: SmallArray(repeating: Body(form: .handle), count: bodyCount)))
     }
 
-    /// - Parameter bodies: nil: those that its origin says.
+    /// - Parameter mutable: nil: the bodies that its origin says, and nothing else.
     @inline(__always)
-    init(_ origin: consuming Origin, bodies: consuming SmallArray<Body>?) {
+    init(_ origin: consuming Origin, _ mutable: consuming Mutable?) {
         // Safety: the origin keeps it.
         unsafe Unmanaged.passUnretained(origin.core)._withUnsafeGuaranteedRef { $0.expectWork() }
         let endsWithMain = !origin.isAsynchronous
         self.origin = consume origin
-        if let bodies = consume bodies {
-            content = unsafe Atomic(Content(Variables.make(Mutable(bodies: bodies))))
+        var hasCompletion = false
+        if let mutable = consume mutable {
+            hasCompletion = mutable.completion != nil
+            content = unsafe Atomic(Content(Variables.make(mutable)))
         } else {
             content = Atomic(.nothing)
         }
         super.init()
-        if endsWithMain { self.endsWithMain() }
+        if endsWithMain { self.endsWithMain(tellsWhenFinished: hasCompletion) }
     }
 
     deinit {

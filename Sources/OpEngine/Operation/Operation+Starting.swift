@@ -43,7 +43,11 @@ extension Operation {
 
     /// Says, before anybody else has it, that `start` is the base class's, that nobody but that ends it, and that to let it go runs no code
     /// of anybody until `keepsMore`. For a subclass that nobody derives from.
-    package func endsWithMain() { state.store(State.endsWithMain | State.isInert, ordering: .relaxed) }
+    ///
+    /// - Parameter tellsWhenFinished: as if `tellWhenFinished()` had been called.
+    package func endsWithMain(tellsWhenFinished: Bool = false) {
+        state.store(State.endsWithMain | State.isInert | (tellsWhenFinished ? State.tellsSubclass : 0), ordering: .relaxed)
+    }
 
     /// It has got what may run anybody's code when it is let go.
     package func keepsMore() {
