@@ -5,8 +5,9 @@ import Synchronization
 extension Call {
     /// Does what the engine may refuse, or what may fail to be sent; the error is the caller's.
     @inline(__always)
-    func misuse(_ body: () throws -> Void) throws(CallError) {
-        do { try body() } catch let error as CallError { throw error } catch let failure as Failure { throw CallError(failure) } catch {
+    @discardableResult
+    func misuse<Result>(_ body: () throws -> Result) throws(CallError) -> Result {
+        do { return try body() } catch let error as CallError { throw error } catch let failure as Failure { throw CallError(failure) } catch {
             throw .message("\(error)")
         }
     }

@@ -72,9 +72,7 @@ enum OperationClass {
                 throw .message("\(operation.displayName) is not a BlockOperation of a script: only such a one takes execution blocks")
             }
             guard call.isFunction(at: 2) else { throw call.expected("function", at: 2) }
-            var answer = Answer.nothing
-            try call.misuse { answer = try operation.addBlock(call) }
-            return answer
+            return try call.misuse { try operation.addBlock(call) }
         case .why: return try why(operation, call)
         case .addDependency:
             let dependency = try call.operation(at: 2)

@@ -84,18 +84,16 @@ enum OperationQueueClass {
     /// `queue:addOperation(operation)` or `queue:addOperation(main, ...)`: gives back the operation.
     private static func addOperation(to queue: OperationQueue, _ call: Call) throws(CallError) -> Answer {
         if call.isFunction(at: 2) { return try add(barrier: false, to: queue, call) }
-        var isAdded = false
-        try call.misuse {
-            isAdded = try call.addLatentOperation(at: 2, to: queue) { operation in
+        let isAdded = try call.misuse {
+            try call.addLatentOperation(at: 2, to: queue) { operation in
                 try adding(to: queue, call) { try queue.tryAddOperation(operation) }
             }
         }
         if isAdded { return .sent(2) }
         guard let operation = unsafe call.unmanagedOperation(at: 2) else { throw call.expected("Operation or function", at: 2) }
         return try unsafe operation.with { operation throws(CallError) in
-            var isSent = false
-            try call.misuse {
-                isSent = try operation.prepared(for: queue, in: call.state, handleAt: 2) {
+            let isSent = try call.misuse {
+                try operation.prepared(for: queue, in: call.state, handleAt: 2) {
                     try adding(to: queue, call) { try queue.tryAddOperation(operation) }
                 }
             }
@@ -115,23 +113,24 @@ enum OperationQueueClass {
 
     /// Makes an operation of the function at stack index 2 and the arguments after it, adds it, and gives it back.
     private static func add(barrier: Bool, to queue: OperationQueue, _ call: Call) throws(CallError) -> Answer {
-        let runsHere = call.state.core.isMain(call.state) && call.state.core.isMainQueue(queue)
-        let operation = LuaOperation(in: call.state, kind: .function, bodyCount: runsHere ? 1 : 0)
-        if runsHere { try call.attachBody(at: 2, to: operation) }
-        try call.misuse {
-            func add() throws {
-                try adding(to: queue, call) {
-                    if barrier { try queue.tryAddBarrier(operation) } else { try queue.tryAddOperation(operation) }
-                }
-            }
-            if runsHere {
-                try operation.prepared(for: queue, in: call.state, handleAt: 2, add)
-            } else {
-                try operation.setBody(call)
-                try add()
+        func add(_ operation: LuaOperation) throws {
+            try adding(to: queue, call) {
+                if barrier { try queue.tryAddBarrier(operation) } else { try queue.tryAddOperation(operation) }
             }
         }
-        return .operation(operation)
+        let runsHere = call.state.core.isMain(call.state) && call.state.core.isMainQueue(queue)
+        return try call.misuse {
+            let operation: LuaOperation
+            if runsHere {
+                operation = LuaOperation(in: call.state, kind: .function, bodyCount: 1)
+                try call.attachBody(at: 2, to: operation)
+                try operation.prepared(for: queue, in: call.state, handleAt: 2) { try add(operation) }
+            } else {
+                operation = try LuaOperation(sending: call)
+                try add(operation)
+            }
+            return .operation(operation)
+        }
     }
 
     /// `OperationQueue.new()`, `.new "name"`, `.new { name =, … }`.

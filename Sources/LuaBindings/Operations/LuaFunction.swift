@@ -43,7 +43,7 @@ extension LuaOperation {
     /// thread.
     public convenience init(_ function: borrowing LuaFunction, arguments: [LuaValue] = []) {
         if function.parcel == nil && arguments.isEmpty {
-            self.init(function.origin, nil)
+            self.init(function.origin, .nothing)
         } else if let parcel = function.parcel ?? function.origin.body {
             let form = arguments.isEmpty ? Body.Form.parcel(parcel) : .hostCall(Body.HostCall(parcel, arguments))
             self.init(function.origin, Mutable(bodies: .one(Body(form: form, isInHandle: false))))

@@ -58,15 +58,16 @@ extension LuaOperation {
 
     // MARK: sending
 
-    /// The function at stack index 2 with the arguments after it, as the only body.
-    func setBody(_ call: Call) throws(Failure) {
-        let body = try encodeBody(call)
-        withMutable { $0.bodies.append(body) }
+    /// One whose only body is the function at stack index 2 with the arguments after it.
+    convenience init(sending call: Call) throws(Failure) {
+        let parcel = try call.encodeBody()
+        self.init(
+            call.state.origin(of: .function, nil), Content(body: parcel, isInHandle: false, hasCompletion: false))
+        note(parcel)
     }
 
     private func encodeBody(_ call: Call) throws(Failure) -> Body {
-        let parcel = try call.state.encode(count: call.count - 1, CLUA_BODY)
-        if !parcel.isFlat { call.state.publishPaths() }
+        let parcel = try call.encodeBody()
         parcel.letGo(of: self)
         note(parcel)
         return Body(form: .parcel(parcel), isInHandle: false)
@@ -213,6 +214,15 @@ extension LuaOperation {
         }
         state.unwatch(self)
         state.unpin(self)
+    }
+}
+
+extension Call {
+    /// The function at stack index 2 with the arguments after it.
+    fileprivate func encodeBody() throws(Failure) -> Parcel {
+        let parcel = try state.encode(count: count - 1, CLUA_BODY)
+        if !parcel.isFlat { state.publishPaths() }
+        return parcel
     }
 }
 

@@ -47,10 +47,11 @@ extension LuaOperation {
     /// From here on, whoever has seen that the operation has finished, and waits in the state that has set the completion block, waits for
     /// that, too.
     func noteDue() {
-        guard let reference = withMutable({ $0.completion?.place == nil ? $0.completion?.state : nil }) else { return }
+        let plain = plainContent.map { $0.hasCompletion && !$0.isNoted ? StateReference.home : nil }
+        guard let reference = plain ?? withMutable({ $0.completion?.place == nil ? $0.completion?.state : nil }) else { return }
         withState(reference) { state in
             guard let place = state.due.insert(self) else { return }
-            let isNoted = withMutable { mutable in
+            let isNoted = notePlain(at: place) ?? withMutable { mutable in
                 guard mutable.completion?.state == reference, mutable.completion?.place == nil else { return false }
                 mutable.completion?.place = place
                 return true
@@ -62,6 +63,7 @@ extension LuaOperation {
     /// Whether its completion block in `state` has still to run.
     func hasCompletion(in state: LuaState) -> Bool {
         let reference = reference(to: state)
+        if let plain = plainContent { return plain.hasCompletion && reference == .home }
         return withMutable { $0.completion?.state == reference }
     }
 
@@ -75,7 +77,7 @@ extension LuaOperation {
         // Nearly always the home; else there are references to it.
         let isAtHome = withHome { $0.isOpenHere } ?? false
         guard let reference = isAtHome ? .home : core.existingStateOfCurrentThread.map({ reference(to: $0) }) else { return }
-        let (completion, isPinned) = withMutable { mutable in
+        let (completion, isPinned) = (isAtHome ? takePlainCompletion() : nil) ?? withMutable { mutable in
             let isPinned = mutable.unpin(in: reference)
             guard mutable.completion?.state == reference else { return (nil as Completion?, isPinned) }
             return (mutable.replaceCompletion(by: nil), isPinned)

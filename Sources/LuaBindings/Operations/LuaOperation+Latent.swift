@@ -5,7 +5,7 @@ import OpEngine
 extension LuaOperation {
     /// The operation of a latent handle in `state`, which is asked for now.
     convenience init(latentIn state: borrowing LuaState, hasCompletion: Bool) {
-        self.init(state.origin(of: .function, nil), Mutable(body: .handle, hasCompletion: hasCompletion, isAdded: false))
+        self.init(state.origin(of: .function, nil), Mutable(latentWithCompletion: hasCompletion))
     }
 }
 
@@ -22,7 +22,8 @@ extension Call {
         if !parcel.isFlat { state.publishPaths() }
         let hasCompletion = unsafe handle.pointee.has_callback != 0
         let operation = LuaOperation(
-            state.origin(of: .function, nil), LuaOperation.Mutable(body: .parcel(parcel), hasCompletion: hasCompletion, isAdded: true))
+            state.origin(of: .function, nil), LuaOperation.Content(body: parcel, isInHandle: true, hasCompletion: hasCompletion),
+            hasCompletion: hasCompletion)
         unsafe clua_give_object(lua, index, Unmanaged.passRetained(operation).toOpaque())
         if hasCompletion { state.awaitCompletion() }
         do { try add(operation) } catch {

@@ -39,46 +39,7 @@ extension LuaOperation {
         var bodies: SmallArray<Body> { body.map { .one(Body(form: .parcel($0), isInHandle: false)) } ?? .empty }
     }
 
-    /// What an operation has beside its origin, in a word: nothing at first; the results of its body alone, where they are seven bytes at
-    /// most; the address of its variables, from then on.
-    struct Content: Equatable, AtomicRepresentable {
-        private let bits: UInt
-
-        static let nothing = Content(bits: 0)
-
-        private init(bits: UInt) { self.bits = bits }
-
-        init(_ variables: UnsafeMutablePointer<Variables>) { bits = UInt(bitPattern: variables) }
-
-        /// Nil: there are more.
-        @inline(__always)
-        init?(_ results: ReturnedValues) {
-            guard case .few(let few) = results, few.byteCount < 8, few.valueCount < 16 else { return nil }
-            bits = UInt(few.bytes.0) << 8 | UInt(few.valueCount) << 4 | UInt(few.byteCount) << 1 | 1
-        }
-
-        @inline(__always) var variables: UnsafeMutablePointer<Variables>? {
-            bits & 1 == 0 ? unsafe UnsafeMutablePointer(bitPattern: bits) : nil
-        }
-
-        @inline(__always) var results: ReturnedValues? {
-            if bits & 1 == 0 { return nil }
-            return .few(
-                ReturnedValues.Few(bytes: (UInt64(bits >> 8), 0), byteCount: UInt8(bits >> 1 & 7), valueCount: UInt8(bits >> 4 & 15)))
-        }
-
-        typealias AtomicRepresentation = UInt.AtomicRepresentation
-
-        static func encodeAtomicRepresentation(_ content: consuming Content) -> AtomicRepresentation {
-            UInt.encodeAtomicRepresentation(content.bits)
-        }
-
-        static func decodeAtomicRepresentation(_ stored: consuming AtomicRepresentation) -> Content {
-            Content(bits: UInt.decodeAtomicRepresentation(stored))
-        }
-    }
-
-    /// What changes, and the lock that guards it: 64 bytes, one line of memory.
+    /// What changes when it is more than a word has room for, and the lock that guards it: 64 bytes, one line of memory.
     struct Variables: ~Copyable {
         let lock = Lock()
         var mutable: Mutable
@@ -131,17 +92,24 @@ extension LuaOperation {
             blockCount = count
         }
 
-        /// Of a latent handle: its body, and its completion block if it has one, for which it is kept when the operation is added at once.
-        @inline(__always)
-        init(body: consuming Body.Form, hasCompletion: Bool, isAdded: Bool) {
-            contents = .bodies(.one(Body(form: body)))
-            fewBlocks = 1
-            guard hasCompletion else { return }
-            completion = Completion(state: .home, isAwaited: isAdded)
-            isPinnedAtHome = isAdded
+        /// Of a latent handle that something has asked for.
+        init(latentWithCompletion hasCompletion: Bool) {
+            self.init(bodies: .one(Body(form: .handle)))
+            if hasCompletion { completion = Completion(state: .home) }
         }
 
-        init(results: ReturnedValues) { contents = .results(.one(results)) }
+        /// What a plain content was, but for the place of its completion block.
+        init(of content: Content, body: Parcel?) {
+            if let body {
+                contents = .bodies(.one(Body(form: .parcel(body), isInHandle: content.isInHandle)))
+            } else {
+                contents = .results(content.results.map { .one($0) } ?? .empty)
+            }
+            if content.hasCompletion {
+                completion = Completion(state: .home, isAwaited: true, isPosted: content.isPosted)
+                isPinnedAtHome = true
+            }
+        }
 
         /// How many bodies it has been given.
         var blockCount: Int {
@@ -267,7 +235,9 @@ extension LuaOperation {
         /// The operation has finished, and that state has been told.
         var isPosted = false
 
-        fileprivate init(state: StateReference, isAwaited: Bool = false) { (self.state, self.isAwaited) = (state, isAwaited) }
+        init(state: StateReference, isAwaited: Bool = false, isPosted: Bool = false) {
+            (self.state, self.isAwaited, self.isPosted) = (state, isAwaited, isPosted)
+        }
 
         /// Where that state has the operation among those that are about to finish, or have.
         var place: Int? {

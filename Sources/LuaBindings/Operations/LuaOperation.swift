@@ -11,13 +11,15 @@ import Synchronization
 @safe public final class LuaOperation: Operation, @unchecked Sendable {
     // Safety: `@unchecked Sendable` because a lock guards what changes, and the engine protects its own part.
 
-    // With what `Operation` has this is 108 bytes.
+    // With what `Operation` has this is 112 bytes.
 
     /// What it has in common with those that are made alike.
     let origin: Origin
     private let content: Atomic<Content>
     /// Where the state that made it has its handle. That state's thread alone uses it.
     @safe @exclusivity(unchecked) var placeOfHandle: UInt32 = 0
+    /// Where its completion block's state has it among those that are due, if its content is plain, and says that this was noted.
+    @safe @exclusivity(unchecked) private var placeAmongDue: UInt32 = 0
 
     /// What its bodies are.
     enum Kind: Int, CaseIterable {
@@ -73,32 +75,32 @@ import Synchronization
             state.origin(of: kind, scriptClass), Mutable(bodies: SmallArray(repeating: Body(form: .handle), count: bodyCount)))
     }
 
-    /// - Parameter mutable: nil: the bodies that its origin says, and nothing else.
+    convenience init(_ origin: consuming Origin, _ mutable: consuming Mutable) {
+        let hasCompletion = mutable.completion != nil
+        self.init(origin, unsafe Content(Variables.make(mutable)), hasCompletion: hasCompletion)
+    }
+
     @inline(__always)
-    init(_ origin: consuming Origin, _ mutable: consuming Mutable?) {
+    init(_ origin: consuming Origin, _ content: Content, hasCompletion: Bool = false) {
         // Safety: the origin keeps it.
         unsafe Unmanaged.passUnretained(origin.core)._withUnsafeGuaranteedRef { $0.expectWork() }
         let endsWithMain = !origin.isAsynchronous
         self.origin = consume origin
-        var hasCompletion = false
-        if let mutable = consume mutable {
-            hasCompletion = mutable.completion != nil
-            content = unsafe Atomic(Content(Variables.make(mutable)))
-        } else {
-            content = Atomic(.nothing)
-        }
+        self.content = Atomic(content)
         super.init()
-        if endsWithMain { self.endsWithMain(tellsWhenFinished: hasCompletion) }
+        if endsWithMain { self.endsWithMain(tellsWhenFinished: hasCompletion) } else if hasCompletion { tellWhenFinished() }
     }
 
     deinit {
-        if let variables = unsafe content.load(ordering: .acquiring).variables { unsafe Variables.destroy(variables) }
+        let content = content.load(ordering: .acquiring)
+        if let variables = unsafe content.variables { unsafe Variables.destroy(variables) }
+        if let body = unsafe content.body { unsafe body.release() }
     }
 
     @inline(__always)
     func withMutable<Result>(_ body: (inout Mutable) -> Result) -> Result { unsafe with(variables, body) }
 
-    /// `withMutable`, if anything but the results may have changed since the operation was made; else nil.
+    /// `withMutable`, unless the content is plain; then nil.
     @inline(__always)
     func ifChanged<Result>(_ body: (inout Mutable) -> Result) -> Result? {
         guard let variables = unsafe content.load(ordering: .acquiring).variables else { return nil }
@@ -119,36 +121,83 @@ import Synchronization
 
     @inline(never)
     private func makeVariables() -> UnsafeMutablePointer<Variables> {
+        // Locked until they have taken over what the word owned, which nobody else can do from when it names them.
+        let made = unsafe Variables.make(Mutable(bodies: .empty))
+        unsafe made.pointee.lock.lock()
+        var old = content.load(ordering: .acquiring)
         while true {
-            let content = content.load(ordering: .acquiring)
-            if let variables = unsafe content.variables { return unsafe variables }
-            if let results = content.results {
-                replace(content, by: Mutable(results: results))
-            } else {
-                replace(content, by: Mutable(bodies: origin.bodies))
+            if let variables = unsafe old.variables {
+                unsafe Variables.destroy(made)
+                return unsafe variables
             }
+            let (exchanged, current) = content.compareExchange(
+                expected: old, desired: unsafe Content(made), ordering: .acquiringAndReleasing)
+            if exchanged { break }
+            old = current
         }
+        unsafe made.pointee.mutable = old == .nothing ? Mutable(bodies: origin.bodies) : Mutable(of: old, body: unsafe old.body.map { unsafe Parcel(taking: $0) })
+        if old.isNoted { unsafe made.pointee.mutable.completion?.place = Int(placeAmongDue) }
+        unsafe made.pointee.lock.unlock()
+        return unsafe made
     }
 
-    /// False: that is not the content any more.
-    @inline(never)
-    @discardableResult
-    private func replace(_ content: Content, by mutable: consuming Mutable) -> Bool {
-        let made = unsafe Variables.make(mutable)
-        let isReplaced = self.content.compareExchange(expected: content, desired: unsafe Content(made), ordering: .acquiringAndReleasing)
-        if !isReplaced.exchanged { unsafe Variables.destroy(made) }
-        return isReplaced.exchanged
+    /// Changes the content in one step while it is plain; nil: it is not. `change` may run more than once and must be pure.
+    @inline(__always)
+    func changePlain<Result>(_ change: (inout Content) -> Result) -> Result? {
+        var old = content.load(ordering: .acquiring)
+        while old.isPlain {
+            var new = old
+            let result = change(&new)
+            if new == old { return result }
+            let (exchanged, current) = content.weakCompareExchange(
+                expected: old, desired: new, successOrdering: .acquiringAndReleasing, failureOrdering: .acquiring)
+            if exchanged { return result }
+            old = current
+        }
+        return nil
+    }
+
+    /// Nil: it is not plain.
+    @inline(__always)
+    var plainContent: Content? {
+        let content = content.load(ordering: .acquiring)
+        return content.isPlain ? content : nil
+    }
+
+    /// The body, which nobody else has any more, if the content is plain and has one.
+    @inline(__always)
+    private func takePlainBody() -> Parcel? {
+        // Safety: the word owned it.
+        unsafe (changePlain { unsafe $0.takeBody() } ?? nil).map { unsafe Parcel(taking: $0) }
+    }
+
+    /// The completion block, and the handle that was pinned for it, if the content is plain; else nil. On the home's thread.
+    @inline(__always)
+    func takePlainCompletion() -> (completion: Completion?, isPinned: Bool)? {
+        guard let old = changePlain({ content in
+            defer { content.dropCompletion() }
+            return content
+        }) else { return nil }
+        guard old.hasCompletion else { return (nil, false) }
+        var completion = Completion(state: .home, isAwaited: true, isPosted: old.isPosted)
+        if old.isNoted { completion.place = Int(placeAmongDue) }
+        return (completion, true)
+    }
+
+    /// The home has it among those that are due, at `place`. Nil: the content is not plain. By who finishes it.
+    func notePlain(at place: Int) -> Bool? {
+        guard plainContent != nil else { return nil }
+        placeAmongDue = UInt32(place)
+        return changePlain { content in
+            guard content.hasCompletion, !content.isNoted else { return false }
+            content.note()
+            return true
+        }
     }
 
     /// A body has returned.
     private func setResults(_ results: ReturnedValues, ofBodyAt index: Int) {
-        if content.load(ordering: .relaxed) == .nothing {
-            if let short = Content(results) {
-                if content.compareExchange(expected: .nothing, desired: short, ordering: .acquiringAndReleasing).exchanged { return }
-            } else if replace(.nothing, by: Mutable(results: results)) {
-                return
-            }
-        }
+        if changePlain({ $0.setResults(results) }) ?? false { return }
         withMutable { $0.setResults(results, ofBodyAt: index) }
     }
 
@@ -190,6 +239,9 @@ import Synchronization
         // Safety: the origin keeps it.
         if content.load(ordering: .acquiring) == .nothing, let body = unsafe origin.bodyPointer {
             unsafe run(body, [], at: 0)
+        } else if let body = takePlainBody() {
+            unsafe run(body.pointer, [], at: 0)
+            withExtendedLifetime(body) {}
         } else {
             runOwnBodies()
         }
@@ -318,8 +370,8 @@ import Synchronization
         super.cancel()
         // What does not execute now never will: starting looks at the flag in the same step. What it captured may keep this operation.
         if !isExecuting {
-            let dropped = ifChanged { exchange(&$0.bodies, with: .empty) }
-            withExtendedLifetime(dropped) {}
+            let plain = takePlainBody(), dropped = ifChanged { exchange(&$0.bodies, with: .empty) }
+            withExtendedLifetime((plain, dropped)) {}
         } else {
             core.states.withLock { states in for state in states where state.runs(self) { state.inbox.wake() } }
         }
@@ -418,8 +470,9 @@ import Synchronization
 
     /// What a script has set, for the host: it runs the function that is in the handle then.
     private var scriptBlock: (@Sendable () -> Void)? {
-        guard let reference = ifChanged({ $0.completion.flatMap { $0.isPosted ? nil : $0.state } }) ?? nil else { return nil }
-        guard let state = withState(reference, { $0 }) else { return nil }
+        let completion = plainContent.map { $0.hasCompletion ? Completion(state: .home, isPosted: $0.isPosted) : nil }
+        guard let completion = completion ?? ifChanged({ $0.completion }) ?? nil, !completion.isPosted else { return nil }
+        guard let state = withState(completion.state, { $0 }) else { return nil }
         return { [unowned self] in
             let operation = self
             state.post { state.end(operation, runsCompletion: true, isPinned: false) }
@@ -428,10 +481,20 @@ import Synchronization
 
     public override func willFinish() { noteDue() }
 
+    /// `Mutable.takeEnd` of a plain content; else nil.
+    @inline(__always)
+    private func takePlainEnd() -> (completing: StateReference?, others: [StateReference])? {
+        changePlain { content in
+            guard content.hasCompletion, !content.isPosted else { return (nil, []) }
+            content.post()
+            return (.home, [])
+        }
+    }
+
     /// Has the states that keep something for it until it has finished look after that.
     public override func didFinish() {
         let replaced = isObserved ? scriptBlock : nil
-        let (completing, others) = withMutable { $0.takeEnd() }
+        let (completing, others) = takePlainEnd() ?? withMutable { $0.takeEnd() }
         if completing != nil, let replaced { completionBlockHasChanged(from: replaced, to: nil) }
         if let completing { withState(completing) { postEnd(to: $0) } }
         for reference in others {

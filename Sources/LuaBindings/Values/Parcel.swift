@@ -9,22 +9,31 @@ struct Parcel: @unchecked Sendable {
     // references in it atomically.
 
     /// One block of memory for all that is not in the parcel's own blocks.
-    private final class Storage: ManagedBuffer<Contents, Never> {
+    final class Storage: ManagedBuffer<Contents, Never> {
         deinit {
             unsafe withUnsafeMutablePointerToHeader { unsafe clua_parcel_release(&$0.pointee.parcel) }
         }
     }
 
     @safe
-    private struct Contents {
+    struct Contents {
         var parcel: clua_parcel
     }
 
-    private let storage: ManagedBuffer<Contents, Never>
+    private let buffer: ManagedBuffer<Contents, Never>
 
     /// Takes over what `parcel` owns.
     init(_ parcel: clua_parcel) {
-        storage = Storage.create(minimumCapacity: 0) { _ in unsafe Contents(parcel: parcel) }
+        buffer = Storage.create(minimumCapacity: 0) { _ in unsafe Contents(parcel: parcel) }
+    }
+
+    /// Takes over a reference to what a parcel is.
+    init(taking storage: Unmanaged<Storage>) { buffer = unsafe storage.takeRetainedValue() }
+
+    /// What it is, without a reference.
+    var storage: Unmanaged<Storage> {
+        // Safety: `create` makes one of its own class.
+        unsafe .passUnretained(unsafeDowncast(buffer, to: Storage.self))
     }
 
     /// No values at all.
@@ -39,7 +48,7 @@ struct Parcel: @unchecked Sendable {
     /// Does not keep `owner`, which is about to hold the parcel, alive: they would keep each other. Before anybody else has the parcel.
     func letGo(of owner: AnyObject) {
         guard hasReferences else { return }
-        unsafe storage.withUnsafeMutablePointerToHeader {
+        unsafe buffer.withUnsafeMutablePointerToHeader {
             unsafe clua_parcel_disown(&$0.pointee.parcel, Unmanaged.passUnretained(owner).toOpaque())
         }
     }
@@ -62,6 +71,6 @@ struct Parcel: @unchecked Sendable {
     /// What C reads; valid as long as the parcel is.
     var pointer: UnsafePointer<clua_parcel> {
         // Safety: the header stays where it is, and is the parcel.
-        unsafe storage.withUnsafeMutablePointerToHeader { unsafe UnsafeRawPointer($0).assumingMemoryBound(to: clua_parcel.self) }
+        unsafe buffer.withUnsafeMutablePointerToHeader { unsafe UnsafeRawPointer($0).assumingMemoryBound(to: clua_parcel.self) }
     }
 }

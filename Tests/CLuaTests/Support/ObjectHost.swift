@@ -19,7 +19,7 @@ import CLua
             clua_object_functions(
                 retain: { unsafe $0!.assumingMemoryBound(to: Int.self).pointee += 1 },
                 release: { unsafe $0!.assumingMemoryBound(to: Int.self).pointee -= 1 }, class_of: nil, place_of: nil,
-                set_place: nil))
+                set_place: nil, make: nil))
         return unsafe State(host: host)
     }
 
@@ -49,7 +49,8 @@ import CLua
         unsafe host.initialize(
             to: clua_host(
                 classes: nil, class_count: 0, functions: functions, function_count: names.count,
-                call: { unsafe ObjectHost.call($0!, $1, $2!) }, exit: nil, sent: { _, _ in }, class_kind: 0, new_operation: nil,
+                call: { unsafe ObjectHost.call($0!, $1, $2!) }, exit: nil, sent: { _, _ in }, latent_kind: 0,
+                latent_function: 0, callback_property: 0, class_kind: 0, new_operation: nil,
                 assign_class_field: nil, class_contents: nil, collected: nil))
         return unsafe UnsafePointer(host)
     }()
