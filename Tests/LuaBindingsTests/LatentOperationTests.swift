@@ -1,0 +1,193 @@
+import LuaBindings
+import OpEngine
+import TestSupport
+import Testing
+
+/// An operation that a script has just made is nothing but its handle, and then a word, until more is known of it. Nobody sees that.
+@Suite struct LatentOperationTests {
+    /// Each way in which something may ask for the operation, before it is added and after it.
+    private static let questions = [
+        "none": "",
+        "its name": "assert(o.name == nil) o.name = 'x'",
+        "its state": "assert(not o.isExecuting or true)",
+        "its words": "tostring(o)",
+        "its storage": "o.mine = { 5 } assert(o.mine[1] == 5)",
+        "a dependency": "local d = queue:addOperation(function() end) if not added then o:addDependency(d) assert(o.dependencies[1] == d) end",
+        "a dependent": "local d = Operation.new(function() end) d:addDependency(o) assert(d.dependencies[1] == o) queue:addOperation(d)",
+        "its completion block": "if not added then assert(o.completionBlock == block) end",
+        "another completion block": "if not added then o.completionBlock = print o.completionBlock = block end",
+        "why it waits": "o:why()",
+        "an observer": "o:observe('isFinished', function() end)",
+        "a reference": "queue:addOperation(function() return o end)",
+        "a host": "echo(o)",
+        "its priority": "if not added then o.queuePriority = 'high' end",
+        "its readiness": "o.isReady = false o.isReady = true",
+        "where it is": "for _, other in ipairs(queue.operations) do if other == o then break end end",
+        "a collection": "collectgarbage()",
+    ]
+
+    private static let bodies = [
+        "a plain one": "function() return i end",
+        "with long results": "function() return i, ('r'):rep(100) end",
+        "with its operation": "function(op) op.stored = i return i end",
+        "with more than plain values": "function() return captured[1] + i - 1 end",
+        "with globals": "function() return math.tointeger(tostring(i)) end",
+        "with its operation captured": "function() return o and i end",
+    ]
+
+    @Test(arguments: questions.keys.sorted())
+    func whateverAsksForItGetsTheOperation(question: String) throws {
+        for body in Self.bodies.keys.sorted() {
+            try withRuntime(workers: 2) { runtime throws in
+                try runtime.register("echo") { $0 }
+                try runtime.run(
+                    """
+                    local captured = { 1 }
+                    local count, ended = 40, {}
+                    for i = 1, count do
+                        local o
+                        o = Operation.new(\(Self.bodies[body] ?? ""))
+                        local function block(op)
+                            assert(op == o and op.isFinished and op.result == i, tostring(op.result))
+                            ended[i] = (ended[i] or 0) + 1
+                        end
+                        o.completionBlock = block
+                        local function ask(added) \(Self.questions[question] ?? "") end
+                        if i % 3 == 0 then ask(false) end
+                        queue:addOperation(o)
+                        if i % 3 == 1 then ask(true) end
+                    end
+                    queue:waitUntilAllOperationsAreFinished()
+                    for i = 1, count do assert(ended[i] == 1, i) end
+                    """, name: "=\(question), \(body)")
+                _ = try runtime.finish()
+            }
+        }
+    }
+
+    @Test func aCompletionBlockIsSetReadReplacedAndRemovedBeforeTheOperationIsAsked() throws {
+        try script(
+            """
+            local log = {}
+            local function block(name) return function(op) log[#log + 1] = name .. op.result end end
+            local first, second = block 'first', block 'second'
+            local a, b, c = Operation.new(function() return 1 end), Operation.new(function() return 2 end), Operation.new(function() return 3 end)
+            a.completionBlock = first
+            a.completionBlock = second
+            b.completionBlock = first
+            b.completionBlock = nil
+            c.completionBlock = nil
+            c.completionBlock = first
+            queue.maxConcurrentOperationCount = 1
+            for _, o in ipairs { a, b, c } do queue:addOperation(o) end
+            assert(a.completionBlock == second or a.isFinished)
+            queue:waitUntilAllOperationsAreFinished()
+            assert(table.concat(log, ' ') == 'second1 first3', table.concat(log, ' '))
+            local ok, message = pcall(function() Operation.new(function() end).completionBlock = 5 end)
+            assert(not ok and message:find('function', 1, true) and message:find('number', 1, true), message)
+            """)
+    }
+
+    /// The setter of completion blocks, which is in C, takes nothing for a handle that is none.
+    @Test func theMetatableOfOperationsDoesNotTrustItsArguments() throws {
+        try script(
+            """
+            local set = debug.getmetatable(Operation.new()).__newindex
+            local f = function() end
+            for _, value in ipairs { io.stdout, {}, 5, queue, f, coroutine.create(f) } do
+                assert(not pcall(set, value, 'completionBlock', f))
+            end
+            assert(not pcall(set) and not pcall(set, Operation.new(f)))
+            local o = Operation.new(f)
+            set(o, 'completionBlock', f, 'more', 'than', 'three')
+            assert(o.completionBlock == f)
+            """)
+    }
+
+    @Test func argumentsGoWithTheBody() throws {
+        try script(
+            """
+            local o = Operation.new(function(op, a, b, ...) return a, b, select('#', ...) end, 1, nil, nil)
+            queue:addOperation(o)
+            o:waitUntilFinished()
+            assert(o.result == 1 and o.results[2] == nil and o.results[3] == 1 and o.results.n == 3)
+            """)
+    }
+
+    @Test func onTheMainQueueItRunsAsItIs() throws {
+        try script(
+            """
+            local seen = {}
+            local o = Operation.new(function() seen[#seen + 1] = 'body' end)
+            o.completionBlock = function() seen[#seen + 1] = 'block' end
+            OperationQueue.main:addOperation(o)
+            OperationQueue.main:waitUntilAllOperationsAreFinished()
+            assert(table.concat(seen, ' ') == 'body block')
+            """)
+    }
+
+    @Test func oneThatNobodyAsksForIsJustGarbage() throws {
+        try script(
+            """
+            local function bytes() collectgarbage() collectgarbage() return collectgarbage('count') * 1024 end
+            local function make(count)
+                for i = 1, count do Operation.new(function() return i end).completionBlock = function() return i end end
+            end
+            make(1000)
+            local before = bytes()
+            make(20000)
+            assert(bytes() - before < 20000, bytes() - before)
+            """)
+    }
+
+    @Test func oneThatIsRefusedIsWhatItWas() throws {
+        try withRuntime { runtime throws in
+            #expect(runtime.engine.shutdown(deadline: .seconds(30)).isEmpty)
+            try runtime.run(
+                """
+                local ended = 0
+                local o = Operation.new(function() return 5 end)
+                local function block() ended = ended + 1 end
+                o.completionBlock = block
+                local ok, message = pcall(queue.addOperation, queue, o)
+                assert(not ok and message:find 'shut down', message)
+                assert(o.completionBlock == block and not o.isFinished and #queue.operations == 0)
+                o.completionBlock = nil
+                assert(not pcall(queue.addOperation, queue, o))
+                """)
+        }
+    }
+
+    /// The word becomes variables on one thread while others run the body, cancel it, and end it.
+    @Test func itMayGrowAtAnyTime() throws {
+        try withRuntime(workers: 3) { runtime throws in
+            try runtime.run(
+                """
+                math.randomseed(20261123)
+                local count, ended, cancelled = \(TestLength.size(20000)), 0, 0
+                local operations = {}
+                for i = 1, count do
+                    local how = math.random(6)
+                    local o = Operation.new(how == 1 and function(op) op.inside = i return i end or function() return i end)
+                    o.completionBlock = function(op)
+                        assert(op == o and (op.result == i or op.isCancelled and op.result == nil), i)
+                        ended = ended + 1
+                    end
+                    queue:addOperation(o)
+                    operations[i % 8] = o
+                    local other = operations[math.random(0, 7)]
+                    if other then
+                        if how == 2 then other.outside = i end
+                        if how == 3 then other:cancel() end
+                        if how == 4 then queue:addOperation(function() other:cancel() end) end
+                        if how == 5 then queue:addOperation(function() other.elsewhere = i end) end
+                    end
+                    if math.random(50) == 1 then o:waitUntilFinished() end
+                end
+                queue:waitUntilAllOperationsAreFinished()
+                assert(ended == count, ended)
+                """)
+            _ = try runtime.finish()
+        }
+    }
+}
