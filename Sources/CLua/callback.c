@@ -284,11 +284,11 @@ static int call_function(lua_State *L) {
     return clua_call_host(L, target->function, target->member);
 }
 
-// What makes objects when they are needed. Upvalues: as call_function's, the kind of the objects.
+// What makes objects when they are needed. Upvalue: as call_function's.
 static int make_latent(lua_State *L) {
     if (lua_type(L, 1) != LUA_TFUNCTION) return call_function(L);
     int last = lua_gettop(L);
-    clua_push_latent_handle(L, (int)lua_tointeger(L, lua_upvalueindex(2)));
+    clua_push_latent_handle(L, clua_state_of(L)->host->latent_kind);
     clua_set_body(L, 1, last, 0);
     return 1;
 }
@@ -342,19 +342,22 @@ static int use_property(lua_State *L) {
     return clua_call_host(L, to_pointer(L, lua_upvalueindex(2)), find_member(L, lua_upvalueindex(1)));
 }
 
-// __newindex of objects that may be latent. Upvalues: properties, function, the number of the property that is a callback.
+// Whether the value at stack index 3 is a callback for a latent handle: then it is there now.
+static bool set_latent_callback(lua_State *L) {
+    int type = lua_type(L, 3);
+    if (type != LUA_TFUNCTION && type != LUA_TNIL) return false;
+    clua_handle *handle = clua_to_latent_handle(L, 1);
+    if (handle == NULL) return false;
+    lua_settop(L, 3);
+    lua_setiuservalue(L, 1, CLUA_SLOT_FUNCTIONS);
+    handle->has_callback = type == LUA_TFUNCTION;
+    return true;
+}
+
+// __newindex of objects. Upvalues: properties, function, the name of the property that is a callback of latent ones, or nil.
 static int set_property(lua_State *L) {
-    int member = find_member(L, lua_upvalueindex(1));
-    if (member == lua_tointeger(L, lua_upvalueindex(3)) && (lua_isfunction(L, 3) || lua_isnil(L, 3))) {
-        clua_handle *handle = clua_to_latent_handle(L, 1);
-        if (handle != NULL) {
-            lua_settop(L, 3);
-            handle->has_callback = lua_isfunction(L, 3);
-            lua_setiuservalue(L, 1, CLUA_SLOT_FUNCTIONS);
-            return 0;
-        }
-    }
-    return clua_call_host(L, to_pointer(L, lua_upvalueindex(2)), member);
+    if (lua_rawequal(L, 2, lua_upvalueindex(3)) && set_latent_callback(L)) return 0;
+    return use_property(L);
 }
 
 static void push_members(lua_State *L, const clua_member *members, size_t count) {
@@ -380,8 +383,7 @@ static bool is_latent(lua_State *L, const clua_class *class) { return class->kin
 static void push_class_function(lua_State *L, const clua_class *class, int member) {
     if (!is_latent(L, class) || member != clua_state_of(L)->host->latent_function) return clua_push_function(L, class->call, member);
     push_target(L, class->call, member);
-    lua_pushinteger(L, class->kind);
-    lua_pushcclosure(L, make_latent, 2);
+    lua_pushcclosure(L, make_latent, 1);
 }
 
 // Makes the class table: its functions as fields, its own properties computed. Leaves it on the stack.
@@ -426,7 +428,7 @@ void clua_open_class(lua_State *L, const clua_class *class) {
     lua_pushcclosure(L, may_be_derived_from ? get_overridden_property : get_property, 3);
     lua_setfield(L, -3, "__index");
     push_pointer(L, class->set);
-    lua_pushinteger(L, is_latent(L, class) ? clua_state_of(L)->host->callback_property : 0);
+    lua_pushstring(L, is_latent(L, class) ? clua_state_of(L)->host->callback_property : NULL);
     lua_pushcclosure(L, set_property, 3);
     lua_setfield(L, -2, "__newindex");
     clua_push_function(L, class->describe, 0);

@@ -120,8 +120,10 @@ void clua_push_metatable(lua_State *L, int kind) {
     clua_keep(L, CLUA_KEPT_METATABLES + kind);
 }
 
-static void push_empty_userdata(lua_State *L) {
-    *(clua_handle *)lua_newuserdatauv(L, sizeof(clua_handle), CLUA_SLOT_COUNT) = (clua_handle){0};
+static clua_handle *push_empty_userdata(lua_State *L) {
+    clua_handle *handle = lua_newuserdatauv(L, sizeof(clua_handle), CLUA_SLOT_COUNT);
+    *handle = (clua_handle){0};
+    return handle;
 }
 
 void clua_objects_open(lua_State *L) {
@@ -156,14 +158,19 @@ bool clua_push_existing_handle(lua_State *L, const void *object) {
 }
 
 // Pushes a handle that holds nothing, and sees to it that there is a place for what it will hold.
-static int push_empty_handle(lua_State *L) {
+static clua_handle *push_empty_handle(lua_State *L) {
     clua_state *state = clua_state_of(L);
     if (state->handles.freed != NULL || state->handles.used == 0) {
         clua_release_freed_handles(state);
         clua_need_watcher(L);
     }
-    push_empty_userdata(L);
+    clua_handle *handle = push_empty_userdata(L);
     clua_need_place(L);
+    return handle;
+}
+
+static int make_empty_handle(lua_State *L) {
+    push_empty_handle(L);
     return 1;
 }
 
@@ -196,8 +203,7 @@ static void fill_handle(lua_State *L, void *object, int kind) {
 }
 
 void clua_push_latent_handle(lua_State *L, int kind) {
-    push_empty_handle(L);
-    clua_handle *handle = lua_touserdata(L, -1);
+    clua_handle *handle = push_empty_handle(L);
     place_handle(L, handle, kind);
     handle->is_latent = true;
 }
@@ -220,7 +226,7 @@ void clua_push_new_handle(lua_State *L, void *object, int kind) {
     clua_push_kept(L, CLUA_KEPT_SPARE_HANDLE);
     if (!is_spare(L)) {
         lua_pop(L, 1);
-        lua_pushcfunction(L, push_empty_handle);
+        lua_pushcfunction(L, make_empty_handle);
         if (lua_pcall(L, 0, 1, 0) != LUA_OK) {
             clua_object_release(object);
             lua_error(L);

@@ -33,11 +33,12 @@ static inline bool clua_push_handle_at(lua_State *L, int index, const void *obje
     return true;
 }
 
-/// Pins the handle on top, and pops it. Never raises. Needs 3 free stack slots.
-void clua_pin_handle(lua_State *L);
+/// Pins the handle at `index`, which is not negative. Never raises. Needs 2 free stack slots.
+void clua_pin_handle(lua_State *L, int index, clua_handle *handle);
 
-/// clua_unpin, and clua_push_existing_handle for what is pinned no more. Never raises. Needs 3 free stack slots, leaves 1 or 0.
-bool clua_push_unpinned_handle(lua_State *L, const void *object);
+/// clua_unpin, and clua_push_existing_handle for what is pinned no more. `place` is that of its handle, or 0: that has to be looked for.
+/// Never raises. Needs 3 free stack slots, leaves 1 or 0.
+bool clua_push_unpinned_handle(lua_State *L, const void *object, uint32_t place);
 
 /// Releases what the handles held that Lua has freed. Never raises.
 void clua_release_freed_handles(struct clua_state *state);

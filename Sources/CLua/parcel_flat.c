@@ -5,10 +5,10 @@
 
 // All of these return false, and have changed nothing but the writer, where a value is not flat.
 
-static bool write_flat(parcel_writer *writer, lua_State *L) {
+static bool write_flat(parcel_writer *writer, lua_State *L, int type) {
     size_t count;
     const char *bytes;
-    switch (lua_type(L, -1)) {
+    switch (type) {
     case LUA_TNIL: writer_byte(writer, CLUA_TAG_NIL); return true;
     case LUA_TBOOLEAN: writer_byte(writer, lua_toboolean(L, -1) ? CLUA_TAG_TRUE : CLUA_TAG_FALSE); return true;
     case LUA_TNUMBER: write_number(writer, L); return true;
@@ -39,7 +39,7 @@ static bool write_flat_function(parcel_writer *writer, lua_State *L, clua_code *
     for (int i = 1; i <= code->upvalue_count; i++) {
         if (!is_first_of_its_cell(L, function, i)) return false;
         lua_getupvalue(L, function, i);
-        bool is_flat = write_flat(writer, L);
+        bool is_flat = write_flat(writer, L, lua_type(L, -1));
         lua_pop(L, 1);
         if (!is_flat) return false;
     }
@@ -51,9 +51,13 @@ bool encode_flat(lua_State *L, clua_parcel *parcel) {
     writer_init(&writer);
     writer_byte(&writer, 0);
     clua_code *code = NULL;
-    bool is_flat = write_flat(&writer, L);
-    if (!is_flat && lua_isfunction(L, -1) && !lua_iscfunction(L, -1) && lua_checkstack(L, 2) && !clua_may_travel_by_name(L, -1))
-        is_flat = write_flat_function(&writer, L, code = clua_code_known(L, -1));
+    int type = lua_type(L, -1);
+    bool is_flat;
+    if (type != LUA_TFUNCTION)
+        is_flat = write_flat(&writer, L, type);
+    else
+        is_flat = !lua_iscfunction(L, -1) && lua_checkstack(L, 2) && !clua_may_travel_by_name(L, -1)
+            && write_flat_function(&writer, L, code = clua_code_known(L, -1));
     writer_byte(&writer, CLUA_TAG_END);
     if (!is_flat || writer.failed) {
         writer_free(&writer);

@@ -12,10 +12,10 @@
 
 /// Encodes the body in the latent handle at `index`, if that is a function of known code that has captured plain values only. Returns the
 /// handle; NULL, and has done nothing, for any other body or value. Never raises.
-const clua_handle *clua_encode_latent(lua_State *L, int index, clua_parcel *parcel);
+clua_handle *clua_encode_latent(lua_State *L, int index, clua_parcel *parcel);
 
-/// The latent handle at `index` takes over a reference to its object, and is pinned if it has a callback. Never raises. Needs 4 free stack
-/// slots.
-void clua_give_object(lua_State *L, int index, void *object);
+/// The latent handle at `index` takes over a reference to its object, which knows its place, and is pinned if it has a callback. Never
+/// raises. Needs 2 free stack slots.
+void clua_give_object(lua_State *L, int index, clua_handle *handle, void *object);
 
 #endif

@@ -129,6 +129,7 @@ typedef struct clua_callback {
     int kind;
     bool is_kept;    // it stays in the handle
     bool is_pinned;  // the handle is pinned for its sake: clua_unpin
+    uint32_t place;  // of a pinned handle, or 0: that has to be looked for
     const clua_item *argument;  // what it gets; NULL for the handle
 } clua_callback;
 

@@ -25,8 +25,8 @@ typedef struct clua_host {
     void (*sent)(lua_State *L, const clua_parcel *parcel);
     // Of the class whose handles may be latent; 0 where none is. See latent.h.
     int latent_kind;
-    int latent_function;    // makes one, where its first argument is a function: its body
-    int callback_property;  // is the function in CLUA_SLOT_FUNCTIONS
+    int latent_function;  // makes one, where its first argument is a function: its body
+    const char *callback_property;  // is the function in CLUA_SLOT_FUNCTIONS
     // For classes of operations that scripts define; 0 and NULL where no class has the function `subclass`.
     int class_kind;                    // the kind of the objects that such classes stand for
     clua_function new_operation;       // makes one of the class at stack index 1; the member is 1 when that has a method `start`

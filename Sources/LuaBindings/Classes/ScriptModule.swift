@@ -74,7 +74,7 @@ enum ScriptModule {
                     unsafe LuaState.of(lua).seal(referencesOf: parcel)
                 },
                 latent_kind: ObjectKind.operation.rawValue, latent_function: OperationClass.Function.new.number,
-                callback_property: OperationClass.Property.completionBlock.number,
+                callback_property: StaticName.completionBlock,
                 class_kind: ObjectKind.scriptClass.rawValue, new_operation: { unsafe LuaState.answer($0, $1, $2, OperationSubclass.new) },
                 assign_class_field: { unsafe LuaState.answer($0, $1, $2, OperationSubclass.checkField) },
                 class_contents: { _, pointer, reply in

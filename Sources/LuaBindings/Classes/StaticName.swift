@@ -10,6 +10,9 @@ enum StaticName {
     nonisolated(unsafe) static let process = unsafe pointer("Process")
     nonisolated(unsafe) static let observation = unsafe pointer("KeyValueObservation")
 
+    // Safety: as above.
+    nonisolated(unsafe) static let completionBlock = unsafe pointer("completionBlock")
+
     /// The methods of a script's class that the engine calls.
     // Safety: as above.
     nonisolated(unsafe) static let main = unsafe pointer("main")

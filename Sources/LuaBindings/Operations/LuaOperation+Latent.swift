@@ -24,7 +24,8 @@ extension Call {
         let operation = LuaOperation(
             state.origin(of: .function, nil), LuaOperation.Content(body: parcel, isInHandle: true, hasCompletion: hasCompletion),
             hasCompletion: hasCompletion)
-        unsafe clua_give_object(lua, index, Unmanaged.passRetained(operation).toOpaque())
+        operation.placeOfHandle = unsafe handle.pointee.place
+        unsafe clua_give_object(lua, index, handle, Unmanaged.passRetained(operation).toOpaque())
         if hasCompletion { state.awaitCompletion() }
         do { try add(operation) } catch {
             operation.withdraw(in: state)

@@ -235,7 +235,8 @@ final class LuaState: @unchecked Sendable {
         guard !isClosed else { return }
         if runsCompletion {
             unsafe runCallback(
-                of: operation, .operation, unpinning: isPinned, argument: nil, named: "the completion block of \(operation.displayName)")
+                of: operation, .operation, unpinning: isPinned, at: operation.isHome(self) ? operation.placeOfHandle : 0, argument: nil,
+                named: "the completion block of \(operation.displayName)")
         } else if isPinned {
             unpin(operation)
         }
@@ -249,11 +250,11 @@ final class LuaState: @unchecked Sendable {
 
     /// The same; it gets `argument` where there is one.
     func runCallback(
-        of object: AnyObject, _ kind: ObjectKind, keeping isKept: Bool = false, unpinning isPinned: Bool = false,
+        of object: AnyObject, _ kind: ObjectKind, keeping isKept: Bool = false, unpinning isPinned: Bool = false, at place: UInt32 = 0,
         argument: UnsafePointer<clua_item>?, named name: @autoclosure () -> String
     ) {
         let callback = unsafe clua_callback(
-            object: Unmanaged.passUnretained(object).toOpaque(), kind: kind.rawValue, is_kept: isKept, is_pinned: isPinned,
+            object: Unmanaged.passUnretained(object).toOpaque(), kind: kind.rawValue, is_kept: isKept, is_pinned: isPinned, place: place,
             argument: argument)
         do throws(Failure) {
             try unsafe attempt { lua, failure in unsafe clua_run_callback(lua, callback, &failure) }
