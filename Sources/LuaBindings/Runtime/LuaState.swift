@@ -22,6 +22,8 @@ final class LuaState: @unchecked Sendable {
     var isRunning: Bool { attemptCount > 0 }
     /// How many operations are in queues, or were started, whose completion blocks this state has set and not run yet.
     @safe @exclusivity(unchecked) private var awaitedCompletionCount = 0
+    /// How many of them it has begun to run.
+    @safe @exclusivity(unchecked) private var ranCompletionCount = 0
     /// Lua cannot be used any more. What is released then, objects of the host, may try to.
     @safe @exclusivity(unchecked) private(set) var hasGone = false
     /// Whether anything was ever observed here.
@@ -234,6 +236,7 @@ final class LuaState: @unchecked Sendable {
     func end(_ operation: LuaOperation, runsCompletion: Bool, isPinned: Bool) {
         guard !isClosed else { return }
         if runsCompletion {
+            ranCompletionCount += 1
             unsafe runCallback(
                 of: operation, .operation, unpinning: isPinned, at: operation.isHome(self) ? operation.placeOfHandle : 0, argument: nil,
                 named: "the completion block of \(operation.displayName)")
@@ -316,12 +319,14 @@ final class LuaState: @unchecked Sendable {
     /// - Returns: whether there were any.
     @discardableResult
     func runDueCompletions() throws(CallError) -> Bool {
-        var hasRun = false
-        for operation in due.finished {
+        let before = ranCompletionCount
+        // Most have arrived: to look at each of them would take as long again.
+        if inbox.hasJobs { _ = try wait(deadline: nil) { true } }
+        for operation in due.finished where operation.hasCompletion(in: self) {
             _ = try wait(deadline: nil) { !operation.hasCompletion(in: self) }
-            // Not where the operation that waits was cancelled.
-            if !operation.hasCompletion(in: self) { hasRun = true }
         }
+        // None where the operation that waits was cancelled.
+        var hasRun = ranCompletionCount != before
         for observation in awaitedObservations.values where observation.isEnding {
             _ = try wait(deadline: nil) { !observation.isPinned || !observation.isEnding }
             if !observation.isPinned || !observation.isEnding { hasRun = true }

@@ -87,7 +87,7 @@ public final class Inbox: @unchecked Sendable {
     }
 
     var hasReadyOperations: Bool { operationsReady.load(ordering: .acquiring) }
-    var hasJobs: Bool { jobCount != 0 }
+    package var hasJobs: Bool { jobCount != 0 }
 
     /// Jobs that have not begun. From another thread it may be more than that.
     @inline(__always)
