@@ -12,7 +12,8 @@ import Testing
         "its state": "assert(not o.isExecuting or true)",
         "its words": "tostring(o)",
         "its storage": "o.mine = { 5 } assert(o.mine[1] == 5)",
-        "a dependency": "local d = queue:addOperation(function() end) if not added then o:addDependency(d) assert(o.dependencies[1] == d) end",
+        "a dependency":
+            "local d = queue:addOperation(function() end) if not added then o:addDependency(d) assert(o.dependencies[1] == d) end",
         "a dependent": "local d = Operation.new(function() end) d:addDependency(o) assert(d.dependencies[1] == o) queue:addOperation(d)",
         "its completion block": "if not added then assert(o.completionBlock == block) end",
         "another completion block": "if not added then o.completionBlock = print o.completionBlock = block end",

@@ -7,7 +7,9 @@ extension Call {
     @inline(__always)
     @discardableResult
     func misuse<Result>(_ body: () throws -> Result) throws(CallError) -> Result {
-        do { return try body() } catch let error as CallError { throw error } catch let failure as Failure { throw CallError(failure) } catch {
+        do { return try body() } catch let error as CallError { throw error } catch let failure as Failure {
+            throw CallError(failure)
+        } catch {
             throw .message("\(error)")
         }
     }

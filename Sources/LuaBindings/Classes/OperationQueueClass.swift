@@ -118,7 +118,7 @@ enum OperationQueueClass {
                 if barrier { try queue.tryAddBarrier(operation) } else { try queue.tryAddOperation(operation) }
             }
         }
-        let runsHere = call.state.core.isMain(call.state) && call.state.core.isMainQueue(queue)
+        let runsHere = call.state.runsHere(in: queue)
         return try call.misuse {
             let operation: LuaOperation
             if runsHere {

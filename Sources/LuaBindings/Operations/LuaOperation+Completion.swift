@@ -51,11 +51,13 @@ extension LuaOperation {
         guard let reference = plain ?? withMutable({ $0.completion?.place == nil ? $0.completion?.state : nil }) else { return }
         withState(reference) { state in
             guard let place = state.due.insert(self) else { return }
-            let isNoted = notePlain(at: place) ?? withMutable { mutable in
-                guard mutable.completion?.state == reference, mutable.completion?.place == nil else { return false }
-                mutable.completion?.place = place
-                return true
-            }
+            let isNoted =
+                notePlain(at: place)
+                ?? withMutable { mutable in
+                    guard mutable.completion?.state == reference, mutable.completion?.place == nil else { return false }
+                    mutable.completion?.place = place
+                    return true
+                }
             if !isNoted { state.due.remove(at: place) }
         }
     }
@@ -77,11 +79,13 @@ extension LuaOperation {
         // Nearly always the home; else there are references to it.
         let isAtHome = withHome { $0.isOpenHere } ?? false
         guard let reference = isAtHome ? .home : core.existingStateOfCurrentThread.map({ reference(to: $0) }) else { return }
-        let (completion, isPinned) = (isAtHome ? takePlainCompletion() : nil) ?? withMutable { mutable in
-            let isPinned = mutable.unpin(in: reference)
-            guard mutable.completion?.state == reference else { return (nil as Completion?, isPinned) }
-            return (mutable.replaceCompletion(by: nil), isPinned)
-        }
+        let (completion, isPinned) =
+            (isAtHome ? takePlainCompletion() : nil)
+            ?? withMutable { mutable in
+                let isPinned = mutable.unpin(in: reference)
+                guard mutable.completion?.state == reference else { return (nil as Completion?, isPinned) }
+                return (mutable.replaceCompletion(by: nil), isPinned)
+            }
         withState(reference) { state in
             if isPinned { state.unwatch(self) }
             state.end(self, runsCompletion: completion != nil, isPinned: isPinned)

@@ -14,23 +14,27 @@ extension Call {
     ///
     /// - Returns: false, and nothing was done: it is not latent, or its body is not as simple as that, or runs as it is.
     /// - Throws: what `add` throws.
+    @inline(__always)
     func addLatentOperation(at index: Int32, to queue: OperationQueue, _ add: (Operation) throws -> Void) throws -> Bool {
-        if state.core.isMain(state) && state.core.isMainQueue(queue) { return false }
+        if state.runsHere(in: queue) { return false }
         var contents = unsafe clua_parcel()
         guard let handle = unsafe clua_encode_latent(lua, index, &contents) else { return false }
-        let parcel = unsafe Parcel(contents)
-        if !parcel.isFlat { state.publishPaths() }
+        if unsafe !contents.is_flat { state.publishPaths() }
         let hasCompletion = unsafe handle.pointee.has_callback != 0
-        let operation = LuaOperation(
-            state.origin(of: .function, nil), LuaOperation.Content(body: parcel, isInHandle: true, hasCompletion: hasCompletion),
-            hasCompletion: hasCompletion)
-        operation.placeOfHandle = unsafe handle.pointee.place
-        unsafe clua_give_object(lua, index, handle, Unmanaged.passRetained(operation).toOpaque())
-        if hasCompletion { state.awaitCompletion() }
-        do { try add(operation) } catch {
-            operation.withdraw(in: state)
-            throw error
+        // Safety: the handle, which is on the stack of the call, keeps it.
+        let operation = unsafe Unmanaged.passRetained(
+            LuaOperation(
+                state.origin(of: .function, nil),
+                LuaOperation.Content(body: Parcel(contents), isInHandle: true, hasCompletion: hasCompletion), hasCompletion: hasCompletion))
+        unsafe clua_give_object(lua, index, handle, operation.toOpaque())
+        return try unsafe operation._withUnsafeGuaranteedRef { operation in
+            operation.placeOfHandle = unsafe handle.pointee.place
+            if hasCompletion { state.awaitCompletion() }
+            do { try add(operation) } catch {
+                operation.withdraw(in: state)
+                throw error
+            }
+            return true
         }
-        return true
     }
 }

@@ -33,16 +33,14 @@ extension LuaOperation {
         ///   - hasCompletion: there is a completion block in that handle, which is pinned for it.
         @inline(__always)
         init(body: consuming Parcel, isInHandle: Bool, hasCompletion: Bool) {
-            let address = unsafe UInt64(UInt(bitPattern: body.storage.toOpaque()))
+            let reference = unsafe body.takeReference()
+            let address = unsafe UInt64(UInt(bitPattern: reference.toOpaque()))
             bits = address << Content.payloadAt | Content.plain | Content.hasBody
             if isInHandle { bits |= Content.isInHandle }
             if hasCompletion { bits |= Content.hasCompletion }
-            if address >> (64 - Content.payloadAt) != 0 {
-                // Where addresses are so long.
-                self = unsafe Content(Variables.make(Mutable(of: self, body: body)))
-            } else {
-                unsafe _ = body.storage.retain()
-            }
+            if address >> (64 - Content.payloadAt) == 0 { return }
+            // Where addresses are so long.
+            self = unsafe Content(Variables.make(Mutable(of: self, body: Parcel(taking: reference))))
         }
 
         /// Nil: it is plain.

@@ -135,7 +135,8 @@ import Synchronization
             if exchanged { break }
             old = current
         }
-        unsafe made.pointee.mutable = old == .nothing ? Mutable(bodies: origin.bodies) : Mutable(of: old, body: unsafe old.body.map { unsafe Parcel(taking: $0) })
+        unsafe made.pointee.mutable =
+            old == .nothing ? Mutable(bodies: origin.bodies) : Mutable(of: old, body: unsafe old.body.map { unsafe Parcel(taking: $0) })
         if old.isNoted { unsafe made.pointee.mutable.completion?.place = Int(placeAmongDue) }
         unsafe made.pointee.lock.unlock()
         return unsafe made
@@ -174,10 +175,12 @@ import Synchronization
     /// The completion block, and the handle that was pinned for it, if the content is plain; else nil. On the home's thread.
     @inline(__always)
     func takePlainCompletion() -> (completion: Completion?, isPinned: Bool)? {
-        guard let old = changePlain({ content in
-            defer { content.dropCompletion() }
-            return content
-        }) else { return nil }
+        guard
+            let old = changePlain({ content in
+                defer { content.dropCompletion() }
+                return content
+            })
+        else { return nil }
         guard old.hasCompletion else { return (nil, false) }
         var completion = Completion(state: .home, isAwaited: true, isPosted: old.isPosted)
         if old.isNoted { completion.place = Int(placeAmongDue) }

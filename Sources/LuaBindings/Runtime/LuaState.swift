@@ -368,6 +368,15 @@ final class LuaState: @unchecked Sendable {
         inbox.wake()
     }
 
+    /// Whether what this state adds to `queue` runs here, as it is.
+    @inline(__always)
+    func runsHere(in queue: OperationQueue) -> Bool {
+        // Safety: the state keeps it. Not a reference: that would be retained.
+        unsafe Unmanaged.passUnretained(core)._withUnsafeGuaranteedRef {
+            number == RuntimeCore.mainStateNumber && $0.isMainQueue(queue)
+        }
+    }
+
     /// What an operation of this kind, and of a class of the script's if it is of one, begins with.
     func origin(of kind: LuaOperation.Kind, _ scriptClass: ScriptClass?) -> LuaOperation.Origin {
         if let scriptClass { return LuaOperation.Origin(core: core, home: self, kind: kind, scriptClass: scriptClass) }

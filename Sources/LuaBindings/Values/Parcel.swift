@@ -23,17 +23,15 @@ struct Parcel: @unchecked Sendable {
     private let buffer: ManagedBuffer<Contents, Never>
 
     /// Takes over what `parcel` owns.
-    init(_ parcel: clua_parcel) {
-        buffer = Storage.create(minimumCapacity: 0) { _ in unsafe Contents(parcel: parcel) }
-    }
+    init(_ parcel: clua_parcel) { buffer = Storage.create(minimumCapacity: 0) { _ in unsafe Contents(parcel: parcel) } }
 
     /// Takes over a reference to what a parcel is.
-    init(taking storage: Unmanaged<Storage>) { buffer = unsafe storage.takeRetainedValue() }
+    init(taking reference: Unmanaged<Storage>) { buffer = unsafe reference.takeRetainedValue() }
 
-    /// What it is, without a reference.
-    var storage: Unmanaged<Storage> {
+    /// A reference to what it is.
+    consuming func takeReference() -> Unmanaged<Storage> {
         // Safety: `create` makes one of its own class.
-        unsafe .passUnretained(unsafeDowncast(buffer, to: Storage.self))
+        unsafe .passRetained(unsafeDowncast(buffer, to: Storage.self))
     }
 
     /// No values at all.
