@@ -95,3 +95,26 @@ extension LuaOperation {
         }
     }
 }
+
+extension LuaState {
+    /// Runs the completion blocks that this state has set on operations that have finished, and tells its observers of their last
+    /// changes: after a wait they have run.
+    ///
+    /// - Returns: whether there were any.
+    @discardableResult
+    func runDueCompletions() throws(CallError) -> Bool {
+        let before = ranCompletionCount
+        // Most have arrived: to look at each of them would take as long again.
+        if inbox.hasJobs { _ = try wait(deadline: nil) { true } }
+        for operation in due.finished where operation.hasCompletion(in: self) {
+            _ = try wait(deadline: nil) { !operation.hasCompletion(in: self) }
+        }
+        // None where the operation that waits was cancelled.
+        var hasRun = ranCompletionCount != before
+        for observation in awaitedObservations.values where observation.isEnding {
+            _ = try wait(deadline: nil) { !observation.isPinned || !observation.isEnding }
+            if !observation.isPinned || !observation.isEnding { hasRun = true }
+        }
+        return hasRun
+    }
+}

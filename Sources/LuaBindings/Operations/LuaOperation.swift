@@ -15,11 +15,11 @@ import Synchronization
 
     /// What it has in common with those that are made alike.
     let origin: Origin
-    private let content: Atomic<Content>
+    let content: Atomic<Content>
     /// Where the state that made it has its handle. That state's thread alone uses it.
     @safe @exclusivity(unchecked) var placeOfHandle: UInt32 = 0
     /// Where its completion block's state has it among those that are due, if its content is plain, and says that this was noted.
-    @safe @exclusivity(unchecked) private var placeAmongDue: UInt32 = 0
+    @safe @exclusivity(unchecked) var placeAmongDue: UInt32 = 0
 
     /// What its bodies are.
     enum Kind: Int, CaseIterable {
@@ -117,85 +117,6 @@ import Synchronization
     @inline(__always)
     private var variables: UnsafeMutablePointer<Variables> {
         unsafe content.load(ordering: .acquiring).variables ?? makeVariables()
-    }
-
-    @inline(never)
-    private func makeVariables() -> UnsafeMutablePointer<Variables> {
-        // Locked until they have taken over what the word owned, which nobody else can do from when it names them.
-        let made = unsafe Variables.make(Mutable(bodies: .empty))
-        unsafe made.pointee.lock.lock()
-        var old = content.load(ordering: .acquiring)
-        while true {
-            if let variables = unsafe old.variables {
-                unsafe Variables.destroy(made)
-                return unsafe variables
-            }
-            let (exchanged, current) = content.compareExchange(
-                expected: old, desired: unsafe Content(made), ordering: .acquiringAndReleasing)
-            if exchanged { break }
-            old = current
-        }
-        unsafe made.pointee.mutable =
-            old == .nothing ? Mutable(bodies: origin.bodies) : Mutable(of: old, body: unsafe old.body.map { unsafe Parcel(taking: $0) })
-        if old.isNoted { unsafe made.pointee.mutable.completion?.place = Int(placeAmongDue) }
-        unsafe made.pointee.lock.unlock()
-        return unsafe made
-    }
-
-    /// Changes the content in one step while it is plain; nil: it is not. `change` may run more than once and must be pure.
-    @inline(__always)
-    func changePlain<Result>(_ change: (inout Content) -> Result) -> Result? {
-        var old = content.load(ordering: .acquiring)
-        while old.isPlain {
-            var new = old
-            let result = change(&new)
-            if new == old { return result }
-            let (exchanged, current) = content.weakCompareExchange(
-                expected: old, desired: new, successOrdering: .acquiringAndReleasing, failureOrdering: .acquiring)
-            if exchanged { return result }
-            old = current
-        }
-        return nil
-    }
-
-    /// Nil: it is not plain.
-    @inline(__always)
-    var plainContent: Content? {
-        let content = content.load(ordering: .acquiring)
-        return content.isPlain ? content : nil
-    }
-
-    /// The body, which nobody else has any more, if the content is plain and has one.
-    @inline(__always)
-    private func takePlainBody() -> Parcel? {
-        // Safety: the word owned it.
-        unsafe (changePlain { unsafe $0.takeBody() } ?? nil).map { unsafe Parcel(taking: $0) }
-    }
-
-    /// The completion block, and the handle that was pinned for it, if the content is plain; else nil. On the home's thread.
-    @inline(__always)
-    func takePlainCompletion() -> (completion: Completion?, isPinned: Bool)? {
-        guard
-            let old = changePlain({ content in
-                defer { content.dropCompletion() }
-                return content
-            })
-        else { return nil }
-        guard old.hasCompletion else { return (nil, false) }
-        var completion = Completion(state: .home, isAwaited: true, isPosted: old.isPosted)
-        if old.isNoted { completion.place = Int(placeAmongDue) }
-        return (completion, true)
-    }
-
-    /// The home has it among those that are due, at `place`. Nil: the content is not plain. By who finishes it.
-    func notePlain(at place: Int) -> Bool? {
-        guard plainContent != nil else { return nil }
-        placeAmongDue = UInt32(place)
-        return changePlain { content in
-            guard content.hasCompletion, !content.isNoted else { return false }
-            content.note()
-            return true
-        }
     }
 
     /// A body has returned.
@@ -483,16 +404,6 @@ import Synchronization
     }
 
     public override func willFinish() { noteDue() }
-
-    /// `Mutable.takeEnd` of a plain content; else nil.
-    @inline(__always)
-    private func takePlainEnd() -> (completing: StateReference?, others: [StateReference])? {
-        changePlain { content in
-            guard content.hasCompletion, !content.isPosted else { return (nil, []) }
-            content.post()
-            return (.home, [])
-        }
-    }
 
     /// Has the states that keep something for it until it has finished look after that.
     public override func didFinish() {

@@ -23,7 +23,7 @@ final class LuaState: @unchecked Sendable {
     /// How many operations are in queues, or were started, whose completion blocks this state has set and not run yet.
     @safe @exclusivity(unchecked) private var awaitedCompletionCount = 0
     /// How many of them it has begun to run.
-    @safe @exclusivity(unchecked) private var ranCompletionCount = 0
+    @safe @exclusivity(unchecked) private(set) var ranCompletionCount = 0
     /// Lua cannot be used any more. What is released then, objects of the host, may try to.
     @safe @exclusivity(unchecked) private(set) var hasGone = false
     /// Whether anything was ever observed here.
@@ -45,7 +45,7 @@ final class LuaState: @unchecked Sendable {
     /// What will call functions of this state.
     private var eventSources: [ObjectIdentifier: any EventSource] = [:] { didSet { keepThread() } }
     /// Observations that something may still come for.
-    private var awaitedObservations: [ObjectIdentifier: Observation] = [:] { didSet { keepThread() } }
+    private(set) var awaitedObservations: [ObjectIdentifier: Observation] = [:] { didSet { keepThread() } }
     /// Names of scripts' own on operations that are not misspelt; at most some hundred.
     var acceptedNames: Set<String> = []
     /// Operations that were sent by reference and still have to be made to run elsewhere.
@@ -311,27 +311,6 @@ final class LuaState: @unchecked Sendable {
         if isMain, core.requestedExitStatus != nil { throw .stop(.interrupted) }
         if takeInterrupt(unless: wasRaised) { throw Self.interrupted }
         return outcome
-    }
-
-    /// Runs the completion blocks that this state has set on operations that have finished, and tells its observers of their last
-    /// changes: after a wait they have run.
-    ///
-    /// - Returns: whether there were any.
-    @discardableResult
-    func runDueCompletions() throws(CallError) -> Bool {
-        let before = ranCompletionCount
-        // Most have arrived: to look at each of them would take as long again.
-        if inbox.hasJobs { _ = try wait(deadline: nil) { true } }
-        for operation in due.finished where operation.hasCompletion(in: self) {
-            _ = try wait(deadline: nil) { !operation.hasCompletion(in: self) }
-        }
-        // None where the operation that waits was cancelled.
-        var hasRun = ranCompletionCount != before
-        for observation in awaitedObservations.values where observation.isEnding {
-            _ = try wait(deadline: nil) { !observation.isPinned || !observation.isEnding }
-            if !observation.isPinned || !observation.isEnding { hasRun = true }
-        }
-        return hasRun
     }
 
     func isAwaiting(_ observation: Observation, _ isAwaiting: Bool) {
