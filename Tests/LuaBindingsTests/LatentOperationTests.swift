@@ -105,6 +105,38 @@ import Testing
             """)
     }
 
+    /// Short ones are in a word, others are not; with a completion block, without one, and with something else to be kept.
+    @Test func resultsOfEverySizeComeBack() throws {
+        try script(
+            """
+            local function same(a, b) return a == b and math.type(a) == math.type(b) or a ~= a and b ~= b end
+            local samples = { true, false, 0, -0.0, 1.5, 0/0, math.huge, '', 'a', 'ab', 'abc', 'abcd', 'abcde', 'abcdef', ('x'):rep(100), math.mininteger }
+            for bits = 0, 62 do
+                for _, n in ipairs { 1 << bits, (1 << bits) - 1, -(1 << bits), ~(1 << bits) } do samples[#samples + 1] = n end
+            end
+            local count = 0
+            for i, sample in ipairs(samples) do
+                for how = 1, 3 do
+                    local o = Operation.new(function() return sample end)
+                    if how > 1 then o.completionBlock = function(o) count = count + 1 assert(same(o.result, sample), i) end end
+                    queue:addOperation(o)
+                    if how > 2 then o.kept = sample end
+                    o:waitUntilFinished()
+                    assert(same(o.result, sample) and o.results.n == 1 and (how < 3 or same(o.kept, sample)), i)
+                end
+            end
+            assert(count == 2 * #samples)
+            for n = 0, 20 do
+                local values = table.pack(table.unpack({}, 1, n))
+                local o = Operation.new(function() return table.unpack({}, 1, n) end)
+                local empty = Operation.new(function() end)
+                o.completionBlock, empty.completionBlock = print and function() end, function() end
+                queue:addOperations({ o, empty }, true)
+                assert(o.results.n == n and o.result == nil and empty.results.n == 0)
+            end
+            """)
+    }
+
     @Test func argumentsGoWithTheBody() throws {
         try script(
             """
