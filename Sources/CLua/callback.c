@@ -378,10 +378,12 @@ void clua_push_function(lua_State *L, clua_function function, int member) {
 }
 
 // Whether objects of this class may be.
-static bool is_latent(lua_State *L, const clua_class *class) { return class->kind != 0 && class->kind == clua_state_of(L)->host->latent_kind; }
+static bool may_be_latent(lua_State *L, const clua_class *class) {
+    return class->kind != 0 && class->kind == clua_state_of(L)->host->latent_kind;
+}
 
 static void push_class_function(lua_State *L, const clua_class *class, int member) {
-    if (!is_latent(L, class) || member != clua_state_of(L)->host->latent_function) return clua_push_function(L, class->call, member);
+    if (!may_be_latent(L, class) || member != clua_state_of(L)->host->latent_function) return clua_push_function(L, class->call, member);
     push_target(L, class->call, member);
     lua_pushcclosure(L, make_latent, 1);
 }
@@ -428,7 +430,7 @@ void clua_open_class(lua_State *L, const clua_class *class) {
     lua_pushcclosure(L, may_be_derived_from ? get_overridden_property : get_property, 3);
     lua_setfield(L, -3, "__index");
     push_pointer(L, class->set);
-    lua_pushstring(L, is_latent(L, class) ? clua_state_of(L)->host->callback_property : NULL);
+    lua_pushstring(L, may_be_latent(L, class) ? clua_state_of(L)->host->callback_property : NULL);
     lua_pushcclosure(L, set_property, 3);
     lua_setfield(L, -2, "__newindex");
     clua_push_function(L, class->describe, 0);

@@ -56,23 +56,25 @@ bool clua_object_set_place(void *object, const void *state, uint32_t place) {
     return object_functions.set_place != NULL && object_functions.set_place(object, state, place);
 }
 
-static clua_handle *handle_at(lua_State *L, int index) {
+static clua_handle *to_handle(lua_State *L, int index) {
     clua_handle *handle = lua_touserdata(L, index);
     if (handle == NULL || lua_rawlen(L, index) != sizeof(clua_handle)) return NULL;  // a light userdata has no length
     return clua_has_handle(&clua_state_of(L)->handles, handle) ? handle : NULL;
 }
 
 clua_handle *clua_to_handle(lua_State *L, int index) {
-    clua_handle *handle = handle_at(L, index);
+    clua_handle *handle = to_handle(L, index);
     if (handle != NULL && handle->is_latent) {
-        clua_state *state = clua_state_of(L);
-        clua_take_object(state, handle, object_functions.make(state->object, handle->has_callback));
+        void *home = clua_state_of(L)->object;
+        handle->object = object_functions.make(home, handle->has_callback);
+        handle->is_latent = false;
+        clua_object_set_place(handle->object, home, handle->place);
     }
     return handle;
 }
 
 clua_handle *clua_to_latent_handle(lua_State *L, int index) {
-    clua_handle *handle = handle_at(L, index);
+    clua_handle *handle = to_handle(L, index);
     return handle != NULL && handle->is_latent ? handle : NULL;
 }
 
@@ -181,11 +183,13 @@ static bool replace_by_existing(lua_State *L, const void *object) {
     return true;
 }
 
-// The handle on top, empty so far, gets its place, which there is.
-static void place_handle(lua_State *L, clua_handle *handle, int kind) {
+// The handle on top, empty so far, gets its place, which there is, and takes over a reference to its object if there is one: before the
+// metatable may have to be made.
+static void place_handle(lua_State *L, clua_handle *handle, int kind, void *object) {
     clua_state *state = clua_state_of(L);
     handle->kind = (unsigned)kind;
     clua_take_place(state, handle);
+    if (object != NULL) clua_take_object(state, handle, object);
     lua_rawgeti(L, LUA_REGISTRYINDEX, clua_chunk_of(&state->handles, handle->place)->handles);
     lua_pushvalue(L, -2);
     lua_rawseti(L, -2, clua_place_in_chunk(handle->place));
@@ -194,18 +198,16 @@ static void place_handle(lua_State *L, clua_handle *handle, int kind) {
     lua_setmetatable(L, -2);
 }
 
-// The same; it takes over a reference.
 static void fill_handle(lua_State *L, void *object, int kind) {
     clua_handle *handle = lua_touserdata(L, -1);
-    place_handle(L, handle, kind);
-    clua_take_object(clua_state_of(L), handle, object);
+    place_handle(L, handle, kind, object);
     handle->class_object = object_functions.class_of != NULL ? object_functions.class_of(object, kind) : NULL;
 }
 
 void clua_push_latent_handle(lua_State *L, int kind) {
     clua_handle *handle = push_empty_handle(L);
-    place_handle(L, handle, kind);
     handle->is_latent = true;
+    place_handle(L, handle, kind, NULL);
 }
 
 // Whether the value on top is the spare handle, and has a place to go to.

@@ -167,7 +167,6 @@ void clua_take_object(clua_state *state, clua_handle *handle, void *object) {
         handles->index[slot] = handle->place;
     }
     handle->object = object;
-    handle->is_latent = false;
 }
 
 void *clua_leave_place(clua_state *state, clua_handle *handle) {

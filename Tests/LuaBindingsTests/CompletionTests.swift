@@ -457,27 +457,4 @@ import Testing
         #expect(log.entries == ["false true"])
         token.invalidate()
     }
-
-    @Test func whatCompletionBlocksAddIsWaitedForTogetherWithTheQueue() throws {
-        try withRuntime { runtime throws in
-            try runtime.run(
-                """
-                local q, Operation = opscript.OperationQueue.new(), opscript.Operation
-                for _ = 1, 100 do
-                    local left = 20
-                    local function add()
-                        local op = Operation.new(function() end)
-                        op.completionBlock = function()
-                            left = left - 1
-                            if left > 0 then add() end
-                        end
-                        q:addOperation(op)
-                    end
-                    add()
-                    assert(q:waitUntilAllOperationsAreFinished())
-                    assert(left == 0 and q.operationCount == 0, left)
-                end
-                """)
-        }
-    }
 }

@@ -191,6 +191,59 @@ import Testing
         }
     }
 
+    /// What is done to it while it is added: a collection may begin when the changed path is made known to the workers.
+    @Test func aFinalizerMayAskForItWhileItIsAdded() throws {
+        try script(
+            """
+            local other = OperationQueue.new { isSuspended = true }
+            collectgarbage('incremental', 150, 1000, 30)
+            local kept = {}
+            local function body(i)
+                kept[#kept + 1] = function(op) return i end
+                return kept[#kept]
+            end
+            queue:addOperation(Operation.new(body(0)))
+            local function add()
+                local o, t = Operation.new(body(1)), {}
+                for j = 1, 65536 do t[j] = j end
+                collectgarbage()
+                do
+                    local garbage = setmetatable({}, { __gc = function()
+                        o.name = 'first'
+                        other:addOperation(o)
+                    end })
+                end
+                package.path = package.path .. ';'
+                t[65537] = 1
+                local ok, message = pcall(queue.addOperation, queue, o)
+                assert(o.name == 'first' and other.operations[1] == o)
+                assert(not ok and message:find 'already in a queue', message)
+            end
+            add()
+            queue:waitUntilAllOperationsAreFinished()
+            collectgarbage()
+            local others = {}
+            for i = 1, 200 do
+                others[i] = Operation.new(body(i))
+                others[i].name = 'other'
+            end
+            assert(other.operations[1].name == 'first')
+            other.isSuspended = false
+            """)
+    }
+
+    @Test func whatTheDebugLibraryPutsInThePlaceOfItsBodyIsNone() throws {
+        try script(
+            """
+            for _, value in ipairs { 5, 'text', true } do
+                local o = Operation.new(function() end)
+                debug.setuservalue(o, value, 1)
+                local ok, message = pcall(queue.addOperation, queue, o)
+                assert(not ok and message:find 'no main function', message)
+            end
+            """)
+    }
+
     /// The word becomes variables on one thread while others run the body, cancel it, and end it.
     @Test func itMayGrowAtAnyTime() throws {
         try withRuntime(workers: 3) { runtime throws in

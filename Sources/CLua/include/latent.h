@@ -14,7 +14,7 @@
 /// handle; NULL, and has done nothing, for any other body or value. Never raises.
 clua_handle *clua_encode_latent(lua_State *L, int index, clua_parcel *parcel);
 
-/// The latent handle at `index` takes over a reference to its object, which knows its place, and is pinned if it has a callback. Never
+/// The latent handle at `index` takes over a reference to its object, which has been told its place, and is pinned if it has a callback. Never
 /// raises. Needs 2 free stack slots.
 void clua_give_object(lua_State *L, int index, clua_handle *handle, void *object);
 

@@ -34,7 +34,7 @@ typedef struct clua_object_functions {
     uint32_t (*place_of)(const void *object, const void *state);
     /// Has it remember that. False: it does not know its place there. NULL where no object does.
     bool (*set_place)(void *object, const void *state, uint32_t place);
-    /// Makes the object of a latent handle in one state, which it knows its place in; gives a reference. NULL where no handle is latent.
+    /// Makes the object of a latent handle in one state, where `set_place` is true of it; gives a reference. NULL where no handle is latent.
     void *(*make)(void *state, bool has_callback);
 } clua_object_functions;
 

@@ -59,8 +59,8 @@ extension Call {
                 if case .stalled = outcome { throw .message(Stall.message(for: queue.operations)) }
                 guard isOver else { return false }
             }
-            // They may add something.
-            guard try state.runDueCompletions() else { return true }
+            // They may add something, and so may what runs beside them.
+            guard try state.runDueCompletions() || !wait.isOver else { return true }
         }
     }
 

@@ -1,4 +1,4 @@
-/// The names of the classes, as C keeps them.
+/// Names, as C keeps them: those of the classes first.
 enum StaticName {
     // Safety: string literals live as long as the process.
     nonisolated(unsafe) static let operation = unsafe pointer("Operation")

@@ -105,7 +105,7 @@ extension LuaState {
     func runDueCompletions() throws(CallError) -> Bool {
         let before = ranCompletionCount
         // Most have arrived: to look at each of them would take as long again.
-        if inbox.hasJobs { _ = try wait(deadline: nil) { true } }
+        if inbox.hasJobs, !due.isEmpty { _ = try wait(deadline: nil) { true } }
         for operation in due.finished where operation.hasCompletion(in: self) {
             _ = try wait(deadline: nil) { !operation.hasCompletion(in: self) }
         }

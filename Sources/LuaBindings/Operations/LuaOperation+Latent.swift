@@ -19,19 +19,21 @@ extension Call {
         if state.runsHere(in: queue) { return false }
         var contents = unsafe clua_parcel()
         guard let handle = unsafe clua_encode_latent(lua, index, &contents) else { return false }
-        if unsafe !contents.is_flat { state.publishPaths() }
+        let isFlat = unsafe contents.is_flat
         let hasCompletion = unsafe handle.pointee.has_callback != 0
         // Safety: the handle, which is on the stack of the call, keeps it.
         let operation = unsafe Unmanaged.passRetained(
             LuaOperation(
                 state.origin(of: .function, nil),
                 LuaOperation.Content(body: Parcel(contents), isInHandle: true, hasCompletion: hasCompletion), hasCompletion: hasCompletion))
-        unsafe clua_give_object(lua, index, handle, operation.toOpaque())
-        return try unsafe operation._withUnsafeGuaranteedRef { operation in
-            operation.placeOfHandle = unsafe handle.pointee.place
+        return try unsafe operation._withUnsafeGuaranteedRef { made in
+            made.placeOfHandle = unsafe handle.pointee.place
+            unsafe clua_give_object(lua, index, handle, operation.toOpaque())
             if hasCompletion { state.awaitCompletion() }
-            do { try add(operation) } catch {
-                operation.withdraw(in: state)
+            // Finalizers may run, and ask for the operation: it is there.
+            if !isFlat { state.publishPaths() }
+            do { try add(made) } catch {
+                made.withdraw(in: state)
                 throw error
             }
             return true

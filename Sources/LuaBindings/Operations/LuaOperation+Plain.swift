@@ -56,7 +56,8 @@ extension LuaOperation {
         unsafe (changePlain { unsafe $0.takeBody() } ?? nil).map { unsafe Parcel(taking: $0) }
     }
 
-    /// The completion block, and the handle that was pinned for it, if the content is plain; else nil. On the home's thread.
+    /// The completion block, and whether the handle was pinned, which it was for that, if the content is plain; else nil. On the home's
+    /// thread.
     @inline(__always)
     func takePlainCompletion() -> (completion: Completion?, isPinned: Bool)? {
         guard

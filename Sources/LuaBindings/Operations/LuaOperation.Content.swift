@@ -4,19 +4,21 @@ extension LuaOperation {
     /// What an operation has beside its origin, in a word. It is plain as long as that is little: then it is changed by exchanging the word.
     /// After that it is the address of its variables, for good.
     struct Content: Equatable, AtomicRepresentable {
-        // Of a plain one: flags in the low 16 bits, and above them the address of its body, or what that has returned.
+        // Of a plain one, from the low end: flags; the body, whose address has zeros there and at the other end, so that whoever looks for
+        // leaks sees it; or what that has returned, with its counts; further flags.
         private var bits: UInt64
 
         private static let plain: UInt64 = 1 << 0
         private static let hasBody: UInt64 = 1 << 1
-        private static let isInHandle: UInt64 = 1 << 2
-        private static let hasResults: UInt64 = 1 << 3
-        private static let hasCompletion: UInt64 = 1 << 4
-        private static let isNoted: UInt64 = 1 << 5
-        private static let isPosted: UInt64 = 1 << 6
-        private static let byteCountAt: UInt64 = 7  // three bits
-        private static let valueCountAt: UInt64 = 10  // four bits
-        private static let payloadAt: UInt64 = 16
+        private static let isInHandle: UInt64 = 1 << 2  // of a body
+        private static let hasResults: UInt64 = 1 << 2  // without one
+        private static let hasCompletion: UInt64 = 1 << 3
+        private static let address: UInt64 = (1 << 48 - 1) & ~15
+        private static let bytesAt: UInt64 = 4  // six
+        private static let byteCountAt: UInt64 = 52  // three bits
+        private static let valueCountAt: UInt64 = 55  // four bits
+        private static let isNoted: UInt64 = 1 << 62
+        private static let isPosted: UInt64 = 1 << 63
         private static let ofCompletion = hasCompletion | isNoted | isPosted
 
         /// The bodies are what the origin says.
@@ -35,11 +37,11 @@ extension LuaOperation {
         init(body: consuming Parcel, isInHandle: Bool, hasCompletion: Bool) {
             let reference = unsafe body.takeReference()
             let address = unsafe UInt64(UInt(bitPattern: reference.toOpaque()))
-            bits = address << Content.payloadAt | Content.plain | Content.hasBody
+            bits = address & Content.address | Content.plain | Content.hasBody
             if isInHandle { bits |= Content.isInHandle }
             if hasCompletion { bits |= Content.hasCompletion }
-            if address >> (64 - Content.payloadAt) == 0 { return }
-            // Where addresses are so long.
+            if address & ~Content.address == 0 { return }
+            // Where addresses are longer.
             self = unsafe Content(Variables.make(Mutable(of: self, body: Parcel(taking: reference))))
         }
 
@@ -64,7 +66,7 @@ extension LuaOperation {
         @inline(__always) var body: Unmanaged<Parcel.Storage>? {
             // Safety: it was retained for the word.
             has(Content.hasBody)
-                ? unsafe UnsafeRawPointer(bitPattern: UInt(bits >> Content.payloadAt)).map { unsafe Unmanaged.fromOpaque($0) } : nil
+                ? unsafe UnsafeRawPointer(bitPattern: UInt(bits & Content.address)).map { unsafe Unmanaged.fromOpaque($0) } : nil
         }
 
         /// Takes the body out, if there is one.
@@ -82,15 +84,15 @@ extension LuaOperation {
             guard case .few(let few) = results, few.byteCount < 8, few.valueCount < 16, few.bytes.0 & 0xff == 0 else { return false }
             bits = bits & Content.ofCompletion | Content.plain | Content.hasResults
             bits |= UInt64(few.byteCount) << Content.byteCountAt | UInt64(few.valueCount) << Content.valueCountAt
-            bits |= (few.bytes.0 >> 8) << Content.payloadAt
+            bits |= (few.bytes.0 >> 8 & (1 << 48 - 1)) << Content.bytesAt
             return true
         }
 
         @inline(__always) var results: ReturnedValues? {
-            guard isPlain, has(Content.hasResults) else { return nil }
+            guard isPlain, !has(Content.hasBody), has(Content.hasResults) else { return nil }
             return .few(
                 ReturnedValues.Few(
-                    bytes: ((bits >> Content.payloadAt) << 8, 0), byteCount: UInt8(bits >> Content.byteCountAt & 7),
+                    bytes: ((bits >> Content.bytesAt & (1 << 48 - 1)) << 8, 0), byteCount: UInt8(bits >> Content.byteCountAt & 7),
                     valueCount: UInt8(bits >> Content.valueCountAt & 15)))
         }
 

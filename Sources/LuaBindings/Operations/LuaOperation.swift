@@ -80,6 +80,7 @@ import Synchronization
         self.init(origin, unsafe Content(Variables.make(mutable)), hasCompletion: hasCompletion)
     }
 
+    /// - Parameter hasCompletion: the content has a completion block.
     @inline(__always)
     init(_ origin: consuming Origin, _ content: Content, hasCompletion: Bool = false) {
         // Safety: the origin keeps it.

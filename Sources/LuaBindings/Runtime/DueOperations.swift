@@ -17,6 +17,8 @@
     /// Its completion block has run, or will not.
     func remove(at place: Int) { unsafe operations.withLock { unsafe $0?.remove(at: place) } }
 
+    var isEmpty: Bool { unsafe operations.withLock { unsafe $0?.isEmpty ?? true } }
+
     /// Those that have finished. On the thread of the state.
     var finished: [LuaOperation] {
         let all = unsafe operations.withLock { unsafe $0?.all.map { unsafe $0.takeUnretainedValue() } ?? [] }

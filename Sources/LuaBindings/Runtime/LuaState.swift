@@ -22,7 +22,7 @@ final class LuaState: @unchecked Sendable {
     var isRunning: Bool { attemptCount > 0 }
     /// How many operations are in queues, or were started, whose completion blocks this state has set and not run yet.
     @safe @exclusivity(unchecked) private var awaitedCompletionCount = 0
-    /// How many of them it has begun to run.
+    /// How many completion blocks it has begun to run.
     @safe @exclusivity(unchecked) private(set) var ranCompletionCount = 0
     /// Lua cannot be used any more. What is released then, objects of the host, may try to.
     @safe @exclusivity(unchecked) private(set) var hasGone = false
