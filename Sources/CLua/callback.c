@@ -210,6 +210,14 @@ static void answer_handle(lua_State *L, const clua_reply *reply) {
     if (reply->completion_index != 0) set_completion(L, last + 1, reply->completion_index);
 }
 
+// The handle at `index` needs its body no more. Pushes it.
+static int answer_sent(lua_State *L, int index) {
+    lua_pushnil(L);
+    lua_setiuservalue(L, index, CLUA_SLOT_BODY);
+    lua_pushvalue(L, index);
+    return 1;
+}
+
 static int answer(lua_State *L, clua_reply *reply) {
     switch (reply->kind) {
     case CLUA_REPLY_NOTHING: return 0;
@@ -219,10 +227,7 @@ static int answer(lua_State *L, clua_reply *reply) {
     case CLUA_REPLY_NUMBER: lua_pushnumber(L, reply->number); return 1;
     case CLUA_REPLY_PROGRESS: push_progress(L, reply); return 1;
     case CLUA_REPLY_VALUES: return (int)reply->integer;
-    case CLUA_REPLY_SENT:
-        lua_pushnil(L);
-        lua_setiuservalue(L, (int)reply->integer, CLUA_SLOT_BODY);
-        // falls through
+    case CLUA_REPLY_SENT: return answer_sent(L, (int)reply->integer);
     case CLUA_REPLY_ARGUMENT: lua_pushvalue(L, (int)reply->integer); return 1;
     case CLUA_REPLY_NO_MEMORY: return clua_no_memory(L);
     case CLUA_REPLY_STOP:
@@ -291,6 +296,15 @@ static int make_latent(lua_State *L) {
     clua_push_latent_handle(L, clua_state_of(L)->host->latent_kind);
     clua_set_body(L, 1, last, 0);
     return 1;
+}
+
+// What adds objects that may be latent. Upvalue: as call_function's.
+static int add_latent(lua_State *L) {
+    const clua_host *host = clua_state_of(L)->host;
+    if (clua_to_latent_handle(L, 2) == NULL) return call_function(L);
+    const clua_handle *to = clua_to_handle(L, 1);
+    if (to == NULL || (int)to->kind != host->adding_kind || !host->add_latent(L, to->object)) return call_function(L);
+    return answer_sent(L, 2);
 }
 
 // The member's number for the key at stack index 2 in the table at `members`; 0 when there is none.
@@ -383,9 +397,12 @@ static bool may_be_latent(lua_State *L, const clua_class *class) {
 }
 
 static void push_class_function(lua_State *L, const clua_class *class, int member) {
-    if (!may_be_latent(L, class) || member != clua_state_of(L)->host->latent_function) return clua_push_function(L, class->call, member);
+    const clua_host *host = clua_state_of(L)->host;
+    lua_CFunction function = call_function;
+    if (may_be_latent(L, class) && member == host->latent_function) function = make_latent;
+    if (class->kind != 0 && class->kind == host->adding_kind && member == host->adding_function) function = add_latent;
     push_target(L, class->call, member);
-    lua_pushcclosure(L, make_latent, 1);
+    lua_pushcclosure(L, function, 1);
 }
 
 // Makes the class table: its functions as fields, its own properties computed. Leaves it on the stack.

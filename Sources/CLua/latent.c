@@ -6,7 +6,7 @@
 
 clua_handle *clua_encode_latent(lua_State *L, int index, clua_parcel *parcel) {
     clua_handle *handle = clua_to_latent_handle(L, index);
-    if (handle == NULL || !lua_checkstack(L, LUA_MINSTACK)) return NULL;
+    if (handle == NULL) return NULL;
     *parcel = (clua_parcel){0};
     bool is_flat = lua_getiuservalue(L, index, CLUA_SLOT_BODY) == LUA_TFUNCTION && encode_flat(L, parcel);
     lua_pop(L, 1);

@@ -11,7 +11,7 @@
 #include "parcel.h"
 
 /// Encodes the body in the latent handle at `index`, if that is a function of known code that has captured plain values only. Returns the
-/// handle; NULL, and has done nothing, for any other body or value. Never raises.
+/// handle; NULL, and has done nothing, for any other body or value. Never raises. Needs 2 free stack slots.
 clua_handle *clua_encode_latent(lua_State *L, int index, clua_parcel *parcel);
 
 /// The latent handle at `index` takes over a reference to its object, which has been told its place, and is pinned if it has a callback. Never

@@ -27,6 +27,11 @@ typedef struct clua_host {
     int latent_kind;
     int latent_function;  // makes one, where its first argument is a function: its body
     const char *callback_property;  // is the function in CLUA_SLOT_FUNCTIONS
+    int adding_kind;      // of the objects to which they are added, by this function; 0 where there are none
+    int adding_function;
+    /// Makes the operation of the latent handle at stack index 2 and adds it to `object`. False: it is not that simple, or was refused; then
+    /// the function is called. Must not raise.
+    bool (*add_latent)(lua_State *L, void *object);
     // For classes of operations that scripts define; 0 and NULL where no class has the function `subclass`.
     int class_kind;                    // the kind of the objects that such classes stand for
     clua_function new_operation;       // makes one of the class at stack index 1; the member is 1 when that has a method `start`

@@ -84,12 +84,6 @@ enum OperationQueueClass {
     /// `queue:addOperation(operation)` or `queue:addOperation(main, ...)`: gives back the operation.
     private static func addOperation(to queue: OperationQueue, _ call: Call) throws(CallError) -> Answer {
         if call.isFunction(at: 2) { return try add(barrier: false, to: queue, call) }
-        let isAdded = try call.misuse {
-            try call.addLatentOperation(at: 2, to: queue) { operation in
-                try adding(to: queue, call) { try queue.tryAddOperation(operation) }
-            }
-        }
-        if isAdded { return .sent(2) }
         guard let operation = unsafe call.unmanagedOperation(at: 2) else { throw call.expected("Operation or function", at: 2) }
         return try unsafe operation.with { operation throws(CallError) in
             let isSent = try call.misuse {

@@ -9,32 +9,39 @@ extension LuaOperation {
     }
 }
 
-extension Call {
-    /// Makes the operation of the latent handle at a stack index as it is when it has been made fit for `queue`, and adds it by `add`.
+extension LuaState {
+    /// Makes the operation of the latent handle at stack index 2 as it is when it has been made fit for `queue`, an `OperationQueue`, and
+    /// adds it.
     ///
-    /// - Returns: false, and nothing was done: it is not latent, or its body is not as simple as that, or runs as it is.
-    /// - Throws: what `add` throws.
+    /// - Returns: false: somebody observes something here, the body is not as simple as that, or runs as it is; then nothing was done. Or the
+    ///   queue has refused it; then it is latent no more.
+    static func addLatentOperation(_ lua: OpaquePointer, to queue: UnsafeMutableRawPointer) -> Bool {
+        // Safety: the handles, which are on the stack of the call, keep both.
+        unsafe Unmanaged<OperationQueue>.fromOpaque(queue)._withUnsafeGuaranteedRef { queue in
+            unsafe with(lua) { state in unsafe state.whileRunning(lua) { unsafe state.addLatentOperation(lua, to: queue) } }
+        }
+    }
+
     @inline(__always)
-    func addLatentOperation(at index: Int32, to queue: OperationQueue, _ add: (Operation) throws -> Void) throws -> Bool {
-        if state.runsHere(in: queue) { return false }
+    private func addLatentOperation(_ lua: OpaquePointer, to queue: OperationQueue) -> Bool {
+        if hasObserved || runsHere(in: queue) { return false }
         var contents = unsafe clua_parcel()
-        guard let handle = unsafe clua_encode_latent(lua, index, &contents) else { return false }
+        guard let handle = unsafe clua_encode_latent(lua, 2, &contents) else { return false }
         let isFlat = unsafe contents.is_flat
         let hasCompletion = unsafe handle.pointee.has_callback != 0
-        // Safety: the handle, which is on the stack of the call, keeps it.
         let operation = unsafe Unmanaged.passRetained(
             LuaOperation(
-                state.origin(of: .function, nil),
+                origin(of: .function, nil),
                 LuaOperation.Content(body: Parcel(contents), isInHandle: true, hasCompletion: hasCompletion), hasCompletion: hasCompletion))
-        return try unsafe operation._withUnsafeGuaranteedRef { made in
+        return unsafe operation._withUnsafeGuaranteedRef { made in
             made.placeOfHandle = unsafe handle.pointee.place
-            unsafe clua_give_object(lua, index, handle, operation.toOpaque())
-            if hasCompletion { state.awaitCompletion() }
+            unsafe clua_give_object(lua, 2, handle, operation.toOpaque())
+            if hasCompletion { awaitCompletion() }
             // Finalizers may run, and ask for the operation: it is there.
-            if !isFlat { state.publishPaths() }
-            do { try add(made) } catch {
-                made.withdraw(in: state)
-                throw error
+            if !isFlat { publishPaths() }
+            do { try queue.tryAddOperation(made) } catch {
+                made.withdraw(in: self)
+                return false
             }
             return true
         }

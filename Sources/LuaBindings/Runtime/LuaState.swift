@@ -116,7 +116,7 @@ final class LuaState: @unchecked Sendable {
 
     /// The same for a path where a reference of one's own would cost.
     @inline(__always)
-    private static func with<Result>(_ lua: OpaquePointer, _ body: (LuaState) -> Result) -> Result {
+    static func with<Result>(_ lua: OpaquePointer, _ body: (LuaState) -> Result) -> Result {
         // Safety: the object is set before the first script runs and outlives the state.
         unsafe Unmanaged<LuaState>.fromOpaque(clua_state_of(lua).pointee.object)._withUnsafeGuaranteedRef { state in
             state.checkThread()
@@ -146,13 +146,21 @@ final class LuaState: @unchecked Sendable {
     ) {
         guard let lua = unsafe lua, let reply = unsafe reply else { return }
         unsafe with(lua) { state in
-            let previous = unsafe state.running
-            unsafe state.running = lua
-            defer { unsafe state.running = previous }
-            do throws(CallError) { unsafe try body(member, Call(lua: lua, state: state)).write(to: reply) } catch {
-                unsafe error.write(to: reply)
+            unsafe state.whileRunning(lua) {
+                do throws(CallError) { unsafe try body(member, Call(lua: lua, state: state)).write(to: reply) } catch {
+                    unsafe error.write(to: reply)
+                }
             }
         }
+    }
+
+    /// `lua`, a coroutine of this state, has called the host, which does `body`.
+    @inline(__always)
+    func whileRunning<Result>(_ lua: OpaquePointer, _ body: () -> Result) -> Result {
+        let previous = unsafe running
+        unsafe running = lua
+        defer { unsafe running = previous }
+        return body()
     }
 
     /// The queue that code outside of every operation belongs to.
@@ -462,12 +470,11 @@ final class LuaState: @unchecked Sendable {
     /// there are others.
     func releaseUnreferenced(_ lua: OpaquePointer) -> Bool {
         guard !isClosed else { return false }
-        let previous = unsafe running
-        unsafe running = lua
-        defer { unsafe running = previous }
-        let pointers = unsafe sealed.map { unsafe $0 }
-        for index in unsafe pointers.indices where unsafe isHeldByHandleOnly(pointers[index]) {
-            unsafe object(pointers[index], as: LuaOperation.self).unseal(in: self)
+        unsafe whileRunning(lua) {
+            let pointers = unsafe sealed.map { unsafe $0 }
+            for index in unsafe pointers.indices where unsafe isHeldByHandleOnly(pointers[index]) {
+                unsafe object(pointers[index], as: LuaOperation.self).unseal(in: self)
+            }
         }
         watchesCollections = unsafe !sealed.isEmpty
         return watchesCollections
