@@ -226,13 +226,15 @@ int clua_call_script(lua_State *L, int argument_count, int result_count, clua_fa
     return call(L, describe_script_error, argument_count + 1, result_count, failure);
 }
 
-int clua_begin_protected(lua_State *L) {
+// Pushes what is to be below a function; returns where the message handler is.
+static int begin_protected(lua_State *L) {
     push_description_under_way(L);
     lua_pushcfunction(L, describe_error);
     return lua_gettop(L);
 }
 
-int clua_end_protected(lua_State *L, int handler, int status, clua_failure *failure) {
+// Takes that off, and leaves the results. `failure` is empty.
+static int end_protected(lua_State *L, int handler, int status, clua_failure *failure) {
     int kept = handler - 1;
     if (status != LUA_OK) take_failure(L, status, failure);
     if (status != LUA_OK || lua_toboolean(L, kept)) {
@@ -246,10 +248,10 @@ int clua_end_protected(lua_State *L, int handler, int status, clua_failure *fail
 
 int clua_protect(lua_State *L, lua_CFunction function, void *context, int result_count, clua_failure *failure) {
     if (!lua_checkstack(L, LUA_MINSTACK)) return clua_refuse(failure, "stack overflow");
-    int handler = clua_begin_protected(L);
+    int handler = begin_protected(L);
     lua_pushcfunction(L, function);
     lua_pushlightuserdata(L, context);
-    return clua_end_protected(L, handler, lua_pcall(L, 1, result_count, handler), failure);
+    return end_protected(L, handler, lua_pcall(L, 1, result_count, handler), failure);
 }
 
 int clua_raise_value(lua_State *L, int index, clua_failure *failure) {
@@ -300,7 +302,8 @@ static void strip_callers(lua_State *L, clua_failure *failure) {
     lua_pop(L, 1);
 }
 
-bool clua_enter_apart(lua_State *L) {
+// Whether the state's own globals were in force, as they nearly always are; otherwise pushes those that were.
+static bool enter_apart(lua_State *L) {
     if (clua_are_globals_real(L)) return true;
     clua_push_current_globals(L);
     clua_push_real_globals(L);
@@ -308,7 +311,8 @@ bool clua_enter_apart(lua_State *L) {
     return false;
 }
 
-void clua_leave_apart(lua_State *L, bool were_real, int status, clua_failure *failure) {
+// Takes them off.
+static void leave_apart(lua_State *L, bool were_real, int status, clua_failure *failure) {
     if (!were_real) {
         clua_set_current_globals(L);
     } else if (!clua_are_globals_real(L)) {
@@ -324,9 +328,9 @@ void clua_leave_apart(lua_State *L, bool were_real, int status, clua_failure *fa
 int clua_run_apart(lua_State *L, lua_CFunction function, void *context, clua_failure *failure) {
     // clua_protect looks after its own.
     if (!clua_are_globals_real(L) && !lua_checkstack(L, LUA_MINSTACK)) return clua_refuse(failure, "stack overflow");
-    bool were_real = clua_enter_apart(L);
+    bool were_real = enter_apart(L);
     int status = clua_protect(L, function, context, 0, failure);
-    if (!were_real || status != LUA_OK || !clua_are_globals_real(L)) clua_leave_apart(L, were_real, status, failure);
+    if (!were_real || status != LUA_OK || !clua_are_globals_real(L)) leave_apart(L, were_real, status, failure);
     return status;
 }
 

@@ -59,7 +59,7 @@ typedef struct clua_reply {
     void *parcel_owner;  // owned: keeps `parcel` and `parcels` alive
     int body_first;  // CLUA_REPLY_HANDLE: the arguments from here on become the body of the handle; 0 for none
     int body_number;  // which of several bodies, 1 and up; 0: the only one
-    int completion_index;  // the value at this stack index becomes what clua_run_callback calls; 0 for none
+    int completion_index;  // the value at this stack index becomes what is called when the object has ended; 0 for none
 } clua_reply;
 
 /// A function of the host. `member` says which of a class's members was meant, 0 for a name that is none.

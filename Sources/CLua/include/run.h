@@ -123,17 +123,28 @@ int clua_require(lua_State *L, const char *name, const char *global, clua_failur
 /// Whether `package.path`, `package.cpath` or the global `arg` are other values than when this was asked last. Never raises.
 bool clua_paths_changed(lua_State *L);
 
-/// The function in the handle of an object that is there for what happens to it: a completion block, for one.
+/// The function in the handle of an object that is there for what happens to it: what a timer calls, for one.
 typedef struct clua_callback {
     void *object;
-    int kind;
-    bool is_kept;    // it stays in the handle
-    bool is_pinned;  // the handle is pinned for its sake: clua_unpin
-    uint32_t place;  // of a pinned handle, or 0: that has to be looked for
+    bool is_kept;  // it stays in the handle
     const clua_item *argument;  // what it gets; NULL for the handle
 } clua_callback;
 
 int clua_run_callback(lua_State *L, clua_callback callback, clua_failure *failure);
+
+/// The function in the handle of an object that has ended, which gets that, and is called once.
+typedef struct clua_completion {
+    void *object;
+    bool is_pinned;  // the handle is pinned for its sake: clua_unpin
+    uint32_t place;  // of a pinned handle, or 0: that has to be looked for
+} clua_completion;
+
+/// Fills `completion`; false: there is no other one.
+typedef bool (*clua_next_completion)(void *context, clua_completion *completion);
+
+/// Calls one after the other, as `next` says, until there is no other one; the first that fails is the last. There may be some left also
+/// where none has failed.
+int clua_run_completions(lua_State *L, clua_next_completion next, void *context, clua_failure *failure);
 
 /// Pushes `count` values, of which the first starts at `first`.
 int clua_push_items(lua_State *L, const clua_item *first, size_t count, clua_failure *failure);

@@ -72,7 +72,7 @@ final class ChildProcess: EventSource, @unchecked Sendable {
         // The job may be faster than who posted it.
         ended.store(true, ordering: .releasing)
         unsafe withResult { result in
-            unsafe state.runCallback(of: self, .process, argument: result, named: "the onExit of '\(name)'")
+            unsafe state.runCallback(of: self, argument: result, named: "the onExit of '\(name)'")
         }
         state.forget(self)
     }

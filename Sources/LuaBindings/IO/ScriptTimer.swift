@@ -42,10 +42,10 @@ final class ScriptTimer: EventSource {
 
     private func call() {
         if repeats {
-            if isPending { state.runCallback(of: self, .timer, keeping: true, named: "a timer's function") }
+            if isPending { state.runCallback(of: self, keeping: true, named: "a timer's function") }
             isCalling.store(false, ordering: .releasing)
         } else if end() {
-            state.runCallback(of: self, .timer, named: "a timer's function")
+            state.runCallback(of: self, named: "a timer's function")
             state.forget(self)
         }
     }

@@ -1,3 +1,4 @@
+import CLua
 import OpEngine
 
 /// The completion block that a script has set, and what else a state keeps until the operation has ended.
@@ -6,7 +7,11 @@ extension LuaOperation {
     func setCompletion(in state: LuaState, isPresent: Bool) throws {
         let isSealed = try changeCompletion(to: nil, in: isPresent ? state : nil)
         guard isPresent else { return }
-        if !tellWhenFinished() { noteDue() }
+        if !tellWhenFinished() {
+            noteDue()
+            // It may have told before.
+            state.announceDue()
+        }
         // Another state has added it, or may.
         if isInQueue {
             try pin(in: state)
@@ -36,10 +41,7 @@ extension LuaOperation {
             return (mutable.replaceCompletion(by: reference), mutable.isSealed)
         }
         guard let replaced else { return isSealed }
-        withState(replaced.state) { state in
-            if let place = replaced.place { state.due.remove(at: place) }
-            if replaced.isAwaited { state.post { state.stopAwaitingCompletion() } }
-        }
+        if replaced.isAwaited { withState(replaced.state) { state in state.post { state.stopAwaitingCompletion() } } }
         if replaced.isAwaited { tellWhenFinished() }  // which unpins it there
         return isSealed
     }
@@ -47,19 +49,9 @@ extension LuaOperation {
     /// From here on, whoever has seen that the operation has finished, and waits in the state that has set the completion block, waits for
     /// that, too.
     func noteDue() {
-        let plain = plainContent.map { $0.hasCompletion && !$0.isNoted ? StateReference.home : nil }
-        guard let reference = plain ?? withMutable({ $0.completion?.place == nil ? $0.completion?.state : nil }) else { return }
-        withState(reference) { state in
-            guard let place = state.due.insert(self) else { return }
-            let isNoted =
-                notePlain(at: place)
-                ?? withMutable { mutable in
-                    guard mutable.completion?.state == reference, mutable.completion?.place == nil else { return false }
-                    mutable.completion?.place = place
-                    return true
-                }
-            if !isNoted { state.due.remove(at: place) }
-        }
+        let plain = plainContent.map { $0.hasCompletion ? StateReference.home : nil }
+        guard let reference = plain ?? withMutable({ $0.completion?.state }) else { return }
+        withState(reference) { $0.due.append(self) }
     }
 
     /// Whether its completion block in `state` has still to run.
@@ -69,34 +61,91 @@ extension LuaOperation {
         return withMutable { $0.completion?.state == reference }
     }
 
-    func postEnd(to state: LuaState) {
-        // It captures nothing else, so that no memory is needed for it.
-        state.post { [self] in endHere() }
+    /// What is to be done with one of those that are due in a state.
+    enum Due {
+        /// Nothing: it has got another completion block meanwhile, or none.
+        case nothing
+        /// It has not told yet that it has finished.
+        case waits
+        /// Its completion block, which nobody else has any more, is to be run.
+        case completes(isPinned: Bool)
     }
 
-    /// On the thread of a state: lets go of the handle, and runs the completion block that this state has set.
-    func endHere() {
-        // Nearly always the home; else there are references to it.
+    /// On the thread of `state`.
+    @inline(__always)
+    fileprivate func takeCompletion(in state: LuaState) -> Due {
+        let reference = reference(to: state)
+        let (due, isAwaited) = takePlainCompletion() ?? withMutable { $0.takeCompletion(in: reference) }
+        if case .completes(isPinned: true) = due { state.unwatch(self) }
+        if isAwaited { state.stopAwaitingCompletion() }
+        return due
+    }
+
+    /// `state`, which keeps its handle, looks after that.
+    private func postEnd(to state: LuaState) {
+        // It captures nothing else, so that no memory is needed for it.
+        state.post { [self] in unpinHere() }
+    }
+
+    /// On the thread of a state that keeps its handle: lets go of that, unless its completion block is there.
+    private func unpinHere() {
         let isAtHome = withHome { $0.isOpenHere } ?? false
-        guard let reference = isAtHome ? .home : core.existingStateOfCurrentThread.map({ reference(to: $0) }) else { return }
-        let (completion, isPinned) =
-            (isAtHome ? takePlainCompletion() : nil)
-            ?? withMutable { mutable in
-                let isPinned = mutable.unpin(in: reference)
-                guard mutable.completion?.state == reference else { return (nil as Completion?, isPinned) }
-                return (mutable.replaceCompletion(by: nil), isPinned)
+        guard let state = isAtHome ? withHome({ $0 }) : core.existingStateOfCurrentThread, !hasCompletion(in: state) else { return }
+        let reference = reference(to: state)
+        guard withMutable({ $0.unpin(in: reference) }) else { return }
+        state.unwatch(self)
+        state.unpin(self)
+    }
+
+    /// What messages call its completion block.
+    fileprivate var nameOfCompletion: String { "the completion block of \(displayName)" }
+
+    /// Has the states that keep something for it look after that: it has finished.
+    func tellStates() {
+        let replaced = isObserved ? scriptBlock : nil
+        let (completing, others) = takePlainEnd() ?? withMutable { $0.takeEnd() }
+        if completing != nil, let replaced { completionBlockHasChanged(from: replaced, to: nil) }
+        if let completing { withState(completing) { $0.announceDue() } }
+        for reference in others {
+            withState(reference) { state in
+                // At once where that is possible: a script that starts many without a wait keeps none of them. The function of a
+                // completion block may be on its way to the handle.
+                if state.isOpenHere && !hasCompletion(in: state) { unpinHere() } else { postEnd(to: state) }
             }
-        withState(reference) { state in
-            if isPinned { state.unwatch(self) }
-            state.end(self, runsCompletion: completion != nil, isPinned: isPinned)
-            guard let completion else { return }
-            if let place = completion.place { state.due.remove(at: place) }
-            if completion.isAwaited { state.stopAwaitingCompletion() }
         }
     }
 }
 
 extension LuaState {
+    /// One of those that are due has finished, or the thread of the state is about to do something else. From any thread.
+    @inline(__always)
+    func announceDue() {
+        if due.announce() { post { [self] in runDue() } }
+    }
+
+    /// Runs the completion blocks of those that are due now.
+    private func runDue() {
+        var run = DueRun(state: self, left: due.fetch())
+        while due.hasFetched && run.left > 0 {
+            do throws(Failure) {
+                try unsafe attempt { lua, failure in
+                    unsafe withUnsafeMutablePointer(to: &run) { run in
+                        unsafe clua_run_completions(
+                            lua, { unsafe $0!.assumingMemoryBound(to: DueRun.self).pointee.next($1!) }, run, &failure)
+                    }
+                }
+            } catch { run.fail(error) }
+        }
+        run.endCurrent()
+    }
+
+    /// Runs the completion block of `operation` for the host, which has asked for it.
+    func runCompletion(of operation: LuaOperation) {
+        guard !isClosed else { return }
+        ranCompletionCount += 1
+        runCallback(of: operation, named: operation.nameOfCompletion)
+    }
+
     /// Runs the completion blocks that this state has set on operations that have finished, and tells its observers of their last
     /// changes: after a wait they have run.
     ///
@@ -116,5 +165,51 @@ extension LuaState {
             if !observation.isPinned || !observation.isEnding { hasRun = true }
         }
         return hasRun
+    }
+}
+
+/// One after the other of the completion blocks that are due in a state when it begins.
+@safe private struct DueRun {
+    // Safety: it runs on the state's thread, which keeps the state.
+    unowned(unsafe) let state: LuaState
+    /// What comes meanwhile waits for the next one.
+    private(set) var left: Int
+    /// Whose block runs, with the reference of the list.
+    private var current: Unmanaged<LuaOperation>?
+
+    init(state: LuaState, left: Int) { (unsafe self.state, self.left) = (state, left) }
+
+    /// See `clua_next_completion`.
+    mutating func next(_ completion: UnsafeMutablePointer<clua_completion>) -> Bool {
+        endCurrent()
+        while left > 0, let operation = unsafe state.due.take() {
+            left -= 1
+            unsafe current = operation
+            let (due, place) = unsafe operation._withUnsafeGuaranteedRef { operation in
+                unsafe (operation.takeCompletion(in: state), operation.isHome(state) ? operation.placeOfHandle : 0)
+            }
+            switch due {
+            case .completes(let isPinned):
+                unsafe state.ranCompletionCount += 1
+                unsafe completion.pointee = clua_completion(object: operation.toOpaque(), is_pinned: isPinned, place: place)
+                return true
+            case .waits: unsafe operation._withUnsafeGuaranteedRef { unsafe state.due.append($0) }
+            case .nothing: break
+            }
+            endCurrent()
+        }
+        return false
+    }
+
+    mutating func endCurrent() { unsafe current.take()?.release() }
+
+    /// The block that runs has failed; or, if there was none, Lua could run nothing, and the next one fails.
+    mutating func fail(_ failure: Failure) {
+        var completion = unsafe clua_completion()
+        if unsafe current == nil, unsafe next(&completion), unsafe completion.is_pinned {
+            unsafe state.unpin(current!.takeUnretainedValue())
+        }
+        if let operation = unsafe current?.takeUnretainedValue() { unsafe state.report(failure, in: operation.nameOfCompletion) }
+        endCurrent()
     }
 }

@@ -21,7 +21,6 @@ extension LuaOperation {
         }
         unsafe made.pointee.mutable =
             old == .nothing ? Mutable(bodies: origin.bodies) : Mutable(of: old, body: unsafe old.body.map { unsafe Parcel(taking: $0) })
-        if old.isNoted { unsafe made.pointee.mutable.completion?.place = Int(placeAmongDue) }
         unsafe made.pointee.lock.unlock()
         return unsafe made
     }
@@ -56,30 +55,14 @@ extension LuaOperation {
         unsafe (changePlain { unsafe $0.takeBody() } ?? nil).map { unsafe Parcel(taking: $0) }
     }
 
-    /// The completion block, and whether the handle was pinned, which it was for that, if the content is plain; else nil. On the home's
-    /// thread.
+    /// `Mutable.takeCompletion` of a plain content, whose handle is pinned for that; else nil.
     @inline(__always)
-    func takePlainCompletion() -> (completion: Completion?, isPinned: Bool)? {
-        guard
-            let old = changePlain({ content in
-                defer { content.dropCompletion() }
-                return content
-            })
-        else { return nil }
-        guard old.hasCompletion else { return (nil, false) }
-        var completion = Completion(state: .home, isAwaited: true, isPosted: old.isPosted)
-        if old.isNoted { completion.place = Int(placeAmongDue) }
-        return (completion, true)
-    }
-
-    /// The home has it among those that are due, at `place`. Nil: the content is not plain. By who finishes it.
-    func notePlain(at place: Int) -> Bool? {
-        guard plainContent != nil else { return nil }
-        placeAmongDue = UInt32(place)
-        return changePlain { content in
-            guard content.hasCompletion, !content.isNoted else { return false }
-            content.note()
-            return true
+    func takePlainCompletion() -> (Due, isAwaited: Bool)? {
+        changePlain { content in
+            guard content.hasCompletion else { return (.nothing, false) }
+            guard content.isPosted else { return (.waits, false) }
+            content.dropCompletion()
+            return (.completes(isPinned: true), true)
         }
     }
 

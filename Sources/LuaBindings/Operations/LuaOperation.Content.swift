@@ -17,9 +17,8 @@ extension LuaOperation {
         private static let bytesAt: UInt64 = 4  // six
         private static let byteCountAt: UInt64 = 52  // three bits
         private static let valueCountAt: UInt64 = 55  // four bits
-        private static let isNoted: UInt64 = 1 << 62
         private static let isPosted: UInt64 = 1 << 63
-        private static let ofCompletion = hasCompletion | isNoted | isPosted
+        private static let ofCompletion = hasCompletion | isPosted
 
         /// The bodies are what the origin says.
         static let nothing = Content(bits: 0)
@@ -57,8 +56,6 @@ extension LuaOperation {
 
         @inline(__always) var isInHandle: Bool { has(Content.isInHandle) }
         @inline(__always) var hasCompletion: Bool { has(Content.hasCompletion) }
-        /// The completion block's state knows that it is due, by the operation's `placeAmongDue`.
-        @inline(__always) var isNoted: Bool { has(Content.isNoted) }
         /// The operation has finished, and that state has been told.
         @inline(__always) var isPosted: Bool { has(Content.isPosted) }
 
@@ -96,7 +93,6 @@ extension LuaOperation {
                     valueCount: UInt8(bits >> Content.valueCountAt & 15)))
         }
 
-        @inline(__always) mutating func note() { bits |= Content.isNoted }
         @inline(__always) mutating func post() { bits |= Content.isPosted }
         @inline(__always) mutating func dropCompletion() { bits &= ~Content.ofCompletion }
 

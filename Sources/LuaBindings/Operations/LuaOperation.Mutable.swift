@@ -98,7 +98,7 @@ extension LuaOperation {
             if hasCompletion { completion = Completion(state: .home) }
         }
 
-        /// What a plain content was, but for the place of its completion block.
+        /// What a plain content was.
         init(of content: Content, body: Parcel?) {
             if let body {
                 contents = .bodies(.one(Body(form: .parcel(body), isInHandle: content.isInHandle)))
@@ -229,7 +229,6 @@ extension LuaOperation {
     struct Completion {
         /// Where it runs.
         let state: StateReference
-        private var knownPlace: Int32 = -1
         /// Whether that state knows that it may have to run it: the operation has been added or started.
         var isAwaited = false
         /// The operation has finished, and that state has been told.
@@ -237,12 +236,6 @@ extension LuaOperation {
 
         init(state: StateReference, isAwaited: Bool = false, isPosted: Bool = false) {
             (self.state, self.isAwaited, self.isPosted) = (state, isAwaited, isPosted)
-        }
-
-        /// Where that state has the operation among those that are about to finish, or have.
-        var place: Int? {
-            get { knownPlace < 0 ? nil : Int(knownPlace) }
-            set { knownPlace = newValue.map { Int32($0) } ?? -1 }
         }
     }
 
@@ -272,6 +265,14 @@ extension LuaOperation.Mutable {
         guard completion?.isPosted == false else { return (nil, others) }
         completion?.isPosted = true
         return (completion?.state, others)
+    }
+
+    /// The completion block in `state`, if the operation has finished; and whether the state waited for it.
+    mutating func takeCompletion(in state: LuaOperation.StateReference) -> (LuaOperation.Due, isAwaited: Bool) {
+        guard let completion, completion.state == state else { return (.nothing, false) }
+        guard completion.isPosted else { return (.waits, false) }
+        self.completion = nil
+        return (.completes(isPinned: unpin(in: state)), completion.isAwaited)
     }
 
     func isPinned(in state: LuaOperation.StateReference) -> Bool {

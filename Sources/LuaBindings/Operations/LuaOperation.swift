@@ -18,8 +18,6 @@ import Synchronization
     let content: Atomic<Content>
     /// Where the state that made it has its handle. That state's thread alone uses it.
     @safe @exclusivity(unchecked) var placeOfHandle: UInt32 = 0
-    /// Where its completion block's state has it among those that are due, if its content is plain, and says that this was noted.
-    @safe @exclusivity(unchecked) var placeAmongDue: UInt32 = 0
 
     /// What its bodies are.
     enum Kind: Int, CaseIterable {
@@ -394,30 +392,17 @@ import Synchronization
     }
 
     /// What a script has set, for the host: it runs the function that is in the handle then.
-    private var scriptBlock: (@Sendable () -> Void)? {
+    var scriptBlock: (@Sendable () -> Void)? {
         let completion = plainContent.map { $0.hasCompletion ? Completion(state: .home, isPosted: $0.isPosted) : nil }
         guard let completion = completion ?? ifChanged({ $0.completion }) ?? nil, !completion.isPosted else { return nil }
         guard let state = withState(completion.state, { $0 }) else { return nil }
         return { [unowned self] in
             let operation = self
-            state.post { state.end(operation, runsCompletion: true, isPinned: false) }
+            state.post { state.runCompletion(of: operation) }
         }
     }
 
     public override func willFinish() { noteDue() }
 
-    /// Has the states that keep something for it until it has finished look after that.
-    public override func didFinish() {
-        let replaced = isObserved ? scriptBlock : nil
-        let (completing, others) = takePlainEnd() ?? withMutable { $0.takeEnd() }
-        if completing != nil, let replaced { completionBlockHasChanged(from: replaced, to: nil) }
-        if let completing { withState(completing) { postEnd(to: $0) } }
-        for reference in others {
-            withState(reference) { state in
-                // At once where that is possible: a script that starts many without a wait keeps none of them. The function of a
-                // completion block may be on its way to the handle.
-                if state.isOpenHere && !hasCompletion(in: state) { endHere() } else { postEnd(to: state) }
-            }
-        }
-    }
+    public override func didFinish() { tellStates() }
 }

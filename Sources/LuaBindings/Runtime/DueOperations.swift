@@ -1,29 +1,93 @@
 @_spi(Locking) import OpEngine
+import Synchronization
 
-/// The operations whose completion blocks one state has set and not run yet, and that have finished or are about to: a wait of that state
-/// looks at no others.
+/// The operations whose completion blocks one state has set and not run yet, and that have finished or are about to, in about that order.
 ///
 /// An object of its own, so that whoever finishes an operation takes no memory from the thread that works with the state.
 @safe final class DueOperations: Sendable {
-    /// Nil when the state has been closed.
-    // Safety: one that is about to finish is kept by who finishes it, and then by the job that removes it here.
-    private let operations = unsafe Guarded<Slots<Unmanaged<LuaOperation>>?>(Slots())
-
-    /// Returns where it is; nil when the state has been closed.
-    func insert(_ operation: LuaOperation) -> Int? {
-        unsafe operations.withLock { unsafe $0?.insert(Unmanaged.passUnretained(operation)) }
+    @safe private struct Arrived {
+        // Safety: each was retained for the list.
+        var operations: [Unmanaged<LuaOperation>] = unsafe []
+        /// The state has been closed.
+        var isClosed = false
     }
 
-    /// Its completion block has run, or will not.
-    func remove(at place: Int) { unsafe operations.withLock { unsafe $0?.remove(at: place) } }
+    private let arrived = Guarded(Arrived())
+    /// A job that runs them is on its way.
+    private let isAnnounced = Atomic<Bool>(false)
+    private let gap = InlineArray<8, UInt>(repeating: 0)
 
-    var isEmpty: Bool { unsafe operations.withLock { unsafe $0?.isEmpty ?? true } }
+    // The state's thread alone uses these.
 
-    /// Those that have finished. On the thread of the state.
+    /// Those that it has fetched, and how many of them it has taken.
+    @safe @exclusivity(unchecked) nonisolated(unsafe) private var fetched: [Unmanaged<LuaOperation>] = unsafe []
+    @safe @exclusivity(unchecked) nonisolated(unsafe) private var taken = 0
+
+    // MARK: from any thread
+
+    /// `operation` is about to finish, or has.
+    func append(_ operation: LuaOperation) {
+        arrived.withLock { arrived in
+            if arrived.isClosed { return }
+            unsafe arrived.operations.append(Unmanaged.passRetained(operation))
+        }
+    }
+
+    /// One of them says that it has finished. Returns whether a job has to be posted.
+    @inline(__always)
+    func announce() -> Bool {
+        // Whoever fetches sees what it says, or is announced again.
+        atomicMemoryFence(ordering: .sequentiallyConsistent)
+        return !isAnnounced.load(ordering: .relaxed) && !isAnnounced.exchange(true, ordering: .relaxed)
+    }
+
+    // MARK: on the state's thread
+
+    /// Whether some have been fetched and not taken.
+    @inline(__always) var hasFetched: Bool { unsafe taken < fetched.count }
+
+    /// Fetches what has arrived, behind what is left. Returns how many there are.
+    func fetch() -> Int {
+        isAnnounced.store(false, ordering: .relaxed)
+        atomicMemoryFence(ordering: .sequentiallyConsistent)
+        arrived.withLock { arrived in
+            if unsafe fetched.isEmpty {
+                unsafe swap(&fetched, &arrived.operations)
+            } else {
+                unsafe fetched.append(contentsOf: arrived.operations)
+                unsafe arrived.operations.removeAll(keepingCapacity: true)
+            }
+        }
+        return unsafe fetched.count - taken
+    }
+
+    /// The next one, which the caller has to release.
+    @inline(__always)
+    func take() -> Unmanaged<LuaOperation>? {
+        guard hasFetched else { return nil }
+        defer {
+            taken += 1
+            if !hasFetched { forgetFetched() }
+        }
+        return unsafe fetched[taken]
+    }
+
+    private func forgetFetched() {
+        unsafe fetched.removeAll(keepingCapacity: fetched.count <= 64)
+        taken = 0
+    }
+
+    /// Those that have finished.
     var finished: [LuaOperation] {
-        let all = unsafe operations.withLock { unsafe $0?.all.map { unsafe $0.takeUnretainedValue() } ?? [] }
-        return all.filter(\.isFinished)
+        let arrived = unsafe arrived.withLock { unsafe $0.operations }
+        return unsafe (fetched[taken...] + arrived).map { unsafe $0.takeUnretainedValue() }.filter(\.isFinished)
     }
 
-    func close() { unsafe operations.withLock { unsafe $0 = nil } }
+    var isEmpty: Bool { !hasFetched && arrived.withLock { unsafe $0.operations.isEmpty } }
+
+    func close() {
+        arrived.withLock { $0.isClosed = true }
+        _ = fetch()
+        while let operation = unsafe take() { unsafe operation.release() }
+    }
 }

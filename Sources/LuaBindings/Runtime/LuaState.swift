@@ -23,7 +23,7 @@ final class LuaState: @unchecked Sendable {
     /// How many operations are in queues, or were started, whose completion blocks this state has set and not run yet.
     @safe @exclusivity(unchecked) private var awaitedCompletionCount = 0
     /// How many completion blocks it has begun to run.
-    @safe @exclusivity(unchecked) private(set) var ranCompletionCount = 0
+    @safe @exclusivity(unchecked) var ranCompletionCount = 0
     /// Lua cannot be used any more. What is released then, objects of the host, may try to.
     @safe @exclusivity(unchecked) private(set) var hasGone = false
     /// Whether anything was ever observed here.
@@ -157,6 +157,8 @@ final class LuaState: @unchecked Sendable {
     /// `lua`, a coroutine of this state, has called the host, which does `body`.
     @inline(__always)
     func whileRunning<Result>(_ lua: OpaquePointer, _ body: () -> Result) -> Result {
+        // What it does may wait for those that are due: a job goes on with them.
+        if due.hasFetched { announceDue() }
         let previous = unsafe running
         unsafe running = lua
         defer { unsafe running = previous }
@@ -240,33 +242,17 @@ final class LuaState: @unchecked Sendable {
     /// Has `job` run on the state's thread; drops it where the state has been closed. From any thread.
     func post(_ job: @escaping @Sendable () -> Void) { if !isClosed { inbox.post(job) } }
 
-    /// `operation` has ended: lets go of its handle, if that was pinned, and calls the completion block in it.
-    func end(_ operation: LuaOperation, runsCompletion: Bool, isPinned: Bool) {
-        guard !isClosed else { return }
-        if runsCompletion {
-            ranCompletionCount += 1
-            unsafe runCallback(
-                of: operation, .operation, unpinning: isPinned, at: operation.isHome(self) ? operation.placeOfHandle : 0, argument: nil,
-                named: "the completion block of \(operation.displayName)")
-        } else if isPinned {
-            unpin(operation)
-        }
-    }
-
     /// Calls the function in the handle of `object` that is there for what happens to it, and takes it out unless it is to be kept.
     /// It gets the object.
-    func runCallback(of object: AnyObject, _ kind: ObjectKind, keeping isKept: Bool = false, named name: @autoclosure () -> String) {
-        unsafe runCallback(of: object, kind, keeping: isKept, argument: nil, named: name())
+    func runCallback(of object: AnyObject, keeping isKept: Bool = false, named name: @autoclosure () -> String) {
+        unsafe runCallback(of: object, keeping: isKept, argument: nil, named: name())
     }
 
     /// The same; it gets `argument` where there is one.
     func runCallback(
-        of object: AnyObject, _ kind: ObjectKind, keeping isKept: Bool = false, unpinning isPinned: Bool = false, at place: UInt32 = 0,
-        argument: UnsafePointer<clua_item>?, named name: @autoclosure () -> String
+        of object: AnyObject, keeping isKept: Bool = false, argument: UnsafePointer<clua_item>?, named name: @autoclosure () -> String
     ) {
-        let callback = unsafe clua_callback(
-            object: Unmanaged.passUnretained(object).toOpaque(), kind: kind.rawValue, is_kept: isKept, is_pinned: isPinned, place: place,
-            argument: argument)
+        let callback = unsafe clua_callback(object: Unmanaged.passUnretained(object).toOpaque(), is_kept: isKept, argument: argument)
         do throws(Failure) {
             try unsafe attempt { lua, failure in unsafe clua_run_callback(lua, callback, &failure) }
         } catch { report(error, in: name()) }
