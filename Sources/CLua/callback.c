@@ -301,9 +301,10 @@ static int make_latent(lua_State *L) {
 // What adds objects that may be latent. Upvalue: as call_function's.
 static int add_latent(lua_State *L) {
     const clua_host *host = clua_state_of(L)->host;
-    if (clua_to_latent_handle(L, 2) == NULL) return call_function(L);
+    clua_handle *handle = clua_to_latent_handle(L, 2);
+    if (handle == NULL) return call_function(L);
     const clua_handle *to = clua_to_handle(L, 1);
-    if (to == NULL || (int)to->kind != host->adding_kind || !host->add_latent(L, to->object)) return call_function(L);
+    if (to == NULL || (int)to->kind != host->adding_kind || !host->add_latent(L, to->object, handle)) return call_function(L);
     return answer_sent(L, 2);
 }
 

@@ -4,13 +4,11 @@
 #include "object_raising.h"
 #include "parcel_flat.h"
 
-clua_handle *clua_encode_latent(lua_State *L, int index, clua_parcel *parcel) {
-    clua_handle *handle = clua_to_latent_handle(L, index);
-    if (handle == NULL) return NULL;
+bool clua_encode_latent(lua_State *L, int index, clua_parcel *parcel) {
     *parcel = (clua_parcel){0};
     bool is_flat = lua_getiuservalue(L, index, CLUA_SLOT_BODY) == LUA_TFUNCTION && encode_flat(L, parcel);
     lua_pop(L, 1);
-    return is_flat ? handle : NULL;
+    return is_flat;
 }
 
 void clua_give_object(lua_State *L, int index, clua_handle *handle, void *object) {

@@ -302,17 +302,16 @@ static void strip_callers(lua_State *L, clua_failure *failure) {
     lua_pop(L, 1);
 }
 
-// Whether the state's own globals were in force, as they nearly always are; otherwise pushes those that were.
-static bool enter_apart(lua_State *L) {
-    if (clua_are_globals_real(L)) return true;
-    clua_push_current_globals(L);
-    clua_push_real_globals(L);
-    clua_set_current_globals(L);
-    return false;
-}
-
-// Takes them off.
-static void leave_apart(lua_State *L, bool were_real, int status, clua_failure *failure) {
+int clua_run_apart(lua_State *L, lua_CFunction function, void *context, clua_failure *failure) {
+    bool were_real = clua_are_globals_real(L);
+    if (!were_real) {
+        // clua_protect looks after its own.
+        if (!lua_checkstack(L, LUA_MINSTACK)) return clua_refuse(failure, "stack overflow");
+        clua_push_current_globals(L);
+        clua_push_real_globals(L);
+        clua_set_current_globals(L);
+    }
+    int status = clua_protect(L, function, context, 0, failure);
     if (!were_real) {
         clua_set_current_globals(L);
     } else if (!clua_are_globals_real(L)) {
@@ -323,14 +322,6 @@ static void leave_apart(lua_State *L, bool were_real, int status, clua_failure *
         strip_callers(L, failure);
         strip_own_frames(failure);
     }
-}
-
-int clua_run_apart(lua_State *L, lua_CFunction function, void *context, clua_failure *failure) {
-    // clua_protect looks after its own.
-    if (!clua_are_globals_real(L) && !lua_checkstack(L, LUA_MINSTACK)) return clua_refuse(failure, "stack overflow");
-    bool were_real = enter_apart(L);
-    int status = clua_protect(L, function, context, 0, failure);
-    if (!were_real || status != LUA_OK || !clua_are_globals_real(L)) leave_apart(L, were_real, status, failure);
     return status;
 }
 

@@ -144,6 +144,12 @@ lua_State *clua_state_new(void *object, const clua_host *host, bool ignore_envir
     return L;
 }
 
+void clua_collect_seldom(lua_State *L) {
+    // The pause counts in generational mode, too, as long as more is in use at each collection than at the one before.
+    lua_gc(L, LUA_GCINC, 300, 0, 0);
+    lua_gc(L, LUA_GCGEN, 0, 0);
+}
+
 void clua_limit_state(lua_State *L, size_t bytes) {
     clua_state *state = clua_state_of(L);
     state->state_limit = state->limit_bytes = bytes < state->possible_bytes ? bytes : state->possible_bytes;

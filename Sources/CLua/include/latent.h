@@ -10,9 +10,9 @@
 #include "object.h"
 #include "parcel.h"
 
-/// Encodes the body in the latent handle at `index`, if that is a function of known code that has captured plain values only. Returns the
-/// handle; NULL, and has done nothing, for any other body or value. Never raises. Needs 2 free stack slots.
-clua_handle *clua_encode_latent(lua_State *L, int index, clua_parcel *parcel);
+/// Encodes the body in the latent handle at `index`, if that is a function of known code that has captured plain values only; false, and
+/// has done nothing, for any other one. Never raises. Needs 2 free stack slots.
+bool clua_encode_latent(lua_State *L, int index, clua_parcel *parcel);
 
 /// The latent handle at `index` takes over a reference to its object, which has been told its place, and is pinned if it has a callback. Never
 /// raises. Needs 2 free stack slots.

@@ -29,9 +29,9 @@ typedef struct clua_host {
     const char *callback_property;  // is the function in CLUA_SLOT_FUNCTIONS
     int adding_kind;      // of the objects to which they are added, by this function; 0 where there are none
     int adding_function;
-    /// Makes the operation of the latent handle at stack index 2 and adds it to `object`. False: it is not that simple, or was refused; then
+    /// Makes the operation of `handle`, a latent one at stack index 2, and adds it to `object`. False: it is not that simple, or was refused; then
     /// the function is called. Must not raise.
-    bool (*add_latent)(lua_State *L, void *object);
+    bool (*add_latent)(lua_State *L, void *object, struct clua_handle *handle);
     // For classes of operations that scripts define; 0 and NULL where no class has the function `subclass`.
     int class_kind;                    // the kind of the objects that such classes stand for
     clua_function new_operation;       // makes one of the class at stack index 1; the member is 1 when that has a method `start`
@@ -113,6 +113,10 @@ static inline clua_state *clua_state_of(lua_State *L) {
 
 /// The state gets no more than so many bytes from now on. Never raises.
 void clua_limit_state(lua_State *L, size_t bytes);
+
+/// A collection waits until the state has three times what the one before has left, not twice, as long as that grows: who makes many things
+/// that stay has fewer collections, which find nothing. Never raises.
+void clua_collect_seldom(lua_State *L);
 
 /// See `Runtime.Configuration.prefersSpeedToMemory`. From any thread.
 void clua_prefer_speed_to_memory(void);

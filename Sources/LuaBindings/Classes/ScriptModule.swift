@@ -76,9 +76,9 @@ enum ScriptModule {
                 latent_kind: ObjectKind.operation.rawValue, latent_function: OperationClass.Function.new.number,
                 callback_property: StaticName.completionBlock, adding_kind: ObjectKind.queue.rawValue,
                 adding_function: OperationQueueClass.Function.addOperation.number,
-                add_latent: { lua, queue in
-                    guard let lua = unsafe lua, let queue = unsafe queue else { return false }
-                    return unsafe LuaState.addLatentOperation(lua, to: queue)
+                add_latent: { lua, queue, handle in
+                    guard let lua = unsafe lua, let queue = unsafe queue, let handle = unsafe handle else { return false }
+                    return unsafe LuaState.addLatentOperation(lua, to: queue, handle)
                 },
                 class_kind: ObjectKind.scriptClass.rawValue, new_operation: { unsafe LuaState.answer($0, $1, $2, OperationSubclass.new) },
                 assign_class_field: { unsafe LuaState.answer($0, $1, $2, OperationSubclass.checkField) },

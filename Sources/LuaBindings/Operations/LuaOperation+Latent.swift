@@ -10,23 +10,25 @@ extension LuaOperation {
 }
 
 extension LuaState {
-    /// Makes the operation of the latent handle at stack index 2 as it is when it has been made fit for `queue`, an `OperationQueue`, and
+    /// Makes the operation of `handle`, a latent one at stack index 2, as it is when it has been made fit for `queue`, an `OperationQueue`, and
     /// adds it.
     ///
     /// - Returns: false: somebody observes something here, the body is not as simple as that, or runs as it is; then nothing was done. Or the
     ///   queue has refused it; then it is latent no more.
-    static func addLatentOperation(_ lua: OpaquePointer, to queue: UnsafeMutableRawPointer) -> Bool {
+    static func addLatentOperation(
+        _ lua: OpaquePointer, to queue: UnsafeMutableRawPointer, _ handle: UnsafeMutablePointer<clua_handle>
+    ) -> Bool {
         // Safety: the handles, which are on the stack of the call, keep both.
         unsafe Unmanaged<OperationQueue>.fromOpaque(queue)._withUnsafeGuaranteedRef { queue in
-            unsafe with(lua) { state in unsafe state.whileRunning(lua) { unsafe state.addLatentOperation(lua, to: queue) } }
+            unsafe with(lua) { state in unsafe state.whileRunning(lua) { unsafe state.addLatentOperation(lua, to: queue, handle) } }
         }
     }
 
     @inline(__always)
-    private func addLatentOperation(_ lua: OpaquePointer, to queue: OperationQueue) -> Bool {
+    private func addLatentOperation(_ lua: OpaquePointer, to queue: OperationQueue, _ handle: UnsafeMutablePointer<clua_handle>) -> Bool {
         if hasObserved || runsHere(in: queue) { return false }
         var contents = unsafe clua_parcel()
-        guard let handle = unsafe clua_encode_latent(lua, 2, &contents) else { return false }
+        guard unsafe clua_encode_latent(lua, 2, &contents) else { return false }
         let isFlat = unsafe contents.is_flat
         let hasCompletion = unsafe handle.pointee.has_callback != 0
         let operation = unsafe Unmanaged.passRetained(

@@ -17,10 +17,10 @@ import Synchronization
     private let isAnnounced = Atomic<Bool>(false)
     private let gap = InlineArray<8, UInt>(repeating: 0)
 
-    // The state's thread alone uses these.
-
-    /// Those that it has fetched, and how many of them it has taken.
+    /// Those that its thread has fetched, and how many of them that has taken.
+    // Safety: the state's thread alone uses these.
     @safe @exclusivity(unchecked) nonisolated(unsafe) private var fetched: [Unmanaged<LuaOperation>] = unsafe []
+    // Safety: the same.
     @safe @exclusivity(unchecked) nonisolated(unsafe) private var taken = 0
 
     // MARK: from any thread
