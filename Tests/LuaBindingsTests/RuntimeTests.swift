@@ -6,6 +6,18 @@ import Testing
 
 /// Runtimes as wholes.
 @Suite struct RuntimeTests {
+    /// Of the command's; an application's states are Lua's own in this.
+    @Test(arguments: [false, true]) func theMainStateIsCollectedMoreSeldomWhereSpeedCounts(prefersSpeed: Bool) throws {
+        var configuration = Runtime.Configuration()
+        configuration.prefersSpeedToMemory = prefersSpeed
+        let runtime = try Runtime(configuration)
+        defer { #expect(runtime.close(deadline: .seconds(30)).isEmpty) }
+        let pause = "return collectgarbage('setpause', 200)"
+        #expect(try runtime.run(pause) == [prefersSpeed ? 300 : 200])
+        let inWorker = "local o = opscript.OperationQueue.new():addOperation(function() \(pause) end); o:waitUntilFinished(); return o.result"
+        #expect(try runtime.run(inWorker) == [200])
+    }
+
     @Test func twoRuntimesDoNotDisturbEachOther() throws {
         try withRuntime { first throws in
             try withRuntime { second throws in

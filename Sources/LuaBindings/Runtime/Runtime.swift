@@ -41,7 +41,8 @@ public final class Runtime {
         /// Whether the process may hold some more memory than it needs, to be quicker: from the first operation or program of a script on,
         /// the process's allocator is set for that. Of glibc's, each arena keeps up to 32 MiB that was freed, instead of giving it back at
         /// once. Of jemalloc, where the application is linked with it, the first thread's arena grows by huge pages of 2 MiB. Another
-        /// allocator is left as it is. For applications whose process is the script's, as the command's is.
+        /// allocator is left as it is. The main state, as long as what it uses grows, is collected when that has trebled, not
+        /// doubled. For applications whose process is the script's, as the command's is.
         public var prefersSpeedToMemory = false
 
         /// The defaults.
