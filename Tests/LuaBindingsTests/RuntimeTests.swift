@@ -14,7 +14,11 @@ import Testing
         defer { #expect(runtime.close(deadline: .seconds(30)).isEmpty) }
         let pause = "return collectgarbage('setpause', 200)"
         #expect(try runtime.run(pause) == [prefersSpeed ? 300 : 200])
-        let inWorker = "local o = opscript.OperationQueue.new():addOperation(function() \(pause) end); o:waitUntilFinished(); return o.result"
+        let inWorker = """
+            local operation = opscript.OperationQueue.new():addOperation(function() \(pause) end)
+            operation:waitUntilFinished()
+            return operation.result
+            """
         #expect(try runtime.run(inWorker) == [200])
     }
 

@@ -1,0 +1,79 @@
+import LuaBindings
+import OpEngine
+import TestSupport
+import Testing
+
+/// Completion blocks of operations that have ended before their state comes to run them: they run together.
+@Suite struct DueCompletionTests {
+    /// They run one after the other; a wait in one of them goes on with the others.
+    @Test func aBlockMayWaitForTheBlocksThatAreDueBehindIt() throws {
+        try script(
+            """
+            local ran, operations = {}, {}
+            for i = 1, 100 do
+                local o = Operation.new(function() return i end)
+                o.completionBlock = function()
+                    ran[#ran + 1] = i
+                    if i % 10 > 0 then return end
+                    for other = i + 1, math.min(i + 5, 100) do assert(operations[other]:waitUntilFinished()) end
+                    queue:waitUntilAllOperationsAreFinished()
+                    assert(#ran == 100)
+                end
+                operations[i] = o
+                queue:addOperation(o)
+            end
+            queue:waitUntilAllOperationsAreFinished()
+            table.sort(ran)
+            for i = 1, 100 do assert(ran[i] == i) end
+            """)
+    }
+
+    /// Also through a function of the host, which runs what the main thread has to do.
+    @Test func aBlockMayHaveTheHostWaitForTheBlocksBehindIt() throws {
+        try withRuntime { runtime throws in
+            let inbox = runtime.engine.mainInbox
+            try runtime.register("drain") { _ in
+                _ = inbox.drain()
+                return []
+            }
+            try runtime.run(
+                """
+                local ran = 0
+                for i = 1, 10 do
+                    local o = Operation.new(function() end)
+                    o.completionBlock = function()
+                        ran = ran + 1
+                        if ran > 1 then return end
+                        drain()
+                        assert(ran == 10, ran)
+                        checked = true
+                    end
+                    queue:addOperation(o)
+                end
+                while queue.operationCount > 0 do end
+                queue:waitUntilAllOperationsAreFinished()
+                assert(ran == 10 and checked)
+                """)
+        }
+    }
+
+    @Test func aBlockThatFailsLeavesTheOthers() throws {
+        try withRuntime { runtime throws in
+            try runtime.run(
+                """
+                local ran = 0
+                for i = 1, 9 do
+                    local o = Operation.new(function() end)
+                    o.completionBlock = function()
+                        ran = ran + 1
+                        if ran % 3 == 0 then error 'expected: this is a test' end
+                    end
+                    queue:addOperation(o)
+                end
+                queue:waitUntilAllOperationsAreFinished()
+                assert(ran == 9, ran)
+                """)
+            #expect(try runtime.finish().callbackErrorCount == 3)
+        }
+    }
+}
