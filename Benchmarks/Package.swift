@@ -22,7 +22,7 @@ var targets: [Target] = [
     .executableTarget(name: "TaskGroupSubject", dependencies: ["Measuring"], swiftSettings: settings),
     .executableTarget(name: "CSubject"),
     .executableTarget(name: "CLuaSubject", linkerSettings: [.linkedLibrary("lua5.4")]),
-    .executableTarget(name: "bench", path: "Sources/Bench", swiftSettings: settings),
+    .executableTarget(name: "bench", dependencies: ["CMeasuring"], path: "Sources/Bench", swiftSettings: settings),
 ]
 if hasTBB {
     targets.append(.executableTarget(name: "TBBSubject", linkerSettings: [.linkedLibrary("tbb")]))

@@ -1,4 +1,5 @@
 import CPlatform
+import Glibc
 import TestSupport
 import Testing
 
@@ -116,6 +117,43 @@ import Testing
         #expect(patience.looks > 0)
         patience.wasCalled(after: 1000)
         #expect(patience.looks == 0)
+    }
+
+    @Test func patienceGrowsAndShrinks() {
+        var patience = Patience()
+        func looks(in calls: Int, after count: Int) -> [Int] {
+            (0..<calls).map { _ in
+                patience.wasCalled(after: count)
+                return patience.looks
+            }
+        }
+        let growing = looks(in: 12, after: 3).suffix(5)
+        let shrinking = looks(in: 4, after: 1000)
+        #expect(growing == [256, 512, 1024, 2048, 2048])
+        #expect(shrinking == [1024, 512, 256, 0])
+    }
+
+    /// To let more come would make who waits for the last one wait longer.
+    @Test(arguments: ["the queue", "an operation", "a place"])
+    func whoBeginsToWaitEndsThePatienceOfTheWorker(awaited: String) {
+        let queue = OperationQueue(engine: engine)
+        queue.maxPendingOperationCount = 1
+        #expect(queue.core.beginLingering())
+        let operation = BlockOperation {}
+        queue.addOperation(operation)
+        queue.core.lingererIsPatient = true
+        let lingerer = TestThread {
+            while queue.core.lingererIsPatient { sched_yield() }
+            _ = queue.core.endLingering()
+            queue.core.runOne(on: ThreadContext.current, by: .foreground)
+        }
+        switch awaited {
+        case "the queue": queue.waitUntilAllOperationsAreFinished()
+        case "an operation": operation.waitUntilFinished()
+        default: queue.addOperation {}
+        }
+        lingerer.join()
+        #expect(operation.isFinished && !queue.core.lingererIsPatient)
     }
 
     @Test func patienceEndsWhenSomebodyIsTold() {

@@ -21,7 +21,8 @@ extension Outcome {
     /// A line for us, and one for each peer.
     var table: String {
         let head = "\(padded(workload.name, 10)) \(padded(workload.title, 34))"
-        var lines = ["\(head) \(padded(workload.ours.name, 12)) \(short(ours.median)) \(workload.unit) \(verdict(nil))"]
+        let value = padded("\(short(ours.median)) \(workload.unit)", 12)
+        var lines = ["\(head) \(padded(workload.ours.name, 12)) \(value) \(padded(verdict(nil), 30)) \(distance)"]
         for peer in peers {
             guard let ratio = ratio(to: peer.name) else { continue }
             let value = padded("\(short(peer.sample.median)) \(workload.unit)", 12)
@@ -29,6 +30,12 @@ extension Outcome {
             lines.append("\(padded("", 45)) \(padded(peer.name, 12)) \(value) ratio \(text) \(verdict(peer.name))")
         }
         return lines.joined(separator: "\n")
+    }
+
+    /// How far the processors were from each other: a virtual machine's may share a cache in one second and not in the next.
+    private var distance: String {
+        if roundTrips.most == 0 { return "" }
+        return "(processors \(short(roundTrips.median)) ns apart, \(short(roundTrips.least)) to \(short(roundTrips.most)))"
     }
 
     /// The goal against a peer, and whether it is reached.

@@ -1,3 +1,5 @@
+import CMeasuring
+
 /// What the rounds of one subject gave.
 struct Sample {
     var values: [Double] = []
@@ -17,6 +19,8 @@ struct Outcome {
     let workload: Workload
     var ours = Sample()
     var peers: [(name: String, sample: Sample)] = []
+    /// How long a line of memory took from one processor to another and back, in nanoseconds, before each round.
+    var roundTrips = Sample()
 
     /// Ours divided by the peer's, round by round.
     func ratio(to peer: String) -> Sample? {
@@ -39,6 +43,7 @@ extension Programs {
     func measure(_ workload: Workload, rounds: Int) throws(Failure) -> Outcome {
         var outcome = Outcome(workload: workload)
         for round in 0..<rounds {
+            outcome.roundTrips.values.append(cmeasuring_round_trip())
             guard let value = try run(workload.ours) else { throw Failure("\(workload.ours.name) has no workload \(workload.name)") }
             outcome.ours.values.append(value)
             for peer in workload.peers {

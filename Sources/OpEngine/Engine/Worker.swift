@@ -193,11 +193,22 @@ public final class Worker: @unchecked Sendable {
         }
         if let looks = parker.look(for: { core.isLingererCalled || isNeededElsewhere }), core.isLingererCalled {
             patience.wasCalled(after: looks)
-            for _ in 0..<patience.looks where !isNeededElsewhere { cplatform_relax() }
+            letMoreCome(to: core)
         } else {
             patience.end()
         }
         return core.endLingering()
+    }
+
+    /// See `Patience`. Until somebody waits for the queue or for one of its operations.
+    private func letMoreCome(to core: OperationQueue.Core) {
+        var looks = patience.looks
+        if looks == 0 { return }
+        core.lingererIsPatient = true
+        while looks > 0 && core.lingererIsPatient && !isNeededElsewhere {
+            cplatform_relax()
+            looks -= 1
+        }
     }
 
     private var isNeededElsewhere: Bool { engine.hasWork.load(ordering: .relaxed) || inbox.hasJobs }

@@ -14,7 +14,11 @@ extension Operation {
         let context = ThreadContext.current
         if ThreadContext.currentOperation === self { throw OperationError.waitsForItself(operation: label) }
         // Safety: a linked operation's queue keeps itself; this only reads a constant of it.
-        let engine = withQueueCore { unsafe $0.engine } ?? context.engine
+        let queueEngine = withQueueCore { core in
+            core.endPatience()
+            return unsafe core.engine
+        }
+        let engine = queueEngine ?? context.engine
         let outcome = context.wait(on: engine, deadline: deadline, isDone: { self.hasEnded }) { parker in
             lock.withLock { ensureExtras().waiters.append(parker) }
             announceFinishHandler()
@@ -96,6 +100,7 @@ extension OperationQueue {
                 if state.count == 0 { return true }
                 mayBeOver.store(false, ordering: .relaxed)
                 state.waits.append(self)
+                core.endPatience()
                 return false
             }
         }

@@ -32,6 +32,12 @@ extension OperationQueue {
         private let call = Atomic<Bool>(false)
         /// What the worker that lingers looks at. It may become true late, when that has gone: what counts is in the state.
         @inline(__always) var isLingererCalled: Bool { call.load(ordering: .relaxed) }
+        private let patience = Atomic<Bool>(false)
+        /// That worker was called, and lets more operations come. May stay true when it has done so.
+        @inline(__always) var lingererIsPatient: Bool {
+            get { patience.load(ordering: .relaxed) }
+            set { patience.store(newValue, ordering: .relaxed) }
+        }
 
         init(engine: Engine, isMain: Bool) {
             unsafe self.engine = engine
@@ -283,6 +289,13 @@ extension OperationQueue {
                 state.hasLingerer = true
                 return true
             }
+        }
+
+        /// Somebody begins to wait for the queue, for a place in it, or for one of its operations. Only written where it changes: the line
+        /// is that of the worker.
+        @inline(__always)
+        func endPatience() {
+            if lingererIsPatient { lingererIsPatient = false }
         }
 
         /// True: the worker was called, and comes as with an entry of the engine's list.
