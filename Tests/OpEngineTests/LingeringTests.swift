@@ -127,10 +127,10 @@ import Testing
                 return patience.looks
             }
         }
-        let growing = looks(in: 12, after: 3).suffix(5)
-        let shrinking = looks(in: 4, after: 1000)
-        #expect(growing == [256, 512, 1024, 2048, 2048])
-        #expect(shrinking == [1024, 512, 256, 0])
+        let growing = looks(in: 11, after: 3).suffix(4)
+        let shrinking = looks(in: 3, after: 1000)
+        #expect(growing == [256, 512, 1024, 1024])
+        #expect(shrinking == [512, 256, 0])
     }
 
     /// To let more come would make who waits for the last one wait longer.

@@ -91,10 +91,10 @@ func instructions(of command: [String]) throws(Failure) -> Double {
     return try count(command) - count(command.dropLast() + [empty])
 }
 
-/// How long a program takes from its start to its end, in milliseconds; the median of 21 times.
+/// How long a program takes from its start to its end, in milliseconds; the median of three times.
 func startTime(of command: [String]) throws(Failure) -> Double {
     var times: [Double] = []
-    for _ in 0..<21 {
+    for _ in 0..<3 {
         let start = ContinuousClock.now
         var process = pid_t()
         var arguments = command.map { strdup($0) } + [nil]

@@ -44,15 +44,28 @@ extension Programs {
         var outcome = Outcome(workload: workload)
         for round in 0..<rounds {
             outcome.roundTrips.values.append(cmeasuring_round_trip())
-            guard let value = try run(workload.ours) else { throw Failure("\(workload.ours.name) has no workload \(workload.name)") }
-            outcome.ours.values.append(value)
-            for peer in workload.peers {
-                guard let value = try run(peer) else { continue }
+            let samples = try turns(of: workload)
+            guard let ours = samples[0] else { throw Failure("\(workload.ours.name) has no workload \(workload.name)") }
+            outcome.ours.values.append(ours.median)
+            for (peer, sample) in zip(workload.peers, samples.dropFirst()) {
+                guard let sample else { continue }
                 if round == 0 { outcome.peers.append((peer.name, Sample())) }
                 let index = outcome.peers.firstIndex { $0.name == peer.name }!
-                outcome.peers[index].sample.values.append(value)
+                outcome.peers[index].sample.values.append(sample.median)
             }
         }
         return outcome
+    }
+
+    /// What a round's runs of each subject gave, ours first; nil for who has no such workload.
+    private func turns(of workload: Workload) throws(Failure) -> [Sample?] {
+        let subjects = [workload.ours] + workload.peers
+        var samples = [Sample?](repeating: Sample(), count: subjects.count)
+        for _ in 0..<workload.turns {
+            for (index, subject) in subjects.enumerated() where samples[index] != nil {
+                if let value = try run(subject) { samples[index]?.values.append(value) } else { samples[index] = nil }
+            }
+        }
+        return samples
     }
 }

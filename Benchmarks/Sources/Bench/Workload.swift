@@ -22,6 +22,9 @@ struct Workload {
     var peers: [Subject]
     var goals: [Goal]
     var moreIsBetter = false
+    /// How often each subject runs in a round, in turn with the others; the median counts. More than once where a run is
+    /// short: it depends on the moment.
+    var turns = 1
 }
 
 /// All workloads of docs/performance.md. `programs` are where the subjects are; a peer that is not installed is left out.
@@ -77,10 +80,12 @@ struct Catalogue {
                 goals: [Goal(peer: "Foundation", must: 1 / 28, best: 1 / 45), Goal(peer: "libdispatch", must: 1)]),
             Workload(
                 name: "W4", title: "layers, three dependencies each", unit: "ns", ours: ours("W4", 100_000), peers: peers("W4", 100_000),
-                goals: [Goal(peer: "Foundation", must: 1 / 8.5, best: 1 / 12), Goal(peer: "oneTBB", must: 1, best: 0.7)]),
+                goals: [Goal(peer: "Foundation", must: 1 / 8.5, best: 1 / 12), Goal(peer: "oneTBB", must: 1, best: 0.7)],
+                turns: 3),
             Workload(
                 name: "W5", title: "add one and wait, median", unit: "µs", ours: ours("W5", 10_000),
-                peers: peers("W5", 10_000, without: ["oneTBB"]), goals: [Goal(peer: "libdispatch", must: 1), Goal(best: 1)]),
+                peers: peers("W5", 10_000, without: ["oneTBB"]), goals: [Goal(peer: "libdispatch", must: 1), Goal(best: 1)],
+                turns: 3),
             Workload(
                 name: "W6", title: "serial queue", unit: "ns", ours: ours("W6", 1_000_000), peers: peers("W6", 1_000_000, slow: 100_000),
                 goals: [Goal(peer: "Foundation", must: 1 / 19, best: 1 / 26)]),
@@ -89,7 +94,7 @@ struct Catalogue {
                 peers: peers("W7", 1_000_000, slow: 100_000, without: ["oneTBB"]) + [
                     Subject(name: "our W1", commands: ours("W1", 1_000_000).commands)
                 ],
-                goals: [Goal(peer: "our W1", must: 1.2)]),
+                goals: [Goal(peer: "our W1", must: 1.2)], turns: 3),
             Workload(
                 name: "W7m", title: "the same, operations made before", unit: "ns", ours: ours("W7m", 1_000_000),
                 peers: [Subject(name: "our W1", commands: ours("W1", 1_000_000).commands)], goals: []),
@@ -135,13 +140,13 @@ struct Catalogue {
             Workload(
                 name: "L1", title: "flood made by a script", unit: "ns", ours: script("L1", 100_000),
                 peers: luaPeers("L1", 100_000) + [subject("Lua alone", "CLuaSubject", "L1-handles", 100_000)],
-                goals: [Goal(peer: "luv", must: 1 / 2, best: 1 / 3)]),
+                goals: [Goal(peer: "luv", must: 1 / 2, best: 1 / 3)], turns: 3),
             Workload(
                 name: "L1h", title: "flood of one function by a host", unit: "ns", ours: subject("host", "HostSubject", "L1h", 100_000),
-                peers: luaPeers("L1h", 100_000), goals: [Goal(peer: "luv", must: 1 / 4.5, best: 1 / 6.5)]),
+                peers: luaPeers("L1h", 100_000), goals: [Goal(peer: "luv", must: 1 / 4.5, best: 1 / 6.5)], turns: 3),
             Workload(
                 name: "L1f", title: "flood of one function by a script", unit: "ns", ours: script("L1f", 100_000),
-                peers: luaPeers("L1h", 100_000), goals: []),
+                peers: luaPeers("L1h", 100_000), goals: [], turns: 3),
             Workload(
                 name: "L5", title: "add one and wait, median", unit: "µs", ours: script("L5", 2000), peers: luaPeers("L5", 2000),
                 goals: [Goal(peer: "luv", must: 1 / 4)]),
@@ -163,7 +168,7 @@ struct Catalogue {
                 name: "S", title: "start of the command", unit: "ms",
                 ours: Subject(name: "opscript", commands: [[programs.path(of: "bench"), "--start", programs.opscript, "-e", ""]]),
                 peers: [Subject(name: "lua5.4", commands: [[programs.path(of: "bench"), "--start", "lua5.4", "-e", ""]])],
-                goals: [Goal(peer: "lua5.4", must: 2, best: 1.5)]),
+                goals: [Goal(peer: "lua5.4", must: 2, best: 1.5)], turns: 7),
             Workload(
                 name: "P", title: "plain Lua code, instructions", unit: "M",
                 ours: Subject(name: "opscript", commands: [counter + [programs.opscript, plain]]),
