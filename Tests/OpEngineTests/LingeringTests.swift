@@ -119,18 +119,58 @@ import Testing
         #expect(patience.looks == 0)
     }
 
-    @Test func patienceGrowsAndShrinks() {
+    @Test func patienceGrowsAsLongAsMoreCome() {
         var patience = Patience()
-        func looks(in calls: Int, after count: Int) -> [Int] {
-            (0..<calls).map { _ in
-                patience.wasCalled(after: count)
-                return patience.looks
-            }
+        for _ in 0..<8 { patience.wasCalled(after: 3) }
+        let growing = (0..<4).map { _ in
+            patience.hasWaited(andMoreCame: true)
+            patience.wasCalled(after: 3)
+            return patience.looks
         }
-        let growing = looks(in: 11, after: 3).suffix(4)
-        let shrinking = looks(in: 3, after: 1000)
-        #expect(growing == [256, 512, 1024, 1024])
+        let shrinking = (0..<3).map { _ in
+            patience.wasCalled(after: 1000)
+            return patience.looks
+        }
+        #expect(growing == [512, 1024, 1024, 1024])
         #expect(shrinking == [512, 256, 0])
+    }
+
+    /// Who waits for each operation, by whatever means, is kept waiting seldom.
+    @Test func attemptsInVainBecomeRare() {
+        var patience = Patience()
+        func callsUntilItWaits() -> Int {
+            var count = 0
+            while patience.looks == 0 {
+                patience.wasCalled(after: 3)
+                count += 1
+            }
+            return count
+        }
+        let counts = (0..<11).map { _ in
+            defer { patience.hasWaited(andMoreCame: false) }
+            return callsUntilItWaits()
+        }
+        #expect(counts == [8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 4096])
+        _ = callsUntilItWaits()
+        patience.hasWaited(andMoreCame: true)
+        patience.end()
+        #expect(callsUntilItWaits() == 8)
+    }
+
+    @Test(arguments: [true, false])
+    func whetherMoreCameIsKnown(isInTime: Bool) {
+        let queue = OperationQueue(engine: engine)
+        queue.isSuspended = true
+        queue.addOperation {}
+        #expect(!queue.core.isAddedTo { true })
+        let moreCame = queue.core.isAddedTo {
+            queue.addOperation {}
+            return isInTime
+        }
+        #expect(moreCame == isInTime)
+        queue.cancelAllOperations()
+        queue.isSuspended = false
+        queue.waitUntilAllOperationsAreFinished()
     }
 
     /// To let more come would make who waits for the last one wait longer.
@@ -154,26 +194,6 @@ import Testing
         }
         lingerer.join()
         #expect(operation.isFinished && !queue.core.lingererIsPatient)
-    }
-
-    @Test func patienceEndsWhenSomebodyIsTold() {
-        var patience = Patience()
-        for _ in 0..<8 { patience.wasCalled(after: 3) }
-        patience.end()
-        #expect(patience.looks == 0)
-    }
-
-    @Test func whoWaitsIsNoticed() {
-        let queue = OperationQueue(engine: engine)
-        #expect(queue.core.beginLingering())
-        let operation = BlockOperation {}
-        queue.addOperation(operation)
-        operation.completionBlock = {}
-        let context = ThreadContext.current
-        context.hasTold = false
-        _ = queue.core.endLingering()
-        queue.core.runOne(on: context, by: .foreground)
-        #expect(operation.isFinished && context.hasTold)
     }
 
     // MARK: Crowding

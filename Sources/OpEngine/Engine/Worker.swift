@@ -122,7 +122,7 @@ public final class Worker: @unchecked Sendable {
                     spin()
                     break
                 }
-                if linger(at: core, context) {
+                if linger(at: core) {
                     serveWhenCalled(core, context)
                     hasSpun = false
                 }
@@ -185,30 +185,32 @@ public final class Worker: @unchecked Sendable {
     private func spin() { _ = parker.look { isNeededElsewhere } }
 
     /// The same, and meanwhile who adds to `core` calls this worker. True: somebody has.
-    private func linger(at core: OperationQueue.Core, _ context: ThreadContext) -> Bool {
+    private func linger(at core: OperationQueue.Core) -> Bool {
         guard core.beginLingering() else { return false }
-        if context.hasTold {
-            context.hasTold = false
-            patience.end()
-        }
-        if let looks = parker.look(for: { core.isLingererCalled || isNeededElsewhere }), core.isLingererCalled {
+        if let looks = parker.look(for: { core.isLingererCalled || isNeededElsewhere }) {
             patience.wasCalled(after: looks)
-            letMoreCome(to: core)
+            if core.isLingererCalled { letMoreCome(to: core) }
         } else {
             patience.end()
         }
         return core.endLingering()
     }
 
-    /// See `Patience`. Until somebody waits for the queue or for one of its operations.
+    /// See `Patience`.
     private func letMoreCome(to core: OperationQueue.Core) {
-        var looks = patience.looks
-        if looks == 0 { return }
+        if patience.looks == 0 { return }
         core.lingererIsPatient = true
-        while looks > 0 && core.lingererIsPatient && !isNeededElsewhere {
+        let half = patience.looks / 2
+        patience.hasWaited(andMoreCame: waits(half, for: core) && core.isAddedTo(while: { waits(half, for: core) }))
+    }
+
+    /// False: somebody waits for the queue or for one of its operations, or the worker is needed elsewhere.
+    private func waits(_ looks: Int, for core: OperationQueue.Core) -> Bool {
+        for _ in 0..<looks {
+            if !core.lingererIsPatient || isNeededElsewhere { return false }
             cplatform_relax()
-            looks -= 1
         }
+        return true
     }
 
     private var isNeededElsewhere: Bool { engine.hasWork.load(ordering: .relaxed) || inbox.hasJobs }

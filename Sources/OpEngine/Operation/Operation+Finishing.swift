@@ -195,7 +195,6 @@ extension Operation {
             return state.has(State.tellsSubclass)
         }
         let context = ThreadContext.current
-        context.hasTold = true
         context.notRunning(self) {
             for handler in handlers { handler.call() }
             completionBlock?.call()

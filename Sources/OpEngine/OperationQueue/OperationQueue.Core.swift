@@ -298,6 +298,12 @@ extension OperationQueue {
             if lingererIsPatient { lingererIsPatient = false }
         }
 
+        /// Whether `body` says yes, and operations are added meanwhile.
+        func isAddedTo(while body: () -> Bool) -> Bool {
+            let before = state.withLock { $0.added }
+            return body() && state.withLock { $0.added } != before
+        }
+
         /// True: the worker was called, and comes as with an entry of the engine's list.
         func endLingering() -> Bool {
             state.withLock { state in
@@ -410,7 +416,6 @@ extension OperationQueue {
             func perform(_ core: Core) {
                 for waiter in placeWaiters ?? [] { waiter.unpark() }
                 for wait in waits {
-                    ThreadContext.current.hasTold = true
                     wait.tell()
                 }
                 // Safety: balances `begin`; whoever looks the core up holds the registry's lock, which `deactivate` has passed.

@@ -18,8 +18,6 @@ import Glibc
     private var serving: Unmanaged<OperationQueue.Core>?
     /// The simulated engine of which this thread makes a step.
     unowned(unsafe) var simulation: Engine?
-    /// Somebody was told here of the end of an operation or a queue's last one. See `Patience`.
-    var hasTold = false
     /// See `Mailbox.asRecorded`.
     var readsAsRecorded = false
     /// The main inboxes that this thread is running, innermost last.
