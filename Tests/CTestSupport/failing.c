@@ -1,38 +1,54 @@
 #include "CTestSupport.h"
 
-// What this thread's state allocates with, and what is to fail. A state is used by one thread.
-static _Thread_local struct {
+#include <stdatomic.h>
+#include <stdlib.h>
+
+struct failing {
+    // What its state allocates with.
     lua_Alloc allocate;
-    size_t before;  // allocations that still succeed
-    int left;       // failures to come
-    bool has_failed;
-} failing;
+    void *context;
+    atomic_size_t before;  // allocations that still succeed
+    atomic_int left;       // failures to come
+    atomic_bool has_failed;
+    struct failing *next;
+};
+
+// All that there are: a state may be gone before a test asks whether an allocation failed there.
+static _Atomic(struct failing *) all;
 
 static void *allocate(void *context, void *block, size_t old_size, size_t new_size) {
-    if (failing.left > 0 && new_size > (block == NULL ? 0 : old_size)) {
-        if (failing.before == 0) {
-            failing.left--;
-            failing.has_failed = true;
+    struct failing *failing = context;
+    if (failing->left > 0 && new_size > (block == NULL ? 0 : old_size)) {
+        if (failing->before == 0) {
+            failing->left--;
+            failing->has_failed = true;
             return NULL;
         }
-        failing.before--;
+        failing->before--;
     }
-    return failing.allocate(context, block, old_size, new_size);
+    return failing->allocate(failing->context, block, old_size, new_size);
 }
 
-void fail_allocation(lua_State *L, size_t number) {
+static struct failing *make_failing(lua_State *L) {
+    struct failing *failing = calloc(1, sizeof *failing);
+    if (failing == NULL) abort();
+    failing->allocate = lua_getallocf(L, &failing->context);
+    failing->next = all;
+    while (!atomic_compare_exchange_weak(&all, &failing->next, failing)) {}
+    lua_setallocf(L, allocate, failing);
+    return failing;
+}
+
+struct failing *fail_allocation(lua_State *L, size_t number) {
     void *context;
-    lua_Alloc current = lua_getallocf(L, &context);
-    if (current != allocate) {
-        failing.allocate = current;
-        lua_setallocf(L, allocate, context);
-    }
-    failing.before = number;
-    failing.left = 2;
-    failing.has_failed = false;
+    struct failing *failing = lua_getallocf(L, &context) == allocate ? context : make_failing(L);
+    failing->before = number;
+    failing->left = 2;
+    failing->has_failed = false;
+    return failing;
 }
 
-bool stop_failing(void) {
-    failing.left = 0;
-    return failing.has_failed;
+bool stop_failing(struct failing *failing) {
+    failing->left = 0;
+    return failing->has_failed;
 }

@@ -1,5 +1,6 @@
 import CTestSupport
 import OpEngine
+import TestSupport
 import Testing
 
 @testable import LuaBindings
@@ -34,17 +35,19 @@ import Testing
         end
         """
 
-    /// A runtime with one worker, whose scripts have `failAllocation(n)`, `stopFailing()` and `exhaust(step)`.
+    /// A runtime with one worker, whose scripts have `failAllocation(n)`, for the state that calls it, `stopFailing()`, for the last one that
+    /// did, from any state, and `exhaust(step)`.
     private func withFailingRuntime(_ body: (Runtime) throws -> Void) throws {
         try withRuntime(workers: 1) { runtime in
             let core = try #require(try runtime.operation("return Operation.new()") as? LuaOperation).core
+            let failing = Locked<UInt>(0)
             try runtime.register("failAllocation") { arguments in
                 guard let state = core.stateOfCurrentThread(), case .integer(let number)? = arguments.first else { return [] }
-                unsafe fail_allocation(state.running, number)
+                failing.withLock { unsafe $0 = UInt(bitPattern: fail_allocation(state.running, number)) }
                 return []
             }
             try runtime.register("echo") { $0 }
-            try runtime.register("stopFailing") { _ in [.boolean(stop_failing())] }
+            try runtime.register("stopFailing") { _ in [.boolean(unsafe stop_failing(OpaquePointer(bitPattern: failing.withLock { $0 })))] }
             try runtime.run(Self.exhaust)
             try body(runtime)
             let ending = try runtime.finish()
@@ -102,15 +105,14 @@ import Testing
                     return { inner.result }, helper { a }, tostring(op), ('x'):rep(1000), shared
                   end, { 'a' })
                   added:waitUntilFinished()
-                  local stopped = queue:addOperation(function() return stopFailing() end)
-                  stopped:waitUntilFinished()
+                  local hasFailed = stopFailing()
                   local e = added.error
                   if e then
                     kinds[e.kind] = (kinds[e.kind] or 0) + 1
                     assert(e.message:find 'not enough memory', e.message)
                   else
                     assert(#added.results == 5 and added.results[5][2][1] == 2)
-                    if not stopped.result then break end
+                    if not hasFailed then break end
                   end
                 end
                 assert(kinds.memory > 20 and next(kinds) == 'memory' and not next(kinds, 'memory'))
@@ -132,11 +134,7 @@ import Testing
                   end)
                   local added = queue:addOperation(function() return prepared[1] end)
                   added:waitUntilFinished()
-                  local stopped
-                  repeat
-                    stopped = queue:addOperation(function() return stopFailing() end)
-                    stopped:waitUntilFinished()
-                  until not stopped.error
+                  local hasFailed = stopFailing()
                   local again = queue:addOperation(function() return prepared[1], string.prepared() end)
                   again:waitUntilFinished()
                   assert(not again.error and again.results[1] == number and again.results[2] == number, tostring(again.error))
@@ -146,7 +144,7 @@ import Testing
                     assert(e.kind == 'memory', e.message)
                   else
                     assert(added.result == number)
-                    if not stopped.result then break end
+                    if not hasFailed then break end
                   end
                 end
                 assert(failures > 20, failures)
@@ -165,11 +163,7 @@ import Testing
                   local function fresh() return shared, helper end
                   local added = queue:addOperation(load("local fresh, n = ...; return function(op, a) return a, fresh, helper { n } end")(fresh, number), { 'a' })
                   added:waitUntilFinished()
-                  local stopped
-                  repeat
-                    stopped = queue:addOperation(function() return stopFailing() end)
-                    stopped:waitUntilFinished()
-                  until not stopped.error
+                  local hasFailed = stopFailing()
                   for _, operation in ipairs { arm, added } do
                     local e = operation.error
                     if e then
@@ -177,7 +171,7 @@ import Testing
                       assert(e.kind == 'memory', e.message)
                     end
                   end
-                  if not arm.error and not added.error and not stopped.result then break end
+                  if not arm.error and not added.error and not hasFailed then break end
                 end
                 assert(failures > 20)
                 """)

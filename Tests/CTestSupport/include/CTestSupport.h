@@ -17,11 +17,14 @@ size_t block_bytes(const void *block);
 /// each, and slows it down: what raises thousands of errors on one thread is not for it.
 bool has_thread_sanitizer(void);
 
-/// From now on the allocation with this number, from 0, fails in the state of the calling thread; so does the next attempt, which Lua
-/// makes after it has collected garbage.
-void fail_allocation(lua_State *L, size_t number);
+/// What of a state is to fail. It is there for as long as the process.
+struct failing;
 
-/// No allocation of the calling thread's state fails any more. Returns whether one did since fail_allocation.
-bool stop_failing(void);
+/// From now on the allocation with this number, from 0, fails in a state of the calling thread; so does the next attempt, which Lua
+/// makes after it has collected garbage.
+struct failing *fail_allocation(lua_State *L, size_t number);
+
+/// No allocation of that state fails any more. Returns whether one did since fail_allocation. From any thread.
+bool stop_failing(struct failing *failing);
 
 #endif
