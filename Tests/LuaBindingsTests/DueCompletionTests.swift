@@ -1,3 +1,4 @@
+import Glibc
 import LuaBindings
 import OpEngine
 import TestSupport
@@ -76,6 +77,43 @@ import Testing
                 assert(ran == 9, ran)
                 """)
             #expect(try runtime.finish().callbackErrorCount == 3)
+        }
+    }
+
+    /// The script keeps nothing of it.
+    @Test func aBlockThatIsSetWhileTheOperationEndsRuns() throws {
+        try withRuntime { runtime throws in
+            let token = Locked<KeyValueObservation?>(nil)
+            try runtime.register("endWhenTheBlockIsSet") { arguments in
+                let operation = try #require(arguments.first?.operation), queue = try #require(operation.queue)
+                let observation = operation.observe(\.completionBlock) { _, _ in
+                    queue.isSuspended = false
+                    // Not a wait, which would run the block.
+                    while !operation.isFinished { sched_yield() }
+                }
+                token.withLock { $0 = observation }
+                return []
+            }
+            try runtime.run(
+                """
+                local ran = 0
+                local queue = OperationQueue.new { isSuspended = true }
+                do
+                    local o = Operation.new(function() end)
+                    queue:addOperation(o)
+                    endWhenTheBlockIsSet(o)
+                    o.completionBlock = function() ran = ran + 1 end
+                    assert(o.isFinished and ran == 0)
+                end
+                collectgarbage()
+                collectgarbage()
+                queue:waitUntilAllOperationsAreFinished()
+                local patience = os.time() + 60
+                while ran == 0 and os.time() < patience do opscript.sleep(0) end
+                assert(ran == 1, ran)
+                """)
+            token.withLock { $0?.invalidate() }
+            #expect(try runtime.finish().stuckOperations.isEmpty)
         }
     }
 }

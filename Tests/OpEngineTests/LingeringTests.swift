@@ -108,27 +108,27 @@ import Testing
 
     // MARK: Patience
 
-    @Test func patienceComesWithQuickCalls() {
+    @Test func patienceComesWithWorkThatComesQuickly() {
         var patience = Patience()
         for _ in 0..<8 {
             #expect(patience.looks == 0)
-            patience.wasCalled(after: 3)
+            patience.foundWork(after: 3)
         }
         #expect(patience.looks > 0)
-        patience.wasCalled(after: 1000)
+        patience.foundWork(after: 1000)
         #expect(patience.looks == 0)
     }
 
     @Test func patienceGrowsAsLongAsMoreCome() {
         var patience = Patience()
-        for _ in 0..<8 { patience.wasCalled(after: 3) }
+        for _ in 0..<8 { patience.foundWork(after: 3) }
         let growing = (0..<4).map { _ in
             patience.hasWaited(andMoreCame: true)
-            patience.wasCalled(after: 3)
+            patience.foundWork(after: 3)
             return patience.looks
         }
         let shrinking = (0..<3).map { _ in
-            patience.wasCalled(after: 1000)
+            patience.foundWork(after: 1000)
             return patience.looks
         }
         #expect(growing == [512, 1024, 1024, 1024])
@@ -141,7 +141,7 @@ import Testing
         func callsUntilItWaits() -> Int {
             var count = 0
             while patience.looks == 0 {
-                patience.wasCalled(after: 3)
+                patience.foundWork(after: 3)
                 count += 1
             }
             return count
@@ -153,7 +153,7 @@ import Testing
         #expect(counts == [8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 4096])
         _ = callsUntilItWaits()
         patience.hasWaited(andMoreCame: true)
-        patience.end()
+        patience.foundNothing()
         #expect(callsUntilItWaits() == 8)
     }
 
@@ -173,27 +173,57 @@ import Testing
         queue.waitUntilAllOperationsAreFinished()
     }
 
+    /// Who adds quickly now and then has not been misjudged for ever.
+    @Test func whatWasLearntIsForgotten() {
+        var patience = Patience()
+        for _ in 0..<10 {
+            while patience.looks == 0 { patience.foundWork(after: 3) }
+            patience.hasWaited(andMoreCame: false)
+        }
+        for _ in 0..<5 { patience.foundNothing() }
+        for _ in 0..<5 { patience.foundWork(after: 1000) }
+        for _ in 0..<8 { patience.foundWork(after: 3) }
+        #expect(patience.looks > 0)
+    }
+
     /// To let more come would make who waits for the last one wait longer.
-    @Test(arguments: ["the queue", "an operation", "a place"])
-    func whoBeginsToWaitEndsThePatienceOfTheWorker(awaited: String) {
+    @Test(arguments: ["the queue", "an operation", "its end", "a place"])
+    func theWorkerKnowsThatSomebodyBeginsToWait(for awaited: String) {
         let queue = OperationQueue(engine: engine)
         queue.maxPendingOperationCount = 1
         #expect(queue.core.beginLingering())
         let operation = BlockOperation {}
         queue.addOperation(operation)
-        queue.core.lingererIsPatient = true
+        #expect(!queue.core.isWaitedFor)
         let lingerer = TestThread {
-            while queue.core.lingererIsPatient { sched_yield() }
+            while !queue.core.isWaitedFor { sched_yield() }
             _ = queue.core.endLingering()
             queue.core.runOne(on: ThreadContext.current, by: .foreground)
         }
         switch awaited {
         case "the queue": queue.waitUntilAllOperationsAreFinished()
         case "an operation": operation.waitUntilFinished()
+        case "its end": operation.whenFinished {}
         default: queue.addOperation {}
         }
         lingerer.join()
-        #expect(operation.isFinished && !queue.core.lingererIsPatient)
+        #expect(operation.isFinished)
+        queue.waitUntilAllOperationsAreFinished()
+    }
+
+    @Test func whoBeganToWaitBeforeTheWorkerLingersDoesNotCount() {
+        let queue = OperationQueue(engine: engine)
+        queue.isSuspended = true
+        let operation = BlockOperation {}
+        queue.addOperation(operation)
+        for isAwaited in [true, false] {
+            #expect(queue.core.beginLingering() && !queue.core.isWaitedFor)
+            if isAwaited { operation.whenFinished {} }
+            #expect(queue.core.isWaitedFor == isAwaited)
+            _ = queue.core.endLingering()
+        }
+        queue.isSuspended = false
+        queue.waitUntilAllOperationsAreFinished()
     }
 
     // MARK: Crowding

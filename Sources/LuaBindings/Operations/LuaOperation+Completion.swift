@@ -12,8 +12,8 @@ extension LuaOperation {
             // It may have told before.
             state.announceDue()
         }
-        // Another state has added it, or may.
-        if isInQueue {
+        // Another state has added it, or may; its end, which may have come since, takes the pin away.
+        if isInQueue || isFinished {
             try pin(in: state)
         } else if isSealed || !isHome(state) {
             try pin(in: state, isSealed: true)

@@ -2,12 +2,12 @@
 ///
 /// A worker that is quicker than the thread that adds would take each operation as soon as it is there, and the two would take the queue's
 /// lines of memory, and those of the operations, from each other for each: that costs as much as adding, and several times that where the
-/// two processors share no cache. So when it has been called quickly several times, the worker lets some operations come together, and more
-/// of them as that goes on. Where none come, somebody waits for those that are there: then it takes more calls until the next attempt.
+/// two processors share no cache. So when it has found work quickly several times, the worker lets some operations come together, and more
+/// of them as that goes on. Where none come, somebody waits for those that are there: then it takes more times until the next attempt.
 struct Patience {
-    /// A call after fewer looks than this, some 3 µs, is quick.
+    /// After fewer looks than this, some 3 µs, is quickly.
     private static let quick = 128
-    /// How many of them there have to be in a row, at least and at most.
+    /// How many times in a row, at least and at most.
     private static let timesAtLeast = 8
     private static let timesAtMost = 4096
     /// Some 6 µs: about as long as it takes to wake a thread on the same processor.
@@ -15,19 +15,19 @@ struct Patience {
     /// Some 24 µs: less than it takes on another one.
     private static let most = 1024
 
-    private var quickCalls = 0
+    private var quickTimes = 0
     private var times = timesAtLeast
 
     /// For how many looks to wait now.
     private(set) var looks = 0
 
-    /// It was called, after so many looks.
-    mutating func wasCalled(after looks: Int) {
+    /// It was called, or found work elsewhere, after so many looks.
+    mutating func foundWork(after looks: Int) {
         if looks >= Patience.quick {
-            if self.looks <= Patience.least { end() } else { self.looks /= 2 }
+            if self.looks <= Patience.least { foundNothing() } else { self.looks /= 2 }
         } else if self.looks == 0 {
-            quickCalls += 1
-            if quickCalls == times { self.looks = Patience.least }
+            quickTimes += 1
+            if quickTimes == times { self.looks = Patience.least }
         }
     }
 
@@ -38,10 +38,13 @@ struct Patience {
             looks = min(2 * looks, Patience.most)
         } else {
             times = min(2 * times, Patience.timesAtMost)
-            end()
+            (quickTimes, looks) = (0, 0)
         }
     }
 
-    /// It was not called.
-    mutating func end() { (quickCalls, looks) = (0, 0) }
+    /// Nothing came while it looked. What was learnt of who adds counts less.
+    mutating func foundNothing() {
+        times = max(times / 2, Patience.timesAtLeast)
+        (quickTimes, looks) = (0, 0)
+    }
 }

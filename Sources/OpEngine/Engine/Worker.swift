@@ -188,26 +188,25 @@ public final class Worker: @unchecked Sendable {
     private func linger(at core: OperationQueue.Core) -> Bool {
         guard core.beginLingering() else { return false }
         if let looks = parker.look(for: { core.isLingererCalled || isNeededElsewhere }) {
-            patience.wasCalled(after: looks)
-            if core.isLingererCalled { letMoreCome(to: core) }
+            patience.foundWork(after: looks)
+            if core.isLingererCalled && patience.looks > 0 { letMoreCome(to: core) }
         } else {
-            patience.end()
+            patience.foundNothing()
         }
         return core.endLingering()
     }
 
     /// See `Patience`.
     private func letMoreCome(to core: OperationQueue.Core) {
-        if patience.looks == 0 { return }
-        core.lingererIsPatient = true
         let half = patience.looks / 2
-        patience.hasWaited(andMoreCame: waits(half, for: core) && core.isAddedTo(while: { waits(half, for: core) }))
+        let moreCame = waits(half, for: core) && core.isAddedTo(while: { waits(half, for: core) })
+        if !isNeededElsewhere { patience.hasWaited(andMoreCame: moreCame) }
     }
 
     /// False: somebody waits for the queue or for one of its operations, or the worker is needed elsewhere.
     private func waits(_ looks: Int, for core: OperationQueue.Core) -> Bool {
         for _ in 0..<looks {
-            if !core.lingererIsPatient || isNeededElsewhere { return false }
+            if core.isWaitedFor || isNeededElsewhere { return false }
             cplatform_relax()
         }
         return true

@@ -160,6 +160,7 @@ extension Operation {
 
     /// Calls `body` once, when `isFinished` is true; at once if it is. On the finishing thread, no lock held; it must be cheap.
     public func whenFinished(_ body: @escaping @Sendable () -> Void) {
+        withQueueCore { $0.beginsToBeWaitedFor() }
         lock.withLock { ensureExtras().finishHandlers.append(Block(body)) }
         announceFinishHandler()
     }

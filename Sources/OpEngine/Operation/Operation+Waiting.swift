@@ -15,7 +15,7 @@ extension Operation {
         if ThreadContext.currentOperation === self { throw OperationError.waitsForItself(operation: label) }
         // Safety: a linked operation's queue keeps itself; this only reads a constant of it.
         let queueEngine = withQueueCore { core in
-            core.endPatience()
+            core.beginsToBeWaitedFor()
             return unsafe core.engine
         }
         let engine = queueEngine ?? context.engine
@@ -100,7 +100,7 @@ extension OperationQueue {
                 if state.count == 0 { return true }
                 mayBeOver.store(false, ordering: .relaxed)
                 state.waits.append(self)
-                core.endPatience()
+                core.beginsToBeWaitedFor()
                 return false
             }
         }

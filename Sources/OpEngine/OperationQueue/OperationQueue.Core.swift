@@ -32,12 +32,10 @@ extension OperationQueue {
         private let call = Atomic<Bool>(false)
         /// What the worker that lingers looks at. It may become true late, when that has gone: what counts is in the state.
         @inline(__always) var isLingererCalled: Bool { call.load(ordering: .relaxed) }
-        private let patience = Atomic<Bool>(false)
-        /// That worker was called, and lets more operations come. May stay true when it has done so.
-        @inline(__always) var lingererIsPatient: Bool {
-            get { patience.load(ordering: .relaxed) }
-            set { patience.store(newValue, ordering: .relaxed) }
-        }
+        /// What that worker looks at, too: somebody has begun to wait for the queue, for a place in it, or for one of its operations since
+        /// it began to linger.
+        private let waitedFor = Atomic<Bool>(false)
+        @inline(__always) var isWaitedFor: Bool { waitedFor.load(ordering: .relaxed) }
 
         init(engine: Engine, isMain: Bool) {
             unsafe self.engine = engine
@@ -286,16 +284,16 @@ extension OperationQueue {
             state.withLock { state in
                 if state.hasLingerer { return false }
                 call.store(false, ordering: .relaxed)
+                waitedFor.store(false, ordering: .relaxed)
                 state.hasLingerer = true
                 return true
             }
         }
 
-        /// Somebody begins to wait for the queue, for a place in it, or for one of its operations. Only written where it changes: the line
-        /// is that of the worker.
+        /// Somebody begins to wait: see `isWaitedFor`. Only written where it changes: the line is that of the worker.
         @inline(__always)
-        func endPatience() {
-            if lingererIsPatient { lingererIsPatient = false }
+        func beginsToBeWaitedFor() {
+            if !isWaitedFor { waitedFor.store(true, ordering: .relaxed) }
         }
 
         /// Whether `body` says yes, and operations are added meanwhile.
