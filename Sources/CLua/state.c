@@ -146,8 +146,7 @@ lua_State *clua_state_new(void *object, const clua_host *host, bool ignore_envir
 
 void clua_collect_seldom(lua_State *L) {
     // The pause counts in generational mode, too, as long as more is in use at each collection than at the one before.
-    lua_gc(L, LUA_GCINC, 300, 0, 0);
-    lua_gc(L, LUA_GCGEN, 0, 0);
+    lua_gc(L, LUA_GCSETPAUSE, 300);
 }
 
 void clua_limit_state(lua_State *L, size_t bytes) {

@@ -32,7 +32,7 @@ extension Outcome {
         return lines.joined(separator: "\n")
     }
 
-    /// How far the processors were from each other: a virtual machine's may share a cache in one second and not in the next.
+    /// How far the processors were from each other, there and back: a virtual machine's may share a cache in one second and not in the next.
     private var distance: String {
         if roundTrips.most == 0 { return "" }
         return "(processors \(short(roundTrips.median)) ns apart, \(short(roundTrips.least)) to \(short(roundTrips.most)))"

@@ -14,7 +14,7 @@ struct Sample {
     var most: Double { values.max() ?? 0 }
 }
 
-/// What the rounds of one workload gave. In each round all subjects ran, one after the other.
+/// What the rounds of one workload gave. In each round all subjects ran in turn, as often as the workload says; the median counts.
 struct Outcome {
     let workload: Workload
     var ours = Sample()

@@ -100,19 +100,11 @@ extension LuaOperation {
     /// What messages call its completion block.
     fileprivate var nameOfCompletion: String { "the completion block of \(displayName)" }
 
-    /// Has the states that keep something for it look after that: it has finished.
-    func tellStates() {
-        let replaced = isObserved ? scriptBlock : nil
-        let (completing, others) = takePlainEnd() ?? withMutable { $0.takeEnd() }
-        if completing != nil, let replaced { completionBlockHasChanged(from: replaced, to: nil) }
-        if let completing { withState(completing) { $0.announceDue() } }
-        for reference in others {
-            withState(reference) { state in
-                // At once where that is possible: a script that starts many without a wait keeps none of them. The function of a
-                // completion block may be on its way to the handle.
-                if state.isOpenHere && !hasCompletion(in: state) { unpinHere() } else { postEnd(to: state) }
-            }
-        }
+    /// It has finished: `state`, which keeps its handle, need not any more.
+    func letGo(in state: LuaState) {
+        // At once where that is possible: a script that starts many without a wait keeps none of them. The function of a completion block
+        // may be on its way to the handle.
+        if state.isOpenHere && !hasCompletion(in: state) { unpinHere() } else { postEnd(to: state) }
     }
 }
 

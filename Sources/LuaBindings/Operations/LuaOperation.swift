@@ -404,5 +404,12 @@ import Synchronization
 
     public override func willFinish() { noteDue() }
 
-    public override func didFinish() { tellStates() }
+    /// Has the states that keep something for it look after that.
+    public override func didFinish() {
+        let replaced = isObserved ? scriptBlock : nil
+        let (completing, others) = takePlainEnd() ?? withMutable { $0.takeEnd() }
+        if completing != nil, let replaced { completionBlockHasChanged(from: replaced, to: nil) }
+        if let completing { withState(completing) { $0.announceDue() } }
+        for reference in others { withState(reference) { letGo(in: $0) } }
+    }
 }

@@ -90,17 +90,20 @@ public final class Runtime {
     /// Cancels everything, timers too, stops the workers and closes all states. A body that does not look at `isCancelled` is waited for,
     /// at most for `deadline`.
     ///
+    /// Traps when a script of the main state runs, and has come here by a function of the host's, or waits: close it when that has returned.
+    ///
     /// - Returns: what messages call the operations that would not end.
     @discardableResult
     public func close(deadline: Duration = .seconds(60)) -> [String] {
-        guard main != nil else { return [] }
+        guard let main else { return [] }
+        if main.isRunning { fatalError("opscript: a script is closing its own Runtime: close it when the script has returned") }
         core.io.end()
         core.beginClosing()
         let left = engine.shutdown(deadline: deadline).map(\.displayName)
         core.io.stop()
         _ = engine.mainInbox.drain()
         core.close()
-        main = nil
+        self.main = nil
         // What has come meanwhile, or comes later, would keep its operation.
         _ = engine.mainInbox.drain()
         engine.mainInbox.close()
