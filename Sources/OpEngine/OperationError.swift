@@ -68,7 +68,7 @@ public enum OperationError: Error, Sendable, CustomStringConvertible {
         case .addedWhenFinished(let operation):
             "\(operation) cannot be added: it has finished; an operation runs once, make a new one"
         case .completionBlockSetTooLate(let operation):
-            "the completion block of \(operation) cannot be set: it is executing or finished; set it before adding or starting it"
+            "the completion block of \(operation) cannot be set: it has finished; set the block before"
         case .executionBlockAddedTooLate(let operation):
             "\(operation) takes no further block: it is executing or finished; add blocks before adding or starting it"
         case .dependsOnItself(let operation):

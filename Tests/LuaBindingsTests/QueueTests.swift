@@ -47,7 +47,7 @@ import Testing
     }
 
     @Test func aScriptsQueueHasNoUnderlyingQueue() throws {
-        struct Inline: OperationExecutor {
+        final class Inline: OperationExecutor {
             func execute(_ job: @escaping @Sendable () -> Void) { job() }
         }
         try withRuntime { runtime throws in

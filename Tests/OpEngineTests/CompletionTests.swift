@@ -1,4 +1,4 @@
-import OpEngine
+@_spi(Subclassing) import OpEngine
 import TestSupport
 import Testing
 
@@ -46,6 +46,59 @@ import Testing
         queue.addOperation(operation)
         _ = queue.engine.shutdown(deadline: .seconds(10))
         #expect(log.entries == [true, true])
+    }
+
+    @Test func oneThatIsSetWhileTheOperationExecutesRuns() {
+        let (log, done) = (Log<Bool>(), Gate())
+        let operation = BlockOperation {
+            Operation.current?.completionBlock = { [current = Operation.current] in
+                log.append(current?.isFinished == true)
+                done.open()
+            }
+        }
+        OperationQueue(engine: Engine(workerCount: 1)).addOperations([operation], waitUntilFinished: true)
+        done.wait()
+        #expect(log.entries == [true])
+    }
+
+    @Test func oneThatIsSetAfterTheEndNeverRuns() {
+        let log = Log<Bool>()
+        let operation = BlockOperation {}
+        operation.start()
+        operation.completionBlock = { log.append(true) }
+        #expect(throws: OperationError.self) { try operation.trySetCompletionBlock { log.append(true) } }
+        #expect(operation.completionBlock == nil && log.entries.isEmpty)
+    }
+
+    /// A way to break a cycle, wherever it is called.
+    @Test func itCanBeRemovedAtAnyTime() throws {
+        let log = Log<Bool>()
+        let operation = BlockOperation {
+            Operation.current?.completionBlock = nil
+            try Operation.current?.trySetCompletionBlock(nil)
+        }
+        operation.completionBlock = { log.append(true) }
+        operation.start()
+        operation.completionBlock = nil
+        try operation.trySetCompletionBlock(nil)
+        #expect(log.entries.isEmpty && operation.outcome == .succeeded)
+    }
+
+    /// Of a block that is accepted and one that is refused, each at any moment of the end.
+    @Test func oneThatIsSetAtTheEndRunsExactlyWhenItIsAccepted() {
+        let queue = OperationQueue(engine: Engine(workerCount: 1))
+        for _ in 0..<TestLength.size(20_000) {
+            let (accepted, ran) = (Log<Bool>(), Log<Bool>())
+            let operation = BlockOperation {}
+            queue.addOperation(operation)
+            do {
+                try operation.trySetCompletionBlock { ran.append(true) }
+                accepted.append(true)
+            } catch {}
+            operation.waitUntilFinished()
+            queue.addOperations([BlockOperation {}], waitUntilFinished: true)
+            #expect(accepted.entries == ran.entries)
+        }
     }
 
     @Test func cancelledOperationsCompleteAsWell() {

@@ -52,7 +52,6 @@ import Testing
             init(log: Log<String>) { self.log = log }
             override func main() {
                 do { try tryStart() } catch { log.append("\(error)") }
-                do { try trySetCompletionBlock {} } catch { log.append("\(error)") }
                 do { try OperationQueue(engine: Engine(workerCount: 1)).tryAddOperation(self) } catch { log.append("\(error)") }
             }
         }
@@ -62,7 +61,6 @@ import Testing
         #expect(
             log.entries == [
                 "a cannot start: it is executing; an operation runs once, make a new one",
-                "the completion block of a cannot be set: it is executing or finished; set it before adding or starting it",
                 "a cannot be added: it is executing; add it instead of starting it",
             ])
     }
@@ -125,10 +123,30 @@ import Testing
         #expect(log.entries == [expected, expected])
     }
 
+    @Test func startingAFinishedOneDoesNothing() {
+        let log = Log<Int>()
+        let operation = BlockOperation { log.append(1) }
+        operation.start()
+        operation.start()
+        let cancelled = AsyncOperation()
+        cancelled.cancel()
+        cancelled.start()
+        cancelled.start()
+        #expect(log.entries == [1] && cancelled.isFinished)
+    }
+
+    @Test func aCompletionBlockThatComesTooLateIsRefused() {
+        let operation = named("a")
+        operation.start()
+        #expect(
+            message { try operation.trySetCompletionBlock {} }
+                == "the completion block of a cannot be set: it has finished; set the block before")
+    }
+
     @Test func misuseTrapsWithTheMessage() async {
         let outcome = await #expect(processExitsWith: .failure) {
             let operation = BlockOperation {}
-            operation.start()
+            operation.addDependency(BlockOperation {})
             operation.start()
         }
         // Not because it lasted too long.

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 @Suite struct ObservationQueueTests {
-    @Test func settingsTellTheirValues() {
+    @Test func settingsTellTheirValues() throws {
         let log = Log<String>()
         let queue = OperationQueue(engine: Engine(workerCount: 1))
         let tokens = [
@@ -15,8 +15,9 @@ import Testing
         queue.isSuspended = true
         queue.maxConcurrentOperationCount = 3
         queue.maxConcurrentOperationCount = -1
+        let byDefault = try #require(queue.name)
         queue.name = "a"
-        #expect(log.entries == ["nil false", "false true", "true", "-1 3", "3 -1", "true nil", "false nil"])
+        #expect(log.entries == ["nil false", "false true", "true", "-1 3", "3 -1", "true \(byDefault)", "false \(byDefault)"])
         for token in tokens { token.invalidate() }
         queue.isSuspended = false
         #expect(log.count == 7)

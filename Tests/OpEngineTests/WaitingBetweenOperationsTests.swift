@@ -189,7 +189,7 @@ import Testing
         token.invalidate()
     }
 
-    private struct Inline: OperationExecutor {
+    private final class Inline: OperationExecutor {
         func execute(_ job: @escaping @Sendable () -> Void) { job() }
     }
 

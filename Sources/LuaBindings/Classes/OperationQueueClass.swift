@@ -159,7 +159,7 @@ enum OperationQueueClass {
     private static func get(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
         guard let queue = call.queueIfAny(at: 1) else { throw call.expected("OperationQueue", at: 1) }
         switch Property(number: member) {
-        case .name: return queue.name.map { .string($0) } ?? .nil
+        case .name: return queue.givenName.map { .string($0) } ?? .nil
         case .maxConcurrentOperationCount: return .integer(queue.maxConcurrentOperationCount)
         case .isSuspended: return .boolean(queue.isSuspended)
         case .qualityOfService: return .string(queue.qualityOfService.scriptName)
@@ -210,7 +210,7 @@ enum OperationQueueClass {
 
     private static func describe(_: Int32, _ call: Call) throws(CallError) -> Answer {
         guard let queue = call.queueIfAny(at: 1) else { throw call.expected("OperationQueue", at: 1) }
-        let name = queue.name.map { " '\($0)'" } ?? ""
+        let name = queue.givenName.map { " '\($0)'" } ?? ""
         let count = queue.operationCount
         let suspended = queue.isSuspended ? ", suspended" : ""
         return .string("OperationQueue\(name) (\(count) operation\(count == 1 ? "" : "s")\(suspended))")

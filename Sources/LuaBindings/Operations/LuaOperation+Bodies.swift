@@ -1,5 +1,5 @@
 import CLua
-import OpEngine
+@_spi(Subclassing) import OpEngine
 import Synchronization
 
 /// Where the bodies are, and how they come to where they run.

@@ -1,5 +1,5 @@
 import CLua
-import OpEngine
+@_spi(Subclassing) import OpEngine
 
 /// The completion block that a script has set, and what else a state keeps until the operation has ended.
 extension LuaOperation {
@@ -23,10 +23,10 @@ extension LuaOperation {
     /// To a block of the host's, to what a state has, or to none. Returns whether the operation is sealed.
     @discardableResult
     func changeCompletion(to block: (@Sendable () -> Void)?, in state: LuaState?) throws -> Bool {
-        try checkCompletionBlockIsInTime()
+        if block != nil || state != nil { try checkCompletionBlockIsInTime() }
         let isObserved = isObserved
         let replaced = isObserved ? completionBlock : nil
-        let released = storeCompletionBlock(block)
+        let released = try storeCompletionBlock(block)
         let isSealed = replaceCompletion(by: state)
         if isObserved { completionBlockHasChanged(from: replaced, to: completionBlock) }
         withExtendedLifetime(released) {}

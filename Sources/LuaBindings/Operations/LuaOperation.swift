@@ -1,5 +1,5 @@
 import CLua
-@_spi(Locking) public import OpEngine
+@_spi(Locking) @_spi(Subclassing) public import OpEngine
 import Synchronization
 
 /// An operation whose body is a Lua function, or several.
@@ -386,8 +386,8 @@ import Synchronization
         set { super.completionBlock = newValue }
     }
 
-    /// See `Operation.trySetCompletionBlock`.
-    public override func trySetCompletionBlock(_ block: (@Sendable () -> Void)?) throws {
+    /// See `Operation.replaceCompletionBlock`.
+    @_spi(Subclassing) public override func replaceCompletionBlock(with block: (@Sendable () -> Void)?) throws {
         try changeCompletion(to: block, in: nil)
     }
 
@@ -402,10 +402,10 @@ import Synchronization
         }
     }
 
-    public override func willFinish() { noteDue() }
+    @_spi(Subclassing) public override func willFinish() { noteDue() }
 
     /// Has the states that keep something for it look after that.
-    public override func didFinish() {
+    @_spi(Subclassing) public override func didFinish() {
         let replaced = isObserved ? scriptBlock : nil
         let (completing, others) = takePlainEnd() ?? withMutable { $0.takeEnd() }
         if completing != nil, let replaced { completionBlockHasChanged(from: replaced, to: nil) }

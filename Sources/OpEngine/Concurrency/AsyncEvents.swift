@@ -1,4 +1,4 @@
-extension OperationQueue {
+extension BeyondFoundation where Self: OperationQueue {
     /// What happens to the operations in this queue from now on, as an asynchronous sequence; it ends when the queue goes, or the task
     /// that iterates over it is cancelled. An event that waits in the sequence holds its operation and queue.
     ///

@@ -1,6 +1,6 @@
 import Synchronization
 
-extension Operation {
+extension BeyondFoundation where Self: Operation {
     /// Suspends the task until the operation has finished. No thread is blocked.
     ///
     /// Throws the operation's `error`, or `CancellationError` when it was cancelled without one. Cancelling the task cancels the operation
@@ -10,7 +10,9 @@ extension Operation {
         if let error { throw error }
         if isCancelled { throw CancellationError() }
     }
+}
 
+extension Operation {
     /// Throws only `CancellationError`, when the task is cancelled.
     func suspendUntilFinished() async throws {
         let wait = TaskWait()

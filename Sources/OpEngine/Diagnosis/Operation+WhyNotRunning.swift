@@ -7,12 +7,15 @@ extension Operation {
         public let blockers: [Blocker]
     }
 
+}
+
+extension BeyondFoundation where Self: Operation {
     /// What keeps it from running now: all reasons, at one moment for each; nil when it is executing or has finished, or a thread is
     /// about to start it.
     ///
     /// For people and tests: it visits what the operation depends on, and the operations of its queue.
-    public var whyNotRunning: Blockage? {
-        let blockage = Blockage(of: self)
+    public var whyNotRunning: Operation.Blockage? {
+        let blockage = Operation.Blockage(of: self)
         return blockage.blockers.isEmpty ? nil : blockage
     }
 }

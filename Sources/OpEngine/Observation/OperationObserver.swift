@@ -15,7 +15,7 @@ public protocol OperationObserver: AnyObject, Sendable {
     func operationChanged(_ event: OperationEvent)
 }
 
-extension OperationQueue {
+extension BeyondFoundation where Self: OperationQueue {
     /// Tells `observer` from now on what happens to the operations in this queue, and holds it until it is removed. O(operations).
     /// Adding it again has no effect.
     public func addObserver(_ observer: any OperationObserver) {

@@ -63,6 +63,15 @@ extension KeyValueObserving where Self: OperationQueue {
     }
 }
 
+extension BeyondFoundation where Self: OperationQueue {
+    /// Calls `body` when observers have been told every change that has happened by now: at once, or on the thread that tells them.
+    public func whenChangesAreTold(_ body: @escaping @Sendable () -> Void) {
+        guard let mailbox = observed else { return body() }
+        mailbox.state.withLock { $0.record(.mark(body)) }
+        mailbox.deliver()
+    }
+}
+
 extension OperationQueue {
     var observed: Mailbox? { core.state.withLock { $0.observation }?.mailbox }
 
@@ -81,13 +90,6 @@ extension OperationQueue {
             }
             if isOurs { return made }
         }
-    }
-
-    /// Calls `body` when observers have been told every change that has happened by now: at once, or on the thread that tells them.
-    public func whenChangesAreTold(_ body: @escaping @Sendable () -> Void) {
-        guard let mailbox = observed else { return body() }
-        mailbox.state.withLock { $0.record(.mark(body)) }
-        mailbox.deliver()
     }
 
     private func observedValue(_ key: ObservedKey) -> (any Sendable)? {

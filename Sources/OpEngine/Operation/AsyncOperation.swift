@@ -8,9 +8,7 @@ open class AsyncOperation: Operation, @unchecked Sendable {
     open override var isAsynchronous: Bool { true }
 
     /// Calls `main` and returns, perhaps before the work has ended. See `Operation.start`.
-    open override func start() {
-        if let error = startOrRefuse(endsWithMain: false) { trap(error) }
-    }
+    open override func start() { startAsDocumented(endsWithMain: false) }
 
     /// Ends the operation. Later calls are ignored.
     public func finish() { end() }

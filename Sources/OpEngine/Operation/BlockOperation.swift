@@ -4,7 +4,7 @@
 open class BlockOperation: Operation, @unchecked Sendable {
     // Safety: `@unchecked Sendable` because the blocks are guarded by `lock`.
     /// The others are among the extras.
-    @safe @exclusivity(unchecked) private var first: (@Sendable () throws -> Void)?
+    @safe @exclusivity(unchecked) fileprivate var first: (@Sendable () throws -> Void)?
 
     /// An operation without blocks.
     public override init() { super.init() }
@@ -18,14 +18,6 @@ open class BlockOperation: Operation, @unchecked Sendable {
     /// Adds a block. Traps when the operation is executing or finished.
     open func addExecutionBlock(_ block: @escaping @Sendable () throws -> Void) {
         do { try tryAddExecutionBlock(block) } catch { trap(error) }
-    }
-
-    /// `addExecutionBlock`, but throws `OperationError.executionBlockAddedTooLate`.
-    public func tryAddExecutionBlock(_ block: @escaping @Sendable () throws -> Void) throws {
-        if isExecuting || isFinished { throw OperationError.executionBlockAddedTooLate(operation: label) }
-        lock.withLock {
-            if first == nil { first = block } else { ensureExtras().otherBlocks.append(block) }
-        }
     }
 
     /// The blocks, in order of addition; called from here, an error they throw is dropped. Empty when they have run.
@@ -58,6 +50,16 @@ open class BlockOperation: Operation, @unchecked Sendable {
             runConcurrently((first.map { [$0] } ?? []) + others)
         }
         return false
+    }
+}
+
+extension BeyondFoundation where Self: BlockOperation {
+    /// `addExecutionBlock`, but throws `OperationError.executionBlockAddedTooLate`.
+    public func tryAddExecutionBlock(_ block: @escaping @Sendable () throws -> Void) throws {
+        if isExecuting || isFinished { throw OperationError.executionBlockAddedTooLate(operation: label) }
+        lock.withLock {
+            if first == nil { first = block } else { ensureExtras().otherBlocks.append(block) }
+        }
     }
 }
 

@@ -27,6 +27,10 @@ extension UnsafeMutablePointer<DependencyBlock> {
         unsafe UnsafeMutableRawPointer(self + 1).assumingMemoryBound(to: DependencyEdge.self) + index
     }
 
+    @inline(__always) func has(_ place: UnsafeMutablePointer<DependencyEdge>) -> Bool {
+        unsafe place >= edge(0) && place < edge(DependencyBlock.capacity)
+    }
+
     @inline(__always) var isFree: Bool { unsafe edge(0).pointee.isFree && edge(1).pointee.isFree && edge(2).pointee.isFree }
 
     /// The place behind all that are taken; nil when there is none. The block is not free.

@@ -3,7 +3,7 @@ import CPlatform
 /// What an operation depends on, in order of addition. Owns its edges. Guarded by the operation's `lock`.
 @safe struct DependencyList: @unchecked Sendable {
     // Safety: `@unchecked Sendable` because the lock guards the list; an edge lives as long as its block is on it.
-    /// Its `next` is the first: the list is a ring. None of the blocks is free.
+    /// Its `next` is the first: the list is a ring. None of the blocks is free, unless there is a `DependencyIndex`.
     private var last: UnsafeMutablePointer<DependencyBlock>?
 
     @inline(__always) var isEmpty: Bool { unsafe last == nil }
@@ -36,15 +36,6 @@ import CPlatform
 
     func makeIterator() -> Iterator { unsafe Iterator(last: last) }
 
-    /// The edge to `dependency`; nil when there is none. O(n).
-    func edge(to dependency: Operation) -> UnsafeMutablePointer<DependencyEdge>? {
-        var edges = makeIterator()
-        while let edge = unsafe edges.next() {
-            if unsafe edge.pointee.leads(to: dependency) { return unsafe edge }
-        }
-        return nil
-    }
-
     /// Adds an edge from `operation`, whose list this is, to `dependency`, which it retains.
     @inline(__always)
     mutating func append(_ dependency: Operation, of operation: Operation) -> UnsafeMutablePointer<DependencyEdge> {
@@ -61,21 +52,42 @@ import CPlatform
         return unsafe block.edge(0)
     }
 
-    /// Takes off an edge that is not counted. Its dependency is released by the caller. O(n).
+    /// Takes off an edge that is not counted. Its dependency is released by the caller. Costs as much as finding it from the first on.
     mutating func remove(_ edge: UnsafeMutablePointer<DependencyEdge>) {
         unsafe edge.pointee.dependency = nil
         // The block goes with its last edge.
         guard var previous = unsafe last else { return }
         repeat {
             guard let block = unsafe previous.pointee.next else { return }
+            guard unsafe block.has(edge) else {
+                unsafe previous = block
+                continue
+            }
             if unsafe block.isFree {
                 unsafe previous.pointee.next = block.pointee.next
                 if unsafe last == block { unsafe last = previous == block ? nil : previous }
                 unsafe block.free()
-                return
             }
-            unsafe previous = block
+            return
         } while unsafe previous != last
+    }
+
+    /// Gives the blocks back whose edges have all been taken off. O(n).
+    mutating func freeEmptyBlocks() {
+        guard let end = unsafe last else { return }
+        var previous = unsafe end
+        var kept: UnsafeMutablePointer<DependencyBlock>?
+        while let block = unsafe previous.pointee.next {
+            if unsafe block.isFree {
+                unsafe previous.pointee.next = block.pointee.next
+                unsafe block.free()
+            } else {
+                unsafe previous = block
+                unsafe kept = block
+            }
+            if unsafe block == end { break }
+        }
+        unsafe last = kept
     }
 
     /// Lets go of everything when the operation goes. A chain of a million is released in a loop, not by recursion: the blocks of an

@@ -33,6 +33,9 @@ extension Operation {
         }
     }
 
+}
+
+extension BeyondFoundation where Self: Operation {
     /// `addDependency`, but throws `OperationError.dependsOnItself` and `.dependencyCycle`, and then changes nothing.
     ///
     /// The check costs O(1) unless something already depends on this operation; else it visits what `operation` waits for.
@@ -41,15 +44,20 @@ extension Operation {
         if let path = cyclePath(through: [operation]) { throw OperationError.dependencyCycle(path: path.map(\.label)) }
         link(to: operation)
     }
+}
 
+extension Operation {
     func unlink(from operation: Operation) {
         let wasCounted = lock.withLock { () -> Bool? in
-            guard let edge = unsafe dependencyList.edge(to: operation) else { return nil }
+            guard let edge = unsafe edge(to: operation) else { return nil }
             let mailbox = observedMailbox
             let old = mailbox == nil ? [] : listedDependencies
             let wasCounted = unsafe edge.pointee.isCounted && DependentList.remove(edge)
-            unsafe dependencyList.remove(edge)
-            extras?.listedDependencies?.remove(ObjectIdentifier(operation))
+            if extras?.dependencyIndex == nil {
+                unsafe dependencyList.remove(edge)
+            } else {
+                unsafe removeIndexed(edge, to: operation)
+            }
             mailbox?.record(.dependencies, old: old, new: listedDependencies)
             return wasCounted
         }
@@ -112,7 +120,7 @@ extension Operation {
     @inline(__always)
     private func list(_ dependency: Operation) -> UnsafeMutablePointer<DependencyEdge> {
         let edge = unsafe dependencyList.append(dependency, of: self)
-        extras?.listedDependencies?.insert(ObjectIdentifier(dependency))
+        unsafe extras?.dependencyIndex?.edges[ObjectIdentifier(dependency)] = edge
         if let mailbox = observedMailbox {
             mailbox.record(.dependencies, old: Array(listedDependencies.dropLast()), new: listedDependencies)
         }
@@ -135,18 +143,27 @@ extension Operation {
         }
     }
 
-    /// Whether a dependency is listed. With `lock` held. O(1) on average, however many there are: when many have been looked through they
-    /// become a set.
-    private func lists(_ dependency: Operation) -> Bool {
-        if let known = extras?.listedDependencies { return known.contains(ObjectIdentifier(dependency)) }
+    /// Whether a dependency is listed. With `lock` held. O(1) on average.
+    private func lists(_ dependency: Operation) -> Bool { unsafe edge(to: dependency) != nil }
+
+    /// The edge to a dependency that is listed. With `lock` held. O(1) on average, however many there are: when many have been looked
+    /// through they get an index.
+    private func edge(to dependency: Operation) -> UnsafeMutablePointer<DependencyEdge>? {
+        if let index = extras?.dependencyIndex { return unsafe index.edges[ObjectIdentifier(dependency)] }
         var edges = dependencyList.makeIterator()
-        for _ in 0..<32 {
-            guard let edge = unsafe edges.next() else { return false }
-            if unsafe edge.pointee.leads(to: dependency) { return true }
+        for _ in 0..<DependencyIndex.fewest {
+            guard let edge = unsafe edges.next() else { return nil }
+            if unsafe edge.pointee.leads(to: dependency) { return unsafe edge }
         }
-        let known = Set(listedDependencies.map { ObjectIdentifier($0) })
-        ensureExtras().listedDependencies = known
-        return known.contains(ObjectIdentifier(dependency))
+        let index = DependencyIndex(of: dependencyList)
+        ensureExtras().dependencyIndex = index
+        return unsafe index.edges[ObjectIdentifier(dependency)]
+    }
+
+    /// Takes an edge off the own list and the index. With `lock` held.
+    private func removeIndexed(_ edge: UnsafeMutablePointer<DependencyEdge>, to dependency: Operation) {
+        unsafe edge.pointee.dependency = nil
+        if extras?.dependencyIndex?.remove(dependency) ?? false { dependencyList.freeEmptyBlocks() }
     }
 
     /// Whether a dependency that has not finished is listed. With both locks held.
@@ -169,7 +186,7 @@ extension Operation {
     /// is none.
     func cyclePath(through first: [Operation]) -> [Operation]? {
         guard loadState().has(State.hasDependents) else { return nil }
-        var cameFrom = Dictionary(first.map { ($0, self) }, uniquingKeysWith: { one, _ in one })
+        var cameFrom = Dictionary(first.map { (ObjectIdentifier($0), self) }, uniquingKeysWith: { one, _ in one })
         var pending = first
         while let next = pending.popLast() {
             for dependency in next.listed where !dependency.isFinished {
@@ -178,12 +195,12 @@ extension Operation {
                     var step = next
                     while step !== self {
                         path.append(step)
-                        step = cameFrom[step] ?? self
+                        step = cameFrom[ObjectIdentifier(step)] ?? self
                     }
                     return [self] + path.reversed()
                 }
-                if cameFrom[dependency] == nil {
-                    cameFrom[dependency] = next
+                if cameFrom[ObjectIdentifier(dependency)] == nil {
+                    cameFrom[ObjectIdentifier(dependency)] = next
                     pending.append(dependency)
                 }
             }

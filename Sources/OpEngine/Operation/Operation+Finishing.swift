@@ -121,22 +121,34 @@ extension Operation {
 
     // MARK: Who wants to know
 
-    /// Puts it in the place of the one that there was, which it returns. Without a check, and without telling anybody.
+    /// Puts it in the place of the one that there was, which it returns. Throws when the operation has finished, unless `block` is nil. Tells
+    /// nobody.
     @discardableResult
-    package func storeCompletionBlock(_ block: (@Sendable () -> Void)?) -> (@Sendable () -> Void)? {
-        if block == nil && !loadState().has(State.hasFinishHandlers) { return nil }
-        let replaced = lock.withLock { () -> Block? in
-            if block == nil && extras == nil { return nil }
-            return exchange(&ensureExtras().completionBlock, with: block.map(Block.init))
+    package func storeCompletionBlock(_ block: (@Sendable () -> Void)?) throws(OperationError) -> (@Sendable () -> Void)? {
+        guard let block else {
+            if !loadState().has(State.hasFinishHandlers) { return nil }
+            return lock.withLock { extras?.completionBlock.take() }?.call
         }
-        if block != nil { announceFinishHandler() }
+        try checkCompletionBlockIsInTime()
+        let made = Block(block)
+        let (replaced, isTooLate) = lock.withLock { () -> (Block?, Bool) in
+            let replaced = exchange(&ensureExtras().completionBlock, with: made)
+            // The end looks for a block when it has been published: here it will find this one, or it has looked.
+            let isTooLate = transition { state in
+                state.set(State.hasFinishHandlers)
+                return state.has(State.finished)
+            }
+            if isTooLate { ensureExtras().completionBlock = replaced }
+            return (replaced, isTooLate)
+        }
+        if isTooLate { throw .completionBlockSetTooLate(operation: label) }
         return replaced?.call
     }
 
     package var isObserved: Bool { loadState().has(State.observed) }
 
     package func checkCompletionBlockIsInTime() throws(OperationError) {
-        if isExecuting || isFinished { throw OperationError.completionBlockSetTooLate(operation: label) }
+        if isFinished { throw OperationError.completionBlockSetTooLate(operation: label) }
     }
 
     /// For who observes it.
@@ -149,20 +161,13 @@ extension Operation {
     ///
     /// - Returns: false if its end has begun, so that `willFinish` has been called already, or will not be.
     @discardableResult
-    public func tellWhenFinished() -> Bool {
+    @_spi(Subclassing) public func tellWhenFinished() -> Bool {
         let (hasFinished, isInTime) = transition { state in
             state.set(State.tellsSubclass)
             return (state.has(State.finished), !state.has(State.finishing))
         }
         if hasFinished { runFinishHandlers() }
         return isInTime
-    }
-
-    /// Calls `body` once, when `isFinished` is true; at once if it is. On the finishing thread, no lock held; it must be cheap.
-    public func whenFinished(_ body: @escaping @Sendable () -> Void) {
-        withQueueCore { $0.beginsToBeWaitedFor() }
-        lock.withLock { ensureExtras().finishHandlers.append(Block(body)) }
-        announceFinishHandler()
     }
 
     /// A handler was added: the end will run it, or, if that was before, this.

@@ -24,8 +24,16 @@ extension Operation {
             // The subclass wrote; only then may this look. See `deferUntilReady`.
             atomicMemoryFence(ordering: .sequentiallyConsistent)
             if loadState().has(State.deferred) && isReady { retryDeferred() }
+        case .queuePriority: adoptOwnSettings()
         default: break
         }
         deliverChanges()
+    }
+
+    /// What a subclass's getters say of how it is to run is what counts.
+    func adoptOwnSettings() {
+        let (priority, quality) = (queuePriority, qualityOfService)
+        if priority != loadState().priority { storedPriority = priority }
+        if quality != requestedQualityOfService { requestedQualityOfService = quality }
     }
 }

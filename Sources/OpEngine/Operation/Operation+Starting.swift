@@ -1,10 +1,11 @@
 import Synchronization
 
-extension Operation {
+extension BeyondFoundation where Self: Operation {
     /// `start()`, but throws `OperationError.startedWhenNotReady`, `.startedWhenExecuting`, `.startedWhenFinished` or
     /// `.startedWhenInQueue`. The throwing twin of the base class's `start`: an override of `start` is called after the checks.
     public func tryStart() throws {
         let before = loadState()
+        typealias State = Operation.State
         if before.has(State.claimed) { throw error(for: before.has(State.finished) ? .finished : .inQueue) }
         if isFinished { throw error(for: .finished) }
         if isExecuting || before.has(State.started) { throw error(for: .executing) }
@@ -13,6 +14,16 @@ extension Operation {
         start()
         // An override's; the base class's has done this.
         if isExecuting { startedByHandHasReturned() }
+    }
+}
+
+extension Operation {
+    /// `startOrRefuse`, of what cannot throw: nothing happens to an operation that has finished, as Apple's documentation says; another
+    /// mistake traps.
+    func startAsDocumented(endsWithMain: Bool = true) {
+        guard let error = startOrRefuse(endsWithMain: endsWithMain) else { return }
+        if case .startedWhenFinished = error { return }
+        trap(error)
     }
 
     /// The base class's `start`; returns the caller's mistake.
@@ -33,12 +44,39 @@ extension Operation {
             if endsFromWithin { transition { $0.set(State.endedFromWithin) } }
             deliverChanges()
             if launched { main() } else { ThreadContext.current.whileRunning(self, in: nil) { main() } }
-            if endsWithMain { end(takesNext: launched) } else if !launched { startedByHandHasReturned() }
+            if endsWithMain && isFinishedAfterMain {
+                end(takesNext: launched)
+            } else if !launched {
+                startedByHandHasReturned()
+            }
         case .finishCancelled: end(takesNext: launched)
         case .refuse(let refusal): return error(for: refusal)
         case .ignore: break
         }
         return nil
+    }
+
+    /// `main` has returned. False: a subclass says by its `isFinished` that its work goes on, and will announce the end.
+    private var isFinishedAfterMain: Bool {
+        if !hasOwnGetters { return true }
+        // An override may combine what it knows with what its superclass says: that is yes, but for nobody else before it is true.
+        transition { $0.set(State.isAskedAfterMain) }
+        let context = ThreadContext.current
+        let outer = unsafe context.asked
+        unsafe context.asked = .passUnretained(self)
+        let isFinishedHere = isFinished
+        unsafe context.asked = outer
+        if isFinishedHere { return true }
+        transition { $0.set(State.goesOnAfterMain) }
+        // Who has announced the end meanwhile may have been told by its superclass that it has not come.
+        return isFinished
+    }
+
+    /// The calling thread wants to know whether a subclass says that the operation goes on after `main`.
+    @inline(never)
+    var isAskedHere: Bool {
+        // Safety: compared only.
+        unsafe ThreadContext.current.asked?.toOpaque() == Unmanaged.passUnretained(self).toOpaque()
     }
 
     /// Says, before anybody else has it, that `start` is the base class's, that nobody but that ends it, and that to let it go runs no code
@@ -54,11 +92,11 @@ extension Operation {
         if loadState().has(State.isInert) { transition { $0.clear(State.isInert) } }
     }
 
-    private var notReady: OperationError {
+    fileprivate var notReady: OperationError {
         .startedWhenNotReady(operation: label, dependencies: dependencies.filter { !$0.isFinished }.map(\.label))
     }
 
-    private func error(for refusal: State.Refusal) -> OperationError {
+    fileprivate func error(for refusal: State.Refusal) -> OperationError {
         switch refusal {
         case .inQueue: .startedWhenInQueue(operation: label)
         case .executing: .startedWhenExecuting(operation: label)

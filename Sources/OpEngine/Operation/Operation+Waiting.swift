@@ -1,10 +1,7 @@
 import CPlatform
 import Synchronization
 
-extension Operation {
-    /// The operation whose body runs on the calling thread; nil when there is none.
-    public static var current: Operation? { ThreadContext.currentOperation }
-
+extension BeyondFoundation where Self: Operation {
     /// `waitUntilFinished`, but throws `OperationError.waitsForItself` or `.neverFinishes`.
     ///
     /// - Returns: false when `deadline` passed first.
@@ -31,14 +28,16 @@ extension Operation {
             return false
         }
     }
+}
 
+extension Operation {
     /// For an operation in no queue what a subclass says counts as well.
-    private var hasEnded: Bool {
+    fileprivate var hasEnded: Bool {
         let state = loadState()
         return state.has(State.finished) || (!state.has(State.claimed) && isFinished)
     }
 
-    private func parkerOfWait(_ context: ThreadContext, _ engine: Engine) -> Parker { context.parker(on: engine) }
+    fileprivate func parkerOfWait(_ context: ThreadContext, _ engine: Engine) -> Parker { context.parker(on: engine) }
 
     /// The core of the queue it is in, alive during `body`; nil when it is in none.
     func withQueueCore<Result>(_ body: (OperationQueue.Core) -> Result) -> Result? {
@@ -66,7 +65,7 @@ extension ThreadContext {
     }
 }
 
-extension OperationQueue {
+extension BeyondFoundation where Self: OperationQueue {
     /// `waitUntilAllOperationsAreFinished`, but throws `OperationError.waitsForItself` or `.neverFinishes`.
     ///
     /// - Returns: false when `deadline` passed first.

@@ -11,8 +11,8 @@ extension Operation {
         var threadPriority = 0.5
         /// The blocks of a block operation after its first.
         var otherBlocks: [@Sendable () throws -> Void] = []
-        /// The same as the list of dependencies. See `Operation.lists`.
-        var listedDependencies: Set<ObjectIdentifier>?
+        /// Where the list of dependencies has each, when there are many. See `Operation.indexDependencies`.
+        var dependencyIndex: DependencyIndex?
         /// Written once. See `openMailbox`.
         var mailbox: Mailbox?
     }
@@ -58,10 +58,14 @@ extension Operation {
         }
     }
 
+}
+
+extension BeyondFoundation where Self: Operation {
     /// When it runs if a dependency does not succeed. Until it is set the default of its queue applies.
-    public var dependencyPolicy: DependencyPolicy {
-        get { loadState().has(State.requiresSuccess) ? .succeeded : .finished }
+    public var dependencyPolicy: Operation.DependencyPolicy {
+        get { loadState().has(Operation.State.requiresSuccess) ? .succeeded : .finished }
         set {
+            typealias State = Operation.State
             let mustCancel = transition { state in
                 state.set(State.hasOwnPolicy)
                 if newValue == .succeeded { state.set(State.requiresSuccess) } else { state.clear(State.requiresSuccess) }
@@ -71,14 +75,14 @@ extension Operation {
         }
     }
 
+}
+
+extension Operation {
     /// Whether `queue` is not nil: a look at one word.
     package var isInQueue: Bool {
         let state = loadState()
         return state.has(State.linked) && !state.has(State.finished)
     }
-
-    /// The queue it is in: nil before it is added and after it has finished.
-    public var queue: OperationQueue? { withQueueCore { $0.face } ?? nil }
 }
 
 /// An operation whose users know its class by another name than Swift's.

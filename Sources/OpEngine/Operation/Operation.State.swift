@@ -54,6 +54,10 @@ extension Operation {
         static let observed: UInt64 = 1 << 55
         /// To let it go runs no code of anybody, but for what its dependencies and extras are.
         static let isInert: UInt64 = 1 << 56
+        /// `main` of a subclass has returned, which may say by its `isFinished` that it goes on.
+        static let isAskedAfterMain: UInt64 = 1 << 57
+        /// It has said so; what the base class has to do is done.
+        static let goesOnAfterMain: UInt64 = 1 << 58
         /// Its end has to be told to somebody.
         static let toldAtEnd = hasFinishHandlers | tellsSubclass | observed
 

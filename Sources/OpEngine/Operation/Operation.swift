@@ -75,11 +75,10 @@ import Synchronization
 
     /// Starts the operation: checks, runs `main` on the calling thread, and finishes it. A queue calls it on one of its threads.
     ///
-    /// A cancelled operation is finished without `main`. Traps when it is not ready, executing, finished or in a queue.
+    /// A cancelled operation is finished without `main`; a finished one is left as it is. A subclass whose `isFinished` says no when `main`
+    /// has returned goes on until it announces another value. Traps when the operation is not ready, executing or in a queue.
     /// An override must not call `super.start()`.
-    open func start() {
-        if let error = startOrRefuse() { trap(error) }
-    }
+    open func start() { startAsDocumented() }
 
     /// The work. Does nothing here.
     open func main() {}
@@ -98,7 +97,10 @@ import Synchronization
     open var isExecuting: Bool { loadState().has(State.executing) }
 
     /// Whether it has ended, in whatever way. Changes once, and stays.
-    open var isFinished: Bool { loadState().has(State.finished) }
+    open var isFinished: Bool {
+        let state = loadState()
+        return state.has(State.finished | State.goesOnAfterMain) || state.has(State.isAskedAfterMain) && isAskedHere
+    }
 
     /// Whether `cancel()` was called in time.
     open var isCancelled: Bool { loadState().has(State.cancelled) }
@@ -115,17 +117,26 @@ import Synchronization
 
     // MARK: What subclasses seldom override
 
+    // What the layer above overrides, and nobody else sees: a subclass may have methods of its own with these names.
+
     /// What a subclass does when the operation is about to finish: nobody has seen `isFinished` yet. Nothing here.
     ///
     /// It is called once if `tellWhenFinished()` has been called before the end began, on the finishing thread, with no lock held. It must be
     /// cheap.
-    open func willFinish() {}
+    @_spi(Subclassing) open func willFinish() {}
 
     /// What a subclass does when the operation has finished, and its completion block has been called. Nothing here.
     ///
     /// It is called once if `tellWhenFinished()` has been called before, and once more for each call of that which comes later; as
     /// `willFinish` is.
-    open func didFinish() {}
+    @_spi(Subclassing) open func didFinish() {}
+
+    /// What `completionBlock` and `trySetCompletionBlock` do.
+    @_spi(Subclassing) open func replaceCompletionBlock(with block: (@Sendable () -> Void)?) throws {
+        let isObserved = isObserved
+        let replaced = try storeCompletionBlock(block)
+        if isObserved { completionBlockHasChanged(from: replaced, to: block) }
+    }
 
     /// A name for messages; nil by default.
     open var name: String? {
@@ -174,19 +185,10 @@ import Synchronization
 
     /// What runs when the operation has finished, on no promised thread. It is released before it is called, once.
     ///
-    /// Traps when it is set on an operation that is executing or finished.
+    /// A block that is set when the operation has finished never runs; `trySetCompletionBlock` says so.
     open var completionBlock: (@Sendable () -> Void)? {
         get { lock.withLock { extras?.completionBlock }?.call }
-        set {
-            do { try trySetCompletionBlock(newValue) } catch { trap(error) }
-        }
-    }
-
-    /// `completionBlock = block`, but throws `OperationError.completionBlockSetTooLate`. What the property's setter calls.
-    open func trySetCompletionBlock(_ block: (@Sendable () -> Void)?) throws {
-        try checkCompletionBlockIsInTime()
-        let replaced = storeCompletionBlock(block)
-        if isObserved { completionBlockHasChanged(from: replaced, to: block) }
+        set { try? replaceCompletionBlock(with: newValue) }
     }
 
     /// Waits until it has finished. On a worker another thread takes its place; on the thread of a main queue that queue goes on.
@@ -196,29 +198,19 @@ import Synchronization
         do { try tryWaitUntilFinished() } catch { trap(error) }
     }
 
-    // MARK: Ending
+    // MARK: As an object
 
-    /// The error it failed with, or nil.
-    public var error: (any Error)? {
-        lock.withLock { extras?.error }
-    }
+    /// The class and the address, as Foundation's objects have it.
+    open var description: String { objectDescription(self) }
 
-    /// How it ended; nil while it has not.
-    public var outcome: Outcome? {
-        let state = loadState()
-        return state.has(State.finished) ? state.outcome : nil
-    }
+    /// `description`, unless a subclass says more.
+    open var debugDescription: String { description }
 
-    /// Records the error that the operation ends with; the first one is kept. Does not finish it. Nothing happens after its end.
-    ///
-    /// - Parameter outcome: `.failed`, or `.cancelled` when the error only tells why it was cancelled.
-    public func fail(with error: any Error, outcome: Outcome = .failed) {
-        lock.withLock {
-            guard !loadState().has(State.finished), extras?.error == nil else { return }
-            ensureExtras().error = error
-            if outcome == .failed { transition { $0.set(State.failed) } }
-        }
-    }
+    /// Whether `object` equals this one: by default, whether it is the same. `==` asks it.
+    open func isEqual(_ object: Any?) -> Bool { self === object as AnyObject? }
+
+    /// What `hash(into:)` feeds: by default, it follows from the identity. Equal objects need equal values.
+    open var hash: Int { ObjectIdentifier(self).hashValue }
 
     // MARK: The state word
 
@@ -281,12 +273,19 @@ import Synchronization
     }
 }
 
-extension Operation: Hashable {
-    /// Operations are equal when they are the same object.
-    public static func == (left: Operation, right: Operation) -> Bool { left === right }
+extension Operation: Hashable, CustomStringConvertible, CustomDebugStringConvertible {
+    /// Whether they are equal as `isEqual` says: by default, when they are the same object.
+    public static func == (left: Operation, right: Operation) -> Bool { left.isEqual(right) }
 
-    /// Hashes the identity.
-    public func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(self)) }
+    /// Hashes `hash`.
+    public func hash(into hasher: inout Hasher) { hasher.combine(hash) }
+}
+
+/// What Foundation prints of an object that says nothing about itself.
+func objectDescription(_ object: AnyObject) -> String {
+    // Safety: the address is only printed.
+    let address = unsafe UInt(bitPattern: Unmanaged.passUnretained(object).toOpaque())
+    return "<\(type(of: object)): 0x\(String(address, radix: 16))>"
 }
 
 extension [Operation] {
@@ -307,16 +306,17 @@ extension [Operation] {
     /// The same, each after those of them that it depends on; otherwise in their order.
     private var dependenciesFirst: [Operation] {
         guard contains(where: { !$0.dependencies.isEmpty }) else { return self }
-        var (left, entered, sorted) = (Set(self), Set<Operation>(), [Operation]())
+        // By identity: subclasses may call two operations equal.
+        var (left, entered, sorted) = (Set(map { ObjectIdentifier($0) }), Set<ObjectIdentifier>(), [Operation]())
         var path: [Operation] = []
         for operation in self {
             path.append(operation)
             while let next = path.last {
-                if entered.insert(next).inserted {
-                    path += next.dependencies.filter { left.contains($0) && !entered.contains($0) }
+                if entered.insert(ObjectIdentifier(next)).inserted {
+                    path += next.dependencies.filter { left.contains(ObjectIdentifier($0)) && !entered.contains(ObjectIdentifier($0)) }
                 } else {
                     path.removeLast()
-                    if left.remove(next) != nil { sorted.append(next) }
+                    if left.remove(ObjectIdentifier(next)) != nil { sorted.append(next) }
                 }
             }
         }

@@ -1,5 +1,6 @@
 /// Something that runs jobs, on which a queue can start its operations instead of on the engine's threads.
-public protocol OperationExecutor: Sendable {
+/// A class, as `DispatchQueue` is, so that `queue.underlyingQueue === executor` can be asked.
+public protocol OperationExecutor: AnyObject, Sendable {
     /// Runs `job` once, soon, on any thread, after this has returned or before. It is called from any thread, with no lock held. The
     /// job runs one operation and returns when its `start` does. An operation that an executor runs before it returns must not wait for
     /// others: the one that is just ending on that thread may not have released them yet.
@@ -19,7 +20,7 @@ extension OperationExecutor {
     public var isMain: Bool { false }
 }
 
-extension OperationQueue {
+extension BeyondFoundation where Self: OperationQueue {
     /// `underlyingQueue = executor`, but throws `OperationError.underlyingQueueOfMainQueue`, `.underlyingQueueIsMain` or
     /// `.underlyingQueueSetTooLate`.
     public func trySetUnderlyingQueue(_ executor: (any OperationExecutor)?) throws {

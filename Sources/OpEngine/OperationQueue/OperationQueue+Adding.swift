@@ -1,26 +1,16 @@
 import Synchronization
 
-extension OperationQueue {
+extension BeyondFoundation where Self: OperationQueue {
     /// `addOperation`, but throws `OperationError.addedWhenInQueue`, `.addedWhenExecuting`, `.addedWhenFinished`,
     /// `.queueStaysFull` or `.engineShutDown`.
     public func tryAddOperation(_ operation: Operation) throws {
         // What its getters say counts as well, if they may be a subclass's.
-        if !operation.isEndedByWorker || engine.hasEnded, let error = objection(to: operation) { throw error }
+        if !operation.isEndedByWorker || ownEngine.hasEnded, let error = objection(to: operation) { throw error }
         // Here, because others may wait for the lock. Safety: balanced when the operation has left, or below.
         let kept = unsafe Unmanaged.passRetained(operation)
         if unsafe core.addInOneStep(kept, face: self) { return }
         unsafe kept.release()
         try addInTwoSteps(operation)
-    }
-
-    @inline(never)
-    private func addInTwoSteps(_ operation: Operation) throws {
-        if let error = refusal(of: operation) { throw error }
-        if let error = core.add(operation, isBarrier: false, face: self) {
-            operation.transition { $0.unclaim() }
-            throw error
-        }
-        if engine.isEnding { operation.cancel() }
     }
 
     /// `addOperations`, but throws; then none has been added. Also throws what `tryWaitUntilFinished` does.
@@ -34,7 +24,7 @@ extension OperationQueue {
             for operation in operations { operation.transition { $0.unclaim() } }
             throw error
         }
-        if engine.isEnding { for operation in operations { operation.cancel() } }
+        if ownEngine.isEnding { for operation in operations { operation.cancel() } }
         if wait { for operation in operations { try operation.tryWaitUntilFinished() } }
     }
 
@@ -46,23 +36,36 @@ extension OperationQueue {
             operation.transition { $0.unclaim() }
             throw error
         }
-        if engine.isEnding { operation.cancel() }
+        if ownEngine.isEnding { operation.cancel() }
+    }
+}
+
+extension OperationQueue {
+    @inline(never)
+    fileprivate func addInTwoSteps(_ operation: Operation) throws {
+        if let error = refusal(of: operation) { throw error }
+        if let error = core.add(operation, isBarrier: false, face: self) {
+            operation.transition { $0.unclaim() }
+            throw error
+        }
+        if ownEngine.isEnding { operation.cancel() }
     }
 
     /// Claims the operation, or says why it cannot be added.
-    private func refusal(of operation: Operation) -> OperationError? { objection(to: operation) ?? claim(operation) }
+    fileprivate func refusal(of operation: Operation) -> OperationError? { objection(to: operation) ?? claim(operation) }
 
     /// What the engine and the operation's getters have against adding it.
     @inline(__always)
-    private func objection(to operation: Operation) -> OperationError? {
-        if engine.hasEnded { return .engineShutDown(operation: operation.label) }
+    fileprivate func objection(to operation: Operation) -> OperationError? {
+        if ownEngine.hasEnded { return .engineShutDown(operation: operation.label) }
         // What a subclass says counts as well.
         if operation.isFinished { return .addedWhenFinished(operation: operation.label) }
         if operation.isExecuting { return .addedWhenExecuting(operation: operation.label) }
+        if operation.hasOwnGetters { operation.adoptOwnSettings() }
         return nil
     }
 
-    private func claim(_ operation: Operation) -> OperationError? {
+    fileprivate func claim(_ operation: Operation) -> OperationError? {
         switch operation.transition({ $0.claim() }) {
         case nil: return nil
         case .inQueue: return .addedWhenInQueue(operation: operation.label)

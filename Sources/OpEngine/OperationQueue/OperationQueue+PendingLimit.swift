@@ -1,4 +1,4 @@
-extension OperationQueue {
+extension BeyondFoundation where Self: OperationQueue {
     /// How many operations may wait in this queue, at least 1; nil, the default, for any number. A change acts at once.
     ///
     /// While that many have been added and not started, `addOperation` and the methods like it wait, so that a fast producer does not

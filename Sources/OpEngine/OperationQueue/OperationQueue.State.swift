@@ -52,6 +52,7 @@ extension OperationQueue {
         var executor: (any OperationExecutor)?
         /// How many are expected in all, as said by the user of `Progress`.
         var expected = 0
+        private let restOfTheLine: (Int, Int, Int) = (0, 0, 0)
 
         // What workers change, and who adds what is not ready: another line behind.
 

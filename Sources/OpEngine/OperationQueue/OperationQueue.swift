@@ -13,21 +13,29 @@ open class OperationQueue: @unchecked Sendable {
     /// Lets the engine decide how many operations run at once.
     public static let defaultMaxConcurrentOperationCount = -1
 
-    /// The engine whose threads run the operations.
-    public let engine: Engine
     let core: Core
+    /// The same as `engine`, which a subclass may declare again.
+    final let ownEngine: Engine
     /// Whether it is its engine's main queue. Beside what never changes: what the core has is in lines of memory that workers change.
     package final let isMain: Bool
     /// How much of what was added to this queue has finished.
     open var progress: Progress { ownProgress }
     private let ownProgress: Progress
 
+    // Both are designated, so that a subclass may call and override either, and inherits them when it has no initialisers of its own.
+
     /// A queue of `Engine.shared`.
-    public convenience init() { self.init(engine: .shared) }
+    public init() {
+        ownEngine = .shared
+        core = Core(engine: .shared, isMain: false)
+        isMain = false
+        ownProgress = Progress(core: core)
+        core.show(self)
+    }
 
     /// A queue of `engine`.
     public init(engine: Engine) {
-        self.engine = engine
+        ownEngine = engine
         core = Core(engine: engine, isMain: false)
         isMain = false
         ownProgress = Progress(core: core)
@@ -36,7 +44,7 @@ open class OperationQueue: @unchecked Sendable {
 
     /// The face of an engine's main queue.
     init(engine: Engine, mainCore: Core) {
-        self.engine = engine
+        ownEngine = engine
         core = mainCore
         isMain = true
         ownProgress = Progress(core: mainCore)
@@ -64,14 +72,8 @@ open class OperationQueue: @unchecked Sendable {
     /// Adds a block as an operation. An error it throws is the operation's.
     open func addOperation(_ block: @escaping @Sendable () throws -> Void) { addBlock(block, .normal) }
 
-    /// Adds a block as an operation with this `queuePriority`: what making a `BlockOperation` for that does, in one step. An error the block
-    /// throws is the operation's.
-    public func addOperation(queuePriority: Operation.QueuePriority, _ block: @escaping @Sendable () throws -> Void) {
-        addBlock(block, queuePriority)
-    }
-
     @inline(__always)
-    private func addBlock(_ block: @escaping @Sendable () throws -> Void, _ priority: Operation.QueuePriority) {
+    func addBlock(_ block: @escaping @Sendable () throws -> Void, _ priority: Operation.QueuePriority) {
         let made = unsafe Unmanaged<Operation>.passRetained(BlockOperation(block: block))
         // A subclass may want to be asked.
         if type(of: self) == OperationQueue.self, unsafe core.addAtOnce(made, priority, face: self) { return }
@@ -119,17 +121,6 @@ open class OperationQueue: @unchecked Sendable {
         }
     }
 
-    /// `maxConcurrentOperationCount = value`, but throws `OperationError.negativeMaximum`.
-    public func trySetMaxConcurrentOperationCount(_ value: Int) throws {
-        guard value >= -1 else { throw OperationError.negativeMaximum(queue: label, value: value) }
-        if core.isMain { return }
-        core.change(face: self) { state in
-            let old = state.maximum == .max ? -1 : state.maximum
-            state.observation?.mailbox.record(.maxConcurrentOperationCount, old: old, new: value)
-            state.maximum = value == -1 ? .max : value
-        }
-    }
-
     /// While true nothing starts; what executes goes on.
     open var isSuspended: Bool {
         get { core.state.withLock { $0.isSuspended } }
@@ -141,28 +132,33 @@ open class OperationQueue: @unchecked Sendable {
         }
     }
 
-    /// A name for messages; nil by default.
+    /// A name for messages. Until one is set, and after nil was: `NSOperationQueue` with the queue's address, as Foundation has it.
     open var name: String? {
-        get { core.state.withLock { $0.name } }
+        get { givenName ?? defaultName }
         set {
+            let byDefault = defaultName
             core.change(face: self) { state in
-                state.observation?.mailbox.record(.name, old: state.name, new: newValue)
+                state.observation?.mailbox.record(.name, old: state.name ?? byDefault, new: newValue ?? byDefault)
                 state.name = newValue
             }
         }
     }
+
+    private var defaultName: String {
+        if isMain { return "NSOperationQueue Main Queue" }
+        // Safety: the address is only printed.
+        let address = unsafe UInt(bitPattern: Unmanaged.passUnretained(self).toOpaque())
+        return "NSOperationQueue 0x" + String(address, radix: 16)
+    }
+
+    /// The name that was set; nil when none was.
+    package final var givenName: String? { core.state.withLock { $0.name } }
 
     /// How much the work in this queue matters: that of operations that do not say it themselves. It decides on which threads they
     /// run, not when. See `Operation.qualityOfService`. That of an underlying queue wins.
     open var qualityOfService: QualityOfService {
         get { core.state.withLock { $0.executorQuality ?? $0.qualities.own }.quality }
         set { core.change(face: self) { $0.qualities.own = QualityRank(newValue) } }
-    }
-
-    /// The policy of operations that are added from now on and have none of their own.
-    public var dependencyPolicy: Operation.DependencyPolicy {
-        get { core.requiresSuccess.load(ordering: .relaxed) ? .succeeded : .finished }
-        set { core.requiresSuccess.store(newValue == .succeeded, ordering: .relaxed) }
     }
 
     // MARK: Looking
@@ -174,7 +170,7 @@ open class OperationQueue: @unchecked Sendable {
     open var operationCount: Int { core.state.withLock { $0.count } }
 
     /// How messages call it.
-    var label: String { name.map { "queue \($0)" } ?? (core.isMain ? "the main queue" : "the queue") }
+    var label: String { givenName.map { "queue \($0)" } ?? (core.isMain ? "the main queue" : "the queue") }
 
     /// Waits until the queue is empty; what is added meanwhile is waited for as well. Traps when called by one of its operations, or
     /// when nothing can end the wait.
@@ -189,12 +185,26 @@ open class OperationQueue: @unchecked Sendable {
     /// What executes is cancelled last, dependents before what they depend on, otherwise what was added last first: the end of one does not
     /// let another begin that is to be cancelled, too.
     open func cancelAllOperations() { core.members().filter { !$0.isBarrier }.cancelAll() }
+
+    // MARK: As an object
+
+    /// The class and the address, as Foundation's objects have it.
+    open var description: String { objectDescription(self) }
+
+    /// `description`, unless a subclass says more.
+    open var debugDescription: String { description }
+
+    /// Whether `object` equals this one: by default, whether it is the same. `==` asks it.
+    open func isEqual(_ object: Any?) -> Bool { self === object as AnyObject? }
+
+    /// What `hash(into:)` feeds: by default, it follows from the identity. Equal objects need equal values.
+    open var hash: Int { ObjectIdentifier(self).hashValue }
 }
 
-extension OperationQueue: Hashable {
-    /// Queues are equal when they are the same object.
-    public static func == (left: OperationQueue, right: OperationQueue) -> Bool { left === right }
+extension OperationQueue: Hashable, CustomStringConvertible, CustomDebugStringConvertible {
+    /// Whether they are equal as `isEqual` says: by default, when they are the same object.
+    public static func == (left: OperationQueue, right: OperationQueue) -> Bool { left.isEqual(right) }
 
-    /// Hashes the identity.
-    public func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(self)) }
+    /// Hashes `hash`.
+    public func hash(into hasher: inout Hasher) { hasher.combine(hash) }
 }

@@ -18,6 +18,8 @@ import Glibc
     private var serving: Unmanaged<OperationQueue.Core>?
     /// The simulated engine of which this thread makes a step.
     unowned(unsafe) var simulation: Engine?
+    /// See `Operation.isAskedHere`. Kept by the caller that set it.
+    var asked: Unmanaged<Operation>?
     /// See `Mailbox.asRecorded`.
     var readsAsRecorded = false
     /// The main inboxes that this thread is running, innermost last.

@@ -336,7 +336,7 @@ final class LockStepRound: @unchecked Sendable {
         expect(false, "a maximum of -2") { try queues[0].trySetMaxConcurrentOperationCount(-2) }
         expect(false, "depending on itself") { try operations[one].tryAddDependency(operations[one]) }
         let operation = model.operations[one]
-        if operation.isExecuting || operation.isFinished {
+        if operation.isFinished {
             expect(false, "a late completion block") { try operations[one].trySetCompletionBlock {} }
         }
     }
