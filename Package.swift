@@ -33,7 +33,8 @@ let package = Package(
         .target(name: "TestSupport", dependencies: ["OpEngine"], path: "Tests/TestSupport", swiftSettings: strict),
         // Classes as tutorials print them, in the language mode that they were written in.
         .testTarget(name: "TutorialTests", dependencies: ["OpEngine", "TestSupport"], swiftSettings: [.swiftLanguageMode(.v5)]),
-        .testTarget(name: "OpEngineTests", dependencies: ["OpEngine", "CPlatform", "TestSupport"], swiftSettings: strictMemory),
+        .testTarget(
+            name: "OpEngineTests", dependencies: ["OpEngine", "CPlatform", "CTestSupport", "TestSupport"], swiftSettings: strictMemory),
         .testTarget(
             name: "OpEngineDispatchTests", dependencies: ["OpEngine", "OpEngineDispatch", "TestSupport"], swiftSettings: strict),
         .target(name: "CTestSupport", path: "Tests/CTestSupport"),

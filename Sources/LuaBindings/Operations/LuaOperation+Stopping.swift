@@ -56,7 +56,7 @@ extension LuaOperation {
     /// A body that executes no instruction of Lua cannot be stopped; then at least the other operations go on.
     private func replaceWorkerIfStuck(in state: LuaState) {
         guard core.states.withLock({ states in states.contains { $0 === state } && state.giveUp(self) }) else { return }
-        core.engine.beginReplacingWorker()
+        core.engine.beginReplacingWorker(with: state.inbox)
         core.report("\(displayName) was asked to stop, but is inside a C function that does not return; another worker does its work")
     }
 

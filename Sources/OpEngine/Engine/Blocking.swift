@@ -15,17 +15,17 @@ extension ThreadContext {
             return simulated.run(self, inside.mainInbox, until: predicate, deadline: deadline)
         }
         // Safety: a thread's worker lives as long as the thread.
-        let engine = unsafe worker?.engine
+        let worker = unsafe self.worker
+        let engine = worker?.engine
         letOthersTake()
-        if let engine { engine.perform(engine.pool.withLock { $0.beginBlocking(timed: deadline != nil, engine: engine) }) }
-        defer { engine?.pool.withLock { $0.endBlocking(timed: deadline != nil) } }
+        if let worker { worker.engine.perform(worker.engine.pool.withLock { $0.beginBlocking(worker, timed: deadline != nil) }) }
+        defer { if let worker { worker.engine.pool.withLock { $0.endBlocking(worker, timed: deadline != nil) } } }
         while true {
             if predicate() { return .satisfied }
             if let deadline, ContinuousClock.now >= deadline { return .timedOut }
             if waited?.isWorthWatching ?? false, parker.spin() { continue }
             if let engine, deadline == nil {
-                // Safety: as above.
-                let isStalled = engine.sleepUnlessStalled(parker, canStall: canStall, inbox: unsafe worker?.inbox, runsJobs: runsJobs)
+                let isStalled = engine.sleepUnlessStalled(parker, canStall: canStall, inbox: worker?.inbox, runsJobs: runsJobs)
                 if isStalled { return predicate() ? .satisfied : .stalled }
             } else {
                 _ = parker.park(until: deadline)
@@ -37,23 +37,34 @@ extension ThreadContext {
 extension Engine {
     /// Declares that `body` may sleep, in a system call or on a lock. On a worker another thread takes its place meanwhile; on
     /// other threads nothing happens.
+    ///
+    /// Without it the engine finds out by itself, some milliseconds later.
     public static func blocking<Result>(_ body: () throws -> Result) rethrows -> Result {
         // Safety: a thread's worker lives as long as the thread.
         let context = ThreadContext.current
-        guard let engine = unsafe context.worker?.engine else { return try body() }
+        guard let worker = unsafe context.worker else { return try body() }
+        let engine = worker.engine
         context.letOthersTake()
         // A section that sleeps outside of the engine ends by itself, as a timed wait does.
-        engine.perform(engine.pool.withLock { $0.beginBlocking(timed: true, engine: engine) })
-        defer { engine.pool.withLock { $0.endBlocking(timed: true) } }
+        engine.perform(engine.pool.withLock { $0.beginBlocking(worker, timed: true) })
+        defer { engine.pool.withLock { $0.endBlocking(worker, timed: true) } }
         return try body()
     }
 
-    /// Declares that one of this engine's workers is in a call that does not return, and that nobody can end: another thread takes its
-    /// place until `endReplacingWorker`. For the layer above, which knows what a worker is doing. From any thread.
-    public func beginReplacingWorker() { perform(pool.withLock { $0.beginBlocking(timed: true, engine: self) }) }
+    /// Declares that the worker with this inbox is in a call that does not return, and that nobody can end: another thread takes its place
+    /// until `endReplacingWorker`. For the layer above, which knows what a worker is doing. From any thread.
+    public func beginReplacingWorker(with inbox: Inbox) {
+        let wake = pool.withLock { pool in
+            pool.workers.first { $0.inbox === inbox }.map { pool.beginBlocking($0, timed: true) }
+        }
+        if let wake { perform(wake) }
+    }
 
-    /// The call has returned after all.
-    public func endReplacingWorker() { pool.withLock { $0.endBlocking(timed: true) } }
+    /// The call has returned after all. On the worker's thread.
+    public func endReplacingWorker() {
+        guard let worker = Worker.current else { return }
+        pool.withLock { $0.endBlocking(worker, timed: true) }
+    }
 
     /// Sleeps until the parker is notified or a signal comes; true when nothing can notify it any more.
     ///

@@ -1,3 +1,5 @@
+import Synchronization
+
 extension Engine.Pool {
     /// Scheduled queues and sleeping workers of each group of threads.
     struct Lanes {
@@ -72,6 +74,19 @@ extension Engine.Pool {
                 occupied &= ~group.bit
             }
             return core
+        }
+
+        /// Of the first queues in line.
+        var hasExplicitMaximumInLine: Bool {
+            for lane in [foreground, utility, background] {
+                var next = lane.first
+                for _ in 0..<Lanes.patience {
+                    guard let core = next else { break }
+                    if core.hasExplicitMaximum.load(ordering: .relaxed) { return true }
+                    next = core.nextScheduled
+                }
+            }
+            return false
         }
 
         // MARK: Sleeping workers

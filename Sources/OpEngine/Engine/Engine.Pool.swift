@@ -19,6 +19,8 @@ extension Engine {
         private var isSomeoneSearching = false
         /// Waits that end by themselves, at their deadlines.
         private(set) var timedWaits = 0
+        /// Looks whether threads are blocked; nil when there was no reason to.
+        private var monitor: BlockingMonitor?
         /// Threads that sleep until something happens, the youngest sleep last.
         private var sleeps: [Sleep] = []
         var mustEnd = false
@@ -30,6 +32,8 @@ extension Engine {
             case unpark(Worker)
             /// Start its thread.
             case spawn(Worker)
+            /// All workers are busy, perhaps because their threads are blocked: have the monitor look after that.
+            case watch(BlockingMonitor)
         }
 
         // MARK: Work comes
@@ -42,7 +46,8 @@ extension Engine {
         /// At most one wake-up is on its way; who it wakes wakes the next when there is more.
         private mutating func wakeIfNeeded(_ engine: Engine) -> Wake {
             if target == 0 { (target, threadLimit) = (engine.workerCount, engine.threadLimit) }
-            guard hasScheduled, !isSomeoneSearching, awake < target else { return .none }
+            guard hasScheduled, !isSomeoneSearching else { return .none }
+            if awake >= target { return watch(engine) }
             let group = lanes.next
             // When there can be no more threads, one of another group has to do.
             guard let worker = lanes.popIdle(of: group) ?? (canSpawn ? nil : lanes.popIdle()) else {
@@ -105,7 +110,7 @@ extension Engine {
                 return .spin
             }
             park(worker)
-            return .park(.none)
+            return .park(hasScheduled ? watch(worker.engine) : .none)
         }
 
         /// The worker does something else before it looks for work, or goes on looking.
@@ -166,16 +171,64 @@ extension Engine {
             var isStalled = false
         }
 
-        /// Another thread takes the worker's place.
-        mutating func beginBlocking(timed: Bool, engine: Engine) -> Wake {
-            awake -= 1
+        /// Another thread takes the worker's place. Several reasons for that may overlap.
+        mutating func beginBlocking(_ worker: Worker, timed: Bool) -> Wake {
             if timed { timedWaits += 1 }
-            return wakeIfNeeded(engine)
+            worker.absences += 1
+            if worker.absences > 1 { return .none }
+            awake -= 1
+            return wakeIfNeeded(worker.engine)
         }
 
-        mutating func endBlocking(timed: Bool) {
-            awake += 1
+        mutating func endBlocking(_ worker: Worker, timed: Bool) {
             if timed { timedWaits -= 1 }
+            worker.absences -= 1
+            if worker.absences == 0 { awake += 1 }
+        }
+
+        /// There are more workers than should be awake, since some have come back from where they were blocked.
+        var hasTooManyAwake: Bool { awake > target }
+
+        /// The thread of a new worker could not be started: there can be no more threads than there are.
+        mutating func couldNotStart(_ worker: Worker) {
+            workers.removeAll { $0 === worker }
+            awake -= 1
+            isSomeoneSearching = false
+            threadLimit = max(1, workers.count)
+        }
+
+        // MARK: A thread is blocked, and has not said so
+
+        private mutating func watch(_ engine: Engine) -> Wake {
+            if monitor != nil || mustEnd { return .none }
+            let made = BlockingMonitor(engine: engine)
+            monitor = made
+            return .watch(made)
+        }
+
+        mutating func endWatch() { monitor = nil }
+
+        /// Work waits, and no thread may be woken for it. When some of them are blocked, others are to take their places.
+        var isShort: Bool { hasScheduled && awake >= target && (canSpawn || lanes.idleCount > 0) }
+
+        /// One of the first queues in line has a maximum of its own, and that allows for more.
+        var isShortOfWhatWasAskedFor: Bool { lanes.hasExplicitMaximumInLine }
+
+        /// Those that should be working.
+        var working: [Worker] { workers.filter { !$0.isParked && $0.absences == 0 } }
+
+        /// The thread of a worker that should be working is blocked. Nil: it has noticed that itself meanwhile.
+        mutating func replace(_ worker: Worker) -> Wake? {
+            if worker.isParked || worker.absences > 0 { return nil }
+            worker.isReplaced = true
+            return beginBlocking(worker, timed: true)
+        }
+
+        /// A worker that was replaced is there again.
+        mutating func comesBack(_ worker: Worker) {
+            guard worker.isReplaced else { return }
+            worker.isReplaced = false
+            endBlocking(worker, timed: true)
         }
 
         mutating func beginSleep(_ sleep: Sleep) { sleeps.append(sleep) }
@@ -200,14 +253,14 @@ extension Engine {
         // MARK: The end
 
         /// Every worker ends as soon as it finds nothing to run.
-        mutating func end() -> (all: [Worker], woken: [Worker]) {
-            let all = workers + retired
+        mutating func end() -> (threads: [JoinableThread], woken: [Parker]) {
+            let threads = (workers + retired).map(\.thread) + (monitor.map { [$0.thread] } ?? [])
             mustEnd = true
-            for worker in all { worker.isJoined = true }
+            for thread in threads { thread.keep() }
             let woken = lanes.takeIdle()
             for worker in woken { worker.isParked = false }
             awake += woken.count
-            return (all, woken)
+            return (threads, woken.map(\.parker) + (monitor.map { [$0.parker] } ?? []))
         }
     }
 }

@@ -16,7 +16,7 @@ import Synchronization
     /// How many operations run at once when none is blocked.
     public var workerCount: Int { max(1, givenWorkerCount ?? Processors.available) }
     /// How many threads there may be.
-    var threadLimit: Int { max(workerCount, givenThreadLimit ?? workerCount + 4096) }
+    var threadLimit: Int { max(workerCount, givenThreadLimit ?? workerCount + 8192) }
     private let givenWorkerCount: Int?
     private let givenThreadLimit: Int?
     /// How long a thread without work sleeps before it ends.
@@ -58,7 +58,7 @@ import Synchronization
     ///   - workerCount: how many operations run at once; nil: `processorCount`.
     ///   - hostMayAddOperations: false when only operations, inbox jobs and holders can bring work, so that a wait which nothing
     ///     can end is reported instead of lasting for ever.
-    ///   - threadLimit: how many threads there may be, because blocked ones are replaced; nil: 4096 more than `workerCount`.
+    ///   - threadLimit: how many threads there may be, because blocked ones are replaced; nil: 8192 more than `workerCount`.
     ///   - idleTime: how long a thread without work sleeps before it ends.
     public convenience init(
         workerCount: Int? = nil, hostMayAddOperations: Bool = true, threadLimit: Int? = nil, idleTime: Duration = .seconds(10)
@@ -142,6 +142,7 @@ import Synchronization
         case .none: break
         case .unpark(let worker): worker.parker.unpark()
         case .spawn(let worker): worker.start()
+        case .watch(let monitor): monitor.start()
         }
     }
 
@@ -255,9 +256,9 @@ import Synchronization
             for core in cores { core.waitUntilEmpty(deadline: end) }
         }
         phase.store(2, ordering: .releasing)
-        let (all, idle) = pool.withLock { $0.end() }
-        for worker in idle { worker.parker.unpark() }
-        for worker in all { worker.join(until: end) }
+        let (threads, sleeping) = pool.withLock { $0.end() }
+        for parker in sleeping { parker.unpark() }
+        for thread in threads where thread !== Worker.current?.thread { thread.join(until: end) }
         return unfinishedOperations()
     }
 }

@@ -37,11 +37,17 @@ public final class Worker: @unchecked Sendable {
     var isParked = false
     /// It was woken to look for work, or spins. Guarded by the engine's lock.
     var isSearching = false
-    /// Guarded by the engine's lock.
-    private var thread = pthread_t()
-    /// `shutdown` joins the thread. Guarded by the engine's lock.
-    var isJoined = false
-    private let hasEnded = Atomic<UInt32>(0)
+    /// For how many reasons it does not count as awake, though it has not parked: it waits, or is blocked. Guarded by the engine's lock.
+    var absences = 0
+    /// Its thread was found blocked. Guarded by the engine's lock.
+    var isReplaced = false
+    /// What the monitor has found out about its thread. Used by that only.
+    var sample = ThreadSample()
+    /// Its thread waits for a lock of the engine, whose holder goes on soon.
+    let waitsForLock = Atomic<Bool>(false)
+    /// The kernel's number of its thread; 0 before that runs.
+    let threadNumber = Atomic<pid_t>(0)
+    let thread = JoinableThread()
 
     init(number: Int, group: ThreadGroup, engine: Engine) {
         self.number = number
@@ -57,42 +63,27 @@ public final class Worker: @unchecked Sendable {
     /// Starts the thread.
     func start() {
         if group != .foreground { ThreadStarter.prepare() }
-        ThreadStarter.startThread { self.run() }
+        ThreadStarter.startThread {
+            self.run()
+        } orElse: { [self] in
+            let isAlone = engine.pool.withLock { pool in
+                pool.couldNotStart(self)
+                return pool.workers.isEmpty
+            }
+            if isAlone { fatalError("opscript: cannot start a thread") }
+        }
     }
 
     private func run() {
+        threadNumber.store(cplatform_thread_id(), ordering: .releasing)
         group.enter()
         let context = ThreadContext.make(worker: self)
         work(context)
         inbox.close()
         self.context = nil
         unsafe context.worker = nil
-        end()
-    }
-
-    private func end() {
-        engine.pool.withLock { pool in
-            pool.threadEnds(of: self)
-            if isJoined {
-                thread = pthread_self()
-                hasEnded.store(1, ordering: .releasing)
-            } else {
-                pthread_detach(pthread_self())
-            }
-        }
-        futexWake(hasEnded)
-    }
-
-    /// Waits until the thread has ended. One that has not at the deadline, or the calling one, is left alone.
-    func join(until deadline: ContinuousClock.Instant) {
-        while Worker.current !== self, hasEnded.load(ordering: .acquiring) == 0, ContinuousClock.now < deadline {
-            futexWait(hasEnded, while: 0, until: deadline)
-        }
-        let mustJoin = engine.pool.withLock { _ in
-            isJoined = hasEnded.load(ordering: .acquiring) != 0
-            return isJoined
-        }
-        if mustJoin { pthread_join(thread, nil) }
+        engine.pool.withLock { $0.threadEnds(of: self) }
+        thread.end()
     }
 
     // MARK: Working
@@ -175,6 +166,8 @@ public final class Worker: @unchecked Sendable {
             if inbox.hasJobs {
                 context.letOthersTake()
                 inbox.runJobs()
+                // It may have come back from where it was blocked, and others have its work.
+                if engine.pool.withLock({ $0.hasTooManyAwake }) { return core.scheduleIfRunnable() }
             }
             if left == 0 { return core.scheduleIfRunnable() }
             unsafe next = core.take(arriving: false, by: group)

@@ -71,6 +71,7 @@ extension BeyondFoundation where Self: OperationQueue {
             let old = state.maximum == .max ? -1 : state.maximum
             state.observation?.mailbox.record(.maxConcurrentOperationCount, old: old, new: value)
             state.maximum = value == -1 ? .max : value
+            core.hasExplicitMaximum.store(value != -1, ordering: .relaxed)
         }
     }
 }

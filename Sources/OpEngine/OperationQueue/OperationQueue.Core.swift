@@ -16,6 +16,8 @@ extension OperationQueue {
         let isMain: Bool
         /// The default policy of the operations that are added.
         let requiresSuccess = Atomic<Bool>(false)
+        /// Its maximum was said, and is not for the engine to decide. For who looks without the lock.
+        let hasExplicitMaximum = Atomic<Bool>(false)
         /// The engine's own operations are in it, which nobody counts.
         let isHelper = Atomic<Bool>(false)
         /// Somebody observes the queue or its progress, or did.

@@ -49,8 +49,10 @@ import Synchronization
                 if taken { return }
             }
         }
-        while word.exchange(Lock.contended, ordering: .acquiring) != Lock.free {
-            futexWait(word, while: Lock.contended, until: nil)
+        ThreadContext.whileWaitingForLock {
+            while word.exchange(Lock.contended, ordering: .acquiring) != Lock.free {
+                futexWait(word, while: Lock.contended, until: nil)
+            }
         }
     }
 

@@ -63,7 +63,7 @@ struct Processors {
 }
 
 /// The first 4 KiB of a file, or nil.
-private func readFile(_ path: String) -> String? {
+func readFile(_ path: String) -> String? {
     // Safety: the path is a valid string.
     let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
     guard descriptor >= 0 else { return nil }

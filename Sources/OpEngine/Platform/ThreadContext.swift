@@ -1,5 +1,6 @@
 import CPlatform
 import Glibc
+import Synchronization
 
 /// What the engine knows about a thread: what it runs, where it sleeps, whose worker it is. Made when first asked for.
 @safe final class ThreadContext {
@@ -57,6 +58,15 @@ import Glibc
         unsafe pthread_setspecific(threadEndKey, pointer)
         unsafe cplatform_set_thread_context(pointer)
         return context
+    }
+
+    /// The thread sleeps in `body` until another gives a lock of the engine back: no reason to replace it.
+    static func whileWaitingForLock(_ body: () -> Void) {
+        // Safety: a thread's worker lives as long as the thread.
+        let worker = unsafe existing?.worker
+        worker?.waitsForLock.store(true, ordering: .relaxed)
+        body()
+        worker?.waitsForLock.store(false, ordering: .relaxed)
     }
 
     // MARK: What runs here

@@ -4,7 +4,9 @@ import Synchronization
 
 /// Runs `body` on a new thread, which has to be joined or to detach itself. It receives no signals that are sent to the process: they
 /// belong to the host's threads.
-func startThread(_ body: @escaping @Sendable () -> Void) {
+///
+/// - Returns: false when the system allows for no more threads.
+func startThread(_ body: @escaping @Sendable () -> Void) -> Bool {
     final class Start: Sendable {
         let body: @Sendable () -> Void
         init(_ body: @escaping @Sendable () -> Void) { self.body = body }
@@ -26,7 +28,9 @@ func startThread(_ body: @escaping @Sendable () -> Void) {
             unsafe Unmanaged<Start>.fromOpaque(argument.unsafelyUnwrapped).takeRetainedValue().body()
             return nil
         }, argument)
-    guard result == 0 else { fatalError("opscript: cannot start a thread: error \(result)") }
+    // Safety: no thread has taken it.
+    if result != 0 { unsafe Unmanaged<Start>.fromOpaque(argument).release() }
+    return result == 0
 }
 
 /// Starts threads for those whose nice value is not the process's: a thread inherits the value of the one that starts it, and
@@ -36,20 +40,26 @@ final class ThreadStarter: Sendable {
     private static let isNeeded = Atomic<Bool>(false)
 
     private let parker = Parker()
-    private let bodies = Guarded<[@Sendable () -> Void]>([])
+    private let bodies = Guarded<[Start]>([])
+
+    private struct Start {
+        let body: @Sendable () -> Void
+        let failed: @Sendable () -> Void
+    }
 
     private init() {
-        OpEngine.startThread { [self] in
+        let isStarted = OpEngine.startThread { [self] in
             pthread_detach(pthread_self())
             while true {
                 let taken = bodies.withLock { bodies in
                     defer { bodies = [] }
                     return bodies
                 }
-                for body in taken { OpEngine.startThread(body) }
+                for start in taken where !OpEngine.startThread(start.body) { start.failed() }
                 if taken.isEmpty { _ = parker.park() }
             }
         }
+        if !isStarted { fatalError("opscript: cannot start a thread") }
     }
 
     /// To be called before a thread gets a nice value of its own, on one that has the process's.
@@ -58,13 +68,14 @@ final class ThreadStarter: Sendable {
         isNeeded.store(true, ordering: .releasing)
     }
 
-    /// Starts a thread with the process's nice value.
-    static func startThread(_ body: @escaping @Sendable () -> Void) {
+    /// Starts a thread with the process's nice value; calls `failed` when there can be no more threads.
+    static func startThread(_ body: @escaping @Sendable () -> Void, orElse failed: @escaping @Sendable () -> Void) {
         // Nobody has a nice value of its own, or the caller has not.
         guard isNeeded.load(ordering: .acquiring), cplatform_nice(0) > cplatform_nice(getpid()) else {
-            return OpEngine.startThread(body)
+            if !OpEngine.startThread(body) { failed() }
+            return
         }
-        shared.bodies.withLock { $0.append(body) }
+        shared.bodies.withLock { $0.append(Start(body: body, failed: failed)) }
         shared.parker.unpark()
     }
 }

@@ -27,4 +27,16 @@ struct failing *fail_allocation(lua_State *L, size_t number);
 /// No allocation of that state fails any more. Returns whether one did since fail_allocation. From any thread.
 bool stop_failing(struct failing *failing);
 
+/// Lets this process, whose other threads have not been started yet, use one processor only. False: it could not. (The macros for sets of
+/// processors are not imported.)
+bool use_one_processor(void);
+
+/// A page that whoever reads it waits for, until `provide_page`; NULL where the kernel does not let this process make one.
+struct missing_page;
+struct missing_page *make_missing_page(void);
+const volatile char *address_of_page(const struct missing_page *page);
+
+/// Lets those go on who wait for it. The page stays, since they read it.
+void provide_page(struct missing_page *page);
+
 #endif

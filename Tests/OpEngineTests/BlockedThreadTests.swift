@@ -1,0 +1,310 @@
+import CTestSupport
+import Dispatch
+import Glibc
+import OpEngine
+import TestSupport
+import Testing
+
+/// Bodies that block in calls that the engine knows nothing of.
+@Suite struct BlockedThreadTests {
+    /// Has both workers of an engine block in `block` until another operation calls `release`, once for each: without a third thread that
+    /// never comes.
+    private func expectOthersToRun(
+        maximum: Int = -1, while block: @escaping @Sendable () -> Void, release: @escaping @Sendable () -> Void
+    ) {
+        let engine = Engine(workerCount: 2)
+        let queue = OperationQueue(engine: engine)
+        queue.maxConcurrentOperationCount = maximum
+        let began = Gate()
+        for _ in 0..<2 {
+            queue.addOperation {
+                began.open()
+                block()
+            }
+        }
+        began.wait(2)
+        queue.addOperation {
+            release()
+            release()
+        }
+        queue.waitUntilAllOperationsAreFinished()
+        #expect(engine.threadCount == 3)
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+    }
+
+    @Test(arguments: [-1, 3]) func semaphoresOfDispatch(maximum: Int) {
+        let semaphore = DispatchSemaphore(value: 0)
+        expectOthersToRun(maximum: maximum, while: { semaphore.wait() }, release: { semaphore.signal() })
+    }
+
+    @Test func locksAndConditions() {
+        let gate = Gate()
+        expectOthersToRun(while: { gate.wait() }, release: { gate.open() })
+    }
+
+    @Test func pipes() {
+        var ends: [Int32] = [0, 0]
+        // Safety: here and below, what is passed is a local variable that outlives the call.
+        let made = unsafe pipe(&ends)
+        #expect(made == 0)
+        let (read, write) = (ends[0], ends[1])
+        expectOthersToRun(
+            while: {
+                var byte: UInt8 = 0
+                let count = unsafe Glibc.read(read, &byte, 1)
+                #expect(count == 1)
+            },
+            release: {
+                var byte: UInt8 = 1
+                let count = unsafe Glibc.write(write, &byte, 1)
+                #expect(count == 1)
+            })
+        close(read)
+        close(write)
+    }
+
+    @Test func namedPipes() throws {
+        try withTemporaryFile { path in
+            unsafe unlink(path)
+            let made = unsafe mkfifo(path, 0o600)
+            #expect(made == 0)
+            let isWritten = Locked(false)
+            // To open one end waits until somebody opens the other.
+            expectOthersToRun(
+                while: { close(unsafe open(path, O_RDONLY)) },
+                release: {
+                    let wasWritten = isWritten.withLock { exchange(&$0, with: true) }
+                    if !wasWritten { close(unsafe open(path, O_WRONLY)) }
+                })
+        }
+    }
+
+    @Test func locksOfFiles() throws {
+        try withTemporaryFile { path in
+            let owner = unsafe open(path, O_RDWR)
+            #expect(flock(owner, LOCK_EX) == 0)
+            let released = Locked(false)
+            expectOthersToRun(
+                while: {
+                    let mine = unsafe open(path, O_RDWR)
+                    #expect(flock(mine, LOCK_EX) == 0)
+                    close(mine)
+                },
+                release: {
+                    let wasReleased = released.withLock { exchange(&$0, with: true) }
+                    if !wasReleased { close(owner) }
+                })
+        }
+    }
+
+    @Test func timeLimitsOfTheKernel() {
+        let engine = Engine(workerCount: 1)
+        let queue = OperationQueue(engine: engine)
+        let (mayEnd, isAwake) = (Locked(false), Gate())
+        queue.addOperation {
+            while !mayEnd.withLock({ $0 }) { poll(nil, 0, 20) }
+            isAwake.open()
+        }
+        queue.addOperation { mayEnd.withLock { $0 = true } }
+        isAwake.wait()
+        queue.waitUntilAllOperationsAreFinished()
+        #expect(engine.threadCount == 2)
+    }
+
+    /// A page that is not there yet. Safety: `@unchecked Sendable` because it is a constant, which two threads use as the kernel allows.
+    @safe private final class MissingPage: @unchecked Sendable {
+        private let page: OpaquePointer
+
+        /// Nil where the kernel lets no process wait for its own pages.
+        init?() {
+            guard let page = unsafe make_missing_page() else { return nil }
+            unsafe self.page = page
+        }
+
+        func read() -> CChar? { unsafe address_of_page(page)?.pointee }
+        func provide() { unsafe provide_page(page) }
+    }
+
+    @Test func pageFaults() {
+        guard let page = MissingPage() else { return }
+        let readers = Locked(2)
+        let mayProvide = Locked(true)
+        expectOthersToRun(
+            while: {
+                let byte = page.read()
+                #expect(byte == 0)
+                readers.withLock { $0 -= 1 }
+            },
+            release: {
+                let isFirst = mayProvide.withLock { exchange(&$0, with: false) }
+                if isFirst { page.provide() }
+            })
+        #expect(readers.withLock { $0 } == 0)
+    }
+
+    @Test func onOneProcessor() async {
+        await #expect(processExitsWith: .success) {
+            #expect(use_one_processor() && Engine.processorCount == 1)
+            let queue = OperationQueue()
+            let semaphore = DispatchSemaphore(value: 0)
+            queue.addOperation { semaphore.wait() }
+            queue.addOperation { semaphore.wait() }
+            queue.addOperation {
+                semaphore.signal()
+                semaphore.signal()
+            }
+            queue.waitUntilAllOperationsAreFinished()
+            #expect(Engine.shared.threadCount == 3)
+        }
+    }
+
+    // MARK: How many
+
+    /// Each waits for the last one to begin, in a queue that allows for that.
+    @Test func asManyAsTheMaximumAllowsForAreThereTogether() {
+        let count = TestLength.size(5000)
+        let engine = Engine(workerCount: 2)
+        let queue = OperationQueue(engine: engine)
+        queue.maxConcurrentOperationCount = count
+        let (began, mayEnd) = (Gate(), Gate())
+        for _ in 0..<count {
+            queue.addOperation {
+                began.open()
+                mayEnd.wait()
+            }
+        }
+        began.wait(count)
+        #expect(engine.threadCount == count)
+        mayEnd.open(count)
+        queue.waitUntilAllOperationsAreFinished()
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+    }
+
+    @Test func noMoreThanTheLimit() {
+        let engine = Engine(workerCount: 1, threadLimit: 3)
+        let queue = OperationQueue(engine: engine)
+        let (began, mayEnd) = (Gate(), Gate())
+        for _ in 0..<5 {
+            queue.addOperation {
+                began.open()
+                mayEnd.wait()
+            }
+        }
+        began.wait(3)
+        #expect(engine.threadCount == 3)
+        mayEnd.open(5)
+        began.wait(2)
+        queue.waitUntilAllOperationsAreFinished()
+        #expect(engine.threadCount == 3)
+    }
+
+    private static func compute(milliseconds: Int) {
+        var (start, now) = (timespec(), timespec())
+        unsafe clock_gettime(CLOCK_THREAD_CPUTIME_ID, &start)
+        repeat {
+            unsafe clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now)
+        } while (now.tv_sec - start.tv_sec) * 1000 + (now.tv_nsec - start.tv_nsec) / 1_000_000 < milliseconds
+    }
+
+    /// However many the maximum allows for, and though more threads compute than there are processors.
+    @Test(arguments: [-1, 1000]) func bodiesThatComputeAreNotReplaced(maximum: Int) {
+        let engine = Engine(workerCount: 4)
+        let queue = OperationQueue(engine: engine)
+        queue.maxConcurrentOperationCount = maximum
+        for _ in 0..<1000 { queue.addOperation { BlockedThreadTests.compute(milliseconds: 1) } }
+        queue.waitUntilAllOperationsAreFinished()
+        #expect(engine.threadCount == 4)
+    }
+
+    /// One that was blocked and computes counts again, at the latest when its operation has ended.
+    @Test func whoComesBackIsOneTooMany() {
+        let engine = Engine(workerCount: 1)
+        let queue = OperationQueue(engine: engine)
+        queue.maxConcurrentOperationCount = 100
+        let (began, mayGoOn) = (Gate(), Gate())
+        for _ in 0..<3 {
+            queue.addOperation {
+                began.open()
+                mayGoOn.wait()
+            }
+        }
+        began.wait(3)
+        mayGoOn.open(3)
+        let (executing, most) = (Locked(0), Locked(0))
+        let computing = OperationQueue(engine: engine)
+        expectRest(of: engine)
+        for _ in 0..<200 {
+            computing.addOperation {
+                let now = executing.withLock { executing -> Int in
+                    executing += 1
+                    return executing
+                }
+                most.withLock { $0 = max($0, now) }
+                BlockedThreadTests.compute(milliseconds: 1)
+                executing.withLock { $0 -= 1 }
+            }
+        }
+        computing.waitUntilAllOperationsAreFinished()
+        #expect(most.withLock { $0 } == 1)
+    }
+
+    // MARK: What else is true meanwhile
+
+    /// A call that blocks returns some time: it is not the end of everything.
+    @Test func aBlockedBodyIsNoStall() throws {
+        let engine = Engine(workerCount: 1, hostMayAddOperations: false)
+        let queue = OperationQueue(engine: engine)
+        let (began, mayEnd) = (Gate(), Gate())
+        let blocked = BlockOperation {
+            began.open()
+            mayEnd.wait()
+        }
+        let other = BlockOperation {}
+        queue.addOperations([blocked, other], waitUntilFinished: false)
+        began.wait()
+        try other.tryWaitUntilFinished()
+        #expect(!engine.isQuiescent)
+        _ = TestThread { mayEnd.open() }
+        try queue.tryWaitUntilAllOperationsAreFinished()
+        expectRest(of: engine)
+    }
+
+    /// It waits in a way that the engine knows, too: that counts once.
+    @Test func oneThatIsBlockedMayWaitAsWell() throws {
+        let engine = Engine(workerCount: 2)
+        let queue = OperationQueue(engine: engine)
+        for _ in 0..<20 {
+            let first = BlockOperation {}
+            let operations = (0..<8).map { _ in
+                BlockOperation {
+                    poll(nil, 0, 1)
+                    _ = try Engine.blocking { try first.tryWaitUntilFinished() }
+                }
+            }
+            queue.addOperations(operations, waitUntilFinished: false)
+            queue.addOperation(first)
+            queue.waitUntilAllOperationsAreFinished()
+        }
+        expectRest(of: engine)
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+    }
+
+    /// Every worker has noted that it is back.
+    private func expectRest(of engine: Engine) {
+        let end = ContinuousClock.now + .seconds(10)
+        while !engine.isQuiescent, ContinuousClock.now < end {
+            _ = engine.mainInbox.run(until: { engine.isQuiescent }, deadline: .now + .milliseconds(1))
+        }
+        #expect(engine.isQuiescent)
+    }
+
+    private func withTemporaryFile(_ body: (String) throws -> Void) throws {
+        var template = Array("/tmp/opengine-XXXXXX".utf8CString)
+        let descriptor = unsafe mkstemp(&template)
+        try #require(descriptor >= 0)
+        close(descriptor)
+        let path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        defer { unsafe unlink(path) }
+        try body(path)
+    }
+}
