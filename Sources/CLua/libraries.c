@@ -188,6 +188,7 @@ void clua_open_libraries(lua_State *L) {
     lua_getglobal(L, "require");
     lua_pushcclosure(L, require, 1);
     lua_setglobal(L, "require");
+    clua_open_files(L);
     replace_exit(L);
     watch_debug(L);
     clua_open_protected_calls(L);

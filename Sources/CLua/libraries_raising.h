@@ -8,6 +8,9 @@
 /// state's own globals; has the functions of `debug` that look at closures or assign their upvalues say so to the spare ones. May raise. Needs 4 free stack slots.
 void clua_open_libraries(lua_State *L);
 
+/// Has `io.popen` flush the state's own files, not those that other threads use. May raise. Needs 5 free stack slots.
+void clua_open_files(lua_State *L);
+
 /// Sends warnings to stderr, off until "@on", as the `lua` command does. Never raises.
 void clua_open_warnings(lua_State *L);
 
