@@ -31,6 +31,19 @@ var operationWorkloads: [String: Workload] {
             }
         },
         "W8": { speedUp($0) },
+        "W9": { subclasses($0) },
+        "W10": { dressed($0) },
+        "W11": { alternating($0) },
+        "W12": { producers($0) { queue in queue.addOperation {} } },
+        "W12s": { producers($0) { queue in queue.addOperation(Work(input: 1)) } },
+        "W13": { count in
+            let queue = OperationQueue()
+            return nanoseconds {
+                for _ in 0..<count { queue.addOperation { _ = computeBriefly() } }
+                queue.waitUntilAllOperationsAreFinished()
+            } / Double(count)
+        },
+        "W13-loop": { count in nanoseconds { for _ in 0..<count { _ = computeBriefly() } } / Double(count) },
     ]
 }
 

@@ -105,6 +105,37 @@ struct Catalogue {
         ]
     }
 
+    private func peer(_ name: String, _ workload: String, _ full: Int) -> Subject {
+        subject(name, name == "Foundation" ? "FoundationSubject" : "DispatchSubject", workload, full)
+    }
+
+    /// Operations as programs have them.
+    var dressed: [Workload] {
+        [
+            Workload(
+                name: "W9", title: "instances of a subclass", unit: "ns", ours: ours("W9", 300_000),
+                peers: [peer("Foundation", "W9", 100_000)], goals: [Goal(peer: "Foundation", must: 1 / 14, best: 1 / 20)], turns: 3),
+            Workload(
+                name: "W10", title: "with name, priority and completion block", unit: "ns", ours: ours("W10", 300_000),
+                peers: [peer("Foundation", "W10", 100_000)], goals: [Goal(peer: "Foundation", must: 1 / 16, best: 1 / 22)], turns: 3),
+            Workload(
+                name: "W11", title: "two dependencies, two queues", unit: "ns", ours: ours("W11", 100_000),
+                peers: [peer("Foundation", "W11", 10_000)], goals: [Goal(peer: "Foundation", must: 1 / 16, best: 1 / 22)], turns: 3),
+            Workload(
+                name: "W12", title: "four threads add blocks", unit: "ns", ours: ours("W12", 1_000_000),
+                peers: [peer("libdispatch", "W12", 1_000_000)], goals: [Goal(peer: "libdispatch", must: 1 / 1.5, best: 1 / 2.5)], turns: 3),
+            Workload(
+                name: "W12s", title: "four threads add instances of a subclass", unit: "ns", ours: ours("W12s", 1_000_000),
+                peers: [peer("libdispatch", "W12", 1_000_000)], goals: [Goal(peer: "libdispatch", must: 1)], turns: 3),
+            Workload(
+                name: "W13", title: "blocks of 0.12 µs", unit: "ns", ours: ours("W13", 1_000_000),
+                peers: [
+                    Subject(name: "a loop", commands: ours("W13-loop", 1_000_000).commands), peer("libdispatch", "W13", 1_000_000),
+                ],
+                goals: [Goal(peer: "a loop", must: 1.3, best: 0.9)], turns: 3),
+        ]
+    }
+
     /// What operations leave in memory.
     var memory: [Workload] {
         [
@@ -178,5 +209,5 @@ struct Catalogue {
         ]
     }
 
-    var all: [Workload] { engine + memory + scripts + command.filter { $0.name != "P" || programs.hasValgrind } }
+    var all: [Workload] { engine + dressed + memory + scripts + command.filter { $0.name != "P" || programs.hasValgrind } }
 }

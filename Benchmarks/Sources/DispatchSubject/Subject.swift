@@ -14,6 +14,14 @@ import Measuring
             "W6": { flood($0, on: DispatchQueue(label: "W6")) },
             "W7": { priorities($0) },
             "W8": { speedUp($0) },
+            "W12": { producers($0) },
+            "W13": { count in
+                let queue = DispatchQueue(label: "W13", attributes: .concurrent)
+                return nanoseconds {
+                    for _ in 0..<count { queue.async { _ = computeBriefly() } }
+                    queue.sync(flags: .barrier) {}
+                } / Double(count)
+            },
         ])
     }
 }
@@ -53,6 +61,14 @@ private func priorities(_ count: Int) -> Double {
     return nanoseconds {
         for index in 0..<count { queues[index % 5].async(group: group) {} }
         group.wait()
+    } / Double(count)
+}
+
+private func producers(_ count: Int) -> Double {
+    let queue = DispatchQueue(label: "W12", attributes: .concurrent)
+    return nanoseconds {
+        onThreads(4) { _ in for _ in 0..<count / 4 { queue.async {} } }
+        queue.sync(flags: .barrier) {}
     } / Double(count)
 }
 

@@ -74,6 +74,29 @@ public func compute() -> UInt64 {
     return state
 }
 
+/// Work of about 0.12 µs.
+public func computeBriefly() -> UInt64 { cmeasuring_compute_briefly() }
+
+/// Runs `body` on so many threads, with the number of each from 0 on, and waits for them.
+public func onThreads(_ count: Int, _ body: @escaping @Sendable (Int) -> Void) {
+    final class Start {
+        let run: () -> Void
+        init(_ run: @escaping () -> Void) { self.run = run }
+    }
+    let threads = (0..<count).map { number in
+        var thread = pthread_t()
+        let argument = Unmanaged.passRetained(Start { body(number) }).toOpaque()
+        pthread_create(
+            &thread, nil,
+            { argument in
+                Unmanaged<Start>.fromOpaque(argument!).takeRetainedValue().run()
+                return nil
+            }, argument)
+        return thread
+    }
+    for thread in threads { pthread_join(thread, nil) }
+}
+
 /// How many layers and how wide the graph of `W4` is.
 public func layers(of count: Int) -> (count: Int, width: Int) {
     let width = min(1000, max(8, count / 10))
