@@ -3,6 +3,7 @@ import Measuring
 // Operations as programs have them: subclasses, with names, completion blocks and dependencies, from several threads.
 
 /// What most programs derive from `Operation`.
+// Safety: `@unchecked Sendable` because only `main` changes it.
 final class Work: Operation, @unchecked Sendable {
     private let input: Int
     private(set) var output = 0

@@ -58,7 +58,7 @@ extension Operation {
 
     /// `main` has returned. False: a subclass says by its `isFinished` that its work goes on, and will announce the end.
     private var isFinishedAfterMain: Bool {
-        if !hasOwnGetters { return true }
+        if !hasOwnGetters || OperationClass.isPlain(self) { return true }
         // An override may combine what it knows with what its superclass says: that is yes, but for nobody else before it is true.
         transition { $0.set(State.isAskedAfterMain) }
         let context = ThreadContext.current
@@ -147,11 +147,15 @@ extension Operation {
         on context: ThreadContext, from core: OperationQueue.Core, thenTakingBy group: ThreadGroup?
     ) -> Unmanaged<Operation>? {
         context.whileRunning(self, in: core) { main() }
-        let last = transition { state in
-            state.beginEnd()
-            return state
+        // The class of a plain one has nothing to be told.
+        var last = loadState()
+        if !last.has(State.isOfPlainClass) {
+            last = transition { state in
+                state.beginEnd()
+                return state
+            }
+            if last.has(State.tellsSubclass) { willFinish() }
         }
-        if last.has(State.tellsSubclass) { willFinish() }
         let isBare = last.has(State.isInert) && lock.withLock { extras == nil && dependencyList.isEmpty }
         return unsafe endAndTake(from: core, isBare: isBare, by: context.hasJobs ? nil : group)
     }

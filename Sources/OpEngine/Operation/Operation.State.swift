@@ -58,6 +58,8 @@ extension Operation {
         static let isAskedAfterMain: UInt64 = 1 << 57
         /// It has said so; what the base class has to do is done.
         static let goesOnAfterMain: UInt64 = 1 << 58
+        /// It is of a class that leaves starting and ending to `Operation`. Goes with `endsWithMain`.
+        static let isOfPlainClass: UInt64 = 1 << 59
         /// Its end has to be told to somebody.
         static let toldAtEnd = hasFinishHandlers | tellsSubclass | observed
 
@@ -115,12 +117,14 @@ extension Operation.State {
     }
 
     /// A queue takes possession.
+    ///
+    /// - Parameter isOfPlainClass: see `OperationClass`.
     @inline(__always)
-    mutating func claim() -> Refusal? {
+    mutating func claim(isOfPlainClass: Bool) -> Refusal? {
         if has(State.finished | State.finishing) { return .finished }
         if has(State.claimed) { return .inQueue }
         if has(State.started | State.executing) { return .executing }
-        set(State.claimed)
+        set(State.claimed | (isOfPlainClass ? State.isOfPlainClass | State.endsWithMain : 0))
         return nil
     }
 
@@ -147,11 +151,11 @@ extension Operation.State {
     /// `claim` and `link` in one, of an operation that nobody observes. True: hand it to its queue. Nil: it has to be claimed first,
     /// which may be refused; nothing has changed.
     @inline(__always)
-    mutating func join(requiringSuccessByDefault: Bool) -> Bool? {
+    mutating func join(requiringSuccessByDefault: Bool, isOfPlainClass: Bool) -> Bool? {
         let others = State.claimed | State.started | State.executing | State.finishing | State.finished | State.observed
         if has(others) { return nil }
         var joined = self
-        joined.set(State.claimed)
+        joined.set(State.claimed | (isOfPlainClass ? State.isOfPlainClass | State.endsWithMain : 0))
         switch joined.link(requiringSuccessByDefault: requiringSuccessByDefault) {
         case .cancel, .remove: return nil
         case .none:

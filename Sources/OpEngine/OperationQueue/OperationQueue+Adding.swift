@@ -4,11 +4,12 @@ extension BeyondFoundation where Self: OperationQueue {
     /// `addOperation`, but throws `OperationError.addedWhenInQueue`, `.addedWhenExecuting`, `.addedWhenFinished`,
     /// `.queueStaysFull` or `.engineShutDown`.
     public func tryAddOperation(_ operation: Operation) throws {
+        let isOfPlainClass = !operation.isEndedByWorker && OperationClass.isPlain(operation)
         // What its getters say counts as well, if they may be a subclass's.
-        if !operation.isEndedByWorker || ownEngine.hasEnded, let error = objection(to: operation) { throw error }
+        if !(operation.isEndedByWorker || isOfPlainClass) || ownEngine.hasEnded, let error = objection(to: operation) { throw error }
         // Here, because others may wait for the lock. Safety: balanced when the operation has left, or below.
         let kept = unsafe Unmanaged.passRetained(operation)
-        if unsafe core.addInOneStep(kept, face: self) { return }
+        if unsafe core.addInOneStep(kept, isOfPlainClass: isOfPlainClass, face: self) { return }
         unsafe kept.release()
         try addInTwoSteps(operation)
     }
@@ -25,7 +26,8 @@ extension BeyondFoundation where Self: OperationQueue {
             throw error
         }
         if ownEngine.isEnding { for operation in operations { operation.cancel() } }
-        if wait { for operation in operations { try operation.tryWaitUntilFinished() } }
+        // Mostly the last one is the last to end, so that there is one wait.
+        if wait { for operation in operations.reversed() { try operation.tryWaitUntilFinished() } }
     }
 
     /// Adds any operation as a barrier. Throws what `tryAddOperation` does.
@@ -52,7 +54,12 @@ extension OperationQueue {
     }
 
     /// Claims the operation, or says why it cannot be added.
-    fileprivate func refusal(of operation: Operation) -> OperationError? { objection(to: operation) ?? claim(operation) }
+    @inline(__always)
+    fileprivate func refusal(of operation: Operation) -> OperationError? {
+        let isOfPlainClass = !operation.isEndedByWorker && OperationClass.isPlain(operation)
+        if !isOfPlainClass || ownEngine.hasEnded, let error = objection(to: operation) { return error }
+        return claim(operation, isOfPlainClass: isOfPlainClass)
+    }
 
     /// What the engine and the operation's getters have against adding it.
     @inline(__always)
@@ -65,8 +72,9 @@ extension OperationQueue {
         return nil
     }
 
-    fileprivate func claim(_ operation: Operation) -> OperationError? {
-        switch operation.transition({ $0.claim() }) {
+    @inline(__always)
+    fileprivate func claim(_ operation: Operation, isOfPlainClass: Bool) -> OperationError? {
+        switch operation.transition({ $0.claim(isOfPlainClass: isOfPlainClass) }) {
         case nil: return nil
         case .inQueue: return .addedWhenInQueue(operation: operation.label)
         case .executing: return .addedWhenExecuting(operation: operation.label)

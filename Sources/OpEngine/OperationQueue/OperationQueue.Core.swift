@@ -109,12 +109,15 @@ extension OperationQueue {
         /// change of its state. False: nothing has happened, and it has to be added as others are, because something about it or the queue
         /// is unusual.
         @inline(__always)
-        func addInOneStep(_ operation: Unmanaged<Operation>, face: OperationQueue) -> Bool {
+        func addInOneStep(_ operation: Unmanaged<Operation>, isOfPlainClass: Bool, face: OperationQueue) -> Bool {
             unsafe addInOneStep(operation, face: face) { state in
                 unsafe operation._withUnsafeGuaranteedRef { operation in
                     let byDefault = requiresSuccess.load(ordering: .relaxed)
                     // The lock is held, which everyone needs whom the change sends here.
-                    guard let isPosted = operation.transition({ $0.join(requiringSuccessByDefault: byDefault) }) else { return false }
+                    let isPosted = operation.transition {
+                        $0.join(requiringSuccessByDefault: byDefault, isOfPlainClass: isOfPlainClass)
+                    }
+                    guard let isPosted else { return false }
                     // Not before: another queue may have been quicker.
                     operation.setCore(self)
                     state.add(operation, isBarrier: false, isReady: isPosted)
