@@ -178,11 +178,13 @@ import Testing
     }
 
     @Test func oneThatIsStartedByHandGoesOnAsWell() {
-        let operation = Later()
+        let (operation, completed) = (Later(), Gate())
+        operation.completionBlock = { completed.open() }
         operation.start()
         #expect(!operation.isFinished && operation.isExecuting)
         operation.mayEnd.open()
         operation.waitUntilFinished()
+        completed.wait()
         #expect(operation.isFinished && !operation.isExecuting && operation.outcome == .succeeded)
     }
 

@@ -24,7 +24,7 @@ extension Operation {
             // The subclass wrote; only then may this look. See `deferUntilReady`.
             atomicMemoryFence(ordering: .sequentiallyConsistent)
             if loadState().has(State.deferred) && isReady { retryDeferred() }
-        case .queuePriority: adoptOwnSettings()
+        case .queuePriority: if OperationClass.hasOwnSettings(self) { adoptOwnSettings() }
         default: break
         }
         deliverChanges()

@@ -32,7 +32,7 @@ extension BeyondFoundation where Self: Operation {
 
 extension Operation {
     /// For an operation in no queue what a subclass says counts as well.
-    fileprivate var hasEnded: Bool {
+    var hasEnded: Bool {
         let state = loadState()
         return state.has(State.finished) || (!state.has(State.claimed) && isFinished)
     }

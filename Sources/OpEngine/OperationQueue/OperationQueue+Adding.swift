@@ -27,7 +27,7 @@ extension BeyondFoundation where Self: OperationQueue {
         }
         if ownEngine.isEnding { for operation in operations { operation.cancel() } }
         // Mostly the last one is the last to end, so that there is one wait.
-        if wait { for operation in operations.reversed() { try operation.tryWaitUntilFinished() } }
+        if wait { for operation in operations.reversed() where !operation.hasEnded { try operation.tryWaitUntilFinished() } }
     }
 
     /// Adds any operation as a barrier. Throws what `tryAddOperation` does.
@@ -68,7 +68,7 @@ extension OperationQueue {
         // What a subclass says counts as well.
         if operation.isFinished { return .addedWhenFinished(operation: operation.label) }
         if operation.isExecuting { return .addedWhenExecuting(operation: operation.label) }
-        if operation.hasOwnGetters { operation.adoptOwnSettings() }
+        if OperationClass.hasOwnSettings(operation) { operation.adoptOwnSettings() }
         return nil
     }
 
