@@ -34,6 +34,11 @@ struct missing_page *make_missing_page(void) {
 
 const volatile char *address_of_page(const struct missing_page *page) { return page->address; }
 
+void free_page(struct missing_page *page) {
+    munmap(page->address, page->size);
+    free(page);
+}
+
 void provide_page(struct missing_page *page) {
     struct uffdio_zeropage zero = {.range = {.start = (unsigned long)page->address, .len = page->size}};
     ioctl(page->descriptor, UFFDIO_ZEROPAGE, &zero);

@@ -123,6 +123,8 @@ import Testing
 
         func read() -> CChar? { unsafe address_of_page(page)?.pointee }
         func provide() { unsafe provide_page(page) }
+
+        deinit { unsafe free_page(page) }
     }
 
     @Test func pageFaults() {

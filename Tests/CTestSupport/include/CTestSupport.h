@@ -36,7 +36,10 @@ struct missing_page;
 struct missing_page *make_missing_page(void);
 const volatile char *address_of_page(const struct missing_page *page);
 
-/// Lets those go on who wait for it. The page stays, since they read it.
+/// Lets those go on who wait for it.
 void provide_page(struct missing_page *page);
+
+/// Frees what was made, when nobody reads it any more.
+void free_page(struct missing_page *page);
 
 #endif

@@ -1,0 +1,186 @@
+import Dispatch
+import OpEngine
+import TestSupport
+
+// Queues, groups and extensions as published code has them.
+
+/// Drops what comes when it is full.
+final class BoundedQueue: OperationQueue {
+    private var maxSize = 20
+    var title = "bounded"
+    init(title: String, maxSize: Int = 20) {
+        super.init()
+        self.title = title
+        self.maxSize = maxSize
+        maxConcurrentOperationCount = 1
+    }
+    override func addOperation(_ op: Operation) {
+        if operationCount < maxSize { super.addOperation(op) }
+    }
+}
+
+/// Cancels what is left when it goes.
+final class CancellingQueue: OperationQueue {
+    convenience init(maxConcurrentOperationCount: Int) {
+        self.init()
+        self.maxConcurrentOperationCount = maxConcurrentOperationCount
+    }
+    deinit { cancelAllOperations() }
+}
+
+protocol QueueDelegate: AnyObject {
+    func operationQueue(_ queue: DelegatingQueue, willAdd operation: Operation)
+    func operationQueue(_ queue: DelegatingQueue, didFinish operation: Operation)
+}
+
+/// Tells its delegate, and has conditions of its operations run before them.
+final class DelegatingQueue: OperationQueue {
+    weak var delegate: (any QueueDelegate)?
+
+    override func addOperation(_ operation: Operation) {
+        if let conditional = operation as? Conditional {
+            for condition in conditional.conditions {
+                let dependency = BlockOperation(block: condition)
+                operation.addDependency(dependency)
+                addOperation(dependency)
+            }
+        }
+        operation.addCompletionBlock { [weak self, weak operation] in
+            guard let self, let operation else { return }
+            delegate?.operationQueue(self, didFinish: operation)
+        }
+        delegate?.operationQueue(self, willAdd: operation)
+        super.addOperation(operation)
+    }
+
+    override func addOperations(_ operations: [Operation], waitUntilFinished wait: Bool) {
+        for operation in operations { addOperation(operation) }
+        if wait { for operation in operations { operation.waitUntilFinished() } }
+    }
+}
+
+final class Conditional: Operation {
+    private(set) var conditions: [() -> Void] = []
+    private let body: () -> Void
+    init(_ body: @escaping () -> Void) { self.body = body }
+    func addCondition(_ condition: @escaping () -> Void) { conditions.append(condition) }
+    override func main() { if !isCancelled { body() } }
+}
+
+extension OperationQueue {
+    convenience init(name: String, limit: Int, quality: QualityOfService) {
+        self.init()
+        self.name = name
+        maxConcurrentOperationCount = limit
+        qualityOfService = quality
+    }
+
+    func addOperations(_ operations: Operation...) { addOperations(operations, waitUntilFinished: false) }
+
+    func pause() { isSuspended = true }
+    func resume() { isSuspended = false }
+}
+
+extension Operation {
+    /// Runs `block` after the completion block that there is.
+    func addCompletionBlock(_ block: @escaping () -> Void) {
+        if let existing = completionBlock {
+            completionBlock = {
+                existing()
+                block()
+            }
+        } else {
+            completionBlock = block
+        }
+    }
+
+    func addDependencies(_ dependencies: [Operation]) { dependencies.forEach(addDependency) }
+
+    @discardableResult
+    func then(on queue: OperationQueue, block: @escaping () -> Void) -> Operation {
+        let next = BlockOperation(block: block)
+        next.addDependency(self)
+        queue.addOperation(next)
+        return next
+    }
+}
+
+/// Runs operations in a queue of its own, suspended until it starts.
+final class GroupOperation: Operation {
+    let queue = OperationQueue()
+    private let finishingOperation = BlockOperation {}
+    private let hasFinished = Locked(false)
+
+    override var isAsynchronous: Bool { true }
+    override var isFinished: Bool { hasFinished.withLock { $0 } }
+
+    convenience init(operations: Operation...) {
+        self.init(operations: operations)
+    }
+
+    init(operations: [Operation]) {
+        super.init()
+        queue.isSuspended = true
+        for operation in operations { add(operation) }
+        finishingOperation.completionBlock = { [unowned self] in finish() }
+    }
+
+    func add(_ operation: Operation) {
+        finishingOperation.addDependency(operation)
+        queue.addOperation(operation)
+    }
+
+    override func main() {
+        queue.addOperation(finishingOperation)
+        queue.isSuspended = false
+    }
+
+    override func cancel() {
+        queue.cancelAllOperations()
+        super.cancel()
+    }
+
+    private func finish() {
+        willChangeValue(forKey: "isFinished")
+        hasFinished.withLock { $0 = true }
+        didChangeValue(forKey: "isFinished")
+    }
+}
+
+/// Adds itself to its queue again as a new operation until it succeeds.
+final class RetryOperation: Operation {
+    private let retriesLeft: Int
+    private let attempt: (Int) -> Bool
+    private let completion: (Bool) -> Void
+
+    init(retries: Int, attempt: @escaping (Int) -> Bool, completion: @escaping (Bool) -> Void) {
+        retriesLeft = retries
+        self.attempt = attempt
+        self.completion = completion
+    }
+
+    override func main() {
+        if attempt(retriesLeft) { return completion(true) }
+        if retriesLeft == 0 { return completion(false) }
+        OperationQueue.current?.addOperation(RetryOperation(retries: retriesLeft - 1, attempt: attempt, completion: completion))
+    }
+}
+
+/// Excludes others of the same category by making each depend on the one before.
+final class ExclusivityController {
+    private let lock = Locked<[String: [Operation]]>([:])
+
+    func add(_ operation: Operation, categories: [String]) {
+        lock.withLock { operations in
+            for category in categories {
+                if let last = operations[category]?.last { operation.addDependency(last) }
+                operations[category, default: []].append(operation)
+            }
+        }
+        operation.addCompletionBlock { [weak operation] in
+            self.lock.withLock { operations in
+                for category in categories { operations[category]?.removeAll { $0 === operation } }
+            }
+        }
+    }
+}
