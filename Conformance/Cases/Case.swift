@@ -35,5 +35,5 @@ func giveOthersTime() {
 
 let allCases = [
     stateCases, subclassCases, blockCases, dependencyCases, scaleCases, cancellingCases, completionCases, orderCases, queueCases,
-    barrierCases, progressCases, threadCases, underlyingQueueCases, waitingCases, misuseCases, observationCases,
+    barrierCases, progressCases, threadCases, underlyingQueueCases, waitingCases, misuseCases, observationCases, idiomCases,
 ].flatMap { $0 }

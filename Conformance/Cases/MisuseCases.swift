@@ -1,8 +1,14 @@
 let misuseCases = [
-    Case(2, "starting twice is refused", traps: true) {
-        let operation = BlockOperation {}
+    Case(2, "starting a finished one does nothing") {
+        let log = Log<Int>()
+        let operation = BlockOperation { log.append(1) }
         operation.start()
         operation.start()
+        try expect(log.count == 1, "it ran \(log.count) times")
+    },
+    Case(2, "starting an executing one is refused", traps: true) {
+        final class Restarting: Operation, @unchecked Sendable { override func main() { start() } }
+        Restarting().start()
     },
     Case(2, "starting one that waits for a dependency is refused", traps: true) {
         let operation = BlockOperation {}
@@ -27,11 +33,6 @@ let misuseCases = [
         let operation = BlockOperation {}
         operation.start()
         OperationQueue().addOperation(operation)
-    },
-    Case(2, "setting the completion block of a finished one is refused", traps: true) {
-        let operation = BlockOperation {}
-        operation.start()
-        operation.completionBlock = {}
     },
     Case(2, "adding a block to a finished one is refused", traps: true) {
         let operation = BlockOperation {}
