@@ -1,4 +1,5 @@
 /// Says by its getter alone that its work goes on after `main`.
+// Safety: its properties have locks, or one thread uses them at a time.
 private final class Later: Operation, @unchecked Sendable {
     private let done = Locked(false)
     let mayEnd = Gate()
@@ -14,6 +15,7 @@ private final class Later: Operation, @unchecked Sendable {
 }
 
 /// Combines what it says with what its superclass does.
+// Safety: its properties have locks, or one thread uses them at a time.
 private final class Combined: Operation, @unchecked Sendable {
     private let done = Locked(false)
     override var isFinished: Bool { super.isFinished && done.withLock { $0 } }
@@ -24,6 +26,7 @@ private final class Combined: Operation, @unchecked Sendable {
     }
 }
 
+// Safety: its properties have locks, or one thread uses them at a time.
 private final class Urgent: BlockOperation, @unchecked Sendable {
     override var queuePriority: QueuePriority {
         get { .veryHigh }
@@ -32,6 +35,7 @@ private final class Urgent: BlockOperation, @unchecked Sendable {
 }
 
 /// Has members of its own with names that Foundation does not use.
+// Safety: its properties have locks, or one thread uses them at a time.
 private final class OwnNames: Operation, @unchecked Sendable {
     private let queue = "a queue"
     var error: String?
@@ -43,12 +47,15 @@ private final class OwnNames: Operation, @unchecked Sendable {
     override func main() { fail(with: finished()) }
 }
 
+// Safety: its properties have locks, or one thread uses them at a time.
 private final class Described: Operation, @unchecked Sendable {
     override var description: String { "described" }
 }
 
+// Safety: its properties have locks, or one thread uses them at a time.
 private final class Plain: OperationQueue, @unchecked Sendable { var title = "plain" }
 
+// Safety: its properties have locks, or one thread uses them at a time.
 private final class Titled: OperationQueue, @unchecked Sendable {
     let title: String
     init(title: String) {
@@ -57,6 +64,7 @@ private final class Titled: OperationQueue, @unchecked Sendable {
     }
 }
 
+// Safety: its properties have locks, or one thread uses them at a time.
 private final class Overriding: OperationQueue, @unchecked Sendable {
     override init() {
         super.init()
@@ -113,6 +121,7 @@ let idiomCases = [
     },
     Case(15, "a completion block may be set while the operation executes") {
         let (log, completed) = (Log<Int>(), Gate())
+        // Safety: its properties have locks, or one thread uses them at a time.
         final class Setting: Operation, @unchecked Sendable {
             var set: ((Operation) -> Void)?
             override func main() { set?(self) }

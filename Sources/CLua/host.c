@@ -1,4 +1,5 @@
 // What a host application does to a state, apart from running things in it.
+#include <limits.h>
 #include <lua5.4/lauxlib.h>
 #include <lua5.4/lualib.h>
 #include <string.h>
@@ -208,6 +209,21 @@ static int require_module(lua_State *L) {
 int clua_require(lua_State *L, const char *name, const char *global, clua_failure *failure) {
     requirement requirement = {name, global};
     return clua_protect(L, require_module, &requirement, 0, failure);
+}
+
+// As `lua` does it. Returns the arguments.
+static int push_arguments(lua_State *L) {
+    lua_settop(L, 0);
+    if (lua_getglobal(L, "arg") != LUA_TTABLE) return luaL_error(L, "'arg' is not a table");
+    lua_Integer count = luaL_len(L, 1);
+    if (count > INT_MAX - LUA_MINSTACK) return luaL_error(L, "too many arguments to script");
+    luaL_checkstack(L, (int)count + 3, "too many arguments to script");
+    for (int i = 1; i <= count; i++) lua_rawgeti(L, 1, i);
+    return count > 0 ? (int)count : 0;
+}
+
+int clua_push_arguments(lua_State *L, clua_failure *failure) {
+    return clua_protect(L, push_arguments, NULL, LUA_MULTRET, failure);
 }
 
 // MARK: printing

@@ -37,7 +37,7 @@ struct Command {
         do throws(LuaError) {
             try runInitialisation(in: runtime)
             for step in options.steps { try perform(step, in: runtime) }
-            if options.script != nil { try runtime.run(file: options.file, arguments: scriptArguments) }
+            if options.script != nil { try runtime.run(script: options.file) }
         } catch {
             return end(runtime, after: error)
         }
@@ -52,11 +52,6 @@ struct Command {
 
     /// Nothing to run was given.
     private var isBare: Bool { options.script == nil && !options.executes && !options.showsLuaVersion }
-
-    private var scriptArguments: [LuaValue] {
-        guard let script = options.script else { return [] }
-        return options.words[(script + 1)...].map { .string($0) }
-    }
 
     /// `LUA_INIT`, a file's name after `@`, or else the text of a chunk.
     private func runInitialisation(in runtime: Runtime) throws(LuaError) {

@@ -104,6 +104,9 @@ struct CommandLineTests {
         try directory.write("return 1, 2", to: "returns.lua")
         for arguments in [
             ["args.lua"], ["args.lua", "a b", "", "-e", "--", "ü\n"], ["-e", "x = 1", "args.lua", "-"], ["--", "args.lua", "x"],
+            ["-e", "arg[1] = 100", "args.lua", "5", "6"], ["-e", "arg = 1", "args.lua"], ["-e", "arg = 1", "none.lua"],
+            ["-e", "arg[1] = nil", "args.lua", "5", "6"],
+            ["-e", "arg = setmetatable({ 7 }, { __len = function() return 3 end })", "args.lua"],
             ["error.lua"], ["syntax.lua"], ["mark.lua"], ["returns.lua"],
         ] {
             try compare(Invocation("", arguments), directory: directory.path)
@@ -204,6 +207,13 @@ struct CommandLineTests {
         #expect(ours.lines.dropFirst() == ["> 2\ttwo", "> > 10", "> >> 3", "> > >> > > last", "> "], "\(ours)")
         #expect(ours.errorText == stock.errorText)
         #expect(ours.status == stock.status)
+    }
+
+    @Test("A prompt whose `print` fails says so, and goes on")
+    func failingPrint() throws {
+        let input = "print = 3\n5\nprint = error\n'six'\nprint = nil\n7\n"
+        let (stock, ours) = (try Command.lua("-i").input(input).run(), try Command.opscript("-i").input(input).run())
+        #expect(ours.errorText == stock.errorText && ours.errorText.hasPrefix("error calling 'print' (attempt to call"))
     }
 
     /// `lfs.currentdir` frees what the C library has allocated.

@@ -117,6 +117,9 @@ int clua_apply_paths(lua_State *L, const clua_parcel *parcel, clua_failure *fail
 /// Makes the global `arg`: `arguments[script]` is at index 0, what is before it below.
 int clua_set_arguments(lua_State *L, const char *const *arguments, int count, int script, clua_failure *failure);
 
+/// Pushes what is at 1, 2, 3 … in the global `arg` now.
+int clua_push_arguments(lua_State *L, clua_failure *failure);
+
 /// Calls `require(name)` and assigns the global `global`.
 int clua_require(lua_State *L, const char *name, const char *global, clua_failure *failure);
 

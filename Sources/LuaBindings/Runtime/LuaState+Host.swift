@@ -32,6 +32,19 @@ extension LuaState {
         }
     }
 
+    /// Calls the script on top with what the global `arg` has now, and pops it.
+    func callWithGlobalArguments() throws(Failure) {
+        try withCall { call throws(Failure) in
+            let base = call.count - 1
+            defer { unsafe lua_settop(call.lua, base) }
+            do throws(Failure) {
+                try unsafe attempt { lua, failure in unsafe clua_push_arguments(lua, &failure) }
+            } catch { throw error.reworded(error.message) }
+            let count = Int32(call.count - base - 1)
+            try unsafe attempt { lua, failure in unsafe clua_call_script(lua, count, 0, &failure) }
+        }
+    }
+
     /// Calls the script on top, and pops it; copies the function that it returns.
     func copyFunction(calledWith arguments: [LuaValue], name: String) throws(Failure) -> Parcel {
         try withCall { call throws(Failure) in
@@ -56,7 +69,10 @@ extension LuaState {
             defer { unsafe lua_settop(call.lua, base) }
             try unsafe attempt { lua, failure in unsafe clua_call_script(lua, 0, LUA_MULTRET, &failure) }
             let count = call.count - base
-            if count > 0 { try unsafe attempt { lua, failure in unsafe clua_print(lua, count, &failure) } }
+            if count == 0 { return }
+            do throws(Failure) {
+                try unsafe attempt { lua, failure in unsafe clua_print(lua, count, &failure) }
+            } catch { throw error.reworded("error calling 'print' (\(error.message))") }
         }
     }
 

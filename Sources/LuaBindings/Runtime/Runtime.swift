@@ -153,6 +153,15 @@ public final class Runtime {
         }
     }
 
+    /// Runs a file, or standard input, as a command runs its script: with what is in the global `arg` when it has been loaded as arguments.
+    public func run(script file: String?) throws(LuaError) {
+        let state = try state()
+        try asLuaError { () throws(Failure) in
+            try state.load(file: file)
+            try state.callWithGlobalArguments()
+        }
+    }
+
     /// Runs a line of an interactive session: prints the values of an expression, or runs statements.
     ///
     /// - Throws: an error whose `isIncomplete` is true when the text could go on.

@@ -23,6 +23,9 @@ struct Failure: Error {
         stop = nil
     }
 
+    /// The same with other words, about no place in a script; not for what stops a body, or a lack of memory.
+    func reworded(_ words: String) -> Failure { stop == nil && !isMemoryError ? Failure(message: words) : self }
+
     /// An operation was stopped while none of its code was running.
     init(stop reason: StopReason) {
         self.init(message: reason.words)
