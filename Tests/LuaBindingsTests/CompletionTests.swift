@@ -6,6 +6,29 @@ import Testing
 
 /// Completion blocks run in the state that set them.
 @Suite struct CompletionTests {
+    @Test("It may be set while the operation executes, inside or outside of it, and removed at any time; it is refused after the end")
+    func setWhileItExecutes() throws {
+        try script(
+            """
+            local log = {}
+            local inside = queue:addOperation(function(op)
+              op.completionBlock = function() op.ran = 'inside' end
+            end)
+            local outside = queue:addOperation(function(op) while not op.isSet do opscript.sleep(0.001) end end)
+            while not outside.isExecuting do opscript.sleep(0.001) end
+            outside.completionBlock = function() log[#log + 1] = 'outside' end
+            outside.isSet = true
+            local byHand = Operation.new(function(op) op.completionBlock = function() log[#log + 1] = 'by hand' end end)
+            byHand:start()
+            inside:waitUntilFinished() outside:waitUntilFinished() byHand:waitUntilFinished()
+            assert(table.concat(log, ' ') == 'by hand outside' or table.concat(log, ' ') == 'outside by hand', table.concat(log, ' '))
+            while not inside.ran do opscript.sleep(0.001) end
+            outside.completionBlock = nil
+            local ok, message = pcall(function() outside.completionBlock = print end)
+            assert(not ok and message:find 'it has finished', message)
+            """)
+    }
+
     @Test func blocksRunInOrderOnLiveUpvalues() throws {
         try withRuntime(workers: 1) { runtime throws in
             try runtime.run(
