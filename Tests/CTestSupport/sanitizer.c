@@ -4,7 +4,18 @@
 #if __has_feature(thread_sanitizer)
 #define THREAD_SANITIZER 1
 #endif
+#if __has_feature(address_sanitizer)
+#define ADDRESS_SANITIZER 1
 #endif
+#endif
+
+bool has_address_sanitizer(void) {
+#ifdef ADDRESS_SANITIZER
+    return true;
+#else
+    return false;
+#endif
+}
 
 bool has_thread_sanitizer(void) {
 #ifdef THREAD_SANITIZER

@@ -200,6 +200,26 @@ import Testing
         #expect(engine.threadCount == 3)
     }
 
+    /// The system has no memory for more stacks: the pool goes on with the threads that there are.
+    @Test func noMoreThanTheSystemAllowsFor() async {
+        if has_address_sanitizer() || has_thread_sanitizer() { return }
+        await #expect(processExitsWith: .success) {
+            let queue = OperationQueue(engine: Engine(workerCount: 2))
+            queue.maxConcurrentOperationCount = 1000
+            queue.addOperations([BlockOperation {}], waitUntilFinished: true)
+            #expect(limit_address_space(512 << 20))
+            let ran = Log<Int>()
+            for number in 0..<200 {
+                queue.addOperation {
+                    poll(nil, 0, 5)
+                    ran.append(number)
+                }
+            }
+            queue.waitUntilAllOperationsAreFinished()
+            #expect(ran.count == 200 && queue.engine.threadCount < 200)
+        }
+    }
+
     private static func compute(milliseconds: Int) {
         var (start, now) = (timespec(), timespec())
         unsafe clock_gettime(CLOCK_THREAD_CPUTIME_ID, &start)

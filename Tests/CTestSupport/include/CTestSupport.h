@@ -17,6 +17,12 @@ size_t block_bytes(const void *block);
 /// each, and slows it down: what raises thousands of errors on one thread is not for it.
 bool has_thread_sanitizer(void);
 
+/// Whether this was compiled for AddressSanitizer.
+bool has_address_sanitizer(void);
+
+/// Lets this process have so many bytes of addresses more than it has now. False: it could not.
+bool limit_address_space(size_t more);
+
 /// What of a state is to fail. It is there for as long as the process.
 struct failing;
 
