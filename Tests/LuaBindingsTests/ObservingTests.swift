@@ -6,6 +6,23 @@ import Testing
 
 /// Observers run in the state that set them, are told everything, and keep nothing alive.
 @Suite struct ObservingTests {
+    @Test("A queue without a name of its own has none for scripts")
+    func unnamedQueues() throws {
+        try script(
+            """
+            local unnamed, log = OperationQueue.new(), {}
+            local token = unnamed:observe('name', { 'old', 'new' }, function(_, change)
+              log[#log + 1] = tostring(change.old) .. ' ' .. tostring(change.new)
+            end)
+            unnamed.name = 'a'
+            unnamed.name = nil
+            assert(unnamed.name == nil and tostring(unnamed) == 'OperationQueue (0 operations)', tostring(unnamed))
+            unnamed:addOperation(function() end):waitUntilFinished()
+            while #log < 2 do opscript.sleep(0.001) end
+            assert(log[1] == 'nil a' and log[2] == 'a nil', table.concat(log, ', '))
+            """)
+    }
+
     @Test func aWaitReturnsAfterTheObserversHaveBeenTold() throws {
         try script(
             """

@@ -151,5 +151,5 @@ enum Stall {
 
 extension OperationQueue {
     /// Its name: what messages call it.
-    var displayName: String { name.map { "queue '\($0)'" } ?? "an unnamed queue" }
+    var displayName: String { givenName.map { "queue '\($0)'" } ?? "an unnamed queue" }
 }

@@ -8,21 +8,23 @@ struct ChangeNotice: Sendable {
     let old: Parcel?
     let new: Parcel?
 
-    init(keyPath: String, _ change: KeyValueObservedChange<any Sendable>) {
+    init(keyPath: String, _ change: KeyValueObservedChange<any Sendable>, of object: AnyObject) {
+        // A script's queue without a name of its own has none.
+        let noName = keyPath == "name" ? (object as? OperationQueue)?.defaultName : nil
         old = change.oldValue as? Parcel
         new = change.newValue as? Parcel
         fields = [
-            "keyPath": .string(keyPath), "isPrior": .boolean(change.isPrior), "old": Self.value(change.oldValue),
-            "new": Self.value(change.newValue),
+            "keyPath": .string(keyPath), "isPrior": .boolean(change.isPrior), "old": Self.value(change.oldValue, not: noName),
+            "new": Self.value(change.newValue, not: noName),
         ]
     }
 
     /// The value of a property; nil for functions, which stay in their states.
-    private static func value(_ value: (any Sendable)?) -> LuaValue {
+    private static func value(_ value: (any Sendable)?, not noName: String?) -> LuaValue {
         switch value {
         case let flag as Bool: .boolean(flag)
         case let count as Int: .integer(count)
-        case let text as String: .string(text)
+        case let text as String: text == noName ? .nil : .string(text)
         case let priority as Operation.QueuePriority: .string(priority.scriptName)
         case let operations as [Operation]: .array(operations.map { .operation($0) })
         default: .nil

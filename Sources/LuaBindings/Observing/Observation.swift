@@ -74,7 +74,7 @@ final class Observation: @unchecked Sendable {
 
     private func note(_ change: KeyValueObservedChange<any Sendable>, of object: some AnyObject & Sendable) {
         guard isActive else { return }
-        let notice = ChangeNotice(keyPath: keyPath, change)
+        let notice = ChangeNotice(keyPath: keyPath, change, of: object)
         // The script may drop the object before it hears of this.
         let isKept = state.isOnItsThread && keep(object)
         state.post {

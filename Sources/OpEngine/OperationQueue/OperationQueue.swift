@@ -144,7 +144,8 @@ open class OperationQueue: @unchecked Sendable {
         }
     }
 
-    private var defaultName: String {
+    /// What `name` is while none was given.
+    package final var defaultName: String {
         if isMain { return "NSOperationQueue Main Queue" }
         // Safety: the address is only printed.
         let address = unsafe UInt(bitPattern: Unmanaged.passUnretained(self).toOpaque())
