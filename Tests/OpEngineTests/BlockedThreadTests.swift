@@ -176,7 +176,8 @@ import Testing
             }
         }
         began.wait(count)
-        #expect(engine.threadCount == count)
+        // So many may start a little too early, and find nothing to do.
+        #expect(engine.threadCount <= count + 32)
         mayEnd.open(count)
         queue.waitUntilAllOperationsAreFinished()
         #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
@@ -229,13 +230,21 @@ import Testing
     }
 
     /// However many the maximum allows for, and though more threads compute than there are processors.
-    @Test(arguments: [-1, 1000]) func bodiesThatComputeAreNotReplaced(maximum: Int) {
-        let engine = Engine(workerCount: 4)
-        let queue = OperationQueue(engine: engine)
-        queue.maxConcurrentOperationCount = maximum
-        for _ in 0..<1000 { queue.addOperation { BlockedThreadTests.compute(milliseconds: 1) } }
-        queue.waitUntilAllOperationsAreFinished()
-        #expect(engine.threadCount == 4)
+    ///
+    /// In a process of its own: threads of other tests could hold the allocator's lock, or the kernel's of the address space, while they wait
+    /// for a processor. A sanitizer takes such locks, too.
+    @Test func bodiesThatComputeAreNotReplaced() async {
+        await #expect(processExitsWith: .success) {
+            for maximum in [-1, 1000] {
+                let engine = Engine(workerCount: 4)
+                let queue = OperationQueue(engine: engine)
+                queue.maxConcurrentOperationCount = maximum
+                let operations = (0..<1000).map { _ in BlockOperation { BlockedThreadTests.compute(milliseconds: 1) } }
+                queue.addOperations(operations, waitUntilFinished: true)
+                let isSanitized = has_address_sanitizer() || has_thread_sanitizer()
+                #expect(isSanitized ? engine.threadCount <= 8 : engine.threadCount == 4)
+            }
+        }
     }
 
     /// One that was blocked and computes counts again, at the latest when its operation has ended.

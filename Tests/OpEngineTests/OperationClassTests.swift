@@ -77,12 +77,17 @@ import Testing
         second.addDependency(first)
         third.addDependency(second)
         let changes = Log<Bool>()
-        let token = second.observe(\.isFinished, options: .new) { changes.append($1.newValue ?? false) }
-        let completed = Gate()
+        let (told, completed) = (Gate(), Gate())
+        let token = second.observe(\.isFinished, options: .new) {
+            changes.append($1.newValue ?? false)
+            told.open()
+        }
         third.completionBlock = { completed.open() }
         first.cancel()
         queue.addOperations([third, second, first], waitUntilFinished: true)
         completed.wait()
+        // The end releases `third` first: all of that may be over before the observer of `second` is called.
+        told.wait()
         token.invalidate()
         #expect(log.entries == ["main true true", "main true true"] && changes.entries == [true])
         #expect([first, second, third].map(\.outcome) == [.cancelled, .succeeded, .succeeded])

@@ -1,80 +1,98 @@
-import Glibc
 import Synchronization
 
-/// Finds workers whose threads are blocked though they have not said so, and has others take their places.
+/// Finds workers that are blocked in calls the engine knows nothing of, and has other workers take their places.
 ///
-/// A body may sleep in a system call or wait for a lock that the engine knows nothing of. When all workers do, nothing runs any more, though
-/// there is work. So while work waits for a worker, and only then, one more thread looks at the threads of the workers from time to time: one that has used no processor time since the last look, and sleeps, is blocked. One that computes, or waits for a processor, is
-/// not, however long it takes.
+/// A body may sleep in a system call or wait for a lock that is not the engine's. When all workers do that, nothing runs although work is
+/// waiting. The monitor is a thread that exists only while work waits for a worker. It samples the threads of the workers:
 ///
-/// Where a queue's maximum was set and allows for more, a thread is replaced as soon as it is found; elsewhere when it has been blocked for
-/// some milliseconds, as most calls that block are over before. A worker that was replaced says so when its operation has ended, by a job in
-/// its inbox: operations that do not block pay nothing. The looks cost a few microseconds each.
+/// - A thread that sleeps, and has used no processor time since the last sample, is blocked. Another worker takes its place.
+/// - A thread that computes is not blocked, however long it takes. Neither is one that waits for a processor.
+/// - A thread that waits for a processor may hold the lock that a sleeping one waits for. The sleeping one is left alone until the other
+///   has run.
+///
+/// A blocked thread is replaced at once if its queue's maximum was set and allows for more, otherwise after some milliseconds, because most
+/// blocking calls are over by then. A replaced worker finds a job in its inbox when its operation has ended, and reports back. So
+/// operations that do not block pay nothing. A sample costs a few microseconds.
 final class BlockingMonitor: @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because the variables are used by its own thread only.
+    // Safety: `@unchecked Sendable` because only the monitor's thread uses the variables.
 
-    /// Between two looks, where a queue's maximum allows for more, and elsewhere.
+    /// The pause between two samples where a queue's maximum allows for more: the shortest while threads block, the longest while they
+    /// compute.
     private static let shortestPause = Duration.microseconds(100)
     private static let longestUrgentPause = Duration.milliseconds(2)
+    /// The pause between two samples elsewhere.
     private static let usualPause = Duration.milliseconds(4)
-    /// While no work waits: after so many looks the thread ends.
+    /// The pause while no work waits. The thread ends after `calmRounds` of them.
     private static let calmPause = Duration.milliseconds(10)
-    private static let calmLooks = 10
-    /// Of those that were replaced, so many are looked at again each time.
-    private static let replacedAtOnce = 32
+    private static let calmRounds = 10
+    /// How many replaced workers are sampled in each round.
+    private static let replacedInARound = 32
+    /// While none computes, one more worker may start for each eight that are blocked, at most 32 in a round: it will probably block too. So
+    /// thousands of bodies that sleep start without a round for each few of them.
+    private static let blockedForEachSurplus = 8
+    private static let mostSurplus = 32
 
     private let engine: Engine
     let thread = JoinableThread()
     let parker = Parker()
     private var pause = shortestPause
     private var calm = 0
-    /// Those that have not come back, as far as is known.
+    /// How many workers more than usual may be awake.
+    private var surplus = 0
+    /// Workers that were replaced and, as far as is known, are still blocked.
     private var replaced: [Worker] = []
     private var nextReplaced = 0
 
     init(engine: Engine) { self.engine = engine }
 
-    /// Without a thread, blocked workers are replaced where they say so; the next time that work waits it is tried again.
+    /// If no thread can be started, only declared waits are replaced, until work waits again and the monitor is started anew.
     func start() {
         ThreadStarter.startThread {
-            while let pause = self.look() { _ = self.parker.park(until: .now + pause) }
+            while let pause = self.round() { _ = self.parker.park(until: .now + pause) }
             self.thread.end()
         } orElse: { [engine] in
             engine.pool.withLock { $0.endWatch() }
         }
     }
 
-    /// For how long to pause then; nil: there is nothing to look after any more.
-    private func look() -> Duration? {
-        lookForThoseWhoAreBack()
-        enum Finding {
-            case isShort([Worker], isUrgent: Bool)
-            case calm
-            case over
-        }
-        let finding = engine.pool.withLock { pool -> Finding in
+    private enum Situation {
+        case workWaits(busy: [Worker], isUrgent: Bool)
+        case calm(busy: [Worker])
+        case over
+    }
+
+    /// How long to pause before the next round; nil when the monitor is not needed any more.
+    private func round() -> Duration? {
+        let now = ContinuousClock.now
+        findThoseThatAreBack(now)
+        let situation = engine.pool.withLock { pool -> Situation in
             if pool.isShort && !pool.mustEnd {
                 calm = 0
-                return .isShort(pool.working, isUrgent: pool.isShortOfWhatWasAskedFor)
+                return .workWaits(busy: pool.busy, isUrgent: pool.hasExplicitMaximumInLine)
             }
             calm += 1
-            guard calm == BlockingMonitor.calmLooks || pool.mustEnd else { return .calm }
+            guard calm == BlockingMonitor.calmRounds || pool.mustEnd else { return .calm(busy: pool.busy) }
             pool.endWatch()
             return .over
         }
-        switch finding {
-        case .isShort(let working, let isUrgent): return replaceBlocked(among: working, isUrgent)
-        case .calm: return BlockingMonitor.calmPause
+        switch situation {
+        case .workWaits(let busy, let isUrgent):
+            for worker in busy { worker.takeSample(at: now) }
+            return replaceBlocked(among: busy, isUrgent, now)
+        case .calm(let busy):
+            allow(surplus: 0, besides: busy)
+            return BlockingMonitor.calmPause
         case .over: return nil
         }
     }
 
-    private func replaceBlocked(among working: [Worker], _ isUrgent: Bool) -> Duration {
-        let now = ContinuousClock.now
-        let blocked = working.filter { $0.isBlocked(at: now, for: isUrgent ? .zero : BlockingMonitor.usualPause) }
-        for worker in blocked { replace(worker) }
-        if !isUrgent { return BlockingMonitor.usualPause }
-        // What takes their places may be about to block as well.
+    private func replaceBlocked(among busy: [Worker], _ isUrgent: Bool, _ now: ContinuousClock.Instant) -> Duration {
+        let blocked = ThreadSample.blocked(busy.map(\.sample), for: isUrgent ? .zero : BlockingMonitor.usualPause, at: now)
+        for index in blocked { replace(busy[index]) }
+        let allBlock = isUrgent && !busy.contains { $0.sample.kind == .computes }
+        let most = min(replaced.count / BlockingMonitor.blockedForEachSurplus, BlockingMonitor.mostSurplus)
+        allow(surplus: allBlock ? most : 0, besides: busy)
+        guard isUrgent else { return BlockingMonitor.usualPause }
         pause = blocked.isEmpty ? min(pause * 2, BlockingMonitor.longestUrgentPause) : BlockingMonitor.shortestPause
         return pause
     }
@@ -83,16 +101,25 @@ final class BlockingMonitor: @unchecked Sendable {
         guard let wake = engine.pool.withLock({ $0.replace(worker) }) else { return }
         engine.perform(wake)
         replaced.append(worker)
-        // It also says that the engine is not at rest: the operation goes on when the call returns.
+        // The job also says that the engine is not at rest: the operation goes on when the call returns.
         worker.inbox.post { worker.engine.pool.withLock { $0.comesBack(worker) } }
     }
 
-    /// A body that goes on computing takes part again, before it ends.
-    private func lookForThoseWhoAreBack() {
-        for _ in 0..<min(BlockingMonitor.replacedAtOnce, replaced.count) {
+    private func allow(surplus count: Int, besides busy: [Worker]) {
+        if count == 0 && surplus == 0 { return }
+        for wake in engine.pool.withLock({ $0.allow(surplus: count, engine) }) { engine.perform(wake) }
+        // A worker that finds a job when its operation has ended looks whether too many are awake.
+        if count < surplus { for worker in busy { worker.inbox.post {} } }
+        surplus = count
+    }
+
+    /// A body that computes after a blocking call counts again before it ends.
+    private func findThoseThatAreBack(_ now: ContinuousClock.Instant) {
+        for _ in 0..<min(BlockingMonitor.replacedInARound, replaced.count) {
             if nextReplaced >= replaced.count { nextReplaced = 0 }
             let worker = replaced[nextReplaced]
-            if !worker.hasRun && engine.pool.withLock({ _ in worker.isReplaced }) {
+            worker.takeSample(at: now)
+            if worker.sample.kind == .sleeps && engine.pool.withLock({ _ in worker.isReplaced }) {
                 nextReplaced += 1
                 continue
             }
@@ -100,49 +127,5 @@ final class BlockingMonitor: @unchecked Sendable {
             replaced.swapAt(nextReplaced, replaced.count - 1)
             replaced.removeLast()
         }
-    }
-}
-
-/// What the monitor has found out about a thread.
-struct ThreadSample {
-    /// Nanoseconds that it had run for, when that was looked at for the first time after it had changed.
-    var processorTime: Int64 = -1
-    var time = ContinuousClock.now
-}
-
-extension Worker {
-    /// Whether its thread has slept for so long, and at least since the last look.
-    fileprivate func isBlocked(at now: ContinuousClock.Instant, for duration: Duration) -> Bool {
-        guard !hasRun else {
-            sample.time = now
-            return false
-        }
-        return now - sample.time >= duration && !waitsForLock.load(ordering: .relaxed) && isThreadAsleep
-    }
-
-    /// Whether its thread has used processor time since that was asked last.
-    fileprivate var hasRun: Bool {
-        let time = processorTime
-        defer { sample.processorTime = time }
-        return time != sample.processorTime
-    }
-
-    /// Nanoseconds that its thread has run for.
-    private var processorTime: Int64 {
-        let number = threadNumber.load(ordering: .acquiring)
-        if number == 0 { return -1 }
-        // The kernel's name for the processor time of a thread, as `pthread_getcpuclockid` makes it, which needs the thread itself.
-        let clock = ~number << 3 | 6
-        var time = timespec()
-        // Safety: `time` outlives the call.
-        return unsafe clock_gettime(clock, &time) == 0 ? Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec) : -1
-    }
-
-    /// Whether it sleeps in the kernel: by its state, after the name in parentheses. False where there is no `/proc`.
-    private var isThreadAsleep: Bool {
-        let number = threadNumber.load(ordering: .acquiring)
-        guard let text = readFile("/proc/self/task/\(number)/stat"), let name = text.lastIndex(of: ")") else { return false }
-        let state = text[text.index(after: name)...].drop { $0 == " " }.first
-        return state == "S" || state == "D"
     }
 }

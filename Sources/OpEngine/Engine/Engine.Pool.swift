@@ -3,6 +3,8 @@ extension Engine {
     struct Pool {
         /// How many threads may be awake and not blocked; 0 until there is work for the first time.
         private var target = 0
+        /// How many of `target` the monitor has allowed beyond the usual number.
+        private var surplus = 0
         /// How many threads there may be: blocked ones are replaced up to here.
         private var threadLimit = 0
 
@@ -47,7 +49,10 @@ extension Engine {
         private mutating func wakeIfNeeded(_ engine: Engine) -> Wake {
             if target == 0 { (target, threadLimit) = (engine.workerCount, engine.threadLimit) }
             guard hasScheduled, !isSomeoneSearching else { return .none }
-            if awake >= target { return watch(engine) }
+            return awake < target ? wake(engine) : watch(engine)
+        }
+
+        private mutating func wake(_ engine: Engine) -> Wake {
             let group = lanes.next
             // When there can be no more threads, one of another group has to do.
             guard let worker = lanes.popIdle(of: group) ?? (canSpawn ? nil : lanes.popIdle()) else {
@@ -208,14 +213,27 @@ extension Engine {
 
         mutating func endWatch() { monitor = nil }
 
-        /// Work waits, and no thread may be woken for it. When some of them are blocked, others are to take their places.
+        /// Work waits, and no worker may be woken for it. If some are blocked, others are to take their places.
         var isShort: Bool { hasScheduled && awake >= target && (canSpawn || lanes.idleCount > 0) }
 
-        /// One of the first queues in line has a maximum of its own, and that allows for more.
-        var isShortOfWhatWasAskedFor: Bool { lanes.hasExplicitMaximumInLine }
+        /// One of the first queues in line was given a maximum, and that allows for more.
+        var hasExplicitMaximumInLine: Bool { lanes.hasExplicitMaximumInLine }
 
         /// Those that should be working.
-        var working: [Worker] { workers.filter { !$0.isParked && $0.absences == 0 } }
+        var busy: [Worker] { workers.filter { !$0.isParked && $0.absences == 0 } }
+
+        /// Lets `count` workers more than usual be awake. They are woken together: each would otherwise wake the next.
+        mutating func allow(surplus count: Int, _ engine: Engine) -> [Wake] {
+            target += count - surplus
+            surplus = count
+            var wakes: [Wake] = []
+            while wakes.count < count, awake < target, hasScheduled {
+                let wake = wake(engine)
+                if case .none = wake { break }
+                wakes.append(wake)
+            }
+            return wakes
+        }
 
         /// The thread of a worker that should be working is blocked. Nil: it has noticed that itself meanwhile.
         mutating func replace(_ worker: Worker) -> Wake? {
