@@ -51,6 +51,7 @@ typedef struct reader {
     clua_chunk_status status;
     clua_global_read *reads;
     size_t read_count, read_capacity;
+    bool is_used[MAX_UPVALUES + 1];  // for each upvalue of the outermost function, from 1: whether it is used as a value
 } reader;
 
 typedef struct string {
@@ -174,7 +175,8 @@ static void read_upvalues(reader *in, const upvalue_map *parent, upvalue_map *ma
     }
 }
 
-static void skip_debug_information(reader *in) {
+// Returns whether an upvalue that is used as a value may be the environment. Without names, each may be.
+static bool read_debug_information(reader *in) {
     read_bytes(in, read_count(in, 1));
     for (size_t i = read_count(in, 2); i > 0; i--) {  // lines, where a byte for the difference is not enough
         read_number(in);
@@ -185,7 +187,14 @@ static void skip_debug_information(reader *in) {
         read_number(in);
         read_number(in);
     }
-    for (size_t i = read_count(in, 1); i > 0; i--) read_string(in);  // names of upvalues
+    size_t name_count = read_count(in, 1);  // of upvalues
+    bool uses_environment = false;
+    for (size_t i = 1; i <= MAX_UPVALUES; i++) {
+        string name = i <= name_count ? read_string(in) : (string){NULL, 0};
+        bool is_environment = name.bytes == NULL || (name.count == 4 && memcmp(name.bytes, "_ENV", 4) == 0);
+        if (is_environment && in->is_used[i]) uses_environment = true;
+    }
+    return uses_environment;
 }
 
 static uint32_t instruction(const body *function, size_t index) {
@@ -242,7 +251,10 @@ static void scan_code(reader *in, const body *function, const upvalue_map *map) 
     for (size_t i = 0; i < function->code_count && !failed(in); i++) {
         uint32_t code = instruction(function, i);
         if (opcode(code) == OP_GETTABUP) note_read(in, function, map, arg_b(code), arg_c(code));
-        if (opcode(code) == OP_GETUPVAL) scan_read_by_register(in, function, map, i);
+        if (opcode(code) == OP_GETUPVAL) {
+            scan_read_by_register(in, function, map, i);
+            if (arg_b(code) < map->count) in->is_used[map->outer[arg_b(code)]] = true;
+        }
     }
 }
 
@@ -255,6 +267,7 @@ static bool assigns_upvalues(const body *function) {
 typedef struct description {
     const uint8_t *upvalues;  // the place where a function's upvalues are described
     bool has_parameters;
+    bool uses_environment;
     bool is_reusable;
 } description;
 
@@ -284,7 +297,8 @@ static void read_function(reader *in, const upvalue_map *parent, int depth, upva
         upvalue_map nested = {0};
         read_function(in, map, depth + 1, &nested, NULL);
     }
-    skip_debug_information(in);
+    bool uses_environment = read_debug_information(in);
+    if (about != NULL) about->uses_environment = uses_environment;
 }
 
 static void read_preamble(reader *in) {
@@ -302,6 +316,12 @@ static int compare_reads(const void *left, const void *right) {
     if (a->upvalue != b->upvalue) return a->upvalue < b->upvalue ? -1 : 1;
     if (a->name_count != b->name_count) return a->name_count < b->name_count ? -1 : 1;
     return memcmp(a->name, b->name, a->name_count);
+}
+
+static bool reads_own_globals(const reader *in) {
+    for (size_t i = 0; i < in->read_count; i++)
+        if (in->reads[i].name_count == 2 && memcmp(in->reads[i].name, "_G", 2) == 0) return true;
+    return false;
 }
 
 static void remove_duplicates(reader *in) {
@@ -329,6 +349,7 @@ clua_chunk_status clua_chunk_parse(const uint8_t *dump, size_t dump_count, clua_
     }
     remove_duplicates(&in);
     chunk->has_parameters = about.has_parameters;
+    chunk->uses_environment = about.uses_environment || reads_own_globals(&in);
     chunk->is_reusable = about.is_reusable;
     chunk->upvalue_count = (int)map.count;
     chunk->upvalues = (size_t)(about.upvalues - dump);

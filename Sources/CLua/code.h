@@ -27,7 +27,7 @@ typedef struct clua_code {
     uint8_t *factory;  // see clua_chunk_factory; NULL when there are too many upvalues
     size_t factory_count;
     bool has_parameters;  // or takes any number of arguments
-    bool is_reusable;     // see clua_chunk
+    bool uses_environment, is_reusable;  // see clua_chunk
     int upvalue_count;
     clua_global_read *global_reads;
     size_t global_read_count;

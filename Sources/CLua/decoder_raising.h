@@ -17,6 +17,7 @@ typedef struct decoder {
     bool has_globals;
     bool has_strings;  // whether there is the table of strings
     bool needs_environment;  // what came by name may use globals, or has functions that belong to another parcel
+    bool uses_environment;  // some function does: see clua_chunk
     uint32_t object_count;
     uint32_t string_count;
     // Stack indices of tables, nil until needed.

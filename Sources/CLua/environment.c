@@ -7,6 +7,9 @@
 // In the metatable of an environment: the table that it reads through to, and the set of names that it does not read there.
 static const char base_key, hidden_key;
 
+// An environment is made with nothing in it but `_G`, and reads through to its base: that is cheap, and few bodies look at the table
+// itself. Where one may, `clua_fill_environment` copies the base, so that the body finds a plain table without a metatable, as a script does.
+
 // Makes a metatable: reads go to `read`, assignments of new names to `assign` unless it is 0. Stack indices. Leaves it.
 static void push_metatable(lua_State *L, int read, int assign) {
     lua_createtable(L, 0, 3);
@@ -29,7 +32,28 @@ void clua_environment_open(lua_State *L) {
 
     clua_copy_globals(L);
     clua_keep(L, CLUA_KEPT_FRESH_GLOBALS);
+    lua_createtable(L, 0, 0);
+    lua_createtable(L, 0, 1);
+    lua_pushliteral(L, "k");
+    lua_setfield(L, -2, "__mode");
+    lua_setmetatable(L, -2);
+    clua_keep(L, CLUA_KEPT_FULL_ENVIRONMENTS);
+    lua_createtable(L, 0, 0);
+    clua_keep(L, CLUA_KEPT_MODULE_GLOBALS);
+    push_metatable(L, globals, 0);
+    clua_keep(L, CLUA_KEPT_BODY_METATABLE);
     lua_settop(L, globals - 1);
+}
+
+// Both fields are there already: assigning them allocates nothing.
+void clua_separate_globals(lua_State *L) {
+    clua_push_kept(L, CLUA_KEPT_BODY_METATABLE);
+    clua_push_kept(L, CLUA_KEPT_FRESH_GLOBALS);
+    lua_pushvalue(L, -1);
+    lua_rawsetp(L, -3, &base_key);
+    lua_setfield(L, -2, "__index");
+    lua_pop(L, 1);
+    clua_state_of(L)->separates_globals = true;
 }
 
 void clua_push_real_globals(lua_State *L) { clua_push_kept(L, CLUA_KEPT_REAL_GLOBALS); }
@@ -54,10 +78,7 @@ static void push_with_metatable(lua_State *L) {
 }
 
 void clua_push_environment(lua_State *L) {
-    clua_push_real_globals(L);
-    int real = lua_gettop(L);
-    push_metatable(L, real, 0);  // its own: the operation may change it
-    lua_remove(L, real);
+    clua_push_kept(L, CLUA_KEPT_BODY_METATABLE);
     push_with_metatable(L);
 }
 
@@ -113,12 +134,69 @@ void clua_hide_global(lua_State *L) {
     lua_settop(L, environment);
 }
 
+// Whether the table at `index` was filled. Needs 2 slots.
+static bool is_full(lua_State *L, int index) {
+    if (!clua_state_of(L)->has_full_environments) return false;
+    lua_pushvalue(L, index);
+    clua_push_kept(L, CLUA_KEPT_FULL_ENVIRONMENTS);
+    lua_insert(L, -2);
+    bool is_full = lua_rawget(L, -2) != LUA_TNIL;
+    lua_pop(L, 2);
+    return is_full;
+}
+
 bool clua_is_environment(lua_State *L, int index) {
     if (lua_topointer(L, index) == clua_state_of(L)->real_globals) return true;
-    if (!lua_getmetatable(L, index)) return false;
+    if (!lua_getmetatable(L, index)) return is_full(L, index);
     bool is_marked = lua_rawgetp(L, -1, &base_key) != LUA_TNIL;
     lua_pop(L, 2);
-    return is_marked;
+    return is_marked || is_full(L, index);
+}
+
+// Copies what the table at `base` has, but for the names in the set at `hidden`, where the one at `environment` has nothing. Stack indices.
+static void copy_base(lua_State *L, int environment, int base, int hidden) {
+    lua_pushnil(L);
+    while (lua_next(L, base)) {
+        int name = lua_gettop(L) - 1;
+        lua_pushvalue(L, name);
+        bool is_there = lua_rawget(L, environment) != LUA_TNIL;
+        bool is_hidden = lua_istable(L, hidden) && (lua_pushvalue(L, name), lua_rawget(L, hidden) != LUA_TNIL);
+        lua_settop(L, name + 1);
+        if (is_there || is_hidden) {
+            lua_pop(L, 1);
+        } else {
+            lua_pushvalue(L, name);
+            lua_insert(L, -2);
+            lua_rawset(L, environment);
+        }
+    }
+}
+
+void clua_fill_environment(lua_State *L, int index) {
+    int environment = lua_absindex(L, index), top = lua_gettop(L);
+    luaL_checkstack(L, 12, NULL);
+    if (!lua_getmetatable(L, environment)) return;
+    if (lua_rawgetp(L, top + 1, &base_key) == LUA_TTABLE) {
+        int base = top + 2, hidden = top + 3;
+        lua_rawgetp(L, top + 1, &hidden_key);
+        copy_base(L, environment, base, hidden);
+        clua_push_kept(L, CLUA_KEPT_FULL_ENVIRONMENTS);
+        lua_pushvalue(L, environment);
+        lua_pushboolean(L, 1);
+        lua_rawset(L, -3);
+        clua_state_of(L)->has_full_environments = true;
+        // What a prelude has set there.
+        if (!lua_getmetatable(L, base)) lua_pushnil(L);
+        lua_setmetatable(L, environment);
+    }
+    lua_settop(L, top);
+}
+
+void clua_fill_current_environment(lua_State *L) {
+    if (clua_are_globals_real(L)) return;
+    clua_push_current_globals(L);
+    clua_fill_environment(L, -1);
+    lua_pop(L, 1);
 }
 
 void clua_adopt_global(lua_State *L) {
@@ -144,8 +222,7 @@ void clua_copy_globals(lua_State *L) {
     lua_settop(L, copy);
 }
 
-// For every key of the table at `keys` under which the one at `now` has something else than the one at `before`: the same in `fresh`.
-static void adopt_changes(lua_State *L, int keys, int now, int before, int fresh) {
+void clua_copy_changes(lua_State *L, int keys, int now, int before, int to) {
     lua_pushnil(L);
     while (lua_next(L, keys)) {
         lua_pop(L, 1);
@@ -159,7 +236,7 @@ static void adopt_changes(lua_State *L, int keys, int now, int before, int fresh
         if (is_same)
             lua_pop(L, 2);
         else
-            lua_rawset(L, fresh);
+            lua_rawset(L, to);
     }
 }
 
@@ -167,8 +244,11 @@ void clua_adopt_globals(lua_State *L) {
     int before = lua_gettop(L);
     clua_push_real_globals(L);
     clua_push_kept(L, CLUA_KEPT_FRESH_GLOBALS);
-    adopt_changes(L, before + 1, before + 1, before, before + 2);
-    adopt_changes(L, before, before + 1, before, before + 2);
+    clua_copy_changes(L, before + 1, before + 1, before, before + 2);
+    clua_copy_changes(L, before, before + 1, before, before + 2);
+    // So that environments have it, too.
+    if (!lua_getmetatable(L, before + 1)) lua_pushnil(L);
+    lua_setmetatable(L, before + 2);
     lua_settop(L, before - 1);
 }
 
@@ -193,11 +273,11 @@ static int read_global(lua_State *L) {
     return 1;
 }
 
-// The name is on top: pushes what the script's own metatable of the real globals makes of it, nil where that is an error.
+// The name is on top: pushes what a metatable that a script has given to the globals makes of it, nil where that is an error.
 static void push_made_global(lua_State *L, int environment) {
     int name = lua_gettop(L);
     clua_push_real_globals(L);
-    bool has_metatable = lua_getmetatable(L, -1);
+    bool has_metatable = lua_getmetatable(L, -1) || (is_full(L, environment) && lua_getmetatable(L, environment));
     lua_settop(L, name);
     if (has_metatable) {
         lua_pushcfunction(L, read_global);

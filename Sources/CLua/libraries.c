@@ -78,23 +78,6 @@ static void replace_write(lua_State *L, int before) {
     lua_setfield(L, -2, "write");
 }
 
-// Upvalue: Lua's `require`. A module is loaded against the state's real globals, whatever operation asks for it first.
-static int require(lua_State *L) {
-    luaL_checkstring(L, 1);
-    lua_settop(L, 1);
-    clua_push_current_globals(L);
-    clua_push_real_globals(L);
-    clua_set_current_globals(L);
-    lua_pushvalue(L, lua_upvalueindex(1));
-    lua_pushvalue(L, 1);
-    int status = lua_pcall(L, 1, LUA_MULTRET, 0);
-    lua_pushvalue(L, 2);
-    clua_set_current_globals(L);
-    clua_modules_changed(L);
-    if (status != LUA_OK) return lua_error(L);
-    return lua_gettop(L) - 2;
-}
-
 // Upvalue: Lua's `os.exit`. The host decides.
 static int exit_process(lua_State *L) {
     int status = lua_isboolean(L, 1) ? !lua_toboolean(L, 1) : (int)luaL_optinteger(L, 1, 0);
@@ -118,6 +101,12 @@ static void replace_exit(lua_State *L) {
 // would change what its levels mean.
 static int look(lua_State *L) {
     clua_state_of(L)->look_count++;
+    return lua_tocfunction(L, lua_upvalueindex(1))(L);
+}
+
+// Upvalue: a function from which a body may get hold of its environment, or of code that has it. It is called without a frame of its own.
+static int reveal(lua_State *L) {
+    clua_fill_current_environment(L);
     return lua_tocfunction(L, lua_upvalueindex(1))(L);
 }
 
@@ -153,15 +142,28 @@ static int set_local(lua_State *L) {
     return lua_tocfunction(L, lua_upvalueindex(1))(L);
 }
 
-static void watch_debug(lua_State *L) {
-    static const luaL_Reg replaced[] = {{"getinfo", look},       {"getlocal", look},    {"setupvalue", assign}, {"upvaluejoin", assign},
-                                        {"sethook", set_hook}, {"setlocal", set_local}, {NULL, NULL}};
-    lua_getglobal(L, LUA_DBLIBNAME);
+// In the table on top: each function is called by another one, whose upvalue it is.
+static void replace_fields(lua_State *L, const luaL_Reg *replaced) {
     for (const luaL_Reg *entry = replaced; entry->name != NULL; entry++) {
         lua_getfield(L, -1, entry->name);
         lua_pushcclosure(L, entry->func, 1);
         lua_setfield(L, -2, entry->name);
     }
+}
+
+static void watch_debug(lua_State *L) {
+    static const luaL_Reg replaced[] = {{"getinfo", look},       {"getlocal", look},    {"setupvalue", assign}, {"upvaluejoin", assign},
+                                        {"sethook", set_hook}, {"setlocal", set_local}, {"getupvalue", reveal}, {"getregistry", reveal},
+                                        {NULL, NULL}};
+    lua_getglobal(L, LUA_DBLIBNAME);
+    replace_fields(L, replaced);
+    lua_pop(L, 1);
+}
+
+static void watch_loading(lua_State *L) {
+    static const luaL_Reg replaced[] = {{"load", reveal}, {"loadfile", reveal}, {"dofile", reveal}, {NULL, NULL}};
+    lua_pushglobaltable(L);
+    replace_fields(L, replaced);
     lua_pop(L, 1);
 }
 
@@ -186,8 +188,9 @@ void clua_open_libraries(lua_State *L) {
     replace_write(L, 1);
     lua_pop(L, 2);
     lua_getglobal(L, "require");
-    lua_pushcclosure(L, require, 1);
+    lua_pushcclosure(L, clua_require_module, 1);
     lua_setglobal(L, "require");
+    watch_loading(L);
     clua_open_files(L);
     replace_exit(L);
     watch_debug(L);

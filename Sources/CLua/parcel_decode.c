@@ -85,6 +85,17 @@ void decoder_push_environment(decoder *d, uint32_t number) {
     decoder_keep(d, d->environments, number);
 }
 
+// Some function may look at the table itself.
+static void fill_environments(decoder *d) {
+    lua_State *L = d->L;
+    if (lua_isnil(L, d->environments)) return;
+    lua_pushnil(L);
+    while (lua_next(L, d->environments)) {
+        clua_fill_environment(L, -1);
+        lua_pop(L, 1);
+    }
+}
+
 // MARK: tables
 
 // The value on top is the metatable of the object below it. Pops it.
@@ -183,6 +194,7 @@ static const clua_code *push_new_function(decoder *d) {
     clua_code *code = clua_parcel_code(d->parcel, read_count(d, clua_parcel_code_count(d->parcel)));
     clua_need_stack(d->L, 12);
     clua_code_instantiate(d->L, code);
+    d->uses_environment = d->uses_environment || code->uses_environment;
     return code;
 }
 
@@ -352,6 +364,7 @@ void clua_decode_here(lua_State *L, const clua_parcel *parcel, clua_environment 
             lua_pop(L, 1);
         }
     }
+    if (decoder.uses_environment && environment == CLUA_FRESH_ENVIRONMENT) fill_environments(&decoder);
     if (lua_istable(L, decoder.environments)) {
         lua_rawgeti(L, decoder.environments, 0);
         lua_replace(L, decoder.environments);

@@ -18,7 +18,10 @@ static int run_prelude(lua_State *L) {
 }
 
 int clua_run_prelude(lua_State *L, const clua_parcel *body, clua_failure *failure) {
-    return clua_run_apart(L, run_prelude, (void *)body, failure);
+    clua_state_of(L)->is_in_prelude = true;
+    int status = clua_run_apart(L, run_prelude, (void *)body, failure);
+    clua_state_of(L)->is_in_prelude = false;
+    return status;
 }
 
 void clua_function_label(lua_State *L, int index, char *label, size_t size) {

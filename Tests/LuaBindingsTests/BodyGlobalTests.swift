@@ -82,4 +82,141 @@ import Testing
             }
         }
     }
+
+    /// What a body prints of its globals must be what a script prints of its own.
+    @Test(arguments: [
+        "local n = {} for name in pairs(_G) do n[#n + 1] = name end table.sort(n) return table.concat(n, ' ')",
+        "local n = {} for name in pairs(_ENV) do n[#n + 1] = name end table.sort(n) return table.concat(n, ' ')",
+        "local n = {} for name in next, _G do n[#n + 1] = name end table.sort(n) return table.concat(n, ' ')",
+        "return load [[local n = 0 for _ in pairs(_G) do n = n + 1 end return n]]()", "return getmetatable(_G)",
+        "return getmetatable(_ENV)",
+        "return rawget(_G, 'print') == print, _G == _ENV, _G._G == _G, require '_G' == _G",
+        "return select(2, debug.getupvalue(function() return print end, 1)) == _G", "return debug.getregistry()[2] == _G",
+        "local _G <const> = _ENV return rawget(_G, 'print') == print",
+        "return (function() return (function() return _ENV end)() end)() == _G",
+    ])
+    func aBodySeesWhatAScriptSees(_ source: String) throws {
+        try withRuntime(workers: 1) { runtime throws in
+            // What the runtime of a test has more is not a fresh state's.
+            try runtime.run("Operation, OperationQueue, queue = nil; if not arg then arg = {} end")
+            let expected = try runtime.run(source)
+            let operation = try runtime.operation(
+                "return opscript.OperationQueue.new():addOperation(load(...))", arguments: [.string(source)])
+            #expect(try runtime.results(of: operation) == expected)
+        }
+    }
+
+    /// Its upvalues have no names.
+    @Test func aStrippedBodySeesWhatAScriptSees() throws {
+        try withRuntime(workers: 1) { runtime throws in
+            let operation = try runtime.operation(
+                """
+                local function body() local globals = _ENV return rawget(globals, 'print') == print, getmetatable(globals) end
+                return queue:addOperation(load(string.dump(body, true)))
+                """)
+            #expect(try runtime.results(of: operation) == [true, .nil])
+        }
+    }
+
+    @Test func aMetatableThatABodySetsActsThereAndOnlyThere() throws {
+        try withRuntime(workers: 1) { runtime throws in
+            let first = try runtime.operation(
+                """
+                return queue:addOperation(function()
+                  setmetatable(_G, {
+                    __index = function(_, name) error('reads ' .. name, 0) end,
+                    __newindex = function(_, name) error('assigns ' .. name, 0) end,
+                  })
+                  local _, read = pcall(function() return undefined end)
+                  local _, assigned = pcall(function() made = 1 end)
+                  return read, assigned, math.abs(-1)
+                end)
+                """)
+            #expect(try runtime.results(of: first) == ["reads undefined", "assigns made", 1])
+            let second = try runtime.operation("return queue:addOperation(function() made = undefined return made, getmetatable(_G) end)")
+            #expect(try runtime.results(of: second) == [.nil, .nil])
+        }
+    }
+
+    @Test func whatABodyHasRemovedOrReplacedGoesOnToItsOperations() throws {
+        try script(
+            """
+            local o = queue:addOperation(function()
+                _G.print = nil
+                rawset(_G, 'made', 5)
+                setmetatable(_G, { __index = function(_, name) return name == 'late' and 6 or nil end })
+                local inner = opscript.OperationQueue.new():addOperation(function() return print == nil, made, late, type(pairs) end)
+                inner:waitUntilFinished()
+                return table.unpack(inner.results)
+            end)
+            o:waitUntilFinished()
+            local r = o.results
+            assert(r[1] == true and r[2] == 5 and r[3] == 6 and r[4] == 'function', tostring(o.error))
+            """)
+    }
+
+    /// Whichever body has a module loaded: those that require it see what it does to the globals, and no others.
+    @Test(arguments: ["strict", "outer"])
+    func whatAModuleDoesToTheGlobalsIsSeenByThoseThatRequireIt(_ name: String) throws {
+        let modules = try ModuleDirectory([
+            "strict": """
+            setmetatable(_G, { __index = function(_, name) error('undeclared ' .. name, 0) end })
+            fromModule = function() return helper() end
+            function helper() return 'helped' end
+            return {}
+            """,
+            "outer": "require 'strict'; return {}", "neutral": "return { read = function() return undefined, fromModule end }",
+        ])
+        try withRuntime(workers: 1) { runtime throws in
+            try runtime.run(modules.prelude)
+            for _ in 1...2 {
+                let requiring = try runtime.operation(
+                    """
+                    return queue:addOperation(function(_, name)
+                      require(name)
+                      return fromModule(), select(2, pcall(function() return undefined end))
+                    end, ...)
+                    """, arguments: [.string(name)])
+                #expect(try runtime.results(of: requiring) == ["helped", "undeclared undefined"])
+                let other = try runtime.operation(
+                    "return queue:addOperation(function() return undefined, fromModule, helper, getmetatable(_G) end)")
+                #expect(try runtime.results(of: other) == [.nil, .nil, .nil, .nil])
+            }
+            // One that was loaded as a part of another is seen by itself, too.
+            let inner = try runtime.operation("return queue:addOperation(function() require 'strict' return fromModule() end)")
+            #expect(try runtime.results(of: inner) == ["helped"])
+            // Modules do not see the metatable.
+            let neutral = try runtime.operation("return queue:addOperation(function() return (require 'neutral'.read()) end)")
+            #expect(try runtime.results(of: neutral) == [.nil])
+        }
+    }
+
+    @Test func aModuleThatFailsToLoadChangesNothing() throws {
+        let modules = try ModuleDirectory(["failing": "setmetatable(_G, { __index = error }) left = 1 error 'fails'"])
+        try withRuntime(workers: 1) { runtime throws in
+            try runtime.run(modules.prelude)
+            for _ in 1...2 {
+                let operation = try runtime.operation(
+                    "return queue:addOperation(function() return pcall(require, 'failing'), left, getmetatable(_G) end)")
+                #expect(try runtime.results(of: operation) == [false, .nil, .nil])
+            }
+        }
+    }
+
+    @Test func aMetatableThatAPreludeSetsActsInAllBodies() throws {
+        try withRuntime(workers: 1) { runtime throws in
+            try runtime.run(
+                """
+                opscript.prelude(function()
+                  setmetatable(_G, { __index = function(_, name) error('undeclared ' .. name, 0) end })
+                end)
+                """)
+            for source in ["return undefined", "return _G.undefined", "return load 'return undefined'()"] {
+                let operation = try runtime.operation(
+                    "return queue:addOperation(function(_, source) return select(2, pcall(load(source))) end, ...)",
+                    arguments: [.string(source)])
+                #expect(try runtime.results(of: operation) == ["undeclared undefined"])
+            }
+        }
+    }
 }

@@ -75,6 +75,10 @@ typedef struct clua_state {
     clua_stop stop;
     int first_kept;  // where the registry has what this layer keeps
     const void *real_globals, *current_globals;  // its own global table, and the one in force, by address
+    bool separates_globals;    // see clua_separate_globals
+    bool has_full_environments;  // or had
+    bool is_in_prelude;
+    int loads;                 // calls of `require` that load a module now, one inside the other
     bool has_description;      // of an error under way, in the registry
     bool modules_changed;      // whether `package.loaded` may have changed
     uint64_t module_filter[(1 << CLUA_FILTER_BITS) / 64];  // a bit for each value that travels by name, by its address; others may share it
@@ -98,6 +102,10 @@ typedef struct clua_state {
 /// `package.loaded`), and transport. With `ignore_environment`, `LUA_PATH` and its kin have no effect. Returns NULL when
 /// memory ran out. The state must be closed by clua_state_close.
 lua_State *clua_state_new(void *object, const clua_host *host, bool ignore_environment);
+
+/// From now on bodies see of the state's own globals only what a fresh state has, and what preludes and the host have added: what
+/// modules do to the globals is seen by the bodies that require them. For the states of workers, before anything runs there. Never raises.
+void clua_separate_globals(lua_State *L);
 
 /// Closes the state: runs its finalizers, frees its memory.
 void clua_state_close(lua_State *L);

@@ -81,6 +81,7 @@ final class LuaState: @unchecked Sendable {
         unsafe clua_state_of(lua).pointee.object = Unmanaged.passUnretained(self).toOpaque()
         unsafe clua_attach_thread(lua)
         if let limit = core.stateMemoryLimit { unsafe clua_limit_state(lua, limit) }
+        if number != RuntimeCore.mainStateNumber { unsafe clua_separate_globals(lua) }
         if core.prefersSpeedToMemory && number == RuntimeCore.mainStateNumber { unsafe clua_collect_seldom(lua) }
         if core.showsWarnings.load(ordering: .relaxed) { enableWarnings() }
         core.states.withLock { $0.append(self) }

@@ -28,7 +28,7 @@ func script(workers: Int = 2, _ source: String) throws -> [LuaValue] {
 
 extension Runtime {
     /// The operation that a script returns.
-    func operation(_ source: String) throws -> Operation {
-        try #require(try run(source).first?.operation)
+    func operation(_ source: String, arguments: [LuaValue] = []) throws -> Operation {
+        try #require(try run(source, arguments: arguments).first?.operation)
     }
 }
