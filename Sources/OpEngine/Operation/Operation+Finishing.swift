@@ -187,16 +187,12 @@ extension Operation {
                 observedMailbox.record(
                     .completionBlock, old: block.call as (@Sendable () -> Void)?, new: nil as (@Sendable () -> Void)?)
             }
-            defer {
-                extras.finishHandlers = []
-                extras.waiters = []
-                extras.completionBlock = nil
-            }
-            return (extras.finishHandlers, extras.waiters, extras.completionBlock)
+            return (exchange(&extras.finishHandlers, with: []), exchange(&extras.waiters, with: []), extras.completionBlock.take())
         }
         for waiter in waiters { waiter.unpark() }
         deliverChanges()
-        let tellsSubclass = transition { state in
+        // Of two threads that come here, one tells.
+        let tellsSubclass = loadState().has(State.tellsSubclass) && transition { state in
             defer { state.clear(State.tellsSubclass) }
             return state.has(State.tellsSubclass)
         }

@@ -1,20 +1,22 @@
 import Synchronization
 
 extension Operation {
-    /// What most operations do not have, in an object of its own, so that they stay small. Guarded by the operation's `lock`.
+    /// What most operations do not have, in an object of its own, so that they stay small.
     final class Extras {
-        var name: String?
-        var error: (any Error)?
-        var completionBlock: Block?
-        var finishHandlers: [Block] = []
-        var waiters: [Parker] = []
-        var threadPriority = 0.5
+        // The operation's `lock` guards all of it, so that access needs no check for exclusiveness.
+
+        @safe @exclusivity(unchecked) var name: String?
+        @safe @exclusivity(unchecked) var error: (any Error)?
+        @safe @exclusivity(unchecked) var completionBlock: Block?
+        @safe @exclusivity(unchecked) var finishHandlers: [Block] = []
+        @safe @exclusivity(unchecked) var waiters: [Parker] = []
+        @safe @exclusivity(unchecked) var threadPriority = 0.5
         /// The blocks of a block operation after its first.
-        var otherBlocks: [@Sendable () throws -> Void] = []
+        @safe @exclusivity(unchecked) var otherBlocks: [@Sendable () throws -> Void] = []
         /// Where the list of dependencies has each, when there are many. See `Operation.indexDependencies`.
-        var dependencyIndex: DependencyIndex?
+        @safe @exclusivity(unchecked) var dependencyIndex: DependencyIndex?
         /// Written once. See `openMailbox`.
-        var mailbox: Mailbox?
+        @safe @exclusivity(unchecked) var mailbox: Mailbox?
     }
 
     /// With `lock` held.
