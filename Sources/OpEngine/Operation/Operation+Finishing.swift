@@ -192,10 +192,12 @@ extension Operation {
         for waiter in waiters { waiter.unpark() }
         deliverChanges()
         // Of two threads that come here, one tells.
-        let tellsSubclass = loadState().has(State.tellsSubclass) && transition { state in
-            defer { state.clear(State.tellsSubclass) }
-            return state.has(State.tellsSubclass)
-        }
+        let tellsSubclass =
+            loadState().has(State.tellsSubclass)
+            && transition { state in
+                defer { state.clear(State.tellsSubclass) }
+                return state.has(State.tellsSubclass)
+            }
         let context = ThreadContext.current
         context.notRunning(self) {
             for handler in handlers { handler.call() }

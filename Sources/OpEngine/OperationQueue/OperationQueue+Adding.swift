@@ -26,8 +26,12 @@ extension BeyondFoundation where Self: OperationQueue {
             throw error
         }
         if ownEngine.isEnding { for operation in operations { operation.cancel() } }
-        // Mostly the last one is the last to end, so that there is one wait.
-        if wait { for operation in operations.reversed() where !operation.hasEnded { try operation.tryWaitUntilFinished() } }
+        if !wait || core.isEmpty { return }
+        for operation in operations.reversed() where !operation.hasEnded {
+            try operation.tryWaitUntilFinished()
+            // Mostly the last one is the last to end.
+            if core.isEmpty { return }
+        }
     }
 
     /// Adds any operation as a barrier. Throws what `tryAddOperation` does.

@@ -153,6 +153,7 @@ extension OperationQueue {
 
         /// `addIfPlace` for many, under one lock.
         func addIfPlace(_ operations: [Operation], face: OperationQueue) -> Bool {
+            var isAnyObserved = false
             let joined = state.withLock { state -> ([(Operation, Operation.State.ReadinessAction)], State.Taker?)? in
                 if !state.hasPlace { return nil }
                 if state.count == 0 { begin(&state, face: face) }
@@ -160,6 +161,7 @@ extension OperationQueue {
                 for operation in operations {
                     let action = join(operation, isBarrier: false, &state)
                     if action == .cancel || action == .remove { unsettled.append((operation, action)) }
+                    if operation.isObserved { isAnyObserved = true }
                 }
                 state.observation?.recordCounts(before: state.count - operations.count, state)
                 return (unsettled, state.schedule())
@@ -168,7 +170,8 @@ extension OperationQueue {
             if let taker { send(for: taker) }
             for (operation, action) in unsettled { settle(operation, action) }
             deliverChanges()
-            for operation in operations { operation.deliverChanges() }
+            // Not for all of them without need: of many, they are no longer in the cache.
+            if isAnyObserved { for operation in operations { operation.deliverChanges() } }
             return true
         }
 
@@ -435,6 +438,9 @@ extension OperationQueue {
         }
 
         // MARK: Looking and changing
+
+        /// Everything that was added has left.
+        var isEmpty: Bool { state.withLock { $0.count == 0 } }
 
         /// All operations in order of addition.
         func members() -> [Operation] { state.withLock { $0.members } }
