@@ -227,6 +227,44 @@ import Testing
         #expect(log.entries == ["urgent", "usual", "later"])
     }
 
+    // MARK: Ends that a subclass announces
+
+    /// Announces its end in `main`, and only there.
+    // Safety: as above.
+    private final class Announcing: Operation, @unchecked Sendable {
+        private let hasEnded = Locked(false)
+        override var isFinished: Bool { hasEnded.withLock { $0 } }
+        override func main() {
+            willChangeValue(forKey: "isFinished")
+            hasEnded.withLock { $0 = true }
+            didChangeValue(forKey: "isFinished")
+        }
+    }
+
+    @Test func oneThatAnnouncesItsEndInMainCompletesOnce() {
+        let queue = OperationQueue(engine: engine)
+        let (operation, log) = (Announcing(), Log<String>())
+        operation.completionBlock = { log.append("completed") }
+        let dependent = BlockOperation {}
+        dependent.addDependency(operation)
+        queue.addOperations([operation, dependent], waitUntilFinished: true)
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+        #expect(log.entries == ["completed"])
+    }
+
+    @Test func oneThatWasCancelledBeforeItCouldAnnounceItsEndReleasesItsDependents() {
+        let queue = OperationQueue(engine: engine)
+        let (operation, log) = (Announcing(), Log<String>())
+        operation.completionBlock = { log.append("completed") }
+        let dependent = BlockOperation { log.append("dependent") }
+        dependent.addDependency(operation)
+        operation.cancel()
+        queue.addOperations([operation, dependent], waitUntilFinished: true)
+        #expect(queue.operationCount == 0)
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+        #expect(Set(log.entries) == ["completed", "dependent"] && log.count == 2)
+    }
+
     // MARK: Cost
 
     /// Each removal that looked through all of them would take minutes.
