@@ -51,7 +51,7 @@ typedef struct reader {
     clua_chunk_status status;
     clua_global_read *reads;
     size_t read_count, read_capacity;
-    bool is_used[MAX_UPVALUES + 1];  // for each upvalue of the outermost function, from 1: whether it is used as a value
+    uint64_t whole[4];  // see clua_chunk
 } reader;
 
 typedef struct string {
@@ -175,8 +175,7 @@ static void read_upvalues(reader *in, const upvalue_map *parent, upvalue_map *ma
     }
 }
 
-// Returns whether an upvalue that is used as a value may be the environment. Without names, each may be.
-static bool read_debug_information(reader *in) {
+static void skip_debug_information(reader *in) {
     read_bytes(in, read_count(in, 1));
     for (size_t i = read_count(in, 2); i > 0; i--) {  // lines, where a byte for the difference is not enough
         read_number(in);
@@ -187,14 +186,7 @@ static bool read_debug_information(reader *in) {
         read_number(in);
         read_number(in);
     }
-    size_t name_count = read_count(in, 1);  // of upvalues
-    bool uses_environment = false;
-    for (size_t i = 1; i <= MAX_UPVALUES; i++) {
-        string name = i <= name_count ? read_string(in) : (string){NULL, 0};
-        bool is_environment = name.bytes == NULL || (name.count == 4 && memcmp(name.bytes, "_ENV", 4) == 0);
-        if (is_environment && in->is_used[i]) uses_environment = true;
-    }
-    return uses_environment;
+    for (size_t i = read_count(in, 1); i > 0; i--) read_string(in);  // names of upvalues
 }
 
 static uint32_t instruction(const body *function, size_t index) {
@@ -218,10 +210,17 @@ static void add_read(reader *in, uint8_t upvalue, string name) {
     in->reads[in->read_count++] = read;
 }
 
+// `upvalue` is from 1; 0 is none.
+static void note_whole(reader *in, uint8_t upvalue) {
+    if (upvalue > 0) in->whole[(upvalue - 1) / 64] |= UINT64_C(1) << (upvalue - 1) % 64;
+}
+
 static void note_read(reader *in, const body *function, const upvalue_map *map, uint32_t upvalue, uint32_t constant) {
     if (upvalue >= map->count || map->outer[upvalue] == 0 || constant >= function->constant_count) return;
     string name = function->constants[constant];
-    if (name.bytes != NULL) add_read(in, map->outer[upvalue], name);
+    if (name.bytes == NULL) return;
+    add_read(in, map->outer[upvalue], name);
+    if (name.count == 2 && memcmp(name.bytes, "_G", 2) == 0) note_whole(in, map->outer[upvalue]);
 }
 
 // Whether `code` reads the field of the table in register `table` that register `key` names.
@@ -253,7 +252,7 @@ static void scan_code(reader *in, const body *function, const upvalue_map *map) 
         if (opcode(code) == OP_GETTABUP) note_read(in, function, map, arg_b(code), arg_c(code));
         if (opcode(code) == OP_GETUPVAL) {
             scan_read_by_register(in, function, map, i);
-            if (arg_b(code) < map->count) in->is_used[map->outer[arg_b(code)]] = true;
+            if (arg_b(code) < map->count) note_whole(in, map->outer[arg_b(code)]);
         }
     }
 }
@@ -267,7 +266,6 @@ static bool assigns_upvalues(const body *function) {
 typedef struct description {
     const uint8_t *upvalues;  // the place where a function's upvalues are described
     bool has_parameters;
-    bool uses_environment;
     bool is_reusable;
 } description;
 
@@ -297,8 +295,7 @@ static void read_function(reader *in, const upvalue_map *parent, int depth, upva
         upvalue_map nested = {0};
         read_function(in, map, depth + 1, &nested, NULL);
     }
-    bool uses_environment = read_debug_information(in);
-    if (about != NULL) about->uses_environment = uses_environment;
+    skip_debug_information(in);
 }
 
 static void read_preamble(reader *in) {
@@ -316,12 +313,6 @@ static int compare_reads(const void *left, const void *right) {
     if (a->upvalue != b->upvalue) return a->upvalue < b->upvalue ? -1 : 1;
     if (a->name_count != b->name_count) return a->name_count < b->name_count ? -1 : 1;
     return memcmp(a->name, b->name, a->name_count);
-}
-
-static bool reads_own_globals(const reader *in) {
-    for (size_t i = 0; i < in->read_count; i++)
-        if (in->reads[i].name_count == 2 && memcmp(in->reads[i].name, "_G", 2) == 0) return true;
-    return false;
 }
 
 static void remove_duplicates(reader *in) {
@@ -349,7 +340,7 @@ clua_chunk_status clua_chunk_parse(const uint8_t *dump, size_t dump_count, clua_
     }
     remove_duplicates(&in);
     chunk->has_parameters = about.has_parameters;
-    chunk->uses_environment = about.uses_environment || reads_own_globals(&in);
+    memcpy(chunk->whole, in.whole, sizeof chunk->whole);
     chunk->is_reusable = about.is_reusable;
     chunk->upvalue_count = (int)map.count;
     chunk->upvalues = (size_t)(about.upvalues - dump);

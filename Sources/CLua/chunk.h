@@ -16,7 +16,7 @@ typedef struct clua_global_read {
 
 typedef struct clua_chunk {
     bool has_parameters;      // or takes any number of arguments
-    bool uses_environment;    // it may do more with its `_ENV` than read and assign globals by name, `_G` not among them
+    uint64_t whole[4];        // a bit for each upvalue, from 0: it is used otherwise than for its fields by name, or for its `_G`
     bool is_reusable;         // it defines no functions, and assigns no upvalue: when it has returned, its closure is as it was
     int upvalue_count;
     size_t upvalues;          // offset, in the dump, of the descriptions of the function's upvalues, 3 bytes each

@@ -106,7 +106,7 @@ static clua_chunk_status analyse(clua_code *code) {
     clua_chunk_status status = clua_chunk_parse(code->dump, code->dump_count, &chunk);
     if (status != CLUA_CHUNK_OK) return status;
     code->has_parameters = chunk.has_parameters;
-    code->uses_environment = chunk.uses_environment;
+    memcpy(code->whole, chunk.whole, sizeof code->whole);
     code->is_reusable = chunk.is_reusable;
     code->upvalue_count = chunk.upvalue_count;
     code->global_reads = chunk.reads;

@@ -27,12 +27,18 @@ typedef struct clua_code {
     uint8_t *factory;  // see clua_chunk_factory; NULL when there are too many upvalues
     size_t factory_count;
     bool has_parameters;  // or takes any number of arguments
-    bool uses_environment, is_reusable;  // see clua_chunk
+    bool is_reusable;     // see clua_chunk
+    uint64_t whole[4];    // see clua_chunk
     int upvalue_count;
     clua_global_read *global_reads;
     size_t global_read_count;
     char *label;       // "<pipeline.lua:12>": the source as errors name it, and the line of `function`
 } clua_code;
+
+/// Whether the function uses its upvalue, from 1, otherwise than for its fields by name.
+static inline bool clua_code_uses_whole(const clua_code *code, int upvalue) {
+    return (code->whole[(upvalue - 1) / 64] >> (upvalue - 1) % 64 & 1) != 0;
+}
 
 /// Prepares a fresh state; call it once. Raises for lack of memory. Needs 6 free stack slots.
 void clua_code_open(lua_State *L);

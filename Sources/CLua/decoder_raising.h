@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "code.h"
 #include "parcel.h"
 #include "parcel_reader_raising.h"
 
@@ -17,7 +18,7 @@ typedef struct decoder {
     bool has_globals;
     bool has_strings;  // whether there is the table of strings
     bool needs_environment;  // what came by name may use globals, or has functions that belong to another parcel
-    bool uses_environment;  // some function does: see clua_chunk
+    bool uses_environment;  // something that was decoded may look at the global table itself
     uint32_t object_count;
     uint32_t string_count;
     // Stack indices of tables, nil until needed.
@@ -51,8 +52,8 @@ void decode_table_counts(decoder *d, uint32_t counts[2]);
 /// Fills the table on top, whose counts have been read.
 void decode_table_body(decoder *d, const uint32_t counts[2], int depth);
 
-/// Sets the upvalues of the new function on top.
-void decode_upvalues(decoder *d, int upvalue_count, int depth);
+/// Sets the upvalues of the new function on top; `code` is its code, or NULL where that is not at hand.
+void decode_upvalues(decoder *d, const clua_code *code, int upvalue_count, int depth);
 
 /// Stores the value on top, which stays, in the table at stack index `table`, made when it is needed first.
 void decoder_keep(decoder *d, int table, lua_Integer number);

@@ -23,6 +23,15 @@ static void push_metatable(lua_State *L, int read, int assign) {
     lua_rawsetp(L, -2, &base_key);
 }
 
+// __newindex of an environment that is not filled: to assign nil to a name of the base, that has to be a name of its own first, and a
+// prelude may have given the globals a metatable.
+static int assign_filled(lua_State *L) {
+    lua_settop(L, 3);
+    clua_fill_environment(L, 1);
+    lua_settable(L, 1);
+    return 0;
+}
+
 void clua_environment_open(lua_State *L) {
     lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
     int globals = lua_gettop(L);
@@ -40,7 +49,11 @@ void clua_environment_open(lua_State *L) {
     clua_keep(L, CLUA_KEPT_FULL_ENVIRONMENTS);
     lua_createtable(L, 0, 0);
     clua_keep(L, CLUA_KEPT_MODULE_GLOBALS);
-    push_metatable(L, globals, 0);
+    lua_pushcfunction(L, assign_filled);
+    push_metatable(L, globals, globals + 1);
+    // Should a body get hold of an environment that is not filled, then at least not of what all have in common.
+    lua_pushboolean(L, 0);
+    lua_setfield(L, -2, "__metatable");
     clua_keep(L, CLUA_KEPT_BODY_METATABLE);
     lua_settop(L, globals - 1);
 }
@@ -80,6 +93,8 @@ static void push_with_metatable(lua_State *L) {
 void clua_push_environment(lua_State *L) {
     clua_push_kept(L, CLUA_KEPT_BODY_METATABLE);
     push_with_metatable(L);
+    // What a metatable of the globals does, it must do to this table, not to the base.
+    if (clua_state_of(L)->globals_have_metatable) clua_fill_environment(L, -1);
 }
 
 void clua_push_overlay(lua_State *L) {
@@ -185,8 +200,11 @@ void clua_fill_environment(lua_State *L, int index) {
         lua_pushboolean(L, 1);
         lua_rawset(L, -3);
         clua_state_of(L)->has_full_environments = true;
-        // What a prelude has set there.
-        if (!lua_getmetatable(L, base)) lua_pushnil(L);
+        // What a prelude has set there; a copy, since the body may change it.
+        if (lua_getmetatable(L, base))
+            clua_push_copy(L, -1);
+        else
+            lua_pushnil(L);
         lua_setmetatable(L, environment);
     }
     lua_settop(L, top);
@@ -209,17 +227,63 @@ void clua_adopt_global(lua_State *L) {
     lua_pop(L, 1);
 }
 
-void clua_copy_globals(lua_State *L) {
+void clua_push_copy(lua_State *L, int index) {
+    int table = lua_absindex(L, index);
     lua_createtable(L, 0, 64);
     int copy = lua_gettop(L);
-    clua_push_real_globals(L);
     lua_pushnil(L);
-    while (lua_next(L, copy + 1)) {
+    while (lua_next(L, table)) {
         lua_pushvalue(L, -2);
         lua_insert(L, -2);
         lua_rawset(L, copy);
     }
-    lua_settop(L, copy);
+}
+
+void clua_copy_globals(lua_State *L) {
+    clua_push_real_globals(L);
+    clua_push_copy(L, -1);
+    lua_remove(L, -2);
+}
+
+// Sets in the table at `to` what the one at `from` has under each key of the one at `keys`, also nil. Stack indices.
+static void set_all(lua_State *L, int keys, int from, int to) {
+    lua_pushnil(L);
+    while (lua_next(L, keys)) {
+        lua_pop(L, 1);
+        lua_pushvalue(L, -1);
+        lua_pushvalue(L, -1);
+        lua_rawget(L, from);
+        lua_rawset(L, to);
+    }
+}
+
+void clua_reset_globals(lua_State *L) {
+    clua_copy_globals(L);
+    int old = lua_gettop(L), real = old + 1, fresh = old + 2;
+    clua_push_real_globals(L);
+    clua_push_kept(L, CLUA_KEPT_FRESH_GLOBALS);
+    set_all(L, old, fresh, real);
+    set_all(L, fresh, fresh, real);
+    lua_settop(L, old);
+}
+
+void clua_merge_globals(lua_State *L) {
+    int old = lua_gettop(L), real = old + 1;
+    clua_push_real_globals(L);
+    lua_pushnil(L);
+    while (lua_next(L, old)) {
+        lua_pushvalue(L, -2);
+        bool is_there = lua_rawget(L, real) != LUA_TNIL;
+        lua_pop(L, 1);
+        if (is_there) {
+            lua_pop(L, 1);
+        } else {
+            lua_pushvalue(L, -2);
+            lua_insert(L, -2);
+            lua_rawset(L, real);
+        }
+    }
+    lua_settop(L, old - 1);
 }
 
 void clua_copy_changes(lua_State *L, int keys, int now, int before, int to) {
@@ -247,8 +311,10 @@ void clua_adopt_globals(lua_State *L) {
     clua_copy_changes(L, before + 1, before + 1, before, before + 2);
     clua_copy_changes(L, before, before + 1, before, before + 2);
     // So that environments have it, too.
-    if (!lua_getmetatable(L, before + 1)) lua_pushnil(L);
+    bool has_metatable = lua_getmetatable(L, before + 1);
+    if (!has_metatable) lua_pushnil(L);
     lua_setmetatable(L, before + 2);
+    clua_state_of(L)->globals_have_metatable = has_metatable;
     lua_settop(L, before - 1);
 }
 

@@ -61,7 +61,16 @@ void clua_adopt_global(lua_State *L);
 /// indices. Needs 4 slots.
 void clua_copy_changes(lua_State *L, int keys, int now, int before, int to);
 
-/// Pushes a copy of the table of the real globals. Needs 5 slots.
+/// Pushes a copy of the table at `index`. Needs 5 slots.
+void clua_push_copy(lua_State *L, int index);
+
+/// Has the real globals be those of a fresh state. Pushes a copy of what they were. Needs 8 slots.
+void clua_reset_globals(lua_State *L);
+
+/// With such a copy on top: gives the real globals back what they do not have. Pops it. Needs 6 slots.
+void clua_merge_globals(lua_State *L);
+
+/// Pushes a copy of the table of the real globals. Needs 6 slots.
 void clua_copy_globals(lua_State *L);
 
 /// With such a copy on top: what has changed since it was made counts as what a fresh state has. Pops it. Needs 8 slots.

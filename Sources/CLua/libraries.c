@@ -116,6 +116,12 @@ static int assign(lua_State *L) {
     return lua_tocfunction(L, lua_upvalueindex(1))(L);
 }
 
+// Upvalue: `debug.upvaluejoin`, which is both: the upvalue that a function gets may be an environment.
+static int join(lua_State *L) {
+    clua_fill_current_environment(L);
+    return assign(L);
+}
+
 // Upvalue: `debug.sethook`, which takes the place of a hook that stops what runs.
 static int set_hook(lua_State *L) {
     int count = lua_tocfunction(L, lua_upvalueindex(1))(L);
@@ -152,7 +158,7 @@ static void replace_fields(lua_State *L, const luaL_Reg *replaced) {
 }
 
 static void watch_debug(lua_State *L) {
-    static const luaL_Reg replaced[] = {{"getinfo", look},       {"getlocal", look},    {"setupvalue", assign}, {"upvaluejoin", assign},
+    static const luaL_Reg replaced[] = {{"getinfo", look},       {"getlocal", look},    {"setupvalue", assign}, {"upvaluejoin", join},
                                         {"sethook", set_hook}, {"setlocal", set_local}, {"getupvalue", reveal}, {"getregistry", reveal},
                                         {NULL, NULL}};
     lua_getglobal(L, LUA_DBLIBNAME);

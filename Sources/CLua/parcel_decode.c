@@ -169,23 +169,42 @@ static void decode_table_later(decoder *d) {
 
 // MARK: functions
 
-void decode_upvalues(decoder *d, int upvalue_count, int depth) {
+// An environment that is an upvalue. A function that reads and assigns globals by name does not look at the table itself.
+static void decode_environment_upvalue(decoder *d, const clua_code *code, int number) {
+    d->reader.next++;
+    if (code == NULL || clua_code_uses_whole(code, number)) d->uses_environment = true;
+    decoder_push_environment(d, read_count(d, UINT32_MAX));
+}
+
+// Another function has it, too.
+static void decode_upvalue_again(decoder *d, const clua_code *code, int function, int number) {
+    lua_State *L = d->L;
+    d->reader.next++;
+    uint32_t ordinal = read_count(d, d->object_count);
+    uint32_t others = read_count(d, 256);
+    decoder_push_object(d, ordinal);
+    if (!lua_isfunction(L, -1) || lua_iscfunction(L, -1) || lua_getupvalue(L, -1, (int)others) == NULL) malformed(d);
+    bool is_environment = lua_istable(L, -1) && clua_is_environment(L, -1);
+    if (is_environment && (code == NULL || clua_code_uses_whole(code, number))) d->uses_environment = true;
+    lua_pop(L, 1);
+    lua_upvaluejoin(L, function, number, lua_gettop(L), (int)others);
+    lua_pop(L, 1);
+}
+
+void decode_upvalues(decoder *d, const clua_code *code, int upvalue_count, int depth) {
     lua_State *L = d->L;
     int function = lua_gettop(L);
     for (int i = 1; i <= upvalue_count; i++) {
-        if (reader_peek(&d->reader) == CLUA_TAG_UPVALUE_AGAIN) {
-            d->reader.next++;
-            uint32_t ordinal = read_count(d, d->object_count);
-            uint32_t number = read_count(d, 256);
-            decoder_push_object(d, ordinal);
-            if (!lua_isfunction(L, -1) || lua_iscfunction(L, -1) || lua_getupvalue(L, -1, (int)number) == NULL) malformed(d);
-            lua_pop(L, 1);
-            lua_upvaluejoin(L, function, i, lua_gettop(L), (int)number);
-            lua_pop(L, 1);
-        } else {
-            decode_value(d, depth);
-            lua_setupvalue(L, function, i);
+        int tag = reader_peek(&d->reader);
+        if (tag == CLUA_TAG_UPVALUE_AGAIN) {
+            decode_upvalue_again(d, code, function, i);
+            continue;
         }
+        if (tag == CLUA_TAG_ENVIRONMENT)
+            decode_environment_upvalue(d, code, i);
+        else
+            decode_value(d, depth);
+        lua_setupvalue(L, function, i);
     }
 }
 
@@ -194,7 +213,6 @@ static const clua_code *push_new_function(decoder *d) {
     clua_code *code = clua_parcel_code(d->parcel, read_count(d, clua_parcel_code_count(d->parcel)));
     clua_need_stack(d->L, 12);
     clua_code_instantiate(d->L, code);
-    d->uses_environment = d->uses_environment || code->uses_environment;
     return code;
 }
 
@@ -202,7 +220,7 @@ static void decode_function(decoder *d, bool is_kept, int depth) {
     uint32_t ordinal = d->object_count++;
     const clua_code *code = push_new_function(d);
     if (is_kept) decoder_keep(d, d->objects, ordinal);
-    decode_upvalues(d, code->upvalue_count, depth + 1);
+    decode_upvalues(d, code, code->upvalue_count, depth + 1);
 }
 
 static void decode_function_later(decoder *d) {
@@ -298,7 +316,10 @@ void decode_value(decoder *d, int depth) {
     case CLUA_TAG_HANDLE: decode_handle(d); break;
     case CLUA_TAG_INSTANCE: decode_instance(d, depth); break;
     case CLUA_TAG_CLASS: decode_class(d); break;
-    case CLUA_TAG_ENVIRONMENT: decoder_push_environment(d, read_count(d, UINT32_MAX)); break;
+    case CLUA_TAG_ENVIRONMENT:
+        d->uses_environment = true;
+        decoder_push_environment(d, read_count(d, UINT32_MAX));
+        break;
     case CLUA_TAG_MODULE:
     case CLUA_TAG_MODULE_FIELD: decode_module(d, tag == CLUA_TAG_MODULE_FIELD); break;
     default: malformed(d);

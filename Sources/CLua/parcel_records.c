@@ -18,7 +18,7 @@ static void decode_body_record(decoder *d) {
         lua_Debug about;
         lua_pushvalue(L, -1);
         lua_getinfo(L, ">u", &about);
-        decode_upvalues(d, about.nups, 1);
+        decode_upvalues(d, NULL, about.nups, 1);
     } else {
         malformed(d);
     }

@@ -19,7 +19,7 @@ typedef enum clua_kept {
     CLUA_KEPT_REAL_GLOBALS,   // the state's own global table
     CLUA_KEPT_FRESH_GLOBALS,  // name -> value in a fresh state
     CLUA_KEPT_BODY_METATABLE,  // of the environments of bodies
-    CLUA_KEPT_FULL_ENVIRONMENTS,  // weak set: those that were filled
+    CLUA_KEPT_FULL_ENVIRONMENTS,  // weak table: environment that was filled -> true, or the set of modules that were applied to it
     CLUA_KEPT_MODULE_GLOBALS, // name of a module -> what loading it has done to the globals
     CLUA_KEPT_MODULE_INDEX,   // weak table: value -> the name of the module that it is, or is a field of
     CLUA_KEPT_MODULE_FIELDS,  // weak table: value -> its key in that module; nothing for the module itself

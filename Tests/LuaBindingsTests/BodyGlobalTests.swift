@@ -219,4 +219,117 @@ import Testing
             }
         }
     }
+
+    /// However the script has got hold of its globals: what arrives is a table like a script's, and nothing that others have, too.
+    @Test(arguments: [
+        "local G = _G return queue:addOperation(function() return rawget(G, 'print') == print, getmetatable(G), G == _G end)",
+        "local G = _ENV return queue:addOperation(function() return rawget(G, 'print') == print, getmetatable(G), G == _ENV end)",
+        "local t = { _G } return queue:addOperation(function() return rawget(t[1], 'print') == print, getmetatable(t[1]), t[1] == _G end)",
+        "return queue:addOperation(function(_, G) return rawget(G, 'print') == print, getmetatable(G), true end, _G)",
+        """
+        local G = _G
+        local function look() return rawget(G, 'print') == print, getmetatable(G), G == _G end
+        return queue:addOperation(function() return look() end)
+        """,
+    ])
+    func capturedGlobalsAreTheBodys(_ source: String) throws {
+        try withRuntime(workers: 1) { runtime throws in
+            #expect(try runtime.results(of: runtime.operation(source)) == [true, .nil, true])
+        }
+    }
+
+    @Test func aStandardGlobalCanBeRemoved() throws {
+        try withRuntime(workers: 1) { runtime throws in
+            let removing = try runtime.operation(
+                """
+                return queue:addOperation(function()
+                  print, os = nil
+                  local inner = opscript.OperationQueue.new():addOperation(function() return print, os end)
+                  inner:waitUntilFinished()
+                  return print, os, inner.results[1], inner.results[2], type(pairs)
+                end)
+                """)
+            #expect(try runtime.results(of: removing) == [.nil, .nil, .nil, .nil, "function"])
+            let next = try runtime.operation("return queue:addOperation(function() return type(print), type(os) end)")
+            #expect(try runtime.results(of: next) == ["function", "table"])
+        }
+    }
+
+    /// What bodies had loaded before does not matter, and what a body has changed itself is left alone.
+    @Test func eachModuleIsSeenAsIfNothingHadBeenLoadedBefore() throws {
+        let modules = try ModuleDirectory([
+            "inner": "function fromInner() return 'inner' end", "outer": "require 'inner' function fromOuter() return 'outer' end",
+            "first": "version = version or '1'", "second": "version = version or '2' name = 'second'",
+            "failsOnce": "late = 'late' attempts = (attempts or 0) if not package.tried then package.tried = true error 'not yet' end",
+            "removes": "print = nil", "changes": "tostring = function() return 'changed' end",
+        ])
+        try withRuntime(workers: 1) { runtime throws in
+            try runtime.run(modules.prelude)
+            func results(_ body: String) throws -> [LuaValue] {
+                try runtime.results(of: runtime.operation("return queue:addOperation(function() \(body) end)"))
+            }
+            #expect(try results("require 'inner' return fromInner(), fromOuter") == ["inner", .nil])
+            #expect(try results("require 'outer' return fromInner(), fromOuter()") == ["inner", "outer"])
+            #expect(try results("require 'first' return version, name") == ["1", .nil])
+            #expect(try results("require 'second' return version, name") == ["2", "second"])
+            #expect(try results("return (pcall(require, 'failsOnce')), late") == [false, .nil])
+            #expect(try results("require 'failsOnce' return late") == ["late"])
+            #expect(try results("require 'removes' return print") == [.nil])
+            #expect(try results("require 'changes' return tostring(1)") == ["changed"])
+            #expect(try results("return type(print), tostring(1), version, late, fromInner") == ["function", "1", .nil, .nil, .nil])
+            #expect(try results("require 'first' version = 'mine' require 'first' return version") == ["mine"])
+        }
+    }
+
+    @Test func aPreludeMakesWhatAModuleDoesEverybodys() throws {
+        let modules = try ModuleDirectory([
+            "strict": "setmetatable(_G, { __index = function(_, name) error('undeclared ' .. name, 0) end }) made = 1"
+        ])
+        try withRuntime(workers: 1) { runtime throws in
+            try runtime.run(modules.prelude)
+            // Also where it was loaded before.
+            _ = try runtime.results(of: runtime.operation("return queue:addOperation(function() require 'strict' end)"))
+            try runtime.run("opscript.prelude(function() require 'strict' end)")
+            let body = "return made, select(2, pcall(function() return undefined end))"
+            for _ in 1...2 {
+                let operation = try runtime.operation("return queue:addOperation(function() \(body) end)")
+                #expect(try runtime.results(of: operation) == [1, "undeclared undefined"])
+                // The metatable is the body's own.
+                let other = try runtime.operation(
+                    "return queue:addOperation(function() getmetatable(_G).__index = nil return undefined end)")
+                #expect(try runtime.results(of: other) == [.nil])
+            }
+        }
+    }
+
+    @Test func aPreludesMetatableSeesAssignments() throws {
+        try withRuntime(workers: 1) { runtime throws in
+            try runtime.run(
+                "opscript.prelude(function() setmetatable(_G, { __newindex = function(_, name) error('assigns ' .. name, 0) end }) end)")
+            let operation = try runtime.operation("return queue:addOperation(function() return pcall(function() made = 1 end) end)")
+            #expect(try runtime.results(of: operation) == [false, "assigns made"])
+        }
+    }
+
+    @Test func aModuleThatACompletionBlockOfABodyRequiresIsSeenThere() throws {
+        let modules = try ModuleDirectory(["late": "function fromLate() return 'late' end"])
+        try withRuntime(workers: 2) { runtime throws in
+            try runtime.run(modules.prelude)
+            let operation = try runtime.operation(
+                """
+                return queue:addOperation(function()
+                  local seen
+                  local inner = opscript.Operation.new(function() end)
+                  inner.completionBlock = function()
+                    require 'late'
+                    seen = fromLate()
+                  end
+                  opscript.OperationQueue.new():addOperation(inner)
+                  while not seen do opscript.sleep(0.001) end
+                  return seen
+                end)
+                """)
+            #expect(try runtime.results(of: operation) == ["late"])
+        }
+    }
 }

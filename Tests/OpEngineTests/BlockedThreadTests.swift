@@ -300,6 +300,21 @@ import Testing
         expectRest(of: engine)
     }
 
+    /// Once it waits in a way that the engine knows, it is there again, and what can never end is refused.
+    @Test func aWaitOfOneThatWasBlockedCanStall() throws {
+        let engine = Engine(workerCount: 1, hostMayAddOperations: false)
+        let queue = OperationQueue(engine: engine)
+        let (gate, refusals) = (Gate(), Log<String>())
+        let never = BlockOperation {}
+        queue.addOperation {
+            gate.wait()
+            do { try never.tryWaitUntilFinished() } catch { refusals.append("\(error)") }
+        }
+        queue.addOperation { gate.open() }
+        try queue.tryWaitUntilAllOperationsAreFinished()
+        #expect(refusals.count == 1)
+    }
+
     /// It waits in a way that the engine knows, too: that counts once.
     @Test func oneThatIsBlockedMayWaitAsWell() throws {
         let engine = Engine(workerCount: 2)

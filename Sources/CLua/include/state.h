@@ -77,6 +77,7 @@ typedef struct clua_state {
     const void *real_globals, *current_globals;  // its own global table, and the one in force, by address
     bool separates_globals;    // see clua_separate_globals
     bool has_full_environments;  // or had
+    bool globals_have_metatable;  // a prelude has given them one
     bool is_in_prelude;
     int loads;                 // calls of `require` that load a module now, one inside the other
     bool has_description;      // of an error under way, in the registry

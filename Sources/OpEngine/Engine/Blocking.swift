@@ -18,7 +18,7 @@ extension ThreadContext {
         let worker = unsafe self.worker
         let engine = worker?.engine
         letOthersTake()
-        if let worker { worker.engine.perform(worker.engine.pool.withLock { $0.beginBlocking(worker, timed: deadline != nil) }) }
+        if let worker { worker.engine.perform(worker.engine.pool.withLock { $0.willBlock(worker, timed: deadline != nil) }) }
         defer { if let worker { worker.engine.pool.withLock { $0.endBlocking(worker, timed: deadline != nil) } } }
         while true {
             if predicate() { return .satisfied }
@@ -46,7 +46,7 @@ extension Engine {
         let engine = worker.engine
         context.letOthersTake()
         // A section that sleeps outside of the engine ends by itself, as a timed wait does.
-        engine.perform(engine.pool.withLock { $0.beginBlocking(worker, timed: true) })
+        engine.perform(engine.pool.withLock { $0.willBlock(worker, timed: true) })
         defer { engine.pool.withLock { $0.endBlocking(worker, timed: true) } }
         return try body()
     }

@@ -22,9 +22,11 @@ final class BlockingMonitor: @unchecked Sendable {
     private static let longestUrgentPause = Duration.milliseconds(2)
     /// The pause between two samples elsewhere.
     private static let usualPause = Duration.milliseconds(4)
-    /// The pause while no work waits. The thread ends after `calmRounds` of them.
+    /// The pause while no work waits. The thread ends after `calmRounds` of them in which no worker was blocked either.
     private static let calmPause = Duration.milliseconds(10)
     private static let calmRounds = 10
+    /// The pause when that has lasted, and workers are still blocked: they may compute when they come back.
+    private static let restingPause = Duration.milliseconds(100)
     /// How many replaced workers are sampled in each round.
     private static let replacedInARound = 32
     /// While none computes, one more worker may start for each eight that are blocked, at most 32 in a round: it will probably block too. So
@@ -71,9 +73,13 @@ final class BlockingMonitor: @unchecked Sendable {
                 return .workWaits(busy: pool.busy, isUrgent: pool.hasExplicitMaximumInLine)
             }
             calm += 1
-            guard calm == BlockingMonitor.calmRounds || pool.mustEnd else { return .calm(busy: pool.busy) }
-            pool.endWatch()
-            return .over
+            let hasLasted = calm >= BlockingMonitor.calmRounds
+            if hasLasted && replaced.isEmpty || pool.mustEnd {
+                pool.endWatch()
+                return .over
+            }
+            pool.isMonitorResting = hasLasted
+            return .calm(busy: pool.busy)
         }
         switch situation {
         case .workWaits(let busy, let isUrgent):
@@ -81,7 +87,7 @@ final class BlockingMonitor: @unchecked Sendable {
             return replaceBlocked(among: busy, isUrgent, now)
         case .calm(let busy):
             allow(surplus: 0, besides: busy)
-            return BlockingMonitor.calmPause
+            return calm < BlockingMonitor.calmRounds ? BlockingMonitor.calmPause : BlockingMonitor.restingPause
         case .over: return nil
         }
     }
@@ -98,11 +104,11 @@ final class BlockingMonitor: @unchecked Sendable {
     }
 
     private func replace(_ worker: Worker) {
-        guard let wake = engine.pool.withLock({ $0.replace(worker) }) else { return }
+        guard let (wake, needsReport) = engine.pool.withLock({ $0.replace(worker) }) else { return }
         engine.perform(wake)
         replaced.append(worker)
         // The job also says that the engine is not at rest: the operation goes on when the call returns.
-        worker.inbox.post { worker.engine.pool.withLock { $0.comesBack(worker) } }
+        if needsReport { worker.inbox.post { worker.engine.pool.withLock { $0.reports(worker) } } }
     }
 
     private func allow(surplus count: Int, besides busy: [Worker]) {
@@ -119,7 +125,9 @@ final class BlockingMonitor: @unchecked Sendable {
             if nextReplaced >= replaced.count { nextReplaced = 0 }
             let worker = replaced[nextReplaced]
             worker.takeSample(at: now)
-            if worker.sample.kind == .sleeps && engine.pool.withLock({ _ in worker.isReplaced }) {
+            // One of which nothing can be found out is probably where it was: there may be no descriptor left to read its state.
+            let mayBeBlocked = worker.sample.kind == .sleeps || worker.sample.kind == .unknown
+            if mayBeBlocked && engine.pool.withLock({ _ in worker.isReplaced }) {
                 nextReplaced += 1
                 continue
             }

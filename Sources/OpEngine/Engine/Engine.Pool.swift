@@ -23,6 +23,8 @@ extension Engine {
         private(set) var timedWaits = 0
         /// Looks whether threads are blocked; nil when there was no reason to.
         private var monitor: BlockingMonitor?
+        /// The monitor pauses for long, because no work waits.
+        var isMonitorResting = false
         /// Threads that sleep until something happens, the youngest sleep last.
         private var sleeps: [Sleep] = []
         var mustEnd = false
@@ -36,6 +38,8 @@ extension Engine {
             case spawn(Worker)
             /// All workers are busy, perhaps because their threads are blocked: have the monitor look after that.
             case watch(BlockingMonitor)
+            /// The same where the monitor has little to do so far.
+            case hasten(BlockingMonitor)
         }
 
         // MARK: Work comes
@@ -176,6 +180,12 @@ extension Engine {
             var isStalled = false
         }
 
+        /// The worker is about to block: another thread takes its place. On the worker's thread, which is there again if it was replaced.
+        mutating func willBlock(_ worker: Worker, timed: Bool) -> Wake {
+            comesBack(worker)
+            return beginBlocking(worker, timed: timed)
+        }
+
         /// Another thread takes the worker's place. Several reasons for that may overlap.
         mutating func beginBlocking(_ worker: Worker, timed: Bool) -> Wake {
             if timed { timedWaits += 1 }
@@ -194,24 +204,32 @@ extension Engine {
         /// There are more workers than should be awake, since some have come back from where they were blocked.
         var hasTooManyAwake: Bool { awake > target }
 
-        /// The thread of a new worker could not be started: there can be no more threads than there are.
-        mutating func couldNotStart(_ worker: Worker) {
+        /// The thread of a new worker could not be started: there can be no more threads than there are. One of those has to do.
+        mutating func couldNotStart(_ worker: Worker) -> Wake {
             workers.removeAll { $0 === worker }
             awake -= 1
             isSomeoneSearching = false
             threadLimit = max(1, workers.count)
+            return wakeIfNeeded(worker.engine)
         }
 
         // MARK: A thread is blocked, and has not said so
 
         private mutating func watch(_ engine: Engine) -> Wake {
-            if monitor != nil || mustEnd { return .none }
+            if let monitor {
+                guard exchange(&isMonitorResting, with: false) else { return .none }
+                return .hasten(monitor)
+            }
+            if mustEnd { return .none }
             let made = BlockingMonitor(engine: engine)
             monitor = made
             return .watch(made)
         }
 
-        mutating func endWatch() { monitor = nil }
+        mutating func endWatch() {
+            monitor = nil
+            isMonitorResting = false
+        }
 
         /// Work waits, and no worker may be woken for it. If some are blocked, others are to take their places.
         var isShort: Bool { hasScheduled && awake >= target && (canSpawn || lanes.idleCount > 0) }
@@ -235,11 +253,18 @@ extension Engine {
             return wakes
         }
 
-        /// The thread of a worker that should be working is blocked. Nil: it has noticed that itself meanwhile.
-        mutating func replace(_ worker: Worker) -> Wake? {
+        /// The thread of a worker that should be working is blocked. Nil: the worker has noticed that itself meanwhile.
+        mutating func replace(_ worker: Worker) -> (Wake, needsReport: Bool)? {
             if worker.isParked || worker.absences > 0 { return nil }
             worker.isReplaced = true
-            return beginBlocking(worker, timed: true)
+            let wake = beginBlocking(worker, timed: true)
+            return (wake, needsReport: !exchange(&worker.willReport, with: true))
+        }
+
+        /// The worker's job reports that it is back.
+        mutating func reports(_ worker: Worker) {
+            worker.willReport = false
+            comesBack(worker)
         }
 
         /// A worker that was replaced is there again.

@@ -143,6 +143,7 @@ import Synchronization
         case .unpark(let worker): worker.parker.unpark()
         case .spawn(let worker): worker.start()
         case .watch(let monitor): monitor.start()
+        case .hasten(let monitor): monitor.parker.unpark()
         }
     }
 

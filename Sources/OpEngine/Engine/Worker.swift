@@ -41,6 +41,8 @@ public final class Worker: @unchecked Sendable {
     var absences = 0
     /// Its thread was found blocked. Guarded by the engine's lock.
     var isReplaced = false
+    /// A job in its inbox is to report that it is back. Guarded by the engine's lock.
+    var willReport = false
     /// What the monitor has found out about its thread. Used by that only.
     var sample = ThreadSample()
     /// Its thread waits for a lock of the engine, whose holder goes on soon.
@@ -66,11 +68,9 @@ public final class Worker: @unchecked Sendable {
         ThreadStarter.startThread {
             self.run()
         } orElse: { [self] in
-            let isAlone = engine.pool.withLock { pool in
-                pool.couldNotStart(self)
-                return pool.workers.isEmpty
-            }
+            let (wake, isAlone) = engine.pool.withLock { ($0.couldNotStart(self), $0.workers.isEmpty) }
             if isAlone { fatalError("opscript: cannot start a thread") }
+            engine.perform(wake)
         }
     }
 
