@@ -1,3 +1,4 @@
+import CTestSupport
 import Glibc
 import LuaBindings
 import OpEngine
@@ -6,9 +7,9 @@ import Testing
 
 /// Bodies that block in Lua's own library or in a module, of which the engine is told nothing.
 @Suite struct BlockedBodyTests {
-    /// Both workers block in `body`, which knows its operation `op`, its number `i` and a folder; another operation runs `release`, which
+    /// Two bodies block in `body`, which knows its operation `op`, its number `i` and a folder; another operation runs `release`, which
     /// knows the two operations and the folder, and lets them go on.
-    private func expectOthersToRun(blocking body: String, releasing release: String) throws {
+    private func expectOthersToRun(workers: Int = 2, blocking body: String, releasing release: String) throws {
         var template = Array("/tmp/opscript-XXXXXX".utf8CString)
         // Safety: the name is a local variable that outlives the call.
         try #require(unsafe mkdtemp(&template) != nil)
@@ -20,7 +21,7 @@ import Testing
             for path in fifos { unsafe unlink(path) }
             unsafe rmdir(folder)
         }
-        try withRuntime(workers: 2) { runtime in
+        try withRuntime(workers: workers) { runtime in
             try runtime.run(
                 """
                 local folder = ...
@@ -59,6 +60,15 @@ import Testing
         try expectOthersToRun(
             blocking: "op.hasBegun = true; assert(io.open(folder .. '/' .. i)):close()",
             releasing: "for i = 1, 2 do assert(io.open(folder .. '/' .. i, 'w')):close() end")
+    }
+
+    @Test func onOneProcessor() async {
+        await #expect(processExitsWith: .success) {
+            #expect(use_one_processor() && Engine.processorCount == 1)
+            try BlockedBodyTests().expectOthersToRun(
+                workers: Engine.processorCount, blocking: "op.hasBegun = true; assert(io.open(folder .. '/' .. i)):close()",
+                releasing: "for i = 1, 2 do assert(io.open(folder .. '/' .. i, 'w')):close() end")
+        }
     }
 
     @Test func executingACommand() throws {
