@@ -229,7 +229,7 @@ void clua_adopt_global(lua_State *L) {
 
 void clua_push_copy(lua_State *L, int index) {
     int table = lua_absindex(L, index);
-    lua_createtable(L, 0, 64);
+    lua_newtable(L);  // mostly a metatable, which is small
     int copy = lua_gettop(L);
     lua_pushnil(L);
     while (lua_next(L, table)) {
