@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "CPlatform.h"
+#include <linux/membarrier.h>
 
 #include <stdlib.h>
 
@@ -35,4 +36,19 @@ void cplatform_leave_processor(void) {
     others = all;
     CPU_CLR(processor, &others);
     if (CPU_COUNT(&others) > 0 && sched_setaffinity(0, sizeof others, &others) == 0) sched_setaffinity(0, sizeof all, &all);
+}
+
+bool cplatform_orders_all_threads = false;
+
+// In a constructor, because registering is slow once there are other threads.
+__attribute__((constructor)) static void register_barriers(void) {
+    cplatform_orders_all_threads = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+}
+
+void cplatform_heavy_barrier(void) {
+    if (cplatform_orders_all_threads) {
+        syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+    } else {
+        __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    }
 }

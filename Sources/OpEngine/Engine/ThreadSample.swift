@@ -12,7 +12,8 @@ struct ThreadSample {
         case waitsForProcessor
         /// The thread sleeps in the kernel, and has not run since the last sample.
         case sleeps
-        /// The thread has not begun, or waits for a lock of the engine, whose holder goes on soon; or there is no `/proc`.
+        /// The thread has not begun, has run while the sample was taken, or waits for a lock of the engine, whose holder goes on soon; or
+        /// there is no `/proc`.
         case unknown
     }
 
@@ -64,8 +65,11 @@ struct ThreadSample {
 extension Worker {
     func takeSample(at now: ContinuousClock.Instant) {
         let number = threadNumber.load(ordering: .acquiring)
-        sample.update(processorTime: number == 0 ? nil : processorTime(ofThread: number), at: now) {
-            waitsForLock.load(ordering: .relaxed) ? nil : threadState(number)
+        let time = number == 0 ? nil : processorTime(ofThread: number)
+        sample.update(processorTime: time, at: now) {
+            let state = threadState(number)
+            // In this order: if the thread has run since `time`, the state belongs to a sleep that has just begun.
+            return waitsForLock.load(ordering: .acquiring) || processorTime(ofThread: number) != time ? nil : state
         }
     }
 }

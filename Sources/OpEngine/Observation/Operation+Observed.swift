@@ -5,7 +5,7 @@ extension Operation {
     @discardableResult
     func openMailbox(_ prepare: (inout Mailbox.State) -> Void) -> Mailbox {
         lock.withLock {
-            let extras = ensureExtras()
+            let extras = ensureRareExtras()
             // Written once: who sees the flag reads it without the lock.
             let mailbox = extras.mailbox ?? Mailbox(owner: self)
             if extras.mailbox == nil { extras.mailbox = mailbox }
@@ -19,7 +19,7 @@ extension Operation {
 
     /// The mailbox, if somebody observes the operation. One branch when nobody does.
     @inline(__always)
-    var observedMailbox: Mailbox? { loadState().has(State.observed) ? extras?.mailbox : nil }
+    var observedMailbox: Mailbox? { loadState().has(State.observed) ? rareExtras?.mailbox : nil }
 
     /// Tells observers what has happened. No lock may be held. One branch when there are none.
     @inline(__always)

@@ -17,7 +17,7 @@ extension BeyondFoundation where Self: Operation {
     public var queue: OperationQueue? { withQueueCore { $0.face } ?? nil }
 
     /// The error it failed with, or nil.
-    public var error: (any Error)? { lock.withLock { extras?.error } }
+    public var error: (any Error)? { lock.withLock { rareExtras?.error } }
 
     /// How it ended; nil while it has not.
     public var outcome: Operation.Outcome? {
@@ -30,8 +30,8 @@ extension BeyondFoundation where Self: Operation {
     /// - Parameter outcome: `.failed`, or `.cancelled` when the error only tells why it was cancelled.
     public func fail(with error: any Error, outcome: Operation.Outcome = .failed) {
         lock.withLock {
-            guard !loadState().has(Operation.State.finished), extras?.error == nil else { return }
-            ensureExtras().error = error
+            guard !loadState().has(Operation.State.finished), rareExtras?.error == nil else { return }
+            ensureRareExtras().error = error
             if outcome == .failed { transition { $0.set(Operation.State.failed) } }
         }
     }
@@ -39,7 +39,7 @@ extension BeyondFoundation where Self: Operation {
     /// Calls `body` once, when `isFinished` is true; at once if it is. On the finishing thread, no lock held; it must be cheap.
     public func whenFinished(_ body: @escaping @Sendable () -> Void) {
         withQueueCore { $0.beginsToBeWaitedFor() }
-        lock.withLock { ensureExtras().finishHandlers.append(Block(body)) }
+        lock.withLock { ensureRareExtras().finishHandlers.append(Block(body)) }
         announceFinishHandler()
     }
 

@@ -22,7 +22,7 @@ open class BlockOperation: Operation, @unchecked Sendable {
 
     /// The blocks, in order of addition; called from here, an error they throw is dropped. Empty when they have run.
     open var executionBlocks: [@Sendable () -> Void] {
-        let all = lock.withLock { (first.map { [$0] } ?? []) + (extras?.otherBlocks ?? []) }
+        let all = lock.withLock { (first.map { [$0] } ?? []) + (rareExtras?.otherBlocks ?? []) }
         return all.map { block in { try? block() } }
     }
 
@@ -41,8 +41,8 @@ open class BlockOperation: Operation, @unchecked Sendable {
             if let first { run(first) }
             return isBare
         }
-        let others = extras?.otherBlocks ?? []
-        extras?.otherBlocks = []
+        var others: [@Sendable () throws -> Void] = []
+        if let rare = rareExtras { swap(&others, &rare.otherBlocks) }
         lock.unlock()
         if others.isEmpty {
             if let first { run(first) }
@@ -58,7 +58,7 @@ extension BeyondFoundation where Self: BlockOperation {
     public func tryAddExecutionBlock(_ block: @escaping @Sendable () throws -> Void) throws {
         if isExecuting || isFinished { throw OperationError.executionBlockAddedTooLate(operation: label) }
         lock.withLock {
-            if first == nil { first = block } else { ensureExtras().otherBlocks.append(block) }
+            if first == nil { first = block } else { ensureRareExtras().otherBlocks.append(block) }
         }
     }
 }

@@ -53,7 +53,7 @@ extension Operation {
             let mailbox = observedMailbox
             let old = mailbox == nil ? [] : listedDependencies
             let wasCounted = unsafe edge.pointee.isCounted && DependentList.remove(edge)
-            if extras?.dependencyIndex == nil {
+            if rareExtras?.dependencyIndex == nil {
                 unsafe dependencyList.remove(edge)
             } else {
                 unsafe removeIndexed(edge, to: operation)
@@ -120,7 +120,7 @@ extension Operation {
     @inline(__always)
     private func list(_ dependency: Operation) -> UnsafeMutablePointer<DependencyEdge> {
         let edge = unsafe dependencyList.append(dependency, of: self)
-        unsafe extras?.dependencyIndex?.edges[ObjectIdentifier(dependency)] = edge
+        unsafe rareExtras?.dependencyIndex?.edges[ObjectIdentifier(dependency)] = edge
         if let mailbox = observedMailbox {
             mailbox.record(.dependencies, old: Array(listedDependencies.dropLast()), new: listedDependencies)
         }
@@ -149,21 +149,21 @@ extension Operation {
     /// The edge to a dependency that is listed. With `lock` held. O(1) on average, however many there are: when many have been looked
     /// through they get an index.
     private func edge(to dependency: Operation) -> UnsafeMutablePointer<DependencyEdge>? {
-        if let index = extras?.dependencyIndex { return unsafe index.edges[ObjectIdentifier(dependency)] }
+        if let index = rareExtras?.dependencyIndex { return unsafe index.edges[ObjectIdentifier(dependency)] }
         var edges = dependencyList.makeIterator()
         for _ in 0..<DependencyIndex.fewest {
             guard let edge = unsafe edges.next() else { return nil }
             if unsafe edge.pointee.leads(to: dependency) { return unsafe edge }
         }
         let index = DependencyIndex(of: dependencyList)
-        ensureExtras().dependencyIndex = index
+        ensureRareExtras().dependencyIndex = index
         return unsafe index.edges[ObjectIdentifier(dependency)]
     }
 
     /// Takes an edge off the own list and the index. With `lock` held.
     private func removeIndexed(_ edge: UnsafeMutablePointer<DependencyEdge>, to dependency: Operation) {
         unsafe edge.pointee.dependency = nil
-        if extras?.dependencyIndex?.remove(dependency) ?? false { dependencyList.freeEmptyBlocks() }
+        if rareExtras?.dependencyIndex?.remove(dependency) ?? false { dependencyList.freeEmptyBlocks() }
     }
 
     /// Whether a dependency that has not finished is listed. With both locks held.

@@ -132,13 +132,13 @@ extension Operation {
         try checkCompletionBlockIsInTime()
         let made = Block(block)
         let (replaced, isTooLate) = lock.withLock { () -> (Block?, Bool) in
-            let replaced = exchange(&ensureExtras().completionBlock, with: made)
+            let replaced = withExtras { exchange(&$0.completionBlock, with: made) }
             // The end looks for a block when it has been published: here it will find this one, or it has looked.
             let isTooLate = transition { state in
                 state.set(State.hasFinishHandlers)
                 return state.has(State.finished)
             }
-            if isTooLate { ensureExtras().completionBlock = replaced }
+            if isTooLate { withExtras { $0.completionBlock = replaced } }
             return (replaced, isTooLate)
         }
         if isTooLate { throw .completionBlockSetTooLate(operation: label) }
@@ -181,15 +181,8 @@ extension Operation {
 
     /// Takes all there are, and calls them; the completion block after the others, then `didFinish`.
     private func runFinishHandlers() {
-        let (handlers, waiters, completionBlock): ([Block], [Parker], Block?) = lock.withLock {
-            guard let extras else { return ([], [], nil) }
-            if let block = extras.completionBlock, let observedMailbox {
-                observedMailbox.record(
-                    .completionBlock, old: block.call as (@Sendable () -> Void)?, new: nil as (@Sendable () -> Void)?)
-            }
-            return (exchange(&extras.finishHandlers, with: []), exchange(&extras.waiters, with: []), extras.completionBlock.take())
-        }
-        for waiter in waiters { waiter.unpark() }
+        let (completionBlock, others) = lock.withLock { takeFinishHandlers() }
+        if let others { for waiter in others.waiters { waiter.unpark() } }
         deliverChanges()
         // Of two threads that come here, one tells.
         let tellsSubclass =
@@ -198,11 +191,24 @@ extension Operation {
                 defer { state.clear(State.tellsSubclass) }
                 return state.has(State.tellsSubclass)
             }
-        let context = ThreadContext.current
-        context.notRunning(self) {
-            for handler in handlers { handler.call() }
+        ThreadContext.whileNotRunning(self) {
+            if let others { for handler in others.handlers { handler.call() } }
             completionBlock?.call()
             if tellsSubclass { didFinish() }
+        }
+    }
+
+    /// With `lock` held. Most operations have a completion block, if anything.
+    private func takeFinishHandlers() -> (completionBlock: Block?, others: (handlers: [Block], waiters: [Parker])?) {
+        if extras == nil { return (nil, nil) }
+        return withExtras { extras in
+            let completionBlock = extras.completionBlock.take()
+            guard let rare = extras.rare else { return (completionBlock, nil) }
+            if let completionBlock {
+                observedMailbox?.record(
+                    .completionBlock, old: completionBlock.call as (@Sendable () -> Void)?, new: nil as (@Sendable () -> Void)?)
+            }
+            return (completionBlock, (exchange(&rare.finishHandlers, with: []), exchange(&rare.waiters, with: [])))
         }
     }
 }

@@ -7,10 +7,10 @@ extension Operation {
     }
 
     var requestedThreadPriority: Double {
-        get { lock.withLock { extras?.threadPriority ?? 0.5 } }
+        get { lock.withLock { rareExtras?.threadPriority ?? 0.5 } }
         set {
             let priority = newValue.isNaN ? 0.5 : min(max(newValue, 0), 1)
-            lock.withLock { ensureExtras().threadPriority = priority }
+            lock.withLock { ensureRareExtras().threadPriority = priority }
             changeRequest { $0 & 0xF | QualityRank(threadPriority: priority).value << 4 }
         }
     }

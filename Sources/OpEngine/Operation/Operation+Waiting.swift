@@ -17,13 +17,13 @@ extension BeyondFoundation where Self: Operation {
         }
         let engine = queueEngine ?? context.engine
         let outcome = context.wait(on: engine, deadline: deadline, isDone: { self.hasEnded }) { parker in
-            lock.withLock { ensureExtras().waiters.append(parker) }
+            lock.withLock { ensureRareExtras().waiters.append(parker) }
             announceFinishHandler()
         }
         switch outcome {
         case .satisfied: return true
         case .timedOut, .stalled:
-            lock.withLock { if let extras { extras.waiters.removeFirst(where: { $0 === parkerOfWait(context, engine) }) } }
+            lock.withLock { if let rareExtras { rareExtras.waiters.removeFirst(where: { $0 === parkerOfWait(context, engine) }) } }
             if outcome == .stalled { throw OperationError.neverFinishes([self]) }
             return false
         }

@@ -1,30 +1,48 @@
 import Synchronization
 
 extension Operation {
-    /// What most operations do not have, in an object of its own, so that they stay small.
+    /// What many operations have and many do not, in an object of its own, so that operations stay small. 64 bytes of the allocator's.
     final class Extras {
         // The operation's `lock` guards all of it, so that access needs no check for exclusiveness.
 
         @safe @exclusivity(unchecked) var name: String?
-        @safe @exclusivity(unchecked) var error: (any Error)?
         @safe @exclusivity(unchecked) var completionBlock: Block?
-        @safe @exclusivity(unchecked) var finishHandlers: [Block] = []
-        @safe @exclusivity(unchecked) var waiters: [Parker] = []
-        @safe @exclusivity(unchecked) var threadPriority = 0.5
-        /// The blocks of a block operation after its first.
-        @safe @exclusivity(unchecked) var otherBlocks: [@Sendable () throws -> Void] = []
-        /// Where the list of dependencies has each, when there are many. See `Operation.indexDependencies`.
-        @safe @exclusivity(unchecked) var dependencyIndex: DependencyIndex?
-        /// Written once. See `openMailbox`.
-        @safe @exclusivity(unchecked) var mailbox: Mailbox?
+        @safe @exclusivity(unchecked) var rare: Rare?
+
+        /// What few operations have.
+        final class Rare {
+            @safe @exclusivity(unchecked) var error: (any Error)?
+            @safe @exclusivity(unchecked) var finishHandlers: [Block] = []
+            @safe @exclusivity(unchecked) var waiters: [Parker] = []
+            @safe @exclusivity(unchecked) var threadPriority = 0.5
+            /// The blocks of a block operation after its first.
+            @safe @exclusivity(unchecked) var otherBlocks: [@Sendable () throws -> Void] = []
+            /// Where the list of dependencies has each, when there are many. See `Operation.indexDependencies`.
+            @safe @exclusivity(unchecked) var dependencyIndex: DependencyIndex?
+            /// Written once. See `openMailbox`.
+            @safe @exclusivity(unchecked) var mailbox: Mailbox?
+        }
     }
 
     /// With `lock` held.
-    func ensureExtras() -> Extras {
-        if let extras { return extras }
-        let made = Extras()
-        extras = made
-        return made
+    @inline(__always) var rareExtras: Extras.Rare? { extras?.rare }
+
+    /// With `lock` held.
+    func ensureRareExtras() -> Extras.Rare {
+        withExtras { extras in
+            if let rare = extras.rare { return rare }
+            let made = Extras.Rare()
+            extras.rare = made
+            return made
+        }
+    }
+
+    /// With `lock` held. The extras stay as long as the operation, so that they need not be retained meanwhile.
+    @inline(__always)
+    func withExtras<Result>(_ body: (Extras) -> Result) -> Result {
+        if extras == nil { extras = Extras() }
+        // Safety: see above.
+        return unsafe Unmanaged.passUnretained(extras.unsafelyUnwrapped)._withUnsafeGuaranteedRef(body)
     }
 
     package var isBarrier: Bool { loadState().has(State.barrier) }
@@ -33,9 +51,10 @@ extension Operation {
         get { lock.withLock { extras?.name } }
         set {
             lock.withLock {
-                let extras = ensureExtras()
-                observedMailbox?.record(.name, old: extras.name, new: newValue)
-                extras.name = newValue
+                withExtras { extras in
+                    observedMailbox?.record(.name, old: extras.name, new: newValue)
+                    extras.name = newValue
+                }
             }
             deliverChanges()
         }

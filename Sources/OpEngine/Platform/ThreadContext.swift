@@ -64,9 +64,9 @@ import Synchronization
     static func whileWaitingForLock(_ body: () -> Void) {
         // Safety: a thread's worker lives as long as the thread.
         let worker = unsafe existing?.worker
-        worker?.waitsForLock.store(true, ordering: .relaxed)
+        worker?.waitsForLock.store(true, ordering: .releasing)
         body()
-        worker?.waitsForLock.store(false, ordering: .relaxed)
+        worker?.waitsForLock.store(false, ordering: .releasing)
     }
 
     // MARK: What runs here
@@ -101,8 +101,19 @@ import Synchronization
     func letOthersTake() { unsafe serving?._withUnsafeGuaranteedRef { $0.scheduleIfRunnable() } }
 
     /// Runs `body`, which follows from the end of `operation`: it is part of it no more, though the operation may be on the stack.
-    func notRunning(_ operation: Operation, _ body: () -> Void) {
-        if self.operation === operation { whileRunning(nil, in: nil, body) } else { body() }
+    static func whileNotRunning(_ operation: Operation, _ body: () -> Void) {
+        // Safety: as for `current`; there until the thread ends, so that it need not be retained.
+        guard let pointer = unsafe cplatform_get_thread_context() else { return body() }
+        unsafe Unmanaged<ThreadContext>.fromOpaque(pointer)._withUnsafeGuaranteedRef { context in
+            if context.isRunning(operation) { context.whileRunning(nil, in: nil, body) } else { body() }
+        }
+    }
+
+    /// Whether the body of `operation` runs here, and none within that.
+    @inline(__always)
+    private func isRunning(_ operation: Operation) -> Bool {
+        // Safety: compared only.
+        unsafe running?.toOpaque() == Unmanaged.passUnretained(operation).toOpaque()
     }
 
     /// Whether the calling thread is the one that a queue starts `operation` on.
