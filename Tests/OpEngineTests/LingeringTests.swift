@@ -106,30 +106,30 @@ import Testing
         second.waitUntilAllOperationsAreFinished()
     }
 
-    // MARK: Patience
+    // MARK: BatchingDelay
 
-    @Test func patienceComesWithWorkThatComesQuickly() {
-        var patience = Patience()
+    @Test func fastArrivalsBeginTheDelay() {
+        var batchingDelay = BatchingDelay()
         for _ in 0..<8 {
-            #expect(patience.looks == 0)
-            patience.foundWork(after: 3)
+            #expect(batchingDelay.iterations == 0)
+            batchingDelay.foundWork(after: 3)
         }
-        #expect(patience.looks > 0)
-        patience.foundWork(after: 1000)
-        #expect(patience.looks == 0)
+        #expect(batchingDelay.iterations > 0)
+        batchingDelay.foundWork(after: 1000)
+        #expect(batchingDelay.iterations == 0)
     }
 
-    @Test func patienceGrowsAsLongAsMoreCome() {
-        var patience = Patience()
-        for _ in 0..<8 { patience.foundWork(after: 3) }
+    @Test func theDelayGrowsWhileOperationsArrive() {
+        var batchingDelay = BatchingDelay()
+        for _ in 0..<8 { batchingDelay.foundWork(after: 3) }
         let growing = (0..<4).map { _ in
-            patience.hasWaited(andMoreCame: true)
-            patience.foundWork(after: 3)
-            return patience.looks
+            batchingDelay.hasWaited(operationsArrived: true)
+            batchingDelay.foundWork(after: 3)
+            return batchingDelay.iterations
         }
         let shrinking = (0..<3).map { _ in
-            patience.foundWork(after: 1000)
-            return patience.looks
+            batchingDelay.foundWork(after: 1000)
+            return batchingDelay.iterations
         }
         #expect(growing == [512, 1024, 1024, 1024])
         #expect(shrinking == [512, 256, 0])
@@ -137,23 +137,23 @@ import Testing
 
     /// Who waits for each operation, by whatever means, is kept waiting seldom.
     @Test func attemptsInVainBecomeRare() {
-        var patience = Patience()
+        var batchingDelay = BatchingDelay()
         func callsUntilItWaits() -> Int {
             var count = 0
-            while patience.looks == 0 {
-                patience.foundWork(after: 3)
+            while batchingDelay.iterations == 0 {
+                batchingDelay.foundWork(after: 3)
                 count += 1
             }
             return count
         }
         let counts = (0..<11).map { _ in
-            defer { patience.hasWaited(andMoreCame: false) }
+            defer { batchingDelay.hasWaited(operationsArrived: false) }
             return callsUntilItWaits()
         }
         #expect(counts == [8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 4096])
         _ = callsUntilItWaits()
-        patience.hasWaited(andMoreCame: true)
-        patience.foundNothing()
+        batchingDelay.hasWaited(operationsArrived: true)
+        batchingDelay.foundNothing()
         #expect(callsUntilItWaits() == 8)
     }
 
@@ -162,12 +162,12 @@ import Testing
         let queue = OperationQueue(engine: engine)
         queue.isSuspended = true
         queue.addOperation {}
-        #expect(!queue.core.isAddedTo { true })
-        let moreCame = queue.core.isAddedTo {
+        #expect(!queue.core.receivesOperations { true })
+        let operationsArrived = queue.core.receivesOperations {
             queue.addOperation {}
             return isInTime
         }
-        #expect(moreCame == isInTime)
+        #expect(operationsArrived == isInTime)
         queue.cancelAllOperations()
         queue.isSuspended = false
         queue.waitUntilAllOperationsAreFinished()
@@ -175,15 +175,15 @@ import Testing
 
     /// Who adds quickly now and then has not been misjudged for ever.
     @Test func whatWasLearntIsForgotten() {
-        var patience = Patience()
+        var batchingDelay = BatchingDelay()
         for _ in 0..<10 {
-            while patience.looks == 0 { patience.foundWork(after: 3) }
-            patience.hasWaited(andMoreCame: false)
+            while batchingDelay.iterations == 0 { batchingDelay.foundWork(after: 3) }
+            batchingDelay.hasWaited(operationsArrived: false)
         }
-        for _ in 0..<5 { patience.foundNothing() }
-        for _ in 0..<5 { patience.foundWork(after: 1000) }
-        for _ in 0..<8 { patience.foundWork(after: 3) }
-        #expect(patience.looks > 0)
+        for _ in 0..<5 { batchingDelay.foundNothing() }
+        for _ in 0..<5 { batchingDelay.foundWork(after: 1000) }
+        for _ in 0..<8 { batchingDelay.foundWork(after: 3) }
+        #expect(batchingDelay.iterations > 0)
     }
 
     /// To let more come would make who waits for the last one wait longer.

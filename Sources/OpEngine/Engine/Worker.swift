@@ -30,7 +30,7 @@ public final class Worker: @unchecked Sendable {
     let group: ThreadGroup
     let parker: Parker
     /// Used on this worker's thread only.
-    private var patience = Patience()
+    private var batchingDelay = BatchingDelay()
     /// The same.
     private var crowding = Crowding()
     /// Guarded by the engine's lock.
@@ -180,25 +180,25 @@ public final class Worker: @unchecked Sendable {
     /// The same, and meanwhile who adds to `core` calls this worker. True: somebody has.
     private func linger(at core: OperationQueue.Core) -> Bool {
         guard core.beginLingering() else { return false }
-        if let looks = parker.look(for: { core.isLingererCalled || isNeededElsewhere }) {
-            patience.foundWork(after: looks)
-            if core.isLingererCalled && patience.looks > 0 { letMoreCome(to: core) }
+        if let iterations = parker.look(for: { core.isLingererCalled || isNeededElsewhere }) {
+            batchingDelay.foundWork(after: iterations)
+            if core.isLingererCalled && batchingDelay.iterations > 0 { accumulateOperations(in: core) }
         } else {
-            patience.foundNothing()
+            batchingDelay.foundNothing()
         }
         return core.endLingering()
     }
 
-    /// See `Patience`.
-    private func letMoreCome(to core: OperationQueue.Core) {
-        let half = patience.looks / 2
-        let moreCame = waits(half, for: core) && core.isAddedTo(while: { waits(half, for: core) })
-        if !isNeededElsewhere { patience.hasWaited(andMoreCame: moreCame) }
+    /// See `BatchingDelay`.
+    private func accumulateOperations(in core: OperationQueue.Core) {
+        let half = batchingDelay.iterations / 2
+        let operationsArrived = spins(half, for: core) && core.receivesOperations(while: { spins(half, for: core) })
+        if !isNeededElsewhere { batchingDelay.hasWaited(operationsArrived: operationsArrived) }
     }
 
     /// False: somebody waits for the queue or for one of its operations, or the worker is needed elsewhere.
-    private func waits(_ looks: Int, for core: OperationQueue.Core) -> Bool {
-        for _ in 0..<looks {
+    private func spins(_ iterations: Int, for core: OperationQueue.Core) -> Bool {
+        for _ in 0..<iterations {
             if core.isWaitedFor || isNeededElsewhere { return false }
             cplatform_relax()
         }

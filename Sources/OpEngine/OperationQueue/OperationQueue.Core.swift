@@ -305,7 +305,7 @@ extension OperationQueue {
         }
 
         /// Whether `body` says yes, and operations are added meanwhile.
-        func isAddedTo(while body: () -> Bool) -> Bool {
+        func receivesOperations(while body: () -> Bool) -> Bool {
             let before = state.withLock { $0.added }
             return body() && state.withLock { $0.added } != before
         }
