@@ -104,8 +104,8 @@ import Testing
         queue.isSuspended = true
         queue.addOperation {}
         for _ in 0..<3 { #expect(try !queue.tryWaitUntilAllOperationsAreFinished(until: .now)) }
-        let isWaitedFor = queue.core.state.withLock { !$0.waits.isEmpty }
-        #expect(!isWaitedFor)
+        let hasNewWaiter = queue.core.state.withLock { !$0.waits.isEmpty }
+        #expect(!hasNewWaiter)
     }
 
     @Test(arguments: CancelAll.allCases)

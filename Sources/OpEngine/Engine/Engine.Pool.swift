@@ -131,7 +131,7 @@ extension Engine {
         }
 
         /// The queue at which the worker lingered has called it. False: there are enough without it.
-        mutating func wasCalled(_ worker: Worker) -> (isNeeded: Bool, Wake) { (awake <= target, endSearching(worker)) }
+        mutating func wasSignalled(_ worker: Worker) -> (isNeeded: Bool, Wake) { (awake <= target, endSearching(worker)) }
 
         private mutating func park(_ worker: Worker) {
             worker.isParked = true

@@ -113,8 +113,8 @@ public final class Worker: @unchecked Sendable {
                     spin()
                     break
                 }
-                if linger(at: core) {
-                    serveWhenCalled(core, context)
+                if spin(at: core) {
+                    serveAfterSignal(core, context)
                     hasSpun = false
                 }
             case .park(let wake):
@@ -141,8 +141,8 @@ public final class Worker: @unchecked Sendable {
     }
 
     /// The queue at which it lingered has called it. Others may have come back from waits meanwhile: then there are enough without it.
-    private func serveWhenCalled(_ core: OperationQueue.Core, _ context: ThreadContext) {
-        let (isNeeded, wake) = engine.pool.withLock { $0.wasCalled(self) }
+    private func serveAfterSignal(_ core: OperationQueue.Core, _ context: ThreadContext) {
+        let (isNeeded, wake) = engine.pool.withLock { $0.wasSignalled(self) }
         engine.perform(wake)
         if isNeeded { serve(core, as: .foreground, context, arriving: true) } else { engine.schedule(core, on: .foreground) }
     }
@@ -178,15 +178,15 @@ public final class Worker: @unchecked Sendable {
     private func spin() { _ = parker.look { isNeededElsewhere } }
 
     /// The same, and meanwhile who adds to `core` calls this worker. True: somebody has.
-    private func linger(at core: OperationQueue.Core) -> Bool {
-        guard core.beginLingering() else { return false }
-        if let iterations = parker.look(for: { core.isLingererCalled || isNeededElsewhere }) {
+    private func spin(at core: OperationQueue.Core) -> Bool {
+        guard core.beginSpinning() else { return false }
+        if let iterations = parker.look(for: { core.isSpinningWorkerSignalled || isNeededElsewhere }) {
             batchingDelay.foundWork(after: iterations)
-            if core.isLingererCalled && batchingDelay.iterations > 0 { accumulateOperations(in: core) }
+            if core.isSpinningWorkerSignalled && batchingDelay.iterations > 0 { accumulateOperations(in: core) }
         } else {
             batchingDelay.foundNothing()
         }
-        return core.endLingering()
+        return core.endSpinning()
     }
 
     /// See `BatchingDelay`.
@@ -199,7 +199,7 @@ public final class Worker: @unchecked Sendable {
     /// False: somebody waits for the queue or for one of its operations, or the worker is needed elsewhere.
     private func spins(_ iterations: Int, for core: OperationQueue.Core) -> Bool {
         for _ in 0..<iterations {
-            if core.isWaitedFor || isNeededElsewhere { return false }
+            if core.hasNewWaiter || isNeededElsewhere { return false }
             cplatform_relax()
         }
         return true

@@ -38,7 +38,7 @@ extension BeyondFoundation where Self: Operation {
 
     /// Calls `body` once, when `isFinished` is true; at once if it is. On the finishing thread, no lock held; it must be cheap.
     public func whenFinished(_ body: @escaping @Sendable () -> Void) {
-        withQueueCore { $0.beginsToBeWaitedFor() }
+        withQueueCore { $0.noteWaiter() }
         lock.withLock { ensureRareExtras().finishHandlers.append(Block(body)) }
         announceFinishHandler()
     }

@@ -12,7 +12,7 @@ extension BeyondFoundation where Self: Operation {
         if ThreadContext.currentOperation === self { throw OperationError.waitsForItself(operation: label) }
         // Safety: a linked operation's queue keeps itself; this only reads a constant of it.
         let queueEngine = withQueueCore { core in
-            core.beginsToBeWaitedFor()
+            core.noteWaiter()
             return unsafe core.engine
         }
         let engine = queueEngine ?? context.engine
@@ -99,7 +99,7 @@ extension OperationQueue {
                 if state.count == 0 { return true }
                 mayBeOver.store(false, ordering: .relaxed)
                 state.waits.append(self)
-                core.beginsToBeWaitedFor()
+                core.noteWaiter()
                 return false
             }
         }

@@ -67,7 +67,7 @@ extension OperationQueue.Core {
                 // Registered before it looks, so that a place which becomes free then is not missed.
                 state.withLock { state in
                     if !state.placeWaiters.contains(where: { $0 === parker }) { state.placeWaiters.append(parker) }
-                    beginsToBeWaitedFor()
+                    noteWaiter()
                 }
                 isAdded = add()
                 return isAdded

@@ -31,13 +31,13 @@ extension OperationQueue {
         /// The engine's list of queues that have operations. Guarded by `Registry.lock`.
         var previousActive: Unmanaged<Core>?
         var nextActive: Unmanaged<Core>?
-        private let call = Atomic<Bool>(false)
+        private let signal = Atomic<Bool>(false)
         /// What the worker that lingers looks at. It may become true late, when that has gone: what counts is in the state.
-        @inline(__always) var isLingererCalled: Bool { call.load(ordering: .relaxed) }
+        @inline(__always) var isSpinningWorkerSignalled: Bool { signal.load(ordering: .relaxed) }
         /// What that worker looks at, too: somebody has begun to wait for the queue, for a place in it, or for one of its operations since
         /// it began to linger.
-        private let waitedFor = Atomic<Bool>(false)
-        @inline(__always) var isWaitedFor: Bool { waitedFor.load(ordering: .relaxed) }
+        private let newWaiter = Atomic<Bool>(false)
+        @inline(__always) var hasNewWaiter: Bool { newWaiter.load(ordering: .relaxed) }
 
         init(engine: Engine, isMain: Bool) {
             unsafe self.engine = engine
@@ -287,21 +287,21 @@ extension OperationQueue {
         }
 
         /// A foreground worker that found nothing more here looks for a while whether something comes. Who adds calls it, instead of
-        /// entering the queue into the engine's list. Balanced by `endLingering`. False: another worker lingers here.
-        func beginLingering() -> Bool {
+        /// entering the queue into the engine's list. Balanced by `endSpinning`. False: another worker lingers here.
+        func beginSpinning() -> Bool {
             state.withLock { state in
-                if state.hasLingerer { return false }
-                call.store(false, ordering: .relaxed)
-                waitedFor.store(false, ordering: .relaxed)
-                state.hasLingerer = true
+                if state.hasSpinningWorker { return false }
+                signal.store(false, ordering: .relaxed)
+                newWaiter.store(false, ordering: .relaxed)
+                state.hasSpinningWorker = true
                 return true
             }
         }
 
-        /// Somebody begins to wait: see `isWaitedFor`. Only written where it changes: the line is that of the worker.
+        /// Somebody begins to wait: see `hasNewWaiter`. Only written where it changes: the line is that of the worker.
         @inline(__always)
-        func beginsToBeWaitedFor() {
-            if !isWaitedFor { waitedFor.store(true, ordering: .relaxed) }
+        func noteWaiter() {
+            if !hasNewWaiter { newWaiter.store(true, ordering: .relaxed) }
         }
 
         /// Whether `body` says yes, and operations are added meanwhile.
@@ -311,10 +311,10 @@ extension OperationQueue {
         }
 
         /// True: the worker was called, and comes as with an entry of the engine's list.
-        func endLingering() -> Bool {
+        func endSpinning() -> Bool {
             state.withLock { state in
-                if !state.hasLingerer { return true }
-                state.hasLingerer = false
+                if !state.hasSpinningWorker { return true }
+                state.hasSpinningWorker = false
                 return false
             }
         }
@@ -471,7 +471,7 @@ extension OperationQueue {
         @inline(__always)
         func send(for taker: State.Taker) {
             switch taker {
-            case .lingerer: call.store(true, ordering: .relaxed)
+            case .spinningWorker: signal.store(true, ordering: .relaxed)
             case .thread(.outside): scheduleOutside()
             case .thread(let group): engineOfUse.schedule(self, on: group)
             }

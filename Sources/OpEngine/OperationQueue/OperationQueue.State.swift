@@ -18,8 +18,8 @@ extension OperationQueue {
         var isSuspended = false
         /// It has an entry in its executor's list, or a worker was called to it, which will come and take from it.
         var isScheduled = false
-        /// See `Core.beginLingering`.
-        var hasLingerer = false
+        /// See `Core.beginSpinning`.
+        var hasSpinningWorker = false
         /// The engine is being shut down: suspension counts no longer, and a maximum of 0 is one of 1.
         var isEnding = false
         var qualities = Qualities()
@@ -84,7 +84,7 @@ extension OperationQueue {
             /// One of these threads.
             case thread(ThreadGroup)
             /// The worker that lingers here.
-            case lingerer
+            case spinningWorker
         }
 
         /// Not nil: the caller has it come.
@@ -93,9 +93,9 @@ extension OperationQueue {
             guard isRunnable && !isScheduled else { return nil }
             isScheduled = true
             let group = nextGroup
-            guard hasLingerer && group == .foreground else { return .thread(group) }
-            hasLingerer = false
-            return .lingerer
+            guard hasSpinningWorker && group == .foreground else { return .thread(group) }
+            hasSpinningWorker = false
+            return .spinningWorker
         }
 
         /// The threads that the next ready operation belongs on.

@@ -6,18 +6,18 @@ import Testing
 @testable import OpEngine
 
 /// Here the test's thread lingers in the place of a worker.
-@Suite struct LingeringTests {
+@Suite struct SpinningWorkerTests {
     private let engine = Engine(workerCount: 1)
 
-    @Test func whoAddsCallsTheWorkerThatLingers() {
+    @Test func addingSignalsTheSpinningWorker() {
         let queue = OperationQueue(engine: engine)
         let log = Log<Int>()
-        #expect(queue.core.beginLingering())
+        #expect(queue.core.beginSpinning())
         queue.addOperation { log.append(1) }
         queue.addOperation {}
-        #expect(queue.core.isLingererCalled)
+        #expect(queue.core.isSpinningWorkerSignalled)
         #expect(engine.threadCount == 0)
-        #expect(queue.core.endLingering())
+        #expect(queue.core.endSpinning())
         #expect(queue.core.runOne(on: ThreadContext.current, by: .foreground))
         #expect(log.entries == [1])
         // What is left goes the usual way.
@@ -25,46 +25,46 @@ import Testing
         #expect(engine.threadCount == 1)
     }
 
-    @Test func whoHasLingeredInVainIsNotCalledAnyMore() {
+    @Test func aWorkerThatStoppedSpinningIsNotSignalled() {
         let queue = OperationQueue(engine: engine)
-        #expect(queue.core.beginLingering())
-        #expect(!queue.core.endLingering())
+        #expect(queue.core.beginSpinning())
+        #expect(!queue.core.endSpinning())
         queue.addOperation {}
         queue.waitUntilAllOperationsAreFinished()
-        #expect(!queue.core.isLingererCalled)
+        #expect(!queue.core.isSpinningWorkerSignalled)
     }
 
-    @Test func onlyOneWorkerLingersAtAQueue() {
+    @Test func onlyOneWorkerSpinsAtAQueue() {
         let queue = OperationQueue(engine: engine)
-        #expect(queue.core.beginLingering())
-        #expect(!queue.core.beginLingering())
-        #expect(!queue.core.endLingering())
-        #expect(queue.core.beginLingering())
+        #expect(queue.core.beginSpinning())
+        #expect(!queue.core.beginSpinning())
+        #expect(!queue.core.endSpinning())
+        #expect(queue.core.beginSpinning())
     }
 
-    @Test func workForOtherThreadsIsNotForWhoLingers() {
+    @Test func workForOtherThreadGroupsDoesNotSignalTheSpinningWorker() {
         let queue = OperationQueue(engine: engine)
         queue.qualityOfService = .background
-        #expect(queue.core.beginLingering())
+        #expect(queue.core.beginSpinning())
         queue.addOperation {}
         queue.waitUntilAllOperationsAreFinished()
-        #expect(!queue.core.endLingering())
+        #expect(!queue.core.endSpinning())
     }
 
-    @Test func whoLingersIsCalledWhenAQueueGoesOn() {
+    @Test func resumingAQueueSignalsTheSpinningWorker() {
         let queue = OperationQueue(engine: engine)
         queue.isSuspended = true
         queue.addOperation {}
-        #expect(queue.core.beginLingering())
-        #expect(!queue.core.isLingererCalled)
+        #expect(queue.core.beginSpinning())
+        #expect(!queue.core.isSpinningWorkerSignalled)
         queue.isSuspended = false
-        #expect(queue.core.isLingererCalled)
-        #expect(queue.core.endLingering())
+        #expect(queue.core.isSpinningWorkerSignalled)
+        #expect(queue.core.endSpinning())
         #expect(queue.core.runOne(on: ThreadContext.current, by: .foreground))
         #expect(queue.operationCount == 0)
     }
 
-    @Test func aWorkerThatLingersServesOtherQueues() {
+    @Test func aSpinningWorkerServesOtherQueues() {
         let (first, second) = (OperationQueue(engine: engine), OperationQueue(engine: engine))
         for _ in 0..<2000 {
             first.addOperation {}
@@ -76,7 +76,7 @@ import Testing
         #expect(engine.threadCount == 1)
     }
 
-    @Test func aWorkerThatLingersLetsAQueueGo() {
+    @Test func aSpinningWorkerReleasesTheQueue() {
         var queue: OperationQueue? = OperationQueue(engine: engine)
         weak let core = queue?.core
         for _ in 0..<100 { queue?.addOperation {} }
@@ -136,9 +136,9 @@ import Testing
     }
 
     /// Who waits for each operation, by whatever means, is kept waiting seldom.
-    @Test func attemptsInVainBecomeRare() {
+    @Test func failedDelaysBecomeRare() {
         var batchingDelay = BatchingDelay()
-        func callsUntilItWaits() -> Int {
+        func arrivalsUntilItDelays() -> Int {
             var count = 0
             while batchingDelay.iterations == 0 {
                 batchingDelay.foundWork(after: 3)
@@ -148,17 +148,17 @@ import Testing
         }
         let counts = (0..<11).map { _ in
             defer { batchingDelay.hasWaited(operationsArrived: false) }
-            return callsUntilItWaits()
+            return arrivalsUntilItDelays()
         }
         #expect(counts == [8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 4096])
-        _ = callsUntilItWaits()
+        _ = arrivalsUntilItDelays()
         batchingDelay.hasWaited(operationsArrived: true)
         batchingDelay.foundNothing()
-        #expect(callsUntilItWaits() == 8)
+        #expect(arrivalsUntilItDelays() == 8)
     }
 
     @Test(arguments: [true, false])
-    func whetherMoreCameIsKnown(isInTime: Bool) {
+    func theQueueReportsWhetherOperationsArrived(isInTime: Bool) {
         let queue = OperationQueue(engine: engine)
         queue.isSuspended = true
         queue.addOperation {}
@@ -174,7 +174,7 @@ import Testing
     }
 
     /// Who adds quickly now and then has not been misjudged for ever.
-    @Test func whatWasLearntIsForgotten() {
+    @Test func theThresholdRecovers() {
         var batchingDelay = BatchingDelay()
         for _ in 0..<10 {
             while batchingDelay.iterations == 0 { batchingDelay.foundWork(after: 3) }
@@ -188,16 +188,16 @@ import Testing
 
     /// To let more come would make who waits for the last one wait longer.
     @Test(arguments: ["the queue", "an operation", "its end", "a place"])
-    func theWorkerKnowsThatSomebodyBeginsToWait(for awaited: String) {
+    func theWorkerNoticesANewWaiter(for awaited: String) {
         let queue = OperationQueue(engine: engine)
         queue.maxPendingOperationCount = 1
-        #expect(queue.core.beginLingering())
+        #expect(queue.core.beginSpinning())
         let operation = BlockOperation {}
         queue.addOperation(operation)
-        #expect(!queue.core.isWaitedFor)
-        let lingerer = TestThread {
-            while !queue.core.isWaitedFor { sched_yield() }
-            _ = queue.core.endLingering()
+        #expect(!queue.core.hasNewWaiter)
+        let spinningWorker = TestThread {
+            while !queue.core.hasNewWaiter { sched_yield() }
+            _ = queue.core.endSpinning()
             queue.core.runOne(on: ThreadContext.current, by: .foreground)
         }
         switch awaited {
@@ -206,21 +206,21 @@ import Testing
         case "its end": operation.whenFinished {}
         default: queue.addOperation {}
         }
-        lingerer.join()
+        spinningWorker.join()
         #expect(operation.isFinished)
         queue.waitUntilAllOperationsAreFinished()
     }
 
-    @Test func whoBeganToWaitBeforeTheWorkerLingersDoesNotCount() {
+    @Test func aWaiterFromBeforeTheSpinDoesNotCount() {
         let queue = OperationQueue(engine: engine)
         queue.isSuspended = true
         let operation = BlockOperation {}
         queue.addOperation(operation)
         for isAwaited in [true, false] {
-            #expect(queue.core.beginLingering() && !queue.core.isWaitedFor)
+            #expect(queue.core.beginSpinning() && !queue.core.hasNewWaiter)
             if isAwaited { operation.whenFinished {} }
-            #expect(queue.core.isWaitedFor == isAwaited)
-            _ = queue.core.endLingering()
+            #expect(queue.core.hasNewWaiter == isAwaited)
+            _ = queue.core.endSpinning()
         }
         queue.isSuspended = false
         queue.waitUntilAllOperationsAreFinished()
