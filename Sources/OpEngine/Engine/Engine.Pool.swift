@@ -9,7 +9,7 @@ extension Engine {
         private var threadLimit = 0
 
         /// What each group of threads has to do, and who of it sleeps.
-        private var lanes = Lanes()
+        private var runQueues = RunQueues()
         /// All workers that work, sleep or are blocked.
         private(set) var workers: [Worker] = []
         /// Workers that have retired and whose threads have not ended.
@@ -29,7 +29,7 @@ extension Engine {
         private var sleeps: [Sleep] = []
         var mustEnd = false
 
-        var hasScheduled: Bool { lanes.hasScheduled }
+        var hasScheduled: Bool { runQueues.hasScheduled }
 
         enum Wake {
             case none
@@ -45,7 +45,7 @@ extension Engine {
         // MARK: Work comes
 
         mutating func schedule(_ core: OperationQueue.Core, on group: ThreadGroup, engine: Engine) -> Wake {
-            lanes.append(core, to: group)
+            runQueues.append(core, to: group)
             return wakeIfNeeded(engine)
         }
 
@@ -57,9 +57,9 @@ extension Engine {
         }
 
         private mutating func wake(_ engine: Engine) -> Wake {
-            let group = lanes.next
+            let group = runQueues.next
             // When there can be no more threads, one of another group has to do.
-            guard let worker = lanes.popIdle(of: group) ?? (canSpawn ? nil : lanes.popIdle()) else {
+            guard let worker = runQueues.popIdle(of: group) ?? (canSpawn ? nil : runQueues.popIdle()) else {
                 return canSpawn ? .spawn(makeWorker(of: group, engine)) : .none
             }
             worker.isParked = false
@@ -102,9 +102,9 @@ extension Engine {
             }
             if awake <= target && hasScheduled {
                 // Who was woken for its group's work does that.
-                let group = hasArrived && lanes.hasScheduled(worker.group) ? worker.group : lanes.next
-                if group == worker.group || !(canSpawn || lanes.hasIdle(group)) {
-                    return .serve(lanes.pop(group), group, wakeIfNeeded(worker.engine))
+                let group = hasArrived && runQueues.hasScheduled(worker.group) ? worker.group : runQueues.next
+                if group == worker.group || !(canSpawn || runQueues.hasIdle(group)) {
+                    return .serve(runQueues.pop(group), group, wakeIfNeeded(worker.engine))
                 }
                 park(worker)
                 return .park(wakeIfNeeded(worker.engine))
@@ -135,7 +135,7 @@ extension Engine {
 
         private mutating func park(_ worker: Worker) {
             worker.isParked = true
-            lanes.park(worker)
+            runQueues.park(worker)
             awake -= 1
         }
 
@@ -143,7 +143,7 @@ extension Engine {
         mutating func unparkedItself(_ worker: Worker) {
             guard worker.isParked else { return }
             worker.isParked = false
-            lanes.unpark(worker)
+            runQueues.unpark(worker)
             awake += 1
         }
 
@@ -157,7 +157,7 @@ extension Engine {
         mutating func retire(_ worker: Worker) -> Bool {
             guard worker.isParked, worker.inbox.closeIfEmpty() else { return false }
             worker.isParked = false
-            lanes.unpark(worker)
+            runQueues.unpark(worker)
             workers.removeAll { $0 === worker }
             retired.append(worker)
             return true
@@ -232,10 +232,10 @@ extension Engine {
         }
 
         /// Work waits, and no worker may be woken for it. If some are blocked, others are to take their places.
-        var isShort: Bool { hasScheduled && awake >= target && (canSpawn || lanes.idleCount > 0) }
+        var isShort: Bool { hasScheduled && awake >= target && (canSpawn || runQueues.idleCount > 0) }
 
         /// One of the first queues in line was given a maximum, and that allows for more.
-        var hasExplicitMaximumInLine: Bool { lanes.hasExplicitMaximumInLine }
+        var hasExplicitMaximumInLine: Bool { runQueues.hasExplicitMaximumInLine }
 
         /// Those that should be working.
         var busy: [Worker] { workers.filter { !$0.isParked && $0.absences == 0 } }
@@ -284,7 +284,7 @@ extension Engine {
 
         /// If every blocked thread, and the main one, is asleep and not about to wake: the wait that fails.
         mutating func chooseStalled(main: Parker) -> Parker? {
-            guard sleeps.count == workers.count - lanes.idleCount + 1, sleeps.contains(where: { $0.parker === main }),
+            guard sleeps.count == workers.count - runQueues.idleCount + 1, sleeps.contains(where: { $0.parker === main }),
                 sleeps.allSatisfy({ !$0.parker.isNotified && !$0.isStalled })
             else { return nil }
             let chosen = sleeps.lastIndex { $0.canStall && $0.parker !== main } ?? sleeps.lastIndex { $0.canStall }
@@ -300,7 +300,7 @@ extension Engine {
             let threads = (workers + retired).map(\.thread) + (monitor.map { [$0.thread] } ?? [])
             mustEnd = true
             for thread in threads { thread.keep() }
-            let woken = lanes.takeIdle()
+            let woken = runQueues.takeIdle()
             for worker in woken { worker.isParked = false }
             awake += woken.count
             return (threads, woken.map(\.parker) + (monitor.map { [$0.parker] } ?? []))

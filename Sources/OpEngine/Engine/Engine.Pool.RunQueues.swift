@@ -2,11 +2,11 @@ import Synchronization
 
 extension Engine.Pool {
     /// Scheduled queues and sleeping workers of each group of threads.
-    struct Lanes {
+    struct RunQueues {
         /// How many times less important work is passed over before it has its turn.
-        private static let patience: UInt8 = 8
+        private static let starvationLimit: UInt8 = 8
 
-        private struct Lane {
+        private struct RunQueue {
             /// Queues that have something to run, linked through themselves.
             var first: OperationQueue.Core?
             var last: OperationQueue.Core?
@@ -14,9 +14,9 @@ extension Engine.Pool {
             var idle: [Worker] = []
         }
 
-        private var foreground = Lane()
-        private var utility = Lane()
-        private var background = Lane()
+        private var foreground = RunQueue()
+        private var utility = RunQueue()
+        private var background = RunQueue()
         /// The groups that have scheduled queues.
         private var occupied: UInt8 = 0
         /// Counts while less important work waits.
@@ -24,7 +24,7 @@ extension Engine.Pool {
         private(set) var idleCount = 0
 
         @inline(__always)
-        private subscript(group: ThreadGroup) -> Lane {
+        private subscript(group: ThreadGroup) -> RunQueue {
             _read {
                 switch group {
                 case .utility: yield utility
@@ -51,9 +51,9 @@ extension Engine.Pool {
         /// sixteenth time the last.
         @inline(__always) var next: ThreadGroup {
             let others = occupied & (occupied &- 1)
-            if others == 0 || turn % Lanes.patience != Lanes.patience - 1 { return ThreadGroup(firstIn: occupied) }
+            if others == 0 || turn % RunQueues.starvationLimit != RunQueues.starvationLimit - 1 { return ThreadGroup(firstIn: occupied) }
             let afterThat = others & (others &- 1)
-            return ThreadGroup(firstIn: afterThat != 0 && turn / Lanes.patience % 2 == 1 ? afterThat : others)
+            return ThreadGroup(firstIn: afterThat != 0 && turn / RunQueues.starvationLimit % 2 == 1 ? afterThat : others)
         }
 
         @inline(__always)
@@ -78,9 +78,9 @@ extension Engine.Pool {
 
         /// Of the first queues in line.
         var hasExplicitMaximumInLine: Bool {
-            for lane in [foreground, utility, background] {
-                var next = lane.first
-                for _ in 0..<Lanes.patience {
+            for runQueue in [foreground, utility, background] {
+                var next = runQueue.first
+                for _ in 0..<RunQueues.starvationLimit {
                     guard let core = next else { break }
                     if core.hasExplicitMaximum.load(ordering: .relaxed) { return true }
                     next = core.nextScheduled
