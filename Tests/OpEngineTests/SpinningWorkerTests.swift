@@ -226,21 +226,21 @@ import Testing
         queue.waitUntilAllOperationsAreFinished()
     }
 
-    // MARK: Crowding
+    // MARK: WakeAffinity
 
-    @Test func aWorkerThatIsWokenBesideItsWakerGoesElsewhere() {
-        var crowding = Crowding()
-        func departures(in wakeUps: Int) -> [Int] { (1...wakeUps).filter { _ in crowding.wasWoken(besideWaker: true) } }
+    @Test func aWorkerThatIsWokenOnItsWakersProcessorMigrates() {
+        var wakeAffinity = WakeAffinity()
+        func departures(in wakeUps: Int) -> [Int] { (1...wakeUps).filter { _ in wakeAffinity.wasWoken(onWakersProcessor: true) } }
         // In vain each time: it waits for twice as many.
-        let (inVain, after) = (departures(in: 100), crowding.wasWoken(besideWaker: false))
+        let (inVain, after) = (departures(in: 100), wakeAffinity.wasWoken(onWakersProcessor: false))
         #expect(inVain == [4, 12, 28, 60] && !after)
         let fifth = departures(in: 64)
         // This time it helps.
-        let helped = crowding.wasWoken(besideWaker: false), next = departures(in: 5)
+        let helped = wakeAffinity.wasWoken(onWakersProcessor: false), next = departures(in: 5)
         #expect(fifth == [64] && !helped && next == [4])
     }
 
-    @Test func whoGoesElsewhereMayStillRunEverywhere() {
+    @Test func migratingKeepsTheAffinityMask() {
         let (processors, left) = (cplatform_affinity_count(), Locked<Int32>(0))
         TestThread {
             cplatform_leave_processor()

@@ -32,7 +32,7 @@ public final class Worker: @unchecked Sendable {
     /// Used on this worker's thread only.
     private var batchingDelay = BatchingDelay()
     /// The same.
-    private var crowding = Crowding()
+    private var wakeAffinity = WakeAffinity()
     /// Guarded by the engine's lock.
     var isParked = false
     /// It was woken to look for work, or spins. Guarded by the engine's lock.
@@ -213,7 +213,7 @@ public final class Worker: @unchecked Sendable {
             let reason = parker.park(until: keepsAlive ? nil : ContinuousClock.now + engine.idleTime)
             if reason == .timedOut && engine.pool.withLock({ $0.retire(self) }) { return true }
             if reason == .interrupted { continue }
-            if reason == .notified && crowding.wasWoken(besideWaker: parker.isBesideWaker) { cplatform_leave_processor() }
+            if reason == .notified && wakeAffinity.wasWoken(onWakersProcessor: parker.isOnWakersProcessor) { cplatform_leave_processor() }
             engine.pool.withLock { $0.unparkedItself(self) }
             return false
         }

@@ -32,7 +32,7 @@ final class Parker: Sendable {
     }
 
     /// Whether the owner runs on the processor from which it was woken last.
-    var isBesideWaker: Bool { wakersProcessor.load(ordering: .relaxed) == cplatform_processor() }
+    var isOnWakersProcessor: Bool { wakersProcessor.load(ordering: .relaxed) == cplatform_processor() }
 
     /// Takes a wake-up that has already come.
     func consumeNotification() -> Bool {
