@@ -106,12 +106,12 @@ extension OperationQueue.State {
 
     /// Nil when a worker has taken it, or it has left. O(n).
     func standing(of operation: Operation) -> Standing? {
-        guard operation.place != .outside && operation.place != .taken else { return nil }
+        guard operation.queuePosition != .outside && operation.queuePosition != .taken else { return nil }
         var standing = Standing(isSuspended: isSuspended && !isEnding, maximum: isEnding ? max(1, maximum) : maximum)
         let isHeld = !segments.isCurrent(operation)
         var isBefore = true
         for other in members {
-            if other.place == .taken { standing.executing.append(other) }
+            if other.queuePosition == .taken { standing.executing.append(other) }
             if other === operation { isBefore = false }
             guard isHeld && isBefore else { continue }
             if operation.isBarrier {

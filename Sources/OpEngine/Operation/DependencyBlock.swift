@@ -27,14 +27,14 @@ extension UnsafeMutablePointer<DependencyBlock> {
         unsafe UnsafeMutableRawPointer(self + 1).assumingMemoryBound(to: DependencyEdge.self) + index
     }
 
-    @inline(__always) func has(_ place: UnsafeMutablePointer<DependencyEdge>) -> Bool {
-        unsafe place >= edge(0) && place < edge(DependencyBlock.capacity)
+    @inline(__always) func has(_ edge: UnsafeMutablePointer<DependencyEdge>) -> Bool {
+        unsafe edge >= self.edge(0) && edge < self.edge(DependencyBlock.capacity)
     }
 
     @inline(__always) var isFree: Bool { unsafe edge(0).pointee.isFree && edge(1).pointee.isFree && edge(2).pointee.isFree }
 
-    /// The place behind all that are taken; nil when there is none. The block is not free.
-    @inline(__always) var freePlace: UnsafeMutablePointer<DependencyEdge>? {
+    /// The queuePosition behind all that are taken; nil when there is none. The block is not free.
+    @inline(__always) var freeSlot: UnsafeMutablePointer<DependencyEdge>? {
         unsafe !edge(2).pointee.isFree ? nil : edge(1).pointee.isFree ? edge(1) : edge(2)
     }
 

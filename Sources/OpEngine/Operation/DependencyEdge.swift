@@ -5,14 +5,14 @@ import Synchronization
 @safe struct DependencyEdge: ~Copyable {
     // Safety: the dependent owns its edges; its memory is there while one is on the dependency's list, also when its end has begun.
     let dependent: Unmanaged<Operation>
-    /// Retained; nil: the place in the block is free. Guarded by the dependent's `lock`.
+    /// Retained; nil: the queuePosition in the block is free. Guarded by the dependent's `lock`.
     var dependency: Unmanaged<Operation>?
     /// Written with the dependency's `dependentsLock` held. See `DependentList`.
     let previousDependent = unsafe Atomic<UnsafeMutableRawPointer?>(nil)
     /// Guarded by the dependency's `dependentsLock`.
     var nextDependent: UnsafeMutablePointer<DependencyEdge>?
 
-    /// A free place.
+    /// A free queuePosition.
     init(from dependent: Operation) { unsafe self.dependent = .passUnretained(dependent) }
 
     /// Whether the dependent counts it as unfinished, that is, whether it is on the dependency's list.

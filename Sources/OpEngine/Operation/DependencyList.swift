@@ -39,7 +39,7 @@ import CPlatform
     /// Adds an edge from `operation`, whose list this is, to `dependency`, which it retains.
     @inline(__always)
     mutating func append(_ dependency: Operation, of operation: Operation) -> UnsafeMutablePointer<DependencyEdge> {
-        let edge = unsafe last?.freePlace ?? appendBlock(of: operation)
+        let edge = unsafe last?.freeSlot ?? appendBlock(of: operation)
         unsafe edge.pointee.dependency = .passRetained(dependency)
         return unsafe edge
     }

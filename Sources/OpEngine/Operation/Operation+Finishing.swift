@@ -121,7 +121,7 @@ extension Operation {
 
     // MARK: Who wants to know
 
-    /// Puts it in the place of the one that there was, which it returns. Throws when the operation has finished, unless `block` is nil. Tells
+    /// Puts it in the queuePosition of the one that there was, which it returns. Throws when the operation has finished, unless `block` is nil. Tells
     /// nobody.
     @discardableResult
     package func storeCompletionBlock(_ block: (@Sendable () -> Void)?) throws(OperationError) -> (@Sendable () -> Void)? {

@@ -55,7 +55,7 @@ extension ThreadContext {
     /// Where this thread sleeps when it waits for something of `engine`: on the thread of its main queue, in the main inbox.
     func parker(on engine: Engine) -> Parker { engine.isMainThread ? engine.mainInbox.parker : parker }
 
-    /// Waits for something of `engine`. `register` hands over the place to unpark; it is called once, unless it is done.
+    /// Waits for something of `engine`. `register` hands over the queuePosition to unpark; it is called once, unless it is done.
     func wait(
         on engine: Engine, deadline: ContinuousClock.Instant?, isDone: () -> Bool, register: (Parker) -> Void
     ) -> Inbox.Outcome {

@@ -28,39 +28,39 @@ import Synchronization
 
     /// `core`; nil until it has been in a queue.
     private let storedCore = unsafe Atomic<UnsafeRawPointer?>(nil)
-    /// Of the queue's list that `place` says. Guarded by the queue's lock.
+    /// Of the queue's list that `queuePosition` says. Guarded by the queue's lock.
     @safe @exclusivity(unchecked) var links = OperationLinks()
     /// Greater than those of the operations that were added to the queue before it. Guarded by the queue's lock.
     @safe @exclusivity(unchecked) var number: UInt32 = 0
     /// Where its queue has it. Guarded by the queue's lock.
-    @safe @exclusivity(unchecked) var place = Place.outside
+    @safe @exclusivity(unchecked) var queuePosition = QueuePosition.outside
     /// The rank that its queue counts it with. Guarded by the queue's lock.
     @safe @exclusivity(unchecked) var countedRank = QualityRank.unspecified
     /// `qualityOfService` and `threadPriority`. See `QualityRank`.
     let requestedQuality = Atomic<UInt8>(0)
 
     /// Where a queue has an operation.
-    struct Place: Equatable {
+    struct QueuePosition: Equatable {
         private let value: UInt8
 
         /// In no queue, or left it.
-        static let outside = Place(value: 0)
+        static let outside = QueuePosition(value: 0)
         /// On the list of those that wait: not ready, or on its way to the ready list.
-        static let waiting = Place(value: 1)
+        static let waiting = QueuePosition(value: 1)
         /// The same, and a dependency was added while it was on its way.
-        static let heldBack = Place(value: 2)
+        static let heldBack = QueuePosition(value: 2)
         /// A worker took it: on the list of those that run.
-        static let taken = Place(value: 3)
+        static let taken = QueuePosition(value: 3)
         private static let firstReady: UInt8 = 4
 
         private init(value: UInt8) { self.value = value }
 
         /// On the ready list.
-        @inline(__always) init(readyAt level: UInt8) { value = Place.firstReady + level }
+        @inline(__always) init(readyAt level: UInt8) { value = QueuePosition.firstReady + level }
 
-        @inline(__always) var isReady: Bool { value >= Place.firstReady }
+        @inline(__always) var isReady: Bool { value >= QueuePosition.firstReady }
         /// Its priority there, which may have been changed since.
-        @inline(__always) var level: UInt8 { value - Place.firstReady }
+        @inline(__always) var level: UInt8 { value - QueuePosition.firstReady }
     }
 
     /// Makes an operation that does nothing unless `main` is overridden.
@@ -191,7 +191,7 @@ import Synchronization
         set { try? replaceCompletionBlock(with: newValue) }
     }
 
-    /// Waits until it has finished. On a worker another thread takes its place; on the thread of a main queue that queue goes on.
+    /// Waits until it has finished. On a worker another thread takes its queuePosition; on the thread of a main queue that queue goes on.
     ///
     /// Traps when the calling thread is running it, or when nothing can end the wait.
     open func waitUntilFinished() {

@@ -2,12 +2,12 @@ extension BeyondFoundation where Self: OperationQueue {
     /// How many operations may wait in this queue, at least 1; nil, the default, for any number. A change acts at once.
     ///
     /// While that many have been added and not started, `addOperation` and the methods like it wait, so that a fast producer does not
-    /// fill the memory. A batch waits for one place and then joins as a whole. A place becomes free when an operation starts, or has
-    /// finished; a cancelled one in a suspended queue keeps it. On a worker another thread takes the place of the one that waits; on
-    /// the thread of the engine's main queue that queue goes on meanwhile. Where nothing can make a place any more, the throwing
+    /// fill the memory. A batch waits for one queuePosition and then joins as a whole. A queuePosition becomes free when an operation starts, or has
+    /// finished; a cancelled one in a suspended queue keeps it. On a worker another thread takes the queuePosition of the one that waits; on
+    /// the thread of the engine's main queue that queue goes on meanwhile. Where nothing can make a queuePosition any more, the throwing
     /// forms throw `OperationError.queueStaysFull` and the others trap; a host that may still add operations (see
     /// `Engine.init(workerCount:hostMayAddOperations:)`) is waited for. An operation should not add to the queue that runs it
-    /// when that queue has a limit: it may occupy the place that it waits for.
+    /// when that queue has a limit: it may occupy the queuePosition that it waits for.
     ///
     /// Traps on a number below 1.
     public var maxPendingOperationCount: Int? {
@@ -29,7 +29,7 @@ extension OperationQueue.State {
     @inline(__always)
     var hasPlace: Bool { count - executing < maximumPending || isEnding }
 
-    /// Those who wait for a place, if there is one now; to be unparked outside of the lock.
+    /// Those who wait for a queuePosition, if there is one now; to be unparked outside of the lock.
     @inline(__always)
     mutating func takePlaceWaiters() -> [Parker]? {
         if placeWaiters.isEmpty || !hasPlace { return nil }
@@ -39,7 +39,7 @@ extension OperationQueue.State {
 }
 
 extension OperationQueue.Core {
-    /// Operations that this queue has claimed join it, when there is a place.
+    /// Operations that this queue has claimed join it, when there is a queuePosition.
     ///
     /// - Returns: why they did not.
     func add(_ operation: Operation, isBarrier: Bool, face: OperationQueue) -> OperationError? {
@@ -64,7 +64,7 @@ extension OperationQueue.Core {
             on: engine, deadline: nil,
             isDone: {
                 if isAdded || engine.hasEnded { return true }
-                // Registered before it looks, so that a place which becomes free then is not missed.
+                // Registered before it looks, so that a queuePosition which becomes free then is not missed.
                 state.withLock { state in
                     if !state.placeWaiters.contains(where: { $0 === parker }) { state.placeWaiters.append(parker) }
                     noteWaiter()

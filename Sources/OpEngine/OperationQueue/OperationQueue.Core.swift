@@ -34,7 +34,7 @@ extension OperationQueue {
         private let signal = Atomic<Bool>(false)
         /// What the worker that lingers looks at. It may become true late, when that has gone: what counts is in the state.
         @inline(__always) var isSpinningWorkerSignalled: Bool { signal.load(ordering: .relaxed) }
-        /// What that worker looks at, too: somebody has begun to wait for the queue, for a place in it, or for one of its operations since
+        /// What that worker looks at, too: somebody has begun to wait for the queue, for a queuePosition in it, or for one of its operations since
         /// it began to linger.
         private let newWaiter = Atomic<Bool>(false)
         @inline(__always) var hasNewWaiter: Bool { newWaiter.load(ordering: .relaxed) }
@@ -71,7 +71,7 @@ extension OperationQueue {
 
         // MARK: Operations come
 
-        /// An operation that this queue has claimed joins it. False: there is no place.
+        /// An operation that this queue has claimed joins it. False: there is no queuePosition.
         func addIfPlace(_ operation: Operation, isBarrier: Bool, face: OperationQueue) -> Bool {
             let joined = state.withLock { state -> (Operation.State.ReadinessAction, State.Taker?)? in
                 if !state.hasPlace { return nil }

@@ -31,7 +31,7 @@ extension OperationQueue {
         mutating func makeReady(_ operation: Operation) {
             let member = unsafe Unmanaged.passUnretained(operation)
             let level = operation.loadState().level
-            operation.place = Operation.Place(readyAt: level)
+            operation.queuePosition = Operation.QueuePosition(readyAt: level)
             // The one before, which another thread may have in its cache, is only written.
             if let previous = unsafe lastOne(upTo: level) {
                 let next = unsafe isBehindAll(level) ? nil : previous._withUnsafeGuaranteedRef { unsafe $0.links.next }
@@ -69,7 +69,7 @@ extension OperationQueue {
         @inline(__always)
         mutating func popReady() -> Unmanaged<Operation>? {
             guard let popped = unsafe firstReady else { return nil }
-            let level = unsafe Int(popped._withUnsafeGuaranteedRef(\.place.level))
+            let level = unsafe Int(popped._withUnsafeGuaranteedRef(\.queuePosition.level))
             if unsafe last[level]?.toOpaque() == popped.toOpaque() { unsafe last[level] = nil }
             unsafe firstReady = popped._withUnsafeGuaranteedRef { unsafe $0.links.next }
             if let next = unsafe firstReady { unsafe prefetch(next) }
@@ -91,7 +91,7 @@ extension OperationQueue {
                 return
             }
             // The link to the previous one is not kept up to date where that has another priority.
-            let level = operation.place.level
+            let level = operation.queuePosition.level
             let higher = unsafe level == 0 ? nil : lastOne(upTo: level - 1)
             let isFirstOfLevel = unsafe higher?._withUnsafeGuaranteedRef { unsafe $0.links.next?.toOpaque() == member.toOpaque() } ?? false
             let links = operation.links

@@ -29,7 +29,7 @@ extension OperationQueue {
         }
 
         /// Where one is that is behind a barrier.
-        private func place(of operation: Operation) -> Int {
+        private func index(of operation: Operation) -> Int {
             var (first, last) = (passed, later.count - 1)
             while first < last {
                 let middle = (first + last) / 2
@@ -45,11 +45,11 @@ extension OperationQueue {
 
         // A function of its own, else the compiler looks in front of a loop whether the array has to be copied.
         @inline(never)
-        private mutating func makeReadyBehindBarriers(_ operation: Operation) { later[place(of: operation)].makeReady(operation) }
+        private mutating func makeReadyBehindBarriers(_ operation: Operation) { later[index(of: operation)].makeReady(operation) }
 
         /// Takes a ready operation off its list.
         mutating func withdraw(_ operation: Operation) {
-            if isCurrent(operation) { current.withdraw(operation) } else { later[place(of: operation)].withdraw(operation) }
+            if isCurrent(operation) { current.withdraw(operation) } else { later[index(of: operation)].withdraw(operation) }
         }
 
         /// Whether no barrier is before it.
@@ -76,7 +76,7 @@ extension OperationQueue {
                 current.unfinished -= 1
                 advance()
             } else {
-                later[place(of: operation)].unfinished -= 1
+                later[index(of: operation)].unfinished -= 1
             }
         }
 

@@ -146,8 +146,8 @@ extension OperationQueue {
         /// One that waits was posted by the transition that found it ready.
         @inline(__always)
         mutating func post(_ operation: Operation) {
-            if operation.place == .heldBack {
-                operation.place = .waiting
+            if operation.queuePosition == .heldBack {
+                operation.queuePosition = .waiting
                 if !operation.transition({ $0.recall() }) { return }
             }
             waiting.remove(operation)
@@ -156,21 +156,21 @@ extension OperationQueue {
 
         /// A dependency was added to a posted operation, which has perhaps not arrived yet.
         mutating func recall(_ operation: Operation) {
-            if operation.place == .waiting {
-                operation.place = .heldBack
-            } else if operation.place.isReady && !operation.transition({ $0.recall() }) {
+            if operation.queuePosition == .waiting {
+                operation.queuePosition = .heldBack
+            } else if operation.queuePosition.isReady && !operation.transition({ $0.recall() }) {
                 segments.withdraw(operation)
                 wait(operation)
             }
         }
 
         private mutating func wait(_ operation: Operation) {
-            operation.place = .waiting
+            operation.queuePosition = .waiting
             waiting.append(operation)
         }
 
         mutating func reprioritise(_ operation: Operation) {
-            guard operation.place.isReady, operation.place.level != operation.loadState().level else { return }
+            guard operation.queuePosition.isReady, operation.queuePosition.level != operation.loadState().level else { return }
             segments.withdraw(operation)
             segments.makeReady(operation)
         }
@@ -179,7 +179,7 @@ extension OperationQueue {
         @inline(__always)
         mutating func requalify(_ operation: Operation) {
             let request = operation.requestedQuality.load(ordering: .relaxed)
-            guard request != 0 || operation.countedRank != .unspecified, operation.place != .outside else { return }
+            guard request != 0 || operation.countedRank != .unspecified, operation.queuePosition != .outside else { return }
             qualities.count(operation, as: QualityRank(ofRequest: request))
         }
 
@@ -192,7 +192,7 @@ extension OperationQueue {
             guard isRunnable, nextGroup == group, let operation = unsafe segments.popReady() else { return nil }
             executing += 1
             let isKept = unsafe operation._withUnsafeGuaranteedRef {
-                $0.place = .taken
+                $0.queuePosition = .taken
                 running.append($0)
                 return $0.isEndedByWorker
             }
@@ -203,7 +203,7 @@ extension OperationQueue {
 
         /// A worker took an operation whose subclass is not ready. False: it has left meanwhile.
         mutating func giveBack(_ operation: Operation) -> Bool {
-            guard operation.place == .taken else { return false }
+            guard operation.queuePosition == .taken else { return false }
             executing -= 1
             running.remove(operation)
             wait(operation)
@@ -214,17 +214,17 @@ extension OperationQueue {
         /// False: it was posted and has not arrived yet; try again.
         @inline(__always)
         mutating func leave(_ operation: Operation) -> Bool {
-            switch operation.place {
+            switch operation.queuePosition {
             case .taken:
                 executing -= 1
                 running.remove(operation)
-            case let place where place.isReady: segments.withdraw(operation)
+            case let queuePosition where queuePosition.isReady: segments.withdraw(operation)
             default:
                 let state = operation.loadState()
                 if state.has(Operation.State.posted) && !state.has(Operation.State.deferred) { return false }
                 waiting.remove(operation)
             }
-            operation.place = .outside
+            operation.queuePosition = .outside
             if operation.countedRank != .unspecified { qualities.uncount(operation) }
             segments.remove(operation)
             count -= 1

@@ -181,7 +181,7 @@ open class OperationQueue: @unchecked Sendable {
 
     // MARK: Cancelling
 
-    /// Cancels every operation in the queue, except that a barrier still runs in its place. O(n).
+    /// Cancels every operation in the queue, except that a barrier still runs in its queuePosition. O(n).
     ///
     /// What executes is cancelled last, dependents before what they depend on, otherwise what was added last first: the end of one does not
     /// let another begin that is to be cancelled, too.

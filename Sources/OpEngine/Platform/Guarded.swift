@@ -7,8 +7,8 @@
 
     // The two lie together in memory of their own: who has taken the lock has the beginning of the value, too, and an access costs no
     // exclusivity check.
-    @usableFromInline let place: UnsafeMutablePointer<Lock>
-    @usableFromInline let storage: UnsafeMutablePointer<Value>
+    @usableFromInline let lockStorage: UnsafeMutablePointer<Lock>
+    @usableFromInline let valueStorage: UnsafeMutablePointer<Value>
 
     /// Where the value begins.
     @usableFromInline static var offset: Int { max(8, MemoryLayout<Value>.alignment) }
@@ -18,35 +18,35 @@
         // Safety: allocated and initialised here, freed in `deinit`.
         let block = UnsafeMutableRawPointer.allocate(
             byteCount: Self.offset + MemoryLayout<Value>.size, alignment: max(alignment, MemoryLayout<Value>.alignment))
-        unsafe place = block.bindMemory(to: Lock.self, capacity: 1)
-        unsafe place.initialize(to: Lock())
-        unsafe storage = (block + Self.offset).bindMemory(to: Value.self, capacity: 1)
-        unsafe storage.initialize(to: initial)
+        unsafe lockStorage = block.bindMemory(to: Lock.self, capacity: 1)
+        unsafe lockStorage.initialize(to: Lock())
+        unsafe valueStorage = (block + Self.offset).bindMemory(to: Value.self, capacity: 1)
+        unsafe valueStorage.initialize(to: initial)
     }
 
     @inlinable deinit {
         // Safety: the last owner is going; see `init`.
-        _ = unsafe storage.move()
-        unsafe place.deinitialize(count: 1)
-        unsafe UnsafeMutableRawPointer(place).deallocate()
+        _ = unsafe valueStorage.move()
+        unsafe lockStorage.deinitialize(count: 1)
+        unsafe UnsafeMutableRawPointer(lockStorage).deallocate()
     }
 
     /// For a path where `withLock` would cost, because what its closure returns is moved. The value may be used until `unlock`.
     @inline(__always)
     func lock() -> UnsafeMutablePointer<Value> {
-        unsafe place.pointee.lock()
-        return unsafe storage
+        unsafe lockStorage.pointee.lock()
+        return unsafe valueStorage
     }
 
     @inline(__always)
-    func unlock() { unsafe place.pointee.unlock() }
+    func unlock() { unsafe lockStorage.pointee.unlock() }
 
     /// Calls `body` with the value and the lock held, and returns what it returned. Nothing supplied by a user may run inside.
     @inlinable @inline(__always)
     public func withLock<Result: ~Copyable>(_ body: (inout Value) -> Result) -> Result {
-        unsafe place.pointee.lock()
-        defer { unsafe place.pointee.unlock() }
+        unsafe lockStorage.pointee.lock()
+        defer { unsafe lockStorage.pointee.unlock() }
         // Safety: the lock is held.
-        return unsafe body(&storage.pointee)
+        return unsafe body(&valueStorage.pointee)
     }
 }
