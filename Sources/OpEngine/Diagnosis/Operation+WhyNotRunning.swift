@@ -71,7 +71,7 @@ extension Operation {
         }
         if unfinished.isEmpty && !state.has(State.cancelled) && !isReady { blockers.append(.notReady) }
         let inQueue = withQueueCore { core -> [Blocker]? in
-            guard let queue = core.face else { return nil }
+            guard let queue = core.queue else { return nil }
             return core.state.withLock { $0.standing(of: self) }.map { $0.blockers(of: self, in: queue, isReady: blockers.isEmpty) }
         }
         guard let inQueue else { return blockers + [.notInQueue] }

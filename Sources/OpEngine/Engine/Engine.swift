@@ -102,12 +102,12 @@ import Synchronization
     /// Its operations run one at a time on the thread that drains `mainInbox`.
     public var mainQueue: OperationQueue {
         mainCore.withLock { main in
-            if let face = main?.face { return face }
+            if let queue = main?.queue { return queue }
             let core = main ?? OperationQueue.Core(engine: self, isMain: true)
-            let face = OperationQueue(engine: self, mainCore: core)
-            core.show(face)
+            let queue = OperationQueue(engine: self, mainCore: core)
+            core.attach(queue)
             main = core
-            return face
+            return queue
         }
     }
 
@@ -251,7 +251,7 @@ import Synchronization
         phase.store(1, ordering: .releasing)
         while true {
             unfinishedOperations().cancelAll()
-            for core in activeCores() { core.change(face: core.face) { $0.isEnding = true } }
+            for core in activeCores() { core.change(queue: core.queue) { $0.isEnding = true } }
             let cores = activeCores()
             if cores.isEmpty || now >= end { break }
             for core in cores { core.waitUntilEmpty(deadline: end) }

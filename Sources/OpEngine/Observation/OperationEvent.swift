@@ -47,7 +47,7 @@ extension OperationEvent {
             unsafe clock_gettime(CLOCK_MONOTONIC, &now)
             time = UInt64(now.tv_sec) * 1_000_000_000 + UInt64(now.tv_nsec)
             worker = Worker.current?.number
-            queue = core.face
+            queue = core.queue
             self.core = core
             // Safety: the operation is in the queue, whose engine therefore lives.
             unsafe engine = core.engine

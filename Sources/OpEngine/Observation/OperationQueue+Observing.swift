@@ -133,7 +133,7 @@ extension OperationQueue.Progress {
             default: .path(keyPath)
             }
         // Without its queue nothing changes any more.
-        let mailbox = core.face?.openObservation().progress ?? Mailbox(owner: self)
+        let mailbox = core.queue?.openObservation().progress ?? Mailbox(owner: self)
         mailbox.state.withLock { $0.subscribing += 1 }
         let read: () -> any Sendable = { self[keyPath: keyPath] }
         return mailbox.subscribe(key, options, read: read, handler: OperationQueue.Progress.untyped(changeHandler))

@@ -1,7 +1,7 @@
 extension OperationQueue {
     /// How much of what was added to a queue has finished. Counts by itself, from the queue's beginning; never starts again.
     ///
-    /// Safe from every thread; each property is read in O(1) and is right at that moment. To show a bar, observe
+    /// Safe from every thread; each property is read in O(1) and is right at that moment. To attach a bar, observe
     /// `\.fractionCompleted`, whose handler is called on the threads that add and finish operations.
     @safe public final class Progress: @unchecked Sendable {
         // Safety: `@unchecked Sendable` because `core` is a constant that is safe from every thread.
@@ -14,7 +14,7 @@ extension OperationQueue {
         public var totalUnitCount: Int64 {
             get { core.state.withLock { $0.progress.total } }
             set {
-                core.change(face: core.face) { state in
+                core.change(queue: core.queue) { state in
                     let old = state.progress
                     state.expected = Int(newValue)
                     state.observation?.recordProgress(old: old, new: state.progress)

@@ -14,7 +14,7 @@ extension BeyondFoundation where Self: Operation {
     public static var current: Operation? { ThreadContext.currentOperation }
 
     /// The queue it is in: nil before it is added and after it has finished.
-    public var queue: OperationQueue? { withQueueCore { $0.face } ?? nil }
+    public var queue: OperationQueue? { withQueueCore { $0.queue } ?? nil }
 
     /// The error it failed with, or nil.
     public var error: (any Error)? { lock.withLock { rareExtras?.error } }
@@ -67,7 +67,7 @@ extension BeyondFoundation where Self: OperationQueue {
     public func trySetMaxConcurrentOperationCount(_ value: Int) throws {
         guard value >= -1 else { throw OperationError.negativeMaximum(queue: label, value: value) }
         if core.isMain { return }
-        core.change(face: self) { state in
+        core.change(queue: self) { state in
             let old = state.maximum == .max ? -1 : state.maximum
             state.observation?.mailbox.record(.maxConcurrentOperationCount, old: old, new: value)
             state.maximum = value == -1 ? .max : value

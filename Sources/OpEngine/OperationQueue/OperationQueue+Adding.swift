@@ -9,7 +9,7 @@ extension BeyondFoundation where Self: OperationQueue {
         if !(operation.isEndedByWorker || isOfPlainClass) || ownEngine.hasEnded, let error = objection(to: operation) { throw error }
         // Here, because others may wait for the lock. Safety: balanced when the operation has left, or below.
         let kept = unsafe Unmanaged.passRetained(operation)
-        if unsafe core.addInOneStep(kept, isOfPlainClass: isOfPlainClass, face: self) { return }
+        if unsafe core.addInOneStep(kept, isOfPlainClass: isOfPlainClass, queue: self) { return }
         unsafe kept.release()
         try addInTwoSteps(operation)
     }
@@ -21,7 +21,7 @@ extension BeyondFoundation where Self: OperationQueue {
             for claimed in operations[..<index] { claimed.transition { $0.unclaim() } }
             throw error
         }
-        if let error = core.add(operations, face: self) {
+        if let error = core.add(operations, queue: self) {
             for operation in operations { operation.transition { $0.unclaim() } }
             throw error
         }
@@ -38,7 +38,7 @@ extension BeyondFoundation where Self: OperationQueue {
     public func tryAddBarrier(_ operation: Operation) throws {
         if let error = refusal(of: operation) { throw error }
         operation.transition { $0.set(Operation.State.barrier) }
-        if let error = core.add(operation, isBarrier: true, face: self) {
+        if let error = core.add(operation, isBarrier: true, queue: self) {
             operation.transition { $0.unclaim() }
             throw error
         }
@@ -50,7 +50,7 @@ extension OperationQueue {
     @inline(never)
     fileprivate func addInTwoSteps(_ operation: Operation) throws {
         if let error = refusal(of: operation) { throw error }
-        if let error = core.add(operation, isBarrier: false, face: self) {
+        if let error = core.add(operation, isBarrier: false, queue: self) {
             operation.transition { $0.unclaim() }
             throw error
         }

@@ -20,7 +20,7 @@ extension BeyondFoundation where Self: OperationQueue {
     /// `maxPendingOperationCount = value`, but throws `OperationError.pendingLimitTooSmall`.
     public func trySetMaxPendingOperationCount(_ value: Int?) throws {
         if let value, value < 1 { throw OperationError.pendingLimitTooSmall(queue: label, value: value) }
-        core.change(face: self) { $0.maximumPending = value ?? .max }
+        core.change(queue: self) { $0.maximumPending = value ?? .max }
     }
 }
 
@@ -42,15 +42,15 @@ extension OperationQueue.Core {
     /// Operations that this queue has claimed join it, when there is a queuePosition.
     ///
     /// - Returns: why they did not.
-    func add(_ operation: Operation, isBarrier: Bool, face: OperationQueue) -> OperationError? {
-        if addIfPlace(operation, isBarrier: isBarrier, face: face) { return nil }
-        return waitForPlace(naming: operation) { addIfPlace(operation, isBarrier: isBarrier, face: face) }
+    func add(_ operation: Operation, isBarrier: Bool, queue: OperationQueue) -> OperationError? {
+        if addIfPlace(operation, isBarrier: isBarrier, queue: queue) { return nil }
+        return waitForPlace(naming: operation) { addIfPlace(operation, isBarrier: isBarrier, queue: queue) }
     }
 
     /// The same for many.
-    func add(_ operations: [Operation], face: OperationQueue) -> OperationError? {
-        guard let first = operations.first, !addIfPlace(operations, face: face) else { return nil }
-        return waitForPlace(naming: first) { addIfPlace(operations, face: face) }
+    func add(_ operations: [Operation], queue: OperationQueue) -> OperationError? {
+        guard let first = operations.first, !addIfPlace(operations, queue: queue) else { return nil }
+        return waitForPlace(naming: first) { addIfPlace(operations, queue: queue) }
     }
 
     @inline(never)

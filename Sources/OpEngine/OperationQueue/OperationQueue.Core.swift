@@ -8,10 +8,10 @@ extension OperationQueue {
     /// `OperationQueue` is what users hold. The core keeps it while something in the queue may run; a suspended queue that nobody
     /// holds goes with its operations. The core keeps itself while it has operations.
     @safe final class Core: @unchecked Sendable {
-        // Safety: `@unchecked Sendable` because `state` and `face` have locks, `engine` is written once, `nextScheduled` is
+        // Safety: `@unchecked Sendable` because `state` and `queue` have locks, `engine` is written once, `nextScheduled` is
         // guarded by the executor's lock.
         let state = Guarded(State(), alignment: 64)
-        // Safety: the face keeps the engine, and a core works only while it has a face or a worker of the engine.
+        // Safety: the queue keeps the engine, and a core works only while it has a queue or a worker of the engine.
         unowned(unsafe) let engine: Engine
         let isMain: Bool
         /// The default policy of the operations that are added.
@@ -22,10 +22,10 @@ extension OperationQueue {
         let isHelper = Atomic<Bool>(false)
         /// Somebody observes the queue or its progress, or did.
         let isObserved = Atomic<Bool>(false)
-        private let faceLock = Lock()
-        /// What users hold; guarded by `faceLock`. Not weak, which would make each change of the queue's reference count a slow one.
-        // Safety: `hide` removes it before its memory goes.
-        private var shownFace: Unmanaged<OperationQueue>?
+        private let referenceLock = Lock()
+        /// What users hold; guarded by `referenceLock`. Not weak, which would make each change of the queue's reference count a slow one.
+        // Safety: `detach` removes it before its memory goes.
+        private var unretainedQueue: Unmanaged<OperationQueue>?
         /// The next entry in the executor's list.
         var nextScheduled: Core?
         /// The engine's list of queues that have operations. Guarded by `Registry.lock`.
@@ -53,29 +53,29 @@ extension OperationQueue {
         // MARK: What users hold
 
         /// The queue as its users see it; nil once it has begun to go.
-        var face: OperationQueue? {
-            faceLock.withLock {
-                guard let face = unsafe shownFace, unsafe cplatform_try_retain(face.toOpaque()) else { return nil }
-                return unsafe face.takeRetainedValue()
+        var queue: OperationQueue? {
+            referenceLock.withLock {
+                guard let queue = unsafe unretainedQueue, unsafe cplatform_try_retain(queue.toOpaque()) else { return nil }
+                return unsafe queue.takeRetainedValue()
             }
         }
 
-        func show(_ face: OperationQueue) { faceLock.withLock { unsafe shownFace = .passUnretained(face) } }
+        func attach(_ queue: OperationQueue) { referenceLock.withLock { unsafe unretainedQueue = .passUnretained(queue) } }
 
-        /// `face` goes. A main queue may have another one by now.
-        func hide(_ face: OperationQueue) {
-            faceLock.withLock {
-                if unsafe shownFace?.toOpaque() == Unmanaged.passUnretained(face).toOpaque() { unsafe shownFace = nil }
+        /// `queue` goes. A main queue may have another one by now.
+        func detach(_ queue: OperationQueue) {
+            referenceLock.withLock {
+                if unsafe unretainedQueue?.toOpaque() == Unmanaged.passUnretained(queue).toOpaque() { unsafe unretainedQueue = nil }
             }
         }
 
         // MARK: Operations come
 
         /// An operation that this queue has claimed joins it. False: there is no queuePosition.
-        func addIfPlace(_ operation: Operation, isBarrier: Bool, face: OperationQueue) -> Bool {
+        func addIfPlace(_ operation: Operation, isBarrier: Bool, queue: OperationQueue) -> Bool {
             let joined = state.withLock { state -> (Operation.State.ReadinessAction, State.Taker?)? in
                 if !state.hasPlace { return nil }
-                if state.count == 0 { begin(&state, face: face) }
+                if state.count == 0 { begin(&state, queue: queue) }
                 let action = join(operation, isBarrier: isBarrier, &state)
                 state.observation?.recordCounts(before: state.count - 1, state)
                 return (action, state.schedule())
@@ -91,9 +91,9 @@ extension OperationQueue {
         /// A block operation that was just made joins in one step, since nobody else knows it, and its reference with it. False: it has to
         /// be added as others are.
         @inline(__always)
-        func addAtOnce(_ operation: Unmanaged<Operation>, _ priority: Operation.QueuePriority, face: OperationQueue) -> Bool {
+        func addAtOnce(_ operation: Unmanaged<Operation>, _ priority: Operation.QueuePriority, queue: OperationQueue) -> Bool {
             if engineOfUse.hasEnded { return false }
-            return unsafe addInOneStep(operation, face: face) { state in
+            return unsafe addInOneStep(operation, queue: queue) { state in
                 let joined = Operation.State(addedAtOnceWith: priority, requiringSuccess: requiresSuccess.load(ordering: .relaxed))
                 unsafe operation._withUnsafeGuaranteedRef { operation in
                     // Nobody sees it before the lock is released.
@@ -109,8 +109,8 @@ extension OperationQueue {
         /// change of its state. False: nothing has happened, and it has to be added as others are, because something about it or the queue
         /// is unusual.
         @inline(__always)
-        func addInOneStep(_ operation: Unmanaged<Operation>, isOfPlainClass: Bool, face: OperationQueue) -> Bool {
-            unsafe addInOneStep(operation, face: face) { state in
+        func addInOneStep(_ operation: Unmanaged<Operation>, isOfPlainClass: Bool, queue: OperationQueue) -> Bool {
+            unsafe addInOneStep(operation, queue: queue) { state in
                 unsafe operation._withUnsafeGuaranteedRef { operation in
                     let byDefault = requiresSuccess.load(ordering: .relaxed)
                     // The lock is held, which everyone needs whom the change sends here.
@@ -134,14 +134,14 @@ extension OperationQueue {
         /// The part that both have in common. `join` is called with the lock held; false: nothing has happened.
         @inline(__always)
         private func addInOneStep(
-            _ operation: Unmanaged<Operation>, face: OperationQueue, _ join: (inout State) -> Bool
+            _ operation: Unmanaged<Operation>, queue: OperationQueue, _ join: (inout State) -> Bool
         ) -> Bool {
             let locked = unsafe state.lock()
             guard unsafe isUsual(&locked.pointee), unsafe join(&locked.pointee) else {
                 state.unlock()
                 return false
             }
-            if unsafe locked.pointee.count == 1 { unsafe begin(&locked.pointee, face: face) }
+            if unsafe locked.pointee.count == 1 { unsafe begin(&locked.pointee, queue: queue) }
             // Perhaps the shutdown, which cancels everything, looked before. Safety: balanced below.
             let late = unsafe engineOfUse.isEnding ? operation.retain() : nil
             let taker = unsafe locked.pointee.schedule()
@@ -152,11 +152,11 @@ extension OperationQueue {
         }
 
         /// `addIfPlace` for many, under one lock.
-        func addIfPlace(_ operations: [Operation], face: OperationQueue) -> Bool {
+        func addIfPlace(_ operations: [Operation], queue: OperationQueue) -> Bool {
             var isAnyObserved = false
             let joined = state.withLock { state -> ([(Operation, Operation.State.ReadinessAction)], State.Taker?)? in
                 if !state.hasPlace { return nil }
-                if state.count == 0 { begin(&state, face: face) }
+                if state.count == 0 { begin(&state, queue: queue) }
                 var unsettled: [(Operation, Operation.State.ReadinessAction)] = []
                 for operation in operations {
                     let action = join(operation, isBarrier: false, &state)
@@ -190,11 +190,11 @@ extension OperationQueue {
 
         /// The first operation: keep oneself, and what users hold. With the lock held, so that the end of that operation cannot
         /// overtake it.
-        private func begin(_ state: inout State, face: OperationQueue) {
+        private func begin(_ state: inout State, queue: OperationQueue) {
             // Safety: balanced by `leave` of the last operation.
             _ = unsafe Unmanaged.passRetained(self)
             state.isEnding = unsafe engine.isEnding
-            if !state.isResting { state.keptFace = face }
+            if !state.isResting { state.retainedQueue = queue }
             engineOfUse.activate(self)
         }
 
@@ -398,7 +398,7 @@ extension OperationQueue {
             private let waits: [Wait]
             private let placeWaiters: [Parker]?
             /// Released when this goes, after the lock.
-            private let face: OperationQueue?
+            private let queue: OperationQueue?
             private let isLast: Bool
 
             /// With the lock held, when the operation has left. Nil: nothing.
@@ -415,7 +415,7 @@ extension OperationQueue {
                 if isLast { core.engineOfUse.deactivate(core) }
                 waits = isLast ? exchange(&state.waits, with: []) : []
                 placeWaiters = state.takePlaceWaiters()
-                face = isLast || state.isResting ? state.keptFace.take() : nil
+                queue = isLast || state.isResting ? state.retainedQueue.take() : nil
             }
 
             @inline(never)
@@ -446,14 +446,14 @@ extension OperationQueue {
         func members() -> [Operation] { state.withLock { $0.members } }
 
         /// Changes settings: what may start now is scheduled, and what users hold is kept or let go.
-        func change(face: OperationQueue?, _ change: (inout State) -> Void) {
+        func change(queue: OperationQueue?, _ change: (inout State) -> Void) {
             let (taker, released, waiters) = state.withLock { state in
                 change(&state)
                 var released: OperationQueue?
                 if state.isResting || state.count == 0 {
-                    released = state.keptFace.take()
-                } else if state.keptFace == nil {
-                    state.keptFace = face
+                    released = state.retainedQueue.take()
+                } else if state.retainedQueue == nil {
+                    state.retainedQueue = queue
                 }
                 return (state.schedule(), released, state.takePlaceWaiters())
             }

@@ -38,7 +38,7 @@ extension OperationQueue {
         /// Who waits until it is empty.
         var waits: [Wait] = []
         /// The queue as its users see it, kept while something in it may run, so that nobody else has to.
-        var keptFace: OperationQueue?
+        var retainedQueue: OperationQueue?
 
         // What only those change who add, a line of memory behind what workers read.
 

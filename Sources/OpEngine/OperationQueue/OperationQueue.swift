@@ -30,7 +30,7 @@ open class OperationQueue: @unchecked Sendable {
         core = Core(engine: .shared, isMain: false)
         isMain = false
         ownProgress = Progress(core: core)
-        core.show(self)
+        core.attach(self)
     }
 
     /// A queue of `engine`.
@@ -39,10 +39,10 @@ open class OperationQueue: @unchecked Sendable {
         core = Core(engine: engine, isMain: false)
         isMain = false
         ownProgress = Progress(core: core)
-        core.show(self)
+        core.attach(self)
     }
 
-    /// The face of an engine's main queue.
+    /// The queue of an engine's main queue.
     init(engine: Engine, mainCore: Core) {
         ownEngine = engine
         core = mainCore
@@ -51,7 +51,7 @@ open class OperationQueue: @unchecked Sendable {
     }
 
     deinit {
-        core.hide(self)
+        core.detach(self)
         if !core.isMain { core.abandon() }
     }
 
@@ -76,7 +76,7 @@ open class OperationQueue: @unchecked Sendable {
     func addBlock(_ block: @escaping @Sendable () throws -> Void, _ priority: Operation.QueuePriority) {
         let made = unsafe Unmanaged<Operation>.passRetained(BlockOperation(block: block))
         // A subclass may want to be asked.
-        if type(of: self) == OperationQueue.self, unsafe core.addAtOnce(made, priority, face: self) { return }
+        if type(of: self) == OperationQueue.self, unsafe core.addAtOnce(made, priority, queue: self) { return }
         // Safety: nobody took it.
         let operation = unsafe made.takeRetainedValue()
         if priority != .normal { operation.queuePriority = priority }
@@ -125,7 +125,7 @@ open class OperationQueue: @unchecked Sendable {
     open var isSuspended: Bool {
         get { core.state.withLock { $0.isSuspended } }
         set {
-            core.change(face: self) { state in
+            core.change(queue: self) { state in
                 state.observation?.mailbox.record(.isSuspended, old: state.isSuspended, new: newValue)
                 state.isSuspended = newValue
             }
@@ -137,7 +137,7 @@ open class OperationQueue: @unchecked Sendable {
         get { givenName ?? defaultName }
         set {
             let byDefault = defaultName
-            core.change(face: self) { state in
+            core.change(queue: self) { state in
                 state.observation?.mailbox.record(.name, old: state.name ?? byDefault, new: newValue ?? byDefault)
                 state.name = newValue
             }
@@ -159,7 +159,7 @@ open class OperationQueue: @unchecked Sendable {
     /// run, not when. See `Operation.qualityOfService`. That of an underlying queue wins.
     open var qualityOfService: QualityOfService {
         get { core.state.withLock { $0.executorQuality ?? $0.qualities.own }.quality }
-        set { core.change(face: self) { $0.qualities.own = QualityRank(newValue) } }
+        set { core.change(queue: self) { $0.qualities.own = QualityRank(newValue) } }
     }
 
     // MARK: Looking

@@ -142,7 +142,7 @@ import Synchronization
 
     static var currentQueue: OperationQueue? {
         if let context = existing {
-            if let core = context.currentCore { return core.face }
+            if let core = context.currentCore { return core.queue }
             if let inbox = context.runningInboxes.last { return inbox.mainQueue }
             if unsafe context.operation != nil && context.worker != nil { return nil }
         }
