@@ -95,15 +95,15 @@ import CPlatform
             if let operation = owner as? Operation { record.send(about: operation) }
         case .mark(let body): body()
         case .exact(_, let old, let new):
-            tell(receivers, old: old, new: new, saysPrior: true)
+            notify(receivers, old: old, new: new, saysPrior: true)
         case .flag(let key, let new):
             guard !receivers.isEmpty, let operation = owner as? Operation else { return }
             if operation.hasOwnGetters {
                 let seen = Mailbox.asRecorded { operation.flag(key) }
                 guard let change = state.withLock({ $0.resolve(key, new: new, seen: seen) }) else { return }
-                tell(receivers, old: change.old, new: change.new, saysPrior: true)
+                notify(receivers, old: change.old, new: change.new, saysPrior: true)
             } else {
-                tell(receivers, old: !new, new: new, saysPrior: true)
+                notify(receivers, old: !new, new: new, saysPrior: true)
             }
         case .announcedPrior(_, let old):
             for receiver in receivers where receiver.options.contains(.prior) {
@@ -111,13 +111,13 @@ import CPlatform
             }
         case .announced(_, let old, let began, let new):
             for receiver in receivers {
-                let told = state.withLock { $0.oldValue(for: receiver, old: old, began: began, new: new) }
-                if let told { tell([receiver], old: told, new: new, saysPrior: began == nil) }
+                let oldValue = state.withLock { $0.oldValue(for: receiver, old: old, began: began, new: new) }
+                if let oldValue { notify([receiver], old: oldValue, new: new, saysPrior: began == nil) }
             }
         }
     }
 
-    private func tell(_ receivers: [Registration], old: any Sendable, new: any Sendable, saysPrior: Bool) {
+    private func notify(_ receivers: [Registration], old: any Sendable, new: any Sendable, saysPrior: Bool) {
         guard let owner else { return }
         if saysPrior {
             for receiver in receivers where receiver.options.contains(.prior) {

@@ -10,7 +10,7 @@ extension Operation {
         switch transition({ $0.claimFinish() }) {
         case .lost: return false
         case .alone:
-            if loadState().has(State.tellsSubclass) { willFinish() }
+            if loadState().has(State.notifiesSubclass) { willFinish() }
             let final = transition { state in
                 state.publishFinish()
                 return state
@@ -30,13 +30,13 @@ extension Operation {
         let takesNext = isLaunched && ThreadContext.current.serves(core)
         let last = loadState()
         if last.unfinishedDependencyCount > 0 || last.has(State.dependencyFailed) { stopCounting() }
-        if last.has(State.tellsSubclass) { willFinish() }
+        if last.has(State.notifiesSubclass) { willFinish() }
         // Leaving may let the queue go, and with it the engine.
         let engine = last.has(State.outlivesStart) ? unsafe core.engine : nil
         let final = core.leave(self, takesNext: takesNext)
         // Observers may take their time, or wait for what this releases.
         let isObserved = core.isObserved.load(ordering: .relaxed)
-        finished(final, takesNext: takesNext && !isObserved && !final.has(State.toldAtEnd) ? core : nil)
+        finished(final, takesNext: takesNext && !isObserved && !final.has(State.notifiesAtEnd) ? core : nil)
         if isObserved { core.deliverChanges() }
         engine?.asynchronousOperationEnded()
         // Safety: balances the retain of `Core.join`; the caller holds the operation.
@@ -55,7 +55,7 @@ extension Operation {
         let last = loadState()
         if last.unfinishedDependencyCount > 0 || last.has(State.dependencyFailed) { stopCounting() }
         let (final, next) = unsafe core.leaveAndTake(self, by: group, atOnce: isBare)
-        if final.bits & (State.hasDependents | State.toldAtEnd) == 0 && !core.isObserved.load(ordering: .relaxed) {
+        if final.bits & (State.hasDependents | State.notifiesAtEnd) == 0 && !core.isObserved.load(ordering: .relaxed) {
             // Safety: balances the retain of `Core.join`.
             unsafe Unmanaged.passUnretained(self).release()
             return unsafe next
@@ -69,7 +69,7 @@ extension Operation {
         _ final: State, in core: OperationQueue.Core, by group: ThreadGroup?
     ) -> Unmanaged<Operation>? {
         let isObserved = core.isObserved.load(ordering: .relaxed)
-        if isObserved || final.has(State.toldAtEnd) {
+        if isObserved || final.has(State.notifiesAtEnd) {
             finished(final, takesNext: nil)
             if isObserved { core.deliverChanges() }
             // Safety: as in `endAndTake`.
@@ -90,7 +90,7 @@ extension Operation {
             let taker = unsafe core.map { unsafe Unmanaged.passUnretained($0) }
             unsafe _ = ReleasedDependents.release(of: self, succeeded: final.outcome == .succeeded, thenTakingFrom: taker, by: nil)
         }
-        if final.has(State.toldAtEnd) { runFinishHandlers() }
+        if final.has(State.notifiesAtEnd) { runFinishHandlers() }
     }
 
     /// It ends although dependencies are unfinished: they must not find it when they end. From here on they do not touch it; one
@@ -163,7 +163,7 @@ extension Operation {
     @discardableResult
     @_spi(Subclassing) public func tellWhenFinished() -> Bool {
         let (hasFinished, isInTime) = transition { state in
-            state.set(State.tellsSubclass)
+            state.set(State.notifiesSubclass)
             return (state.has(State.finished), !state.has(State.finishing))
         }
         if hasFinished { runFinishHandlers() }
@@ -185,16 +185,16 @@ extension Operation {
         if let others { for waiter in others.waiters { waiter.unpark() } }
         deliverChanges()
         // Of two threads that come here, one tells.
-        let tellsSubclass =
-            loadState().has(State.tellsSubclass)
+        let notifiesSubclass =
+            loadState().has(State.notifiesSubclass)
             && transition { state in
-                defer { state.clear(State.tellsSubclass) }
-                return state.has(State.tellsSubclass)
+                defer { state.clear(State.notifiesSubclass) }
+                return state.has(State.notifiesSubclass)
             }
         ThreadContext.whileNotRunning(self) {
             if let others { for handler in others.handlers { handler.call() } }
             completionBlock?.call()
-            if tellsSubclass { didFinish() }
+            if notifiesSubclass { didFinish() }
         }
     }
 

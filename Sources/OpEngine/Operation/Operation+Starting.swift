@@ -84,7 +84,7 @@ extension Operation {
     ///
     /// - Parameter tellsWhenFinished: as if `tellWhenFinished()` had been called.
     package func endsWithMain(tellsWhenFinished: Bool = false) {
-        state.store(State.endsWithMain | State.isInert | (tellsWhenFinished ? State.tellsSubclass : 0), ordering: .relaxed)
+        state.store(State.endsWithMain | State.isInert | (tellsWhenFinished ? State.notifiesSubclass : 0), ordering: .relaxed)
     }
 
     /// It has got what may run anybody's code when it is let go.
@@ -154,7 +154,7 @@ extension Operation {
                 state.beginEnd()
                 return state
             }
-            if last.has(State.tellsSubclass) { willFinish() }
+            if last.has(State.notifiesSubclass) { willFinish() }
         }
         let isBare = last.has(State.isInert) && lock.withLock { extras == nil && dependencyList.isEmpty }
         return unsafe endAndTake(from: core, isBare: isBare, by: context.hasJobs ? nil : group)

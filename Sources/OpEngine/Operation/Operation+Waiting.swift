@@ -105,7 +105,7 @@ extension OperationQueue {
         }
 
         /// The queue is empty.
-        func tell() {
+        func notify() {
             mayBeOver.store(true, ordering: .releasing)
             parker.unpark()
         }

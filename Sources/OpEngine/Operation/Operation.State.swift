@@ -47,7 +47,7 @@ extension Operation {
         /// Three bits are `level`.
         private static let levelShift: UInt64 = 50
         /// `willFinish` and `didFinish` are to be called.
-        static let tellsSubclass: UInt64 = 1 << 53
+        static let notifiesSubclass: UInt64 = 1 << 53
         /// Starting it, calling `main` and ending it is all that its `start` does. Never changes.
         static let endsWithMain: UInt64 = 1 << 54
         /// Somebody observes it: changes go through its mailbox.
@@ -61,7 +61,7 @@ extension Operation {
         /// It is of a class that leaves starting and ending to `Operation`. Goes with `endsWithMain`.
         static let isOfPlainClass: UInt64 = 1 << 59
         /// Its end has to be told to somebody.
-        static let toldAtEnd = hasFinishHandlers | tellsSubclass | observed
+        static let notifiesAtEnd = hasFinishHandlers | notifiesSubclass | observed
 
         @inline(__always) func has(_ flag: UInt64) -> Bool { bits & flag != 0 }
         @inline(__always) mutating func set(_ flags: UInt64) { bits |= flags }

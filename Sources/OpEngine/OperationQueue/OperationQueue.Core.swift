@@ -351,9 +351,9 @@ extension OperationQueue {
                 unsafe locked = state.lock()
             }
             let final = finish(operation)
-            let tellOthers = unsafe !takesNext || final.has(Operation.State.toldAtEnd) || locked.pointee.observation != nil
+            let notifyOthers = unsafe !takesNext || final.has(Operation.State.notifiesAtEnd) || locked.pointee.observation != nil
             let departure = unsafe Departure(from: &locked.pointee, of: self)
-            let taker = unsafe tellOthers ? locked.pointee.schedule() : nil
+            let taker = unsafe notifyOthers ? locked.pointee.schedule() : nil
             state.unlock()
             if let taker { send(for: taker) }
             departure?.perform(self)
@@ -374,11 +374,11 @@ extension OperationQueue {
             guard unsafe locked.pointee.leave(operation) else { fatalError("opscript bug: an operation that was taken is on its way") }
             let final = finish(operation)
             let departure = unsafe Departure(from: &locked.pointee, of: self)
-            if let group, atOnce, departure == nil, final.bits & (Operation.State.hasDependents | Operation.State.toldAtEnd) == 0 {
+            if let group, atOnce, departure == nil, final.bits & (Operation.State.hasDependents | Operation.State.notifiesAtEnd) == 0 {
                 return unsafe (final, takeAndUnlock(locked, by: group))
             }
-            let tellOthers = unsafe group == nil || final.has(Operation.State.toldAtEnd) || locked.pointee.observation != nil
-            let taker = unsafe tellOthers ? locked.pointee.schedule() : nil
+            let notifyOthers = unsafe group == nil || final.has(Operation.State.notifiesAtEnd) || locked.pointee.observation != nil
+            let taker = unsafe notifyOthers ? locked.pointee.schedule() : nil
             state.unlock()
             if let taker { send(for: taker) }
             departure?.perform(self)
@@ -422,7 +422,7 @@ extension OperationQueue {
             func perform(_ core: Core) {
                 for waiter in placeWaiters ?? [] { waiter.unpark() }
                 for wait in waits {
-                    wait.tell()
+                    wait.notify()
                 }
                 // Safety: balances `begin`; whoever looks the core up holds the registry's lock, which `deactivate` has passed.
                 if isLast { unsafe Unmanaged.passUnretained(core).release() }
