@@ -57,7 +57,7 @@ private final class Counter: @unchecked Sendable {
 
     /// The same, and goes to sleep at once when the lock is held.
     func incrementSleepily() {
-        lock.lockSlowly(looks: 0)
+        lock.lockSlowly(spins: 0)
         count += 1
         lock.unlock()
     }

@@ -175,12 +175,12 @@ public final class Worker: @unchecked Sendable {
     }
 
     /// Looks for work without sleeping, some microseconds.
-    private func spin() { _ = parker.look { isNeededElsewhere } }
+    private func spin() { _ = parker.spin { isNeededElsewhere } }
 
     /// The same, and meanwhile who adds to `core` calls this worker. True: somebody has.
     private func spin(at core: OperationQueue.Core) -> Bool {
         guard core.beginSpinning() else { return false }
-        if let iterations = parker.look(for: { core.isSpinningWorkerSignalled || isNeededElsewhere }) {
+        if let iterations = parker.spin(until: { core.isSpinningWorkerSignalled || isNeededElsewhere }) {
             batchingDelay.foundWork(after: iterations)
             if core.isSpinningWorkerSignalled && batchingDelay.iterations > 0 { accumulateOperations(in: core) }
         } else {

@@ -13,7 +13,7 @@ import Synchronization
 /// looks once more. Either it finds the lock free, or the thread that unlocks sees `sleepers`.
 @_spi(Locking) public struct Lock: ~Copyable, Sendable {
     /// How often a waiting thread looks before it sleeps: some 8 µs. Sleeping costs more.
-    static let looks = 20
+    static let spins = 20
     private static let free: UInt8 = 0
     private static let held: UInt8 = 1
     /// All of it, when it is held, and somebody sleeps.
@@ -56,10 +56,10 @@ import Synchronization
 
     /// `lock`, of one that was held a moment ago.
     @inline(never)
-    func lockSlowly(looks: Int = Lock.looks) {
-        for look in 0..<looks {
+    func lockSlowly(spins: Int = Lock.spins) {
+        for iteration in 0..<spins {
             // Looking takes the line of memory from who holds the lock, and what the lock guards with it.
-            for _ in 0..<min(1 << look, 16) { cplatform_relax() }
+            for _ in 0..<min(1 << iteration, 16) { cplatform_relax() }
             if unsafe state.pointee.load(ordering: .relaxed) == Lock.free && tryLock() { return }
         }
         ThreadContext.whileWaitingForLock {

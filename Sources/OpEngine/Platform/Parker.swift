@@ -12,15 +12,15 @@ final class Parker: Sendable {
     }
 
     /// How often a thread looks at least and at most before it sleeps: for some 3 and 100 µs.
-    private static let looksAtLeast: UInt32 = 128
-    private static let looksAtMost: UInt32 = 4096
+    private static let minSpins: UInt32 = 128
+    private static let maxSpins: UInt32 = 4096
     /// To have slept no longer was not worth the wake-up.
     private static let shortSleep = Duration.microseconds(200)
     private static let isSomeoneSpinning = Atomic<Bool>(false)
 
     private let word = Atomic<UInt32>(empty)
     /// How often the owner looks before it sleeps. Grows with short sleeps, shrinks with others.
-    private let looks = Atomic<UInt32>(1024)
+    private let spinLimit = Atomic<UInt32>(1024)
     /// The processor from which the owner was woken last.
     private let wakersProcessor = Atomic<Int32>(-1)
 
@@ -48,16 +48,16 @@ final class Parker: Sendable {
     func spin() -> Bool {
         guard Processors.available > 1, !Parker.isSomeoneSpinning.exchange(true, ordering: .relaxed) else { return false }
         defer { Parker.isSomeoneSpinning.store(false, ordering: .relaxed) }
-        return look(for: { isNotified }) != nil && consumeNotification()
+        return spin(until: { isNotified }) != nil && consumeNotification()
     }
 
     /// Looks whether there is something to do, for a while that depends on how long the last sleeps were. Only the owning thread calls it.
     ///
     /// - Returns: how often it looked in vain; nil: always.
     @inline(__always)
-    func look(for isThere: () -> Bool) -> Int? {
-        for count in 0..<looks.load(ordering: .relaxed) {
-            if isThere() { return Int(count) }
+    func spin(until condition: () -> Bool) -> Int? {
+        for iteration in 0..<spinLimit.load(ordering: .relaxed) {
+            if condition() { return Int(iteration) }
             cplatform_relax()
         }
         return nil
@@ -66,10 +66,10 @@ final class Parker: Sendable {
     /// - Parameter processor: on which the owner looked before it slept. Who runs there, too, can do nothing until the owner sleeps: to look
     ///   longer would not help.
     private func slept(since start: ContinuousClock.Instant, on processor: Int32) {
-        let before = looks.load(ordering: .relaxed)
+        let before = spinLimit.load(ordering: .relaxed)
         let isWorthIt = ContinuousClock.now - start < Parker.shortSleep && wakersProcessor.load(ordering: .relaxed) != processor
-        let after = isWorthIt ? min(2 * before, Parker.looksAtMost) : max(before / 2, Parker.looksAtLeast)
-        looks.store(after, ordering: .relaxed)
+        let after = isWorthIt ? min(2 * before, Parker.maxSpins) : max(before / 2, Parker.minSpins)
+        spinLimit.store(after, ordering: .relaxed)
     }
 
     /// Sleeps until `unpark`, a signal, or the deadline, and takes the wake-up. Only the owning thread calls it.
