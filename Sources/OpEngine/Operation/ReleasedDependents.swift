@@ -13,18 +13,18 @@
     private var count = 0
     /// Some of the others are in no queue: to let them go may run code of a subclass.
     private var mayRunCode = false
-    private var rest: Rest?
+    private var followUp: FollowUp?
 
     /// What is to be done when all have arrived, and seldom there is.
-    private struct Rest {
+    private struct FollowUp {
         var cancelled: [Operation] = []
         var observed: [Mailbox] = []
         /// Who is sent for. An executor, or who hears of a main queue, may run one at once, and that may wait for another.
-        var outside: [(OperationQueue.Core, OperationQueue.State.Taker)] = []
+        var outside: [(OperationQueue.Core, OperationQueue.State.Consumer)] = []
 
         @inline(never)
         func perform() {
-            for (core, taker) in outside { core.send(for: taker) }
+            for (core, consumer) in outside { core.wake(consumer) }
             for dependent in cancelled { dependent.cancelBecauseOfDependency() }
             for mailbox in observed { mailbox.deliver() }
         }
@@ -33,7 +33,7 @@
     /// What follows for those that depend on an operation that has finished. With no lock held.
     ///
     /// - Parameters:
-    ///   - taker: the queue that the calling worker takes from next, so that nobody else has to be told. Not a reference: to count that would
+    ///   - servedCore: the queue that the calling worker takes from next, so that nobody else has to be told. Not a reference: to count that would
     ///     take the line of memory that adding reads.
     ///   - group: not nil: take from it now, with these threads.
     ///   - letGo: called before that.
@@ -43,14 +43,16 @@
         of operation: Operation, succeeded: Bool, thenTakingFrom taker: Unmanaged<OperationQueue.Core>?, by group: ThreadGroup?,
         letGo: () -> Void = {}
     ) -> Unmanaged<Operation>? {
-        let (taken, rest) = unsafe withUnsafeTemporaryAllocation(of: Unmanaged<Operation>.self, capacity: capacity) { batch in
+        let (taken, followUp) = unsafe withUnsafeTemporaryAllocation(of: Unmanaged<Operation>.self, capacity: capacity) { batch in
             var released = unsafe ReleasedDependents(batch: batch)
-            while released.takeBatch(from: operation, succeeded: succeeded) { unsafe _ = released.post(thenTakingFrom: taker, by: nil) }
+            while released.takeBatch(from: operation, succeeded: succeeded) {
+                unsafe _ = released.post(thenTakingFrom: servedCore, by: nil)
+            }
             letGo()
-            return unsafe (released.post(thenTakingFrom: taker, by: group), released.rest)
+            return unsafe (released.post(thenTakingFrom: servedCore, by: group), released.followUp)
         }
         // It may come back here, on this stack.
-        rest?.perform()
+        followUp?.perform()
         return unsafe taken
     }
 
@@ -76,8 +78,8 @@
     private mutating func add(_ dependent: Unmanaged<Operation>, succeeded: Bool) {
         let (action, isLinked) = unsafe dependent._withUnsafeGuaranteedRef { dependent in
             let change = dependent.transition { ($0.dependencyFinished(succeeded: succeeded), $0.has(Operation.State.linked)) }
-            if change.0 == .cancel { withRest { $0.cancelled.append(dependent) } }
-            if let mailbox = dependent.observedMailbox { withRest { $0.observed.append(mailbox) } }
+            if change.0 == .cancel { withFollowUp { $0.cancelled.append(dependent) } }
+            if let mailbox = dependent.observedMailbox { withFollowUp { $0.observed.append(mailbox) } }
             return change
         }
         unsafe batch.initializeElement(at: count, to: dependent)
@@ -93,9 +95,9 @@
     }
 
     @inline(never)
-    private mutating func withRest(_ change: (inout Rest) -> Void) {
-        if rest == nil { rest = Rest() }
-        change(&rest!)
+    private mutating func withFollowUp(_ change: (inout FollowUp) -> Void) {
+        if followUp == nil { followUp = FollowUp() }
+        change(&followUp!)
     }
 
     // MARK: Arriving
@@ -106,14 +108,14 @@
         var taken: Unmanaged<Operation>?
         while !isEmpty {
             // Safety: the caller serves its own queue.
-            if let taker = unsafe taker, unsafe nextCore.toOpaque() == taker.toOpaque() {
-                let group = rest == nil && !mayRunCode ? group : nil
-                unsafe taken = taker._withUnsafeGuaranteedRef { unsafe $0.postBeforeTaking(&self, by: group) }
+            if let servedCore = unsafe servedCore, unsafe nextCore.toOpaque() == servedCore.toOpaque() {
+                let group = followUp == nil && !mayRunCode ? group : nil
+                unsafe taken = servedCore._withUnsafeGuaranteedRef { unsafe $0.postBeforeTaking(&self, by: group) }
                 continue
             }
             // Retained: as soon as one has arrived, it may run, end, and let its queue go, while this thread is still inside.
             let core = unsafe nextCore.takeUnretainedValue()
-            if let other = core.post(&self) { withRest { $0.outside.append((core, other)) } }
+            if let other = core.post(&self) { withFollowUp { $0.outside.append((core, other)) } }
         }
         for index in end..<count { unsafe batch[index].release() }
         return unsafe taken

@@ -73,15 +73,15 @@ extension OperationQueue {
 
         /// An operation that this queue has claimed joins it. False: there is no queuePosition.
         func addIfPlace(_ operation: Operation, isBarrier: Bool, queue: OperationQueue) -> Bool {
-            let joined = state.withLock { state -> (Operation.State.ReadinessAction, State.Taker?)? in
+            let joined = state.withLock { state -> (Operation.State.ReadinessAction, State.Consumer?)? in
                 if !state.hasPlace { return nil }
                 if state.count == 0 { begin(&state, queue: queue) }
                 let action = join(operation, isBarrier: isBarrier, &state)
                 state.observation?.recordCounts(before: state.count - 1, state)
                 return (action, state.schedule())
             }
-            guard let (action, taker) = joined else { return false }
-            if let taker { send(for: taker) }
+            guard let (action, consumer) = joined else { return false }
+            if let consumer { wake(consumer) }
             settle(operation, action)
             deliverChanges()
             operation.deliverChanges()
@@ -144,9 +144,9 @@ extension OperationQueue {
             if unsafe locked.pointee.count == 1 { unsafe begin(&locked.pointee, queue: queue) }
             // Perhaps the shutdown, which cancels everything, looked before. Safety: balanced below.
             let late = unsafe engineOfUse.isEnding ? operation.retain() : nil
-            let taker = unsafe locked.pointee.schedule()
+            let consumer = unsafe locked.pointee.schedule()
             state.unlock()
-            if let taker { send(for: taker) }
+            if let consumer { wake(consumer) }
             unsafe late?.takeRetainedValue().cancel()
             return true
         }
@@ -154,7 +154,7 @@ extension OperationQueue {
         /// `addIfPlace` for many, under one lock.
         func addIfPlace(_ operations: [Operation], queue: OperationQueue) -> Bool {
             var isAnyObserved = false
-            let joined = state.withLock { state -> ([(Operation, Operation.State.ReadinessAction)], State.Taker?)? in
+            let joined = state.withLock { state -> ([(Operation, Operation.State.ReadinessAction)], State.Consumer?)? in
                 if !state.hasPlace { return nil }
                 if state.count == 0 { begin(&state, queue: queue) }
                 var unsettled: [(Operation, Operation.State.ReadinessAction)] = []
@@ -166,8 +166,8 @@ extension OperationQueue {
                 state.observation?.recordCounts(before: state.count - operations.count, state)
                 return (unsettled, state.schedule())
             }
-            guard let (unsettled, taker) = joined else { return false }
-            if let taker { send(for: taker) }
+            guard let (unsettled, consumer) = joined else { return false }
+            if let consumer { wake(consumer) }
             for (operation, action) in unsettled { settle(operation, action) }
             deliverChanges()
             // Not for all of them without need: of many, they are no longer in the cache.
@@ -213,24 +213,24 @@ extension OperationQueue {
 
         /// An operation has become ready.
         func post(_ operation: Operation) {
-            let taker = state.withLock { state in
+            let consumer = state.withLock { state in
                 state.post(operation)
                 return state.schedule()
             }
-            if let taker { send(for: taker) }
+            if let consumer { wake(consumer) }
         }
 
         /// Operations that have become ready: the next ones, as far as they are in this queue.
         ///
         /// - Returns: whom the caller has to send for when all have arrived.
-        func post(_ released: inout ReleasedDependents) -> State.Taker? {
-            let taker = state.withLock { state in
+        func post(_ released: inout ReleasedDependents) -> State.Consumer? {
+            let consumer = state.withLock { state in
                 arrive(&released, &state)
                 return state.schedule()
             }
-            guard let taker else { return nil }
-            if case .thread(.outside) = taker { return taker }
-            send(for: taker)
+            guard let consumer else { return nil }
+            if case .thread(.outside) = consumer { return consumer }
+            wake(consumer)
             return nil
         }
 
@@ -278,11 +278,11 @@ extension OperationQueue {
         @inline(__always)
         private func takeAndUnlock(_ locked: UnsafeMutablePointer<State>, by group: ThreadGroup) -> Unmanaged<Operation>? {
             let operation = unsafe locked.pointee.take(by: group)
-            let taker = unsafe locked.pointee.schedule()
+            let consumer = unsafe locked.pointee.schedule()
             let waiters = unsafe locked.pointee.takePlaceWaiters()
             state.unlock()
             if let waiters { for waiter in waiters { waiter.unpark() } }
-            if let taker { send(for: taker) }
+            if let consumer { wake(consumer) }
             return unsafe operation
         }
 
@@ -331,12 +331,12 @@ extension OperationQueue {
 
         /// Puts the queue into its executor's list if something may start.
         func scheduleIfRunnable() {
-            if let taker = state.withLock({ $0.schedule() }) { send(for: taker) }
+            if let consumer = state.withLock({ $0.schedule() }) { wake(consumer) }
         }
 
         func giveBack(_ operation: Operation) -> Bool {
-            let (isBack, taker) = state.withLock { ($0.giveBack(operation), $0.schedule()) }
-            if let taker { send(for: taker) }
+            let (isBack, consumer) = state.withLock { ($0.giveBack(operation), $0.schedule()) }
+            if let consumer { wake(consumer) }
             return isBack
         }
 
@@ -353,9 +353,9 @@ extension OperationQueue {
             let final = finish(operation)
             let notifyOthers = unsafe !takesNext || final.has(Operation.State.notifiesAtEnd) || locked.pointee.observation != nil
             let departure = unsafe Departure(from: &locked.pointee, of: self)
-            let taker = unsafe notifyOthers ? locked.pointee.schedule() : nil
+            let consumer = unsafe notifyOthers ? locked.pointee.schedule() : nil
             state.unlock()
-            if let taker { send(for: taker) }
+            if let consumer { wake(consumer) }
             departure?.perform(self)
             return final
         }
@@ -378,9 +378,9 @@ extension OperationQueue {
                 return unsafe (final, takeAndUnlock(locked, by: group))
             }
             let notifyOthers = unsafe group == nil || final.has(Operation.State.notifiesAtEnd) || locked.pointee.observation != nil
-            let taker = unsafe notifyOthers ? locked.pointee.schedule() : nil
+            let consumer = unsafe notifyOthers ? locked.pointee.schedule() : nil
             state.unlock()
-            if let taker { send(for: taker) }
+            if let consumer { wake(consumer) }
             departure?.perform(self)
             return (final, nil)
         }
@@ -447,7 +447,7 @@ extension OperationQueue {
 
         /// Changes settings: what may start now is scheduled, and what users hold is kept or let go.
         func change(queue: OperationQueue?, _ change: (inout State) -> Void) {
-            let (taker, released, waiters) = state.withLock { state in
+            let (consumer, released, waiters) = state.withLock { state in
                 change(&state)
                 var released: OperationQueue?
                 if state.isResting || state.count == 0 {
@@ -458,7 +458,7 @@ extension OperationQueue {
                 return (state.schedule(), released, state.takePlaceWaiters())
             }
             for waiter in waiters ?? [] { waiter.unpark() }
-            if let taker { send(for: taker) }
+            if let consumer { wake(consumer) }
             deliverChanges()
             // Outside the lock: it may be the last reference.
             withExtendedLifetime(released) {}
@@ -469,8 +469,8 @@ extension OperationQueue {
 
         /// Has whoever runs its operations come: the engine's workers, the thread that drains the main queue, or an executor.
         @inline(__always)
-        func send(for taker: State.Taker) {
-            switch taker {
+        func wake(_ consumer: State.Consumer) {
+            switch consumer {
             case .spinningWorker: signal.store(true, ordering: .relaxed)
             case .thread(.outside): scheduleOutside()
             case .thread(let group): engineOfUse.schedule(self, on: group)

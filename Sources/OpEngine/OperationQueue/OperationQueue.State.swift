@@ -80,7 +80,7 @@ extension OperationQueue {
         }
 
         /// Who is to come and take.
-        enum Taker {
+        enum Consumer {
             /// One of these threads.
             case thread(ThreadGroup)
             /// The worker that lingers here.
@@ -89,7 +89,7 @@ extension OperationQueue {
 
         /// Not nil: the caller has it come.
         @inline(__always)
-        mutating func schedule() -> Taker? {
+        mutating func schedule() -> Consumer? {
             guard isRunnable && !isScheduled else { return nil }
             isScheduled = true
             let group = nextGroup
