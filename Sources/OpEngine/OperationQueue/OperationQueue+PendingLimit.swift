@@ -27,14 +27,14 @@ extension BeyondFoundation where Self: OperationQueue {
 extension OperationQueue.State {
     /// Another operation may be added.
     @inline(__always)
-    var hasPlace: Bool { count - executing < maximumPending || isEnding }
+    var hasCapacity: Bool { count - executing < maximumPending || isEnding }
 
     /// Those who wait for a queuePosition, if there is one now; to be unparked outside of the lock.
     @inline(__always)
-    mutating func takePlaceWaiters() -> [Parker]? {
-        if placeWaiters.isEmpty || !hasPlace { return nil }
-        defer { placeWaiters = [] }
-        return placeWaiters
+    mutating func takeCapacityWaiters() -> [Parker]? {
+        if capacityWaiters.isEmpty || !hasCapacity { return nil }
+        defer { capacityWaiters = [] }
+        return capacityWaiters
     }
 }
 
@@ -43,18 +43,18 @@ extension OperationQueue.Core {
     ///
     /// - Returns: why they did not.
     func add(_ operation: Operation, isBarrier: Bool, queue: OperationQueue) -> OperationError? {
-        if addIfPlace(operation, isBarrier: isBarrier, queue: queue) { return nil }
-        return waitForPlace(naming: operation) { addIfPlace(operation, isBarrier: isBarrier, queue: queue) }
+        if addIfCapacity(operation, isBarrier: isBarrier, queue: queue) { return nil }
+        return waitForCapacity(naming: operation) { addIfCapacity(operation, isBarrier: isBarrier, queue: queue) }
     }
 
     /// The same for many.
     func add(_ operations: [Operation], queue: OperationQueue) -> OperationError? {
-        guard let first = operations.first, !addIfPlace(operations, queue: queue) else { return nil }
-        return waitForPlace(naming: first) { addIfPlace(operations, queue: queue) }
+        guard let first = operations.first, !addIfCapacity(operations, queue: queue) else { return nil }
+        return waitForCapacity(naming: first) { addIfCapacity(operations, queue: queue) }
     }
 
     @inline(never)
-    private func waitForPlace(naming operation: Operation, _ add: () -> Bool) -> OperationError? {
+    private func waitForCapacity(naming operation: Operation, _ add: () -> Bool) -> OperationError? {
         // Safety: the caller holds the queue.
         let engine: Engine = unsafe self.engine
         let context = ThreadContext.current
@@ -66,13 +66,13 @@ extension OperationQueue.Core {
                 if isAdded || engine.hasEnded { return true }
                 // Registered before it looks, so that a queuePosition which becomes free then is not missed.
                 state.withLock { state in
-                    if !state.placeWaiters.contains(where: { $0 === parker }) { state.placeWaiters.append(parker) }
+                    if !state.capacityWaiters.contains(where: { $0 === parker }) { state.capacityWaiters.append(parker) }
                     noteWaiter()
                 }
                 isAdded = add()
                 return isAdded
             }, register: { _ in })
-        state.withLock { $0.placeWaiters.removeFirst { $0 === parker } }
+        state.withLock { $0.capacityWaiters.removeFirst { $0 === parker } }
         if isAdded { return nil }
         if outcome == .satisfied { return .engineShutDown(operation: operation.label) }
         let (name, limit) = state.withLock { ($0.name, $0.maximumPending) }

@@ -72,9 +72,9 @@ extension OperationQueue {
         // MARK: Operations come
 
         /// An operation that this queue has claimed joins it. False: there is no queuePosition.
-        func addIfPlace(_ operation: Operation, isBarrier: Bool, queue: OperationQueue) -> Bool {
+        func addIfCapacity(_ operation: Operation, isBarrier: Bool, queue: OperationQueue) -> Bool {
             let joined = state.withLock { state -> (Operation.State.ReadinessAction, State.Consumer?)? in
-                if !state.hasPlace { return nil }
+                if !state.hasCapacity { return nil }
                 if state.count == 0 { begin(&state, queue: queue) }
                 let action = join(operation, isBarrier: isBarrier, &state)
                 state.observation?.recordCounts(before: state.count - 1, state)
@@ -129,7 +129,7 @@ extension OperationQueue {
 
         // `inout`, because else the state would be copied.
         @inline(__always)
-        private func isUsual(_ state: inout State) -> Bool { state.hasPlace && state.observation == nil && !isTraced(state) }
+        private func isUsual(_ state: inout State) -> Bool { state.hasCapacity && state.observation == nil && !isTraced(state) }
 
         /// The part that both have in common. `join` is called with the lock held; false: nothing has happened.
         @inline(__always)
@@ -151,11 +151,11 @@ extension OperationQueue {
             return true
         }
 
-        /// `addIfPlace` for many, under one lock.
-        func addIfPlace(_ operations: [Operation], queue: OperationQueue) -> Bool {
+        /// `addIfCapacity` for many, under one lock.
+        func addIfCapacity(_ operations: [Operation], queue: OperationQueue) -> Bool {
             var isAnyObserved = false
             let joined = state.withLock { state -> ([(Operation, Operation.State.ReadinessAction)], State.Consumer?)? in
-                if !state.hasPlace { return nil }
+                if !state.hasCapacity { return nil }
                 if state.count == 0 { begin(&state, queue: queue) }
                 var unsettled: [(Operation, Operation.State.ReadinessAction)] = []
                 for operation in operations {
@@ -279,7 +279,7 @@ extension OperationQueue {
         private func takeAndUnlock(_ locked: UnsafeMutablePointer<State>, by group: ThreadGroup) -> Unmanaged<Operation>? {
             let operation = unsafe locked.pointee.take(by: group)
             let consumer = unsafe locked.pointee.schedule()
-            let waiters = unsafe locked.pointee.takePlaceWaiters()
+            let waiters = unsafe locked.pointee.takeCapacityWaiters()
             state.unlock()
             if let waiters { for waiter in waiters { waiter.unpark() } }
             if let consumer { wake(consumer) }
@@ -396,7 +396,7 @@ extension OperationQueue {
         /// What an operation that leaves may have to tell others about, and seldom has.
         private struct Departure {
             private let waits: [Wait]
-            private let placeWaiters: [Parker]?
+            private let capacityWaiters: [Parker]?
             /// Released when this goes, after the lock.
             private let queue: OperationQueue?
             private let isLast: Bool
@@ -404,7 +404,7 @@ extension OperationQueue {
             /// With the lock held, when the operation has left. Nil: nothing.
             @inline(__always)
             init?(from state: inout State, of core: Core) {
-                if state.count > 0 && !state.isResting && state.observation == nil && state.placeWaiters.isEmpty { return nil }
+                if state.count > 0 && !state.isResting && state.observation == nil && state.capacityWaiters.isEmpty { return nil }
                 self.init(after: &state, of: core)
             }
 
@@ -414,13 +414,13 @@ extension OperationQueue {
                 state.observation?.recordCounts(before: state.count + 1, state)
                 if isLast { core.engineOfUse.deactivate(core) }
                 waits = isLast ? exchange(&state.waits, with: []) : []
-                placeWaiters = state.takePlaceWaiters()
+                capacityWaiters = state.takeCapacityWaiters()
                 queue = isLast || state.isResting ? state.retainedQueue.take() : nil
             }
 
             @inline(never)
             func perform(_ core: Core) {
-                for waiter in placeWaiters ?? [] { waiter.unpark() }
+                for waiter in capacityWaiters ?? [] { waiter.unpark() }
                 for wait in waits {
                     wait.notify()
                 }
@@ -455,7 +455,7 @@ extension OperationQueue {
                 } else if state.retainedQueue == nil {
                     state.retainedQueue = queue
                 }
-                return (state.schedule(), released, state.takePlaceWaiters())
+                return (state.schedule(), released, state.takeCapacityWaiters())
             }
             for waiter in waiters ?? [] { waiter.unpark() }
             if let consumer { wake(consumer) }

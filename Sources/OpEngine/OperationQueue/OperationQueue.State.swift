@@ -26,7 +26,7 @@ extension OperationQueue {
         /// How many may be in the queue and not executing.
         var maximumPending = Int.max
         /// Threads that wait to add an operation.
-        var placeWaiters: [Parker] = []
+        var capacityWaiters: [Parker] = []
         /// Who observes the queue and its progress. Nil until somebody does.
         var observation: Observation?
         /// Who wants to know what happens to the operations.
