@@ -22,23 +22,23 @@ final class BlockingMonitor: @unchecked Sendable {
     private static let longestUrgentPause = Duration.milliseconds(2)
     /// The pause between two samples elsewhere.
     private static let usualPause = Duration.milliseconds(4)
-    /// The pause while no work waits. The thread ends after `calmRounds` of them in which no worker was blocked either.
-    private static let calmPause = Duration.milliseconds(10)
-    private static let calmRounds = 10
+    /// The pause while no work waits. The thread ends after `idleRounds` of them in which no worker was blocked either.
+    private static let idlePause = Duration.milliseconds(10)
+    private static let idleRounds = 10
     /// The pause when that has lasted, and workers are still blocked: they may compute when they come back.
     private static let restingPause = Duration.milliseconds(100)
     /// How many replaced workers are sampled in each round.
-    private static let replacedInARound = 32
+    private static let replacedPerRound = 32
     /// While none computes, one more worker may start for each eight that are blocked, at most 32 in a round: it will probably block too. So
     /// thousands of bodies that sleep start without a round for each few of them.
-    private static let blockedForEachSurplus = 8
-    private static let mostSurplus = 32
+    private static let blockedPerSurplus = 8
+    private static let maxSurplus = 32
 
     private let engine: Engine
     let thread = JoinableThread()
     let parker = Parker()
     private var pause = shortestPause
-    private var calm = 0
+    private var idleRoundCount = 0
     /// How many workers more than usual may be awake.
     private var surplus = 0
     /// Workers that were replaced and, as far as is known, are still blocked.
@@ -59,35 +59,35 @@ final class BlockingMonitor: @unchecked Sendable {
 
     private enum Situation {
         case workWaits(busy: [Worker], isUrgent: Bool)
-        case calm(busy: [Worker])
+        case idle(busy: [Worker])
         case over
     }
 
     /// How long to pause before the next round; nil when the monitor is not needed any more.
     private func round() -> Duration? {
         let now = ContinuousClock.now
-        findThoseThatAreBack(now)
+        findReturnedWorkers(now)
         let situation = engine.pool.withLock { pool -> Situation in
             if pool.isShort && !pool.mustEnd {
-                calm = 0
+                idleRoundCount = 0
                 return .workWaits(busy: pool.busy, isUrgent: pool.hasExplicitMaximumInLine)
             }
-            calm += 1
-            let hasLasted = calm >= BlockingMonitor.calmRounds
+            idleRoundCount += 1
+            let hasLasted = idleRoundCount >= BlockingMonitor.idleRounds
             if hasLasted && replaced.isEmpty || pool.mustEnd {
                 pool.endWatch()
                 return .over
             }
             pool.isMonitorResting = hasLasted
-            return .calm(busy: pool.busy)
+            return .idle(busy: pool.busy)
         }
         switch situation {
         case .workWaits(let busy, let isUrgent):
             for worker in busy { worker.takeSample(at: now) }
             return replaceBlocked(among: busy, isUrgent, now)
-        case .calm(let busy):
+        case .idle(let busy):
             allow(surplus: 0, besides: busy)
-            return calm < BlockingMonitor.calmRounds ? BlockingMonitor.calmPause : BlockingMonitor.restingPause
+            return idleRoundCount < BlockingMonitor.idleRounds ? BlockingMonitor.idlePause : BlockingMonitor.restingPause
         case .over: return nil
         }
     }
@@ -96,7 +96,7 @@ final class BlockingMonitor: @unchecked Sendable {
         let blocked = ThreadSample.blocked(busy.map(\.sample), for: isUrgent ? .zero : BlockingMonitor.usualPause, at: now)
         for index in blocked { replace(busy[index]) }
         let allBlock = isUrgent && !busy.contains { $0.sample.kind == .computes }
-        let most = min(replaced.count / BlockingMonitor.blockedForEachSurplus, BlockingMonitor.mostSurplus)
+        let most = min(replaced.count / BlockingMonitor.blockedPerSurplus, BlockingMonitor.maxSurplus)
         allow(surplus: allBlock ? most : 0, besides: busy)
         guard isUrgent else { return BlockingMonitor.usualPause }
         pause = blocked.isEmpty ? min(pause * 2, BlockingMonitor.longestUrgentPause) : BlockingMonitor.shortestPause
@@ -108,7 +108,7 @@ final class BlockingMonitor: @unchecked Sendable {
         engine.perform(wake)
         replaced.append(worker)
         // The job also says that the engine is not at rest: the operation goes on when the call returns.
-        if needsReport { worker.inbox.post { worker.engine.pool.withLock { $0.reports(worker) } } }
+        if needsReport { worker.inbox.post { worker.engine.pool.withLock { $0.didReport(worker) } } }
     }
 
     private func allow(surplus count: Int, besides busy: [Worker]) {
@@ -120,8 +120,8 @@ final class BlockingMonitor: @unchecked Sendable {
     }
 
     /// A body that computes after a blocking call counts again before it ends.
-    private func findThoseThatAreBack(_ now: ContinuousClock.Instant) {
-        for _ in 0..<min(BlockingMonitor.replacedInARound, replaced.count) {
+    private func findReturnedWorkers(_ now: ContinuousClock.Instant) {
+        for _ in 0..<min(BlockingMonitor.replacedPerRound, replaced.count) {
             if nextReplaced >= replaced.count { nextReplaced = 0 }
             let worker = replaced[nextReplaced]
             worker.takeSample(at: now)
@@ -131,7 +131,7 @@ final class BlockingMonitor: @unchecked Sendable {
                 nextReplaced += 1
                 continue
             }
-            engine.pool.withLock { $0.comesBack(worker) }
+            engine.pool.withLock { $0.didReturn(worker) }
             replaced.swapAt(nextReplaced, replaced.count - 1)
             replaced.removeLast()
         }

@@ -37,9 +37,9 @@ extension Engine {
             /// Start its thread.
             case spawn(Worker)
             /// All workers are busy, perhaps because their threads are blocked: have the monitor look after that.
-            case watch(BlockingMonitor)
+            case startMonitor(BlockingMonitor)
             /// The same where the monitor has little to do so far.
-            case hasten(BlockingMonitor)
+            case wakeMonitor(BlockingMonitor)
         }
 
         // MARK: Work comes
@@ -148,7 +148,7 @@ extension Engine {
         }
 
         /// The worker does something else before it sleeps.
-        mutating func goesOn(_ worker: Worker) -> Wake {
+        mutating func cancelPark(_ worker: Worker) -> Wake {
             unparkedItself(worker)
             return endSearching(worker)
         }
@@ -182,7 +182,7 @@ extension Engine {
 
         /// The worker is about to block: another thread takes its place. On the worker's thread, which is there again if it was replaced.
         mutating func willBlock(_ worker: Worker, timed: Bool) -> Wake {
-            comesBack(worker)
+            didReturn(worker)
             return beginBlocking(worker, timed: timed)
         }
 
@@ -218,12 +218,12 @@ extension Engine {
         private mutating func watch(_ engine: Engine) -> Wake {
             if let monitor {
                 guard exchange(&isMonitorResting, with: false) else { return .none }
-                return .hasten(monitor)
+                return .wakeMonitor(monitor)
             }
             if mustEnd { return .none }
             let made = BlockingMonitor(engine: engine)
             monitor = made
-            return .watch(made)
+            return .startMonitor(made)
         }
 
         mutating func endWatch() {
@@ -262,13 +262,13 @@ extension Engine {
         }
 
         /// The worker's job reports that it is back.
-        mutating func reports(_ worker: Worker) {
+        mutating func didReport(_ worker: Worker) {
             worker.willReport = false
-            comesBack(worker)
+            didReturn(worker)
         }
 
         /// A worker that was replaced is there again.
-        mutating func comesBack(_ worker: Worker) {
+        mutating func didReturn(_ worker: Worker) {
             guard worker.isReplaced else { return }
             worker.isReplaced = false
             endBlocking(worker, timed: true)

@@ -142,8 +142,8 @@ import Synchronization
         case .none: break
         case .unpark(let worker): worker.parker.unpark()
         case .spawn(let worker): worker.start()
-        case .watch(let monitor): monitor.start()
-        case .hasten(let monitor): monitor.parker.unpark()
+        case .startMonitor(let monitor): monitor.start()
+        case .wakeMonitor(let monitor): monitor.parker.unpark()
         }
     }
 

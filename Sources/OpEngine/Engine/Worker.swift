@@ -120,7 +120,7 @@ public final class Worker: @unchecked Sendable {
             case .park(let wake):
                 engine.perform(wake)
                 if last != nil {
-                    engine.perform(engine.pool.withLock { $0.goesOn(self) })
+                    engine.perform(engine.pool.withLock { $0.cancelPark(self) })
                     last = nil
                     break
                 }

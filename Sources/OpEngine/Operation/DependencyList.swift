@@ -101,14 +101,14 @@ import CPlatform
         unsafe last = nil
         // No ring any more.
         unsafe end.pointee.next = nil
-        // Safety: the slot is this thread's own; it holds the address of the variable `queued` below while that lives.
+        // Safety: the slot is this thread's own; it holds the address of the variable `releaseQueue` below while that lives.
         if let outer = unsafe cplatform_get_thread_releases() {
-            unsafe outer.assumingMemoryBound(to: Queued.self).pointee.append(mine, end)
+            unsafe outer.assumingMemoryBound(to: ReleaseQueue.self).pointee.append(mine, end)
             return
         }
-        var queued = Queued()
-        unsafe queued.append(mine, end)
-        unsafe withUnsafeMutablePointer(to: &queued) { slot in
+        var releaseQueue = ReleaseQueue()
+        unsafe releaseQueue.append(mine, end)
+        unsafe withUnsafeMutablePointer(to: &releaseQueue) { slot in
             unsafe cplatform_set_thread_releases(UnsafeMutableRawPointer(slot))
             while let block = unsafe slot.pointee.popFirst() {
                 for index in 0..<DependencyBlock.capacity { unsafe block.edge(index).pointee.dependency?.release() }
@@ -121,7 +121,7 @@ import CPlatform
 
 /// The blocks of operations that have gone. First in, first out: operations that were made one after the other go one after the other, and
 /// their memory is read in that order.
-@safe private struct Queued {
+@safe private struct ReleaseQueue {
     // Safety: a thread's own.
     private var first: UnsafeMutablePointer<DependencyBlock>?
     private var last: UnsafeMutablePointer<DependencyBlock>?

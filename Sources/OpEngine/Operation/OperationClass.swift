@@ -38,7 +38,7 @@ import Synchronization
     private struct Members: OptionSet {
         let rawValue: UInt8
         /// Starting, ending, readiness.
-        static let course = Members(rawValue: 1)
+        static let lifecycle = Members(rawValue: 1)
         /// Priority and quality of service.
         static let settings = Members(rawValue: 2)
     }
@@ -50,14 +50,14 @@ import Synchronization
         let own = unsafe UnsafePointer<UInt>(bitPattern: type).unsafelyUnwrapped
         func differs(_ entries: [Int]) -> Bool { entries.isEmpty || entries.contains { unsafe own[$0] != base[$0] } }
         var overridden: Members = []
-        if differs(courseEntries) { overridden.insert(.course) }
+        if differs(lifecycleEntries) { overridden.insert(.lifecycle) }
         if differs(settingsEntries) { overridden.insert(.settings) }
         if overridden.isEmpty { lastPlain.store(type, ordering: .relaxed) } else { lastOther.store(type, ordering: .relaxed) }
         if !overridden.contains(.settings) { lastWithoutSettings.store(type, ordering: .relaxed) }
         return overridden
     }
 
-    private static let courseEntries = entries(of: OwnCourse.self)
+    private static let lifecycleEntries = entries(of: OwnLifecycle.self)
     private static let settingsEntries = entries(of: OwnSettings.self)
 
     private static func words(of type: Operation.Type) -> UnsafePointer<UInt> {
@@ -92,7 +92,7 @@ import Synchronization
     private final class NotOverriding: Operation, @unchecked Sendable {}
 
     // Safety: as above.
-    private final class OwnCourse: Operation, @unchecked Sendable {
+    private final class OwnLifecycle: Operation, @unchecked Sendable {
         override func start() {}
         override var isReady: Bool { true }
         override var isExecuting: Bool { true }
