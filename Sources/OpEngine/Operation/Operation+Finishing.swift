@@ -76,8 +76,8 @@ extension Operation {
             unsafe Unmanaged.passUnretained(self).release()
             return nil
         }
-        let servedCore = unsafe Unmanaged.passUnretained(core)
-        return unsafe ReleasedDependents.release(of: self, succeeded: final.outcome == .succeeded, thenTakingFrom: servedCore, by: group) {
+        let served = unsafe Unmanaged.passUnretained(core)
+        return unsafe ReleasedDependents.release(of: self, succeeded: final.outcome == .succeeded, thenTakingFrom: served, by: group) {
             // It may run code of a subclass. Safety: as in `endAndTake`.
             unsafe Unmanaged.passUnretained(self).release()
         }
@@ -87,8 +87,8 @@ extension Operation {
     @inline(__always)
     private func finished(_ final: State, takesNext core: OperationQueue.Core?) {
         if final.has(State.hasDependents) {
-            let servedCore = unsafe core.map { unsafe Unmanaged.passUnretained($0) }
-            unsafe _ = ReleasedDependents.release(of: self, succeeded: final.outcome == .succeeded, thenTakingFrom: servedCore, by: nil)
+            let served = unsafe core.map { unsafe Unmanaged.passUnretained($0) }
+            unsafe _ = ReleasedDependents.release(of: self, succeeded: final.outcome == .succeeded, thenTakingFrom: served, by: nil)
         }
         if final.has(State.notifiesAtEnd) { runFinishHandlers() }
     }

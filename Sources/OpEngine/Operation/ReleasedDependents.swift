@@ -33,7 +33,7 @@
     /// What follows for those that depend on an operation that has finished. With no lock held.
     ///
     /// - Parameters:
-    ///   - servedCore: the queue that the calling worker takes from next, so that nobody else has to be told. Not a reference: to count that would
+    ///   - served: the queue that the calling worker takes from next, so that nobody else has to be told. Not a reference: to count that would
     ///     take the line of memory that adding reads.
     ///   - group: not nil: take from it now, with these threads.
     ///   - letGo: called before that.
@@ -45,11 +45,9 @@
     ) -> Unmanaged<Operation>? {
         let (taken, followUp) = unsafe withUnsafeTemporaryAllocation(of: Unmanaged<Operation>.self, capacity: capacity) { batch in
             var released = unsafe ReleasedDependents(batch: batch)
-            while released.takeBatch(from: operation, succeeded: succeeded) {
-                unsafe _ = released.post(thenTakingFrom: servedCore, by: nil)
-            }
+            while released.takeBatch(from: operation, succeeded: succeeded) { unsafe _ = released.post(thenTakingFrom: served, by: nil) }
             letGo()
-            return unsafe (released.post(thenTakingFrom: servedCore, by: group), released.followUp)
+            return unsafe (released.post(thenTakingFrom: served, by: group), released.followUp)
         }
         // It may come back here, on this stack.
         followUp?.perform()
@@ -108,9 +106,9 @@
         var taken: Unmanaged<Operation>?
         while !isEmpty {
             // Safety: the caller serves its own queue.
-            if let servedCore = unsafe servedCore, unsafe nextCore.toOpaque() == servedCore.toOpaque() {
+            if let served = unsafe served, unsafe nextCore.toOpaque() == served.toOpaque() {
                 let group = followUp == nil && !mayRunCode ? group : nil
-                unsafe taken = servedCore._withUnsafeGuaranteedRef { unsafe $0.postBeforeTaking(&self, by: group) }
+                unsafe taken = served._withUnsafeGuaranteedRef { unsafe $0.postBeforeTaking(&self, by: group) }
                 continue
             }
             // Retained: as soon as one has arrived, it may run, end, and let its queue go, while this thread is still inside.
