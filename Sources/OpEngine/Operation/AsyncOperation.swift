@@ -1,21 +1,21 @@
-/// An operation whose work goes on after `main` has returned, until someone calls `finish()`.
+/// An operation whose work continues after `main` has returned, until `finish()` is called.
 ///
-/// Override `main`: begin the work there, and call `finish()` or `finish(with:)` when it has ended, on any thread.
+/// Override `main` to begin the work. Call `finish()` or `finish(with:)` from any thread when the work has ended.
 open class AsyncOperation: Operation, @unchecked Sendable {
-    // Safety: adds nothing to its superclass.
+    // Safety: the class adds no stored properties to its superclass.
 
-    /// True.
+    /// Always true.
     open override var isAsynchronous: Bool { true }
 
-    /// Calls `main` and returns, perhaps before the work has ended. See `Operation.start`.
+    /// Calls `main` and returns, possibly before the work has ended. See `Operation.start`.
     open override func start() { startAsDocumented(endsWithMain: false) }
 
-    /// Ends the operation. Later calls are ignored.
+    /// Finishes the operation. Further calls are ignored.
     public func finish() { end() }
 
-    /// Ends the operation with an error. Later calls are ignored.
+    /// Finishes the operation with an error. Further calls are ignored.
     ///
-    /// - Parameter outcome: `.failed`, or `.cancelled` when the error only tells why it was cancelled.
+    /// - Parameter outcome: `.failed`, or `.cancelled` if the error only describes why the operation was cancelled.
     public func finish(with error: any Error, outcome: Outcome = .failed) {
         fail(with: error, outcome: outcome)
         end()

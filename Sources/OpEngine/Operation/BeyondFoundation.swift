@@ -1,33 +1,34 @@
 import Synchronization
 
-/// What `Operation` and `OperationQueue` have beyond Foundation's classes is in extensions of this protocol.
+/// A protocol whose extensions hold all API of `Operation` and `OperationQueue` that Foundation does not have.
 ///
-/// A subclass cannot declare a member of its class again, but it can one of a protocol's extension. So code that was written for Foundation
-/// keeps its own properties and methods with names like `queue`, `error` or `outcome`, whatever is added here.
+/// A subclass cannot redeclare a member of its superclass, but it can declare a member with the same name as one in a protocol extension.
+/// Code written for Foundation therefore keeps its own members with names like `queue`, `error` or `outcome`.
 public protocol BeyondFoundation: AnyObject {}
 
 extension Operation: BeyondFoundation {}
 extension OperationQueue: BeyondFoundation {}
 
 extension BeyondFoundation where Self: Operation {
-    /// The operation whose body runs on the calling thread; nil when there is none.
+    /// The operation whose body is running on the calling thread, if any.
     public static var current: Operation? { ThreadContext.currentOperation }
 
-    /// The queue it is in: nil before it is added and after it has finished.
+    /// The queue that the operation is in. Nil before the operation is added and after it has finished.
     public var queue: OperationQueue? { withQueueCore { $0.queue } ?? nil }
 
-    /// The error it failed with, or nil.
+    /// The error that the operation failed with, if any.
     public var error: (any Error)? { lock.withLock { rareExtras?.error } }
 
-    /// How it ended; nil while it has not.
+    /// How the operation finished. Nil until then.
     public var outcome: Operation.Outcome? {
         let state = loadState()
         return state.has(Operation.State.finished) ? state.outcome : nil
     }
 
-    /// Records the error that the operation ends with; the first one is kept. Does not finish it. Nothing happens after its end.
+    /// Records the error that the operation finishes with. Keeps only the first error, and does not finish the operation. Has no effect on
+    /// a finished operation.
     ///
-    /// - Parameter outcome: `.failed`, or `.cancelled` when the error only tells why it was cancelled.
+    /// - Parameter outcome: `.failed`, or `.cancelled` if the error only describes why the operation was cancelled.
     public func fail(with error: any Error, outcome: Operation.Outcome = .failed) {
         lock.withLock {
             guard !loadState().has(Operation.State.finished), rareExtras?.error == nil else { return }
@@ -36,34 +37,35 @@ extension BeyondFoundation where Self: Operation {
         }
     }
 
-    /// Calls `body` once, when `isFinished` is true; at once if it is. On the finishing thread, no lock held; it must be cheap.
+    /// Calls `body` once when the operation has finished, or immediately if it already has. `body` runs on the finishing thread with no
+    /// lock held, and must be cheap.
     public func whenFinished(_ body: @escaping @Sendable () -> Void) {
         withQueueCore { $0.noteWaiter() }
         lock.withLock { ensureRareExtras().finishHandlers.append(Block(body)) }
         announceFinishHandler()
     }
 
-    /// `completionBlock = block`, but throws `OperationError.completionBlockSetTooLate` when the operation has finished.
+    /// Equals setting `completionBlock`, but throws `OperationError.completionBlockSetTooLate` if the operation has finished.
     public func trySetCompletionBlock(_ block: (@Sendable () -> Void)?) throws { try replaceCompletionBlock(with: block) }
 }
 
 extension BeyondFoundation where Self: OperationQueue {
-    /// The engine whose threads run the operations.
+    /// The engine whose threads run the queue's operations.
     public var engine: Engine { ownEngine }
 
-    /// The policy of operations that are added from now on and have none of their own.
+    /// The default policy of operations that have none of their own. A change applies to operations that are added later.
     public var dependencyPolicy: Operation.DependencyPolicy {
         get { core.requiresSuccess.load(ordering: .relaxed) ? .succeeded : .finished }
         set { core.requiresSuccess.store(newValue == .succeeded, ordering: .relaxed) }
     }
 
-    /// Adds a block as an operation with this `queuePriority`: what making a `BlockOperation` for that does, in one step. An error the block
-    /// throws is the operation's.
+    /// Adds a block as an operation with the given `queuePriority`. Equivalent to adding a `BlockOperation` with that priority, but
+    /// cheaper. An error that the block throws becomes the operation's `error`.
     public func addOperation(queuePriority: Operation.QueuePriority, _ block: @escaping @Sendable () throws -> Void) {
         addBlock(block, queuePriority)
     }
 
-    /// `maxConcurrentOperationCount = value`, but throws `OperationError.negativeMaximum`.
+    /// Equals setting `maxConcurrentOperationCount`, but throws `OperationError.negativeMaximum` instead of trapping.
     public func trySetMaxConcurrentOperationCount(_ value: Int) throws {
         guard value >= -1 else { throw OperationError.negativeMaximum(queue: label, value: value) }
         if core.isMain { return }

@@ -1,38 +1,38 @@
-/// An operation that runs one or more blocks concurrently and has finished when all of them have.
+/// An operation that runs one or more blocks concurrently, and finishes when all of them have returned.
 ///
-/// The blocks do not count towards the queue's maximum. All of them run, also when one throws; the first error wins.
+/// The blocks do not count towards the queue's maximum. All blocks run even if one throws. The operation keeps the first error.
 open class BlockOperation: Operation, @unchecked Sendable {
     // Safety: `@unchecked Sendable` because the blocks are guarded by `lock`.
-    /// The others are among the extras.
+    /// The first block. Further blocks are in the extras.
     @safe @exclusivity(unchecked) fileprivate var first: (@Sendable () throws -> Void)?
 
-    /// An operation without blocks.
+    /// Creates an operation without blocks.
     public override init() { super.init() }
 
-    /// An operation that runs `block`.
+    /// Creates an operation that runs `block`.
     public init(block: @escaping @Sendable () throws -> Void) {
         first = block
         super.init()
     }
 
-    /// Adds a block. Traps when the operation is executing or finished.
+    /// Adds a block. Traps if the operation is executing or has finished.
     open func addExecutionBlock(_ block: @escaping @Sendable () throws -> Void) {
         do { try tryAddExecutionBlock(block) } catch { trap(error) }
     }
 
-    /// The blocks, in order of addition; called from here, an error they throw is dropped. Empty when they have run.
+    /// The blocks in order of addition. Empty once the blocks have run. Errors are dropped when the returned closures are called.
     open var executionBlocks: [@Sendable () -> Void] {
         let all = lock.withLock { (first.map { [$0] } ?? []) + (rareExtras?.otherBlocks ?? []) }
         return all.map { block in { try? block() } }
     }
 
-    /// Runs the blocks, the first on the calling thread, and returns when all have ended.
+    /// Runs the first block on the calling thread and the others on free workers, and returns when all have returned.
     open override func main() { runBlocks() }
 
-    /// Runs the blocks. True when nothing but the queue keeps anything of the operation any more: no dependencies, nothing extra.
+    /// Runs the blocks. Returns true if only the queue still refers to anything of the operation: it has no dependencies and no extras.
     @discardableResult
     final func runBlocks() -> Bool {
-        // Not `withLock`: a closure that it returned would be allocated anew.
+        // Locks explicitly, because a closure returned from `withLock` would be allocated again.
         lock.lock()
         let first = self.first.take()
         if extras == nil {
@@ -54,7 +54,7 @@ open class BlockOperation: Operation, @unchecked Sendable {
 }
 
 extension BeyondFoundation where Self: BlockOperation {
-    /// `addExecutionBlock`, but throws `OperationError.executionBlockAddedTooLate`.
+    /// Equals `addExecutionBlock`, but throws `OperationError.executionBlockAddedTooLate` instead of trapping.
     public func tryAddExecutionBlock(_ block: @escaping @Sendable () throws -> Void) throws {
         if isExecuting || isFinished { throw OperationError.executionBlockAddedTooLate(operation: label) }
         lock.withLock {
@@ -64,17 +64,17 @@ extension BeyondFoundation where Self: BlockOperation {
 }
 
 extension Operation {
-    /// Runs `blocks` as parts of this operation, on this thread and on whichever workers are free, and returns when all have ended. The
-    /// first error that one throws is the operation's.
+    /// Runs `blocks` as parts of this operation on the calling thread and on free workers, and returns when all have returned. The
+    /// operation keeps the first error that a block throws.
     package func runConcurrently(_ blocks: [@Sendable () throws -> Void]) {
         let context = ThreadContext.current
         let core = context.currentCore
         let share = BlockShare(blocks: blocks, parker: context.parker)
-        // Everyone who comes takes the next block, this thread included.
+        // Each helper takes the next block, and so does the calling thread.
         let helpers = (1..<blocks.count).map { _ in
             Operation.helper { [self] in ThreadContext.current.whileRunning(self, in: core) { share.runRest { self.run($0) } } }
         }
-        // An engine that was shut down takes none: then this thread runs all.
+        // An engine that was shut down refuses the helpers. The calling thread then runs all blocks.
         try? context.engine.helperQueue.tryAddOperations(helpers, waitUntilFinished: false)
         share.runRest { run($0) }
         _ = context.block(on: context.engine, parker: context.parker, deadline: nil, canStall: false) { share.isDone }
@@ -85,6 +85,6 @@ extension Operation {
         do { try block() } catch { fail(with: error) }
     }
 
-    /// A block operation of the engine's own.
+    /// A block operation for the engine's internal use.
     static func helper(_ body: @escaping @Sendable () -> Void) -> Operation { BlockOperation(block: body) }
 }

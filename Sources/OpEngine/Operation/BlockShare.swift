@@ -1,6 +1,6 @@
 import Synchronization
 
-/// The blocks of one operation, which several threads take from.
+/// The blocks of one operation. Several threads take blocks from it.
 final class BlockShare: Sendable {
     private let blocks: [@Sendable () throws -> Void]
     private let parker: Parker
@@ -15,7 +15,7 @@ final class BlockShare: Sendable {
 
     var isDone: Bool { unfinished.load(ordering: .acquiring) == 0 }
 
-    /// Runs blocks until none is left; the thread that ends the last one wakes the owner.
+    /// Runs blocks until none is left. The thread that finishes the last block wakes the owner.
     func runRest(_ run: (@Sendable () throws -> Void) -> Void) {
         while true {
             let index = next.wrappingAdd(1, ordering: .relaxed).oldValue

@@ -1,16 +1,16 @@
 import Glibc
 
-/// Three edges, which stay where they are: 104 bytes, which the allocator gives out and takes back as quickly as an operation.
+/// A block of three edges that never move. A block takes 104 bytes, a size that the allocator handles as quickly as that of an operation.
 @safe struct DependencyBlock {
-    // Safety: a block belongs to the list of one operation, which says who may use it.
+    // Safety: a block belongs to the dependency list of one operation. The list states who may use the block.
     static let capacity = 3
 
-    /// The next one of the list.
+    /// The next block of the list.
     var next: UnsafeMutablePointer<DependencyBlock>?
-    // The edges are behind it in memory.
+    // The edges follow the block in memory.
 
-    /// Without dependencies. In memory from `malloc`: `UnsafeMutablePointer.allocate` asks for aligned memory, which takes three times as
-    /// long.
+    /// Creates a block without dependencies. Uses `malloc`, because the aligned allocation of `UnsafeMutablePointer.allocate` takes three
+    /// times as long.
     static func make(for dependent: Operation) -> UnsafeMutablePointer<DependencyBlock> {
         let size = MemoryLayout<DependencyBlock>.size + capacity * MemoryLayout<DependencyEdge>.stride
         guard let memory = unsafe malloc(size) else { fatalError("opscript: out of memory") }
@@ -33,7 +33,7 @@ extension UnsafeMutablePointer<DependencyBlock> {
 
     @inline(__always) var isFree: Bool { unsafe edge(0).pointee.isFree && edge(1).pointee.isFree && edge(2).pointee.isFree }
 
-    /// The queuePosition behind all that are taken; nil when there is none. The block is not free.
+    /// The first slot after the last used one, or nil if the last slot is used. The block must have at least one used slot.
     @inline(__always) var freeSlot: UnsafeMutablePointer<DependencyEdge>? {
         unsafe !edge(2).pointee.isFree ? nil : edge(1).pointee.isFree ? edge(1) : edge(2)
     }

@@ -1,29 +1,31 @@
 import CPlatform
 import Synchronization
 
-/// One dependency, in a block of the operation that waits; while that counts it as unfinished, on the list of the one it waits for.
+/// One dependency, stored in a block of the dependent. As long as the dependent counts it as unfinished, the edge is also on the
+/// dependency's list of dependents.
 @safe struct DependencyEdge: ~Copyable {
-    // Safety: the dependent owns its edges; its memory is there while one is on the dependency's list, also when its end has begun.
+    // Safety: the dependent owns its edges. Its memory stays valid while one of them is on a dependency's list, even while it is being
+    // deallocated.
     let dependent: Unmanaged<Operation>
-    /// Retained; nil: the queuePosition in the block is free. Guarded by the dependent's `lock`.
+    /// The dependency, retained. Nil if the slot is free. Guarded by the dependent's `lock`.
     var dependency: Unmanaged<Operation>?
-    /// Written with the dependency's `dependentsLock` held. See `DependentList`.
+    /// The previous edge on the dependency's list. Written with the dependency's `dependentsLock` held. See `DependentList`.
     let previousDependent = unsafe Atomic<UnsafeMutableRawPointer?>(nil)
-    /// Guarded by the dependency's `dependentsLock`.
+    /// The next edge on the dependency's list. Guarded by the dependency's `dependentsLock`.
     var nextDependent: UnsafeMutablePointer<DependencyEdge>?
 
-    /// A free queuePosition.
+    /// Creates a free slot.
     init(from dependent: Operation) { unsafe self.dependent = .passUnretained(dependent) }
 
-    /// Whether the dependent counts it as unfinished, that is, whether it is on the dependency's list.
+    /// Whether the dependent counts the dependency as unfinished, that is, whether the edge is on the dependency's list.
     ///
-    /// True may be out of date, unless the dependency's `dependentsLock` is held. False needs no lock: whoever took the edge off the list
-    /// has done with it, and with the dependent; and only the dependent can put it on a list again.
+    /// True may be out of date unless the caller holds the dependency's `dependentsLock`. False is reliable without a lock: the thread that
+    /// removed the edge no longer touches the edge or the dependent, and only the dependent can put the edge on a list again.
     @inline(__always) var isCounted: Bool { unsafe previousDependent.load(ordering: .acquiring) != nil }
 
     @inline(__always) var isFree: Bool { unsafe dependency == nil }
 
-    /// The dependent, retained for the caller; nil when its end has begun. With the dependency's `dependentsLock` held.
+    /// Retains and returns the dependent, or returns nil if it is being deallocated. The caller holds the dependency's `dependentsLock`.
     @inline(__always)
     func retainDependent() -> Unmanaged<Operation>? {
         unsafe cplatform_try_retain(dependent.toOpaque()) ? dependent : nil

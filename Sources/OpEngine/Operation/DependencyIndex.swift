@@ -1,12 +1,12 @@
-/// Where an operation with many dependencies has each of them on its list. Guarded by the operation's `lock`.
+/// Maps the dependencies of an operation to their edges. Only long lists have an index. Guarded by the operation's `lock`.
 @safe struct DependencyIndex {
-    // Safety: the list has the edges for as long as they are here.
+    // Safety: an edge stays on the list as long as the index contains it.
 
-    /// So many dependencies are looked through; more get an index.
+    /// The length up to which a list is searched linearly. Longer lists get an index.
     static let fewest = 32
 
     var edges: [ObjectIdentifier: UnsafeMutablePointer<DependencyEdge>] = unsafe [:]
-    /// Since the list's empty blocks were given back.
+    /// The number of removals since the list's empty blocks were freed.
     private var removed = 0
 
     init(of list: DependencyList) {
@@ -18,8 +18,8 @@
         }
     }
 
-    /// True: the empty blocks of the list are to be given back, since as many dependencies have been removed as are left. So a removal costs
-    /// O(1) on average.
+    /// Removes a dependency from the index. Returns true if the list's empty blocks should be freed, which is when as many dependencies
+    /// have been removed as are left. This makes a removal O(1) amortized.
     mutating func remove(_ dependency: Operation) -> Bool {
         unsafe edges[ObjectIdentifier(dependency)] = nil
         removed += 1

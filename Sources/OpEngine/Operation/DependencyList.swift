@@ -1,16 +1,17 @@
 import CPlatform
 
-/// What an operation depends on, in order of addition. Owns its edges. Guarded by the operation's `lock`.
+/// The dependencies of an operation in order of addition. Owns the edges. Guarded by the operation's `lock`.
 @safe struct DependencyList: @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because the lock guards the list; an edge lives as long as its block is on it.
-    /// Its `next` is the first: the list is a ring. None of the blocks is free, unless there is a `DependencyIndex`.
+    // Safety: `@unchecked Sendable` because the operation's lock guards the list. An edge lives as long as its block is on the list.
+    /// The last block. The list is a ring, so `next` of the last block is the first one. No block is empty unless the operation has a
+    /// `DependencyIndex`.
     private var last: UnsafeMutablePointer<DependencyBlock>?
 
     @inline(__always) var isEmpty: Bool { unsafe last == nil }
 
-    /// Goes through the edges, in order.
+    /// Iterates over the edges in order.
     @safe struct Iterator {
-        // Safety: the list does not change meanwhile.
+        // Safety: the list must not change during the iteration.
         private let last: UnsafeMutablePointer<DependencyBlock>?
         private var block: UnsafeMutablePointer<DependencyBlock>?
         private var index = 0
@@ -36,7 +37,7 @@ import CPlatform
 
     func makeIterator() -> Iterator { unsafe Iterator(last: last) }
 
-    /// Adds an edge from `operation`, whose list this is, to `dependency`, which it retains.
+    /// Appends an edge from `operation`, the owner of this list, to `dependency`. Retains the dependency.
     @inline(__always)
     mutating func append(_ dependency: Operation, of operation: Operation) -> UnsafeMutablePointer<DependencyEdge> {
         let edge = unsafe last?.freeSlot ?? appendBlock(of: operation)
@@ -52,10 +53,10 @@ import CPlatform
         return unsafe block.edge(0)
     }
 
-    /// Takes off an edge that is not counted. Its dependency is released by the caller. Costs as much as finding it from the first on.
+    /// Removes an edge that is not counted. The caller releases the dependency. O(n).
     mutating func remove(_ edge: UnsafeMutablePointer<DependencyEdge>) {
         unsafe edge.pointee.dependency = nil
-        // The block goes with its last edge.
+        // Free the block if this was its last edge.
         guard var previous = unsafe last else { return }
         repeat {
             guard let block = unsafe previous.pointee.next else { return }
@@ -72,7 +73,7 @@ import CPlatform
         } while unsafe previous != last
     }
 
-    /// Gives the blocks back whose edges have all been taken off. O(n).
+    /// Frees the blocks that have no edges left. O(n).
     mutating func freeEmptyBlocks() {
         guard let end = unsafe last else { return }
         var previous = unsafe end
@@ -90,8 +91,10 @@ import CPlatform
         unsafe last = kept
     }
 
-    /// Lets go of everything when the operation goes. A chain of a million is released in a loop, not by recursion: the blocks of an
-    /// operation that goes because of this one are queued behind.
+    /// Removes all edges when the operation is deallocated.
+    ///
+    /// Releasing a dependency may deallocate it and so get here again. The nested call only queues its blocks, and the outermost call
+    /// releases them in a loop. A chain of a million operations is therefore deallocated without deep recursion.
     mutating func removeAll() {
         guard let end = unsafe last, let mine = unsafe end.pointee.next else { return }
         var edges = makeIterator()
@@ -99,9 +102,9 @@ import CPlatform
             if unsafe edge.pointee.isCounted { unsafe DependentList.remove(edge) }
         }
         unsafe last = nil
-        // No ring any more.
+        // Open the ring.
         unsafe end.pointee.next = nil
-        // Safety: the slot is this thread's own; it holds the address of the variable `releaseQueue` below while that lives.
+        // Safety: the slot is thread-local. It is nil or holds the address of an outer call's `releaseQueue`, which is still on this stack.
         if let outer = unsafe cplatform_get_thread_releases() {
             unsafe outer.assumingMemoryBound(to: ReleaseQueue.self).pointee.append(mine, end)
             return
@@ -119,14 +122,14 @@ import CPlatform
     }
 }
 
-/// The blocks of operations that have gone. First in, first out: operations that were made one after the other go one after the other, and
-/// their memory is read in that order.
+/// The blocks of deallocated operations, in first-in, first-out order. Operations that were created one after the other are deallocated in
+/// the same order, so memory is read sequentially.
 @safe private struct ReleaseQueue {
-    // Safety: a thread's own.
+    // Safety: the queue is a local variable of one thread.
     private var first: UnsafeMutablePointer<DependencyBlock>?
     private var last: UnsafeMutablePointer<DependencyBlock>?
 
-    /// Adds linked blocks, from `first` to `last`.
+    /// Appends a chain of linked blocks from `first` to `last`.
     @inline(__always)
     mutating func append(_ first: UnsafeMutablePointer<DependencyBlock>, _ last: UnsafeMutablePointer<DependencyBlock>) {
         if let end = unsafe self.last { unsafe end.pointee.next = first } else { unsafe self.first = first }

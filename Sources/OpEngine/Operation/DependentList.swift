@@ -1,12 +1,12 @@
 import Synchronization
 
-/// The edges of those that count an operation as unfinished, in order of addition. Guarded by the operation's `dependentsLock`.
+/// The edges of the dependents that count an operation as unfinished, in order of addition. Guarded by the operation's `dependentsLock`.
 ///
-/// The operation takes all edges off when it has finished, and nobody joins after that. Earlier an edge is taken off when its dependent
-/// goes, ends, or removes the dependency.
+/// The operation removes all edges when it has finished, and none is added afterwards. An edge is removed earlier if its dependent is
+/// deallocated, finishes, or removes the dependency.
 @safe struct DependentList: @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because the lock guards the list; the dependents own the edges.
-    /// Its `previousDependent` is the last; the last has no `nextDependent`.
+    // Safety: `@unchecked Sendable` because the operation's `dependentsLock` guards the list. The dependents own the edges.
+    /// The first edge. Its `previousDependent` is the last edge; the last edge has no `nextDependent`.
     private(set) var first: UnsafeMutablePointer<DependencyEdge>?
 
     mutating func append(_ edge: UnsafeMutablePointer<DependencyEdge>) {
@@ -22,10 +22,10 @@ import Synchronization
         unsafe edge.pointee.nextDependent = nil
     }
 
-    /// Takes an edge off its dependency's list; locks that. False: it was off.
+    /// Removes an edge from its dependency's list, with the dependency's lock held. Returns false if the edge was not on the list.
     @discardableResult
     static func remove(_ edge: UnsafeMutablePointer<DependencyEdge>) -> Bool {
-        // Safety: the caller guards the edge, which retains the dependency.
+        // Safety: the caller guards the edge, and the edge retains the dependency.
         unsafe edge.pointee.dependency.unsafelyUnwrapped._withUnsafeGuaranteedRef { dependency in
             dependency.dependentsLock.withLock {
                 guard unsafe edge.pointee.isCounted else { return false }
@@ -38,14 +38,16 @@ import Synchronization
     private mutating func remove(_ edge: UnsafeMutablePointer<DependencyEdge>) {
         let previous = unsafe edge.pointee.before
         let next = unsafe edge.pointee.nextDependent
-        // The last one's successor is the first, as far as its `previousDependent` goes.
+        // The first edge's `previousDependent` points to the last edge, so it counts as the successor of the last one.
         if let behind = unsafe next ?? first { unsafe behind.pointee.before = previous }
         if unsafe first == edge { unsafe first = next } else { unsafe previous.unsafelyUnwrapped.pointee.nextDependent = next }
         unsafe edge.pointee.before = nil
     }
 
-    /// Takes the first edge off, of an operation that has finished. The caller has done with it and, if it has not retained that, with its
-    /// dependent: who sees the edge off needs no lock, so both may go at this moment.
+    /// Removes the first edge. The operation has finished.
+    ///
+    /// The caller must not touch the edge afterwards, nor the dependent unless it has retained it. A thread that sees the edge removed
+    /// needs no lock, so both may be deallocated immediately.
     @inline(__always)
     mutating func removeFirst() {
         guard let edge = unsafe first else { return }
@@ -56,7 +58,7 @@ import Synchronization
 }
 
 extension DependencyEdge {
-    /// `previousDependent` for who holds the lock. Nil is seen by others.
+    /// `previousDependent`, for callers that hold the lock. Other threads only test it for nil.
     @inline(__always)
     fileprivate var before: UnsafeMutablePointer<DependencyEdge>? {
         get { unsafe previousDependent.load(ordering: .relaxed)?.assumingMemoryBound(to: DependencyEdge.self) }

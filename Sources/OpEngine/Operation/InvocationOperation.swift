@@ -1,23 +1,24 @@
-/// An operation that calls a method of an object, with an argument or without, and keeps what it returns.
+/// An operation that calls a method of an object, with or without an argument, and keeps the result.
 ///
-/// Foundation's class names the method by a selector; here it is the method itself:
+/// Foundation's class takes a selector. This class takes the method itself:
 ///
 ///     InvocationOperation(target: counter, method: Counter.add, argument: 3)
 ///
-/// The object is kept until the method has run, or the operation has ended without running it.
+/// The operation retains the object until the method has run, or until the operation finishes without running it.
 open class InvocationOperation<Result: Sendable>: Operation, @unchecked Sendable {
     // Safety: `@unchecked Sendable` because the stored properties are guarded by `lock`.
     private var invocation: (@Sendable () throws -> Result)?
     private var returned: Result?
 
-    /// An operation that calls `method` of `target`. What the method throws becomes the operation's `error`.
+    /// Creates an operation that calls `method` of `target`. An error that the method throws becomes the operation's `error`.
     public init<Target: AnyObject & Sendable>(target: Target, method: @escaping @Sendable (Target) -> () throws -> Result) {
         super.init()
         invocation = { try method(target)() }
         releaseWhenFinished()
     }
 
-    /// An operation that calls `method` of `target` with `argument`. What the method throws becomes the operation's `error`.
+    /// Creates an operation that calls `method` of `target` with `argument`. An error that the method throws becomes the operation's
+    /// `error`.
     public init<Target: AnyObject & Sendable, Argument: Sendable>(
         target: Target, method: @escaping @Sendable (Target) -> (Argument) throws -> Result, argument: Argument
     ) {
@@ -26,10 +27,11 @@ open class InvocationOperation<Result: Sendable>: Operation, @unchecked Sendable
         releaseWhenFinished()
     }
 
-    /// What the method returned; nil until the operation has finished.
+    /// The method's return value. Nil until the operation has finished.
     ///
-    /// Throws `OperationError.invocationOperationCancelled` when it was cancelled, before it started or while it ran; what the method
-    /// threw, when it did; and `OperationError.invocationOperationVoidResult` for a method that returns nothing, as soon as it is asked.
+    /// Throws `OperationError.invocationOperationCancelled` if the operation was cancelled before it started or while it ran. Throws the
+    /// method's error if it threw one. Throws `OperationError.invocationOperationVoidResult`, even before the operation has finished, if
+    /// the method returns nothing.
     public var result: Result? {
         get throws {
             if Result.self == Void.self { throw OperationError.invocationOperationVoidResult(operation: label) }
@@ -56,10 +58,10 @@ open class InvocationOperation<Result: Sendable>: Operation, @unchecked Sendable
         }
     }
 
-    /// One that is cancelled never comes to `main`.
+    /// Releases the target of an operation that finishes without running `main`, because it was cancelled.
     private func releaseWhenFinished() {
         whenFinished { [weak self] in
-            // Outside the lock: it may be the last reference to the target.
+            // Release outside the lock: this may be the last reference to the target.
             withExtendedLifetime(self?.takeInvocation()) {}
         }
     }

@@ -1,10 +1,10 @@
 extension Operation {
-    /// What `dependencies` is, whatever a subclass says.
+    /// The dependencies, regardless of a subclass's override of `dependencies`.
     var listed: [Operation] {
         lock.withLock { listedDependencies }
     }
 
-    /// With `lock` held.
+    /// The caller holds `lock`.
     private var listedDependencies: [Operation] {
         var all: [Operation] = []
         var edges = dependencyList.makeIterator()
@@ -15,9 +15,12 @@ extension Operation {
         return all
     }
 
-    /// Whether all that it depends on has finished. Who has ended the last of them is about to note that in its state: a moment that nobody
-    /// is to see who knows of that end, except for observers, who are told then. Not where its policy asks for success and there was none:
-    /// that one cancels it.
+    /// Whether all dependencies have finished, although the state word may still count one of them.
+    ///
+    /// Between the moment a dependency is published as finished and the moment it decrements this operation's count, a caller may already
+    /// know that it has finished. This getter hides the gap. Observers are an exception: they see the value that was recorded, and are
+    /// notified when the count changes. Returns false if the policy requires success and a dependency did not succeed, because that
+    /// dependency is about to cancel this operation.
     @inline(never)
     var waitsForNobody: Bool {
         if ThreadContext.current.readsAsRecorded { return false }
@@ -36,9 +39,9 @@ extension Operation {
 }
 
 extension BeyondFoundation where Self: Operation {
-    /// `addDependency`, but throws `OperationError.dependsOnItself` and `.dependencyCycle`, and then changes nothing.
+    /// Equals `addDependency`, but throws `OperationError.dependsOnItself` or `.dependencyCycle`, and changes nothing then.
     ///
-    /// The check costs O(1) unless something already depends on this operation; else it visits what `operation` waits for.
+    /// The check costs O(1) if nothing depends on this operation yet. Otherwise it visits everything that `operation` waits for.
     public func tryAddDependency(_ operation: Operation) throws {
         guard operation !== self else { throw OperationError.dependsOnItself(operation: label) }
         if let path = cyclePath(through: [operation]) { throw OperationError.dependencyCycle(path: path.map(\.label)) }
@@ -64,17 +67,18 @@ extension Operation {
         guard let wasCounted else { return }
         if wasCounted && transition({ $0.dependencyRemoved() }) { postToQueue() }
         if let outcome = operation.outcome, outcome != .succeeded { forgetFailedDependency() }
-        // Safety: balances the retain of the edge; the caller's reference keeps it alive here.
+        // Safety: balances the edge's retain. The caller's reference keeps the dependency alive here.
         unsafe Unmanaged.passUnretained(operation).release()
         deliverChanges()
     }
 
-    /// A dependency that did not succeed was removed: it does not count any more. What has been cancelled because of it stays so.
+    /// Clears `dependencyFailed` after a dependency that did not succeed was removed, unless another one remains. An operation that was
+    /// already cancelled stays cancelled.
     private func forgetFailedDependency() {
         let isOther: (Operation) -> Bool = { ($0.outcome ?? .succeeded) != .succeeded }
         if listed.contains(where: isOther) { return }
         transition { $0.clear(State.dependencyFailed) }
-        // One that has failed since the list was read.
+        // Another dependency may have failed after the list was read.
         guard listed.contains(where: isOther) else { return }
         let mustCancel = transition { state in
             state.set(State.dependencyFailed)
@@ -96,7 +100,7 @@ extension Operation {
                     action = transition { $0.dependencyAdded() }
                 }
             }
-            // Nothing counts it, and its own list stays as it is.
+            // A finished dependency is not counted, and its list of dependents does not change.
             if last.has(State.finished) { mustCancel = listFinished(dependency, last.outcome) }
         }
         if mustCancel { cancelBecauseOfDependency() }
@@ -104,8 +108,10 @@ extension Operation {
         deliverChanges()
     }
 
-    /// Before a dependent is added, with `dependentsLock` held: returns a state after which the end, if that has not come, will look for
-    /// dependents. It looks when it has been published, and with the lock; so it finds all that are added where this says not finished.
+    /// Announces that a dependent is about to be added. The caller holds `dependentsLock`.
+    ///
+    /// Returns the state. If the state is not finished, the finishing thread will find the new dependent: it publishes the end first, and
+    /// then sees the flag and takes the lock.
     @inline(__always)
     private func expectDependents() -> State {
         let now = loadState()
@@ -116,7 +122,7 @@ extension Operation {
         }
     }
 
-    /// A new edge at the end of the own list. With `lock` held.
+    /// Appends a new edge to the operation's own list. The caller holds `lock`.
     @inline(__always)
     private func list(_ dependency: Operation) -> UnsafeMutablePointer<DependencyEdge> {
         let edge = unsafe dependencyList.append(dependency, of: self)
@@ -127,9 +133,10 @@ extension Operation {
         return unsafe edge
     }
 
-    /// Lists a dependency that has finished, unless it is listed. With `lock` held. True: the policy asks for cancelling this operation.
+    /// Lists a finished dependency, unless it is listed already. The caller holds `lock`. Returns true if the policy requires cancelling
+    /// this operation.
     private func listFinished(_ dependency: Operation, _ outcome: Outcome) -> Bool {
-        // The flag is set for every edge: without it there is none, and nothing to look through.
+        // Every edge sets the flag on its dependency. If the flag is clear, no edge exists and the list need not be searched.
         if dependency.loadState().has(State.hasDependents) {
             if lists(dependency) { return false }
         } else {
@@ -143,11 +150,11 @@ extension Operation {
         }
     }
 
-    /// Whether a dependency is listed. With `lock` held. O(1) on average.
+    /// Whether `dependency` is on the list. The caller holds `lock`. O(1) on average.
     private func lists(_ dependency: Operation) -> Bool { unsafe edge(to: dependency) != nil }
 
-    /// The edge to a dependency that is listed. With `lock` held. O(1) on average, however many there are: when many have been looked
-    /// through they get an index.
+    /// The edge to a listed dependency. The caller holds `lock`. O(1) on average for any number of dependencies, because a long list gets
+    /// an index.
     private func edge(to dependency: Operation) -> UnsafeMutablePointer<DependencyEdge>? {
         if let index = rareExtras?.dependencyIndex { return unsafe index.edges[ObjectIdentifier(dependency)] }
         var edges = dependencyList.makeIterator()
@@ -160,17 +167,17 @@ extension Operation {
         return unsafe index.edges[ObjectIdentifier(dependency)]
     }
 
-    /// Takes an edge off the own list and the index. With `lock` held.
+    /// Removes an edge from the operation's own list and from the index. The caller holds `lock`.
     private func removeIndexed(_ edge: UnsafeMutablePointer<DependencyEdge>, to dependency: Operation) {
         unsafe edge.pointee.dependency = nil
         if rareExtras?.dependencyIndex?.remove(dependency) ?? false { dependencyList.freeEmptyBlocks() }
     }
 
-    /// Whether a dependency that has not finished is listed. With both locks held.
+    /// Whether an unfinished dependency is on the list. The caller holds both locks.
     private func dependsAlready(on dependency: Operation) -> Bool {
-        // One that has ended counts nothing any more, so it is not on the other list.
+        // An operation that has finished counts no dependencies, so it is missing on the dependency's list.
         if loadState().has(State.finishing | State.finished) { return lists(dependency) }
-        // Looks at both lists in step, until the shorter one ends.
+        // Walk both lists in step, until the shorter one ends.
         var mine = dependencyList.makeIterator()
         var other = unsafe dependency.dependentList.first
         while let edge = unsafe mine.next() {
@@ -182,8 +189,8 @@ extension Operation {
         return false
     }
 
-    /// The cycle that a dependency on one of `first` closes or would close, beginning and ending with this operation; nil when there
-    /// is none.
+    /// The cycle that a dependency on one of `first` closes or would close. The path starts and ends with this operation. Nil if there is
+    /// no cycle.
     func cyclePath(through first: [Operation]) -> [Operation]? {
         guard loadState().has(State.hasDependents) else { return nil }
         var cameFrom = Dictionary(first.map { (ObjectIdentifier($0), self) }, uniquingKeysWith: { one, _ in one })

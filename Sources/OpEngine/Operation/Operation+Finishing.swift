@@ -1,10 +1,10 @@
 import Synchronization
 
 extension Operation {
-    /// Ends the operation: it leaves its queue, is finished, releases its dependents, and whoever waits is told. False when it had
-    /// been ended before.
+    /// Finishes the operation: removes it from its queue, publishes the finished state, releases its dependents, and notifies everyone who
+    /// waits. Returns false if the operation was already finishing.
     ///
-    /// - Parameter takesNext: the caller is the worker that ran it and takes from the same queue next.
+    /// - Parameter takesNext: whether the caller is the worker that ran the operation and takes its next one from the same queue.
     @discardableResult
     package func end(takesNext: Bool = false) -> Bool {
         switch transition({ $0.claimFinish() }) {
@@ -18,52 +18,52 @@ extension Operation {
             finished(final, takesNext: nil)
             if final.has(State.outlivesStart) { StartedByHand.end() }
         case .inQueue:
-            // Safety: the core keeps itself until its operations have left.
+            // Safety: the core retains itself until its operations have left.
             endInQueue(unsafe core.takeUnretainedValue(), takesNext: takesNext)
         }
         return true
     }
 
-    /// The rest of `end`, when it has been claimed.
+    /// Finishes an operation that is in a queue, after `claimFinish`.
     private func endInQueue(_ core: OperationQueue.Core, takesNext isLaunched: Bool) {
-        // Not on the thread of an executor or a main queue, whose waits tell nobody.
+        // False on the thread of an executor or a main queue. When such a thread blocks, nobody schedules the queue again.
         let takesNext = isLaunched && ThreadContext.current.serves(core)
         let last = loadState()
         if last.unfinishedDependencyCount > 0 || last.has(State.dependencyFailed) { stopCounting() }
         if last.has(State.notifiesSubclass) { willFinish() }
-        // Leaving may let the queue go, and with it the engine.
+        // Leaving may release the queue, and with it the engine.
         let engine = last.has(State.outlivesStart) ? unsafe core.engine : nil
         let final = core.leave(self, takesNext: takesNext)
-        // Observers may take their time, or wait for what this releases.
+        // Observers may run for long, or wait for an operation that this one releases. Other workers must take what is released then.
         let isObserved = core.isObserved.load(ordering: .relaxed)
         finished(final, takesNext: takesNext && !isObserved && !final.has(State.notifiesAtEnd) ? core : nil)
         if isObserved { core.deliverChanges() }
         engine?.asynchronousOperationEnded()
-        // Safety: balances the retain of `Core.join`; the caller holds the operation.
+        // Safety: balances the retain in `Core.join`. The caller retains the operation.
         unsafe Unmanaged.passUnretained(self).release()
     }
 
-    /// `end`, of an operation that a worker took from `core` and that nobody else can end, together with taking the next one: under one
-    /// lock, or under two when others depend on it.
+    /// Finishes an operation that a worker took from `core` and that nobody else can finish, and takes the next one. Needs one lock
+    /// operation, or two if the operation has dependents.
     ///
     /// - Parameters:
-    ///   - isBare: nothing but the state and its dependents is left of it, so that letting it go runs no code of anybody.
-    ///   - group: the caller takes next, with these threads.
-    /// - Returns: what it has taken already.
+    ///   - isBare: whether only the state and the dependents are left, so that releasing the operation runs no foreign code.
+    ///   - group: the thread group with which the caller takes its next operation; nil if it does not take one.
+    /// - Returns: the next operation, if this method has taken it already.
     @inline(__always)
     func endAndTake(from core: OperationQueue.Core, isBare: Bool, by group: ThreadGroup?) -> Unmanaged<Operation>? {
         let last = loadState()
         if last.unfinishedDependencyCount > 0 || last.has(State.dependencyFailed) { stopCounting() }
         let (final, next) = unsafe core.leaveAndTake(self, by: group, atOnce: isBare)
         if final.bits & (State.hasDependents | State.notifiesAtEnd) == 0 && !core.isObserved.load(ordering: .relaxed) {
-            // Safety: balances the retain of `Core.join`.
+            // Safety: balances the retain in `Core.join`.
             unsafe Unmanaged.passUnretained(self).release()
             return unsafe next
         }
         return unsafe endedWithConsequences(final, in: core, by: group)
     }
 
-    /// The rest of `endAndTake`.
+    /// The part of `endAndTake` for operations that have dependents, observers or handlers.
     @inline(never)
     private func endedWithConsequences(
         _ final: State, in core: OperationQueue.Core, by group: ThreadGroup?
@@ -72,18 +72,18 @@ extension Operation {
         if isObserved || final.has(State.notifiesAtEnd) {
             finished(final, takesNext: nil)
             if isObserved { core.deliverChanges() }
-            // Safety: as in `endAndTake`.
+            // Safety: balances the retain in `Core.join`.
             unsafe Unmanaged.passUnretained(self).release()
             return nil
         }
         let served = unsafe Unmanaged.passUnretained(core)
         return unsafe ReleasedDependents.release(of: self, succeeded: final.outcome == .succeeded, thenTakingFrom: served, by: group) {
-            // It may run code of a subclass. Safety: as in `endAndTake`.
+            // Releasing the operation may run code of a subclass. Safety: balances the retain in `Core.join`.
             unsafe Unmanaged.passUnretained(self).release()
         }
     }
 
-    /// What follows from an end, with no lock held.
+    /// Releases the dependents and runs the handlers of a finished operation. The caller holds no lock.
     @inline(__always)
     private func finished(_ final: State, takesNext core: OperationQueue.Core?) {
         if final.has(State.hasDependents) {
@@ -93,8 +93,8 @@ extension Operation {
         if final.has(State.notifiesAtEnd) { runFinishHandlers() }
     }
 
-    /// It ends although dependencies are unfinished: they must not find it when they end. From here on they do not touch it; one
-    /// that has just failed and is about to cancel it holds it by then.
+    /// Takes the operation off the lists of its unfinished dependencies, because it finishes before them. Afterwards they do not touch the
+    /// operation. A dependency that has just failed and is about to cancel the operation has already retained it.
     @inline(never)
     private func stopCounting() {
         lock.withLock {
@@ -105,7 +105,7 @@ extension Operation {
         }
     }
 
-    /// Its policy asks for it.
+    /// Cancels the operation because its policy requires its dependencies to succeed.
     func cancelBecauseOfDependency() {
         let culprit = dependencies.first { dependency in
             guard let outcome = dependency.outcome else { return false }
@@ -114,15 +114,15 @@ extension Operation {
         let name = culprit?.label ?? "an operation"
         fail(with: OperationError.dependencyNotSucceeded(operation: label, dependency: name), outcome: .cancelled)
         cancel()
-        // An override that forgot its `super`.
+        // An override of `cancel` did not call `super`.
         if !loadState().has(State.cancelled), transition({ $0.cancel() }) == .post { postToQueue() }
         deliverChanges()
     }
 
     // MARK: Who wants to know
 
-    /// Puts it in the queuePosition of the one that there was, which it returns. Throws when the operation has finished, unless `block` is nil. Tells
-    /// nobody.
+    /// Stores a completion block and returns the previous one. Throws if the operation has finished, unless `block` is nil. Does not notify
+    /// observers.
     @discardableResult
     package func storeCompletionBlock(_ block: (@Sendable () -> Void)?) throws(OperationError) -> (@Sendable () -> Void)? {
         guard let block else {
@@ -133,7 +133,8 @@ extension Operation {
         let made = Block(block)
         let (replaced, isTooLate) = lock.withLock { () -> (Block?, Bool) in
             let replaced = withExtras { exchange(&$0.completionBlock, with: made) }
-            // The end looks for a block when it has been published: here it will find this one, or it has looked.
+            // The finishing thread sets `finished` first and then looks for a block. If `finished` is not set yet, that thread will find
+            // this block.
             let isTooLate = transition { state in
                 state.set(State.hasFinishHandlers)
                 return state.has(State.finished)
@@ -151,15 +152,15 @@ extension Operation {
         if isFinished { throw OperationError.completionBlockSetTooLate(operation: label) }
     }
 
-    /// For who observes it.
+    /// Records a change of the completion block for observers.
     package func completionBlockHasChanged(from old: (@Sendable () -> Void)?, to new: (@Sendable () -> Void)?) {
         lock.withLock { observedMailbox?.record(.completionBlock, old: old, new: new) }
         deliverChanges()
     }
 
-    /// Has `willFinish` and `didFinish` called when the operation finishes; the latter at once if it has finished.
+    /// Requests calls of `willFinish` and `didFinish` when the operation finishes. Calls `didFinish` at once if the operation has finished.
     ///
-    /// - Returns: false if its end has begun, so that `willFinish` has been called already, or will not be.
+    /// - Returns: false if the operation is already finishing, so that `willFinish` was called before or is never called.
     @discardableResult
     @_spi(Subclassing) public func tellWhenFinished() -> Bool {
         let (hasFinished, isInTime) = transition { state in
@@ -170,7 +171,8 @@ extension Operation {
         return isInTime
     }
 
-    /// A handler was added: the end will run it, or, if that was before, this.
+    /// Marks the operation as having handlers. The finishing thread runs the new handler; if that thread has already passed, this method
+    /// runs it.
     func announceFinishHandler() {
         let hasFinished = transition { state in
             state.set(State.hasFinishHandlers)
@@ -179,12 +181,12 @@ extension Operation {
         if hasFinished { runFinishHandlers() }
     }
 
-    /// Takes all there are, and calls them; the completion block after the others, then `didFinish`.
+    /// Takes all handlers and calls them: first the others, then the completion block, then `didFinish`.
     private func runFinishHandlers() {
         let (completionBlock, others) = lock.withLock { takeFinishHandlers() }
         if let others { for waiter in others.waiters { waiter.unpark() } }
         deliverChanges()
-        // Of two threads that come here, one tells.
+        // Several threads may get here. Only one of them calls `didFinish`.
         let notifiesSubclass =
             loadState().has(State.notifiesSubclass)
             && transition { state in
@@ -198,7 +200,8 @@ extension Operation {
         }
     }
 
-    /// With `lock` held. Most operations have a completion block, if anything.
+    /// Takes the completion block, the handlers and the waiters. The caller holds `lock`. Checks for a completion block first, because most
+    /// operations have nothing else.
     private func takeFinishHandlers() -> (completionBlock: Block?, others: (handlers: [Block], waiters: [Parker])?) {
         if extras == nil { return (nil, nil) }
         return withExtras { extras in

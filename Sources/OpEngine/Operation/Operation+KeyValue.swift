@@ -1,27 +1,29 @@
 import Synchronization
 
 extension Operation {
-    /// A subclass that overrides a getter calls this before the value changes; observers are told the getter's value as the old one.
-    /// Both spellings are known: `isFinished`, `finished`. For a property of the subclass's own, see `value(forKey:)`.
+    /// Announces that a value is about to change. A subclass that overrides the getter calls this method before the change, and observers
+    /// receive the getter's value as the old value.
+    ///
+    /// Accepts both spellings of a flag: `isFinished` and `finished`. For a subclass's own properties, see `value(forKey:)`.
     public func willChangeValue(forKey key: String) {
         observedMailbox?.willChange(ObservedKey(key)) { value(forKey: key) }
     }
 
-    /// A subclass that overrides a getter calls this when the value has changed; the engine looks at the getter and acts, and
-    /// observers are told.
+    /// Announces that a value has changed. A subclass that overrides the getter calls this method after the change. The engine reads the
+    /// getter and acts on the new value, and observers are notified.
     public func didChangeValue(forKey key: String) {
         let observed = ObservedKey(key)
         observedMailbox?.didChange(observed) { value(forKey: key) }
         react(toChangeOf: observed)
     }
 
-    /// What the engine makes of an announced change.
+    /// Acts on an announced change.
     func react(toChangeOf key: ObservedKey) {
         switch key {
         case .isFinished:
             if !loadState().has(State.finished) && isFinished { end() }
         case .isReady:
-            // The subclass wrote; only then may this look. See `deferUntilReady`.
+            // This fence orders the subclass's write before the read below. It pairs with the one in `deferUntilReady`.
             atomicMemoryFence(ordering: .sequentiallyConsistent)
             if loadState().has(State.deferred) && isReady { retryDeferred() }
         case .queuePriority: if OperationClass.hasOwnSettings(self) { adoptOwnSettings() }
@@ -30,7 +32,7 @@ extension Operation {
         deliverChanges()
     }
 
-    /// What a subclass's getters say of how it is to run is what counts.
+    /// Copies the priority and the quality of service that a subclass's getters return.
     func adoptOwnSettings() {
         let (priority, quality) = (queuePriority, qualityOfService)
         if priority != loadState().priority { storedPriority = priority }

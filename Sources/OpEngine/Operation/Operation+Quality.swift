@@ -22,7 +22,8 @@ extension Operation {
             if exchanged { break }
             old = current
         }
-        // Through the state word, so that either this sees that it was linked, or who links it sees the change.
+        // Reads `linked` with a read-modify-write of the state word. Either this thread sees that the operation is linked, or the linking
+        // thread sees the new request.
         if transition({ $0.has(State.linked) }) { withQueueCore { $0.requalify(self) } }
     }
 }

@@ -1,8 +1,8 @@
 import Synchronization
 
 extension BeyondFoundation where Self: Operation {
-    /// `start()`, but throws `OperationError.startedWhenNotReady`, `.startedWhenExecuting`, `.startedWhenFinished` or
-    /// `.startedWhenInQueue`. The throwing twin of the base class's `start`: an override of `start` is called after the checks.
+    /// Equals `start()`, but throws `OperationError.startedWhenNotReady`, `.startedWhenExecuting`, `.startedWhenFinished` or
+    /// `.startedWhenInQueue` instead of trapping. Calls an override of `start` only after these checks have passed.
     public func tryStart() throws {
         let before = loadState()
         typealias State = Operation.State
@@ -12,26 +12,26 @@ extension BeyondFoundation where Self: Operation {
         if before.mustCancel { cancelBecauseOfDependency() }
         if !isReady { throw notReady }
         start()
-        // An override's; the base class's has done this.
+        // Needed for an override of `start`. The base class's `start` has already done this.
         if isExecuting { startedByHandHasReturned() }
     }
 }
 
 extension Operation {
-    /// `startOrRefuse`, of what cannot throw: nothing happens to an operation that has finished, as Apple's documentation says; another
-    /// mistake traps.
+    /// `startOrRefuse` for callers that cannot throw. Starting a finished operation has no effect, as Apple's documentation says. Other
+    /// mistakes trap.
     func startAsDocumented(endsWithMain: Bool = true) {
         guard let error = startOrRefuse(endsWithMain: endsWithMain) else { return }
         if case .startedWhenFinished = error { return }
         trap(error)
     }
 
-    /// The base class's `start`; returns the caller's mistake.
+    /// The base class's `start`. Returns the caller's mistake, if any.
     ///
     /// - Parameters:
-    ///   - endsWithMain: whether the operation has ended when `main` returns; else `end()` has to be called.
-    ///   - endsFromWithin: whether only operations, inbox jobs and holders can call `end()`. Then waits for it are reported when none of
-    ///     them is left; else they last, because somebody outside may call it.
+    ///   - endsWithMain: whether the operation has finished when `main` returns; otherwise `end()` must be called.
+    ///   - endsFromWithin: whether only operations, inbox jobs and holders can call `end()`. If true, a wait for the operation fails when
+    ///     none of them is left. If false, it lasts, because code outside the engine may call `end()`.
     package func startOrRefuse(endsWithMain: Bool = true, endsFromWithin: Bool = false) -> OperationError? {
         let before = loadState()
         let launched = before.has(State.claimed) && ThreadContext.isLaunching(self)
@@ -56,10 +56,12 @@ extension Operation {
         return nil
     }
 
-    /// `main` has returned. False: a subclass says by its `isFinished` that its work goes on, and will announce the end.
+    /// Whether the operation is finished after `main` has returned. False if a subclass's `isFinished` is false: its work continues, and it
+    /// will announce the end.
     private var isFinishedAfterMain: Bool {
         if !hasOwnGetters || OperationClass.isPlain(self) { return true }
-        // An override may combine what it knows with what its superclass says: that is yes, but for nobody else before it is true.
+        // An override may combine its own state with `super.isFinished`. The base class's getter therefore returns true here, but only on
+        // this thread: other threads must not see the operation as finished yet.
         transition { $0.set(State.isAskedAfterMain) }
         let context = ThreadContext.current
         let outer = unsafe context.asked
@@ -68,26 +70,26 @@ extension Operation {
         unsafe context.asked = outer
         if isFinishedHere { return true }
         transition { $0.set(State.goesOnAfterMain) }
-        // Who has announced the end meanwhile may have been told by its superclass that it has not come.
+        // The subclass may have announced the end in the meantime, when `super.isFinished` was still false. Ask again.
         return isFinished
     }
 
-    /// The calling thread wants to know whether a subclass says that the operation goes on after `main`.
+    /// Whether the calling thread is asking a subclass's `isFinished` after `main`. See `isFinishedAfterMain`.
     @inline(never)
     var isAskedHere: Bool {
-        // Safety: compared only.
+        // Safety: the pointer is only compared.
         unsafe ThreadContext.current.asked?.toOpaque() == Unmanaged.passUnretained(self).toOpaque()
     }
 
-    /// Says, before anybody else has it, that `start` is the base class's, that nobody but that ends it, and that to let it go runs no code
-    /// of anybody until `keepsMore`. For a subclass that nobody derives from.
+    /// Declares that the class does not override `start`, that only `start` finishes the operation, and that releasing it runs no foreign
+    /// code until `keepsMore` is called. For final classes. Must be called before any other thread knows the operation.
     ///
-    /// - Parameter tellsWhenFinished: as if `tellWhenFinished()` had been called.
+    /// - Parameter tellsWhenFinished: whether to act as if `tellWhenFinished()` had been called.
     package func endsWithMain(tellsWhenFinished: Bool = false) {
         state.store(State.endsWithMain | State.isInert | (tellsWhenFinished ? State.notifiesSubclass : 0), ordering: .relaxed)
     }
 
-    /// It has got what may run anybody's code when it is let go.
+    /// Declares that releasing the operation may run foreign code from now on.
     package func keepsMore() {
         if loadState().has(State.isInert) { transition { $0.clear(State.isInert) } }
     }
@@ -104,16 +106,16 @@ extension Operation {
         }
     }
 
-    /// A block operation of no subclass.
+    /// Whether the class is `BlockOperation` itself.
     @inline(__always) private var isPlain: Bool { type(of: self) == BlockOperation.self }
 
-    /// When a worker has taken it, nobody else can end it.
+    /// Whether only the worker that has taken the operation can finish it.
     @inline(__always) var isEndedByWorker: Bool { isPlain || loadState().has(State.endsWithMain) }
 
-    /// A worker took it: evaluates the subclass's getters and starts it.
+    /// Runs an operation that a worker has taken. Evaluates a subclass's getters first.
     ///
-    /// - Parameter group: the caller takes from the same queue next, with threads of this group.
-    /// - Returns: what it has taken already.
+    /// - Parameter group: the thread group with which the caller takes its next operation from the same queue; nil if it does not.
+    /// - Returns: the next operation, if this method has taken it already.
     @inline(__always)
     func run(on context: ThreadContext, from core: OperationQueue.Core, thenTakingBy group: ThreadGroup?) -> Unmanaged<Operation>? {
         let kept = unsafe Unmanaged.passUnretained(self)
@@ -122,32 +124,33 @@ extension Operation {
         } else if loadState().has(State.endsWithMain) {
             if isReady && transition({ $0.launchUnobserved() }) { return unsafe runMain(on: context, from: core, thenTakingBy: group) }
         }
-        // Safety: balanced below; the queue keeps it until here.
+        // Safety: balanced below. The queue retains the operation up to here.
         if isEndedByWorker { _ = unsafe kept.retain() }
         runAnyKind(on: context, from: core)
-        // Safety: balances the line above, or `OperationQueue.State.take`.
+        // Safety: balances the retain above, or the one in `OperationQueue.State.take`.
         unsafe kept.release()
         return nil
     }
 
-    /// Between the end of the blocks and that of the operation there is no code of anybody else.
+    /// Runs the blocks of a plain block operation and finishes it. No foreign code runs between the end of the blocks and the end of the
+    /// operation.
     @inline(__always)
     private func runBlocks(
         on context: ThreadContext, from core: OperationQueue.Core, thenTakingBy group: ThreadGroup?
     ) -> Unmanaged<Operation>? {
         var isBare = false
-        // Safety: the type was checked.
+        // Safety: the caller has checked the type.
         context.whileRunning(self, in: core) { isBare = unsafe unsafeDowncast(self, to: BlockOperation.self).runBlocks() }
         return unsafe endAndTake(from: core, isBare: isBare, by: context.hasJobs ? nil : group)
     }
 
-    /// The same for one that ends with its `main`.
+    /// Runs `main` of an operation that finishes with it, and finishes the operation.
     @inline(__always)
     private func runMain(
         on context: ThreadContext, from core: OperationQueue.Core, thenTakingBy group: ThreadGroup?
     ) -> Unmanaged<Operation>? {
         context.whileRunning(self, in: core) { main() }
-        // The class of a plain one has nothing to be told.
+        // An operation of a plain class has no `willFinish` to call.
         var last = loadState()
         if !last.has(State.isOfPlainClass) {
             last = transition { state in
@@ -173,7 +176,7 @@ extension Operation {
         }
         deliverChanges()
         context.whileRunning(self, in: core) { start() }
-        // The usual case: the base class's `start` has finished it.
+        // The usual case: the base class's `start` has finished the operation.
         if loadState().has(State.finished) { return }
         if isFinished {
             end(takesNext: false)
@@ -182,17 +185,19 @@ extension Operation {
         }
     }
 
-    /// The subclass says that it is not ready: it waits until `isReady` is announced. Or a dependency was added after it was taken.
+    /// Returns an operation that is not ready to its queue. Either the subclass's `isReady` is false, in which case the operation waits
+    /// until `isReady` is announced, or a dependency was added after the worker took the operation.
     @inline(never)
     private func deferUntilReady(_ core: OperationQueue.Core) {
         guard core.giveBack(self) else { return }
-        // Whoever made it ready, or cancelled it, before it was marked had nothing to post. The fence pairs with the one in
-        // `didChangeValue`: of two threads that write, then look at what the other wrote, at least one sees it.
+        // A thread that made the operation ready or cancelled it before it was marked as deferred had nothing to post. This fence pairs
+        // with the one in `didChangeValue`: both threads write first and then read what the other wrote, so at least one of them sees the
+        // other's write.
         atomicMemoryFence(ordering: .sequentiallyConsistent)
         if loadState().has(State.cancelled) || isReady { retryDeferred() }
     }
 
-    /// Posts it again if it waits for its subclass.
+    /// Posts the operation again if it is deferred.
     func retryDeferred() {
         if transition({ $0.undefer() }) { postToQueue() }
     }

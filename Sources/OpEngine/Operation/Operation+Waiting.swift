@@ -2,15 +2,15 @@ import CPlatform
 import Synchronization
 
 extension BeyondFoundation where Self: Operation {
-    /// `waitUntilFinished`, but throws `OperationError.waitsForItself` or `.neverFinishes`.
+    /// Equals `waitUntilFinished`, but throws `OperationError.waitsForItself` or `.neverFinishes` instead of trapping.
     ///
-    /// - Returns: false when `deadline` passed first.
+    /// - Returns: false if `deadline` passed first.
     @discardableResult
     public func tryWaitUntilFinished(until deadline: ContinuousClock.Instant? = nil) throws -> Bool {
         if hasEnded { return true }
         let context = ThreadContext.current
         if ThreadContext.currentOperation === self { throw OperationError.waitsForItself(operation: label) }
-        // Safety: a linked operation's queue keeps itself; this only reads a constant of it.
+        // Safety: the queue of a linked operation retains itself, and this only reads a constant of it.
         let queueEngine = withQueueCore { core in
             core.noteWaiter()
             return unsafe core.engine
@@ -31,7 +31,7 @@ extension BeyondFoundation where Self: Operation {
 }
 
 extension Operation {
-    /// For an operation in no queue what a subclass says counts as well.
+    /// Whether the operation has finished. For an operation that is in no queue, a subclass's `isFinished` counts as well.
     var hasEnded: Bool {
         let state = loadState()
         return state.has(State.finished) || (!state.has(State.claimed) && isFinished)
@@ -39,12 +39,12 @@ extension Operation {
 
     fileprivate func parkerOfWait(_ context: ThreadContext, _ engine: Engine) -> Parker { context.parker(on: engine) }
 
-    /// The core of the queue it is in, alive during `body`; nil when it is in none.
+    /// Calls `body` with the core of the operation's queue and keeps the core alive meanwhile. Returns nil if the operation is in no queue.
     func withQueueCore<Result>(_ body: (OperationQueue.Core) -> Result) -> Result? {
         let found = Registry.lock.withLock { () -> OperationQueue.Core? in
             let state = loadState()
             guard state.has(State.linked), !state.has(State.finished) else { return nil }
-            // Safety: the core of an unfinished operation keeps itself until it has passed the registry's lock.
+            // Safety: the core of an unfinished operation retains itself until it has acquired the registry's lock.
             return unsafe core.takeUnretainedValue()
         }
         return found.map(body)
@@ -52,10 +52,11 @@ extension Operation {
 }
 
 extension ThreadContext {
-    /// Where this thread sleeps when it waits for something of `engine`: on the thread of its main queue, in the main inbox.
+    /// The parker on which this thread waits for something of `engine`: the main inbox's on the thread of the main queue, otherwise the
+    /// thread's own.
     func parker(on engine: Engine) -> Parker { engine.isMainThread ? engine.mainInbox.parker : parker }
 
-    /// Waits for something of `engine`. `register` hands over the queuePosition to unpark; it is called once, unless it is done.
+    /// Waits until `isDone` returns true. Calls `register` once, with the parker that must be unparked when the result of `isDone` changes.
     func wait(
         on engine: Engine, deadline: ContinuousClock.Instant?, isDone: () -> Bool, register: (Parker) -> Void
     ) -> Inbox.Outcome {
@@ -66,9 +67,9 @@ extension ThreadContext {
 }
 
 extension BeyondFoundation where Self: OperationQueue {
-    /// `waitUntilAllOperationsAreFinished`, but throws `OperationError.waitsForItself` or `.neverFinishes`.
+    /// Equals `waitUntilAllOperationsAreFinished`, but throws `OperationError.waitsForItself` or `.neverFinishes` instead of trapping.
     ///
-    /// - Returns: false when `deadline` passed first.
+    /// - Returns: false if `deadline` passed first.
     @discardableResult
     public func tryWaitUntilAllOperationsAreFinished(until deadline: ContinuousClock.Instant? = nil) throws -> Bool {
         if let operation = ThreadContext.currentOperation, ThreadContext.current.currentCore === core {
@@ -83,16 +84,16 @@ extension BeyondFoundation where Self: OperationQueue {
 }
 
 extension OperationQueue {
-    /// Somebody waits until a queue is empty, and sleeps meanwhile where `parker` is. Balanced by `end`.
+    /// A wait for a queue to become empty. The waiting thread sleeps on `parker`. Must be balanced by `end`.
     package final class Wait: Sendable {
         private let core: Core
         private let parker: Parker
-        /// The queue was empty, or may have been: only then its lock is taken.
+        /// Whether the queue may have become empty. Saves taking the queue's lock when it has not.
         private let mayBeOver = Atomic<Bool>(true)
 
         init(for core: Core, at parker: Parker) { (self.core, self.parker) = (core, parker) }
 
-        /// Whether the queue is empty. When it is not, this is told when it is.
+        /// Whether the queue is empty. If not, `notify` is called when it becomes empty.
         package var isOver: Bool {
             guard mayBeOver.load(ordering: .acquiring) else { return false }
             return core.state.withLock { state in
@@ -104,7 +105,7 @@ extension OperationQueue {
             }
         }
 
-        /// The queue is empty.
+        /// Tells the waiting thread that the queue is empty.
         func notify() {
             mayBeOver.store(true, ordering: .releasing)
             parker.unpark()
@@ -113,14 +114,14 @@ extension OperationQueue {
         package func end() { core.state.withLock { $0.waits.removeFirst(where: { $0 === self }) } }
     }
 
-    /// To wait in `inbox` until the queue is empty.
+    /// A wait for this queue to become empty, for the thread that runs `inbox`.
     package func wait(in inbox: Inbox) -> Wait { Wait(for: core, at: inbox.parker) }
 }
 
 extension OperationQueue.Core {
     @discardableResult
     func waitUntilEmpty(deadline: ContinuousClock.Instant?) -> Inbox.Outcome {
-        // Safety: the caller holds the queue or the engine.
+        // Safety: the caller retains the queue or the engine.
         let engine: Engine = unsafe self.engine
         let context = ThreadContext.current
         let wait = OperationQueue.Wait(for: self, at: context.parker(on: engine))
@@ -135,12 +136,12 @@ extension Engine {
     /// Whether the calling thread runs this engine's main queue.
     var isMainThread: Bool { cplatform_thread_id() == mainThread && !(simulated?.isServing ?? false) }
 
-    /// The time that deadlines are compared with.
+    /// The current time for comparisons with deadlines.
     var now: ContinuousClock.Instant { simulated?.now ?? .now }
 }
 
 extension Array {
-    /// Removes the first element that fits, if any.
+    /// Removes the first element that satisfies `fits`, if any.
     mutating func removeFirst(where fits: (Element) -> Bool) {
         if let index = firstIndex(where: fits) { remove(at: index) }
     }

@@ -1,33 +1,34 @@
 import Synchronization
 
 extension Operation {
-    /// What many operations have and many do not, in an object of its own, so that operations stay small. 64 bytes of the allocator's.
+    /// Properties that many operations do not use. They live in a separate object to keep operations small. The object takes 64 bytes of
+    /// the allocator.
     final class Extras {
-        // The operation's `lock` guards all of it, so that access needs no check for exclusiveness.
+        // The operation's `lock` guards all of these, so accesses need no exclusivity checks.
 
         @safe @exclusivity(unchecked) var name: String?
         @safe @exclusivity(unchecked) var completionBlock: Block?
         @safe @exclusivity(unchecked) var rare: Rare?
 
-        /// What few operations have.
+        /// Properties that few operations use.
         final class Rare {
             @safe @exclusivity(unchecked) var error: (any Error)?
             @safe @exclusivity(unchecked) var finishHandlers: [Block] = []
             @safe @exclusivity(unchecked) var waiters: [Parker] = []
             @safe @exclusivity(unchecked) var threadPriority = 0.5
-            /// The blocks of a block operation after its first.
+            /// The blocks of a block operation, except the first.
             @safe @exclusivity(unchecked) var otherBlocks: [@Sendable () throws -> Void] = []
-            /// Where the list of dependencies has each, when there are many. See `Operation.indexDependencies`.
+            /// Finds edges of a long dependency list. See `Operation.edge(to:)`.
             @safe @exclusivity(unchecked) var dependencyIndex: DependencyIndex?
             /// Written once. See `openMailbox`.
             @safe @exclusivity(unchecked) var mailbox: Mailbox?
         }
     }
 
-    /// With `lock` held.
+    /// The caller holds `lock`.
     @inline(__always) var rareExtras: Extras.Rare? { extras?.rare }
 
-    /// With `lock` held.
+    /// The caller holds `lock`.
     func ensureRareExtras() -> Extras.Rare {
         withExtras { extras in
             if let rare = extras.rare { return rare }
@@ -37,11 +38,11 @@ extension Operation {
         }
     }
 
-    /// With `lock` held. The extras stay as long as the operation, so that they need not be retained meanwhile.
+    /// Calls `body` with the extras, which are created if necessary. The caller holds `lock`.
     @inline(__always)
     func withExtras<Result>(_ body: (Extras) -> Result) -> Result {
         if extras == nil { extras = Extras() }
-        // Safety: see above.
+        // Safety: the extras live as long as the operation once they exist, so `body` need not retain them.
         return unsafe Unmanaged.passUnretained(extras.unsafelyUnwrapped)._withUnsafeGuaranteedRef(body)
     }
 
@@ -60,13 +61,13 @@ extension Operation {
         }
     }
 
-    /// How messages call it: its name, or its class.
+    /// The operation's name in messages: its `name`, or its class.
     var label: String { storedName ?? (self as? any ClassNaming)?.className ?? "\(type(of: self))" }
 
     var storedPriority: QueuePriority {
         get { loadState().priority }
         set {
-            // Setting what it is counts as a change, as it does in Foundation.
+            // Setting the current value counts as a change, as in Foundation.
             let isLinked = transition {
                 $0.priority = newValue
                 return $0.has(State.linked)
@@ -74,7 +75,7 @@ extension Operation {
                 $0.record(.queuePriority, old: $1.priority, new: $2.priority)
             }
             deliverChanges()
-            // Who links it later sees the new priority.
+            // A thread that links the operation later sees the new priority.
             if isLinked { withQueueCore { $0.reprioritise(self) } }
         }
     }
@@ -82,7 +83,7 @@ extension Operation {
 }
 
 extension BeyondFoundation where Self: Operation {
-    /// When it runs if a dependency does not succeed. Until it is set the default of its queue applies.
+    /// Whether the operation still runs if a dependency does not succeed. The queue's default applies until this is set.
     public var dependencyPolicy: Operation.DependencyPolicy {
         get { loadState().has(Operation.State.requiresSuccess) ? .succeeded : .finished }
         set {
@@ -99,15 +100,15 @@ extension BeyondFoundation where Self: Operation {
 }
 
 extension Operation {
-    /// Whether `queue` is not nil: a look at one word.
+    /// Whether `queue` is not nil. Costs one atomic load.
     package var isInQueue: Bool {
         let state = loadState()
         return state.has(State.linked) && !state.has(State.finished)
     }
 }
 
-/// An operation whose users know its class by another name than Swift's.
+/// An operation whose class has a name for users that differs from the Swift name.
 package protocol ClassNaming: Operation {
-    /// Constant.
+    /// The class's name. Must not change.
     var className: String { get }
 }

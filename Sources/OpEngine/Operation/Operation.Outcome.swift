@@ -1,23 +1,23 @@
 extension Operation {
-    /// How an operation ended.
+    /// How an operation finished.
     public enum Outcome: Sendable, Hashable {
-        /// It did its work.
+        /// The operation finished without recording an error and without being cancelled.
         case succeeded
-        /// It recorded an error.
+        /// The operation recorded an error.
         case failed
-        /// It was cancelled, before it started or while it ran.
+        /// The operation was cancelled before it started or while it ran.
         case cancelled
     }
 
-    /// When an operation with dependencies runs.
+    /// Which outcomes of its dependencies an operation requires.
     public enum DependencyPolicy: Sendable, Hashable {
-        /// When its dependencies have finished, however they ended. Foundation knows only this one.
+        /// Runs when its dependencies have finished, whatever their outcome. This is Foundation's behaviour.
         case finished
-        /// When its dependencies have succeeded; it is cancelled when one failed or was cancelled.
+        /// Runs when its dependencies have succeeded. Is cancelled if one of them failed or was cancelled.
         case succeeded
     }
 
-    /// Where an operation stands among the ready operations of its queue.
+    /// The priority of an operation among the ready operations of its queue.
     public enum QueuePriority: Int, Sendable, Hashable, CaseIterable {
         /// Runs after all others.
         case veryLow = -8
@@ -30,7 +30,7 @@ extension Operation {
         /// Runs before all others.
         case veryHigh = 8
 
-        /// The nearest level towards normal: 7 is `high`, -5 is `low`, 3 is `normal`.
+        /// Rounds `value` towards normal to the nearest level: 7 becomes `high`, -5 becomes `low`, 3 becomes `normal`.
         public init(nearestTo value: Int) {
             switch value {
             case 8...: self = .veryHigh
@@ -41,7 +41,7 @@ extension Operation {
             }
         }
 
-        /// 0 for `veryHigh` to 4 for `veryLow`: its bit in a queue's list of those that are ready.
+        /// The index of the priority in a queue's ready list, from 0 for `veryHigh` to 4 for `veryLow`.
         @inline(__always) var level: UInt8 { UInt8(2 - rawValue / 4) }
 
         @inline(__always) init(level: UInt8) {
@@ -56,16 +56,16 @@ extension Operation {
     }
 }
 
-/// How much a piece of work matters to the user.
+/// How important a piece of work is to the user.
 public enum QualityOfService: Int, Sendable, Hashable, CaseIterable {
-    /// The user waits for it and looks at it.
+    /// The user waits for the result and is interacting with it.
     case userInteractive = 33
-    /// The user asked for it and waits.
+    /// The user requested the work and waits for the result.
     case userInitiated = 25
-    /// The user does not wait.
+    /// The user does not wait for the result.
     case utility = 17
-    /// The user does not see it.
+    /// The user is not aware of the work.
     case background = 9
-    /// Nothing was said.
+    /// Unspecified.
     case `default` = -1
 }

@@ -1,66 +1,67 @@
 extension Operation {
-    /// Everything that decides what may happen to an operation, in one word that is changed atomically.
+    /// The state of an operation that decides what may happen to it, packed into one atomic word.
     ///
-    /// The transitions are pure: each returns a named action, and whoever made the transition performs it.
+    /// Transitions are pure functions. Each returns an action, and the thread that made the transition performs it.
     struct State: Sendable {
         var bits: UInt64
 
         init(bits: UInt64 = 0) { self.bits = bits }
 
-        // The low half counts unfinished dependencies; the flags are above it.
+        // The low 32 bits count unfinished dependencies. The flags are above them.
         private static let dependencyMask: UInt64 = 0xFFFF_FFFF
 
         /// `cancel()` was called.
         static let cancelled: UInt64 = 1 << 32
-        /// A queue owns it: nobody else may start it or add it.
+        /// A queue owns the operation. Nobody else may start it or add it.
         static let claimed: UInt64 = 1 << 33
-        /// It is on a list of its queue, as everyone sees who takes that one's lock: becoming ready means being posted there.
+        /// The operation is on a list of its queue, at least for every thread that takes the queue's lock. If it becomes ready, it must be
+        /// posted to the queue.
         static let linked: UInt64 = 1 << 34
-        /// It was handed to its queue's ready list; happens once, except for a deferred operation.
+        /// The operation was posted to its queue's ready list. Happens once, except when a deferred operation is posted again.
         static let posted: UInt64 = 1 << 35
-        /// Somebody won the right to call `start`.
+        /// A thread won the right to call `start`.
         static let started: UInt64 = 1 << 36
         static let executing: UInt64 = 1 << 37
-        /// Somebody won the right to finish it.
+        /// A thread won the right to finish the operation.
         static let finishing: UInt64 = 1 << 38
         static let finished: UInt64 = 1 << 39
-        /// An error was recorded that counts as a failure.
+        /// The operation recorded an error that counts as a failure.
         static let failed: UInt64 = 1 << 40
         /// A dependency did not succeed.
         static let dependencyFailed: UInt64 = 1 << 41
-        /// Its policy is `.succeeded`.
+        /// The dependency policy is `.succeeded`.
         static let requiresSuccess: UInt64 = 1 << 42
-        /// Its policy was set, so that the queue's default does not apply.
+        /// The dependency policy was set explicitly, so the queue's default does not apply.
         static let hasOwnPolicy: UInt64 = 1 << 43
-        /// Something depends on it, or did.
+        /// The operation has dependents, or had some.
         static let hasDependents: UInt64 = 1 << 44
-        /// Somebody wants to know when it has finished: a completion block, a handler or a waiting thread.
+        /// Something must be notified of the end: a completion block, a handler or a waiting thread.
         static let hasFinishHandlers: UInt64 = 1 << 45
-        /// A subclass's `isReady` said no when a worker took it.
+        /// A subclass's `isReady` was false when a worker took the operation.
         static let deferred: UInt64 = 1 << 46
-        /// `start` returned before it had finished.
+        /// `start` returned before the operation finished.
         static let outlivesStart: UInt64 = 1 << 47
-        /// It goes on after `start`, and only what the engine runs can finish it.
+        /// The operation continues after `start`, and only operations, inbox jobs and holders can finish it.
         static let endedFromWithin: UInt64 = 1 << 48
-        /// It is a barrier of its queue: `cancelAllOperations` passes over it.
+        /// The operation is a barrier. `cancelAllOperations` skips it.
         static let barrier: UInt64 = 1 << 49
-        /// Three bits are `level`.
+        /// Three bits hold `level`.
         private static let levelShift: UInt64 = 50
-        /// `willFinish` and `didFinish` are to be called.
+        /// `willFinish` and `didFinish` must be called.
         static let notifiesSubclass: UInt64 = 1 << 53
-        /// Starting it, calling `main` and ending it is all that its `start` does. Never changes.
+        /// `start` is the base class's: it only calls `main` and finishes the operation. Never changes.
         static let endsWithMain: UInt64 = 1 << 54
-        /// Somebody observes it: changes go through its mailbox.
+        /// The operation is observed. State changes go through its mailbox.
         static let observed: UInt64 = 1 << 55
-        /// To let it go runs no code of anybody, but for what its dependencies and extras are.
+        /// Releasing the operation runs no foreign code, apart from what its dependencies and extras cause.
         static let isInert: UInt64 = 1 << 56
-        /// `main` of a subclass has returned, which may say by its `isFinished` that it goes on.
+        /// A subclass's `main` has returned, and the engine asks the subclass's `isFinished` whether the operation continues.
         static let isAskedAfterMain: UInt64 = 1 << 57
-        /// It has said so; what the base class has to do is done.
+        /// The subclass answered that the operation continues. The base class has nothing left to do.
         static let goesOnAfterMain: UInt64 = 1 << 58
-        /// It is of a class that leaves starting and ending to `Operation`. Goes with `endsWithMain`.
+        /// The class leaves starting and finishing to `Operation`. Always set together with `endsWithMain`.
         static let isOfPlainClass: UInt64 = 1 << 59
-        /// Its end has to be told to somebody.
+        /// The flags that require somebody to be notified of the end.
         static let notifiesAtEnd = hasFinishHandlers | notifiesSubclass | observed
 
         @inline(__always) func has(_ flag: UInt64) -> Bool { bits & flag != 0 }
@@ -69,7 +70,7 @@ extension Operation {
 
         @inline(__always) var unfinishedDependencyCount: Int { Int(bits & State.dependencyMask) }
 
-        /// See `QueuePriority.level`. In the word it differs by that of the default, so that nothing is set for that.
+        /// The priority level. See `QueuePriority.level`. Stored as the XOR with the default level, so that the default needs no bits set.
         @inline(__always) var level: UInt8 {
             get { UInt8(truncatingIfNeeded: bits >> State.levelShift) & 7 ^ QueuePriority.normal.level }
             set { bits = bits & ~(7 << State.levelShift) | UInt64(newValue ^ QueuePriority.normal.level) << State.levelShift }
@@ -84,13 +85,14 @@ extension Operation {
             bits & State.dependencyMask == 0 || bits & (State.cancelled | State.started | State.executing | State.finished) != 0
         }
 
-        /// Must be cancelled because of its policy and is not yet: whoever made this true cancels it, and until then it does not start.
+        /// Whether the policy requires cancelling the operation and nobody has done so yet. The thread whose transition made this true must
+        /// cancel the operation. Until then the operation does not start.
         @inline(__always) var mustCancel: Bool {
             bits & (State.dependencyFailed | State.requiresSuccess) == State.dependencyFailed | State.requiresSuccess
                 && bits & (State.cancelled | State.started | State.executing | State.finishing | State.finished) == 0
         }
 
-        /// How it ended, or would end now.
+        /// How the operation finished, or how it would finish now.
         var outcome: Outcome {
             has(State.failed) ? .failed : has(State.cancelled) ? .cancelled : .succeeded
         }
@@ -102,7 +104,7 @@ extension Operation {
 extension Operation.State {
     private typealias State = Operation.State
 
-    /// Marks it posted when it is linked, ready, and was not posted before. A deferred one is posted again.
+    /// Marks the operation as posted if it is linked, ready and not posted yet. Posts a deferred operation again.
     @inline(__always)
     private mutating func post() -> Bool {
         guard bits & (State.linked | State.finishing | State.finished) == State.linked, isReady, !mustCancel else { return false }
@@ -116,7 +118,7 @@ extension Operation.State {
         case inQueue, executing, finished
     }
 
-    /// A queue takes possession.
+    /// Claims the operation for a queue.
     ///
     /// - Parameter isOfPlainClass: see `OperationClass`.
     @inline(__always)
@@ -128,10 +130,10 @@ extension Operation.State {
         return nil
     }
 
-    /// The batch it was claimed for was refused.
+    /// Undoes `claim` after the queue has refused the operation or the batch it belongs to.
     mutating func unclaim() { clear(State.claimed | State.barrier) }
 
-    /// It comes to its queue's list, whose lock is held, and the queue's default policy applies.
+    /// Puts the operation on its queue's list and applies the queue's default policy. The caller holds the queue's lock.
     @inline(__always)
     mutating func link(requiringSuccessByDefault: Bool) -> ReadinessAction {
         set(State.linked)
@@ -141,15 +143,15 @@ extension Operation.State {
         return post() ? .post : .none
     }
 
-    /// Of one that nobody has seen, and that is on its queue's lists and ready: `claim` and `link`.
+    /// The state after `claim` and `link` of an operation that no other thread knows and that is ready.
     @inline(__always)
     init(addedAtOnceWith priority: Operation.QueuePriority, requiringSuccess: Bool) {
         bits = State.claimed | State.linked | State.posted | (requiringSuccess ? State.requiresSuccess : 0)
         self.priority = priority
     }
 
-    /// `claim` and `link` in one, of an operation that nobody observes. True: hand it to its queue. Nil: it has to be claimed first,
-    /// which may be refused; nothing has changed.
+    /// Combines `claim` and `link` for an operation that is not observed. Returns true if the operation must be handed to its queue.
+    /// Returns nil and changes nothing if the operation needs a separate `claim`, which may be refused.
     @inline(__always)
     mutating func join(requiringSuccessByDefault: Bool, isOfPlainClass: Bool) -> Bool? {
         let others = State.claimed | State.started | State.executing | State.finishing | State.finished | State.observed
@@ -169,15 +171,15 @@ extension Operation.State {
 
     enum ReadinessAction {
         case none
-        /// Hand it to its queue.
+        /// Hand the operation to its queue.
         case post
-        /// Its policy asks for cancelling it; it is in a queue, which keeps it alive.
+        /// Cancel the operation because of its policy. Its queue keeps it alive.
         case cancel
-        /// It has ended: its queue lets it go.
+        /// Remove the operation from its queue, because it has finished.
         case remove
     }
 
-    /// A dependency it counted has finished.
+    /// A counted dependency has finished.
     @inline(__always)
     mutating func dependencyFinished(succeeded: Bool) -> ReadinessAction {
         bits -= 1
@@ -188,17 +190,17 @@ extension Operation.State {
         return post() ? .post : .none
     }
 
-    /// A dependency it counted was removed. True: hand it to its queue.
+    /// A counted dependency was removed. Returns true if the operation must be handed to its queue.
     mutating func dependencyRemoved() -> Bool {
         bits -= 1
         return post()
     }
 
     enum AddedDependency {
-        /// It has begun or ended: no effect.
+        /// The operation has started or finished, so the dependency has no effect.
         case ignored
         case counted
-        /// It was on its queue's ready list, or about to be: the queue has to take it back.
+        /// The operation is on its queue's ready list or on its way there. The queue has to take it back.
         case recall
     }
 
@@ -209,7 +211,7 @@ extension Operation.State {
         return has(State.posted) && !has(State.deferred) ? .recall : .counted
     }
 
-    /// Its queue took it back from the ready list. True: it became ready meanwhile and must stay there.
+    /// The queue took the operation back from the ready list. Returns true if it has become ready again and must stay there.
     mutating func recall() -> Bool {
         if isReady { return true }
         clear(State.posted)
@@ -228,9 +230,9 @@ extension Operation.State {
 
     enum LaunchAction {
         case start
-        /// A dependency was added since it was taken, or one has failed.
+        /// A dependency was added after a worker took the operation, or a dependency has failed.
         case notReady
-        /// It has been finished since it was taken.
+        /// The operation has finished since a worker took it.
         case ended
     }
 
@@ -243,7 +245,8 @@ extension Operation.State {
         return .start
     }
 
-    /// `launch` and `start` in one, for an operation without an override of `start` that nobody observes. False: nothing has changed.
+    /// Combines `launch` and `start` for an operation that is not observed and whose class does not override `start`. Returns false if
+    /// nothing has changed.
     @inline(__always)
     mutating func launchUnobserved() -> Bool {
         let others = State.cancelled | State.started | State.executing | State.finishing | State.finished | State.observed
@@ -252,10 +255,10 @@ extension Operation.State {
         return true
     }
 
-    /// A subclass is not ready: it waits until the subclass announces a change.
+    /// A subclass is not ready. The operation waits until the subclass announces a change.
     mutating func `defer`() { set(State.deferred) }
 
-    /// The subclass announced a change of `isReady`. True: hand it to its queue again.
+    /// The subclass announced a change of `isReady`. Returns true if the operation must be handed to its queue again.
     mutating func undefer() -> Bool {
         guard has(State.deferred), isReady, !mustCancel, !has(State.finishing | State.finished) else { return false }
         clear(State.deferred)
@@ -266,11 +269,11 @@ extension Operation.State {
         case run
         case finishCancelled
         case refuse(Operation.State.Refusal)
-        /// Finished while it was being started: nothing to do.
+        /// The operation has finished while it was being started. Do nothing.
         case ignore
     }
 
-    /// The base class's `start`. `launched`: a worker claimed it by `launch` and calls `start` now.
+    /// The transition of the base class's `start`. `launched` means that a worker has called `launch` and is calling `start` now.
     @inline(__always)
     mutating func start(launched: Bool) -> StartAction {
         if has(State.finishing | State.finished) { return launched ? .ignore : .refuse(.finished) }
@@ -287,13 +290,13 @@ extension Operation.State {
 
     enum FinishClaim {
         case lost
-        /// Ours, in no queue.
+        /// The caller may finish the operation, which is in no queue.
         case alone
-        /// Ours, and it has to leave its queue.
+        /// The caller may finish the operation, which must leave its queue.
         case inQueue
     }
 
-    /// The first who wants to finish it wins.
+    /// Claims the right to finish the operation. The first caller wins.
     @inline(__always)
     mutating func claimFinish() -> FinishClaim {
         if has(State.finishing | State.finished) { return .lost }
@@ -301,11 +304,11 @@ extension Operation.State {
         return has(State.linked) ? .inQueue : .alone
     }
 
-    /// `claimFinish` of one that nobody else ends.
+    /// `claimFinish` for an operation that only the caller can finish.
     @inline(__always)
     mutating func beginEnd() { set(State.finishing) }
 
-    /// `start` has returned. True: the operation goes on, and somebody whom the engine does not know may end it.
+    /// `start` has returned. Returns true if the operation continues and code unknown to the engine may finish it.
     @inline(__always)
     mutating func startReturned() -> Bool {
         if has(State.finishing | State.finished | State.endedFromWithin) { return false }
@@ -313,14 +316,14 @@ extension Operation.State {
         return true
     }
 
-    /// `start`, called by hand, has returned. True: the operation goes on, and that was not known.
+    /// A manually called `start` has returned. Returns true if the operation continues and this was not recorded yet.
     mutating func goesOnAlone() -> Bool {
         if has(State.claimed | State.finishing | State.finished | State.outlivesStart | State.endedFromWithin) { return false }
         set(State.outlivesStart)
         return true
     }
 
-    /// It goes without having ended, although it was started by hand.
+    /// Whether the operation was started manually and is being deallocated without having finished.
     var isGivenUp: Bool { bits & (State.outlivesStart | State.finished) == State.outlivesStart }
 
     @inline(__always)

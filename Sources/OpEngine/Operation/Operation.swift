@@ -1,55 +1,56 @@
 import Glibc
 import Synchronization
 
-/// A piece of work that runs once, alone or in an `OperationQueue`, after the operations it depends on.
+/// A unit of work that runs once, either alone or in an `OperationQueue`, after the operations it depends on have finished.
 ///
-/// A subclass overrides `main`; or, when its work goes on after `start` has returned, `start`, `isExecuting`, `isFinished` and
-/// `isAsynchronous`, announcing changes with `willChangeValue(forKey:)` and `didChangeValue(forKey:)`. `AsyncOperation` does
-/// the latter for you. Every method may be called from every thread.
+/// A subclass usually overrides only `main`. A subclass whose work continues after `start` has returned overrides `start`, `isExecuting`,
+/// `isFinished` and `isAsynchronous`, and announces changes with `willChangeValue(forKey:)` and `didChangeValue(forKey:)`. `AsyncOperation`
+/// does all of that for you. Every method is safe to call from any thread.
 @safe open class Operation: @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because each stored property says below what protects it.
+    // Safety: `@unchecked Sendable` because each stored property states below what protects it.
 
-    /// Phase, flags, priority and unfinished dependencies. See `State`.
+    /// The phase, the flags, the priority and the number of unfinished dependencies. See `State`.
     let state = Atomic<UInt64>(0)
-    /// Guards `extras` and the list of dependencies.
+    /// Guards `extras` and `dependencyList`.
     let lock = Lock()
-    /// Guards the list of dependents. Taken last; the memory of a dependent on the list is there while it is held.
+    /// Guards `dependentList`. It is the innermost of the operation and queue locks. While it is held, the memory of every dependent on the
+    /// list stays valid.
     let dependentsLock = Lock()
 
-    // What a lock guards needs no check for exclusive access. All of this, with what `BlockOperation` adds, is 104 bytes, for which glibc's
-    // allocator takes 112; more than 120 it would give back with a lock of its own.
+    // Properties that a lock guards need no exclusivity checks. An operation takes 104 bytes, including the property that `BlockOperation`
+    // adds; glibc's allocator rounds that up to 112. Beyond 120 bytes, freeing would have to take the allocator's lock.
 
-    /// In order of addition. Guarded by `lock`.
+    /// The dependencies in order of addition. Guarded by `lock`.
     @safe @exclusivity(unchecked) var dependencyList = DependencyList()
-    /// In order of addition. Guarded by `dependentsLock`.
+    /// The dependents in order of addition. Guarded by `dependentsLock`.
     @safe @exclusivity(unchecked) var dependentList = DependentList()
-    /// What most operations do not have. Guarded by `lock`.
+    /// Properties that most operations do not use. Guarded by `lock`.
     @safe @exclusivity(unchecked) var extras: Extras?
 
-    /// `core`; nil until it has been in a queue.
+    /// Backs `core`. Nil until the operation is added to a queue.
     private let storedCore = unsafe Atomic<UnsafeRawPointer?>(nil)
-    /// Of the queue's list that `queuePosition` says. Guarded by the queue's lock.
+    /// The links of the queue's list that `queuePosition` names. Guarded by the queue's lock.
     @safe @exclusivity(unchecked) var links = OperationLinks()
-    /// Greater than those of the operations that were added to the queue before it. Guarded by the queue's lock.
+    /// The operation's sequence number: greater than the number of every operation added to the queue earlier. Guarded by the queue's lock.
     @safe @exclusivity(unchecked) var number: UInt32 = 0
-    /// Where its queue has it. Guarded by the queue's lock.
+    /// Which of the queue's lists holds the operation. Guarded by the queue's lock.
     @safe @exclusivity(unchecked) var queuePosition = QueuePosition.outside
-    /// The rank that its queue counts it with. Guarded by the queue's lock.
+    /// The rank that the queue's `qualities` count this operation under. Guarded by the queue's lock.
     @safe @exclusivity(unchecked) var countedRank = QualityRank.unspecified
-    /// `qualityOfService` and `threadPriority`. See `QualityRank`.
+    /// The requested `qualityOfService` and `threadPriority`. See `QualityRank`.
     let requestedQuality = Atomic<UInt8>(0)
 
-    /// Where a queue has an operation.
+    /// Which list of its queue an operation is on.
     struct QueuePosition: Equatable {
         private let value: UInt8
 
-        /// In no queue, or left it.
+        /// Not in a queue: never added, or already removed.
         static let outside = QueuePosition(value: 0)
-        /// On the list of those that wait: not ready, or on its way to the ready list.
+        /// On the waiting list: not ready, or posted but not yet moved to the ready list.
         static let waiting = QueuePosition(value: 1)
-        /// The same, and a dependency was added while it was on its way.
+        /// Like `waiting`, but a dependency was added after the operation was posted.
         static let heldBack = QueuePosition(value: 2)
-        /// A worker took it: on the list of those that run.
+        /// On the running list: a worker has taken the operation.
         static let taken = QueuePosition(value: 3)
         private static let firstReady: UInt8 = 4
 
@@ -59,11 +60,11 @@ import Synchronization
         @inline(__always) init(readyAt level: UInt8) { value = QueuePosition.firstReady + level }
 
         @inline(__always) var isReady: Bool { value >= QueuePosition.firstReady }
-        /// Its priority there, which may have been changed since.
+        /// The priority level the operation has on the ready list. `queuePriority` may have changed since.
         @inline(__always) var level: UInt8 { value - QueuePosition.firstReady }
     }
 
-    /// Makes an operation that does nothing unless `main` is overridden.
+    /// Creates an operation that does nothing unless a subclass overrides `main`.
     public init() {}
 
     deinit {
@@ -73,143 +74,154 @@ import Synchronization
 
     // MARK: What subclasses override
 
-    /// Starts the operation: checks, runs `main` on the calling thread, and finishes it. A queue calls it on one of its threads.
+    /// Checks that the operation may start, runs `main` on the calling thread, and finishes the operation. A queue calls this method on one
+    /// of its threads.
     ///
-    /// A cancelled operation is finished without `main`; a finished one is left as it is. A subclass whose `isFinished` says no when `main`
-    /// has returned goes on until it announces another value. Traps when the operation is not ready, executing or in a queue.
-    /// An override must not call `super.start()`.
+    /// A cancelled operation finishes without running `main`. A finished operation is left unchanged. If a subclass's `isFinished` is false
+    /// when `main` returns, the operation continues until the subclass announces that it has finished. Traps if the operation is not ready,
+    /// is executing, or is in a queue. An override must not call `super.start()`.
     open func start() { startAsDocumented() }
 
-    /// The work. Does nothing here.
+    /// Performs the work. The default implementation does nothing.
     open func main() {}
 
-    /// Asks the operation to stop: nothing if it has finished; else `isCancelled` becomes true, and one that has not started becomes
-    /// ready at once, whatever it depends on, so that its queue finishes it without `main`. What executes has to look at `isCancelled`.
+    /// Requests that the operation stop.
+    ///
+    /// Does nothing if the operation has finished. Otherwise `isCancelled` becomes true. An operation that has not started becomes ready at
+    /// once, whatever its dependencies, so that its queue can finish it without running `main`. An executing operation must check
+    /// `isCancelled` itself.
     open func cancel() {
         if transition({ $0.cancel() }) == .post { postToQueue() }
         deliverChanges()
     }
 
-    /// Whether its dependencies allow it to start, or it has begun or ended. O(1) when they do; else it looks for one that has not finished.
+    /// Whether the operation may start, or has already started or finished. O(1) if every dependency has finished; otherwise the getter
+    /// searches for an unfinished dependency.
     open var isReady: Bool { loadState().isReady || waitsForNobody }
 
-    /// Whether it has started and not finished.
+    /// Whether the operation has started and has not finished.
     open var isExecuting: Bool { loadState().has(State.executing) }
 
-    /// Whether it has ended, in whatever way. Changes once, and stays.
+    /// Whether the operation has finished, for whatever reason. Changes to true once and stays true.
     open var isFinished: Bool {
         let state = loadState()
         return state.has(State.finished | State.goesOnAfterMain) || state.has(State.isAskedAfterMain) && isAskedHere
     }
 
-    /// Whether `cancel()` was called in time.
+    /// Whether `cancel()` was called before the operation finished.
     open var isCancelled: Bool { loadState().has(State.cancelled) }
 
-    /// Whether its work may go on after `start` has returned. A queue treats both kinds alike.
+    /// Whether the work may continue after `start` has returned. A queue treats both kinds of operation alike.
     open var isAsynchronous: Bool { false }
 
-    /// The old name of `isAsynchronous`.
+    /// The older name of `isAsynchronous`.
     open var isConcurrent: Bool { isAsynchronous }
 
-    /// The value of an observable property by its name, in both spellings; nil for a name that is not known, and for a property that
-    /// is nil. A subclass that announces properties of its own by strings overrides it, so that observers are told their values.
+    /// The value of an observable property, looked up by name in either spelling (`isFinished` or `finished`). Nil if the name is unknown
+    /// or the property is nil. Override this method to make the values of your own properties visible to observers that use strings.
     open func value(forKey key: String) -> (any Sendable)? { observedValue(ObservedKey(key)) }
 
     // MARK: What subclasses seldom override
 
-    // What the layer above overrides, and nobody else sees: a subclass may have methods of its own with these names.
+    // The module above overrides these methods. They are hidden behind an SPI so that other subclasses may declare methods with the same
+    // names.
 
-    /// What a subclass does when the operation is about to finish: nobody has seen `isFinished` yet. Nothing here.
+    /// Called when the operation is about to finish, before any thread can see `isFinished`. The default implementation does nothing.
     ///
-    /// It is called once if `tellWhenFinished()` has been called before the end began, on the finishing thread, with no lock held. It must be
-    /// cheap.
+    /// Called once, if `tellWhenFinished()` was called before the operation began to finish. Runs on the finishing thread with no lock
+    /// held. An override must be cheap.
     @_spi(Subclassing) open func willFinish() {}
 
-    /// What a subclass does when the operation has finished, and its completion block has been called. Nothing here.
+    /// Called after the operation has finished and its completion block has returned. The default implementation does nothing.
     ///
-    /// It is called once if `tellWhenFinished()` has been called before, and once more for each call of that which comes later; as
-    /// `willFinish` is.
+    /// Called once if `tellWhenFinished()` was called before the operation finished, and once more for each later call of it. Runs on the
+    /// finishing thread, or on the thread that makes the later call, with no lock held. An override must be cheap.
     @_spi(Subclassing) open func didFinish() {}
 
-    /// What `completionBlock` and `trySetCompletionBlock` do.
+    /// Implements the setter of `completionBlock` and `trySetCompletionBlock`.
     @_spi(Subclassing) open func replaceCompletionBlock(with block: (@Sendable () -> Void)?) throws {
         let isObserved = isObserved
         let replaced = try storeCompletionBlock(block)
         if isObserved { completionBlockHasChanged(from: replaced, to: block) }
     }
 
-    /// A name for messages; nil by default.
+    /// The operation's name in messages. Nil by default.
     open var name: String? {
         get { storedName }
         set { storedName = newValue }
     }
 
-    /// Where it stands among the ready operations of its queue. A change takes effect at once.
+    /// The operation's priority among the ready operations of its queue. A change takes effect immediately.
     open var queuePriority: QueuePriority {
         get { storedPriority }
         set { storedPriority = newValue }
     }
 
-    /// How much the work matters. It decides on which threads the operation runs, not when: `utility` and `background` work runs on
-    /// threads with the nice values 5 and 10, everything else on threads with the process's own.
+    /// How important the work is. Determines which threads run the operation, not when it runs: `utility` and `background` work runs on
+    /// threads with nice values 5 and 10, all other work on threads with the process's own nice value.
     ///
-    /// It wins over the quality of the queue; a higher one raises the whole queue while the operation is in it. A change takes effect
-    /// if the operation has not started. `.default` says nothing.
+    /// An operation's quality of service takes precedence over its queue's. A higher one raises the whole queue while the operation is in
+    /// it. A change takes effect only before the operation starts. `.default` means unspecified.
     open var qualityOfService: QualityOfService {
         get { requestedQualityOfService }
         set { requestedQualityOfService = newValue }
     }
 
-    /// How much processor time `main` gets beside others, from 0 to 1; 0.5 by default. Other values move to the nearest end.
+    /// How much processor time `main` gets relative to other threads, from 0 to 1. The default is 0.5. Values outside the range are
+    /// clamped.
     ///
-    /// Below 0.25 the operation runs where `background` work does, below 0.5 where `utility` work does, unless it has a
-    /// `qualityOfService`, which wins.
+    /// Below 0.25 the operation runs on the threads for `background` work, below 0.5 on those for `utility` work. A `qualityOfService`
+    /// takes precedence.
     @available(*, deprecated, message: "use qualityOfService")
     open var threadPriority: Double {
         get { requestedThreadPriority }
         set { requestedThreadPriority = newValue }
     }
 
-    /// What it depends on, in order of addition, finished ones included, until they are removed. O(n).
+    /// The operations that this one depends on, in order of addition. Finished dependencies are included until they are removed. O(n).
     open var dependencies: [Operation] { listed }
 
-    /// Makes it wait until `operation` has finished, in whatever queue or none. Adding it twice counts once. No effect on one that
-    /// has started. Traps on a dependency on oneself; accepts a cycle, as Foundation does, which nothing but cancelling ends.
+    /// Makes this operation wait until `operation` has finished, whether or not `operation` is in a queue.
+    ///
+    /// Adding the same dependency again has no effect, nor has adding one to an operation that has started. Traps if `operation` is this
+    /// operation. Accepts a cycle, as Foundation does; only cancelling ends the wait of the operations in it.
     open func addDependency(_ operation: Operation) {
         guard operation !== self else { trap(OperationError.dependsOnItself(operation: label)) }
         link(to: operation)
     }
 
-    /// Stops waiting for `operation`; if it was the last unfinished one, this operation becomes ready. O(n).
+    /// Stops waiting for `operation`. If it was the last unfinished dependency, this operation becomes ready. O(n).
     open func removeDependency(_ operation: Operation) { unlink(from: operation) }
 
-    /// What runs when the operation has finished, on no promised thread. It is released before it is called, once.
+    /// A block that runs once after the operation has finished, on an unspecified thread. The operation releases the block before calling
+    /// it.
     ///
-    /// A block that is set when the operation has finished never runs; `trySetCompletionBlock` says so.
+    /// A block that is set after the operation has finished never runs. Use `trySetCompletionBlock` to detect that.
     open var completionBlock: (@Sendable () -> Void)? {
         get { lock.withLock { extras?.completionBlock }?.call }
         set { try? replaceCompletionBlock(with: newValue) }
     }
 
-    /// Waits until it has finished. On a worker another thread takes its queuePosition; on the thread of a main queue that queue goes on.
+    /// Blocks the calling thread until the operation has finished. On a worker, another thread takes over the worker's share of the work;
+    /// on the thread of a main queue, that queue's operations run meanwhile.
     ///
-    /// Traps when the calling thread is running it, or when nothing can end the wait.
+    /// Traps if the calling thread is running this operation, or if nothing can end the wait.
     open func waitUntilFinished() {
         do { try tryWaitUntilFinished() } catch { trap(error) }
     }
 
     // MARK: As an object
 
-    /// The class and the address, as Foundation's objects have it.
+    /// The class and the address, in the format of Foundation's objects.
     open var description: String { objectDescription(self) }
 
-    /// `description`, unless a subclass says more.
+    /// Equals `description` unless a subclass overrides it.
     open var debugDescription: String { description }
 
-    /// Whether `object` equals this one: by default, whether it is the same. `==` asks it.
+    /// Whether `object` equals this operation. `==` calls this method. The default implementation compares identity.
     open func isEqual(_ object: Any?) -> Bool { self === object as AnyObject? }
 
-    /// What `hash(into:)` feeds: by default, it follows from the identity. Equal objects need equal values.
+    /// The value that `hash(into:)` feeds to the hasher. Derived from the identity by default. Equal objects must have equal values.
     open var hash: Int { ObjectIdentifier(self).hashValue }
 
     // MARK: The state word
@@ -217,8 +229,9 @@ import Synchronization
     @inline(__always)
     func loadState() -> State { State(bits: state.load(ordering: .acquiring)) }
 
-    /// Changes the state word in one step. `change` may run more than once and must be pure. While somebody observes the operation,
-    /// `record` says what they are told of it.
+    /// Changes the state word atomically.
+    ///
+    /// `change` may run more than once and must be pure. If the operation is observed, `record` adds the change to the mailbox.
     @inline(__always)
     @discardableResult
     func transition<Action>(
@@ -239,7 +252,7 @@ import Synchronization
 
     // MARK: The queue
 
-    /// The queue that it is in, or was; for who has seen that it is linked.
+    /// The core of the queue that the operation is in, or was in last. The caller must have seen the `linked` flag.
     @inline(__always)
     var core: Unmanaged<OperationQueue.Core> {
         // Safety: a queue's core outlives the operations in it.
@@ -247,41 +260,42 @@ import Synchronization
         return unsafe coreInAMoment
     }
 
-    /// The thread that has just linked it is about to say where. It needs nothing for that which the caller may hold.
+    /// Waits for the thread that has just set `linked` to store the core. That thread needs no lock that the caller could hold.
     @inline(never)
     private var coreInAMoment: Unmanaged<OperationQueue.Core> {
         while true {
-            // Safety: as above.
+            // Safety: a queue's core outlives the operations in it.
             if let core = unsafe storedCore.load(ordering: .acquiring) { return unsafe .fromOpaque(core) }
             sched_yield()
         }
     }
 
-    /// By the thread that has claimed it, and will link it or just has.
+    /// Stores the core. Called by the thread that has claimed the operation and links it.
     @inline(__always)
     func setCore(_ core: OperationQueue.Core) {
         unsafe storedCore.store(UnsafeRawPointer(Unmanaged.passUnretained(core).toOpaque()), ordering: .releasing)
     }
 
-    /// Called right after the transition that said so, with no user code in between: until then the queue keeps the operation.
+    /// Posts the operation to its queue. Must be called directly after the transition that returned `.post`, with no user code in between:
+    /// only until then is the queue certain to retain the operation.
     @inline(__always)
     func postToQueue() {
-        // Safety: `Core.leave` waits for a post that is on its way. The core is retained: as soon as the post has arrived, the operation
-        // may run, end, and let its queue go, while this thread is still inside.
+        // Safety: `Core.leave` waits for a post that is in flight. This thread retains the core, because the posted operation may run,
+        // finish and release its queue before `post` returns.
         let core = unsafe self.core.takeUnretainedValue()
         core.post(self)
     }
 }
 
 extension Operation: Hashable, CustomStringConvertible, CustomDebugStringConvertible {
-    /// Whether they are equal as `isEqual` says: by default, when they are the same object.
+    /// Whether two operations are equal according to `isEqual`: by default, whether they are the same object.
     public static func == (left: Operation, right: Operation) -> Bool { left.isEqual(right) }
 
-    /// Hashes `hash`.
+    /// Feeds `hash` to the hasher.
     public func hash(into hasher: inout Hasher) { hasher.combine(hash) }
 }
 
-/// What Foundation prints of an object that says nothing about itself.
+/// The description that Foundation gives an object that does not override `description`.
 func objectDescription(_ object: AnyObject) -> String {
     // Safety: the address is only printed.
     let address = unsafe UInt(bitPattern: Unmanaged.passUnretained(object).toOpaque())
@@ -289,8 +303,10 @@ func objectDescription(_ object: AnyObject) -> String {
 }
 
 extension [Operation] {
-    /// Cancels all of them, so that no end of one lets another begin before its turn: what executes last, as its end makes room; dependents
-    /// before what they depend on; otherwise what comes last first. O(n), with their dependencies.
+    /// Cancels all operations in an order in which no cancellation lets another of them start.
+    ///
+    /// Executing operations come last, because finishing one frees a slot of its queue. Dependents come before their dependencies.
+    /// Otherwise the order is reversed. O(n), including the dependencies.
     package func cancelAll(by cancel: (Operation) -> Void = { $0.cancel() }) {
         var executing: [Operation] = []
         for operation in dependenciesFirst.reversed() {
@@ -303,10 +319,10 @@ extension [Operation] {
         for operation in executing { cancel(operation) }
     }
 
-    /// The same, each after those of them that it depends on; otherwise in their order.
+    /// The same operations, each after those of them that it depends on, and otherwise in their order.
     private var dependenciesFirst: [Operation] {
         guard contains(where: { !$0.dependencies.isEmpty }) else { return self }
-        // By identity: subclasses may call two operations equal.
+        // Sets of identifiers, because a subclass may declare distinct operations equal.
         var (left, entered, sorted) = (Set(map { ObjectIdentifier($0) }), Set<ObjectIdentifier>(), [Operation]())
         var path: [Operation] = []
         for operation in self {

@@ -1,16 +1,16 @@
 import CPlatform
 import Synchronization
 
-/// What a class that is derived from `Operation` has overridden.
+/// Detects which methods a subclass of `Operation` overrides.
 ///
-/// Most subclasses override `main`, and leave it to `Operation` how they start and end and when they are ready. A worker runs these as
-/// quickly as blocks, since nobody else can end them and there are no getters to ask.
+/// Most subclasses override only `main`, and leave starting, finishing and readiness to `Operation`. A worker runs such operations as fast
+/// as blocks, because nobody else can finish them and there are no getters to evaluate.
 ///
-/// Swift does not say what a class overrides. But each class has a table of its methods, which begins as that of its superclass does; where
-/// the two have the same entry, the method is the same. The entries that matter are found by comparing the tables of classes of our own, which
-/// override just these methods. Where the tables look different, every class counts as one that overrides everything.
+/// Swift has no API for this. But every class has a method table that begins like its superclass's table, and equal entries mean the same
+/// method. The entries that matter are found by comparing the tables of private classes that override exactly these methods. If the tables
+/// look unfamiliar, every class counts as overriding everything.
 @safe enum OperationClass {
-    /// Whether nothing is overridden that decides how an operation starts and ends, when it is ready, and how it is queued.
+    /// Whether the class overrides nothing that decides how an operation starts, finishes, becomes ready, or is queued.
     @inline(__always)
     static func isPlain(_ operation: Operation) -> Bool {
         let type = address(of: operation)
@@ -18,7 +18,7 @@ import Synchronization
             || type != lastOther.load(ordering: .relaxed) && overridden(by: type).isEmpty
     }
 
-    /// Whether its priority or quality of service is what a getter of its own says.
+    /// Whether the class has its own getters for the priority or the quality of service.
     @inline(__always)
     static func hasOwnSettings(_ operation: Operation) -> Bool {
         let type = address(of: operation)
@@ -30,14 +30,14 @@ import Synchronization
         UInt(bitPattern: unsafe unsafeBitCast(type(of: operation), to: UnsafeRawPointer.self))
     }
 
-    // Mostly one class comes many times.
+    // Caches of the class seen last, because operations of one class tend to come in series.
     private static let lastPlain = Atomic<UInt>(0)
     private static let lastOther = Atomic<UInt>(0)
     private static let lastWithoutSettings = Atomic<UInt>(0)
 
     private struct Members: OptionSet {
         let rawValue: UInt8
-        /// Starting, ending, readiness.
+        /// Starting, finishing and readiness.
         static let lifecycle = Members(rawValue: 1)
         /// Priority and quality of service.
         static let settings = Members(rawValue: 2)
@@ -45,7 +45,7 @@ import Synchronization
 
     @inline(never)
     private static func overridden(by type: UInt) -> Members {
-        // Safety: the table of a subclass begins as that of its superclass does.
+        // Safety: the table of a subclass begins like the table of its superclass.
         let base = unsafe words(of: Operation.self)
         let own = unsafe UnsafePointer<UInt>(bitPattern: type).unsafelyUnwrapped
         func differs(_ entries: [Int]) -> Bool { entries.isEmpty || entries.contains { unsafe own[$0] != base[$0] } }
@@ -64,34 +64,34 @@ import Synchronization
         unsafe unsafeBitCast(type, to: UnsafePointer<UInt>.self)
     }
 
-    /// Where the entries are of what a class overrides, in words from its beginning.
+    /// The indices of the table entries that `overriding` overrides, in words from the start of the class.
     private static func entries(of overriding: Operation.Type) -> [Int] {
         #if _runtime(_ObjC)
-            // What describes a class is longer there.
+            // The class header is longer with Objective-C interoperability.
             return []
         #else
             let (base, overriding, other) = unsafe (words(of: Operation.self), words(of: overriding), words(of: NotOverriding.self))
-            // Safety: so many words are there; all three classes begin alike, and have no fewer.
+            // Safety: all three classes begin alike and have at least `wordCount` words.
             return (firstEntry..<wordCount).filter { index in unsafe overriding[index] != base[index] && other[index] == base[index] }
         #endif
     }
 
-    /// Behind what describes a class: its kind, superclass, sizes, name and how its properties are destroyed.
+    /// The index of the first word after the header: kind, superclass, sizes, name, and the destructor of the properties.
     private static let firstEntry = 7
 
-    /// From the beginning of `Operation`, which is where references to it point to, to its end.
+    /// The number of words from the address point of `Operation`, which references to the class point to, to its end.
     private static let wordCount: Int = {
-        // Safety: the sizes of a class are in its description: of all, and of what lies in front of the beginning.
+        // Safety: the class header contains the total size and the size of the part before the address point.
         let description = unsafe UnsafeRawPointer(words(of: Operation.self))
         let size = unsafe description.load(fromByteOffset: 32, as: UInt32.self)
         let before = unsafe description.load(fromByteOffset: 36, as: UInt32.self)
         return (Int(size) - Int(before)) / MemoryLayout<UInt>.size
     }()
 
-    // Safety: `@unchecked Sendable`, here and below, because nothing is added to the superclass.
+    // Safety: `@unchecked Sendable`, here and below, because the classes add no stored properties.
     private final class NotOverriding: Operation, @unchecked Sendable {}
 
-    // Safety: as above.
+    // Safety: `@unchecked Sendable` because the class adds no stored properties.
     private final class OwnLifecycle: Operation, @unchecked Sendable {
         override func start() {}
         override var isReady: Bool { true }
@@ -101,7 +101,7 @@ import Synchronization
         override func didFinish() { cplatform_relax() }
     }
 
-    // Safety: as above.
+    // Safety: `@unchecked Sendable` because the class adds no stored properties.
     private final class OwnSettings: Operation, @unchecked Sendable {
         override var queuePriority: QueuePriority {
             get { .normal }

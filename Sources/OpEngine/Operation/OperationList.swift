@@ -1,18 +1,19 @@
-/// An operation's links of the list that it is on: its queue has it on one, or on none.
+/// The links of an operation in its queue's list. An operation is on at most one list.
 @safe struct OperationLinks {
-    // Safety: whoever is on a list is kept alive by the queue that owns the list.
+    // Safety: the queue that owns the list keeps every member alive.
     nonisolated(unsafe) var previous: Unmanaged<Operation>?
     nonisolated(unsafe) var next: Unmanaged<Operation>?
 }
 
-/// A doubly linked list through the operations themselves, the last one first: no memory, constant time. Does not own its members.
+/// A doubly linked list that runs through the operations themselves, with the most recently added first. Needs no memory of its own, and
+/// every change takes constant time. Does not retain its members.
 @safe struct OperationList {
     // Safety: see `OperationLinks`.
     private nonisolated(unsafe) var first: Unmanaged<Operation>?
 
     @inline(__always)
     mutating func append(_ operation: Operation) {
-        // Safety: the members are alive; the queue's lock is held.
+        // Safety: the members are alive, and the caller holds the queue's lock.
         let member = unsafe Unmanaged.passUnretained(operation)
         unsafe operation.links.previous = nil
         unsafe operation.links.next = first
@@ -23,7 +24,7 @@
     @inline(__always)
     mutating func remove(_ operation: Operation) {
         let links = operation.links
-        // Safety: as above.
+        // Safety: the members are alive, and the caller holds the queue's lock.
         if let previous = unsafe links.previous {
             unsafe previous._withUnsafeGuaranteedRef { unsafe $0.links.next = links.next }
         } else {
@@ -32,15 +33,15 @@
         if let next = unsafe links.next { unsafe next._withUnsafeGuaranteedRef { unsafe $0.links.previous = links.previous } }
     }
 
-    /// From the first to the last. `body` must not change the list.
+    /// Calls `body` for each member in list order. `body` must not change the list.
     func forEach(_ body: (Unmanaged<Operation>) -> Void) { unsafe OperationList.forEach(from: first, body) }
 
-    /// From `first` on, by their links.
+    /// Calls `body` for `first` and all members after it.
     static func forEach(from first: Unmanaged<Operation>?, _ body: (Unmanaged<Operation>) -> Void) {
         var next = unsafe first
         while let member = unsafe next {
             unsafe body(member)
-            // Safety: as above.
+            // Safety: the members are alive, and the caller holds the queue's lock.
             unsafe next = member._withUnsafeGuaranteedRef { unsafe $0.links.next }
         }
     }

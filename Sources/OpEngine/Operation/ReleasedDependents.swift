@@ -1,25 +1,27 @@
-/// What the end of an operation does to those that depend on it, many at a time.
+/// Releases the dependents of an operation that has finished, in batches.
 @safe struct ReleasedDependents {
-    // Safety: `batch` is there while this is.
+    // Safety: `batch` is a temporary allocation that outlives this value.
 
-    /// How many are released under one lock of the operation, and arrive under one of their queue.
+    /// The size of a batch: how many dependents are released under one acquisition of the operation's lock, and posted under one
+    /// acquisition of their queue's lock.
     private static let capacity = 64
 
-    /// Those that were released last. From `first` to `end`: who has been posted and is on the way; their queues keep them until they have
-    /// arrived. From `end` to `count`: the others, retained.
+    /// The current batch. The elements from `first` to `end` are posted and in flight; their queues retain them until they arrive. The
+    /// elements from `end` to `count` are the others; this value retains them.
     private let batch: UnsafeMutableBufferPointer<Unmanaged<Operation>>
     private var first = 0
     private var end = 0
     private var count = 0
-    /// Some of the others are in no queue: to let them go may run code of a subclass.
+    /// Whether one of the others is in no queue. Releasing it may run code of a subclass.
     private var mayRunCode = false
     private var followUp: FollowUp?
 
-    /// What is to be done when all have arrived, and seldom there is.
+    /// Work that must wait until all dependents have arrived. Rarely needed.
     private struct FollowUp {
         var cancelled: [Operation] = []
         var observed: [Mailbox] = []
-        /// Who is sent for. An executor, or who hears of a main queue, may run one at once, and that may wait for another.
+        /// Executors and main queues to wake. They may run an operation synchronously, and that operation may wait for a dependent that has
+        /// not arrived yet.
         var outside: [(OperationQueue.Core, OperationQueue.State.Consumer)] = []
 
         @inline(never)
@@ -30,17 +32,17 @@
         }
     }
 
-    /// What follows for those that depend on an operation that has finished. With no lock held.
+    /// Releases all dependents of an operation that has finished. The caller holds no lock.
     ///
     /// - Parameters:
-    ///   - served: the queue that the calling worker takes from next, so that nobody else has to be told. Not a reference: to count that would
-    ///     take the line of memory that adding reads.
-    ///   - group: not nil: take from it now, with these threads.
-    ///   - letGo: called before that.
-    /// - Returns: what was taken.
+    ///   - served: the queue that the calling worker takes from next, so that no other worker needs to be woken for it. Unmanaged, because
+    ///     a retain would write to a cache line that producers read.
+    ///   - group: the thread group with which to take the next operation right away; nil to take none.
+    ///   - letGo: called before the last batch is posted and the next operation is taken.
+    /// - Returns: the operation that was taken, if any.
     @inline(__always)
     static func release(
-        of operation: Operation, succeeded: Bool, thenTakingFrom taker: Unmanaged<OperationQueue.Core>?, by group: ThreadGroup?,
+        of operation: Operation, succeeded: Bool, thenTakingFrom served: Unmanaged<OperationQueue.Core>?, by group: ThreadGroup?,
         letGo: () -> Void = {}
     ) -> Unmanaged<Operation>? {
         let (taken, followUp) = unsafe withUnsafeTemporaryAllocation(of: Unmanaged<Operation>.self, capacity: capacity) { batch in
@@ -49,21 +51,22 @@
             letGo()
             return unsafe (released.post(thenTakingFrom: served, by: group), released.followUp)
         }
-        // It may come back here, on this stack.
+        // Runs after the temporary allocation has been freed, because it may call this method again on the same stack.
         followUp?.perform()
         return unsafe taken
     }
 
     private init(batch: UnsafeMutableBufferPointer<Unmanaged<Operation>>) { unsafe self.batch = batch }
 
-    /// Takes dependents off the operation's list. False: these are the last.
+    /// Takes up to `capacity` dependents off the operation's list. Returns false if none is left.
     private mutating func takeBatch(from operation: Operation, succeeded: Bool) -> Bool {
         (first, end, count, mayRunCode) = (0, 0, 0, false)
         operation.dependentsLock.lock()
         defer { operation.dependentsLock.unlock() }
         while count < ReleasedDependents.capacity, let edge = unsafe operation.dependentList.first {
-            // One whose end has not begun is kept: the last reference to it may go elsewhere meanwhile, and its end runs code of a subclass,
-            // which needs this lock, or waits for one of those that are on the way.
+            // Retain the dependent unless it is being deallocated. Otherwise another thread could release the last reference while the
+            // dependent is in flight. Its `deinit` runs code of a subclass, which may need this lock or wait for another dependent in
+            // flight.
             if let dependent = unsafe edge.pointee.retainDependent() {
                 unsafe add(dependent, succeeded: succeeded)
             }
@@ -84,7 +87,7 @@
         if action == .post {
             unsafe batch.swapAt(end, count)
             end += 1
-            // Its queue keeps it.
+            // Its queue retains the operation.
             unsafe dependent.release()
         } else if !isLinked {
             mayRunCode = true
@@ -100,18 +103,18 @@
 
     // MARK: Arriving
 
-    /// Hands those of the batch that were posted to their queues, and lets the others go.
+    /// Posts the operations in flight to their queues, and releases the others.
     @inline(__always)
-    private mutating func post(thenTakingFrom taker: Unmanaged<OperationQueue.Core>?, by group: ThreadGroup?) -> Unmanaged<Operation>? {
+    private mutating func post(thenTakingFrom served: Unmanaged<OperationQueue.Core>?, by group: ThreadGroup?) -> Unmanaged<Operation>? {
         var taken: Unmanaged<Operation>?
         while !isEmpty {
-            // Safety: the caller serves its own queue.
+            // Safety: the caller retains the queue that it serves.
             if let served = unsafe served, unsafe nextCore.toOpaque() == served.toOpaque() {
                 let group = followUp == nil && !mayRunCode ? group : nil
                 unsafe taken = served._withUnsafeGuaranteedRef { unsafe $0.postBeforeTaking(&self, by: group) }
                 continue
             }
-            // Retained: as soon as one has arrived, it may run, end, and let its queue go, while this thread is still inside.
+            // The core is retained: an operation that has arrived may run, finish and release its queue while this thread is still inside.
             let core = unsafe nextCore.takeUnretainedValue()
             if let other = core.post(&self) { withFollowUp { $0.outside.append((core, other)) } }
         }
@@ -119,17 +122,18 @@
         return unsafe taken
     }
 
-    /// All of the batch have arrived.
+    /// Whether the whole batch has arrived.
     @inline(__always) var isEmpty: Bool { first == end }
 
-    /// The queue of the next one.
+    /// The queue of the next operation in flight.
     @inline(__always)
     private var nextCore: Unmanaged<OperationQueue.Core> {
-        // Safety: a posted operation is linked.
+        // Safety: a posted operation is linked, and its queue retains it.
         unsafe batch[first]._withUnsafeGuaranteedRef { unsafe $0.core }
     }
 
-    /// The next one, if it is of this queue; whose lock is held, so that it does not run yet.
+    /// Removes and returns the next operation in flight if it belongs to `core`. The caller holds the core's lock, so the operation does
+    /// not run yet.
     @inline(__always)
     mutating func popFirst(of core: OperationQueue.Core) -> Unmanaged<Operation>? {
         if isEmpty { return nil }
