@@ -1,28 +1,30 @@
-/// Something that runs jobs, on which a queue can start its operations instead of on the engine's threads.
-/// A class, as `DispatchQueue` is, so that `queue.underlyingQueue === executor` can be asked.
+/// Runs jobs. A queue can start its operations on an executor instead of on the engine's threads.
+///
+/// A class-bound protocol, because `DispatchQueue` is a class and code compares `queue.underlyingQueue === executor`.
 public protocol OperationExecutor: AnyObject, Sendable {
-    /// Runs `job` once, soon, on any thread, after this has returned or before. It is called from any thread, with no lock held. The
-    /// job runs one operation and returns when its `start` does. An operation that an executor runs before it returns must not wait for
-    /// others: the one that is just ending on that thread may not have released them yet.
+    /// Runs `job` once, soon, on any thread, either before this method returns or after. Called from any thread with no lock held.
+    ///
+    /// The job runs one operation and returns when the operation's `start` returns. An operation that runs before this method returns must
+    /// not wait for other operations: the calling thread may be finishing an operation whose dependents it has not released yet.
     func execute(_ job: @escaping @Sendable () -> Void)
 
-    /// The quality of service of its threads, which wins over that of the queue; nil, the default: not known.
+    /// The quality of service of the executor's threads. Takes precedence over the queue's. Nil, the default, means unknown.
     var qualityOfService: QualityOfService? { get }
 
-    /// Whether it runs jobs on the main thread; false by default. One that does is refused: that is what `OperationQueue.main` is for.
+    /// Whether jobs run on the main thread. The default is false. A queue refuses such an executor: use `OperationQueue.main` instead.
     var isMain: Bool { get }
 }
 
 extension OperationExecutor {
-    /// Nil: not known.
+    /// Nil: unknown.
     public var qualityOfService: QualityOfService? { nil }
-    /// False.
+    /// Always false.
     public var isMain: Bool { false }
 }
 
 extension BeyondFoundation where Self: OperationQueue {
-    /// `underlyingQueue = executor`, but throws `OperationError.underlyingQueueOfMainQueue`, `.underlyingQueueIsMain` or
-    /// `.underlyingQueueSetTooLate`.
+    /// Equals setting `underlyingQueue`, but throws `OperationError.underlyingQueueOfMainQueue`, `.underlyingQueueIsMain` or
+    /// `.underlyingQueueSetTooLate` instead of trapping.
     public func trySetUnderlyingQueue(_ executor: (any OperationExecutor)?) throws {
         if core.isMain { throw OperationError.underlyingQueueOfMainQueue }
         if let executor, executor.isMain { throw OperationError.underlyingQueueIsMain(queue: label) }
@@ -37,19 +39,19 @@ extension BeyondFoundation where Self: OperationQueue {
             return .some(before)
         }
         if replaced == nil { throw OperationError.underlyingQueueSetTooLate(queue: label) }
-        // Released here, after the lock.
+        // Release the previous executor outside the lock.
         withExtendedLifetime(replaced) {}
     }
 }
 
 extension OperationQueue.Core {
-    /// Asks the executor to come and take an operation. The job keeps what it needs; while it is on its way the engine is not
-    /// quiescent, because nobody knows how long the executor takes.
+    /// Asks the executor to run one operation. The job retains what it needs. While the job is pending, the engine does not count as
+    /// quiescent, because the executor may take any time.
     func scheduleWithExecutor() {
         let (executor, number) = state.withLock { ($0.executor, $0.executorNumber) }
-        // Safety: whoever schedules a queue holds it or works for its engine.
+        // Safety: a caller that schedules a queue retains the queue or works for its engine.
         let engine: Engine = unsafe self.engine
-        // It was taken away while an entry was on its way: the workers look again.
+        // The executor was removed after the queue was scheduled. Let the engine's workers look again.
         guard let executor else { return arriveLate() }
         engine.hold()
         executor.execute { [self] in
@@ -58,13 +60,13 @@ extension OperationQueue.Core {
         }
     }
 
-    /// Runs the next operation on the calling thread, the executor's.
+    /// Runs the next operation on the executor's thread. Ignores a job of an executor that the queue no longer has.
     private func runOne(sentBy number: UInt32) {
         if state.withLock({ $0.executorNumber != number }) { return arriveLate() }
         runOne(on: ThreadContext.current, by: .outside)
     }
 
-    /// The job of an executor that the queue no longer has.
+    /// Schedules the queue again after a job whose executor was removed.
     private func arriveLate() {
         state.withLock { $0.isScheduled = false }
         scheduleIfRunnable()

@@ -1,20 +1,21 @@
 import Synchronization
 
 extension BeyondFoundation where Self: OperationQueue {
-    /// `addOperation`, but throws `OperationError.addedWhenInQueue`, `.addedWhenExecuting`, `.addedWhenFinished`,
-    /// `.queueStaysFull` or `.engineShutDown`.
+    /// Equals `addOperation`, but throws `OperationError.addedWhenInQueue`, `.addedWhenExecuting`, `.addedWhenFinished`, `.queueStaysFull`
+    /// or `.engineShutDown` instead of trapping.
     public func tryAddOperation(_ operation: Operation) throws {
         let isOfPlainClass = !operation.isEndedByWorker && OperationClass.isPlain(operation)
-        // What its getters say counts as well, if they may be a subclass's.
+        // A subclass may override the getters, so what they return counts as well.
         if !(operation.isEndedByWorker || isOfPlainClass) || ownEngine.hasEnded, let error = objection(to: operation) { throw error }
-        // Here, because others may wait for the lock. Safety: balanced when the operation has left, or below.
+        // Retain before taking the lock, because other threads may be waiting for it. Safety: balanced when the operation leaves the queue,
+        // or below.
         let kept = unsafe Unmanaged.passRetained(operation)
         if unsafe core.addInOneStep(kept, isOfPlainClass: isOfPlainClass, queue: self) { return }
         unsafe kept.release()
         try addInTwoSteps(operation)
     }
 
-    /// `addOperations`, but throws; then none has been added. Also throws what `tryWaitUntilFinished` does.
+    /// Equals `addOperations`, but throws instead of trapping, and adds nothing then. Also throws the errors of `tryWaitUntilFinished`.
     public func tryAddOperations(_ operations: [Operation], waitUntilFinished wait: Bool) throws {
         for (index, operation) in operations.enumerated() {
             guard let error = refusal(of: operation) else { continue }
@@ -29,12 +30,12 @@ extension BeyondFoundation where Self: OperationQueue {
         if !wait || core.isEmpty { return }
         for operation in operations.reversed() where !operation.hasEnded {
             try operation.tryWaitUntilFinished()
-            // Mostly the last one is the last to end.
+            // Usually the operation added last also finishes last.
             if core.isEmpty { return }
         }
     }
 
-    /// Adds any operation as a barrier. Throws what `tryAddOperation` does.
+    /// Adds any operation as a barrier. Throws the errors of `tryAddOperation`.
     public func tryAddBarrier(_ operation: Operation) throws {
         if let error = refusal(of: operation) { throw error }
         operation.transition { $0.set(Operation.State.barrier) }
@@ -57,7 +58,7 @@ extension OperationQueue {
         if ownEngine.isEnding { operation.cancel() }
     }
 
-    /// Claims the operation, or says why it cannot be added.
+    /// Claims the operation. Returns an error if it cannot be added.
     @inline(__always)
     fileprivate func refusal(of operation: Operation) -> OperationError? {
         let isOfPlainClass = !operation.isEndedByWorker && OperationClass.isPlain(operation)
@@ -65,11 +66,11 @@ extension OperationQueue {
         return claim(operation, isOfPlainClass: isOfPlainClass)
     }
 
-    /// What the engine and the operation's getters have against adding it.
+    /// The reason, if any, why the engine or the operation's getters do not allow adding it.
     @inline(__always)
     fileprivate func objection(to operation: Operation) -> OperationError? {
         if ownEngine.hasEnded { return .engineShutDown(operation: operation.label) }
-        // What a subclass says counts as well.
+        // A subclass may override these getters, so ask them instead of the state.
         if operation.isFinished { return .addedWhenFinished(operation: operation.label) }
         if operation.isExecuting { return .addedWhenExecuting(operation: operation.label) }
         if OperationClass.hasOwnSettings(operation) { operation.adoptOwnSettings() }

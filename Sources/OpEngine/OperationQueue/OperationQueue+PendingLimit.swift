@@ -1,15 +1,17 @@
 extension BeyondFoundation where Self: OperationQueue {
-    /// How many operations may wait in this queue, at least 1; nil, the default, for any number. A change acts at once.
+    /// The maximum number of operations that may wait in this queue to be started. At least 1; nil, the default, for no limit. A change
+    /// takes effect immediately.
     ///
-    /// While that many have been added and not started, `addOperation` and the methods like it wait, so that a fast producer does not
-    /// fill the memory. A batch waits for one queuePosition and then joins as a whole. A queuePosition becomes free when an operation starts, or has
-    /// finished; a cancelled one in a suspended queue keeps it. On a worker another thread takes the queuePosition of the one that waits; on
-    /// the thread of the engine's main queue that queue goes on meanwhile. Where nothing can make a queuePosition any more, the throwing
-    /// forms throw `OperationError.queueStaysFull` and the others trap; a host that may still add operations (see
-    /// `Engine.init(workerCount:hostMayAddOperations:)`) is waited for. An operation should not add to the queue that runs it
-    /// when that queue has a limit: it may occupy the queuePosition that it waits for.
+    /// While that many added operations have not started, `addOperation` and similar methods block, so that a fast producer does not
+    /// exhaust memory. A batch waits until there is room for one operation and is then added as a whole. An operation stops counting when
+    /// it starts or finishes; a cancelled operation in a suspended queue still counts.
     ///
-    /// Traps on a number below 1.
+    /// While a worker is blocked like this, another thread takes over its share of the work. The thread of the engine's main queue runs
+    /// that queue's operations meanwhile. If nothing can make room any more, the throwing methods throw `OperationError.queueStaysFull` and
+    /// the others trap, unless the host may still add operations (see `Engine.init(workerCount:hostMayAddOperations:)`). An operation
+    /// should not add to the queue that runs it if that queue has a limit: it may occupy the room that it waits for.
+    ///
+    /// Traps if set to a number below 1.
     public var maxPendingOperationCount: Int? {
         get { core.state.withLock { $0.maximumPending == .max ? nil : $0.maximumPending } }
         set {
@@ -17,7 +19,7 @@ extension BeyondFoundation where Self: OperationQueue {
         }
     }
 
-    /// `maxPendingOperationCount = value`, but throws `OperationError.pendingLimitTooSmall`.
+    /// Equals setting `maxPendingOperationCount`, but throws `OperationError.pendingLimitTooSmall` instead of trapping.
     public func trySetMaxPendingOperationCount(_ value: Int?) throws {
         if let value, value < 1 { throw OperationError.pendingLimitTooSmall(queue: label, value: value) }
         core.change(queue: self) { $0.maximumPending = value ?? .max }
@@ -25,11 +27,11 @@ extension BeyondFoundation where Self: OperationQueue {
 }
 
 extension OperationQueue.State {
-    /// Another operation may be added.
+    /// Whether another operation may be added.
     @inline(__always)
     var hasCapacity: Bool { count - executing < maximumPending || isEnding }
 
-    /// Those who wait for a queuePosition, if there is one now; to be unparked outside of the lock.
+    /// Removes and returns the threads that wait for capacity if there is some now. Unpark them outside the lock.
     @inline(__always)
     mutating func takeCapacityWaiters() -> [Parker]? {
         if capacityWaiters.isEmpty || !hasCapacity { return nil }
@@ -39,15 +41,15 @@ extension OperationQueue.State {
 }
 
 extension OperationQueue.Core {
-    /// Operations that this queue has claimed join it, when there is a queuePosition.
+    /// Adds an operation that this queue has claimed, as soon as there is capacity.
     ///
-    /// - Returns: why they did not.
+    /// - Returns: an error if the operation was not added.
     func add(_ operation: Operation, isBarrier: Bool, queue: OperationQueue) -> OperationError? {
         if addIfCapacity(operation, isBarrier: isBarrier, queue: queue) { return nil }
         return waitForCapacity(naming: operation) { addIfCapacity(operation, isBarrier: isBarrier, queue: queue) }
     }
 
-    /// The same for many.
+    /// Adds a batch of operations that this queue has claimed, as soon as there is capacity for one.
     func add(_ operations: [Operation], queue: OperationQueue) -> OperationError? {
         guard let first = operations.first, !addIfCapacity(operations, queue: queue) else { return nil }
         return waitForCapacity(naming: first) { addIfCapacity(operations, queue: queue) }
@@ -55,7 +57,7 @@ extension OperationQueue.Core {
 
     @inline(never)
     private func waitForCapacity(naming operation: Operation, _ add: () -> Bool) -> OperationError? {
-        // Safety: the caller holds the queue.
+        // Safety: the caller retains the queue.
         let engine: Engine = unsafe self.engine
         let context = ThreadContext.current
         let parker = context.parker(on: engine)
@@ -64,7 +66,7 @@ extension OperationQueue.Core {
             on: engine, deadline: nil,
             isDone: {
                 if isAdded || engine.hasEnded { return true }
-                // Registered before it looks, so that a queuePosition which becomes free then is not missed.
+                // Register before trying to add, so that capacity which is freed in between is not missed.
                 state.withLock { state in
                     if !state.capacityWaiters.contains(where: { $0 === parker }) { state.capacityWaiters.append(parker) }
                     noteWaiter()

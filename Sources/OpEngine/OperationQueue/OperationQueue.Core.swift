@@ -3,39 +3,40 @@ import Glibc
 import Synchronization
 
 extension OperationQueue {
-    /// The part of a queue that the engine works with: the state, its lock, and the effects of what the state decides.
+    /// The part of a queue that the engine works with: the state, its lock, and the actions that the state decides on.
     ///
-    /// `OperationQueue` is what users hold. The core keeps it while something in the queue may run; a suspended queue that nobody
-    /// holds goes with its operations. The core keeps itself while it has operations.
+    /// `OperationQueue` is the object that users hold. The core retains it while something in the queue may run. A suspended queue that no
+    /// user holds is deallocated together with its operations. The core retains itself while it has operations.
     @safe final class Core: @unchecked Sendable {
-        // Safety: `@unchecked Sendable` because `state` and `queue` have locks, `engine` is written once, `nextScheduled` is
-        // guarded by the executor's lock.
+        // Safety: `@unchecked Sendable` because `state` and `unretainedQueue` have locks, `engine` is written once, and `nextScheduled` is
+        // guarded by the lock of the engine's pool.
         let state = Guarded(State(), alignment: 64)
-        // Safety: the queue keeps the engine, and a core works only while it has a queue or a worker of the engine.
+        // Safety: the queue object retains the engine, and a core works only while it has a queue object or runs on a worker of the engine.
         unowned(unsafe) let engine: Engine
         let isMain: Bool
-        /// The default policy of the operations that are added.
+        /// Whether operations without a policy of their own require their dependencies to succeed.
         let requiresSuccess = Atomic<Bool>(false)
-        /// Its maximum was said, and is not for the engine to decide. For who looks without the lock.
+        /// Whether the user has set a maximum, so that the engine does not decide on one. Atomic, to be read without the lock.
         let hasExplicitMaximum = Atomic<Bool>(false)
-        /// The engine's own operations are in it, which nobody counts.
+        /// Whether the queue runs the engine's internal operations, which no count includes.
         let isHelper = Atomic<Bool>(false)
-        /// Somebody observes the queue or its progress, or did.
+        /// Whether the queue or its progress is observed, or was at some time.
         let isObserved = Atomic<Bool>(false)
         private let referenceLock = Lock()
-        /// What users hold; guarded by `referenceLock`. Not weak, which would make each change of the queue's reference count a slow one.
-        // Safety: `detach` removes it before its memory goes.
+        /// The queue object that users hold; guarded by `referenceLock`. Not `weak`: a weak reference would slow down every retain and
+        /// release of the queue.
+        // Safety: `detach` clears the reference before the object's memory is freed.
         private var unretainedQueue: Unmanaged<OperationQueue>?
-        /// The next entry in the executor's list.
+        /// The next core in the engine's run queue. Guarded by the lock of the engine's pool.
         var nextScheduled: Core?
-        /// The engine's list of queues that have operations. Guarded by `Registry.lock`.
+        /// The links of the engine's list of queues that have operations. Guarded by `Registry.lock`.
         var previousActive: Unmanaged<Core>?
         var nextActive: Unmanaged<Core>?
         private let signal = Atomic<Bool>(false)
-        /// What the worker that lingers looks at. It may become true late, when that has gone: what counts is in the state.
+        /// The flag that the spinning worker polls. It may be set after that worker has left; `State.hasSpinningWorker` is authoritative.
         @inline(__always) var isSpinningWorkerSignalled: Bool { signal.load(ordering: .relaxed) }
-        /// What that worker looks at, too: somebody has begun to wait for the queue, for a queuePosition in it, or for one of its operations since
-        /// it began to linger.
+        /// Polled by the spinning worker as well: whether, since it began to spin, some thread has begun to wait for the queue, for
+        /// capacity in it, or for one of its operations.
         private let newWaiter = Atomic<Bool>(false)
         @inline(__always) var hasNewWaiter: Bool { newWaiter.load(ordering: .relaxed) }
 
@@ -52,7 +53,7 @@ extension OperationQueue {
 
         // MARK: What users hold
 
-        /// The queue as its users see it; nil once it has begun to go.
+        /// The queue object. Nil once it is being deallocated.
         var queue: OperationQueue? {
             referenceLock.withLock {
                 guard let queue = unsafe unretainedQueue, unsafe cplatform_try_retain(queue.toOpaque()) else { return nil }
@@ -62,7 +63,7 @@ extension OperationQueue {
 
         func attach(_ queue: OperationQueue) { referenceLock.withLock { unsafe unretainedQueue = .passUnretained(queue) } }
 
-        /// `queue` goes. A main queue may have another one by now.
+        /// Clears the reference to `queue`, which is being deallocated. A main queue may already have a new object.
         func detach(_ queue: OperationQueue) {
             referenceLock.withLock {
                 if unsafe unretainedQueue?.toOpaque() == Unmanaged.passUnretained(queue).toOpaque() { unsafe unretainedQueue = nil }
@@ -71,7 +72,7 @@ extension OperationQueue {
 
         // MARK: Operations come
 
-        /// An operation that this queue has claimed joins it. False: there is no queuePosition.
+        /// Adds an operation that this queue has claimed. Returns false if there is no capacity.
         func addIfCapacity(_ operation: Operation, isBarrier: Bool, queue: OperationQueue) -> Bool {
             let joined = state.withLock { state -> (Operation.State.ReadinessAction, State.Consumer?)? in
                 if !state.hasCapacity { return nil }
@@ -88,15 +89,15 @@ extension OperationQueue {
             return true
         }
 
-        /// A block operation that was just made joins in one step, since nobody else knows it, and its reference with it. False: it has to
-        /// be added as others are.
+        /// Adds a new block operation in one step, which is possible because no other thread knows it. Consumes the caller's reference.
+        /// Returns false if the operation must be added in the usual way.
         @inline(__always)
         func addAtOnce(_ operation: Unmanaged<Operation>, _ priority: Operation.QueuePriority, queue: OperationQueue) -> Bool {
             if engineOfUse.hasEnded { return false }
             return unsafe addInOneStep(operation, queue: queue) { state in
                 let joined = Operation.State(addedAtOnceWith: priority, requiringSuccess: requiresSuccess.load(ordering: .relaxed))
                 unsafe operation._withUnsafeGuaranteedRef { operation in
-                    // Nobody sees it before the lock is released.
+                    // No thread sees the operation before the lock is released.
                     operation.setCore(self)
                     operation.state.store(joined.bits, ordering: .relaxed)
                     state.add(operation, isBarrier: false, isReady: true)
@@ -105,20 +106,21 @@ extension OperationQueue {
             }
         }
 
-        /// An operation that nobody has claimed joins, and its reference with it: it is claimed, linked and, if it is ready, posted by one
-        /// change of its state. False: nothing has happened, and it has to be added as others are, because something about it or the queue
-        /// is unusual.
+        /// Adds an unclaimed operation: claims, links and, if it is ready, posts it with a single change of its state. On success, takes over the
+        /// caller's reference. Returns false, without having changed anything, if something about the operation or the queue is unusual and
+        /// it must be added in two steps.
         @inline(__always)
         func addInOneStep(_ operation: Unmanaged<Operation>, isOfPlainClass: Bool, queue: OperationQueue) -> Bool {
             unsafe addInOneStep(operation, queue: queue) { state in
                 unsafe operation._withUnsafeGuaranteedRef { operation in
                     let byDefault = requiresSuccess.load(ordering: .relaxed)
-                    // The lock is held, which everyone needs whom the change sends here.
+                    // The queue's lock is held. Every thread that the new state sends to this queue takes that lock first, so it finds the
+                    // operation on a list.
                     let isPosted = operation.transition {
                         $0.join(requiringSuccessByDefault: byDefault, isOfPlainClass: isOfPlainClass)
                     }
                     guard let isPosted else { return false }
-                    // Not before: another queue may have been quicker.
+                    // Store the core only after the claim has succeeded, because another queue may have claimed the operation first.
                     operation.setCore(self)
                     state.add(operation, isBarrier: false, isReady: isPosted)
                     state.requalify(operation)
@@ -127,11 +129,11 @@ extension OperationQueue {
             }
         }
 
-        // `inout`, because else the state would be copied.
+        // `inout` avoids copying the state.
         @inline(__always)
         private func isUsual(_ state: inout State) -> Bool { state.hasCapacity && state.observation == nil && !isTraced(state) }
 
-        /// The part that both have in common. `join` is called with the lock held; false: nothing has happened.
+        /// The common part of both. Calls `join` with the lock held; if `join` returns false, nothing has changed.
         @inline(__always)
         private func addInOneStep(
             _ operation: Unmanaged<Operation>, queue: OperationQueue, _ join: (inout State) -> Bool
@@ -142,7 +144,8 @@ extension OperationQueue {
                 return false
             }
             if unsafe locked.pointee.count == 1 { unsafe begin(&locked.pointee, queue: queue) }
-            // Perhaps the shutdown, which cancels everything, looked before. Safety: balanced below.
+            // If the engine is shutting down, it may have cancelled everything before this operation was added. Safety: the retain is
+            // balanced below.
             let late = unsafe engineOfUse.isEnding ? operation.retain() : nil
             let consumer = unsafe locked.pointee.schedule()
             state.unlock()
@@ -151,7 +154,7 @@ extension OperationQueue {
             return true
         }
 
-        /// `addIfCapacity` for many, under one lock.
+        /// Adds a batch under one acquisition of the lock. Returns false if there is no capacity.
         func addIfCapacity(_ operations: [Operation], queue: OperationQueue) -> Bool {
             var isAnyObserved = false
             let joined = state.withLock { state -> ([(Operation, Operation.State.ReadinessAction)], State.Consumer?)? in
@@ -170,28 +173,28 @@ extension OperationQueue {
             if let consumer { wake(consumer) }
             for (operation, action) in unsettled { settle(operation, action) }
             deliverChanges()
-            // Not for all of them without need: of many, they are no longer in the cache.
+            // Skip this for unobserved batches: the operations of a long batch are no longer in the cache.
             if isAnyObserved { for operation in operations { operation.deliverChanges() } }
             return true
         }
 
-        /// What joining could not do with the lock held.
+        /// Performs what `join` has to leave until the lock is released.
         private func settle(_ operation: Operation, _ action: Operation.State.ReadinessAction) {
             switch action {
             case .none, .post: break
             case .cancel: operation.cancelBecauseOfDependency()
             case .remove:
-                // It was finished between being claimed and being linked.
+                // The operation finished after it was claimed and before it was linked.
                 _ = leave(operation, takesNext: false)
-                // Safety: balances `join`.
+                // Safety: balances the retain in `join`.
                 unsafe Unmanaged.passUnretained(operation).release()
             }
         }
 
-        /// The first operation: keep oneself, and what users hold. With the lock held, so that the end of that operation cannot
-        /// overtake it.
+        /// Retains the core, and the queue object unless the queue is at rest, when the first operation is added. The caller holds the
+        /// lock, so the operation cannot leave before this is done.
         private func begin(_ state: inout State, queue: OperationQueue) {
-            // Safety: balanced by `leave` of the last operation.
+            // Safety: balanced when the last operation leaves. See `Departure.perform`.
             _ = unsafe Unmanaged.passRetained(self)
             state.isEnding = unsafe engine.isEnding
             if !state.isResting { state.retainedQueue = queue }
@@ -211,7 +214,7 @@ extension OperationQueue {
             return action
         }
 
-        /// An operation has become ready.
+        /// Moves an operation that has become ready to the ready list.
         func post(_ operation: Operation) {
             let consumer = state.withLock { state in
                 state.post(operation)
@@ -220,9 +223,9 @@ extension OperationQueue {
             if let consumer { wake(consumer) }
         }
 
-        /// Operations that have become ready: the next ones, as far as they are in this queue.
+        /// Moves the next operations of the batch to the ready list, as long as they belong to this queue.
         ///
-        /// - Returns: whom the caller has to send for when all have arrived.
+        /// - Returns: the consumer that the caller must wake after the whole batch has arrived, if any.
         func post(_ released: inout ReleasedDependents) -> State.Consumer? {
             let consumer = state.withLock { state in
                 arrive(&released, &state)
@@ -234,11 +237,13 @@ extension OperationQueue {
             return nil
         }
 
-        /// The same where the calling worker takes from this queue next; from the lock on, if it says with which threads.
+        /// The same for the queue that the calling worker takes from next. If `group` is not nil and the whole batch has arrived, also
+        /// takes the next operation under the same lock.
         func postBeforeTaking(_ released: inout ReleasedDependents, by group: ThreadGroup?) -> Unmanaged<Operation>? {
             let locked = unsafe state.lock()
             unsafe arrive(&released, &locked.pointee)
-            // Not while others have to arrive, whoever has to be sent for.
+            // While other dependents are in flight, take nothing: taking may wake a consumer, which has to wait until all of them have
+            // arrived.
             guard let group, released.isEmpty else {
                 state.unlock()
                 return nil
@@ -261,9 +266,9 @@ extension OperationQueue {
 
         // MARK: Operations go
 
-        /// The next operation, for a thread of `group`, which has to call its `run`.
+        /// Takes the next operation for a thread of `group`. The caller must call `run` on it.
         ///
-        /// - Parameter arriving: the caller comes with an entry of the executor's list.
+        /// - Parameter arriving: whether the caller was scheduled to this queue, so that the queue may be scheduled again.
         @inline(__always)
         func take(arriving: Bool, by group: ThreadGroup) -> Unmanaged<Operation>? {
             let locked = unsafe state.lock()
@@ -271,10 +276,10 @@ extension OperationQueue {
             return unsafe takeAndUnlock(locked, by: group)
         }
 
-        /// The caller comes with an entry of the executor's list, and takes later.
+        /// Marks a scheduled queue as reached, for a caller that takes operations later.
         func entryHasArrived() { state.withLock { $0.isScheduled = false } }
 
-        /// With the lock held.
+        /// Takes the next operation and releases the lock, which the caller holds.
         @inline(__always)
         private func takeAndUnlock(_ locked: UnsafeMutablePointer<State>, by group: ThreadGroup) -> Unmanaged<Operation>? {
             let operation = unsafe locked.pointee.take(by: group)
@@ -286,8 +291,9 @@ extension OperationQueue {
             return unsafe operation
         }
 
-        /// A foreground worker that found nothing more here looks for a while whether something comes. Who adds calls it, instead of
-        /// entering the queue into the engine's list. Balanced by `endSpinning`. False: another worker lingers here.
+        /// Lets a foreground worker that has emptied the queue spin until the next operation arrives. A producer then signals the worker
+        /// instead of entering the queue into the engine's run queue. Must be balanced by `endSpinning`. Returns false if another worker is
+        /// already spinning here.
         func beginSpinning() -> Bool {
             state.withLock { state in
                 if state.hasSpinningWorker { return false }
@@ -298,19 +304,20 @@ extension OperationQueue {
             }
         }
 
-        /// Somebody begins to wait: see `hasNewWaiter`. Only written where it changes: the line is that of the worker.
+        /// Notes that a thread begins to wait. See `hasNewWaiter`. Writes only if necessary, because the spinning worker polls this cache
+        /// line.
         @inline(__always)
         func noteWaiter() {
             if !hasNewWaiter { newWaiter.store(true, ordering: .relaxed) }
         }
 
-        /// Whether `body` says yes, and operations are added meanwhile.
+        /// Returns true if `body` returns true and operations were added while it ran.
         func receivesOperations(while body: () -> Bool) -> Bool {
             let before = state.withLock { $0.added }
             return body() && state.withLock { $0.added } != before
         }
 
-        /// True: the worker was called, and comes as with an entry of the engine's list.
+        /// Ends the spin. Returns true if the worker was signalled; it then arrives as if it had been scheduled.
         func endSpinning() -> Bool {
             state.withLock { state in
                 if !state.hasSpinningWorker { return true }
@@ -319,17 +326,17 @@ extension OperationQueue {
             }
         }
 
-        /// Takes one operation and runs it, on a thread that came with an entry of the executor's list. False: there was none.
+        /// Takes one operation and runs it on a thread that was scheduled to this queue. Returns false if there was none.
         @discardableResult
         func runOne(on context: ThreadContext, by group: ThreadGroup) -> Bool {
             guard let operation = unsafe take(arriving: true, by: group) else { return false }
-            // Safety: `take` says who keeps it.
+            // Safety: `take` states who retains the operation.
             unsafe operation._withUnsafeGuaranteedRef { unsafe _ = $0.run(on: context, from: self, thenTakingBy: nil) }
             scheduleIfRunnable()
             return true
         }
 
-        /// Puts the queue into its executor's list if something may start.
+        /// Schedules the queue if an operation may start.
         func scheduleIfRunnable() {
             if let consumer = state.withLock({ $0.schedule() }) { wake(consumer) }
         }
@@ -340,9 +347,11 @@ extension OperationQueue {
             return isBack
         }
 
-        /// An operation leaves, and is finished at the same moment. Returns its state at that moment.
+        /// Removes an operation from the queue and publishes it as finished, under one acquisition of the lock. Returns the operation's
+        /// state at that moment.
         ///
-        /// - Parameter takesNext: the calling worker takes from this queue next, so that nobody has to be told.
+        /// - Parameter takesNext: whether the calling worker takes its next operation from this queue, so that no other worker needs to be
+        ///   woken.
         func leave(_ operation: Operation, takesNext: Bool) -> Operation.State {
             var locked = unsafe state.lock()
             while unsafe !locked.pointee.leave(operation) {
@@ -360,12 +369,12 @@ extension OperationQueue {
             return final
         }
 
-        /// An operation that the caller took leaves, and is finished at the same moment. If nothing else follows from that, the caller
-        /// takes the next one under the same lock.
+        /// Removes an operation that the caller has taken, publishes it as finished and, if the end has no further consequences, takes the
+        /// next operation under the same acquisition of the lock.
         ///
         /// - Parameters:
-        ///   - group: the threads to take with; nil: others are told what may start.
-        ///   - atOnce: whether to take now, or later.
+        ///   - group: the thread group with which the caller takes its next operation. Nil if it takes none; then other workers are woken.
+        ///   - atOnce: whether to take the next operation here. Otherwise the caller takes it later.
         @inline(__always)
         func leaveAndTake(
             _ operation: Operation, by group: ThreadGroup?, atOnce: Bool
@@ -393,15 +402,15 @@ extension OperationQueue {
             }
         }
 
-        /// What an operation that leaves may have to tell others about, and seldom has.
+        /// Those who must be notified because an operation has left the queue. Usually there are none.
         private struct Departure {
             private let waits: [Wait]
             private let capacityWaiters: [Parker]?
-            /// Released when this goes, after the lock.
+            /// The queue object that the core no longer retains. Released with this value, outside the lock.
             private let queue: OperationQueue?
             private let isLast: Bool
 
-            /// With the lock held, when the operation has left. Nil: nothing.
+            /// Collects those who must be notified; nil if there are none. The caller holds the lock, and the operation has left.
             @inline(__always)
             init?(from state: inout State, of core: Core) {
                 if state.count > 0 && !state.isResting && state.observation == nil && state.capacityWaiters.isEmpty { return nil }
@@ -424,12 +433,14 @@ extension OperationQueue {
                 for wait in waits {
                     wait.notify()
                 }
-                // Safety: balances `begin`; whoever looks the core up holds the registry's lock, which `deactivate` has passed.
+                // Safety: balances the retain in `begin`. A thread that looks up the core holds the registry's lock, and `deactivate` has
+                // taken that lock since.
                 if isLast { unsafe Unmanaged.passUnretained(core).release() }
             }
         }
 
-        /// Nobody can reach a queue at rest any more: its operations end as cancelled, without having started.
+        /// Finishes the operations of an unreachable queue as cancelled, without starting them. Called when the queue object of a queue at
+        /// rest is deallocated.
         func abandon() {
             for operation in members() {
                 operation.transition { $0.set(Operation.State.cancelled) }
@@ -439,13 +450,13 @@ extension OperationQueue {
 
         // MARK: Looking and changing
 
-        /// Everything that was added has left.
+        /// Whether all added operations have left.
         var isEmpty: Bool { state.withLock { $0.count == 0 } }
 
-        /// All operations in order of addition.
+        /// The operations in the queue, in order of addition.
         func members() -> [Operation] { state.withLock { $0.members } }
 
-        /// Changes settings: what may start now is scheduled, and what users hold is kept or let go.
+        /// Changes settings. Then schedules the queue if an operation may start, and retains or releases the queue object.
         func change(queue: OperationQueue?, _ change: (inout State) -> Void) {
             let (consumer, released, waiters) = state.withLock { state in
                 change(&state)
@@ -460,14 +471,14 @@ extension OperationQueue {
             for waiter in waiters ?? [] { waiter.unpark() }
             if let consumer { wake(consumer) }
             deliverChanges()
-            // Outside the lock: it may be the last reference.
+            // Release outside the lock: this may be the last reference.
             withExtendedLifetime(released) {}
         }
 
         @inline(__always)
         private var engineOfUse: Engine { unsafe engine }
 
-        /// Has whoever runs its operations come: the engine's workers, the thread that drains the main queue, or an executor.
+        /// Wakes whoever has to take the next operation: a worker of the engine, the thread that drains the main queue, or an executor.
         @inline(__always)
         func wake(_ consumer: State.Consumer) {
             switch consumer {

@@ -1,4 +1,4 @@
-/// A quality of service as a number that orders them. 0: nothing was said.
+/// A quality of service as an ordered number. 0 means unspecified.
 struct QualityRank: Equatable {
     private(set) var value: UInt8
 
@@ -8,7 +8,7 @@ struct QualityRank: Equatable {
 
     private init(value: UInt8) { self.value = value }
 
-    /// `default` says nothing.
+    /// `default` counts as unspecified.
     init(_ quality: QualityOfService) {
         value =
             switch quality {
@@ -20,10 +20,11 @@ struct QualityRank: Equatable {
             }
     }
 
-    /// What an operation's atomic byte holds: the rank of its quality, and four bits above it that of its thread priority.
+    /// Decodes an operation's request byte. The lower four bits hold the rank of its quality of service, the upper four that of its thread
+    /// priority.
     init(ofRequest request: UInt8) { value = request & 0xF == 0 ? request >> 4 : request & 0xF }
 
-    /// Below the middle a thread priority asks for the groups with a higher nice value.
+    /// Maps thread priorities below 0.5 to the groups with higher nice values.
     init(threadPriority: Double) {
         value = threadPriority < 0.25 ? 1 : threadPriority < 0.5 ? 2 : threadPriority > 0.5 ? 4 : 0
     }
@@ -46,23 +47,23 @@ struct QualityRank: Equatable {
 extension OperationQueue {
     /// Decides which threads run the operations of a queue. Guarded by the queue's lock.
     ///
-    /// An operation's own quality wins over the queue's. While one in the queue asks for a higher one than the queue has, the whole
-    /// queue has that one, so that what is in front of it does not hold it up.
+    /// An operation's quality takes precedence over the queue's. While an operation in the queue requests a higher quality than the queue
+    /// has, the whole queue is raised to it, so that the operations in front do not delay it.
     struct Qualities {
-        /// What the queue was given.
+        /// The quality that was set on the queue.
         var own = QualityRank.unspecified { didSet { update() } }
-        /// A main queue, or one with an executor: no worker runs its operations.
+        /// Whether the queue is a main queue or has an executor, so that no worker runs its operations.
         var isOutside = false { didSet { update() } }
-        /// Nothing was ever said: everything runs in the foreground.
+        /// Whether no quality was ever specified, so that all operations run in the foreground.
         private(set) var areOrdinary = true
-        /// How many operations in the queue ask for each rank.
+        /// The number of operations in the queue that request each rank.
         private var counts = InlineArray<6, UInt32>(repeating: 0)
-        /// The ranks whose count is not 0.
+        /// The set of ranks whose count is not 0, as bits.
         private var asked: UInt8 = 0
 
         private mutating func update() { areOrdinary = own == .unspecified && !isOutside && asked == 0 }
 
-        /// An operation has joined, or asks for another one.
+        /// Counts an operation that was added or that requests a new rank.
         @inline(never)
         mutating func count(_ operation: Operation, as rank: QualityRank) {
             uncount(operation)
@@ -73,7 +74,7 @@ extension OperationQueue {
             update()
         }
 
-        /// An operation leaves.
+        /// Stops counting an operation that leaves or requests a new rank.
         @inline(never)
         mutating func uncount(_ operation: Operation) {
             let index = Int(operation.countedRank.value)
@@ -84,7 +85,7 @@ extension OperationQueue {
             update()
         }
 
-        /// The threads that run `operation` when it is the next.
+        /// The thread group that runs `operation` if it is next.
         @inline(never)
         func group(for operation: Operation?) -> ThreadGroup {
             if isOutside { return .outside }

@@ -1,23 +1,24 @@
 import CPlatform
 
 extension OperationQueue {
-    /// The operations between two barriers, and the list of those that are ready. A barrier is a segment of its own.
+    /// The operations between two barriers, with the list of those that are ready. A barrier forms a segment of its own.
     ///
-    /// The list has the order in which they are to run: by priority, and those of one priority as they came. It does not own its members,
-    /// which are linked by their own links; constant time.
+    /// The ready list is sorted by priority, and by arrival within a priority. It runs through the operations themselves and does not
+    /// retain them. Adding and taking are O(1).
     @safe struct Segment {
-        // Safety: the queue's lock is held, and the members are alive; see `OperationLinks`.
+        // Safety: the caller holds the queue's lock, and the members are alive. See `OperationLinks`.
 
-        // What changes with each operation comes first; see `State`.
+        // Fields that change with every operation come first. See `State`.
 
-        // Safety: see above.
+        // Safety: the caller holds the queue's lock, and the members are alive.
         private(set) nonisolated(unsafe) var firstReady: Unmanaged<Operation>?
-        /// The last one of each priority that is on the list, by its level.
-        // Safety: see above.
+        /// For each priority level, the last operation of that level on the ready list.
+        // Safety: the caller holds the queue's lock, and the members are alive.
         private nonisolated(unsafe) var last = unsafe InlineArray<5, Unmanaged<Operation>?>(repeating: nil)
-        /// Operations with this number and greater ones belong to a later segment. `.max` in the last one.
+        /// The sequence number of the first operation after this segment. `.max` in the last segment.
         var end = UInt32.max
-        /// Operations in it that have not left the queue. Not kept where it is the only one: then it has all.
+        /// The number of operations in this segment that have not left the queue. Not maintained while this is the only segment, because it
+        /// then contains all operations.
         var unfinished: UInt32 = 0
 
         @inline(__always) var isLast: Bool { end == .max }
@@ -32,7 +33,7 @@ extension OperationQueue {
             let member = unsafe Unmanaged.passUnretained(operation)
             let level = operation.loadState().level
             operation.queuePosition = Operation.QueuePosition(readyAt: level)
-            // The one before, which another thread may have in its cache, is only written.
+            // Only write to the preceding operation, which may be in another thread's cache.
             if let previous = unsafe lastOne(upTo: level) {
                 let next = unsafe isBehindAll(level) ? nil : previous._withUnsafeGuaranteedRef { unsafe $0.links.next }
                 unsafe operation.links = OperationLinks(previous: previous, next: next)
@@ -44,7 +45,7 @@ extension OperationQueue {
             unsafe last[Int(level)] = member
         }
 
-        /// Of those whose priority is that of `level` or higher.
+        /// The last operation on the ready list with the given level or a higher priority.
         @inline(__always)
         private func lastOne(upTo level: UInt8) -> Unmanaged<Operation>? {
             var level = Int(level)
@@ -55,7 +56,7 @@ extension OperationQueue {
             return nil
         }
 
-        /// Whether none has a lower priority than that of `level`.
+        /// Whether no operation on the ready list has a lower priority than `level`.
         @inline(__always)
         private func isBehindAll(_ level: UInt8) -> Bool {
             var level = Int(level) + 1
@@ -76,21 +77,22 @@ extension OperationQueue {
             return unsafe popped
         }
 
-        /// The calling thread probably takes it next, and it is in the cache of the one that has added it: 104 bytes, in three lines at most.
+        /// Prefetches the operation that the calling thread will probably take next, because it is still in the producer's cache. Its 104
+        /// bytes span at most three cache lines.
         @inline(__always)
         private func prefetch(_ operation: Unmanaged<Operation>) {
             let address = unsafe operation.toOpaque()
             for offset in [0, 64, 96] { unsafe cplatform_prefetch(address + offset) }
         }
 
-        /// Takes any one off the list.
+        /// Removes any operation from the ready list.
         mutating func withdraw(_ operation: Operation) {
             let member = unsafe Unmanaged.passUnretained(operation)
             if unsafe firstReady?.toOpaque() == member.toOpaque() {
                 unsafe _ = popReady()
                 return
             }
-            // The link to the previous one is not kept up to date where that has another priority.
+            // The first operation of each level has no valid `previous` link, because additions to higher levels do not update it.
             let level = operation.queuePosition.level
             let higher = unsafe level == 0 ? nil : lastOne(upTo: level - 1)
             let isFirstOfLevel = unsafe higher?._withUnsafeGuaranteedRef { unsafe $0.links.next?.toOpaque() == member.toOpaque() } ?? false
@@ -106,7 +108,7 @@ extension OperationQueue {
             }
         }
 
-        /// Those that are ready, in order. `body` must not change the list.
+        /// Calls `body` for each ready operation in order. `body` must not change the list.
         func forEachReady(_ body: (Unmanaged<Operation>) -> Void) { unsafe OperationList.forEach(from: firstReady, body) }
     }
 }

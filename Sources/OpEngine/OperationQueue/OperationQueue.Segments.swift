@@ -1,20 +1,21 @@
 extension OperationQueue {
-    /// A queue's segments: only the first may run; the next begins when it has no operation left.
+    /// The segments of a queue. Only operations of the first segment may run. The next segment begins when the first one has no operations
+    /// left.
     struct Segments {
         private(set) var current = Segment()
-        /// Those behind barriers; the first `passed` of them have had their turn.
+        /// The segments behind barriers. The first `passed` of them have already become `current`.
         private var later: [Segment] = []
         private var passed = 0
 
-        /// An operation joins, behind everything.
+        /// Counts an operation that is added at the end.
         @inline(__always)
         mutating func addOne() {
             if !current.isLast { later[later.count - 1].unfinished += 1 }
         }
 
-        /// A barrier joins: behind everything before it, and everything after joins behind it.
+        /// Adds a barrier, which waits for everything before it and makes everything added later wait for it.
         ///
-        /// - Parameter count: how many are in the queue, it included.
+        /// - Parameter count: the number of operations in the queue, including the barrier.
         mutating func addBarrier(_ operation: Operation, count: Int) {
             if current.isLast { current.unfinished = UInt32(count - 1) }
             begin(at: operation.number)
@@ -28,7 +29,7 @@ extension OperationQueue {
             later.append(Segment())
         }
 
-        /// Where one is that is behind a barrier.
+        /// The index in `later` of the segment of an operation behind a barrier. O(log n).
         private func index(of operation: Operation) -> Int {
             var (first, last) = (passed, later.count - 1)
             while first < last {
@@ -43,28 +44,28 @@ extension OperationQueue {
             if isCurrent(operation) { current.makeReady(operation) } else { makeReadyBehindBarriers(operation) }
         }
 
-        // A function of its own, else the compiler looks in front of a loop whether the array has to be copied.
+        // A separate function, because inlining would make the caller check before its loop whether the array must be copied.
         @inline(never)
         private mutating func makeReadyBehindBarriers(_ operation: Operation) { later[index(of: operation)].makeReady(operation) }
 
-        /// Takes a ready operation off its list.
+        /// Removes a ready operation from its ready list.
         mutating func withdraw(_ operation: Operation) {
             if isCurrent(operation) { current.withdraw(operation) } else { later[index(of: operation)].withdraw(operation) }
         }
 
-        /// Whether no barrier is before it.
+        /// Whether the operation is not behind a barrier.
         @inline(__always) func isCurrent(_ operation: Operation) -> Bool { current.has(operation) }
 
         @inline(__always)
         mutating func popReady() -> Unmanaged<Operation>? { unsafe current.popReady() }
 
-        /// Those that are ready, or would be without barriers, in no order.
+        /// Calls `body` for each operation that is ready apart from barriers, in no particular order.
         func forEachReady(_ body: (Unmanaged<Operation>) -> Void) {
             unsafe current.forEachReady(body)
             for segment in later[passed...] { unsafe segment.forEachReady(body) }
         }
 
-        /// An operation leaves the queue.
+        /// Counts an operation that leaves the queue.
         @inline(__always)
         mutating func remove(_ operation: Operation) {
             if !current.isLast { removeBetweenBarriers(operation) }
@@ -94,7 +95,7 @@ extension OperationQueue {
             }
         }
 
-        /// The operations of the queue are about to be numbered anew, from 0: `numbers` has those that they have, in order.
+        /// Adapts the segments to new sequence numbers, which will start at 0. `numbers` contains the current ones in ascending order.
         mutating func renumber(from numbers: [UInt32]) {
             var before = 0
             func renumber(_ segment: inout Segment) {

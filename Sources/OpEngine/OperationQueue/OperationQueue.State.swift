@@ -1,64 +1,66 @@
 import Synchronization
 
 extension OperationQueue {
-    /// What a queue knows, guarded by its lock. Every method decides; none calls out.
+    /// The state of a queue, guarded by its lock. Methods only decide; none of them calls out.
     struct State {
-        // What who adds and who takes both change for each operation comes first, up to the last one of each priority that is ready: with
-        // the lock it fills one line of memory, so that a thread takes no other from who had the lock before. Therefore counts of 32 bits.
+        // Fields that producers and consumers both change for every operation come first, up to and including `Segment.last`. Together with
+        // the lock they fill one cache line, so that a thread which acquires the lock fetches no other line from the previous holder. The
+        // counts have 32 bits for this reason.
 
         private var storedCount: UInt32 = 0
         private var storedExecuting: UInt32 = 0
-        /// Has those that are ready.
+        /// The segments between barriers, with the ready operations.
         var segments = Segments()
 
-        // What is read for each operation and seldom changes.
+        // Fields that are read for every operation and rarely change.
 
-        /// `.max` when the engine decides.
+        /// The maximum of executing operations; `.max` if the engine decides.
         var maximum = Int.max
         var isSuspended = false
-        /// It has an entry in its executor's list, or a worker was called to it, which will come and take from it.
+        /// Whether a consumer is on its way: the queue is in the engine's run queue, the spinning worker was signalled, or a main queue or
+        /// an executor was notified.
         var isScheduled = false
-        /// See `Core.beginSpinning`.
+        /// Whether a worker spins at this queue. See `Core.beginSpinning`.
         var hasSpinningWorker = false
-        /// The engine is being shut down: suspension counts no longer, and a maximum of 0 is one of 1.
+        /// Whether the engine is shutting down. Suspension is then ignored, and a maximum of 0 acts as 1.
         var isEnding = false
         var qualities = Qualities()
-        /// How many may be in the queue and not executing.
+        /// How many operations may be in the queue without executing.
         var maximumPending = Int.max
-        /// Threads that wait to add an operation.
+        /// The threads that wait to add an operation.
         var capacityWaiters: [Parker] = []
-        /// Who observes the queue and its progress. Nil until somebody does.
+        /// The observers of the queue and its progress. Nil until there is one.
         var observation: Observation?
-        /// Who wants to know what happens to the operations.
+        /// The observers of events of the queue's operations.
         var eventObservers: [any OperationObserver] = []
 
         var executorQuality: QualityRank?
-        /// Counts changes of `executor`: a job of one that was taken away does not run operations.
+        /// Counts changes of `executor`, so that jobs of a previous executor run no operations.
         var executorNumber: UInt32 = 0
-        /// Who waits until it is empty.
+        /// The threads that wait until the queue is empty.
         var waits: [Wait] = []
-        /// The queue as its users see it, kept while something in it may run, so that nobody else has to.
+        /// The queue object, retained while an operation may run, so that users need not hold it.
         var retainedQueue: OperationQueue?
 
-        // What only those change who add, a line of memory behind what workers read.
+        // Fields that only producers change. They start on another cache line than the fields that workers read.
 
-        /// How many operations have been added, ever.
+        /// The number of operations ever added.
         var added = 0
-        /// How many had been added before the operation with the number 0.
+        /// The value of `added` before the operation with sequence number 0 was added.
         private var addedBefore = 0
 
         var name: String?
-        /// What runs the operations instead of the engine's workers.
+        /// The executor that runs the operations instead of the engine's workers.
         var executor: (any OperationExecutor)?
-        /// How many are expected in all, as said by the user of `Progress`.
+        /// The total number of operations that the user expects. See `Progress.totalUnitCount`.
         var expected = 0
         private let restOfTheLine: (Int, Int, Int) = (0, 0, 0)
 
-        // What workers change, and who adds what is not ready: another line behind.
+        // Fields that workers change, and producers only for operations that are not ready. They start on a further cache line.
 
-        /// Those that were taken.
+        /// The operations that workers have taken.
         private(set) var running = OperationList()
-        /// Those that are not ready.
+        /// The operations that are not ready.
         private var waiting = OperationList()
 
         var count: Int {
@@ -71,23 +73,24 @@ extension OperationQueue {
             @inline(__always) set { storedExecuting = UInt32(newValue) }
         }
 
-        /// Nothing starts by itself: whoever wants that to change must hold the queue.
+        /// Whether nothing in the queue can start until its settings change. Whoever wants to change them must hold the queue.
         @inline(__always) var isResting: Bool { (isSuspended || maximum == 0) && !isEnding && executing == 0 }
 
-        /// An operation may start now.
+        /// Whether an operation may start now.
         @inline(__always) var isRunnable: Bool {
             (executing < maximum || isEnding && executing == 0) && segments.current.hasReady && (!isSuspended || isEnding)
         }
 
-        /// Who is to come and take.
+        /// Who should take the next operation.
         enum Consumer {
-            /// One of these threads.
+            /// A thread of this group.
             case thread(ThreadGroup)
-            /// The worker that lingers here.
+            /// The worker that spins at this queue.
             case spinningWorker
         }
 
-        /// Not nil: the caller has it come.
+        /// Marks the queue as scheduled if an operation may start and no consumer is on its way. The caller must wake the returned
+        /// consumer.
         @inline(__always)
         mutating func schedule() -> Consumer? {
             guard isRunnable && !isScheduled else { return nil }
@@ -98,12 +101,12 @@ extension OperationQueue {
             return .spinningWorker
         }
 
-        /// The threads that the next ready operation belongs on.
+        /// The thread group that the next ready operation should run on.
         @inline(__always) var nextGroup: ThreadGroup {
             qualities.areOrdinary ? .foreground : qualities.group(for: unsafe segments.current.firstReady?.takeUnretainedValue())
         }
 
-        /// An operation joins. `isReady`: it was posted by the transition that linked it.
+        /// Adds an operation. `isReady` is true if the transition that linked the operation also posted it.
         @inline(__always)
         mutating func add(_ operation: Operation, isBarrier: Bool, isReady: Bool) {
             if count == 0 { addedBefore = added } else if added - addedBefore == State.numberCount { renumber() }
@@ -118,10 +121,10 @@ extension OperationQueue {
             }
         }
 
-        /// So many operations are numbered one after the other. One less than there are numbers, since `.max` is behind all.
+        /// The number of operations that can be numbered consecutively. `.max` is excluded, because it marks the end of the last segment.
         private static let numberCount = Int(UInt32.max) - 1
 
-        /// Once in four billion operations, if the queue has never been empty meanwhile: the numbers have been used up.
+        /// Renumbers the operations from 0. Needed after four billion additions if the queue was never empty in between.
         @inline(never)
         private mutating func renumber() {
             let operations = members
@@ -130,20 +133,20 @@ extension OperationQueue {
             addedBefore = added - operations.count
         }
 
-        /// All operations, in order of addition. O(n log n).
+        /// The operations in order of addition. O(n log n).
         var members: [Operation] {
             var all: [Unmanaged<Operation>] = unsafe []
             unsafe all.reserveCapacity(count)
             unsafe running.forEach { unsafe all.append($0) }
             unsafe segments.forEachReady { unsafe all.append($0) }
             unsafe waiting.forEach { unsafe all.append($0) }
-            // Mostly each list is in order, or a few pieces of it are: then this is O(n).
+            // The lists usually are in order or consist of a few ordered runs. Sorting then takes O(n).
             unsafe all.sort { unsafe $0._withUnsafeGuaranteedRef(\.number) < $1._withUnsafeGuaranteedRef(\.number) }
-            // Safety: they are alive as long as the queue's lock is held.
+            // Safety: the caller holds the queue's lock, which keeps the members alive.
             return unsafe all.map { unsafe $0.takeUnretainedValue() }
         }
 
-        /// One that waits was posted by the transition that found it ready.
+        /// Moves a waiting operation to the ready list. The transition that found it ready has posted it.
         @inline(__always)
         mutating func post(_ operation: Operation) {
             if operation.queuePosition == .heldBack {
@@ -154,7 +157,7 @@ extension OperationQueue {
             segments.makeReady(operation)
         }
 
-        /// A dependency was added to a posted operation, which has perhaps not arrived yet.
+        /// Takes back a posted operation, to which a dependency was added. It may not have arrived on the ready list yet.
         mutating func recall(_ operation: Operation) {
             if operation.queuePosition == .waiting {
                 operation.queuePosition = .heldBack
@@ -175,7 +178,7 @@ extension OperationQueue {
             segments.makeReady(operation)
         }
 
-        /// It may ask for another quality than it is counted with.
+        /// Counts the operation with the quality it requests now.
         @inline(__always)
         mutating func requalify(_ operation: Operation) {
             let request = operation.requestedQuality.load(ordering: .relaxed)
@@ -183,10 +186,10 @@ extension OperationQueue {
             qualities.count(operation, as: QualityRank(ofRequest: request))
         }
 
-        /// The next operation, for the caller to run: one that nobody else can end is kept by the queue until it has ended; another one
-        /// is retained for the caller.
+        /// Takes the next operation for the caller to run. An operation that only the caller can finish is retained by the queue until it
+        /// has finished; any other operation is retained for the caller.
         ///
-        /// Nil also when the next operation belongs on other threads: then the queue is to be scheduled with them.
+        /// Returns nil also if the next operation belongs to another thread group. The queue must then be scheduled on that group.
         @inline(__always)
         mutating func take(by group: ThreadGroup) -> Unmanaged<Operation>? {
             guard isRunnable, nextGroup == group, let operation = unsafe segments.popReady() else { return nil }
@@ -201,7 +204,7 @@ extension OperationQueue {
             return unsafe operation
         }
 
-        /// A worker took an operation whose subclass is not ready. False: it has left meanwhile.
+        /// Puts back an operation whose subclass is not ready. Returns false if the operation has left the queue in the meantime.
         mutating func giveBack(_ operation: Operation) -> Bool {
             guard operation.queuePosition == .taken else { return false }
             executing -= 1
@@ -211,7 +214,7 @@ extension OperationQueue {
             return true
         }
 
-        /// False: it was posted and has not arrived yet; try again.
+        /// Removes an operation. Returns false if the operation was posted but has not arrived yet; the caller must try again.
         @inline(__always)
         mutating func leave(_ operation: Operation) -> Bool {
             switch operation.queuePosition {

@@ -1,30 +1,30 @@
 import Synchronization
 
-/// Runs operations on the threads of an engine: by readiness, then priority, then first in, first out.
+/// Runs operations on the threads of an engine: ready operations first, by priority, then first in, first out.
 ///
-/// An operation is in when it is ready. Those that are ready when they are added run in the order of addition, which is all that Apple
-/// promises; another one joins the end of its priority when it becomes ready, and those that one finish releases join in the order in
-/// which they were made to depend on it. To keep the order of addition among them as well, the queue would have to search.
+/// Operations that are ready when they are added run in order of addition, which is all that Apple promises. An operation that becomes
+/// ready later joins the end of its priority. If the end of one operation makes several others ready, they join in the order in which they
+/// were made to depend on it. Keeping the order of addition for them too would require the queue to search.
 ///
-/// Every method may be called from every thread. A queue lives at least until its operations have ended, except a suspended one.
+/// Every method is safe to call from any thread. A queue lives at least until its operations have finished, unless it is suspended.
 open class OperationQueue: @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because `core` and `engine` are constants that are safe from every thread.
+    // Safety: `@unchecked Sendable` because the stored properties are constants that are safe to use from any thread.
 
     /// Lets the engine decide how many operations run at once.
     public static let defaultMaxConcurrentOperationCount = -1
 
     let core: Core
-    /// The same as `engine`, which a subclass may declare again.
+    /// Equals `engine`. A separate property, because a subclass may declare its own `engine`.
     final let ownEngine: Engine
-    /// Whether it is its engine's main queue. Beside what never changes: what the core has is in lines of memory that workers change.
+    /// Whether this is its engine's main queue. Duplicates `core.isMain`, because workers keep changing the core's cache lines.
     package final let isMain: Bool
-    /// How much of what was added to this queue has finished.
+    /// The progress of the operations added to this queue.
     open var progress: Progress { ownProgress }
     private let ownProgress: Progress
 
-    // Both are designated, so that a subclass may call and override either, and inherits them when it has no initialisers of its own.
+    // Both initializers are designated, so that a subclass may call and override either, and inherits both if it defines none.
 
-    /// A queue of `Engine.shared`.
+    /// Creates a queue that runs its operations on `Engine.shared`.
     public init() {
         ownEngine = .shared
         core = Core(engine: .shared, isMain: false)
@@ -33,7 +33,7 @@ open class OperationQueue: @unchecked Sendable {
         core.attach(self)
     }
 
-    /// A queue of `engine`.
+    /// Creates a queue that runs its operations on `engine`.
     public init(engine: Engine) {
         ownEngine = engine
         core = Core(engine: engine, isMain: false)
@@ -42,7 +42,7 @@ open class OperationQueue: @unchecked Sendable {
         core.attach(self)
     }
 
-    /// The queue of an engine's main queue.
+    /// Creates the queue object of an engine's main queue.
     init(engine: Engine, mainCore: Core) {
         ownEngine = engine
         core = mainCore
@@ -55,56 +55,56 @@ open class OperationQueue: @unchecked Sendable {
         if !core.isMain { core.abandon() }
     }
 
-    /// The main queue of `Engine.shared`: its operations run on the thread that drains it.
+    /// The main queue of `Engine.shared`. Its operations run on the thread that drains it.
     open class var main: OperationQueue { Engine.shared.mainQueue }
 
-    /// The queue whose operation runs on this thread; on the thread that drains a main queue, that queue; else nil.
+    /// The queue whose operation is running on this thread. On a thread that drains a main queue, that queue. Otherwise nil.
     open class var current: OperationQueue? { ThreadContext.currentQueue }
 
     // MARK: Adding
 
-    /// Adds an operation, which runs when it is ready and its turn has come. Traps on one that was added before, is executing, or
-    /// has finished.
+    /// Adds an operation, which runs when it is ready and its turn has come. Traps if the operation was already added, is executing, or has
+    /// finished.
     open func addOperation(_ operation: Operation) {
         do { try tryAddOperation(operation) } catch { trap(error) }
     }
 
-    /// Adds a block as an operation. An error it throws is the operation's.
+    /// Adds a block as an operation. An error that the block throws becomes the operation's `error`.
     open func addOperation(_ block: @escaping @Sendable () throws -> Void) { addBlock(block, .normal) }
 
     @inline(__always)
     func addBlock(_ block: @escaping @Sendable () throws -> Void, _ priority: Operation.QueuePriority) {
         let made = unsafe Unmanaged<Operation>.passRetained(BlockOperation(block: block))
-        // A subclass may want to be asked.
+        // A subclass may override `addOperation`.
         if type(of: self) == OperationQueue.self, unsafe core.addAtOnce(made, priority, queue: self) { return }
-        // Safety: nobody took it.
+        // Safety: `addAtOnce` did not consume the reference.
         let operation = unsafe made.takeRetainedValue()
         if priority != .normal { operation.queuePriority = priority }
         addOperation(operation)
     }
 
-    /// Adds operations in order, all or none. Traps as `addOperation` does.
+    /// Adds operations in order, either all of them or none. Traps under the same conditions as `addOperation`.
     ///
     /// - Parameters:
-    ///   - operations: what to add; the same operation twice is refused.
+    ///   - operations: the operations to add. The same operation must not occur twice.
     ///   - wait: whether to return only when all of them have finished.
     open func addOperations(_ operations: [Operation], waitUntilFinished wait: Bool) {
         do { try tryAddOperations(operations, waitUntilFinished: wait) } catch { trap(error) }
     }
 
-    /// Adds a block that runs when everything added before it has finished, and before anything added after it starts.
+    /// Adds a block that runs after everything added before it has finished, and before anything added after it starts.
     open func addBarrierBlock(_ barrier: @escaping @Sendable () throws -> Void) {
         do { try tryAddBarrier(BlockOperation(block: barrier)) } catch { trap(error) }
     }
 
     // MARK: Settings
 
-    /// What runs the operations of this queue; nil, the default: the engine's threads.
+    /// The executor that runs the operations of this queue. Nil, the default, for the engine's threads.
     ///
-    /// Each operation is a job of the executor; maximum, order, barriers and suspension hold as they do on the engine's threads. An
-    /// operation that waits inside a job occupies the executor's thread, which the engine cannot replace.
+    /// Each operation is one job of the executor. The maximum, the order, barriers and suspension apply as usual. An operation that waits
+    /// inside a job occupies the executor's thread, which the engine cannot replace.
     ///
-    /// Traps when it is set while the queue has operations, on a main queue, or to an executor that runs jobs on the main thread.
+    /// Traps if set while the queue has operations, on a main queue, or to an executor that runs jobs on the main thread.
     open var underlyingQueue: (any OperationExecutor)? {
         get { core.state.withLock { $0.executor } }
         set {
@@ -112,8 +112,8 @@ open class OperationQueue: @unchecked Sendable {
         }
     }
 
-    /// How many operations may execute at once: -1 lets the engine decide, 0 runs nothing. A change acts at once. 1 on a main
-    /// queue, where setting it has no effect. Traps on another negative number.
+    /// The maximum number of operations that execute at once. -1 lets the engine decide; 0 runs nothing. A change takes effect immediately.
+    /// Always 1 on a main queue, where setting it has no effect. Traps on other negative numbers.
     open var maxConcurrentOperationCount: Int {
         get { core.state.withLock { $0.maximum == .max ? -1 : $0.maximum } }
         set {
@@ -121,7 +121,7 @@ open class OperationQueue: @unchecked Sendable {
         }
     }
 
-    /// While true nothing starts; what executes goes on.
+    /// Whether the queue starts no operations. Executing operations continue.
     open var isSuspended: Bool {
         get { core.state.withLock { $0.isSuspended } }
         set {
@@ -132,7 +132,8 @@ open class OperationQueue: @unchecked Sendable {
         }
     }
 
-    /// A name for messages. Until one is set, and after nil was: `NSOperationQueue` with the queue's address, as Foundation has it.
+    /// The queue's name in messages. The default, which setting nil restores, is `NSOperationQueue` followed by the queue's address, as in
+    /// Foundation.
     open var name: String? {
         get { givenName ?? defaultName }
         set {
@@ -144,7 +145,7 @@ open class OperationQueue: @unchecked Sendable {
         }
     }
 
-    /// What `name` is while none was given.
+    /// The value of `name` while none is set.
     package final var defaultName: String {
         if isMain { return "NSOperationQueue Main Queue" }
         // Safety: the address is only printed.
@@ -152,11 +153,11 @@ open class OperationQueue: @unchecked Sendable {
         return "NSOperationQueue 0x" + String(address, radix: 16)
     }
 
-    /// The name that was set; nil when none was.
+    /// The name that was set, if any.
     package final var givenName: String? { core.state.withLock { $0.name } }
 
-    /// How much the work in this queue matters: that of operations that do not say it themselves. It decides on which threads they
-    /// run, not when. See `Operation.qualityOfService`. That of an underlying queue wins.
+    /// How important the work in this queue is, for operations that do not specify a quality themselves. Determines which threads run the
+    /// operations, not when they run. See `Operation.qualityOfService`. An underlying queue's quality takes precedence.
     open var qualityOfService: QualityOfService {
         get { core.state.withLock { $0.executorQuality ?? $0.qualities.own }.quality }
         set { core.change(queue: self) { $0.qualities.own = QualityRank(newValue) } }
@@ -164,48 +165,49 @@ open class OperationQueue: @unchecked Sendable {
 
     // MARK: Looking
 
-    /// What has been added and has not finished, in order of addition. O(n); O(n log n) where they became ready in quite another order.
+    /// The operations that have been added and have not finished, in order of addition. Usually O(n); O(n log n) if they became ready in a
+    /// very different order.
     open var operations: [Operation] { core.members() }
 
-    /// How many operations have been added and have not finished.
+    /// The number of operations that have been added and have not finished. O(1).
     open var operationCount: Int { core.state.withLock { $0.count } }
 
-    /// How messages call it.
+    /// The queue's name in messages.
     var label: String { givenName.map { "queue \($0)" } ?? (core.isMain ? "the main queue" : "the queue") }
 
-    /// Waits until the queue is empty; what is added meanwhile is waited for as well. Traps when called by one of its operations, or
-    /// when nothing can end the wait.
+    /// Blocks the calling thread until the queue is empty, including operations that are added in the meantime. Traps if called by one of
+    /// the queue's operations, or if nothing can end the wait.
     open func waitUntilAllOperationsAreFinished() {
         do { try tryWaitUntilAllOperationsAreFinished() } catch { trap(error) }
     }
 
     // MARK: Cancelling
 
-    /// Cancels every operation in the queue, except that a barrier still runs in its queuePosition. O(n).
+    /// Cancels all operations in the queue except barriers, which still run in their turn. O(n).
     ///
-    /// What executes is cancelled last, dependents before what they depend on, otherwise what was added last first: the end of one does not
-    /// let another begin that is to be cancelled, too.
+    /// Executing operations are cancelled last, and dependents before their dependencies. Otherwise the order of addition is reversed. No
+    /// operation that is about to be cancelled can start because another one finishes.
     open func cancelAllOperations() { core.members().filter { !$0.isBarrier }.cancelAll() }
 
     // MARK: As an object
 
-    /// The class and the address, as Foundation's objects have it.
+    /// The class and the address, in the format of Foundation's objects.
     open var description: String { objectDescription(self) }
 
-    /// `description`, unless a subclass says more.
+    /// Equals `description` unless a subclass overrides it.
     open var debugDescription: String { description }
 
-    /// Whether `object` equals this one: by default, whether it is the same. `==` asks it.
+    /// Whether `object` equals this queue. `==` calls this method. The default implementation compares identity.
     open func isEqual(_ object: Any?) -> Bool { self === object as AnyObject? }
 
-    /// What `hash(into:)` feeds: by default, it follows from the identity. Equal objects need equal values.
+    /// The value that `hash(into:)` feeds to the hasher. Derived from the identity by default. Equal objects must have equal values.
     open var hash: Int { ObjectIdentifier(self).hashValue }
 }
 
 extension OperationQueue: Hashable, CustomStringConvertible, CustomDebugStringConvertible {
-    /// Whether they are equal as `isEqual` says: by default, when they are the same object.
+    /// Whether two queues are equal according to `isEqual`: by default, whether they are the same object.
     public static func == (left: OperationQueue, right: OperationQueue) -> Bool { left.isEqual(right) }
 
-    /// Hashes `hash`.
+    /// Feeds `hash` to the hasher.
     public func hash(into hasher: inout Hasher) { hasher.combine(hash) }
 }
