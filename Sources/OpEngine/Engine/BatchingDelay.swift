@@ -1,27 +1,30 @@
-/// How long a worker that lingers at a queue waits after it was called, so that more can come.
+/// How long a spinning worker waits after it was signalled, so that operations can accumulate.
 ///
-/// A worker that is quicker than the thread that adds would take each operation as soon as it is there, and the two would take the queue's
-/// lines of memory, and those of the operations, from each other for each: that costs as much as adding, and several threshold that where the
-/// two processors share no cache. So when it has found work quickly several threshold, the worker lets some operations come together, and more
-/// of them as that goes on. Where none come, somebody waits for those that are there: then it takes more threshold until the next attempt.
+/// When a worker keeps pace with the producer, both touch the queue's cache lines and the operation's for every single operation. Moving
+/// the lines between processors costs as much as adding the operation, and several times that if the processors share no cache. After
+/// several fast arrivals in a row, the worker therefore waits briefly, so that the lines move once per batch. The delay grows while
+/// operations keep arriving during it. If none arrive, somebody is waiting for the operations that are already there; then more fast
+/// arrivals are needed before the next attempt.
+///
+/// All times are in iterations of the worker's spin loop.
 struct BatchingDelay {
-    /// After fewer looks than this, some 3 µs, is quickly.
+    /// An arrival is fast after fewer iterations than this, about 3 µs.
     private static let fastArrival = 128
-    /// How many threshold in a row, at minIterations and at maxIterations.
+    /// The bounds of `threshold`.
     private static let minThreshold = 8
     private static let maxThreshold = 4096
-    /// Some 6 µs: about as long as it takes to wake a thread on the same processor.
+    /// About 6 µs, the time it takes to wake a thread on the same processor.
     private static let minIterations = 256
-    /// Some 24 µs: less than it takes on another one.
+    /// About 24 µs, less than it takes to wake a thread on another processor.
     private static let maxIterations = 1024
 
     private var fastArrivals = 0
     private var threshold = minThreshold
 
-    /// For how many looks to wait now.
+    /// The current delay. 0 means that the worker does not wait.
     private(set) var iterations = 0
 
-    /// It was called, or found work elsewhere, after so many looks.
+    /// The worker was signalled, or found work elsewhere, after it had spun for this many iterations.
     mutating func foundWork(after iterations: Int) {
         if iterations >= BatchingDelay.fastArrival {
             if self.iterations <= BatchingDelay.minIterations { foundNothing() } else { self.iterations /= 2 }
@@ -31,7 +34,7 @@ struct BatchingDelay {
         }
     }
 
-    /// It has waited. True: operations were added to the last.
+    /// The worker has waited. `operationsArrived` means that operations were still arriving in the second half of the delay.
     mutating func hasWaited(operationsArrived: Bool) {
         if operationsArrived {
             threshold = BatchingDelay.minThreshold
@@ -42,7 +45,8 @@ struct BatchingDelay {
         }
     }
 
-    /// Nothing came while it looked. What was learnt of who adds counts less.
+    /// The worker stopped spinning without having found work. Resets the delay and lowers the threshold, because the producer's
+    /// pace has changed.
     mutating func foundNothing() {
         threshold = max(threshold / 2, BatchingDelay.minThreshold)
         (fastArrivals, iterations) = (0, 0)

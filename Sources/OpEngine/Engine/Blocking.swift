@@ -1,11 +1,11 @@
 extension ThreadContext {
-    /// Sleeps until `predicate` is true; on a worker another thread takes its place meanwhile. Whoever makes the predicate true
-    /// unparks `parker`.
+    /// Blocks the thread until `predicate` is true. On a worker, another thread takes over its share of the work meanwhile. Whoever makes
+    /// the predicate true must unpark `parker`.
     ///
     /// - Parameters:
-    ///   - waited: the engine of what it waits for.
-    ///   - canStall: whether to give up when nothing can happen any more.
-    ///   - runsJobs: whether the caller runs what comes into the thread's inbox meanwhile.
+    ///   - waited: the engine that the thread waits for.
+    ///   - canStall: whether to give up when nothing can make the predicate true any more.
+    ///   - runsJobs: whether the caller runs the jobs that arrive in the thread's inbox meanwhile.
     func block(
         on waited: Engine?, parker: Parker, deadline: ContinuousClock.Instant?, canStall: Bool, runsJobs: Bool = false,
         until predicate: () -> Bool
@@ -35,24 +35,25 @@ extension ThreadContext {
 }
 
 extension Engine {
-    /// Declares that `body` may sleep, in a system call or on a lock. On a worker another thread takes its place meanwhile; on
-    /// other threads nothing happens.
+    /// Declares that `body` may block, in a system call or on a lock. On a worker, another thread takes over its share of the work
+    /// meanwhile. On other threads this method only calls `body`.
     ///
-    /// Without it the engine finds out by itself, some milliseconds later.
+    /// Without the declaration the engine detects the blocked thread after some milliseconds.
     public static func blocking<Result>(_ body: () throws -> Result) rethrows -> Result {
         // Safety: a thread's worker lives as long as the thread.
         let context = ThreadContext.current
         guard let worker = unsafe context.worker else { return try body() }
         let engine = worker.engine
         context.letOthersTake()
-        // A section that sleeps outside of the engine ends by itself, as a timed wait does.
+        // Blocking outside the engine ends without the engine's help, so it counts as a timed wait.
         engine.perform(engine.pool.withLock { $0.willBlock(worker, timed: true) })
         defer { engine.pool.withLock { $0.endBlocking(worker, timed: true) } }
         return try body()
     }
 
-    /// Declares that the worker with this inbox is in a call that does not return, and that nobody can end: another thread takes its place
-    /// until `endReplacingWorker`. For the layer above, which knows what a worker is doing. From any thread.
+    /// Declares that the worker with this inbox is in a call that does not return and that nobody can end. Another thread takes over its
+    /// share of the work until `endReplacingWorker`. For the module above, which knows what a worker is doing. Safe to call from any
+    /// thread.
     public func beginReplacingWorker(with inbox: Inbox) {
         let wake = pool.withLock { pool in
             pool.workers.first { $0.inbox === inbox }.map { pool.beginBlocking($0, timed: true) }
@@ -60,21 +61,21 @@ extension Engine {
         if let wake { perform(wake) }
     }
 
-    /// The call has returned after all. On the worker's thread.
+    /// Declares that the call has returned after all. Must be called on the worker's thread.
     public func endReplacingWorker() {
         guard let worker = Worker.current else { return }
         pool.withLock { $0.endBlocking(worker, timed: true) }
     }
 
-    /// Sleeps until the parker is notified or a signal comes; true when nothing can notify it any more.
+    /// Sleeps until the parker is notified or a signal arrives. Returns true if nothing can notify the parker any more.
     ///
-    /// The caller has seen that what it waits for has not happened. Whatever makes it happen notifies the parker; so while the
-    /// sleep is registered and the parker is not notified, this thread has nothing to do. The wake-up is taken only after the
-    /// sleep is no longer registered, so that there is no moment at which a thread that has been woken looks asleep.
+    /// The caller has checked that the event it waits for has not happened. The event notifies the parker, so while the sleep is registered
+    /// and the parker is not notified, this thread has nothing to do. The notification is consumed only after the sleep is unregistered. A
+    /// thread that has been woken therefore never looks asleep.
     ///
     /// - Parameters:
-    ///   - inbox: the thread's.
-    ///   - runsJobs: the caller runs what comes into it.
+    ///   - inbox: the thread's inbox.
+    ///   - runsJobs: whether the caller runs the jobs that arrive in the inbox.
     func sleepUnlessStalled(_ parker: Parker, canStall: Bool, inbox: Inbox?, runsJobs: Bool) -> Bool {
         let sleep = { self.sleepUnlessStalled(parker, canStall: canStall) }
         return inbox?.whileJobsSleep(runsJobs: runsJobs, sleep) ?? sleep()
@@ -89,8 +90,8 @@ extension Engine {
         return isStalled
     }
 
-    /// If nothing will happen by itself any more, one wait fails: the youngest, since what it was for may end others. The main
-    /// thread's is the last.
+    /// Fails one wait if the engine is quiescent. Chooses the most recent wait, because its failure may let others succeed, and the main
+    /// thread's wait last.
     func reportStall() {
         if hostMayAddOperations { return }
         let chosen = pool.withLock { nothingIsUnderWay($0) ? $0.chooseStalled(main: mainInbox.parker) : nil }

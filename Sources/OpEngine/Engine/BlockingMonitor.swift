@@ -1,36 +1,37 @@
 import Synchronization
 
-/// Finds workers that are blocked in calls the engine knows nothing of, and has other workers take their places.
+/// Detects workers that are blocked in calls unknown to the engine, and has other workers replace them.
 ///
-/// A body may sleep in a system call or wait for a lock that is not the engine's. When all workers do that, nothing runs although work is
-/// waiting. The monitor is a thread that exists only while work waits for a worker. It samples the threads of the workers:
+/// An operation may sleep in a system call or wait for a lock that is not the engine's. If all workers do so, nothing runs although work is
+/// waiting. The monitor is a thread that exists only while work waits for a worker. It samples the worker threads:
 ///
-/// - A thread that sleeps, and has used no processor time since the last sample, is blocked. Another worker takes its place.
-/// - A thread that computes is not blocked, however long it takes. Neither is one that waits for a processor.
-/// - A thread that waits for a processor may hold the lock that a sleeping one waits for. The sleeping one is left alone until the other
-///   has run.
+/// - A thread that sleeps, and has used no processor time since the last sample, is blocked. Another worker replaces it.
+/// - A thread that computes is not blocked, however long it takes. Neither is a thread that waits for a processor.
+/// - A thread that waits for a processor may hold the lock that a sleeping thread waits for. The sleeping thread is not replaced until the
+///   other one has run.
 ///
-/// A blocked thread is replaced at once if its queue's maximum was set and allows for more, otherwise after some milliseconds, because most
-/// blocking calls are over by then. A replaced worker finds a job in its inbox when its operation has ended, and reports back. So
-/// operations that do not block pay nothing. A sample costs a few microseconds.
+/// A blocked thread is replaced at once if its queue has an explicit maximum that allows more operations, otherwise after some
+/// milliseconds, because most blocking calls return sooner. A replaced worker finds a job in its inbox when its operation has finished, and
+/// reports that it has returned. Operations that do not block pay nothing for the monitor. One sample costs a few microseconds.
 final class BlockingMonitor: @unchecked Sendable {
     // Safety: `@unchecked Sendable` because only the monitor's thread uses the variables.
 
-    /// The pause between two samples where a queue's maximum allows for more: the shortest while threads block, the longest while they
-    /// compute.
+    /// The pause between samples while a queue with an explicit maximum allows more operations: the shortest while threads block, the
+    /// longest while they compute.
     private static let shortestPause = Duration.microseconds(100)
     private static let longestUrgentPause = Duration.milliseconds(2)
-    /// The pause between two samples elsewhere.
+    /// The pause between samples otherwise.
     private static let usualPause = Duration.milliseconds(4)
-    /// The pause while no work waits. The thread ends after `idleRounds` of them in which no worker was blocked either.
+    /// The pause while no work waits. After `idleRounds` such rounds without a blocked worker the monitor's thread ends.
     private static let idlePause = Duration.milliseconds(10)
     private static let idleRounds = 10
-    /// The pause when that has lasted, and workers are still blocked: they may compute when they come back.
+    /// The pause after `idleRounds` idle rounds while some workers are still blocked. They may compute when they return, so the monitor
+    /// must go on.
     private static let restingPause = Duration.milliseconds(100)
-    /// How many replaced workers are sampled in each round.
+    /// The maximum number of replaced workers that are sampled per round.
     private static let replacedPerRound = 32
-    /// While none computes, one more worker may start for each eight that are blocked, at most 32 in a round: it will probably block too. So
-    /// thousands of bodies that sleep start without a round for each few of them.
+    /// While a queue with an explicit maximum allows more operations and no worker computes, one additional worker may start for every eight blocked ones, up to 32 per round, because it will probably
+    /// block too. Thousands of sleeping operations thus start without needing a round for each handful.
     private static let blockedPerSurplus = 8
     private static let maxSurplus = 32
 
@@ -39,15 +40,15 @@ final class BlockingMonitor: @unchecked Sendable {
     let parker = Parker()
     private var pause = shortestPause
     private var idleRoundCount = 0
-    /// How many workers more than usual may be awake.
+    /// How many workers may be awake beyond the usual number.
     private var surplus = 0
-    /// Workers that were replaced and, as far as is known, are still blocked.
+    /// Workers that were replaced and are still blocked as far as the monitor knows.
     private var replaced: [Worker] = []
     private var nextReplaced = 0
 
     init(engine: Engine) { self.engine = engine }
 
-    /// If no thread can be started, only declared waits are replaced, until work waits again and the monitor is started anew.
+    /// Starts the monitor's thread. If no thread can be started, only declared blocking is replaced until the pool starts the next monitor.
     func start() {
         ThreadStarter.startThread {
             while let pause = self.round() { _ = self.parker.park(until: .now + pause) }
@@ -63,7 +64,7 @@ final class BlockingMonitor: @unchecked Sendable {
         case over
     }
 
-    /// How long to pause before the next round; nil when the monitor is not needed any more.
+    /// Performs one round. Returns the pause before the next one, or nil if the monitor is no longer needed.
     private func round() -> Duration? {
         let now = ContinuousClock.now
         findReturnedWorkers(now)
@@ -107,25 +108,26 @@ final class BlockingMonitor: @unchecked Sendable {
         guard let (wake, needsReport) = engine.pool.withLock({ $0.replace(worker) }) else { return }
         engine.perform(wake)
         replaced.append(worker)
-        // The job also says that the engine is not at rest: the operation goes on when the call returns.
+        // The pending job also keeps the engine from counting as quiescent: the operation continues when the call returns.
         if needsReport { worker.inbox.post { worker.engine.pool.withLock { $0.didReport(worker) } } }
     }
 
     private func allow(surplus count: Int, besides busy: [Worker]) {
         if count == 0 && surplus == 0 { return }
         for wake in engine.pool.withLock({ $0.allow(surplus: count, engine) }) { engine.perform(wake) }
-        // A worker that finds a job when its operation has ended looks whether too many are awake.
+        // A worker that finds a job after its operation checks whether too many workers are awake.
         if count < surplus { for worker in busy { worker.inbox.post {} } }
         surplus = count
     }
 
-    /// A body that computes after a blocking call counts again before it ends.
+    /// Finds replaced workers that have returned. An operation that computes after a blocking call thus counts again before it finishes.
     private func findReturnedWorkers(_ now: ContinuousClock.Instant) {
         for _ in 0..<min(BlockingMonitor.replacedPerRound, replaced.count) {
             if nextReplaced >= replaced.count { nextReplaced = 0 }
             let worker = replaced[nextReplaced]
             worker.takeSample(at: now)
-            // One of which nothing can be found out is probably where it was: there may be no descriptor left to read its state.
+            // If the state cannot be determined, the thread is probably still blocked: reading its state may fail because no file
+            // descriptor is left.
             let mayBeBlocked = worker.sample.kind == .sleeps || worker.sample.kind == .unknown
             if mayBeBlocked && engine.pool.withLock({ _ in worker.isReplaced }) {
                 nextReplaced += 1

@@ -1,25 +1,25 @@
 import Synchronization
 
 extension Engine.Pool {
-    /// Scheduled queues and sleeping workers of each group of threads.
+    /// The run queue of each thread group: the scheduled queues and the idle workers.
     struct RunQueues {
-        /// How many times less important work is passed over before it has its turn.
+        /// After how many turns a less important group gets one, so that it does not starve.
         private static let starvationLimit: UInt8 = 8
 
         private struct RunQueue {
-            /// Queues that have something to run, linked through themselves.
+            /// The scheduled queues, linked through their cores.
             var first: OperationQueue.Core?
             var last: OperationQueue.Core?
-            /// Sleeping workers; the last one slept last and is woken first.
+            /// The idle workers, in the order in which they parked. The last one is woken first.
             var idle: [Worker] = []
         }
 
         private var foreground = RunQueue()
         private var utility = RunQueue()
         private var background = RunQueue()
-        /// The groups that have scheduled queues.
+        /// The set of groups that have scheduled queues, as bits.
         private var occupied: UInt8 = 0
-        /// Counts while less important work waits.
+        /// Counts turns while more than one group has scheduled queues.
         private var turn: UInt8 = 0
         private(set) var idleCount = 0
 
@@ -47,8 +47,8 @@ extension Engine.Pool {
 
         func hasScheduled(_ group: ThreadGroup) -> Bool { occupied & group.bit != 0 }
 
-        /// The group whose turn it is, when there is one: the most important, but every eighth time the one after it, and every
-        /// sixteenth time the last.
+        /// The group whose turn it is; some group must have scheduled queues. Usually the most important one. Every eighth turn goes to a
+        /// less important group, alternating between the second and, if there is one, the third.
         @inline(__always) var next: ThreadGroup {
             let others = occupied & (occupied &- 1)
             if others == 0 || turn % RunQueues.starvationLimit != RunQueues.starvationLimit - 1 { return ThreadGroup(firstIn: occupied) }
@@ -63,7 +63,7 @@ extension Engine.Pool {
             occupied |= group.bit
         }
 
-        /// The first scheduled queue of a group that has one.
+        /// Removes and returns the first scheduled queue of a group, which must have one.
         @inline(__always)
         mutating func pop(_ group: ThreadGroup) -> OperationQueue.Core {
             turn = occupied & (occupied &- 1) == 0 ? 0 : turn &+ 1
@@ -76,7 +76,7 @@ extension Engine.Pool {
             return core
         }
 
-        /// Of the first queues in line.
+        /// Whether one of the first scheduled queues of any group has an explicit maximum.
         var hasExplicitMaximumInLine: Bool {
             for runQueue in [foreground, utility, background] {
                 var next = runQueue.first
@@ -89,7 +89,7 @@ extension Engine.Pool {
             return false
         }
 
-        // MARK: Sleeping workers
+        // MARK: Idle workers
 
         func hasIdle(_ group: ThreadGroup) -> Bool { !self[group].idle.isEmpty }
 
@@ -100,7 +100,7 @@ extension Engine.Pool {
             return worker
         }
 
-        /// One of any group.
+        /// Removes and returns an idle worker of any group.
         mutating func popIdle() -> Worker? { popIdle(of: .foreground) ?? popIdle(of: .utility) ?? popIdle(of: .background) }
 
         @inline(__always)

@@ -1,31 +1,31 @@
 extension Engine {
-    /// Who works and who sleeps, guarded by the engine's lock. Every method decides; the engine performs what it returns.
+    /// The state of the worker pool, guarded by its lock. Methods only decide; the engine performs the actions that they return.
     struct Pool {
-        /// How many threads may be awake and not blocked; 0 until there is work for the first time.
+        /// The maximum number of workers that are awake, that is, neither parked nor blocked. 0 until work arrives for the first time.
         private var target = 0
-        /// How many of `target` the monitor has allowed beyond the usual number.
+        /// The part of `target` that the monitor has added to the usual number.
         private var surplus = 0
-        /// How many threads there may be: blocked ones are replaced up to here.
+        /// The maximum number of threads. Blocked ones are replaced up to this limit.
         private var threadLimit = 0
 
-        /// What each group of threads has to do, and who of it sleeps.
+        /// The scheduled queues and the idle workers of each thread group.
         private var runQueues = RunQueues()
-        /// All workers that work, sleep or are blocked.
+        /// All workers, whether they run, are parked or are blocked.
         private(set) var workers: [Worker] = []
-        /// Workers that have retired and whose threads have not ended.
+        /// Workers that have retired but whose threads have not ended yet.
         private var retired: [Worker] = []
         private var nextNumber = 1
-        /// Workers that neither sleep nor are blocked; one whose wake-up is on its way is awake.
+        /// The number of workers that are neither parked nor blocked. Includes workers whose wake-up is in flight.
         private(set) var awake = 0
-        /// A worker is looking for work, or was woken to: nobody else has to be.
+        /// Whether a worker is searching for work or was woken to do so. No other worker needs to be woken then.
         private var isSomeoneSearching = false
-        /// Waits that end by themselves, at their deadlines.
+        /// The number of waits that end without the engine's help, for example at a deadline.
         private(set) var timedWaits = 0
-        /// Looks whether threads are blocked; nil when there was no reason to.
+        /// The monitor of blocked threads. Nil if there has been no reason to start one.
         private var monitor: BlockingMonitor?
-        /// The monitor pauses for long, because no work waits.
+        /// Whether the monitor makes long pauses, because no work waits.
         var isMonitorResting = false
-        /// Threads that sleep until something happens, the youngest sleep last.
+        /// The sleeps that only an event can end, in the order in which they began.
         private var sleeps: [Sleep] = []
         var mustEnd = false
 
@@ -34,22 +34,22 @@ extension Engine {
         enum Wake {
             case none
             case unpark(Worker)
-            /// Start its thread.
+            /// Start the worker's thread.
             case spawn(Worker)
-            /// All workers are busy, perhaps because their threads are blocked: have the monitor look after that.
+            /// Start the monitor: all workers are busy, perhaps because their threads are blocked.
             case startMonitor(BlockingMonitor)
-            /// The same where the monitor has little to do so far.
+            /// Wake the monitor from a long pause, for the same reason.
             case wakeMonitor(BlockingMonitor)
         }
 
-        // MARK: Work comes
+        // MARK: Scheduling work
 
         mutating func schedule(_ core: OperationQueue.Core, on group: ThreadGroup, engine: Engine) -> Wake {
             runQueues.append(core, to: group)
             return wakeIfNeeded(engine)
         }
 
-        /// At most one wake-up is on its way; who it wakes wakes the next when there is more.
+        /// Decides whether to wake a worker. At most one wake-up is in flight; the woken worker wakes the next one if there is more work.
         private mutating func wakeIfNeeded(_ engine: Engine) -> Wake {
             if target == 0 { (target, threadLimit) = (engine.workerCount, engine.threadLimit) }
             guard hasScheduled, !isSomeoneSearching else { return .none }
@@ -58,7 +58,7 @@ extension Engine {
 
         private mutating func wake(_ engine: Engine) -> Wake {
             let group = runQueues.next
-            // When there can be no more threads, one of another group has to do.
+            // If the thread limit is reached, a worker of another group has to serve.
             guard let worker = runQueues.popIdle(of: group) ?? (canSpawn ? nil : runQueues.popIdle()) else {
                 return canSpawn ? .spawn(makeWorker(of: group, engine)) : .none
             }
@@ -83,12 +83,13 @@ extension Engine {
             awake += 1
         }
 
-        // MARK: A worker looks for work
+        // MARK: Searching for work
 
         enum Next {
-            /// Run the operations of a queue that belong on the threads of a group, its own unless there can be no more threads.
+            /// Run operations of this queue that belong on the given thread group. That is the worker's own group unless the thread limit
+            /// is reached.
             case serve(OperationQueue.Core, ThreadGroup, Wake)
-            /// Look again for a while before sleeping.
+            /// Search again for a while before parking.
             case spin
             case park(Wake)
             case end
@@ -101,7 +102,7 @@ extension Engine {
                 isSomeoneSearching = false
             }
             if awake <= target && hasScheduled {
-                // Who was woken for its group's work does that.
+                // A worker that was woken for work of its group serves that group.
                 let group = hasArrived && runQueues.hasScheduled(worker.group) ? worker.group : runQueues.next
                 if group == worker.group || !(canSpawn || runQueues.hasIdle(group)) {
                     return .serve(runQueues.pop(group), group, wakeIfNeeded(worker.engine))
@@ -122,7 +123,7 @@ extension Engine {
             return .park(hasScheduled ? watch(worker.engine) : .none)
         }
 
-        /// The worker does something else before it looks for work, or goes on looking.
+        /// The worker stops searching because it does something else first.
         mutating func endSearching(_ worker: Worker) -> Wake {
             guard worker.isSearching else { return .none }
             worker.isSearching = false
@@ -130,7 +131,7 @@ extension Engine {
             return wakeIfNeeded(worker.engine)
         }
 
-        /// The queue at which the worker lingered has called it. False: there are enough without it.
+        /// The queue at which the worker spins has signalled it. Returns false if enough workers are awake without this one.
         mutating func wasSignalled(_ worker: Worker) -> (isNeeded: Bool, Wake) { (awake <= target, endSearching(worker)) }
 
         private mutating func park(_ worker: Worker) {
@@ -139,7 +140,8 @@ extension Engine {
             awake -= 1
         }
 
-        /// The worker has woken by itself: a job in its inbox, or the time to retire. False: it was woken for work anyway.
+        /// The worker has woken without having been chosen, for a job in its inbox or to retire. Has no effect if the worker was also woken
+        /// for work.
         mutating func unparkedItself(_ worker: Worker) {
             guard worker.isParked else { return }
             worker.isParked = false
@@ -147,13 +149,14 @@ extension Engine {
             awake += 1
         }
 
-        /// The worker does something else before it sleeps.
+        /// The worker does something else before it parks.
         mutating func cancelPark(_ worker: Worker) -> Wake {
             unparkedItself(worker)
             return endSearching(worker)
         }
 
-        /// The worker has slept for long. True: its thread ends, and runs nothing more: it does not count from here on.
+        /// Retires a worker that has been idle for long. Returns true if its thread must end. From then on the worker runs nothing and is
+        /// not counted.
         mutating func retire(_ worker: Worker) -> Bool {
             guard worker.isParked, worker.inbox.closeIfEmpty() else { return false }
             worker.isParked = false
@@ -170,23 +173,24 @@ extension Engine {
             workers.removeAll { $0 === worker }
         }
 
-        // MARK: A thread is blocked
+        // MARK: Blocked threads
 
         /// A wait without a deadline, of a worker or of the main thread.
         struct Sleep {
             let parker: Parker
             let canStall: Bool
-            /// It was chosen to fail.
+            /// Whether this wait was chosen to fail.
             var isStalled = false
         }
 
-        /// The worker is about to block: another thread takes its place. On the worker's thread, which is there again if it was replaced.
+        /// The worker is about to block, so another thread takes over its share of the work. Called on the worker's thread, which has
+        /// returned if it had been replaced.
         mutating func willBlock(_ worker: Worker, timed: Bool) -> Wake {
             didReturn(worker)
             return beginBlocking(worker, timed: timed)
         }
 
-        /// Another thread takes the worker's place. Several reasons for that may overlap.
+        /// Stops counting the worker as awake and wakes another one. Reasons to do so may overlap.
         mutating func beginBlocking(_ worker: Worker, timed: Bool) -> Wake {
             if timed { timedWaits += 1 }
             worker.absences += 1
@@ -201,10 +205,11 @@ extension Engine {
             if worker.absences == 0 { awake += 1 }
         }
 
-        /// There are more workers than should be awake, since some have come back from where they were blocked.
+        /// Whether more workers are awake than should be, because some have returned from blocking.
         var hasTooManyAwake: Bool { awake > target }
 
-        /// The thread of a new worker could not be started: there can be no more threads than there are. One of those has to do.
+        /// The thread of a new worker could not be started. Lowers the thread limit to the current number of threads, and wakes an existing
+        /// worker instead.
         mutating func couldNotStart(_ worker: Worker) -> Wake {
             workers.removeAll { $0 === worker }
             awake -= 1
@@ -213,7 +218,7 @@ extension Engine {
             return wakeIfNeeded(worker.engine)
         }
 
-        // MARK: A thread is blocked, and has not said so
+        // MARK: Undeclared blocking
 
         private mutating func watch(_ engine: Engine) -> Wake {
             if let monitor {
@@ -231,16 +236,16 @@ extension Engine {
             isMonitorResting = false
         }
 
-        /// Work waits, and no worker may be woken for it. If some are blocked, others are to take their places.
+        /// Whether work waits and no worker may be woken for it. If workers are blocked, others should replace them.
         var isShort: Bool { hasScheduled && awake >= target && (canSpawn || runQueues.idleCount > 0) }
 
-        /// One of the first queues in line was given a maximum, and that allows for more.
+        /// Whether one of the first scheduled queues has an explicit maximum, which allows more operations.
         var hasExplicitMaximumInLine: Bool { runQueues.hasExplicitMaximumInLine }
 
-        /// Those that should be working.
+        /// The workers that should be running operations.
         var busy: [Worker] { workers.filter { !$0.isParked && $0.absences == 0 } }
 
-        /// Lets `count` workers more than usual be awake. They are woken together: each would otherwise wake the next.
+        /// Lets `count` workers beyond the usual number be awake, and wakes them together instead of letting each wake the next.
         mutating func allow(surplus count: Int, _ engine: Engine) -> [Wake] {
             target += count - surplus
             surplus = count
@@ -253,7 +258,7 @@ extension Engine {
             return wakes
         }
 
-        /// The thread of a worker that should be working is blocked. Nil: the worker has noticed that itself meanwhile.
+        /// Replaces a worker whose thread is blocked. Returns nil if the worker has parked or declared the blocking in the meantime.
         mutating func replace(_ worker: Worker) -> (Wake, needsReport: Bool)? {
             if worker.isParked || worker.absences > 0 { return nil }
             worker.isReplaced = true
@@ -261,13 +266,13 @@ extension Engine {
             return (wake, needsReport: !exchange(&worker.willReport, with: true))
         }
 
-        /// The worker's job reports that it is back.
+        /// The job in the worker's inbox reports that the worker has returned.
         mutating func didReport(_ worker: Worker) {
             worker.willReport = false
             didReturn(worker)
         }
 
-        /// A worker that was replaced is there again.
+        /// A replaced worker has returned.
         mutating func didReturn(_ worker: Worker) {
             guard worker.isReplaced else { return }
             worker.isReplaced = false
@@ -276,13 +281,13 @@ extension Engine {
 
         mutating func beginSleep(_ sleep: Sleep) { sleeps.append(sleep) }
 
-        /// Returns whether it was chosen to fail.
+        /// Unregisters the sleep. Returns true if it was chosen to fail.
         mutating func endSleep(of parker: Parker) -> Bool {
             guard let index = sleeps.lastIndex(where: { $0.parker === parker }) else { return false }
             return sleeps.remove(at: index).isStalled
         }
 
-        /// If every blocked thread, and the main one, is asleep and not about to wake: the wait that fails.
+        /// Chooses the wait that must fail, if the main thread and every blocked worker sleep and none is about to wake.
         mutating func chooseStalled(main: Parker) -> Parker? {
             guard sleeps.count == workers.count - runQueues.idleCount + 1, sleeps.contains(where: { $0.parker === main }),
                 sleeps.allSatisfy({ !$0.parker.isNotified && !$0.isStalled })
@@ -293,9 +298,9 @@ extension Engine {
             return sleeps[chosen].parker
         }
 
-        // MARK: The end
+        // MARK: Shutdown
 
-        /// Every worker ends as soon as it finds nothing to run.
+        /// Makes every worker end as soon as it finds nothing to run.
         mutating func end() -> (threads: [JoinableThread], woken: [Parker]) {
             let threads = (workers + retired).map(\.thread) + (monitor.map { [$0.thread] } ?? [])
             mustEnd = true

@@ -1,6 +1,6 @@
 extension Engine {
-    /// An engine without threads, for tests: whoever holds it decides when something runs, the seed decides what, and time passes only
-    /// when nothing else is left to do. The same seed and the same calls give the same order of events.
+    /// A deterministic engine without threads, for tests. The owner decides when something runs, the seed decides what, and time advances
+    /// only when nothing else is left to do. The same seed and the same calls produce the same order of events.
     ///
     /// ```swift
     /// let simulation = Engine.Simulation(seed: 42)
@@ -9,31 +9,31 @@ extension Engine {
     /// while simulation.step() {}
     /// ```
     ///
-    /// A step runs one operation of one queue, as a worker would: `start` to its return. Waiting, on the simulation's thread, takes
-    /// steps until the wait is over; so operations that wait are nested on one stack, and one that waits for another which lies below
-    /// it on the stack fails with `OperationError.neverFinishes`. A deadline is a moment of `now`, to which the clock jumps when
-    /// nothing can run; it makes no one sleep. Only a wait, outside of operations, for one that is in no queue knows no simulation and
-    /// sleeps as usual. Everything is to be called on the thread that made the simulation.
+    /// A step runs one operation of one queue as a worker would, from the call of `start` to its return. A wait on the simulation's thread
+    /// performs steps until the wait is over, so operations that wait are nested on one stack. An operation that waits for another one
+    /// below it on the stack fails with `OperationError.neverFinishes`. A deadline is a value of `now`; the clock jumps to it when nothing
+    /// can run, and no thread sleeps. The only exception is a wait outside operations for an operation that is in no queue: it sleeps as
+    /// usual. Call everything on the thread that created the simulation.
     public struct Simulation: Sendable {
-        /// What to make queues of. Its main queue belongs to the thread that made the simulation.
+        /// The engine to create queues with. Its main queue belongs to the thread that created the simulation.
         public let engine: Engine
         private let workers: SimulatedWorkers
 
-        /// Makes an engine whose choices follow from `seed`.
+        /// Creates an engine whose choices are determined by `seed`.
         public init(seed: UInt64) {
             workers = SimulatedWorkers(seed: seed)
             engine = Engine(simulatedBy: workers)
         }
 
-        /// Runs one operation that may run now, chosen by the seed among the queues that have one. False when there is none. The main
-        /// queue is not among them: `engine.mainInbox` drains it.
+        /// Runs one operation that may run now, of a queue chosen by the seed. Returns false if there is none. Does not run the main queue:
+        /// `engine.mainInbox` drains it.
         @discardableResult
         public func step() -> Bool { workers.step(ThreadContext.current) }
 
-        /// The simulated time, for deadlines.
+        /// The simulated time, to compute deadlines from.
         public var now: ContinuousClock.Instant { workers.now }
 
-        /// Lets time pass. Nothing runs.
+        /// Advances the simulated time. Runs nothing.
         public func advance(by duration: Duration) { workers.now += duration }
     }
 }

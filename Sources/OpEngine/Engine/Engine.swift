@@ -2,37 +2,38 @@ import CPlatform
 import Glibc
 import Synchronization
 
-/// A pool of worker threads and a main queue. Several engines in one process do not disturb each other.
+/// A pool of worker threads and a main queue. Engines in the same process are independent of each other.
 @safe public final class Engine: @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because each stored property is a constant that is safe from every thread, or says what guards it.
+    // Safety: `@unchecked Sendable` because each stored property is a constant that is safe to use from any thread, or states what guards
+    // it.
 
-    /// What `OperationQueue()` and `OperationQueue.main` use. Its main thread is the process's.
+    /// The engine of `OperationQueue()` and `OperationQueue.main`. Its main thread is the process's.
     public static let shared = Engine(
         workerCount: nil, hostMayAddOperations: true, threadLimit: nil, idleTime: .seconds(10), mainThread: getpid())
 
-    /// How many processors this process may use: its affinity and the cgroup's quota count.
+    /// The number of processors this process may use, limited by its affinity mask and the quota of its control group.
     public static var processorCount: Int { Processors.available }
 
-    /// How many operations run at once when none is blocked.
+    /// The maximum number of operations that run at once, not counting blocked ones.
     public var workerCount: Int { max(1, givenWorkerCount ?? Processors.available) }
-    /// How many threads there may be.
+    /// The maximum number of threads.
     var threadLimit: Int { max(workerCount, givenThreadLimit ?? workerCount + 8192) }
     private let givenWorkerCount: Int?
     private let givenThreadLimit: Int?
-    /// How long a thread without work sleeps before it ends.
+    /// How long an idle thread sleeps before it ends.
     let idleTime: Duration
-    /// How many threads there are now, blocked and idle ones included.
+    /// The current number of threads, including blocked and idle ones.
     public var threadCount: Int { pool.withLock { $0.workers.count } }
     let hostMayAddOperations: Bool
-    /// The thread that runs the main queue.
+    /// The kernel's number of the thread that runs the main queue.
     let mainThread: pid_t
     /// The inbox of the thread that owns this engine's main queue.
     public let mainInbox: Inbox
 
     let pool: Guarded<Pool>
-    /// What it has instead of threads; nil unless it is simulated.
+    /// Replaces the threads of a simulated engine. Nil otherwise.
     let simulated: SimulatedWorkers?
-    /// Whether the pool has scheduled queues, for those who look without its lock.
+    /// Whether the pool has scheduled queues. Atomic, to be read without the pool's lock.
     let hasWork = Atomic<Bool>(false)
     private let holds = Atomic<Int>(0)
     private let asynchronousOperations = Atomic<Int>(0)
@@ -41,25 +42,26 @@ import Synchronization
     let eventObservers = EventObservers()
 
     private let mainCore = Guarded<OperationQueue.Core?>(nil)
-    /// The first queue that has operations. Guarded by `Registry.lock`.
-    // Safety: an active queue keeps itself.
+    /// The ends of the list of queues that have operations. Guarded by `Registry.lock`.
+    // Safety: a core on the list retains itself.
     private nonisolated(unsafe) var firstActive: Unmanaged<OperationQueue.Core>?
     private nonisolated(unsafe) var lastActive: Unmanaged<OperationQueue.Core>?
-    /// For the engine's own operations, which nobody counts.
+    /// The queue of the engine's internal operations, which no count includes.
     private let helpers = Guarded(HelperQueue())
 
     private struct HelperQueue {
         weak var queue: OperationQueue?
     }
 
-    /// Makes an engine whose main queue belongs to the calling thread. Threads are started when there is work.
+    /// Creates an engine whose main queue belongs to the calling thread. Threads are started on demand.
     ///
     /// - Parameters:
-    ///   - workerCount: how many operations run at once; nil: `processorCount`.
-    ///   - hostMayAddOperations: false when only operations, inbox jobs and holders can bring work, so that a wait which nothing
-    ///     can end is reported instead of lasting for ever.
-    ///   - threadLimit: how many threads there may be, because blocked ones are replaced; nil: 8192 more than `workerCount`.
-    ///   - idleTime: how long a thread without work sleeps before it ends.
+    ///   - workerCount: the maximum number of operations that run at once. Nil for `processorCount`.
+    ///   - hostMayAddOperations: whether the host program may add operations at any time. If false, only operations, inbox jobs and holders
+    ///     can bring work, and a wait that nothing can end is reported instead of lasting for ever.
+    ///   - threadLimit: the maximum number of threads, which exceeds `workerCount` because blocked threads are replaced. Nil for
+    ///     `workerCount` plus 8192.
+    ///   - idleTime: how long an idle thread sleeps before it ends.
     public convenience init(
         workerCount: Int? = nil, hostMayAddOperations: Bool = true, threadLimit: Int? = nil, idleTime: Duration = .seconds(10)
     ) {
@@ -68,7 +70,8 @@ import Synchronization
             mainThread: cplatform_thread_id())
     }
 
-    /// An engine without threads. It finds out itself when nothing can happen any more; no other thread is to look.
+    /// Creates an engine without threads. `hostMayAddOperations` is true, because a simulation detects by itself that nothing can happen
+    /// any more, and no other thread may look.
     convenience init(simulatedBy simulated: SimulatedWorkers) {
         self.init(
             workerCount: 1, hostMayAddOperations: true, threadLimit: nil, idleTime: .zero, mainThread: cplatform_thread_id(),
@@ -93,13 +96,13 @@ import Synchronization
 
     deinit {
         if !hostMayAddOperations { StartedByHand.unregister(self) }
-        // A suspended main queue that nobody holds goes with its engine, as any suspended queue goes.
+        // A suspended main queue that no user holds is dropped with its engine, as any suspended queue is.
         mainQueueCore?.abandon()
     }
 
     // MARK: The main queue
 
-    /// Its operations run one at a time on the thread that drains `mainInbox`.
+    /// A queue whose operations run one at a time on the thread that drains `mainInbox`.
     public var mainQueue: OperationQueue {
         mainCore.withLock { main in
             if let queue = main?.queue { return queue }
@@ -111,10 +114,10 @@ import Synchronization
         }
     }
 
-    /// The queue behind `mainQueue`, once somebody has asked for it.
+    /// The core of `mainQueue`. Nil until `mainQueue` is used for the first time.
     var mainQueueCore: OperationQueue.Core? { mainCore.withLock { $0 } }
 
-    /// A queue for execution blocks, outside every maximum and every count.
+    /// A queue for the blocks of block operations. No maximum and no count includes it.
     var helperQueue: OperationQueue {
         helpers.withLock { helpers in
             if let queue = helpers.queue { return queue }
@@ -151,7 +154,7 @@ import Synchronization
 
     func activate(_ core: OperationQueue.Core) {
         Registry.lock.withLock {
-            // Safety: guarded by the lock; an active queue keeps itself.
+            // Safety: the registry's lock guards the list, and every core on it retains itself.
             let entry = unsafe Unmanaged.passUnretained(core)
             unsafe core.previousActive = lastActive
             unsafe core.nextActive = nil
@@ -166,7 +169,7 @@ import Synchronization
 
     func deactivate(_ core: OperationQueue.Core) {
         Registry.lock.withLock {
-            // Safety: as above.
+            // Safety: the registry's lock guards the list, and every core on it retains itself.
             let (previous, next) = unsafe (core.previousActive, core.nextActive)
             if let previous = unsafe previous {
                 unsafe previous._withUnsafeGuaranteedRef { unsafe $0.nextActive = next }
@@ -186,7 +189,7 @@ import Synchronization
             var all: [OperationQueue.Core] = []
             var next = unsafe firstActive
             while let entry = unsafe next {
-                // Safety: as above.
+                // Safety: the registry's lock guards the list, and every core on it retains itself.
                 let core = unsafe entry.takeUnretainedValue()
                 if !core.isHelper.load(ordering: .relaxed) { all.append(core) }
                 unsafe next = core.nextActive
@@ -195,24 +198,27 @@ import Synchronization
         }
     }
 
-    /// How many operations have been added to queues of this engine and have not finished. O(queues).
+    /// The number of operations that have been added to this engine's queues and have not finished. O(queues).
     public var unfinishedOperationCount: Int {
         activeCores().reduce(0) { $0 + $1.state.withLock { $0.count } }
     }
 
-    /// The operations that have been added to queues of this engine and have not finished, in order of addition for each queue. O(n).
+    /// The operations that have been added to this engine's queues and have not finished. In order of addition within each queue. O(n).
     public func unfinishedOperations() -> [Operation] { activeCores().flatMap { $0.members() } }
 
-    /// Cancels the operations in all queues of this engine, except barriers; what executes last. O(n).
+    /// Cancels the operations in all queues of this engine except barriers. Executing operations are cancelled last. O(n).
     public func cancelAllOperations() { unfinishedOperations().filter { !$0.isBarrier }.cancelAll() }
 
     // MARK: Quiescence
 
-    /// Whether a worker runs something, or is about to, and leaves a processor to a thread that looks for the end of it.
+    /// Whether spinning is worthwhile for a waiting thread: some worker is awake, and at least one processor is left for the spinning
+    /// thread.
     var isWorthWatching: Bool { pool.withLock { $0.awake > 0 && $0.awake < Processors.available } }
 
-    /// Whether nothing will happen by itself: nothing is executing or runnable, no asynchronous operation is executing, here or started
-    /// by hand anywhere, there is no hold, and all inboxes are empty. A worker that is blocked in a wait counts as not executing.
+    /// Whether nothing will happen unless code outside the engine acts.
+    ///
+    /// True if no operation is executing or runnable, no asynchronous operation is executing (neither on this engine nor started manually
+    /// anywhere), there are no holds, and all inboxes are empty. A worker blocked in a wait counts as not executing.
     public var isQuiescent: Bool { pool.withLock { nothingIsUnderWay($0) } }
 
     func nothingIsUnderWay(_ pool: Pool) -> Bool {
@@ -221,10 +227,11 @@ import Synchronization
             && !mainInbox.hasReadyOperations && (simulated?.isIdle ?? true) && StartedByHand.isEmpty
     }
 
-    /// Someone outside (a timer, a process, a host) could still add or finish something. Balanced by `release`.
+    /// Declares that something outside the engine, such as a timer, a process or a host, may still add or finish an operation. Must be
+    /// balanced by `release`.
     public func hold() { holds.wrappingAdd(1, ordering: .relaxed) }
 
-    /// Takes back a `hold`.
+    /// Balances a `hold`.
     public func release() {
         if holds.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 { reportStall() }
     }
@@ -235,17 +242,18 @@ import Synchronization
         if asynchronousOperations.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 { reportStall() }
     }
 
-    // MARK: The end
+    // MARK: Shutdown
 
-    /// `shutdown` has begun: what is added is cancelled.
+    /// Whether `shutdown` has begun. Operations that are added from then on are cancelled.
     var isEnding: Bool { phase.load(ordering: .acquiring) != 0 }
-    /// `shutdown` has stopped the workers: nothing can be added.
+    /// Whether `shutdown` has stopped the workers. No operation can be added any more.
     var hasEnded: Bool { phase.load(ordering: .acquiring) == 2 }
 
-    /// Cancels everything, barriers and suspended queues included, lets it end, and stops the threads. Called on the main queue's
-    /// thread, it runs the main queue meanwhile. Not to be called on a worker.
+    /// Cancels all operations, including barriers and those in suspended queues, waits until they have finished, and stops the threads.
+    /// Runs the main queue meanwhile if called on its thread. Must not be called on a worker.
     ///
-    /// - Returns: the operations that had not ended after `deadline`; threads that run them are left alone.
+    /// - Parameter deadline: how long to wait.
+    /// - Returns: the operations that had not finished after `deadline`. Threads that run them are left alone.
     public func shutdown(deadline: Duration) -> [Operation] {
         let end = now + deadline
         phase.store(1, ordering: .releasing)
@@ -264,7 +272,7 @@ import Synchronization
     }
 }
 
-/// Guards the lists of queues that have operations, and the moment when such a queue ceases to keep itself.
+/// Guards the engines' lists of queues that have operations, and the moment when such a queue stops retaining itself.
 enum Registry {
     static let lock = Lock()
 }

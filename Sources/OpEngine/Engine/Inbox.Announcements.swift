@@ -3,13 +3,15 @@ import Glibc
 import Synchronization
 
 extension Inbox {
-    /// Tells a host with a loop of its own that there is something to drain: once, and again after it has drained.
+    /// Tells a host with its own event loop that the inbox needs draining: once, and again after the host has drained.
     ///
-    /// Whoever puts something into the inbox calls `announce` after that; whoever drains calls `begin` before, and `end` after that.
+    /// A producer calls `announce` after it has put something into the inbox. A consumer calls `begin` before it drains and `end`
+    /// afterwards.
     final class Announcements: Sendable {
-        /// Somebody wants to be told. Read by everyone who puts something in, after that; written before the inbox is looked at.
+        /// Whether a host has subscribed. Producers read the flag after filling the inbox; a subscriber sets it before looking at the
+        /// inbox. At least one of the two therefore sees the other's write.
         private let isWanted = Atomic<Bool>(false)
-        /// It was announced that there is something, and nobody has begun to drain since.
+        /// Whether an announcement was made and no drain has begun since.
         private let isAnnounced = Atomic<Bool>(false)
         private let listeners = Guarded(Listeners())
 
@@ -35,13 +37,13 @@ extension Inbox {
             onWake?()
         }
 
-        /// The inbox is being drained: what comes meanwhile is found without being announced.
+        /// The consumer begins to drain. Everything that arrives meanwhile is found without an announcement.
         @inline(__always)
         func begin() {
             if isWanted.load(ordering: .relaxed) { withdraw(andKeepSilent: true) }
         }
 
-        /// What comes from here on is announced; what has come before is to be looked for after this.
+        /// The consumer has drained. Later arrivals are announced again; the caller must check for earlier ones after this call.
         @inline(__always)
         func end() {
             if isWanted.load(ordering: .relaxed) { withdraw(andKeepSilent: false) }
@@ -50,7 +52,7 @@ extension Inbox {
         @inline(never)
         private func withdraw(andKeepSilent isSilent: Bool) {
             if let descriptor = listeners.withLock({ $0.descriptor }) { cplatform_event_clear(descriptor) }
-            // After it was cleared, so that it stays readable when somebody announces in between.
+            // Set after the descriptor was cleared, so that a concurrent announcement leaves the descriptor readable.
             isAnnounced.store(isSilent, ordering: .sequentiallyConsistent)
         }
 
@@ -61,13 +63,13 @@ extension Inbox {
                     defer { listeners.onWake = newValue }
                     return listeners.onWake
                 }
-                // Outside the lock: it may be the last reference to what it captures.
+                // Release outside the lock: this may be the last reference to what the closure captures.
                 withExtendedLifetime(replaced) {}
                 if newValue != nil { isWanted.store(true, ordering: .sequentiallyConsistent) }
             }
         }
 
-        /// Made when first asked for.
+        /// The eventfd, which is created on first use.
         var descriptor: Int32 {
             let (descriptor, isNew) = listeners.withLock { listeners in
                 if let descriptor = listeners.descriptor { return (descriptor, false) }
@@ -84,20 +86,23 @@ extension Inbox {
         }
     }
 
-    /// For a host whose loop waits for file descriptors: readable while there is something to `drain()`, and perhaps once too often.
+    /// A file descriptor for hosts with a poll-based event loop. Readable while there is something to `drain()`; spurious readiness is
+    /// possible.
     ///
-    /// It is an eventfd of the inbox's own, made when it is first asked for, and closed with the inbox. Wait for it to become
-    /// readable, with epoll, poll, or whatever the loop uses, and call `drain()` on the inbox's thread; do not read from it.
+    /// The descriptor is an eventfd that belongs to the inbox, is created on first use, and is closed with the inbox. Wait for it to become
+    /// readable (with epoll, poll or the loop's own means), and then call `drain()` on the inbox's thread. Do not read from it.
     public var fileDescriptor: Int32 {
         let descriptor = announcements.descriptor
         announceIfNotEmpty()
         return descriptor
     }
 
-    /// For a host whose loop takes closures: called when there is something to `drain()`, once until the next `drain()` or `run`.
+    /// A closure for hosts whose event loop accepts closures. Called when there is something to `drain()`, once until the next `drain()` or
+    /// `run`; spurious calls are possible.
     ///
-    /// It is called on the thread that put it there, with no lock held, perhaps once too often, and at once if there is something now.
-    /// It must be cheap and is to make the inbox's thread call `drain()`: `{ DispatchQueue.main.async { _ = inbox.drain() } }`.
+    /// The closure is called on the thread that filled the inbox, with no lock held, and immediately when it is set if the inbox is not
+    /// empty. It must be cheap, and must make the inbox's thread call `drain()`, for example: `{ DispatchQueue.main.async { _ =
+    /// inbox.drain() } }`.
     public var onWake: (@Sendable () -> Void)? {
         get { announcements.onWake }
         set {
@@ -106,7 +111,7 @@ extension Inbox {
         }
     }
 
-    /// From now on it is announced what comes, and what is left.
+    /// Announces what is left in the inbox and everything that arrives later.
     func endDraining() {
         announcements.end()
         announceIfNotEmpty()
@@ -118,11 +123,11 @@ extension Inbox {
 }
 
 extension Inbox {
-    /// `run(until:deadline:)` until the deadline, or until nothing can come any more.
+    /// Runs what arrives until the deadline. See `run(until:deadline:)`.
     ///
-    /// - Returns: `.timedOut`, or `.stalled` without a deadline.
+    /// - Returns: `.timedOut`.
     public func run(until deadline: ContinuousClock.Instant) -> Outcome { run(until: { false }, deadline: deadline) }
 
-    /// Runs what comes, until nothing can come any more: for ever when the engine's host may add operations.
+    /// Runs what arrives until nothing can arrive any more. Never returns if the engine's host may add operations.
     public func run() { _ = run(until: { false }) }
 }

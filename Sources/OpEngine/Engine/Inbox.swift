@@ -1,50 +1,52 @@
 import Synchronization
 
-/// What reaches a thread from outside. It belongs to one thread, which runs it.
+/// Receives work for one thread from other threads. Only the owning thread runs the work.
 public final class Inbox: @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because `jobs` has a lock and `engine` is written once, before the inbox is shared, and weak.
+    // Safety: `@unchecked Sendable` because `jobs` has a lock, `engine` is weak and written once before the inbox is shared, and the other
+    // variables are used only on the owning thread.
 
     /// How a `run` ended.
     public enum Outcome: Sendable, Hashable {
         /// The predicate was true.
         case satisfied
-        /// The deadline has passed.
+        /// The deadline passed.
         case timedOut
         /// Nothing can make the predicate true any more.
         case stalled
     }
 
-    /// Weak because the engine owns its inboxes; whoever holds only the inbox can still post.
+    /// Weak, because the engine owns its inboxes. A user who holds only the inbox can still post.
     private(set) weak var engine: Engine?
     let parker: Parker
     private let isMain: Bool
-    /// Jobs in all inboxes of the engine that have not been run to their end.
+    /// The number of unfinished jobs in all inboxes of the engine.
     private let pendingJobs: PendingJobs
     private let jobs = Guarded(Jobs())
-    /// How many have been posted, and how many its thread has taken: changed with the lock held, and by that thread alone.
+    /// How many jobs were posted and how many the owning thread has taken. `postedCount` changes only with the lock of `jobs` held,
+    /// `takenCount` only on the owning thread.
     private let postedCount = Atomic<Int>(0)
     private let takenCount = Atomic<Int>(0)
-    /// Those that its thread has fetched, all that there were at once, and how many of them it has taken. Used on its thread only.
+    /// The jobs that the owning thread has fetched in one go, and how many of them it has taken. Used only on the owning thread.
     @safe @exclusivity(unchecked) private var fetched: [Block?] = []
     @safe @exclusivity(unchecked) private var fetchedAndTaken = 0
-    /// Jobs that have begun and not ended: nested, while one waits. Used on its thread only.
+    /// The number of jobs that have begun and not finished. Jobs nest when one waits. Used only on the owning thread.
     @safe @exclusivity(unchecked) private var runningJobs = 0
     private let operationsReady = Atomic<Bool>(false)
-    /// To hosts with a loop of their own.
+    /// Notifies hosts with their own event loop.
     let announcements = Announcements()
 
     private struct Jobs {
         var pending: [Block?] = []
-        /// The thread has ended: jobs are dropped.
+        /// Whether the thread has ended, so that new jobs are dropped.
         var isClosed = false
     }
 
-    /// What the inboxes of one engine count together.
+    /// The counter that all inboxes of an engine share.
     final class PendingJobs: Sendable {
         let count = Atomic<Int>(0)
     }
 
-    /// The inbox of a worker, or of a main thread, whose engine calls `belongs` before it shares it.
+    /// Creates the inbox of a worker or a main thread. The engine must call `belongs` before it shares the inbox.
     init(parker: Parker, pendingJobs: PendingJobs, isMain: Bool) {
         self.parker = parker
         self.pendingJobs = pendingJobs
@@ -53,12 +55,12 @@ public final class Inbox: @unchecked Sendable {
 
     func belongs(to engine: Engine) { self.engine = engine }
 
-    /// The main queue, for the main inbox.
+    /// The main queue that this inbox drains. Nil for other inboxes.
     var mainQueue: OperationQueue? { isMain ? engine?.mainQueue : nil }
 
     // MARK: From any thread
 
-    /// Jobs run in the order in which they were posted, and wake the thread when it sleeps.
+    /// Posts a job to be run on the owning thread. Jobs run in the order of posting. Wakes the thread if it sleeps.
     public func post(_ job: @escaping @Sendable () -> Void) {
         pendingJobs.count.wrappingAdd(1, ordering: .acquiringAndReleasing)
         let isAccepted = jobs.withLock { jobs in
@@ -81,7 +83,7 @@ public final class Inbox: @unchecked Sendable {
         announcements.announce()
     }
 
-    /// Nothing to drain.
+    /// Whether there is nothing to drain.
     var isEmpty: Bool {
         jobCount == 0 && !operationsReady.load(ordering: .sequentiallyConsistent)
     }
@@ -89,23 +91,23 @@ public final class Inbox: @unchecked Sendable {
     var hasReadyOperations: Bool { operationsReady.load(ordering: .acquiring) }
     package var hasJobs: Bool { jobCount != 0 }
 
-    /// Jobs that have not begun. From another thread it may be more than that.
+    /// The number of jobs that have not begun. Other threads may see too high a number.
     @inline(__always)
     private var jobCount: Int {
         let taken = takenCount.load(ordering: .sequentiallyConsistent)
         return postedCount.load(ordering: .sequentiallyConsistent) - taken
     }
 
-    // MARK: On its thread
+    // MARK: On the owning thread
 
-    /// Runs jobs, and on a main inbox ready operations of the main queue, one at a time in priority order, until `predicate` is true,
-    /// which is evaluated between them; sleeps when there are none. A signal makes it look again.
+    /// Runs jobs, and in a main inbox also ready operations of the main queue in order of priority, until `predicate` is true. Evaluates
+    /// `predicate` between them, and after a signal. Sleeps while there is nothing to run. Must be called on the owning thread.
     ///
-    /// With a deadline it never returns `.stalled`; without one it does when the engine is quiescent and was made with
-    /// `hostMayAddOperations: false`. On a worker another thread takes its place while it sleeps.
+    /// With a deadline, never returns `.stalled`. Without one, returns `.stalled` if the engine is quiescent
+    /// and was created with `hostMayAddOperations: false`. On a worker, another thread takes over its share of the work while it sleeps.
     public func run(until predicate: () -> Bool, deadline: ContinuousClock.Instant? = nil) -> Outcome {
         let context = ThreadContext.current
-        // Nothing comes from an engine that has gone, but jobs may.
+        // Without its engine, an inbox receives no operations, but it may receive jobs.
         let engine = self.engine
         defer { withExtendedLifetime(engine) {} }
         announcements.begin()
@@ -120,7 +122,8 @@ public final class Inbox: @unchecked Sendable {
         }
     }
 
-    /// Runs what is there now, without sleeping. Returns how many jobs and operations it ran.
+    /// Runs what is in the inbox now, without sleeping. Returns the number of jobs and operations that ran. Must be called on the owning
+    /// thread.
     public func drain() -> Int {
         let context = ThreadContext.current
         let engine = self.engine
@@ -139,7 +142,7 @@ public final class Inbox: @unchecked Sendable {
         }
     }
 
-    /// All jobs that are there, on a worker between two operations.
+    /// Runs all jobs. A worker calls this method between two operations.
     func runJobs() {
         if !hasJobs { return }
         let context = ThreadContext.current
@@ -180,7 +183,8 @@ public final class Inbox: @unchecked Sendable {
         return job
     }
 
-    /// The thread sleeps in `body`. Jobs that wait there are not about to do anything, nor are those behind a wait that runs none.
+    /// Calls `body`, in which the thread sleeps. Meanwhile, jobs that are waiting do not count as pending. Jobs still in the inbox do not
+    /// count either, unless the sleeping thread would run them.
     func whileJobsSleep(runsJobs: Bool, _ body: () -> Bool) -> Bool {
         let asleep = runningJobs + (runsJobs ? 0 : jobCount)
         if asleep == 0 { return body() }
@@ -193,12 +197,12 @@ public final class Inbox: @unchecked Sendable {
         if pendingJobs.count.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 { engine?.reportStall() }
     }
 
-    /// The thread ends, or the engine has been shut down: runs what is left; what comes later is dropped.
+    /// Runs the remaining jobs when the thread ends or the engine has been shut down. Later jobs are dropped.
     package func close() {
         repeat { runJobs() } while !closeIfEmpty()
     }
 
-    /// What comes from here on is dropped. False: there is a job.
+    /// Closes the inbox, so that later jobs are dropped. Returns false if a job is left.
     func closeIfEmpty() -> Bool {
         jobs.withLock { jobs in
             jobs.isClosed = jobs.pending.isEmpty && fetched.isEmpty
@@ -206,16 +210,16 @@ public final class Inbox: @unchecked Sendable {
         }
     }
 
-    /// The next operation of the main queue.
+    /// Runs the next operation of the main queue, if there is one.
     private func runOperation(_ context: ThreadContext) -> Bool {
         guard isMain, operationsReady.exchange(false, ordering: .acquiringAndReleasing), let core = engine?.mainQueueCore else {
             return false
         }
-        // Taking schedules the queue again, and so sets the flag, when there is more.
+        // Taking an operation schedules the queue again if there are more, which sets the flag again.
         return core.runOne(on: context, by: .outside)
     }
 
-    /// Sleeps once; an outcome ends the run.
+    /// Sleeps once. Returns an outcome if the run must end.
     private func sleep(_ context: ThreadContext, _ deadline: ContinuousClock.Instant?, _ predicate: () -> Bool) -> Outcome? {
         if isMain {
             if let engine, let simulated = engine.simulated {
@@ -227,7 +231,7 @@ public final class Inbox: @unchecked Sendable {
                 _ = parker.park(until: deadline)
                 return nil
             }
-            // Without its engine nothing comes any more. A predicate may have become true without a wake-up.
+            // Without its engine, nothing can arrive any more. The predicate may have become true without a wake-up.
             let isStalled = engine.map { $0.sleepUnlessStalled(parker, canStall: true, inbox: self, runsJobs: true) } ?? true
             return isStalled ? (predicate() ? .satisfied : .stalled) : nil
         }

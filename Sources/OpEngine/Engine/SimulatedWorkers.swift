@@ -1,15 +1,15 @@
 import CPlatform
 import Glibc
 
-/// What an engine has instead of a pool of threads when it is simulated. See `Engine.Simulation`.
+/// Replaces the thread pool of a simulated engine. See `Engine.Simulation`.
 final class SimulatedWorkers: @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because only the thread that made it may call it, which is checked.
+    // Safety: `@unchecked Sendable` because only the creating thread may call the methods, and `schedule` checks this.
     private let thread = cplatform_thread_id()
-    /// Queues that have something to run, and on which threads.
+    /// The scheduled queues and the thread groups they were scheduled on.
     private var scheduled: [(core: OperationQueue.Core, group: ThreadGroup)] = []
     private var random: UInt64
     var now = ContinuousClock.now
-    /// The thread is a worker now, not the main thread.
+    /// Whether the thread currently acts as a worker rather than as the main thread.
     private(set) var isServing = false
 
     init(seed: UInt64) { random = seed }
@@ -23,24 +23,24 @@ final class SimulatedWorkers: @unchecked Sendable {
         scheduled.append((core, group))
     }
 
-    /// Takes one operation and runs it. False when none may run.
+    /// Takes one operation and runs it. Returns false if none may run.
     func step(_ context: ThreadContext) -> Bool {
         while !scheduled.isEmpty {
             let (core, group) = scheduled.remove(at: choose(among: scheduled.count))
-            // Taking schedules the queue again when there is more, so that a wait inside the operation finds it.
+            // Taking an operation schedules the queue again if there are more, so that a wait inside the operation finds them.
             if asWorker(of: core, context, { core.runOne(on: context, by: group) }) { return true }
         }
         return false
     }
 
-    /// Takes steps until the wait is over.
+    /// Performs steps until the wait is over.
     func run(
         _ context: ThreadContext, _ inbox: Inbox, until predicate: () -> Bool, deadline: ContinuousClock.Instant?
     ) -> Inbox.Outcome {
         while true {
             if predicate() { return .satisfied }
             if let deadline, now >= deadline { return .timedOut }
-            // The main thread, if it lies below, runs what it is sent.
+            // If the main thread's loop is further down this stack, it runs what it receives.
             let isMainRunning = !context.runningInboxes.isEmpty
             if isMainRunning, choose(among: 2) == 0, asMainThread({ inbox.runOne(context) }) { continue }
             if step(context) { continue }
@@ -53,7 +53,7 @@ final class SimulatedWorkers: @unchecked Sendable {
     private func asWorker<Result>(of core: OperationQueue.Core, _ context: ThreadContext, _ body: () -> Result) -> Result {
         let before = unsafe (isServing, context.simulation)
         isServing = true
-        // Safety: whoever takes the step holds the engine.
+        // Safety: the caller of a step retains the engine.
         unsafe context.simulation = core.engine
         defer { unsafe (isServing, context.simulation) = before }
         return body()
@@ -66,7 +66,7 @@ final class SimulatedWorkers: @unchecked Sendable {
         return body()
     }
 
-    /// The next number below `count` (SplitMix64).
+    /// The next pseudorandom number below `count` (SplitMix64).
     private func choose(among count: Int) -> Int {
         random &+= 0x9E37_79B9_7F4A_7C15
         var mixed = random

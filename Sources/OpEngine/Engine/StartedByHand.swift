@@ -1,7 +1,9 @@
 import Synchronization
 
-/// Counts asynchronous operations that were started by hand and have not ended. They belong to no engine, so while there is one no
-/// engine of the process is quiescent: its end may be what a wait waits for, and may bring work to any of them.
+/// Counts asynchronous operations that were started manually and have not finished.
+///
+/// Such operations belong to no engine. While there is one, no engine of the process is quiescent, because its end may satisfy a wait or
+/// bring work to any engine.
 enum StartedByHand {
     private static let count = Atomic<Int>(0)
     /// The engines that report stalls.
@@ -16,7 +18,7 @@ enum StartedByHand {
 
     static func begin() { count.wrappingAdd(1, ordering: .acquiringAndReleasing) }
 
-    /// Balances `begin`. O(engines) when it was the last.
+    /// Balances `begin`. O(engines) if no such operation is left.
     static func end() {
         guard count.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 else { return }
         let watching = engines.withLock { $0.compactMap(\.engine) }
@@ -34,7 +36,7 @@ enum StartedByHand {
 }
 
 extension Operation {
-    /// `start`, called by hand, has returned, and the operation may go on.
+    /// A manually called `start` has returned, and the operation may continue.
     func startedByHandHasReturned() {
         StartedByHand.begin()
         if !transition({ $0.goesOnAlone() }) { StartedByHand.end() }

@@ -1,25 +1,27 @@
 import CPlatform
 import Synchronization
 
-/// The threads that a piece of work may run on. Each group of workers has a nice value of its own, which its threads have from
-/// their start to their end: without privileges a thread cannot lower its nice value again, so none is ever changed.
+/// The threads that an operation may run on.
+///
+/// Each group of workers has its own nice value, which a thread keeps from start to end: without privileges, a thread cannot lower its nice
+/// value again.
 enum ThreadGroup: UInt8, CaseIterable {
-    /// The process's own nice value: `userInteractive`, `userInitiated` and `default`.
+    /// The process's own nice value. For `userInteractive`, `userInitiated` and `default`.
     case foreground
-    /// Nice 5, a third of the processor time that a foreground thread gets beside it: `utility`.
+    /// Nice value 5: about a third of a foreground thread's processor time when both compete. For `utility`.
     case utility
-    /// Nice 10, a tenth: `background`.
+    /// Nice value 10: about a tenth. For `background`.
     case background
-    /// No worker: the thread that drains a main queue, or an executor.
+    /// Not a worker: the thread that drains a main queue, or an executor.
     case outside
 
-    /// How many groups of workers there are.
+    /// The number of groups that have workers.
     static let workerGroups = 3
 
-    /// The bit of a set of groups.
+    /// The group's bit in a set of groups.
     @inline(__always) var bit: UInt8 { 1 << rawValue }
 
-    /// The lowest group in a set that is not empty.
+    /// The most important group in a set, which must not be empty.
     @inline(__always)
     init(firstIn set: UInt8) {
         self =
@@ -31,7 +33,7 @@ enum ThreadGroup: UInt8, CaseIterable {
             }
     }
 
-    /// Gives the calling thread, which has just started, the group's nice value; a process that is nicer keeps its own.
+    /// Sets the nice value of the calling thread, which has just started. Has no effect if the process's own nice value is not lower.
     func enter() {
         let nice: Int32
         switch self {

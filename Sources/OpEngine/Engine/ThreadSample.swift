@@ -1,34 +1,36 @@
 import Glibc
 import Synchronization
 
-/// What `BlockingMonitor` knows of a worker's thread, from one sample to the next.
+/// The monitor's knowledge about a worker's thread, updated with each sample.
 struct ThreadSample {
     enum Kind {
         /// The thread has used processor time since the last sample.
         case runs
-        /// The same, and since it last slept it has used more than it takes to begin a body.
+        /// Like `runs`, and since it last slept the thread has used more processor time than it takes to begin an operation.
         case computes
-        /// The thread could run, but has had no turn since the last sample.
+        /// The thread is runnable but has not run since the last sample.
         case waitsForProcessor
-        /// The thread sleeps in the kernel, and has not run since the last sample.
+        /// The thread sleeps in the kernel and has not run since the last sample.
         case sleeps
-        /// The thread has not begun, has run while the sample was taken, or waits for a lock of the engine, whose holder goes on soon; or
-        /// there is no `/proc`.
+        /// The state could not be determined: the thread has not started, it ran while the sample was taken, it waits for a lock of the
+        /// engine and will continue soon, or `/proc` is missing.
         case unknown
     }
 
-    /// Nanoseconds of processor time: more than it takes to make a thread and a Lua state.
+    /// More processor time, in nanoseconds, than it takes to start a thread and create a Lua state.
     static let mostToBegin: Int64 = 500_000
 
     private(set) var kind = Kind.unknown
-    /// When the last sample was taken in which the thread had run.
+    /// The time of the last sample in which the thread had run.
     private var lastRun = ContinuousClock.now
     private var processorTime: Int64 = 0
     private var processorTimeAsleep: Int64 = 0
 
+    /// Updates the sample.
+    ///
     /// - Parameters:
-    ///   - processorTime: nanoseconds that the thread has run for; nil if that is unknown.
-    ///   - state: gives the thread's state as `/proc` has it: `R`, `S`, `D` and others. Called only if the thread has not run.
+    ///   - processorTime: the thread's total processor time in nanoseconds. Nil if unknown.
+    ///   - state: returns the state letter from `/proc`: `R`, `S`, `D` and so on. Called only if the thread has not run.
     mutating func update(processorTime time: Int64?, at now: ContinuousClock.Instant, state: () -> UInt8?) {
         guard let time else {
             kind = .unknown
@@ -49,10 +51,10 @@ struct ThreadSample {
         }
     }
 
-    /// The indices of those whose threads have been blocked for `duration`.
+    /// The indices of the samples whose threads have been blocked for at least `duration`.
     ///
-    /// A thread that has had no turn since another fell asleep may hold the lock that the other waits for. Until it has run, the other does not
-    /// count as blocked.
+    /// If a thread has been waiting for a processor since before another thread fell asleep, it may hold the lock that the other thread
+    /// waits for. The sleeping thread does not count as blocked until the first one has run.
     static func blocked(_ samples: [ThreadSample], for duration: Duration, at now: ContinuousClock.Instant) -> [Int] {
         let lastTurn = samples.filter { $0.kind == .waitsForProcessor }.map(\.lastRun).min() ?? now
         return samples.indices.filter { index in
@@ -68,22 +70,23 @@ extension Worker {
         let time = number == 0 ? nil : processorTime(ofThread: number)
         sample.update(processorTime: time, at: now) {
             let state = threadState(number)
-            // In this order: if the thread has run since `time`, the state belongs to a sleep that has just begun.
+            // Read the time again after the state. If the thread has run since `time` was read, the state belongs to a sleep that has just
+            // begun.
             return waitsForLock.load(ordering: .acquiring) || processorTime(ofThread: number) != time ? nil : state
         }
     }
 }
 
-/// Nanoseconds that a thread of this process has run for.
+/// The total processor time of a thread of this process, in nanoseconds.
 private func processorTime(ofThread number: pid_t) -> Int64? {
-    // The kernel's name for this clock, as `pthread_getcpuclockid` makes it, which needs the thread itself.
+    // The kernel's identifier of the thread's CPU clock. `pthread_getcpuclockid` computes the same value but needs a `pthread_t`.
     let clock = ~number << 3 | 6
     var time = timespec()
     // Safety: `time` outlives the call.
     return unsafe clock_gettime(clock, &time) == 0 ? Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec) : nil
 }
 
-/// The state follows the thread's name, which is in parentheses and may contain any character.
+/// The thread's state letter. It follows the thread's name, which is in parentheses and may contain any character.
 private func threadState(_ number: pid_t) -> UInt8? {
     guard let text = readFile("/proc/self/task/\(number)/stat"), let name = text.lastIndex(of: ")") else { return nil }
     return text[text.index(after: name)...].utf8.dropFirst().first

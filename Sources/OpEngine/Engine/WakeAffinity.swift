@@ -1,18 +1,19 @@
-/// When a worker leaves the processor that it shares with who wakes it.
+/// Decides when a worker moves away from the processor of the threads that wake it.
 ///
-/// The kernel often wakes a thread on the processor of who wakes it, though another one is idle. Then the worker, which has something to do
-/// for some microseconds only, interrupts for each operation the thread that adds them, instead of working beside it.
+/// The kernel often wakes a thread on the waker's processor even though another processor is idle. A worker that has only a few
+/// microseconds of work then preempts the producer for each operation instead of running beside it.
 struct WakeAffinity {
     private static let minLimit = 4
     private static let maxLimit = 4096
 
-    /// Wake-ups in a row on the processor of who woke it.
+    /// The number of consecutive wake-ups on the waker's processor.
     private var stacked = 0
-    /// So many are too many. Grows where the kernel brings the worker back: the others are busy.
+    /// The number of consecutive wake-ups after which the worker migrates. Doubles when the kernel moves the worker back, which means that
+    /// the other processors are busy.
     private var limit = minLimit
     private var hasMigrated = false
 
-    /// The worker has been woken. Returns whether it should go elsewhere.
+    /// Records a wake-up. Returns true if the worker should migrate to another processor.
     mutating func wasWoken(onWakersProcessor: Bool) -> Bool {
         if hasMigrated { limit = onWakersProcessor ? min(2 * limit, WakeAffinity.maxLimit) : WakeAffinity.minLimit }
         stacked = onWakersProcessor ? stacked + 1 : 0

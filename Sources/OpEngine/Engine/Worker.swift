@@ -4,50 +4,51 @@ import Synchronization
 
 /// A thread of an engine's pool.
 public final class Worker: @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because each stored property says who uses it.
+    // Safety: `@unchecked Sendable` because each stored property states which thread uses it or what guards it.
 
-    /// How many operations of one queue a worker runs before it looks at the others.
+    /// The number of operations of one queue that a worker runs before it checks the other queues.
     private static let turn = 64
 
-    /// The worker that runs on the calling thread; nil on other threads.
+    /// The worker of the calling thread. Nil on other threads.
     public static var current: Worker? {
         // Safety: a thread's worker lives as long as the thread.
         unsafe ThreadContext.current.worker
     }
 
-    /// Counts from 1 in each engine; not used again.
+    /// The worker's number within its engine, counting from 1. Never reused.
     public let number: Int
-    /// The engine it works for.
+    /// The engine that the worker belongs to.
     public let engine: Engine
-    /// Jobs that this thread runs between two operations. A job wakes it when it sleeps.
+    /// Jobs that this thread runs between two operations. Posting a job wakes the thread.
     public let inbox: Inbox
-    /// For the layer above. To be used on this worker's thread only, where it is also released when the thread ends.
+    /// Storage for the module above. Use it only on this worker's thread, which also releases it when the thread ends.
     public var context: AnyObject?
-    /// While true, the thread does not retire. To be set on this worker's thread.
+    /// While true, the thread does not end when it is idle. Set it only on this worker's thread.
     public var keepsAlive = false
 
-    /// Which nice value its thread has.
+    /// The thread group, which determines the thread's nice value.
     let group: ThreadGroup
     let parker: Parker
-    /// Used on this worker's thread only.
+    /// Used only on this worker's thread.
     private var batchingDelay = BatchingDelay()
-    /// The same.
+    /// Used only on this worker's thread.
     private var wakeAffinity = WakeAffinity()
-    /// Guarded by the engine's lock.
+    /// Guarded by the lock of the engine's pool.
     var isParked = false
-    /// It was woken to look for work, or spins. Guarded by the engine's lock.
+    /// Whether the worker was woken to search for work, or spins. Guarded by the lock of the engine's pool.
     var isSearching = false
-    /// For how many reasons it does not count as awake, though it has not parked: it waits, or is blocked. Guarded by the engine's lock.
+    /// The number of reasons why the worker does not count as awake although it is not parked: it waits or is blocked. Guarded by the lock
+    /// of the engine's pool.
     var absences = 0
-    /// Its thread was found blocked. Guarded by the engine's lock.
+    /// Whether the monitor found the thread blocked. Guarded by the lock of the engine's pool.
     var isReplaced = false
-    /// A job in its inbox is to report that it is back. Guarded by the engine's lock.
+    /// Whether a job in the inbox will report that the worker has returned. Guarded by the lock of the engine's pool.
     var willReport = false
-    /// What the monitor has found out about its thread. Used by that only.
+    /// The monitor's knowledge about the thread. Used only by the monitor.
     var sample = ThreadSample()
-    /// Its thread waits for a lock of the engine, whose holder goes on soon.
+    /// Whether the thread waits for a lock of the engine. The holder will release it soon.
     let waitsForLock = Atomic<Bool>(false)
-    /// The kernel's number of its thread; 0 before that runs.
+    /// The kernel's number of the thread. 0 until the thread runs.
     let threadNumber = Atomic<pid_t>(0)
     let thread = JoinableThread()
 
@@ -86,11 +87,11 @@ public final class Worker: @unchecked Sendable {
         thread.end()
     }
 
-    // MARK: Working
+    // MARK: Running operations
 
     private func work(_ context: ThreadContext) {
-        /// Whose operations it ran last. To let that go may run anybody's code, which may wait: never while this worker counts as one
-        /// that looks for work or sleeps.
+        /// The queue whose operations the worker ran last. Releasing it may run foreign code, which may wait. So the worker must not
+        /// release it while it counts as searching or parked.
         var last: OperationQueue.Core?
         var hasSpun = false
         while true {
@@ -100,7 +101,8 @@ public final class Worker: @unchecked Sendable {
                 engine.perform(wake)
                 let isOther = last.map { $0 !== core } ?? false
                 if isOther {
-                    // What runs when the last one goes may wait for what is to be taken here.
+                    // Releasing the previous queue may run code that waits for an operation of the new queue. That wait
+                    // schedules the new queue for other workers, because this thread already serves it.
                     core.entryHasArrived()
                     context.whileServing(core) { last = nil }
                 }
@@ -132,7 +134,7 @@ public final class Worker: @unchecked Sendable {
         }
     }
 
-    /// What is in its inbox, between looking for work and finding some. It may take long, or wait for other operations: somebody else looks
+    /// Runs the jobs in the inbox while the worker is searching. They may run for long or wait for operations, so another worker searches
     /// meanwhile.
     private func runJobs() {
         guard inbox.hasJobs else { return }
@@ -140,14 +142,17 @@ public final class Worker: @unchecked Sendable {
         inbox.runJobs()
     }
 
-    /// The queue at which it lingered has called it. Others may have come back from waits meanwhile: then there are enough without it.
+    /// Serves the queue that signalled this spinning worker. If enough workers are awake without this one, because some have returned from
+    /// waits, schedules the queue for them instead.
     private func serveAfterSignal(_ core: OperationQueue.Core, _ context: ThreadContext) {
         let (isNeeded, wake) = engine.pool.withLock { $0.wasSignalled(self) }
         engine.perform(wake)
         if isNeeded { serve(core, as: .foreground, context, arriving: true) } else { engine.schedule(core, on: .foreground) }
     }
 
-    /// - Parameter arriving: it comes with an entry of the engine's list.
+    /// Runs operations of the queue until it has none left or the worker's turn is over.
+    ///
+    /// - Parameter arriving: whether the worker was scheduled to the queue.
     private func serve(_ core: OperationQueue.Core, as group: ThreadGroup, _ context: ThreadContext, arriving: Bool) {
         context.whileServing(core) { serveTurn(core, as: group, context, arriving: arriving) }
     }
@@ -158,7 +163,7 @@ public final class Worker: @unchecked Sendable {
         var left = Worker.turn
         while let operation = unsafe next {
             left -= 1
-            // Safety: `take` says who keeps it.
+            // Safety: `take` states who retains the operation.
             unsafe next = operation._withUnsafeGuaranteedRef {
                 unsafe $0.run(on: context, from: core, thenTakingBy: left > 0 ? group : nil)
             }
@@ -166,7 +171,7 @@ public final class Worker: @unchecked Sendable {
             if inbox.hasJobs {
                 context.letOthersTake()
                 inbox.runJobs()
-                // It may have come back from where it was blocked, and others have its work.
+                // The worker may have returned from blocking, while others have taken over its work.
                 if engine.pool.withLock({ $0.hasTooManyAwake }) { return core.scheduleIfRunnable() }
             }
             if left == 0 { return core.scheduleIfRunnable() }
@@ -174,10 +179,10 @@ public final class Worker: @unchecked Sendable {
         }
     }
 
-    /// Looks for work without sleeping, some microseconds.
+    /// Searches for work for some microseconds without sleeping.
     private func spin() { _ = parker.spin { isNeededElsewhere } }
 
-    /// The same, and meanwhile who adds to `core` calls this worker. True: somebody has.
+    /// Spins at `core`, which a producer may signal meanwhile. Returns true if one has.
     private func spin(at core: OperationQueue.Core) -> Bool {
         guard core.beginSpinning() else { return false }
         if let iterations = parker.spin(until: { core.isSpinningWorkerSignalled || isNeededElsewhere }) {
@@ -189,14 +194,15 @@ public final class Worker: @unchecked Sendable {
         return core.endSpinning()
     }
 
-    /// See `BatchingDelay`.
+    /// Waits for more operations before taking the ones that are there. See `BatchingDelay`.
     private func accumulateOperations(in core: OperationQueue.Core) {
         let half = batchingDelay.iterations / 2
         let operationsArrived = spins(half, for: core) && core.receivesOperations(while: { spins(half, for: core) })
         if !isNeededElsewhere { batchingDelay.hasWaited(operationsArrived: operationsArrived) }
     }
 
-    /// False: somebody waits for the queue or for one of its operations, or the worker is needed elsewhere.
+    /// Spins for `iterations`. Returns false early if a thread begins to wait for the queue or one of its operations, or if the worker is
+    /// needed elsewhere.
     private func spins(_ iterations: Int, for core: OperationQueue.Core) -> Bool {
         for _ in 0..<iterations {
             if core.hasNewWaiter || isNeededElsewhere { return false }
@@ -207,7 +213,7 @@ public final class Worker: @unchecked Sendable {
 
     private var isNeededElsewhere: Bool { engine.hasWork.load(ordering: .relaxed) || inbox.hasJobs }
 
-    /// Sleeps until there is work. True: the thread ends.
+    /// Sleeps until there is work. Returns true if the thread must end.
     private func park() -> Bool {
         while true {
             let reason = parker.park(until: keepsAlive ? nil : ContinuousClock.now + engine.idleTime)

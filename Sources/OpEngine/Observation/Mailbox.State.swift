@@ -76,7 +76,7 @@ extension Mailbox {
             return true
         }
 
-        // MARK: Things happen
+        // MARK: Recording changes
 
         mutating func record(_ content: Entry.Content) {
             sequence += 1

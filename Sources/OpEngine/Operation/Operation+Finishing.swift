@@ -119,7 +119,7 @@ extension Operation {
         deliverChanges()
     }
 
-    // MARK: Who wants to know
+    // MARK: Handlers
 
     /// Stores a completion block and returns the previous one. Throws if the operation has finished, unless `block` is nil. Does not notify
     /// observers.

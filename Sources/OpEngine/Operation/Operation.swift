@@ -72,7 +72,7 @@ import Synchronization
         if loadState().isGivenUp { StartedByHand.end() }
     }
 
-    // MARK: What subclasses override
+    // MARK: Methods to override
 
     /// Checks that the operation may start, runs `main` on the calling thread, and finishes the operation. A queue calls this method on one
     /// of its threads.
@@ -121,7 +121,7 @@ import Synchronization
     /// or the property is nil. Override this method to make the values of your own properties visible to observers that use strings.
     open func value(forKey key: String) -> (any Sendable)? { observedValue(ObservedKey(key)) }
 
-    // MARK: What subclasses seldom override
+    // MARK: Methods that are rarely overridden
 
     // The module above overrides these methods. They are hidden behind an SPI so that other subclasses may declare methods with the same
     // names.
@@ -210,7 +210,7 @@ import Synchronization
         do { try tryWaitUntilFinished() } catch { trap(error) }
     }
 
-    // MARK: As an object
+    // MARK: Identity and description
 
     /// The class and the address, in the format of Foundation's objects.
     open var description: String { objectDescription(self) }

@@ -101,7 +101,7 @@
         change(&followUp!)
     }
 
-    // MARK: Arriving
+    // MARK: Posting
 
     /// Posts the operations in flight to their queues, and releases the others.
     @inline(__always)

@@ -51,7 +51,7 @@ extension OperationQueue {
             }
         }
 
-        // MARK: What users hold
+        // MARK: The queue object
 
         /// The queue object. Nil once it is being deallocated.
         var queue: OperationQueue? {
@@ -70,7 +70,7 @@ extension OperationQueue {
             }
         }
 
-        // MARK: Operations come
+        // MARK: Adding operations
 
         /// Adds an operation that this queue has claimed. Returns false if there is no capacity.
         func addIfCapacity(_ operation: Operation, isBarrier: Bool, queue: OperationQueue) -> Bool {
@@ -89,8 +89,8 @@ extension OperationQueue {
             return true
         }
 
-        /// Adds a new block operation in one step, which is possible because no other thread knows it. Consumes the caller's reference.
-        /// Returns false if the operation must be added in the usual way.
+        /// Adds a new block operation in one step, which is possible because no other thread knows it. On success, takes over the caller's
+        /// reference. Returns false if the operation must be added in the usual way.
         @inline(__always)
         func addAtOnce(_ operation: Unmanaged<Operation>, _ priority: Operation.QueuePriority, queue: OperationQueue) -> Bool {
             if engineOfUse.hasEnded { return false }
@@ -106,9 +106,8 @@ extension OperationQueue {
             }
         }
 
-        /// Adds an unclaimed operation: claims, links and, if it is ready, posts it with a single change of its state. On success, takes over the
-        /// caller's reference. Returns false, without having changed anything, if something about the operation or the queue is unusual and
-        /// it must be added in two steps.
+        /// Adds an unclaimed operation: claims, links and, if it is ready, posts it with a single change of its state. On success, takes
+        /// over the caller's reference. Returns false and changes nothing if the operation or the queue needs the usual two steps.
         @inline(__always)
         func addInOneStep(_ operation: Unmanaged<Operation>, isOfPlainClass: Bool, queue: OperationQueue) -> Bool {
             unsafe addInOneStep(operation, queue: queue) { state in
@@ -264,7 +263,7 @@ extension OperationQueue {
 
         func reprioritise(_ operation: Operation) { state.withLock { $0.reprioritise(operation) } }
 
-        // MARK: Operations go
+        // MARK: Taking and finishing operations
 
         /// Takes the next operation for a thread of `group`. The caller must call `run` on it.
         ///
@@ -448,7 +447,7 @@ extension OperationQueue {
             }
         }
 
-        // MARK: Looking and changing
+        // MARK: Inspection and settings
 
         /// Whether all added operations have left.
         var isEmpty: Bool { state.withLock { $0.count == 0 } }

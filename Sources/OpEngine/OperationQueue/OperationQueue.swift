@@ -163,7 +163,7 @@ open class OperationQueue: @unchecked Sendable {
         set { core.change(queue: self) { $0.qualities.own = QualityRank(newValue) } }
     }
 
-    // MARK: Looking
+    // MARK: Inspection
 
     /// The operations that have been added and have not finished, in order of addition. Usually O(n); O(n log n) if they became ready in a
     /// very different order.
@@ -189,7 +189,7 @@ open class OperationQueue: @unchecked Sendable {
     /// operation that is about to be cancelled can start because another one finishes.
     open func cancelAllOperations() { core.members().filter { !$0.isBarrier }.cancelAll() }
 
-    // MARK: As an object
+    // MARK: Identity and description
 
     /// The class and the address, in the format of Foundation's objects.
     open var description: String { objectDescription(self) }

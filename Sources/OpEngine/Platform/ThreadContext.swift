@@ -69,7 +69,7 @@ import Synchronization
         worker?.waitsForLock.store(false, ordering: .releasing)
     }
 
-    // MARK: What runs here
+    // MARK: What the thread runs
 
     /// Runs `body` as the body of `operation`.
     @inline(__always)
