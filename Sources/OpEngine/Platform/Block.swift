@@ -1,5 +1,5 @@
-/// A function that is kept. In an array, an optional or what a generic function returns, a bare function would be wrapped in another one
-/// each time it is put there and taken out.
+/// A stored closure. A bare closure would be wrapped in a reabstraction thunk each time it is put into an array, an optional or another
+/// generic context, and again when it is taken out.
 struct Block: Sendable {
     let call: @Sendable () -> Void
 

@@ -2,21 +2,21 @@ import CPlatform
 import Glibc
 import Synchronization
 
-/// How a wait in the kernel ended.
+/// How a futex wait ended.
 enum FutexResult {
     case woken, changed, interrupted, timedOut
 }
 
-/// Sleeps while `word` is `expected`, at most until `deadline`. May return early, as every futex may.
+/// Sleeps while `word` equals `expected`, at most until `deadline`. May return spuriously, like every futex wait.
 @discardableResult
 func futexWait(_ word: borrowing Atomic<UInt32>, while expected: UInt32, until deadline: ContinuousClock.Instant?) -> FutexResult {
     let error: Int32
     if let deadline {
         var time = monotonicTime(of: deadline)
-        // Safety: the address is that of a word whose owner is borrowed for the call; `time` outlives the call.
+        // Safety: the owner of `word` is borrowed for the call, so its address is valid. `time` outlives the call.
         error = unsafe withUnsafePointer(to: &time) { unsafe cplatform_futex_wait(address(of: word), expected, $0) }
     } else {
-        // Safety: as above.
+        // Safety: the owner of `word` is borrowed for the call, so its address is valid.
         error = unsafe cplatform_futex_wait(address(of: word), expected, nil)
     }
     switch error {
@@ -29,18 +29,18 @@ func futexWait(_ word: borrowing Atomic<UInt32>, while expected: UInt32, until d
 
 /// Wakes one thread that sleeps on `word`.
 func futexWake(_ word: borrowing Atomic<UInt32>) {
-    // Safety: the kernel compares the address only; it does not read the word.
+    // Safety: the kernel uses the address only as a key and does not read the word.
     unsafe cplatform_futex_wake(address(of: word), 1)
 }
 
-/// The address of an atomic's storage: an atomic is never moved, because it lives in a class or in memory of our own.
+/// The address of an atomic's storage. The atomic never moves, because it is in a class or in manually allocated memory.
 @inline(__always)
 private func address(of word: borrowing Atomic<UInt32>) -> UnsafeRawPointer {
-    // Safety: `Atomic` has the layout of its value and a stable address while its owner lives.
+    // Safety: `Atomic` has the layout of its value, and its address is stable while its owner lives.
     unsafe withUnsafePointer(to: word) { unsafe UnsafeRawPointer($0) }
 }
 
-/// `ContinuousClock` on Linux counts CLOCK_BOOTTIME; the kernel's futexes count CLOCK_MONOTONIC.
+/// Converts a deadline from CLOCK_BOOTTIME, which `ContinuousClock` uses on Linux, to CLOCK_MONOTONIC, which futexes use.
 private func monotonicTime(of deadline: ContinuousClock.Instant) -> timespec {
     let left = max(.zero, ContinuousClock.now.duration(to: deadline))
     var now = timespec()

@@ -1,21 +1,24 @@
-/// A value and the lock that guards it. The closure returns the decision; its effects happen after the lock is released.
+/// A value and the lock that guards it. The closure passed to `withLock` returns a decision; the caller acts on it after the lock is
+/// released.
 ///
-/// Public in an SPI instead of `package`: only then do other modules compile it for the values that they guard. Else the runtime would
-/// look for those types when a process starts, and call everything by tables.
+/// Public in an SPI rather than `package`, because only then do other modules specialize it for their values. Otherwise the runtime would
+/// look up those types when a process starts, and every call would go through witness tables.
 @_spi(Locking) @safe public struct Guarded<Value>: ~Copyable, @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because the value is reached only with the lock held.
+    // Safety: `@unchecked Sendable` because the value is accessed only with the lock held.
 
-    // The two lie together in memory of their own: who has taken the lock has the beginning of the value, too, and an access costs no
-    // exclusivity check.
+    // The lock and the value share one allocation. A thread that has acquired the lock thus has the start of the value in its cache, and
+    // accesses need no exclusivity checks.
     @usableFromInline let lockStorage: UnsafeMutablePointer<Lock>
     @usableFromInline let valueStorage: UnsafeMutablePointer<Value>
 
-    /// Where the value begins.
+    /// The offset of the value in the allocation.
     @usableFromInline static var offset: Int { max(8, MemoryLayout<Value>.alignment) }
 
-    /// - Parameter alignment: of the lock; the value follows in the same line of memory, if that is so great.
+    /// Creates the value and its lock.
+    ///
+    /// - Parameter alignment: the alignment of the lock in bytes. With 64, the lock and the start of the value share a cache line.
     @inlinable public init(_ initial: consuming Value, alignment: Int = 16) {
-        // Safety: allocated and initialised here, freed in `deinit`.
+        // Safety: allocated and initialized here, freed in `deinit`.
         let block = UnsafeMutableRawPointer.allocate(
             byteCount: Self.offset + MemoryLayout<Value>.size, alignment: max(alignment, MemoryLayout<Value>.alignment))
         unsafe lockStorage = block.bindMemory(to: Lock.self, capacity: 1)
@@ -25,13 +28,14 @@
     }
 
     @inlinable deinit {
-        // Safety: the last owner is going; see `init`.
+        // Safety: this is the last reference, and `init` has initialized the memory.
         _ = unsafe valueStorage.move()
         unsafe lockStorage.deinitialize(count: 1)
         unsafe UnsafeMutableRawPointer(lockStorage).deallocate()
     }
 
-    /// For a path where `withLock` would cost, because what its closure returns is moved. The value may be used until `unlock`.
+    /// Acquires the lock. For paths on which `withLock` is too slow because it moves the closure's result. The pointer is valid until
+    /// `unlock`.
     @inline(__always)
     func lock() -> UnsafeMutablePointer<Value> {
         unsafe lockStorage.pointee.lock()
@@ -41,7 +45,7 @@
     @inline(__always)
     func unlock() { unsafe lockStorage.pointee.unlock() }
 
-    /// Calls `body` with the value and the lock held, and returns what it returned. Nothing supplied by a user may run inside.
+    /// Calls `body` with the value while holding the lock, and returns its result. `body` must not call code supplied by a user.
     @inlinable @inline(__always)
     public func withLock<Result: ~Copyable>(_ body: (inout Value) -> Result) -> Result {
         unsafe lockStorage.pointee.lock()

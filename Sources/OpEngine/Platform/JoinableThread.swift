@@ -1,18 +1,18 @@
 import Glibc
 import Synchronization
 
-/// A thread that ends by itself, and that somebody may wait for.
+/// A thread that ends on its own and that another thread may join.
 final class JoinableThread: Sendable {
     private struct State {
         var thread = pthread_t()
-        /// `join` waits for it, or will: it is not to be detached.
+        /// Whether the thread will be joined and must not be detached.
         var isKept = false
     }
 
     private let state = Guarded(State())
     private let hasEnded = Atomic<UInt32>(0)
 
-    /// What the thread does last.
+    /// Must be the thread's last action.
     func end() {
         state.withLock { state in
             state.thread = pthread_self()
@@ -22,10 +22,11 @@ final class JoinableThread: Sendable {
         futexWake(hasEnded)
     }
 
-    /// Says, before the thread can have ended, that it will be joined.
+    /// Announces that the thread will be joined. Must be called before the thread can have ended.
     func keep() { state.withLock { $0.isKept = true } }
 
-    /// Waits until the thread has ended, which was kept. One that has not at the deadline is left alone.
+    /// Waits until the thread has ended. Requires an earlier call of `keep`. If the thread has not ended by `deadline`, it is detached when
+    /// it ends.
     func join(until deadline: ContinuousClock.Instant) {
         while hasEnded.load(ordering: .acquiring) == 0, ContinuousClock.now < deadline {
             futexWait(hasEnded, while: 0, until: deadline)

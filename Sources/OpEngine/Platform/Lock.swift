@@ -1,33 +1,33 @@
 import CPlatform
 import Synchronization
 
-/// A lock of four bytes for sections of a few dozen instructions. A thread that finds it held looks again for some microseconds, then
+/// A four-byte lock for critical sections of a few dozen instructions. A thread that finds it held spins for some microseconds and then
 /// sleeps in the kernel.
 ///
-/// Why not `Mutex`: the standard library's slow path is not instrumented, so that ThreadSanitizer reports races that do not exist; and
-/// its priority-inheriting futex hands the lock over through the kernel whenever two threads want it.
+/// Why not `Mutex`: the standard library's slow path is not instrumented, so ThreadSanitizer reports races that do not exist. Its
+/// priority-inheriting futex also hands the lock over through the kernel whenever two threads compete.
 ///
-/// Unlocking is a plain store followed by a load, because an atomic exchange would cost as much as the rest of a short section. The
-/// processor may perform the load first and miss a thread that is just going to sleep. So a thread that goes to sleep first sets
-/// `sleepers`, then makes the kernel issue a memory barrier on every processor that runs this process (`membarrier`, some 30 µs), then
-/// looks once more. Either it finds the lock free, or the thread that unlocks sees `sleepers`.
+/// Unlocking is a plain store followed by a load, because an atomic exchange would cost as much as the rest of a short critical section.
+/// The processor may execute the load before the store and so miss a thread that is about to sleep. Before it sleeps, a thread therefore
+/// sets `sleepers`, makes the kernel issue a memory barrier on every processor that runs this process (`membarrier`, about 30 µs), and
+/// tries once more to acquire the lock. Either it finds the lock free, or the unlocking thread sees `sleepers`.
 @_spi(Locking) public struct Lock: ~Copyable, Sendable {
-    /// How often a waiting thread looks before it sleeps: some 8 µs. Sleeping costs more.
+    /// How often a thread tries to acquire the lock before it sleeps. Takes about 8 µs, less than sleeping.
     static let spins = 20
     private static let free: UInt8 = 0
     private static let held: UInt8 = 1
-    /// All of it, when it is held, and somebody sleeps.
+    /// The value of the whole word while the lock is held and a thread sleeps.
     private static let slept = UInt32(littleEndian: 0x0101)
     private static let nobody: UInt8 = 0
     private static let somebody: UInt8 = 1
 
-    /// Two bytes that change separately, and two that stay 0. One word, because the kernel compares it as such.
+    /// Two bytes that change separately, and two that stay 0. They form one word, because the kernel compares a whole word.
     private let word = Atomic<UInt32>(0)
 
-    /// Held by nobody.
+    /// Creates a free lock.
     public init() {}
 
-    /// Takes it, once nobody holds it. A thread that holds it must not call this.
+    /// Acquires the lock and waits for it if necessary. The calling thread must not hold it already.
     @inline(__always)
     public func lock() {
         if !tryLock() { lockSlowly() }
@@ -38,7 +38,8 @@ import Synchronization
         unsafe state.pointee.compareExchange(expected: Lock.free, desired: Lock.held, ordering: .acquiring).exchanged
     }
 
-    /// Releases the lock; only the thread that holds it may call this. The lock's memory must stay valid until the call returns.
+    /// Releases the lock. Only the thread that holds the lock may call this method. The lock's memory must stay valid until the call
+    /// returns.
     @inline(__always)
     public func unlock() {
         unsafe state.pointee.store(Lock.free, ordering: .releasing)
@@ -46,7 +47,7 @@ import Synchronization
         if unsafe sleepers.pointee.load(ordering: .relaxed) != Lock.nobody { wakeOne() }
     }
 
-    /// Runs `body` with the lock held. Nothing supplied by a user may run inside.
+    /// Runs `body` with the lock held. `body` must not call code supplied by a user.
     @inline(__always)
     func withLock<Result: ~Copyable>(_ body: () -> Result) -> Result {
         lock()
@@ -54,11 +55,11 @@ import Synchronization
         return body()
     }
 
-    /// `lock`, of one that was held a moment ago.
+    /// Acquires a lock that was held a moment ago.
     @inline(never)
     func lockSlowly(spins: Int = Lock.spins) {
         for iteration in 0..<spins {
-            // Looking takes the line of memory from who holds the lock, and what the lock guards with it.
+            // Back off: each attempt takes the cache line from the holder, together with the data that the lock guards.
             for _ in 0..<min(1 << iteration, 16) { cplatform_relax() }
             if unsafe state.pointee.load(ordering: .relaxed) == Lock.free && tryLock() { return }
         }
@@ -66,9 +67,9 @@ import Synchronization
             while true {
                 unsafe sleepers.pointee.store(Lock.somebody, ordering: .relaxed)
                 cplatform_heavy_barrier()
-                // `sleepers` stays set: others may sleep as well, and unlocking then wakes the next one.
+                // `sleepers` stays set, because other threads may sleep as well. The unlock then wakes the next one.
                 if tryLock() { return }
-                // Safety: as for `futexWait`.
+                // Safety: `address` is valid while the lock is borrowed.
                 _ = unsafe cplatform_futex_wait(address, Lock.slept, nil)
             }
         }
@@ -77,7 +78,7 @@ import Synchronization
     @inline(never)
     private func wakeOne() {
         unsafe sleepers.pointee.store(Lock.nobody, ordering: .relaxed)
-        // Safety: as for `futexWake`.
+        // Safety: the kernel uses the address only as a key.
         unsafe cplatform_futex_wake(address, 1)
     }
 
@@ -85,7 +86,7 @@ import Synchronization
 
     /// `free` or `held`.
     @inline(__always) private var state: UnsafePointer<Atomic<UInt8>> { unsafe byte(0) }
-    /// Whether somebody sleeps, or is about to.
+    /// `somebody` if a thread sleeps or is about to.
     @inline(__always) private var sleepers: UnsafePointer<Atomic<UInt8>> { unsafe byte(1) }
 
     @inline(__always)
@@ -95,7 +96,7 @@ import Synchronization
     }
 
     @inline(__always) private var address: UnsafeRawPointer {
-        // Safety: a lock never moves, because it lives in a class or in memory of our own.
+        // Safety: a lock never moves, because it is in a class or in manually allocated memory.
         unsafe withUnsafePointer(to: word) { unsafe UnsafeRawPointer($0) }
     }
 }

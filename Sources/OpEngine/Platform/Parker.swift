@@ -1,7 +1,7 @@
 import CPlatform
 import Synchronization
 
-/// Where one thread sleeps. A wake-up that comes first is not lost: the next `park` returns at once.
+/// Parks and wakes one thread. A wake-up that arrives first is not lost: the next `park` returns immediately.
 final class Parker: Sendable {
     private static let empty: UInt32 = 0
     private static let notified: UInt32 = 1
@@ -11,49 +11,51 @@ final class Parker: Sendable {
         case notified, interrupted, timedOut
     }
 
-    /// How often a thread looks at least and at most before it sleeps: for some 3 and 100 µs.
+    /// The bounds of `spinLimit`: about 3 µs and 100 µs.
     private static let minSpins: UInt32 = 128
     private static let maxSpins: UInt32 = 4096
-    /// To have slept no longer was not worth the wake-up.
+    /// A sleep up to this duration was too short to be worth a wake-up.
     private static let shortSleep = Duration.microseconds(200)
     private static let isSomeoneSpinning = Atomic<Bool>(false)
 
     private let word = Atomic<UInt32>(empty)
-    /// How often the owner looks before it sleeps. Grows with short sleeps, shrinks with others.
+    /// How many iterations the owner spins before it sleeps. Doubles after a short sleep, halves otherwise.
     private let spinLimit = Atomic<UInt32>(1024)
-    /// The processor from which the owner was woken last.
+    /// The processor on which the last waker ran.
     private let wakersProcessor = Atomic<Int32>(-1)
 
-    /// Wakes the thread. Lock-free and async-signal-safe.
+    /// Wakes the owner. Lock-free and async-signal-safe.
     func unpark() {
         guard word.exchange(Parker.notified, ordering: .acquiringAndReleasing) == Parker.parked else { return }
         wakersProcessor.store(cplatform_processor(), ordering: .relaxed)
         futexWake(word)
     }
 
-    /// Whether the owner runs on the processor from which it was woken last.
+    /// Whether the owner runs on the processor of its last waker.
     var isOnWakersProcessor: Bool { wakersProcessor.load(ordering: .relaxed) == cplatform_processor() }
 
-    /// Takes a wake-up that has already come.
+    /// Takes a notification that has already arrived. Returns false if there is none.
     func consumeNotification() -> Bool {
         word.load(ordering: .relaxed) == Parker.notified && word.exchange(Parker.empty, ordering: .acquiringAndReleasing) == Parker.notified
     }
 
-    /// Whether a wake-up has come that the owner has not taken yet.
+    /// Whether there is a notification that the owner has not taken.
     var isNotified: Bool { word.load(ordering: .acquiring) == Parker.notified }
 
-    /// Looks for a wake-up without sleeping, for some microseconds: to be woken costs more. True: it has come, and was taken.
+    /// Spins for a notification for some microseconds, because a wake-up costs more. Returns true if a notification arrived; it has been
+    /// taken.
     ///
-    /// One thread of the process at a time, since it takes a processor from those it waits for.
+    /// Only one thread of the process spins here at a time, because it takes a processor from the threads it waits for.
     func spin() -> Bool {
         guard Processors.available > 1, !Parker.isSomeoneSpinning.exchange(true, ordering: .relaxed) else { return false }
         defer { Parker.isSomeoneSpinning.store(false, ordering: .relaxed) }
         return spin(until: { isNotified }) != nil && consumeNotification()
     }
 
-    /// Looks whether there is something to do, for a while that depends on how long the last sleeps were. Only the owning thread calls it.
+    /// Spins until `condition` is true, for a number of iterations that depends on the duration of recent sleeps. Only the owner may call
+    /// this method.
     ///
-    /// - Returns: how often it looked in vain; nil: always.
+    /// - Returns: the number of iterations, or nil if the condition did not become true.
     @inline(__always)
     func spin(until condition: () -> Bool) -> Int? {
         for iteration in 0..<spinLimit.load(ordering: .relaxed) {
@@ -63,8 +65,10 @@ final class Parker: Sendable {
         return nil
     }
 
-    /// - Parameter processor: on which the owner looked before it slept. Who runs there, too, can do nothing until the owner sleeps: to look
-    ///   longer would not help.
+    /// Adjusts `spinLimit` after a sleep.
+    ///
+    /// - Parameter processor: the processor on which the owner spun before it slept. A waker on the same processor cannot run until the
+    ///   owner sleeps, so spinning for longer would not help.
     private func slept(since start: ContinuousClock.Instant, on processor: Int32) {
         let before = spinLimit.load(ordering: .relaxed)
         let isWorthIt = ContinuousClock.now - start < Parker.shortSleep && wakersProcessor.load(ordering: .relaxed) != processor
@@ -72,15 +76,15 @@ final class Parker: Sendable {
         spinLimit.store(after, ordering: .relaxed)
     }
 
-    /// Sleeps until `unpark`, a signal, or the deadline, and takes the wake-up. Only the owning thread calls it.
+    /// Sleeps until `unpark`, a signal or the deadline, and takes the notification. Only the owner may call this method.
     func park(until deadline: ContinuousClock.Instant? = nil) -> WakeReason {
         let reason = waitForNotification(until: deadline)
-        // An exchange, not a store: a second wake-up that it takes along must be seen with what was written before it.
+        // An exchange instead of a store: if it absorbs a second notification, it must also acquire what was written before that one.
         if reason == .notified { _ = word.exchange(Parker.empty, ordering: .acquiringAndReleasing) }
         return reason
     }
 
-    /// `park`, but leaves the wake-up for `consumeNotification`.
+    /// Like `park`, but leaves the notification to `consumeNotification`.
     func waitForNotification(until deadline: ContinuousClock.Instant? = nil) -> WakeReason {
         guard word.compareExchange(expected: Parker.empty, desired: Parker.parked, ordering: .acquiringAndReleasing).exchanged else {
             return .notified

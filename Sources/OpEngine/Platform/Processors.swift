@@ -1,21 +1,24 @@
 import CPlatform
 import Glibc
 
-/// How many processors this process may use: the affinity mask, lowered by the quota of its control group, whose hierarchy may be of
-/// version 2, of version 1, or both.
+/// Determines how many processors this process may use: the number in the affinity mask, limited by the quotas of its control groups.
+/// Supports control groups of version 1, of version 2, and both at once.
 struct Processors {
     static let available = Processors(files: readFile).count(affinity: Int(cplatform_affinity_count()))
 
-    /// The text of a file, or nil.
+    /// Returns the text of a file, or nil. Replaced in tests.
     let files: (_ path: String) -> String?
 
-    /// - Parameter affinity: the processors in the affinity mask; 0 when the kernel does not say.
+    /// The number of processors.
+    ///
+    /// - Parameter affinity: the number of processors in the affinity mask; 0 if unknown.
     func count(affinity: Int) -> Int {
         let allowed = affinity > 0 ? affinity : max(1, Int(sysconf(Int32(_SC_NPROCESSORS_ONLN))))
         return max(1, min(allowed, quota ?? allowed))
     }
 
-    /// Processors that the quota pays for, rounded up; nil without one. The tightest limit on the way to the root counts.
+    /// The number of processors that the tightest quota allows, rounded up. Considers every group from the process's own up to the root.
+    /// Nil without a quota.
     private var quota: Int? {
         var least: Int?
         func take(_ limit: Int, _ period: Int) {
@@ -30,7 +33,7 @@ struct Processors {
                     }
                 } else {
                     for root in ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"] {
-                        // -1: no limit.
+                        // A quota of -1 means that there is no limit.
                         let path = root + group + "/cpu.cfs_"
                         if let limit = integer(path + "quota_us"), let period = integer(path + "period_us") { take(limit, period) }
                     }
@@ -40,8 +43,8 @@ struct Processors {
         return least
     }
 
-    /// The process's groups that can have a quota: those of version 2, which have no list of controllers, and of the controller `cpu`.
-    /// A container sees its own group as the root, so without the file the root is the group.
+    /// The process's control groups that may have a quota: the group of version 2, which has no list of controllers, and the group of the
+    /// `cpu` controller. A container sees its own group as the root, so the root is used if the file is missing.
     private var groups: [(controllers: String, path: String)] {
         guard let text = files("/proc/self/cgroup") else { return [("", "/"), ("cpu", "/")] }
         return text.split(separator: "\n").compactMap { line in
@@ -51,7 +54,7 @@ struct Processors {
         }
     }
 
-    /// `/a/b`, `/a` and the root, which is empty.
+    /// For `/a/b`: `/a/b`, `/a` and the empty string, which is the root.
     private func ancestors(of path: String) -> [String] {
         let parts = path.split(separator: "/")
         return (0...parts.count).reversed().map { count in parts[..<count].map { "/" + $0 }.joined() }
@@ -64,12 +67,12 @@ struct Processors {
 
 /// The first 4 KiB of a file, or nil.
 func readFile(_ path: String) -> String? {
-    // Safety: the path is a valid string.
+    // Safety: `path` is passed as a valid C string.
     let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
     guard descriptor >= 0 else { return nil }
     defer { close(descriptor) }
     let bytes = unsafe [UInt8](unsafeUninitializedCapacity: 4096) { buffer, count in
-        // Safety: the buffer has the capacity that is passed.
+        // Safety: the capacity that is passed is the buffer's.
         unsafe count = max(0, read(descriptor, buffer.baseAddress, 4096))
     }
     return String(decoding: bytes, as: UTF8.self)

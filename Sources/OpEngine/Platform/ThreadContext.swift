@@ -2,33 +2,35 @@ import CPlatform
 import Glibc
 import Synchronization
 
-/// What the engine knows about a thread: what it runs, where it sleeps, whose worker it is. Made when first asked for.
+/// The engine's data about a thread: what it runs, where it parks, and whose worker it is. Created on first use.
 @safe final class ThreadContext {
     let parker: Parker
-    /// Set on the threads of a pool. The worker holds the context.
+    /// The thread's worker. Nil outside a pool. The worker's thread keeps the worker alive.
     unowned(unsafe) var worker: Worker?
-    /// The worker's, which has it for as long as the thread runs operations.
+    /// The worker's inbox, which lives as long as the worker.
     private let inbox: Unmanaged<Inbox>?
-    /// The operation whose body runs here. Kept alive by whoever runs it.
+    /// The operation whose body runs on this thread. Its runner keeps it alive.
     var operation: Operation? { unsafe running?.takeUnretainedValue() }
-    /// The same. Not a reference: that would be retained for as long as another one runs.
+    /// Backs `operation`. Unmanaged, because a strong reference would retain the outer operation while a nested one runs.
     private var running: Unmanaged<Operation>?
-    /// The queue that started it; nil when it was started by hand.
+    /// The core of the queue that started the operation. Nil if the operation was started manually.
     private var core: Unmanaged<OperationQueue.Core>?
-    /// The queue from which this thread, a worker's, takes next: of what may start there meanwhile it tells nobody. Kept by the worker.
+    /// The queue that this worker takes its next operation from. Operations that become ready there wake no other worker. The worker
+    /// retains the queue.
     private var serving: Unmanaged<OperationQueue.Core>?
-    /// The simulated engine of which this thread makes a step.
+    /// The simulated engine of which this thread performs a step.
     unowned(unsafe) var simulation: Engine?
-    /// See `Operation.isAskedHere`. Kept by the caller that set it.
+    /// The operation whose `isFinished` this thread asks after `main`. See `Operation.isAskedHere`. The caller that sets it retains the
+    /// operation.
     var asked: Unmanaged<Operation>?
     /// See `Mailbox.asRecorded`.
     var readsAsRecorded = false
     /// The main inboxes that this thread is running, innermost last.
     var runningInboxes: [Inbox] = []
 
-    /// The calling thread's. Its lifetime is the thread's.
+    /// The context of the calling thread. Lives as long as the thread.
     static var current: ThreadContext {
-        // Safety: the slot holds what `make` stored, until the thread ends.
+        // Safety: the slot holds what `make` stored, which is valid until the thread ends.
         if let pointer = unsafe cplatform_get_thread_context() {
             return unsafe Unmanaged<ThreadContext>.fromOpaque(pointer).takeUnretainedValue()
         }
@@ -41,26 +43,26 @@ import Synchronization
         unsafe inbox = worker.map { unsafe Unmanaged.passUnretained($0.inbox) }
     }
 
-    /// The calling thread's, if it has one.
+    /// The context of the calling thread, if it has been created.
     private static var existing: ThreadContext? {
-        // Safety: as above.
+        // Safety: the slot holds what `make` stored, which is valid until the thread ends.
         guard let pointer = unsafe cplatform_get_thread_context() else { return nil }
         return unsafe Unmanaged<ThreadContext>.fromOpaque(pointer).takeUnretainedValue()
     }
 
-    /// Gives the calling thread its context.
+    /// Creates the context of the calling thread.
     @inline(never)
     @discardableResult
     static func make(worker: Worker?) -> ThreadContext {
         let context = ThreadContext(worker: worker)
-        // Safety: released by the key's destructor when the thread ends.
+        // Safety: the key's destructor releases the context when the thread ends.
         let pointer = unsafe Unmanaged.passRetained(context).toOpaque()
         unsafe pthread_setspecific(threadEndKey, pointer)
         unsafe cplatform_set_thread_context(pointer)
         return context
     }
 
-    /// The thread sleeps in `body` until another gives a lock of the engine back: no reason to replace it.
+    /// Runs `body`, in which the thread sleeps until a lock of the engine is released. That is no reason to replace its worker.
     static func whileWaitingForLock(_ body: () -> Void) {
         // Safety: a thread's worker lives as long as the thread.
         let worker = unsafe existing?.worker
@@ -74,7 +76,7 @@ import Synchronization
     /// Runs `body` as the body of `operation`.
     @inline(__always)
     func whileRunning(_ operation: Operation?, in core: OperationQueue.Core?, _ body: () -> Void) {
-        // Safety: restored before the caller lets go of them.
+        // Safety: the previous values are restored before the caller releases `operation` and `core`.
         let outer = unsafe running
         let outerCore = unsafe self.core
         unsafe running = operation.map { unsafe Unmanaged.passUnretained($0) }
@@ -84,59 +86,61 @@ import Synchronization
         unsafe self.core = outerCore
     }
 
-    /// Takes from `core`, and runs what it takes, until `body` returns.
+    /// Runs `body`, which takes operations from `core` and runs them.
     @inline(__always)
     func whileServing(_ core: OperationQueue.Core, _ body: () -> Void) {
-        // Safety: the caller keeps it meanwhile.
+        // Safety: the caller retains the core meanwhile.
         unsafe serving = .passUnretained(core)
         body()
         unsafe serving = nil
     }
 
-    /// Whether this thread takes from `core` next, and tells others when it comes to wait before.
+    /// Whether this thread takes its next operation from `core`. If the thread blocks before, it schedules the queue for others.
     @inline(__always)
     func serves(_ core: OperationQueue.Core) -> Bool { unsafe serving?.toOpaque() == Unmanaged.passUnretained(core).toOpaque() }
 
-    /// This thread does not come to take for a while: code of somebody is about to run or to wait, which may wait for what is to be taken.
+    /// Schedules the queue that this thread serves, because the thread is about to block or to run foreign code, which may wait for an
+    /// operation of that queue.
     func letOthersTake() { unsafe serving?._withUnsafeGuaranteedRef { $0.scheduleIfRunnable() } }
 
-    /// Runs `body`, which follows from the end of `operation`: it is part of it no more, though the operation may be on the stack.
+    /// Runs `body`, a consequence of the end of `operation`. The body does not run as part of the operation, even if the operation is still
+    /// on the stack.
     static func whileNotRunning(_ operation: Operation, _ body: () -> Void) {
-        // Safety: as for `current`; there until the thread ends, so that it need not be retained.
+        // Safety: the slot holds what `make` stored. The context lives until the thread ends, so it need not be retained.
         guard let pointer = unsafe cplatform_get_thread_context() else { return body() }
         unsafe Unmanaged<ThreadContext>.fromOpaque(pointer)._withUnsafeGuaranteedRef { context in
             if context.isRunning(operation) { context.whileRunning(nil, in: nil, body) } else { body() }
         }
     }
 
-    /// Whether the body of `operation` runs here, and none within that.
+    /// Whether the body of `operation` runs on this thread, with no other operation nested in it.
     @inline(__always)
     private func isRunning(_ operation: Operation) -> Bool {
-        // Safety: compared only.
+        // Safety: the pointer is only compared.
         unsafe running?.toOpaque() == Unmanaged.passUnretained(operation).toOpaque()
     }
 
-    /// Whether the calling thread is the one that a queue starts `operation` on.
+    /// Whether the calling thread is the one on which a queue starts `operation`.
     @inline(__always)
     static func isLaunching(_ operation: Operation) -> Bool {
         guard let context = existing else { return false }
-        // Safety: compared only.
+        // Safety: the reference is only compared, and the operation's runner keeps it alive.
         return unsafe context.operation === operation && context.core != nil
     }
 
-    /// Whether something waits to run on this thread, a worker's, between two operations.
+    /// Whether jobs are waiting in this worker's inbox.
     @inline(__always) var hasJobs: Bool {
         // Safety: a thread's worker lives as long as the thread, and its inbox as long as the worker.
         unsafe inbox?._withUnsafeGuaranteedRef { $0.hasJobs } ?? false
     }
 
     static var currentOperation: Operation? {
-        // Safety: whoever runs the operation keeps it.
+        // Safety: the operation's runner keeps it alive.
         existing?.operation
     }
 
     var currentCore: OperationQueue.Core? {
-        // Safety: the queue of a running operation lives.
+        // Safety: the queue of a running operation is alive.
         unsafe core?.takeUnretainedValue()
     }
 
@@ -149,20 +153,20 @@ import Synchronization
         return cplatform_thread_id() == getpid() ? Engine.shared.mainQueue : nil
     }
 
-    /// The engine whose thread this is, or the shared one.
+    /// The engine that this thread belongs to, or the shared one.
     var engine: Engine { engineInside ?? .shared }
 
-    /// The engine whose code runs here now.
+    /// The engine whose code currently runs on this thread, if any.
     var engineInside: Engine? {
-        // Safety: the context's worker lives as long as its thread, a simulation as long as its step.
+        // Safety: a worker lives as long as its thread, and a simulation as long as its step.
         unsafe worker?.engine ?? simulation ?? currentCore?.engine ?? runningInboxes.last?.engine
     }
 }
 
-/// Ends a thread's context with the thread.
+/// The key whose destructor releases a thread's context when the thread ends.
 private let threadEndKey: pthread_key_t = {
     var key = pthread_key_t()
-    // Safety: the value is what `ThreadContext.make` retained; the slot is cleared before it goes.
+    // Safety: the pointer is what `ThreadContext.make` retained. The slot is cleared before the context is released.
     unsafe pthread_key_create(&key) { pointer in
         cplatform_set_thread_context(nil)
         if let pointer = unsafe pointer { unsafe Unmanaged<ThreadContext>.fromOpaque(pointer).release() }

@@ -2,39 +2,39 @@ import CPlatform
 import Glibc
 import Synchronization
 
-/// Runs `body` on a new thread, which has to be joined or to detach itself. It receives no signals that are sent to the process: they
-/// belong to the host's threads.
+/// Runs `body` on a new thread, which must be joined or detach itself. The thread receives no signals that are sent to the process, because
+/// those belong to the host's threads.
 ///
-/// - Returns: false when the system allows for no more threads.
+/// - Returns: false if the system cannot start more threads.
 func startThread(_ body: @escaping @Sendable () -> Void) -> Bool {
     final class Start: Sendable {
         let body: @Sendable () -> Void
         init(_ body: @escaping @Sendable () -> Void) { self.body = body }
     }
     var thread = pthread_t()
-    // Safety: the argument is retained for the thread, which releases it; the sets are local variables.
+    // Safety: the argument is retained for the new thread, which releases it. The signal sets are local variables.
     let argument = unsafe Unmanaged.passRetained(Start(body)).toOpaque()
     var all = sigset_t()
     var before = sigset_t()
     unsafe sigfillset(&all)
-    // What a thread brings upon itself must not be blocked: a fault, or writing to a closed pipe.
+    // Signals that a thread causes itself must not be blocked: faults, and writing to a closed pipe.
     for own in [SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT, SIGSYS, SIGPIPE] { unsafe sigdelset(&all, own) }
     unsafe pthread_sigmask(SIG_SETMASK, &all, &before)
     defer { unsafe pthread_sigmask(SIG_SETMASK, &before, nil) }
     let result = unsafe pthread_create(
         &thread, nil,
         { argument in
-            // Safety: as above.
+            // Safety: the argument is what was retained above for this thread.
             unsafe Unmanaged<Start>.fromOpaque(argument.unsafelyUnwrapped).takeRetainedValue().body()
             return nil
         }, argument)
-    // Safety: no thread has taken it.
+    // Safety: no thread was started, so nobody else releases the argument.
     if result != 0 { unsafe Unmanaged<Start>.fromOpaque(argument).release() }
     return result == 0
 }
 
-/// Starts threads for those whose nice value is not the process's: a thread inherits the value of the one that starts it, and
-/// cannot lower it again. One thread for the whole process, which sleeps; made before the first thread with a nice value.
+/// Starts threads on behalf of threads with a raised nice value. A new thread inherits its creator's nice value and cannot lower it again.
+/// The starter is a single sleeping thread per process, created before the first thread raises its nice value.
 final class ThreadStarter: Sendable {
     private static let shared = ThreadStarter()
     private static let isNeeded = Atomic<Bool>(false)
@@ -62,15 +62,15 @@ final class ThreadStarter: Sendable {
         if !isStarted { fatalError("opscript: cannot start a thread") }
     }
 
-    /// To be called before a thread gets a nice value of its own, on one that has the process's.
+    /// Creates the starter. Must be called before any thread raises its nice value, on a thread that has the process's own.
     static func prepare() {
         _ = shared
         isNeeded.store(true, ordering: .releasing)
     }
 
-    /// Starts a thread with the process's nice value; calls `failed` when there can be no more threads.
+    /// Starts a thread with the process's nice value. Calls `failed` if the system cannot start more threads.
     static func startThread(_ body: @escaping @Sendable () -> Void, orElse failed: @escaping @Sendable () -> Void) {
-        // Nobody has a nice value of its own, or the caller has not.
+        // Start directly if no thread has raised its nice value or if the caller has not.
         guard isNeeded.load(ordering: .acquiring), cplatform_nice(0) > cplatform_nice(getpid()) else {
             if !OpEngine.startThread(body) { failed() }
             return
