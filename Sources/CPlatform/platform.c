@@ -16,7 +16,7 @@ int cplatform_thread_id(void) {
 int cplatform_processor(void) { return sched_getcpu(); }
 
 int cplatform_affinity_count(void) {
-    // A fixed cpu_set_t holds 1024 processors; larger machines need a larger set.
+    // A static cpu_set_t holds 1024 processors. Larger machines need a larger set.
     for (int processors = 1024; processors <= 65536; processors *= 4) {
         cpu_set_t *set = CPU_ALLOC(processors);
         if (set == NULL) return 0;
@@ -40,7 +40,7 @@ void cplatform_leave_processor(void) {
 
 bool cplatform_orders_all_threads = false;
 
-// In a constructor, because registering is slow once there are other threads.
+// A constructor, because registering is slow once the process has several threads.
 __attribute__((constructor)) static void register_barriers(void) {
     cplatform_orders_all_threads = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
 }

@@ -1,31 +1,31 @@
-/// What went wrong with an operation or a queue: misuse that was refused, and the reason of endings that have no error of their own.
+/// An error of an operation or a queue: misuse that was refused, or the reason for an end without an error of its own.
 ///
-/// Foundation's methods that cannot throw trap with the message; their twins (`tryStart`, `tryAddOperation`, …) throw the error.
-/// Whatever is refused is left as it was.
+/// Methods of Foundation that cannot throw trap with the error's description. Their counterparts (`tryStart`, `tryAddOperation` and so on)
+/// throw the error. A refused call changes nothing.
 public enum OperationError: Error, Sendable, CustomStringConvertible {
     /// `start()` was called while a dependency was unfinished.
     case startedWhenNotReady(operation: String, dependencies: [String])
-    /// `start()` was called on an operation that is executing.
+    /// `start()` was called on an executing operation.
     case startedWhenExecuting(operation: String)
-    /// `start()` was called on an operation that has finished.
+    /// `start()` was called on a finished operation.
     case startedWhenFinished(operation: String)
-    /// `start()` was called on an operation that is in a queue, which starts it.
+    /// `start()` was called on an operation in a queue, which starts its operations itself.
     case startedWhenInQueue(operation: String)
-    /// It was added to a queue while in one.
+    /// The operation was added to a queue while in one.
     case addedWhenInQueue(operation: String)
-    /// It was added to a queue while executing.
+    /// The operation was added to a queue while executing.
     case addedWhenExecuting(operation: String)
-    /// It was added to a queue after it had finished.
+    /// The operation was added to a queue after it had finished.
     case addedWhenFinished(operation: String)
-    /// A completion block was set too late.
+    /// A completion block was set after the operation had finished.
     case completionBlockSetTooLate(operation: String)
-    /// An execution block was added too late.
+    /// An execution block was added while the operation was executing or after it had finished.
     case executionBlockAddedTooLate(operation: String)
-    /// It was made to depend on itself.
+    /// The operation was made to depend on itself.
     case dependsOnItself(operation: String)
-    /// A dependency would close a cycle; `path` begins and ends with the same operation.
+    /// A dependency would close a cycle. `path` begins and ends with the same operation.
     case dependencyCycle(path: [String])
-    /// A maximum other than -1 (the engine decides) was negative.
+    /// A maximum was negative and not -1, which lets the engine decide.
     case negativeMaximum(queue: String, value: Int)
     /// An executor was set on a queue that has operations.
     case underlyingQueueSetTooLate(queue: String)
@@ -33,24 +33,24 @@ public enum OperationError: Error, Sendable, CustomStringConvertible {
     case underlyingQueueOfMainQueue
     /// An executor that runs jobs on the main thread was set.
     case underlyingQueueIsMain(queue: String)
-    /// A thread waits for the operation that it runs.
+    /// A thread waits for the operation that it is running.
     case waitsForItself(operation: String)
-    /// A wait that nothing can end any more; `reasons` has a sentence for each operation that is in the way.
+    /// Nothing can end the wait. `reasons` has a sentence for each operation in the way.
     case neverFinishes(operations: [String], reasons: [String])
-    /// A limit of waiting operations was below 1.
+    /// A limit of pending operations was below 1.
     case pendingLimitTooSmall(queue: String, value: Int)
-    /// It would have to wait for a place in its queue, which nothing can make any more.
+    /// The operation would have to wait for capacity in its queue, and nothing can free any.
     case queueStaysFull(operation: String, queue: String, limit: Int)
     /// The engine was shut down.
     case engineShutDown(operation: String)
-    /// An operation with the policy `.succeeded` was cancelled because of a dependency. Recorded as its `error`.
+    /// An operation with the policy `.succeeded` was cancelled because of a dependency. Recorded as the operation's `error`.
     case dependencyNotSucceeded(operation: String, dependency: String)
-    /// The result of an `InvocationOperation` was asked for that was cancelled.
+    /// The result of an `InvocationOperation` was requested, but the operation was cancelled.
     case invocationOperationCancelled(operation: String)
-    /// The result of an `InvocationOperation` was asked for whose method returns nothing.
+    /// The result of an `InvocationOperation` was requested, but its method returns nothing.
     case invocationOperationVoidResult(operation: String)
 
-    /// Names the operation and says what to do instead.
+    /// A message that names the operation and says what to do instead.
     public var description: String {
         switch self {
         case .startedWhenNotReady(let operation, let dependencies):
@@ -110,6 +110,6 @@ public enum OperationError: Error, Sendable, CustomStringConvertible {
     }
 }
 
-/// A caller's mistake in a method that cannot throw.
+/// Ends the process because of a caller's mistake in a method that cannot throw.
 @inline(never)
 func trap(_ error: any Error) -> Never { fatalError("\(error)") }

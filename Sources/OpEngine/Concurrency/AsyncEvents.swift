@@ -1,8 +1,8 @@
 extension BeyondFoundation where Self: OperationQueue {
-    /// What happens to the operations in this queue from now on, as an asynchronous sequence; it ends when the queue goes, or the task
-    /// that iterates over it is cancelled. An event that waits in the sequence holds its operation and queue.
+    /// Events about the operations in this queue from now on, as an asynchronous sequence. The sequence ends when the queue is deallocated
+    /// or the iterating task is cancelled. A buffered event retains its operation and its queue.
     ///
-    /// - Parameter bufferingPolicy: what to keep when events come faster than they are taken.
+    /// - Parameter bufferingPolicy: which events to keep if they arrive faster than they are consumed.
     public func events(
         bufferingPolicy: AsyncStream<OperationEvent>.Continuation.BufferingPolicy = .unbounded
     ) -> AsyncStream<OperationEvent> {
@@ -17,7 +17,7 @@ extension BeyondFoundation where Self: OperationQueue {
 }
 
 extension Engine {
-    /// What happens to the operations in all queues of this engine from now on. See `OperationQueue.events`.
+    /// Events about the operations in all queues of this engine from now on. See `OperationQueue.events`.
     public func events(
         bufferingPolicy: AsyncStream<OperationEvent>.Continuation.BufferingPolicy = .unbounded
     ) -> AsyncStream<OperationEvent> {
@@ -31,7 +31,7 @@ extension Engine {
     }
 }
 
-/// Passes events on, until whoever is observed lets it go.
+/// Forwards events to a stream. Ends the stream when it is deallocated with the observed queue or engine.
 private final class EventStreamObserver: OperationObserver {
     private let continuation: AsyncStream<OperationEvent>.Continuation
 
@@ -43,14 +43,14 @@ private final class EventStreamObserver: OperationObserver {
 }
 
 extension KeyValueObserving where Self: Operation {
-    /// The value of a property now, and after each change, as an asynchronous sequence; it ends when the operation has finished, or the
-    /// task that iterates over it is cancelled. No change is missed.
+    /// The current value of a property and its value after each change, as an asynchronous sequence. The sequence ends when the operation
+    /// has finished or the iterating task is cancelled. No change is missed.
     public func values<Value: Sendable>(of keyPath: KeyPath<Operation, Value>) -> AsyncStream<Value> {
         let (stream, continuation) = AsyncStream.makeStream(of: Value.self)
         let changes = observe(keyPath, options: [.initial, .new]) { _, change in
             if let value = change.newValue { continuation.yield(value) }
         }
-        // The last change of all; observed after the first, it is told after it.
+        // `isFinished` changes last. Its observer was registered last as well, so it is notified after the value's own observer.
         let end = observe(\.isFinished, options: [.initial, .new]) { _, change in
             if change.newValue == true { continuation.finish() }
         }

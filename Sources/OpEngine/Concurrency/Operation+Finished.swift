@@ -1,10 +1,10 @@
 import Synchronization
 
 extension BeyondFoundation where Self: Operation {
-    /// Suspends the task until the operation has finished. No thread is blocked.
+    /// Suspends the task until the operation has finished. Blocks no thread.
     ///
-    /// Throws the operation's `error`, or `CancellationError` when it was cancelled without one. Cancelling the task cancels the operation
-    /// and throws `CancellationError` at once, although the operation may go on until it has seen that it is cancelled.
+    /// Throws the operation's `error`, or `CancellationError` if the operation was cancelled without one. Cancelling the task cancels the
+    /// operation and throws `CancellationError` immediately, although the operation may continue until it notices the cancellation.
     public func finished() async throws {
         try await suspendUntilFinished()
         if let error { throw error }
@@ -13,14 +13,14 @@ extension BeyondFoundation where Self: Operation {
 }
 
 extension Operation {
-    /// Throws only `CancellationError`, when the task is cancelled.
+    /// Suspends the task until the operation has finished. Throws `CancellationError` if the task is cancelled, and no other error.
     func suspendUntilFinished() async throws {
         let wait = TaskWait()
         try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
                 guard wait.begin(continuation) else { return continuation.resume(throwing: CancellationError()) }
                 whenFinished { wait.end()?.resume() }
-                // One that says so itself in no queue never tells.
+                // A subclass in no queue may override `isFinished` and never finish as far as the engine knows.
                 if isFinished { wait.end()?.resume() }
             }
         } onCancel: {
@@ -30,7 +30,7 @@ extension Operation {
     }
 }
 
-/// One wait of a task: ends once, by what it waits for or by being cancelled.
+/// One wait of a task. Ends once, either normally or by cancellation.
 private final class TaskWait: Sendable {
     private enum Phase {
         case notBegun
@@ -40,7 +40,7 @@ private final class TaskWait: Sendable {
 
     private let phase = Guarded(Phase.notBegun)
 
-    /// False: it was cancelled before.
+    /// Stores the continuation. Returns false if the wait was already cancelled.
     func begin(_ continuation: CheckedContinuation<Void, any Error>) -> Bool {
         phase.withLock { phase in
             guard case .notBegun = phase else { return false }
@@ -49,7 +49,7 @@ private final class TaskWait: Sendable {
         }
     }
 
-    /// What is to be resumed by the caller, if it is the first.
+    /// Ends the wait. Returns the continuation, which the caller must resume, to the first caller only.
     func end() -> CheckedContinuation<Void, any Error>? {
         phase.withLock { phase in
             guard case .waiting(let continuation) = phase else { return nil }
@@ -58,7 +58,7 @@ private final class TaskWait: Sendable {
         }
     }
 
-    /// `end`, also for a wait that has not begun.
+    /// Like `end`, but also prevents a wait that has not begun.
     func cancel() -> CheckedContinuation<Void, any Error>? {
         phase.withLock { phase in
             defer { phase = .ended }

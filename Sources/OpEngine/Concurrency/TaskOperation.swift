@@ -1,40 +1,40 @@
-/// An operation whose work is an async closure, which runs as a task of its own and occupies no thread while it is suspended.
+/// An operation that runs an async closure as a task. Occupies no thread while the closure is suspended.
 ///
-/// It is executing, and counts towards the maximum of its queue, until the closure has returned. Cancelling the operation cancels the
-/// task. In the closure `Operation.current` is nil, because a task changes threads.
+/// The operation executes and counts towards its queue's maximum until the closure has returned. Cancelling the operation cancels the task.
+/// In the closure, `Operation.current` is nil, because a task may change threads.
 public final class TaskOperation<Value: Sendable>: AsyncOperation, @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because the stored properties are guarded by `work`.
+    // Safety: `@unchecked Sendable` because the lock of `work` guards the only variable state.
     private let work: Guarded<Work>
 
     private enum Work {
         case notStarted(@Sendable () async throws -> Value)
-        /// The task is being made.
+        /// The task is being created.
         case starting
         case running(Task<Void, Never>)
         case returned(Value)
         case ended
     }
 
-    /// An operation that runs `body`. What it throws is the operation's `error`; a `CancellationError` thrown after the operation was
-    /// cancelled only says so.
+    /// Creates an operation that runs `body`. An error that `body` throws becomes the operation's `error`, except a `CancellationError`
+    /// after the operation was cancelled.
     ///
     /// - Parameters:
-    ///   - priority: that of the task; nil: what the quality of service of the operation corresponds to.
-    ///   - body: the work; called once, in a task.
+    ///   - priority: the priority of the task. Nil to derive it from the operation's quality of service.
+    ///   - body: the work. Called once, in a task.
     public init(priority: TaskPriority? = nil, _ body: @escaping @Sendable () async throws -> Value) {
         self.priority = priority
         work = Guarded(.notStarted(body))
         super.init()
-        // One that is cancelled never comes to `main`.
+        // A cancelled operation may never reach `main`, which would release the closure.
         whenFinished { [weak self] in self?.letGo() }
     }
 
     private let priority: TaskPriority?
 
-    /// What the closure returned. Suspends until the operation has finished.
+    /// The closure's return value. Suspends until the operation has finished.
     ///
-    /// Throws what `finished()` does: the closure's error, or `CancellationError` when the operation or this task was cancelled. An
-    /// operation that was cancelled, and returned a value all the same, has that value.
+    /// Throws the same errors as `finished()`: the closure's error, or `CancellationError` if the operation or the waiting task was
+    /// cancelled. If the operation was cancelled but the closure returned a value, returns that value.
     public var value: Value {
         get async throws {
             try await suspendUntilFinished()
@@ -54,14 +54,14 @@ public final class TaskOperation<Value: Sendable>: AsyncOperation, @unchecked Se
         guard let body else { return finish() }
         let task = Task(priority: priority ?? qualityOfService.taskPriority) { await self.run(body) }
         work.withLock { work in
-            // It may have returned already.
+            // The task may have finished already.
             if case .starting = work { work = .running(task) }
         }
-        // `cancel()` found no task before.
+        // A concurrent `cancel()` may have found no task.
         if isCancelled { task.cancel() }
     }
 
-    /// Cancels the task as well.
+    /// Cancels the operation and its task.
     public override func cancel() {
         super.cancel()
         if case .running(let task) = work.withLock({ $0 }) { task.cancel() }
@@ -79,19 +79,19 @@ public final class TaskOperation<Value: Sendable>: AsyncOperation, @unchecked Se
         }
     }
 
-    /// It has ended: the closure goes, the value stays.
+    /// Releases the closure and keeps the value, after the operation has finished.
     private func letGo() {
         let last = work.withLock { work in
             defer { if case .returned = work {} else { work = .ended } }
             return work
         }
-        // Outside the lock: it may be the last reference to what the closure captures.
+        // Release outside the lock: this may be the last reference to what the closure captures.
         withExtendedLifetime(last) {}
     }
 }
 
 extension QualityOfService {
-    /// Nil for `default`: the priority of the task that adds the operation does not matter to it.
+    /// Nil for `default`, so that the task has the default priority instead of the priority of the task that adds the operation.
     fileprivate var taskPriority: TaskPriority? {
         switch self {
         case .userInteractive, .userInitiated: .userInitiated
@@ -103,9 +103,9 @@ extension QualityOfService {
 }
 
 extension OperationQueue {
-    /// Adds an async closure as an operation, and returns it: its `value` is what the closure returns.
+    /// Adds an async closure as an operation and returns the operation. Its `value` is the closure's return value.
     ///
-    /// A closure that does not await anything is a block operation, whatever it returns. Cancelling a task that waits for the value
+    /// A closure that does not await anything becomes a block operation, whatever it returns. Cancelling a task that waits for the value
     /// cancels the operation, and cancelling the operation cancels the closure's task.
     @discardableResult
     public func addOperation<Value: Sendable>(_ body: @escaping @Sendable () async throws -> Value) -> TaskOperation<Value> {

@@ -1,19 +1,19 @@
 extension Operation {
-    /// An operation and all that keeps it from running.
+    /// An operation and everything that keeps it from running.
     public struct Blockage: Sendable, Hashable {
         /// The operation.
         public let operation: Operation
-        /// Empty for one that has started, or is about to.
+        /// The reasons. Empty if the operation has started or is about to.
         public let blockers: [Blocker]
     }
 
 }
 
 extension BeyondFoundation where Self: Operation {
-    /// What keeps it from running now: all reasons, at one moment for each; nil when it is executing or has finished, or a thread is
-    /// about to start it.
+    /// All reasons why the operation is not running now. Nil if it is executing, has finished, or is about to be started by a thread. Each
+    /// reason was true at some moment during the call.
     ///
-    /// For people and tests: it visits what the operation depends on, and the operations of its queue.
+    /// Meant for people and tests: visits the operation's dependencies and the operations of its queue.
     public var whyNotRunning: Operation.Blockage? {
         let blockage = Operation.Blockage(of: self)
         return blockage.blockers.isEmpty ? nil : blockage
@@ -21,19 +21,19 @@ extension BeyondFoundation where Self: Operation {
 }
 
 extension Operation.Blockage: CustomStringConvertible {
-    /// What keeps `operation` from running.
+    /// Collects the reasons why `operation` is not running.
     package init(of operation: Operation) {
         self.operation = operation
         blockers = operation.findBlockers()
     }
 
-    /// A sentence: `resize depends on load, which was never added to a queue, and is in queue q, which is suspended`.
+    /// A sentence such as: `resize depends on load, which was never added to a queue, and is in queue q, which is suspended`.
     public var description: String { description(naming: .standard) }
 
-    /// `description` with other names.
+    /// `description` with custom names.
     public func description(naming: Operation.Naming) -> String { "\(naming.operation(operation)) \(reason(naming: naming))" }
 
-    /// `description` without the operation's name in front.
+    /// `description` without the operation's name at the start.
     public func reason(naming: Operation.Naming = .standard) -> String {
         if blockers.isEmpty {
             return operation.isExecuting && operation.isAsynchronous
@@ -61,7 +61,7 @@ extension Operation {
         let state = loadState()
         if state.has(State.started | State.executing | State.finishing | State.finished) || isExecuting || isFinished { return [] }
         var blockers: [Blocker] = []
-        // A cancelled one waits for nothing.
+        // A cancelled operation does not wait for dependencies.
         let unfinished = state.has(State.cancelled) ? [] : dependencies.filter { !$0.isFinished }
         if let path = unfinished.isEmpty ? nil : cyclePath(through: unfinished) {
             blockers.append(.cycle(path))
@@ -75,22 +75,22 @@ extension Operation {
             return core.state.withLock { $0.standing(of: self) }.map { $0.blockers(of: self, in: queue, isReady: blockers.isEmpty) }
         }
         guard let inQueue else { return blockers + [.notInQueue] }
-        // A worker has taken it, perhaps to find out that it is not ready.
+        // A worker has taken the operation, perhaps only to find that it is not ready.
         guard let inQueue else { return blockers }
         return blockers + inQueue
     }
 }
 
 extension OperationQueue.State {
-    /// Where an operation stands in its queue.
+    /// The position of an operation in its queue.
     struct Standing {
         var isSuspended = false
         var maximum = 0
-        /// Those that count towards the maximum.
+        /// The executing operations, which count towards the maximum.
         var executing: [Operation] = []
-        /// It stands behind a barrier, the first one that has not finished.
+        /// The first unfinished barrier before the operation.
         var barrier: Operation?
-        /// What a barrier waits for.
+        /// The operations that a barrier waits for.
         var before: [Operation] = []
 
         func blockers(of operation: Operation, in queue: OperationQueue, isReady: Bool) -> [Operation.Blocker] {
@@ -104,7 +104,7 @@ extension OperationQueue.State {
         }
     }
 
-    /// Nil when a worker has taken it, or it has left. O(n).
+    /// The position of an operation. Nil if a worker has taken it or it has left the queue. O(n).
     func standing(of operation: Operation) -> Standing? {
         guard operation.queuePosition != .outside && operation.queuePosition != .taken else { return nil }
         var standing = Standing(isSuspended: isSuspended && !isEnding, maximum: isEnding ? max(1, maximum) : maximum)

@@ -1,45 +1,45 @@
 extension Operation {
-    /// One thing that keeps an operation from running.
+    /// A reason why an operation is not running.
     public enum Blocker: Sendable, Hashable {
-        /// It was never added to a queue, and nobody has started it.
+        /// The operation was never added to a queue, and nobody has started it.
         case notInQueue
         /// This dependency has not finished.
         case dependency(Operation)
-        /// It depends on itself: the first operation and the last are the same, each depends on the next.
+        /// The operation depends on itself. Each operation of the cycle depends on the next, and the last is the same as the first.
         case cycle([Operation])
-        /// Its subclass says that it is not ready, although it waits for no dependency.
+        /// A subclass's `isReady` is false, although no dependency is unfinished.
         case notReady
-        /// Its queue is suspended.
+        /// The queue is suspended.
         case suspended(OperationQueue)
-        /// The maximum of its queue is 0.
+        /// The queue's maximum is 0.
         case maximumIsZero(OperationQueue)
-        /// As many operations of its queue are executing as the maximum allows: these.
+        /// The queue's maximum is reached by these executing operations.
         case full(OperationQueue, executing: [Operation])
-        /// It was added after this barrier, which has not finished.
+        /// The operation was added after this barrier, which has not finished.
         case barrier(Operation, in: OperationQueue)
-        /// It is a barrier, and these were added before it and have not finished.
+        /// The operation is a barrier, and these operations were added before it and have not finished.
         case before([Operation], in: OperationQueue)
-        /// Nothing else: no thread of its queue has come to it yet.
+        /// None of the other reasons: no thread has taken the operation yet.
         case notTaken(OperationQueue)
     }
 
-    /// How a description calls operations and queues.
+    /// The names of operations and queues in a description.
     public struct Naming: Sendable {
-        /// How to call an operation.
+        /// Returns the name of an operation.
         public var operation: @Sendable (Operation) -> String
-        /// How to call a queue.
+        /// Returns the name of a queue.
         public var queue: @Sendable (OperationQueue) -> String
 
-        /// Names of the caller's.
+        /// Creates a naming from two closures.
         public init(operation: @escaping @Sendable (Operation) -> String, queue: @escaping @Sendable (OperationQueue) -> String) {
             self.operation = operation
             self.queue = queue
         }
 
-        /// The engine's: the name, or the class of an operation without one.
+        /// Uses `name`, or the class of an operation without a name.
         public static let standard = Naming(operation: { $0.label }, queue: { $0.label })
 
-        /// `a`, `a and b`, or `a, b, c and 7 more`.
+        /// A list such as `a`, `a and b`, or `a, b, c and 7 more`.
         func list(_ operations: [Operation], _ conjunction: String = "and") -> String {
             let shown = operations.prefix(operations.count > 4 ? 3 : 4).map(operation)
             if operations.count > 4 { return shown.joined(separator: ", ") + " and \(operations.count - 3) more" }
@@ -49,10 +49,10 @@ extension Operation {
 }
 
 extension Operation.Blocker: CustomStringConvertible {
-    /// The rest of a sentence that starts with the operation's name: `is in queue q, which is suspended`.
+    /// The part of a sentence after the operation's name, such as: `is in queue q, which is suspended`.
     public var description: String { description(naming: .standard) }
 
-    /// `description` with other names.
+    /// `description` with custom names.
     public func description(naming: Operation.Naming) -> String {
         switch self {
         case .notInQueue: "was never added to a queue"
@@ -69,7 +69,7 @@ extension Operation.Blocker: CustomStringConvertible {
         }
     }
 
-    /// A dependency and what is special about it.
+    /// A dependency's name, followed by a note if it was never added to a queue.
     static func dependency(_ operation: Operation, _ naming: Operation.Naming) -> String {
         let wasAdded = operation.loadState().has(Operation.State.claimed)
         return naming.operation(operation) + (wasAdded || operation.isExecuting ? "" : ", which was never added to a queue")

@@ -1,21 +1,21 @@
-/// Operations that are not running, and why.
+/// Operations that are not running, with the reasons.
 public struct StallReport: Sendable, Hashable {
-    /// How many operations a message names.
+    /// The maximum number of operations that a message names.
     static let messageLimit = 8
 
-    /// Those that were looked at.
+    /// The operations that were examined, with the reasons.
     public private(set) var entries: [Operation.Blockage] = []
-    /// How many more there are.
+    /// The number of operations that were not examined.
     public private(set) var omittedCount = 0
 
-    /// Whether there is none.
+    /// Whether the report has no entries.
     public var isEmpty: Bool { entries.isEmpty }
 
-    /// What keeps `operations` from finishing: why each does not run, and then why those do not run that it waits for.
+    /// Explains why `operations` do not finish: first why each of them does not run, then the same for the operations that they wait for.
     ///
     /// - Parameters:
-    ///   - operations: what somebody waits for.
-    ///   - limit: how many operations to look at.
+    ///   - operations: the operations that somebody waits for.
+    ///   - limit: the maximum number of operations to examine.
     public init(waitingFor operations: [Operation], limit: Int = 8) {
         var pending = operations.filter { !$0.isFinished }
         var seen = Set(pending)
@@ -25,11 +25,11 @@ public struct StallReport: Sendable, Hashable {
             for blocker in blockage.blockers {
                 switch blocker {
                 case .dependency(let dependency):
-                    // That one was never added is said already.
+                    // Its entry would only say that it was never added, which the dependent's reason already does.
                     guard dependency.loadState().has(Operation.State.claimed) || dependency.isExecuting else { continue }
                     if seen.insert(dependency).inserted { pending.append(dependency) }
                 case .cycle(let path):
-                    // Once for all of them.
+                    // Explain a cycle only once, not for each member.
                     for member in path where seen.insert(member).inserted {}
                 case .barrier(let other, _):
                     if seen.insert(other).inserted { pending.append(other) }
@@ -40,7 +40,7 @@ public struct StallReport: Sendable, Hashable {
         omittedCount = pending.count - entries.count
     }
 
-    /// Those of `operations` that are not running.
+    /// Collects those of `operations` that are not running.
     init(of operations: [Operation], limit: Int) {
         for operation in operations {
             if entries.count == limit {
@@ -53,10 +53,10 @@ public struct StallReport: Sendable, Hashable {
 }
 
 extension StallReport: CustomStringConvertible {
-    /// A sentence for each operation, separated by semicolons.
+    /// One sentence for each operation, separated by semicolons.
     public var description: String { description(naming: .standard) }
 
-    /// `description` with other names.
+    /// `description` with custom names.
     public func description(naming: Operation.Naming) -> String {
         sentences(naming: naming).joined(separator: "; ")
     }
@@ -67,15 +67,15 @@ extension StallReport: CustomStringConvertible {
 }
 
 extension Engine {
-    /// Which operations of this engine's queues are not running now, and why. In a program that makes progress it is a snapshot; when
-    /// the engine `isQuiescent`, these are the operations that nothing will run unless the host does something.
+    /// The operations of this engine's queues that are not running now, with the reasons. In a program that makes progress this is a
+    /// snapshot. If the engine `isQuiescent`, nothing will run these operations unless the host acts.
     ///
-    /// - Parameter limit: how many operations to look at. What is not looked at is only counted, running ones included.
+    /// - Parameter limit: the maximum number of operations to examine. The others are only counted, including running ones.
     public func stallReport(limit: Int = 100) -> StallReport { StallReport(of: unfinishedOperations(), limit: limit) }
 }
 
 extension OperationError {
-    /// A wait that nothing can end, with the reasons.
+    /// The error for a wait that nothing can end, with the reasons.
     static func neverFinishes(_ operations: [Operation]) -> OperationError {
         let report = StallReport(waitingFor: operations)
         return .neverFinishes(operations: operations.map(\.label), reasons: report.sentences())

@@ -1,6 +1,6 @@
-/// Stops an observation when it goes: hold it for as long as changes are wanted.
+/// A token that keeps an observation alive. The observation ends when the token is deallocated or invalidated.
 ///
-/// Foundation's name for it is an alias here. Safe from every thread.
+/// Foundation's name is an alias for this class. Safe to use from any thread.
 public final class KeyValueObservation: Sendable {
     private let mailbox: Mailbox
     private let registration: Registration
@@ -12,53 +12,53 @@ public final class KeyValueObservation: Sendable {
 
     deinit { invalidate() }
 
-    /// Stops observing. No call of the handler begins after it has returned; one that is under way on another thread goes on.
+    /// Ends the observation. No call of the handler begins after this method returns. A call in progress on another thread continues.
     public func invalidate() { mailbox.remove(registration) }
 }
 
-/// What a handler of changes is told, and when.
+/// Which values a change handler receives, and when it is called.
 public struct KeyValueObservingOptions: OptionSet, Sendable {
-    /// One bit for each option; Foundation's numbers.
+    /// One bit for each option, with Foundation's values.
     public let rawValue: UInt
-    /// Makes a set of the bits of `rawValue`.
+    /// Creates a set from the bits of `rawValue`.
     public init(rawValue: UInt) { self.rawValue = rawValue }
 
-    /// The handler is told the new value.
+    /// The handler receives the new value.
     public static let new = KeyValueObservingOptions(rawValue: 1)
-    /// The handler is told the old value.
+    /// The handler receives the old value.
     public static let old = KeyValueObservingOptions(rawValue: 2)
-    /// The handler is called once before `observe` returns, with the value of that moment as the new one.
+    /// The handler is called once before `observe` returns, with the current value as the new one.
     public static let initial = KeyValueObservingOptions(rawValue: 4)
-    /// The handler is called before each change as well, without a new value.
+    /// The handler is also called before each change, without a new value.
     ///
-    /// For changes that `willChangeValue` announces this is before the change. The engine's own changes have been made by then: the call
-    /// comes right before the other one.
+    /// For changes announced with `willChangeValue`, that call comes before the change. The engine's own changes have already happened by
+    /// then; the call comes directly before the regular one.
     public static let prior = KeyValueObservingOptions(rawValue: 8)
 }
 
-/// One change of a value, as a handler is told.
+/// A change of a value, as passed to a handler.
 public struct KeyValueObservedChange<Value> {
-    /// What kind of change it was. Operations and queues replace their values.
+    /// The kind of a change. Operations and queues only replace values.
     public enum Kind: UInt, Sendable {
-        /// A value was replaced by another.
+        /// The value was replaced.
         case setting = 1
     }
 
     /// Always `.setting`.
     public let kind: Kind
-    /// The value after the change; nil without the option `.new`, and before the change. An optional value is wrapped once more.
+    /// The value after the change. Nil without the option `.new`, and in a prior call. An optional value is wrapped in a second optional.
     public let newValue: Value?
-    /// The value before the change; nil without the option `.old`, and in the initial call.
+    /// The value before the change. Nil without the option `.old`, and in the initial call.
     public let oldValue: Value?
-    /// Whether the call says that the value is about to change. See `KeyValueObservingOptions.prior`.
+    /// Whether the call precedes the change. See `KeyValueObservingOptions.prior`.
     public let isPrior: Bool
 }
 
 extension KeyValueObservedChange: Sendable where Value: Sendable {}
 
-/// Foundation's name.
+/// Foundation's name for `KeyValueObservation`.
 public typealias NSKeyValueObservation = KeyValueObservation
-/// Foundation's name.
+/// Foundation's name for `KeyValueObservingOptions`.
 public typealias NSKeyValueObservingOptions = KeyValueObservingOptions
-/// Foundation's name.
+/// Foundation's name for `KeyValueObservedChange`.
 public typealias NSKeyValueObservedChange = KeyValueObservedChange

@@ -1,4 +1,4 @@
-/// What can be observed by key path: operations, queues, and the progress of queues.
+/// Objects whose properties can be observed by key path: operations, queues, and the progress of queues.
 public protocol KeyValueObserving: AnyObject, Sendable {}
 
 extension Operation: KeyValueObserving {}
@@ -6,7 +6,7 @@ extension OperationQueue: KeyValueObserving {}
 extension OperationQueue.Progress: KeyValueObserving {}
 
 extension KeyValueObserving {
-    /// A handler for a registration. The type of the values is known to fit, except where a string was used.
+    /// Erases the type of a handler's values. The values always have that type, except if the property was named by a string.
     static func untyped<Value>(
         _ handler: @escaping @Sendable (Self, KeyValueObservedChange<Value>) -> Void
     ) -> Registration.Handler {

@@ -1,21 +1,21 @@
 extension Mailbox {
-    /// A change or an event that waits to be delivered.
+    /// A change or an event that waits for delivery.
     struct Entry {
-        /// The entry's number in its mailbox.
+        /// The value of the mailbox's `sequence` when the entry was added.
         let sequence: UInt64
         let content: Content
 
         enum Content {
-            /// The engine changed a value, and knows both.
+            /// The engine changed a value, and knows the old and the new one.
             case exact(key: ObservedKey, old: any Sendable, new: any Sendable)
-            /// The engine changed a flag which a subclass may see differently.
+            /// The engine changed a flag whose getter a subclass may override.
             case flag(key: ObservedKey, new: Bool)
-            /// A subclass says that a value will change.
+            /// A subclass announced that a value will change.
             case announcedPrior(key: ObservedKey, old: any Sendable)
-            /// A subclass says that a value has changed. `old` and `began` are those of its `willChangeValue`, if that was seen.
+            /// A subclass announced that a value has changed. `old` and `began` come from the matching `willChangeValue`, if there was one.
             case announced(key: ObservedKey, old: (any Sendable)?, began: UInt64?, new: any Sendable)
             case event(OperationEvent.Record)
-            /// Somebody wants to know that everything before this has been told.
+            /// Call this closure when everything before it has been delivered.
             case mark(@Sendable () -> Void)
         }
 
@@ -27,7 +27,7 @@ extension Mailbox {
         }
     }
 
-    /// A `willChangeValue` whose `didChangeValue` has not come.
+    /// A call of `willChangeValue` without its `didChangeValue` so far.
     struct Announcement {
         let key: ObservedKey
         let thread: Int32
@@ -35,34 +35,34 @@ extension Mailbox {
         let old: any Sendable
     }
 
-    /// What a mailbox knows, guarded by its lock. Every method decides; none calls out.
+    /// The state of a mailbox, guarded by its lock. Methods only decide; none of them calls out.
     struct State {
         var registrations: [Registration] = []
-        /// Subscriptions that have begun and are not yet registered.
+        /// The number of subscriptions that have begun and are not registered yet.
         var subscribing = 0
-        /// The queue whose observers of events want to know about the operation.
+        /// The queue whose event observers receive events of the operation.
         var tracedCore: OperationQueue.Core?
-        /// Of a queue whose `operations` are observed: those that were told last.
+        /// The value of a queue's `operations` that was recorded last. Maintained only while `operations` is observed.
         var lastOperations: [Operation] = []
-        /// Counts everything that an initial value could miss.
+        /// Counts all changes that would invalidate an initial value read earlier.
         private(set) var sequence: UInt64 = 0
         private var entries: [Entry] = []
         private var taken = 0
         private var isDelivering = false
         private var announcements: [Announcement] = []
-        /// Flags of which a subclass has an opinion of its own.
+        /// The flags for which a subclass has its own getter.
         private var overridden: Set<ObservedKey> = []
-        /// What was last said about a flag.
+        /// The value of each flag that was delivered last.
         private var published: [ObservedKey: Bool] = [:]
 
-        /// Nobody wants anything.
+        /// Whether nobody observes and nothing is waiting.
         var isIdle: Bool { registrations.isEmpty && subscribing == 0 && tracedCore == nil && taken == entries.count }
 
         func wants(_ key: ObservedKey) -> Bool { registrations.contains { $0.key == key } }
 
         // MARK: Subscribing
 
-        /// Registers unless something has changed since the value was read.
+        /// Registers an observer unless something has changed since its initial value was read. Returns false if it did.
         mutating func register(_ registration: Registration, ifUnchangedSince before: UInt64?) -> Bool {
             if let before, before != sequence { return false }
             sequence += 1
@@ -83,20 +83,22 @@ extension Mailbox {
             entries.append(Entry(sequence: sequence, content: content))
         }
 
-        /// A value changed that the engine keeps. The values are made only if somebody wants them.
+        /// Records a change of a value that the engine stores. Evaluates the values only if the key is observed.
         mutating func record(_ key: ObservedKey, old: @autoclosure () -> any Sendable, new: @autoclosure () -> any Sendable) {
             if wants(key) { record(.exact(key: key, old: old(), new: new())) } else { touch() }
         }
 
-        /// A value changed that nobody observes; someone may be about to.
+        /// Notes a change of a value that nobody observes, because a subscription may be in progress.
         mutating func touch() { sequence += 1 }
 
-        /// - Returns: what is to be let go outside of the lock.
+        /// Notes an announcement.
+        ///
+        /// - Returns: a value that the caller must release outside the lock.
         mutating func willChange(_ key: ObservedKey, old: any Sendable, thread: Int32) -> Announcement? {
             touch()
             overridden.insert(key)
             announcements.append(Announcement(key: key, thread: thread, sequence: sequence, old: old))
-            // One that forgets its `didChangeValue` does not fill the memory.
+            // Limits the memory used by announcements whose `didChangeValue` never comes.
             let forgotten = announcements.count > 64 ? announcements.removeFirst() : nil
             if registrations.contains(where: { $0.key == key && $0.options.contains(.prior) }) {
                 record(.announcedPrior(key: key, old: old))
@@ -104,7 +106,9 @@ extension Mailbox {
             return forgotten
         }
 
-        /// - Returns: what is to be let go outside of the lock.
+        /// Records an announced change.
+        ///
+        /// - Returns: a value that the caller must release outside the lock.
         mutating func didChange(_ key: ObservedKey, new: any Sendable, thread: Int32) -> Announcement? {
             overridden.insert(key)
             let index =
@@ -120,15 +124,15 @@ extension Mailbox {
 
         // MARK: Delivering
 
-        /// False: somebody delivers already, or there is nothing.
+        /// Begins a delivery. Returns false if another thread is delivering or if nothing is waiting.
         mutating func beginDelivering() -> Bool {
             guard !isDelivering, taken < entries.count else { return false }
             isDelivering = true
             return true
         }
 
-        /// The next entry and whom it is for; nil when the delivery ends: there is none, or it is for someone whose first call has not
-        /// returned, who will go on.
+        /// The next entry and its receivers. Nil, which ends the delivery, if no entry is left or if a receiver's initial call has not
+        /// returned. The thread that makes that call then continues the delivery.
         mutating func next() -> (Entry, [Registration])? {
             guard taken < entries.count else { return stop() }
             let entry = entries[taken]
@@ -146,7 +150,7 @@ extension Mailbox {
             return nil
         }
 
-        /// The entries that have been delivered; to be let go outside of the lock.
+        /// Removes delivered entries. The caller must release them outside the lock.
         mutating func takeDelivered() -> [Entry] {
             guard taken > 0, taken == entries.count || taken >= 64 else { return [] }
             let delivered = Array(entries[..<taken])
@@ -155,9 +159,10 @@ extension Mailbox {
             return delivered
         }
 
-        /// What observers are told about a flag that the engine changed, when a subclass's getter says `seen`; nil: nothing.
+        /// The change of a flag that observers are told when the engine changed the flag to `new` and the getter returns `seen`. Nil if
+        /// observers are not notified.
         mutating func resolve(_ key: ObservedKey, new: Bool, seen: Bool) -> (old: Bool, new: Bool)? {
-            // The subclass is about to say it itself.
+            // The subclass is about to announce the change itself.
             if announcements.contains(where: { $0.key == key }) { return nil }
             if seen != new && !overridden.contains(key) && !entries[taken...].contains(where: { $0.key == key }) {
                 overridden.insert(key)
@@ -169,7 +174,7 @@ extension Mailbox {
             return (old, value)
         }
 
-        /// What a registration is told of an announced change; nil: it knows that.
+        /// The old value that a registration is told for an announced change. Nil if it already knows the new value.
         mutating func oldValue(
             for registration: Registration, old: (any Sendable)?, began: UInt64?, new: any Sendable
         ) -> (any Sendable)? {

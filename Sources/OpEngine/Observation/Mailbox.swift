@@ -1,11 +1,12 @@
 import CPlatform
 
-/// The observers of one object, and the changes on their way to them.
+/// The observers of one object and the changes that are waiting for them.
 ///
-/// Changes are recorded in the order in which they happen, with the lock of what changes held, and delivered later with no lock held,
-/// by one thread at a time: whoever finds the mailbox idle after a change. The lock in here is the innermost of all.
+/// Changes are recorded in the order in which they happen, while the lock of the changed value is held. They are delivered later with no
+/// lock held, by one thread at a time: the first thread that finds the mailbox idle after a change. The mailbox's lock is the innermost of
+/// all.
 @safe final class Mailbox: @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because `state` has a lock and `owner` is written once, before the mailbox is shared.
+    // Safety: `@unchecked Sendable` because `state` has a lock, and `owner` is weak and written once, before the mailbox is shared.
     let state = Guarded(State())
     private(set) weak var owner: AnyObject?
 
@@ -13,12 +14,14 @@ import CPlatform
 
     // MARK: Subscribing
 
-    /// Reads the value and registers in one step: `read` is called again when something changed meanwhile. The caller has counted
-    /// itself in `subscribing`, and seen to it that changes are recorded. The first call, if it is wanted, is made here.
+    /// Reads the initial value and registers an observer as one step: calls `read` again if something changed in between. Makes the initial
+    /// call of the handler if it was requested.
+    ///
+    /// The caller must have incremented `subscribing` and ensured that changes are recorded.
     func subscribe(
         _ key: ObservedKey, _ options: KeyValueObservingOptions, read: () -> any Sendable, handler: @escaping Registration.Handler
     ) -> KeyValueObservation {
-        // A getter that announces changes itself would make this go on for ever.
+        // Limits the attempts, because a getter that announces changes itself would make this loop run for ever.
         for attempt in 0... {
             let before = state.withLock { $0.sequence }
             let value = Mailbox.asRecorded(read)
@@ -34,7 +37,7 @@ import CPlatform
         fatalError("opscript bug: a subscription ended without a result")
     }
 
-    /// Reads without what a getter knows before it is recorded: see `Operation.waitsForNobody`.
+    /// Calls `read` with getters returning the recorded values. See `Operation.waitsForNobody`.
     private static func asRecorded<Value>(_ read: () -> Value) -> Value {
         let context = ThreadContext.current, before = context.readsAsRecorded
         context.readsAsRecorded = true
@@ -63,22 +66,22 @@ import CPlatform
         deliver()
     }
 
-    /// Records the change; `deliver` is the caller's.
+    /// Records the change. The caller must call `deliver`.
     func didChange(_ key: ObservedKey, read: () -> any Sendable) {
         let new = Mailbox.asRecorded(read)
-        // It may have the last reference to the old value, whose end is anybody's code.
+        // Release outside the lock: the announcement may hold the last reference to the old value, whose `deinit` is foreign code.
         let announcement = state.withLock { $0.didChange(key, new: new, thread: cplatform_thread_id()) }
         withExtendedLifetime(announcement) {}
     }
 
-    /// Records a change of a value that the engine keeps, with the lock of that value held. The values are made only if needed.
+    /// Records a change of a value that the engine stores, while the lock of that value is held. Evaluates the values only if needed.
     func record(_ key: ObservedKey, old: @autoclosure () -> any Sendable, new: @autoclosure () -> any Sendable) {
         state.withLock { $0.record(key, old: old(), new: new()) }
     }
 
     // MARK: Delivering
 
-    /// Delivers what there is unless somebody else is at it. No lock may be held.
+    /// Delivers the waiting entries, unless another thread is delivering. The caller must hold no lock.
     func deliver() {
         guard state.withLock({ $0.beginDelivering() }) else { return }
         let owner = self.owner

@@ -1,16 +1,16 @@
-/// What is observed: a property of the engine's own, or one of a subclass.
+/// The name of an observed property, of the engine or of a subclass.
 enum ObservedKey: Hashable, @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because a key path is only compared and hashed here.
+    // Safety: `@unchecked Sendable` because a key path is only compared and hashed.
     case isCancelled, isAsynchronous, isExecuting, isFinished, isReady
     case dependencies, queuePriority, completionBlock, name
     case operations, operationCount, isSuspended, maxConcurrentOperationCount
     case totalUnitCount, completedUnitCount, fractionCompleted
-    /// A property that a subclass announces by a string.
+    /// A subclass's property that is announced by a string.
     case named(String)
-    /// A property that a subclass announces by a key path.
+    /// A subclass's property that is announced by a key path.
     case path(AnyKeyPath)
 
-    /// What a string means, in both spellings of Foundation's flags.
+    /// The key for a string. Accepts both spellings of Foundation's flags.
     init(_ string: String) {
         self = ObservedKey.known[string] ?? .named(string)
     }
@@ -30,7 +30,7 @@ enum ObservedKey: Hashable, @unchecked Sendable {
     ]
 }
 
-/// Whether two values are of one equatable type, and equal.
+/// Whether two values have the same `Equatable` type and are equal.
 func areEqual(_ left: any Sendable, _ right: any Sendable) -> Bool {
     func compare<Value: Equatable>(_ left: Value) -> Bool { (right as? Value) == left }
     guard let left = left as? any Equatable else { return false }

@@ -1,12 +1,12 @@
 import Synchronization
 
 extension Operation {
-    /// Makes changes go through the mailbox, which is made if there is none, from the moment of `prepare` on.
+    /// Routes all changes through a mailbox, which is created if necessary. `prepare` runs before the first of these changes.
     @discardableResult
     func openMailbox(_ prepare: (inout Mailbox.State) -> Void) -> Mailbox {
         lock.withLock {
             let extras = ensureRareExtras()
-            // Written once: who sees the flag reads it without the lock.
+            // Written once, so that a thread that sees the `observed` flag reads the mailbox without the lock.
             let mailbox = extras.mailbox ?? Mailbox(owner: self)
             if extras.mailbox == nil { extras.mailbox = mailbox }
             mailbox.state.withLock { box in
@@ -17,17 +17,17 @@ extension Operation {
         }
     }
 
-    /// The mailbox, if somebody observes the operation. One branch when nobody does.
+    /// The mailbox if the operation is observed. Costs one branch otherwise.
     @inline(__always)
     var observedMailbox: Mailbox? { loadState().has(State.observed) ? rareExtras?.mailbox : nil }
 
-    /// Tells observers what has happened. No lock may be held. One branch when there are none.
+    /// Delivers recorded changes to observers. The caller must hold no lock. Costs one branch if there are no observers.
     @inline(__always)
     func deliverChanges() {
         if let mailbox = observedMailbox { mailbox.deliver() }
     }
 
-    /// `transition` while somebody observes: the change and its record are one step.
+    /// `transition` for an observed operation. Changes the state and records the change as one step.
     @inline(never)
     func observedTransition<Action>(
         _ change: (inout State) -> Action, recording record: (inout Mailbox.State, State, State) -> Void
@@ -38,7 +38,7 @@ extension Operation {
             while true {
                 var new = State(bits: old)
                 let action = change(&new)
-                // Whoever subscribes sets it again, with this lock held.
+                // A new subscription sets the flag again, with this lock held.
                 if box.isIdle { new.clear(State.observed) }
                 let (exchanged, current) = state.weakCompareExchange(
                     expected: old, desired: new.bits, successOrdering: .acquiringAndReleasing, failureOrdering: .relaxed)
@@ -51,13 +51,13 @@ extension Operation {
         }
     }
 
-    /// Whether a subclass may see the flags differently.
+    /// Whether a subclass may override the getters of the flags.
     var hasOwnGetters: Bool {
         let type: Operation.Type = type(of: self)
         return type != BlockOperation.self && type != AsyncOperation.self && type != Operation.self
     }
 
-    /// A flag as its getter says.
+    /// The value that a flag's getter returns.
     func flag(_ key: ObservedKey) -> Bool {
         switch key {
         case .isReady: isReady
@@ -69,7 +69,7 @@ extension Operation {
 }
 
 extension Mailbox.State {
-    /// What a change of an operation's word means for those who observe it.
+    /// Records the changes and events that a transition of the state word implies.
     mutating func record(from old: Operation.State, to new: Operation.State) {
         typealias State = Operation.State
         let changed = State(bits: old.bits ^ new.bits)
@@ -85,7 +85,7 @@ extension Mailbox.State {
         }
         if changed.has(State.started) && !new.has(State.cancelled) { record(.event(OperationEvent.Record(.started, in: core))) }
         if changed.has(State.finished) {
-            // The record keeps the core, so that this is not its end.
+            // The record retains the core, so this does not release the last reference.
             tracedCore = nil
             record(.event(OperationEvent.Record(.finished, in: core)))
         }

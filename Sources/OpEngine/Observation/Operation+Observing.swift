@@ -1,14 +1,15 @@
 extension KeyValueObserving where Self: Operation {
-    /// Calls `changeHandler` when the property changes, until the returned token is invalidated or goes.
+    /// Calls `changeHandler` when the property changes, until the returned token is invalidated or deallocated.
     ///
-    /// Every property of `Operation` that changes can be observed, also where a subclass overrides it and announces its changes, and
-    /// whatever a subclass announces with `willChangeValue(for:)` and `didChangeValue(for:)`. Subscribing and reading the initial
-    /// value are one step: no change is missed or told twice. All changes of one operation come in the order in which they happened,
-    /// one at a time, at its end first `isExecuting`, then `isFinished`. A handler is called on the thread that made the change, or on
-    /// one that is telling an earlier change of the same operation; without locks, so that it may call anything. An operation that
-    /// nobody observes pays a branch.
+    /// All properties of `Operation` that can change are observable, even if a subclass overrides them and announces their changes. So is
+    /// any property that a subclass announces with `willChangeValue(for:)` and `didChangeValue(for:)`. Subscribing and reading the initial
+    /// value are one step, so no change is missed or delivered twice.
     ///
-    /// In a subclass that overrides the property, write `\.isFinished` or `\Operation.isFinished`, not the subclass's name.
+    /// All changes of one operation are delivered in the order in which they happened, one at a time. At the end, `isExecuting` comes
+    /// before `isFinished`. The handler runs on the thread that made the change, or on a thread that is delivering an earlier change of the
+    /// same operation. No lock is held, so the handler may call anything. Operations without observers pay one branch.
+    ///
+    /// In a subclass that overrides the property, write `\.isFinished` or `\Operation.isFinished`, without the subclass's name.
     public func observe<Value: Sendable>(
         _ keyPath: KeyPath<Operation, Value>, options: KeyValueObservingOptions = [],
         changeHandler: @escaping @Sendable (Self, KeyValueObservedChange<Value>) -> Void
@@ -16,7 +17,7 @@ extension KeyValueObserving where Self: Operation {
         subscribe(Operation.observedKey(keyPath), options, Self.untyped(changeHandler)) { self[keyPath: keyPath] }
     }
 
-    /// `observe`, for the properties of a subclass.
+    /// Observes a property of a subclass. Otherwise equals the method above.
     @_disfavoredOverload
     public func observe<Value: Sendable>(
         _ keyPath: KeyPath<Self, Value>, options: KeyValueObservingOptions = [],
@@ -25,7 +26,7 @@ extension KeyValueObserving where Self: Operation {
         subscribe(Self.observedKey(keyPath), options, Self.untyped(changeHandler)) { self[keyPath: keyPath] }
     }
 
-    /// `observe`, for a property that is named by a string, in both spellings of flags. The values are those of `value(forKey:)`.
+    /// Observes a property that is named by a string, in either spelling of flags. The values come from `value(forKey:)`.
     public func observe(
         keyPath: String, options: KeyValueObservingOptions = [],
         changeHandler: @escaping @Sendable (KeyValueObservedChange<any Sendable>) -> Void
@@ -34,25 +35,26 @@ extension KeyValueObserving where Self: Operation {
         return subscribe(ObservedKey(keyPath), options, Self.untyped(handler)) { value(forKey: keyPath) }
     }
 
-    /// Announces that the property of a subclass, or an overridden one, is about to change. The getter says the old value.
+    /// Announces that an overridden property is about to change. The getter must return the old value.
     public func willChangeValue<Value: Sendable>(for keyPath: KeyPath<Operation, Value>) {
         observedMailbox?.willChange(Operation.observedKey(keyPath)) { self[keyPath: keyPath] }
     }
 
-    /// Announces that the property of a subclass is about to change. The getter says the old value.
+    /// Announces that a property of a subclass is about to change. The getter must return the old value.
     @_disfavoredOverload
     public func willChangeValue<Value: Sendable>(for keyPath: KeyPath<Self, Value>) {
         observedMailbox?.willChange(Self.observedKey(keyPath)) { self[keyPath: keyPath] }
     }
 
-    /// Announces that an overridden property has changed; the engine looks at the getter and acts, and observers are told.
+    /// Announces that an overridden property has changed. The engine reads the getter and acts on the new value, and observers are
+    /// notified.
     public func didChangeValue<Value: Sendable>(for keyPath: KeyPath<Operation, Value>) {
         let key = Operation.observedKey(keyPath)
         observedMailbox?.didChange(key) { self[keyPath: keyPath] }
         react(toChangeOf: key)
     }
 
-    /// Announces that the property of a subclass has changed; observers are told.
+    /// Announces that a property of a subclass has changed. Observers are notified.
     @_disfavoredOverload
     public func didChangeValue<Value: Sendable>(for keyPath: KeyPath<Self, Value>) {
         let key = Self.observedKey(keyPath)
@@ -60,13 +62,14 @@ extension KeyValueObserving where Self: Operation {
         react(toChangeOf: key)
     }
 
-    /// Notes a change that has been made with a lock of the subclass held, which the caller still holds and which `value(forKey:)`
-    /// takes: changes are told in the order of these calls. `deliverRecordedChanges` tells them.
+    /// Records a change that the caller made while holding a lock of its own. The caller must still hold that lock, so that changes are
+    /// delivered in the order of these calls. Use this method if `value(forKey:)` takes the lock, and call `deliverRecordedChanges` after
+    /// releasing it.
     public func recordChange(forKey key: String, old: @autoclosure () -> any Sendable, new: @autoclosure () -> any Sendable) {
         observedMailbox?.record(ObservedKey(key), old: old(), new: new())
     }
 
-    /// Tells observers what `recordChange` has noted. With no lock held.
+    /// Delivers the changes that `recordChange` has recorded. The caller must hold no lock.
     public func deliverRecordedChanges() { deliverChanges() }
 
     private func subscribe(
@@ -75,7 +78,7 @@ extension KeyValueObserving where Self: Operation {
         openMailbox { $0.subscribing += 1 }.subscribe(key, options, read: read, handler: handler)
     }
 
-    /// A key path to an inherited property differs from the one to the same property of the base class.
+    /// Maps key paths to inherited properties to keys. Such a key path differs from the one to the same property of the base class.
     private static func observedKey(_ keyPath: PartialKeyPath<Self>) -> ObservedKey {
         switch keyPath {
         case \Self.isCancelled: .isCancelled
@@ -93,7 +96,7 @@ extension KeyValueObserving where Self: Operation {
 }
 
 extension Operation {
-    /// What a key of the base class stands for.
+    /// The value of a base class's property. Nil for other keys.
     func observedValue(_ key: ObservedKey) -> (any Sendable)? {
         switch key {
         case .isCancelled: isCancelled

@@ -1,23 +1,25 @@
 import Synchronization
 
-/// Is told what happens to the operations of a queue or of all queues of an engine: what tracing and reports are built on.
+/// Receives events about the operations of a queue, or of all queues of an engine. The basis for tracing and reports.
 ///
-/// Events of one operation come in the order in which they happened, one at a time; those of different operations come from several
-/// threads at once, and only their times say which was first. An event comes on the thread that caused it, or on one that is
-/// delivering an earlier event of the same operation; no lock is held, and the observer may call anything. It delays the operation,
-/// so it should be quick. An operation that is started by hand has no events. An event names its queue, and a queue its engine, which
-/// hold their observers: one that keeps events is to be removed, or nothing of these goes.
+/// Events of one operation arrive in order, one at a time. Events of different operations arrive on several threads at once; only their
+/// times tell which came first. An event arrives on the thread that caused it, or on a thread that is delivering an earlier event of the
+/// same operation. No lock is held, so the observer may call anything. It delays the operation, so it should be quick. An operation that is
+/// started manually has no events.
 ///
-/// While a queue has no observer this costs a branch when an operation is added. A traced operation costs about a microsecond and
-/// some hundred bytes more.
+/// An event references its queue, a queue its engine, and both reference their observers. Remove an observer that stores events, or none of
+/// these objects is ever deallocated.
+///
+/// Adding an operation to a queue without observers costs one branch. A traced operation costs about one microsecond and some hundred bytes
+/// more.
 public protocol OperationObserver: AnyObject, Sendable {
-    /// Something has happened to an operation.
+    /// Called for each event.
     func operationChanged(_ event: OperationEvent)
 }
 
 extension BeyondFoundation where Self: OperationQueue {
-    /// Tells `observer` from now on what happens to the operations in this queue, and holds it until it is removed. O(operations).
-    /// Adding it again has no effect.
+    /// Sends events of the operations in this queue to `observer` from now on. Retains the observer until it is removed. Adding it again
+    /// has no effect. O(operations).
     public func addObserver(_ observer: any OperationObserver) {
         core.state.withLock { state in
             guard !state.eventObservers.contains(where: { $0 === observer }) else { return }
@@ -26,7 +28,7 @@ extension BeyondFoundation where Self: OperationQueue {
         }
     }
 
-    /// Stops telling `observer`. A call that is under way on another thread goes on.
+    /// Stops sending events to `observer`. A call in progress on another thread continues.
     public func removeObserver(_ observer: any OperationObserver) {
         let removed = core.state.withLock { state in
             state.eventObservers.firstIndex { $0 === observer }.map { state.eventObservers.remove(at: $0) }
@@ -36,25 +38,25 @@ extension BeyondFoundation where Self: OperationQueue {
 }
 
 extension Engine {
-    /// Tells `observer` from now on what happens to the operations in all queues of this engine, and holds it until it is removed.
-    /// O(operations). Adding it again has no effect.
+    /// Sends events of the operations in all queues of this engine to `observer` from now on. Retains the observer until it is removed.
+    /// Adding it again has no effect. O(operations).
     public func addObserver(_ observer: any OperationObserver) {
         guard eventObservers.add(observer) else { return }
         for core in activeCores() { core.state.withLock { core.traceMembers(&$0) } }
     }
 
-    /// Stops telling `observer`. A call that is under way on another thread goes on.
+    /// Stops sending events to `observer`. A call in progress on another thread continues.
     public func removeObserver(_ observer: any OperationObserver) { eventObservers.remove(observer) }
 
-    /// Those who want to know about all operations of an engine.
+    /// The observers of all operations of an engine.
     final class EventObservers: Sendable {
         private let observers = Guarded<[any OperationObserver]>([])
-        /// Whether there are any, for those who look without the lock.
+        /// Whether there are observers. Atomic, to be read without the lock.
         let isUsed = Atomic<Bool>(false)
 
         var all: [any OperationObserver] { observers.withLock { $0 } }
 
-        /// False: it was there.
+        /// Adds an observer. Returns false if it was already added.
         func add(_ observer: any OperationObserver) -> Bool {
             observers.withLock { observers in
                 guard !observers.contains(where: { $0 === observer }) else { return false }
@@ -76,23 +78,24 @@ extension Engine {
 }
 
 extension OperationQueue.Core {
-    /// Whether somebody wants the events of an operation that joins now. With the lock held.
+    /// Whether an operation that is being added must be traced. The caller holds the queue's lock.
     @inline(__always)
     func isTraced(_ state: OperationQueue.State) -> Bool {
-        // Safety: the caller holds the queue, and it the engine.
+        // Safety: the caller retains the queue, and the queue retains the engine.
         let engineIsTraced = unsafe engine.eventObservers.isUsed.load(ordering: .relaxed)
         if !engineIsTraced && state.eventObservers.isEmpty { return false }
         return !isHelper.load(ordering: .relaxed)
     }
 
-    /// The operations that are in the queue have events from now on. With the lock held.
+    /// Traces the operations that are in the queue from now on. The caller holds the queue's lock.
     func traceMembers(_ state: inout OperationQueue.State) {
         for operation in state.members { operation.trace(in: self) }
     }
 }
 
 extension Operation {
-    /// Its queue has observers of events. With the queue's lock held: an operation's lock may be taken inside, not the other way round.
+    /// Traces the operation for its queue's observers. The caller holds the queue's lock. The operation's lock may be taken inside the
+    /// queue's lock, but not the other way round.
     @inline(never)
     func trace(in core: OperationQueue.Core) {
         openMailbox { $0.tracedCore = core }

@@ -1,11 +1,11 @@
 import Synchronization
 
 extension KeyValueObserving where Self: OperationQueue {
-    /// Calls `changeHandler` when the property changes, until the returned token is invalidated or goes.
+    /// Calls `changeHandler` when the property changes, until the returned token is invalidated or deallocated.
     ///
-    /// Observable are `operations`, `operationCount`, `isSuspended`, `maxConcurrentOperationCount`, `name`, and what a subclass
-    /// announces. Threads and order are as for operations: the changes of one queue come in the order in which they happened, one at
-    /// a time, without locks. Observing `operations` costs O(operations) for each change of it.
+    /// Observable properties are `operations`, `operationCount`, `isSuspended`, `maxConcurrentOperationCount`, `name`, and those that a
+    /// subclass announces. The changes of one queue are delivered in order, one at a time, with no lock held, and on the same threads as
+    /// those of operations. Observing `operations` costs O(operations) for each change.
     public func observe<Value: Sendable>(
         _ keyPath: KeyPath<OperationQueue, Value>, options: KeyValueObservingOptions = [],
         changeHandler: @escaping @Sendable (Self, KeyValueObservedChange<Value>) -> Void
@@ -13,7 +13,7 @@ extension KeyValueObserving where Self: OperationQueue {
         subscribe(OperationQueue.observedKey(keyPath), options, Self.untyped(changeHandler)) { self[keyPath: keyPath] }
     }
 
-    /// `observe`, for the properties of a subclass.
+    /// Observes a property of a subclass. Otherwise equals the method above.
     @_disfavoredOverload
     public func observe<Value: Sendable>(
         _ keyPath: KeyPath<Self, Value>, options: KeyValueObservingOptions = [],
@@ -22,7 +22,7 @@ extension KeyValueObserving where Self: OperationQueue {
         subscribe(Self.observedKey(keyPath), options, Self.untyped(changeHandler)) { self[keyPath: keyPath] }
     }
 
-    /// `observe`, for a property that is named by a string, in both spellings of flags.
+    /// Observes a property that is named by a string, in either spelling of flags. The values come from `value(forKey:)`.
     public func observe(
         keyPath: String, options: KeyValueObservingOptions = [],
         changeHandler: @escaping @Sendable (KeyValueObservedChange<any Sendable>) -> Void
@@ -31,12 +31,12 @@ extension KeyValueObserving where Self: OperationQueue {
         return subscribe(ObservedKey(keyPath), options, Self.untyped(handler)) { value(forKey: keyPath) }
     }
 
-    /// Announces that the property of a subclass is about to change.
+    /// Announces that a property of a subclass is about to change.
     public func willChangeValue<Value: Sendable>(for keyPath: KeyPath<Self, Value>) {
         observed?.willChange(Self.observedKey(keyPath)) { self[keyPath: keyPath] }
     }
 
-    /// Announces that the property of a subclass has changed.
+    /// Announces that a property of a subclass has changed.
     public func didChangeValue<Value: Sendable>(for keyPath: KeyPath<Self, Value>) {
         observed?.didChange(Self.observedKey(keyPath)) { self[keyPath: keyPath] }
         core.deliverChanges()
@@ -50,7 +50,7 @@ extension KeyValueObserving where Self: OperationQueue {
         return mailbox.subscribe(key, options, read: read, handler: handler)
     }
 
-    /// A key path to an inherited property differs from the one to the same property of the base class.
+    /// Maps key paths to inherited properties to keys. Such a key path differs from the one to the same property of the base class.
     private static func observedKey(_ keyPath: PartialKeyPath<Self>) -> ObservedKey {
         switch keyPath {
         case \Self.operations: .operations
@@ -64,7 +64,7 @@ extension KeyValueObserving where Self: OperationQueue {
 }
 
 extension BeyondFoundation where Self: OperationQueue {
-    /// Calls `body` when observers have been told every change that has happened by now: at once, or on the thread that tells them.
+    /// Calls `body` after all changes up to now have been delivered to observers: immediately, or on the thread that delivers them.
     public func whenChangesAreTold(_ body: @escaping @Sendable () -> Void) {
         guard let mailbox = observed else { return body() }
         mailbox.state.withLock { $0.record(.mark(body)) }
@@ -75,11 +75,11 @@ extension BeyondFoundation where Self: OperationQueue {
 extension OperationQueue {
     var observed: Mailbox? { core.state.withLock { $0.observation }?.mailbox }
 
-    /// The mailboxes of this queue and its progress. Changes are recorded in them from now on.
+    /// The mailboxes of this queue and its progress, which are created if necessary. All later changes are recorded in them.
     func openObservation() -> Observation {
         while true {
             let existing = core.state.withLock { $0.observation }
-            // That of an engine's main queue may belong to an object that has gone.
+            // The mailboxes of a main queue may belong to an earlier queue object that has been deallocated.
             if let existing, existing.mailbox.owner === self { return existing }
             let made = Observation(queue: self)
             let isOurs = core.state.withLock { state in
@@ -103,15 +103,15 @@ extension OperationQueue {
         }
     }
 
-    /// The value of an observable property by its name; nil for a name that is not known, and for a property that is nil.
+    /// The value of an observable property, looked up by name. Nil if the name is unknown or the property is nil.
     public func value(forKey key: String) -> (any Sendable)? { observedValue(ObservedKey(key)) }
 
-    /// Announces that a property of a subclass is about to change, for observers by string.
+    /// Announces that a property of a subclass is about to change, for observers that use strings.
     public func willChangeValue(forKey key: String) {
         observed?.willChange(ObservedKey(key)) { value(forKey: key) }
     }
 
-    /// Announces that a property of a subclass has changed.
+    /// Announces that a property of a subclass has changed, for observers that use strings.
     public func didChangeValue(forKey key: String) {
         observed?.didChange(ObservedKey(key)) { value(forKey: key) }
         core.deliverChanges()
@@ -120,7 +120,7 @@ extension OperationQueue {
 
 extension OperationQueue.Progress {
     /// Calls `changeHandler` when `totalUnitCount`, `completedUnitCount` or `fractionCompleted` changes, until the returned token is
-    /// invalidated or goes. As for the queue that it is the progress of.
+    /// invalidated or deallocated. Order and threads are the same as for the queue's properties.
     public func observe<Value: Sendable>(
         _ keyPath: KeyPath<OperationQueue.Progress, Value>, options: KeyValueObservingOptions = [],
         changeHandler: @escaping @Sendable (OperationQueue.Progress, KeyValueObservedChange<Value>) -> Void
@@ -132,7 +132,7 @@ extension OperationQueue.Progress {
             case \.fractionCompleted: .fractionCompleted
             default: .path(keyPath)
             }
-        // Without its queue nothing changes any more.
+        // If the queue object has been deallocated, nothing changes any more.
         let mailbox = core.queue?.openObservation().progress ?? Mailbox(owner: self)
         mailbox.state.withLock { $0.subscribing += 1 }
         let read: () -> any Sendable = { self[keyPath: keyPath] }

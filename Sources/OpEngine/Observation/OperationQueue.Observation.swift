@@ -1,7 +1,7 @@
 import Synchronization
 
 extension OperationQueue {
-    /// The mailboxes of a queue and of its progress, made when the first observer comes.
+    /// The mailboxes of a queue and its progress. Created for the first observer.
     final class Observation: Sendable {
         let mailbox: Mailbox
         let progress: Mailbox
@@ -11,7 +11,7 @@ extension OperationQueue {
             progress = Mailbox(owner: queue.progress)
         }
 
-        /// The number of operations has changed. With the queue's lock held.
+        /// Records a change of the number of operations. The caller holds the queue's lock.
         func recordCounts(before: Int, _ state: OperationQueue.State) {
             mailbox.state.withLock { box in
                 if box.wants(.operations) {
@@ -25,20 +25,20 @@ extension OperationQueue {
                     box.touch()
                 }
             }
-            // Coming adds to what was added before; going does not.
+            // An operation that was added has increased `added`; one that left has not changed it.
             let came = max(0, state.count - before)
             let old = Progress.Counts(added: state.added - came, unfinished: before, expected: state.expected)
             recordProgress(old: old, new: state.progress)
         }
 
-        /// The progress has changed. With the queue's lock held.
+        /// Records a change of the progress. The caller holds the queue's lock.
         func recordProgress(old: Progress.Counts, new: Progress.Counts) {
             progress.record(.totalUnitCount, old: old.total, new: new.total)
             progress.record(.completedUnitCount, old: old.completed, new: new.completed)
             progress.record(.fractionCompleted, old: old.fraction, new: new.fraction)
         }
 
-        /// Tells observers, with no lock held.
+        /// Delivers recorded changes to observers. The caller must hold no lock.
         func deliver() {
             mailbox.deliver()
             progress.deliver()
@@ -47,7 +47,7 @@ extension OperationQueue {
 }
 
 extension OperationQueue.Core {
-    /// Tells those who observe the queue what has happened. No lock may be held. One branch when there are none.
+    /// Delivers recorded changes to the queue's observers. The caller must hold no lock. Costs one branch if there are no observers.
     @inline(__always)
     func deliverChanges() {
         if isObserved.load(ordering: .relaxed) { deliverObservedChanges() }

@@ -1,16 +1,16 @@
 extension OperationQueue {
-    /// How much of what was added to a queue has finished. Counts by itself, from the queue's beginning; never starts again.
+    /// The progress of a queue: how many of its operations have finished. Counts automatically from the creation of the queue and never resets.
     ///
-    /// Safe from every thread; each property is read in O(1) and is right at that moment. To attach a bar, observe
-    /// `\.fractionCompleted`, whose handler is called on the threads that add and finish operations.
+    /// Safe to use from any thread. Each property is read in O(1) and is exact at that moment. To update a progress bar, observe
+    /// `\.fractionCompleted`; the handler runs on the threads that add and finish operations.
     @safe public final class Progress: @unchecked Sendable {
-        // Safety: `@unchecked Sendable` because `core` is a constant that is safe from every thread.
+        // Safety: `@unchecked Sendable` because `core` is a constant that is safe to use from any thread.
         let core: Core
 
         init(core: Core) { self.core = core }
 
-        /// How many operations were added to the queue, or are expected when that is more: a program that knows how many will come
-        /// says so by setting it.
+        /// The number of operations that were added to the queue, or the expected number if that is greater. Set it if you know how many
+        /// operations will be added.
         public var totalUnitCount: Int64 {
             get { core.state.withLock { $0.progress.total } }
             set {
@@ -22,21 +22,21 @@ extension OperationQueue {
             }
         }
 
-        /// How many of them have finished: succeeded, failed or cancelled.
+        /// The number of operations that have finished, whatever their outcome.
         public var completedUnitCount: Int64 { core.state.withLock { $0.progress.completed } }
 
-        /// From 0 to 1; 0 while nothing was added.
+        /// The fraction of finished operations, from 0 to 1. 0 before anything was added.
         public var fractionCompleted: Double { core.state.withLock { $0.progress.fraction } }
 
-        /// Whether everything that was added or is expected has finished, and there was something.
+        /// Whether all operations that were added or are expected have finished. False if there were none.
         public var isFinished: Bool {
             core.state.withLock { $0.progress.total > 0 && $0.progress.completed == $0.progress.total }
         }
 
-        /// Whether it is not known yet how much there will be: nothing was added and nothing is expected.
+        /// Whether the total is unknown because nothing was added and nothing is expected.
         public var isIndeterminate: Bool { totalUnitCount == 0 }
 
-        /// What progress is computed from.
+        /// The numbers that the progress is computed from.
         struct Counts {
             var added: Int
             var unfinished: Int

@@ -1,11 +1,11 @@
-/// One observer's interest in one key.
+/// One observer of one key.
 final class Registration: @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because the variables are guarded by the lock of the mailbox it belongs to.
+    // Safety: `@unchecked Sendable` because the lock of the mailbox guards the variables.
 
-    /// Calls the observer; the object is the observed one.
+    /// Calls the observer. The first parameter is the observed object.
     typealias Handler = @Sendable (AnyObject, Notice) -> Void
 
-    /// What it is called with.
+    /// The untyped content of a change.
     struct Notice: Sendable {
         let old: (any Sendable)?
         let new: (any Sendable)?
@@ -15,11 +15,11 @@ final class Registration: @unchecked Sendable {
     let key: ObservedKey
     let options: KeyValueObservingOptions
     let handler: Handler
-    /// Only later changes are for it.
+    /// The observer receives only entries with this sequence number or a later one.
     var since: UInt64 = 0
-    /// The value it was told last.
+    /// The value that the observer received last.
     var last: any Sendable
-    /// The first call has not returned yet: nothing may overtake it.
+    /// Whether the initial call has not returned yet. No other call may overtake it.
     var isAwaitingInitial: Bool
     var isActive = true
 
