@@ -26,7 +26,7 @@ public final class TaskOperation<Value: Sendable>: AsyncOperation, @unchecked Se
         work = Guarded(.notStarted(body))
         super.init()
         // A cancelled operation may never reach `main`, which would release the closure.
-        whenFinished { [weak self] in self?.letGo() }
+        whenFinished { [weak self] in self?.releaseBody() }
     }
 
     private let priority: TaskPriority?
@@ -80,7 +80,7 @@ public final class TaskOperation<Value: Sendable>: AsyncOperation, @unchecked Se
     }
 
     /// Releases the closure and keeps the value, after the operation has finished.
-    private func letGo() {
+    private func releaseBody() {
         let last = work.withLock { work in
             defer { if case .returned = work {} else { work = .ended } }
             return work

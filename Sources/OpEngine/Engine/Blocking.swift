@@ -17,13 +17,13 @@ extension ThreadContext {
         // Safety: a thread's worker lives as long as the thread.
         let worker = unsafe self.worker
         let engine = worker?.engine
-        letOthersTake()
+        scheduleServedQueue()
         if let worker { worker.engine.perform(worker.engine.pool.withLock { $0.willBlock(worker, timed: deadline != nil) }) }
         defer { if let worker { worker.engine.pool.withLock { $0.endBlocking(worker, timed: deadline != nil) } } }
         while true {
             if predicate() { return .satisfied }
             if let deadline, ContinuousClock.now >= deadline { return .timedOut }
-            if waited?.isWorthWatching ?? false, parker.spin() { continue }
+            if waited?.isSpinningWorthwhile ?? false, parker.spin() { continue }
             if let engine, deadline == nil {
                 let isStalled = engine.sleepUnlessStalled(parker, canStall: canStall, inbox: worker?.inbox, runsJobs: runsJobs)
                 if isStalled { return predicate() ? .satisfied : .stalled }
@@ -44,7 +44,7 @@ extension Engine {
         let context = ThreadContext.current
         guard let worker = unsafe context.worker else { return try body() }
         let engine = worker.engine
-        context.letOthersTake()
+        context.scheduleServedQueue()
         // Blocking outside the engine ends without the engine's help, so it counts as a timed wait.
         engine.perform(engine.pool.withLock { $0.willBlock(worker, timed: true) })
         defer { engine.pool.withLock { $0.endBlocking(worker, timed: true) } }
@@ -94,7 +94,7 @@ extension Engine {
     /// thread's wait last.
     func reportStall() {
         if hostMayAddOperations { return }
-        let chosen = pool.withLock { nothingIsUnderWay($0) ? $0.chooseStalled(main: mainInbox.parker) : nil }
+        let chosen = pool.withLock { isQuiescent($0) ? $0.chooseStalled(main: mainInbox.parker) : nil }
         chosen?.unpark()
     }
 }

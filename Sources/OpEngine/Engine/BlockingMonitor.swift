@@ -69,7 +69,7 @@ final class BlockingMonitor: @unchecked Sendable {
         let now = ContinuousClock.now
         findReturnedWorkers(now)
         let situation = engine.pool.withLock { pool -> Situation in
-            if pool.isShort && !pool.mustEnd {
+            if pool.isShortOfWorkers && !pool.mustEnd {
                 idleRoundCount = 0
                 return .workWaits(busy: pool.busy, isUrgent: pool.hasExplicitMaximumInLine)
             }

@@ -18,7 +18,7 @@ extension Engine {
         /// The number of workers that are neither parked nor blocked. Includes workers whose wake-up is in flight.
         private(set) var awake = 0
         /// Whether a worker is searching for work or was woken to do so. No other worker needs to be woken then.
-        private var isSomeoneSearching = false
+        private var isAnyWorkerSearching = false
         /// The number of waits that end without the engine's help, for example at a deadline.
         private(set) var timedWaits = 0
         /// The monitor of blocked threads. Nil if there has been no reason to start one.
@@ -52,7 +52,7 @@ extension Engine {
         /// Decides whether to wake a worker. At most one wake-up is in flight; the woken worker wakes the next one if there is more work.
         private mutating func wakeIfNeeded(_ engine: Engine) -> Wake {
             if target == 0 { (target, threadLimit) = (engine.workerCount, engine.threadLimit) }
-            guard hasScheduled, !isSomeoneSearching else { return .none }
+            guard hasScheduled, !isAnyWorkerSearching else { return .none }
             return awake < target ? wake(engine) : watch(engine)
         }
 
@@ -79,7 +79,7 @@ extension Engine {
 
         private mutating func beginSearching(_ worker: Worker) {
             worker.isSearching = true
-            isSomeoneSearching = true
+            isAnyWorkerSearching = true
             awake += 1
         }
 
@@ -99,7 +99,7 @@ extension Engine {
             let hasArrived = worker.isSearching
             if hasArrived {
                 worker.isSearching = false
-                isSomeoneSearching = false
+                isAnyWorkerSearching = false
             }
             if awake <= target && hasScheduled {
                 // A worker that was woken for work of its group serves that group.
@@ -114,9 +114,9 @@ extension Engine {
                 remove(worker)
                 return .end
             }
-            if !hasSpun && !isSomeoneSearching && awake <= target {
+            if !hasSpun && !isAnyWorkerSearching && awake <= target {
                 worker.isSearching = true
-                isSomeoneSearching = true
+                isAnyWorkerSearching = true
                 return .spin
             }
             park(worker)
@@ -127,7 +127,7 @@ extension Engine {
         mutating func endSearching(_ worker: Worker) -> Wake {
             guard worker.isSearching else { return .none }
             worker.isSearching = false
-            isSomeoneSearching = false
+            isAnyWorkerSearching = false
             return wakeIfNeeded(worker.engine)
         }
 
@@ -193,16 +193,16 @@ extension Engine {
         /// Stops counting the worker as awake and wakes another one. Reasons to do so may overlap.
         mutating func beginBlocking(_ worker: Worker, timed: Bool) -> Wake {
             if timed { timedWaits += 1 }
-            worker.absences += 1
-            if worker.absences > 1 { return .none }
+            worker.blockingCount += 1
+            if worker.blockingCount > 1 { return .none }
             awake -= 1
             return wakeIfNeeded(worker.engine)
         }
 
         mutating func endBlocking(_ worker: Worker, timed: Bool) {
             if timed { timedWaits -= 1 }
-            worker.absences -= 1
-            if worker.absences == 0 { awake += 1 }
+            worker.blockingCount -= 1
+            if worker.blockingCount == 0 { awake += 1 }
         }
 
         /// Whether more workers are awake than should be, because some have returned from blocking.
@@ -213,7 +213,7 @@ extension Engine {
         mutating func couldNotStart(_ worker: Worker) -> Wake {
             workers.removeAll { $0 === worker }
             awake -= 1
-            isSomeoneSearching = false
+            isAnyWorkerSearching = false
             threadLimit = max(1, workers.count)
             return wakeIfNeeded(worker.engine)
         }
@@ -237,13 +237,13 @@ extension Engine {
         }
 
         /// Whether work waits and no worker may be woken for it. If workers are blocked, others should replace them.
-        var isShort: Bool { hasScheduled && awake >= target && (canSpawn || runQueues.idleCount > 0) }
+        var isShortOfWorkers: Bool { hasScheduled && awake >= target && (canSpawn || runQueues.idleCount > 0) }
 
         /// Whether one of the first scheduled queues has an explicit maximum, which allows more operations.
         var hasExplicitMaximumInLine: Bool { runQueues.hasExplicitMaximumInLine }
 
         /// The workers that should be running operations.
-        var busy: [Worker] { workers.filter { !$0.isParked && $0.absences == 0 } }
+        var busy: [Worker] { workers.filter { !$0.isParked && $0.blockingCount == 0 } }
 
         /// Lets `count` workers beyond the usual number be awake, and wakes them together instead of letting each wake the next.
         mutating func allow(surplus count: Int, _ engine: Engine) -> [Wake] {
@@ -260,7 +260,7 @@ extension Engine {
 
         /// Replaces a worker whose thread is blocked. Returns nil if the worker has parked or declared the blocking in the meantime.
         mutating func replace(_ worker: Worker) -> (Wake, needsReport: Bool)? {
-            if worker.isParked || worker.absences > 0 { return nil }
+            if worker.isParked || worker.blockingCount > 0 { return nil }
             worker.isReplaced = true
             let wake = beginBlocking(worker, timed: true)
             return (wake, needsReport: !exchange(&worker.willReport, with: true))

@@ -91,11 +91,11 @@ import Synchronization
         pool = Guarded(Pool())
         mainInbox = Inbox(parker: Parker(), pendingJobs: pendingJobs, isMain: true)
         mainInbox.belongs(to: self)
-        if !hostMayAddOperations { StartedByHand.register(self) }
+        if !hostMayAddOperations { ManuallyStartedOperations.register(self) }
     }
 
     deinit {
-        if !hostMayAddOperations { StartedByHand.unregister(self) }
+        if !hostMayAddOperations { ManuallyStartedOperations.unregister(self) }
         // A suspended main queue that no user holds is dropped with its engine, as any suspended queue is.
         mainQueueCore?.abandon()
     }
@@ -213,18 +213,18 @@ import Synchronization
 
     /// Whether spinning is worthwhile for a waiting thread: some worker is awake, and at least one processor is left for the spinning
     /// thread.
-    var isWorthWatching: Bool { pool.withLock { $0.awake > 0 && $0.awake < Processors.available } }
+    var isSpinningWorthwhile: Bool { pool.withLock { $0.awake > 0 && $0.awake < Processors.available } }
 
     /// Whether nothing will happen unless code outside the engine acts.
     ///
     /// True if no operation is executing or runnable, no asynchronous operation is executing (neither on this engine nor started manually
     /// anywhere), there are no holds, and all inboxes are empty. A worker blocked in a wait counts as not executing.
-    public var isQuiescent: Bool { pool.withLock { nothingIsUnderWay($0) } }
+    public var isQuiescent: Bool { pool.withLock { isQuiescent($0) } }
 
-    func nothingIsUnderWay(_ pool: Pool) -> Bool {
+    func isQuiescent(_ pool: Pool) -> Bool {
         pool.awake == 0 && !pool.hasScheduled && pool.timedWaits == 0 && holds.load(ordering: .acquiring) == 0
             && asynchronousOperations.load(ordering: .acquiring) == 0 && pendingJobs.count.load(ordering: .acquiring) == 0
-            && !mainInbox.hasReadyOperations && (simulated?.isIdle ?? true) && StartedByHand.isEmpty
+            && !mainInbox.hasReadyOperations && (simulated?.isIdle ?? true) && ManuallyStartedOperations.isEmpty
     }
 
     /// Declares that something outside the engine, such as a timer, a process or a host, may still add or finish an operation. Must be

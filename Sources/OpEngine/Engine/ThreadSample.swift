@@ -18,7 +18,7 @@ struct ThreadSample {
     }
 
     /// More processor time, in nanoseconds, than it takes to start a thread and create a Lua state.
-    static let mostToBegin: Int64 = 500_000
+    static let maxStartupTime: Int64 = 500_000
 
     private(set) var kind = Kind.unknown
     /// The time of the last sample in which the thread had run.
@@ -39,7 +39,7 @@ struct ThreadSample {
         if time != processorTime {
             processorTime = time
             lastRun = now
-            kind = time - processorTimeAsleep > ThreadSample.mostToBegin ? .computes : .runs
+            kind = time - processorTimeAsleep > ThreadSample.maxStartupTime ? .computes : .runs
             return
         }
         switch state() {

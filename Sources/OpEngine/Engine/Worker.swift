@@ -39,7 +39,7 @@ public final class Worker: @unchecked Sendable {
     var isSearching = false
     /// The number of reasons why the worker does not count as awake although it is not parked: it waits or is blocked. Guarded by the lock
     /// of the engine's pool.
-    var absences = 0
+    var blockingCount = 0
     /// Whether the monitor found the thread blocked. Guarded by the lock of the engine's pool.
     var isReplaced = false
     /// Whether a job in the inbox will report that the worker has returned. Guarded by the lock of the engine's pool.
@@ -103,7 +103,7 @@ public final class Worker: @unchecked Sendable {
                 if isOther {
                     // Releasing the previous queue may run code that waits for an operation of the new queue. That wait
                     // schedules the new queue for other workers, because this thread already serves it.
-                    core.entryHasArrived()
+                    core.acknowledgeScheduling()
                     context.whileServing(core) { last = nil }
                 }
                 serve(core, as: group, context, arriving: !isOther)
@@ -169,7 +169,7 @@ public final class Worker: @unchecked Sendable {
             }
             if unsafe next != nil { continue }
             if inbox.hasJobs {
-                context.letOthersTake()
+                context.scheduleServedQueue()
                 inbox.runJobs()
                 // The worker may have returned from blocking, while others have taken over its work.
                 if engine.pool.withLock({ $0.hasTooManyAwake }) { return core.scheduleIfRunnable() }

@@ -37,7 +37,7 @@ import CPlatform
         fatalError("opscript bug: a subscription ended without a result")
     }
 
-    /// Calls `read` with getters returning the recorded values. See `Operation.waitsForNobody`.
+    /// Calls `read` with getters returning the recorded values. See `Operation.allDependenciesFinished`.
     private static func asRecorded<Value>(_ read: () -> Value) -> Value {
         let context = ThreadContext.current, before = context.readsAsRecorded
         context.readsAsRecorded = true

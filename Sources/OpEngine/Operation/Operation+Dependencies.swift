@@ -1,6 +1,6 @@
 extension Operation {
     /// The dependencies, regardless of a subclass's override of `dependencies`.
-    var listed: [Operation] {
+    var storedDependencies: [Operation] {
         lock.withLock { listedDependencies }
     }
 
@@ -22,7 +22,7 @@ extension Operation {
     /// notified when the count changes. Returns false if the policy requires success and a dependency did not succeed, because that
     /// dependency is about to cancel this operation.
     @inline(never)
-    var waitsForNobody: Bool {
+    var allDependenciesFinished: Bool {
         if ThreadContext.current.readsAsRecorded { return false }
         return lock.withLock {
             let needsSuccess = loadState().has(State.requiresSuccess)
@@ -76,10 +76,10 @@ extension Operation {
     /// already cancelled stays cancelled.
     private func forgetFailedDependency() {
         let isOther: (Operation) -> Bool = { ($0.outcome ?? .succeeded) != .succeeded }
-        if listed.contains(where: isOther) { return }
+        if storedDependencies.contains(where: isOther) { return }
         transition { $0.clear(State.dependencyFailed) }
         // Another dependency may have failed after the list was read.
-        guard listed.contains(where: isOther) else { return }
+        guard storedDependencies.contains(where: isOther) else { return }
         let mustCancel = transition { state in
             state.set(State.dependencyFailed)
             return state.mustCancel && state.has(State.linked)
@@ -96,7 +96,7 @@ extension Operation {
                 dependency.dependentsLock.withLock {
                     last = dependency.expectDependents()
                     if last.has(State.finished) || dependsAlready(on: dependency) { return }
-                    unsafe dependency.dependentList.append(list(dependency))
+                    unsafe dependency.dependentList.append(appendEdge(to: dependency))
                     action = transition { $0.dependencyAdded() }
                 }
             }
@@ -124,7 +124,7 @@ extension Operation {
 
     /// Appends a new edge to the operation's own list. The caller holds `lock`.
     @inline(__always)
-    private func list(_ dependency: Operation) -> UnsafeMutablePointer<DependencyEdge> {
+    private func appendEdge(to dependency: Operation) -> UnsafeMutablePointer<DependencyEdge> {
         let edge = unsafe dependencyList.append(dependency, of: self)
         unsafe rareExtras?.dependencyIndex?.edges[ObjectIdentifier(dependency)] = edge
         if let mailbox = observedMailbox {
@@ -138,11 +138,11 @@ extension Operation {
     private func listFinished(_ dependency: Operation, _ outcome: Outcome) -> Bool {
         // Every edge sets the flag on its dependency. If the flag is clear, no edge exists and the list need not be searched.
         if dependency.loadState().has(State.hasDependents) {
-            if lists(dependency) { return false }
+            if isListed(dependency) { return false }
         } else {
             dependency.transition { $0.set(State.hasDependents) }
         }
-        unsafe _ = list(dependency)
+        unsafe _ = appendEdge(to: dependency)
         if outcome == .succeeded { return false }
         return transition { state in
             state.set(State.dependencyFailed)
@@ -151,7 +151,7 @@ extension Operation {
     }
 
     /// Whether `dependency` is on the list. The caller holds `lock`. O(1) on average.
-    private func lists(_ dependency: Operation) -> Bool { unsafe edge(to: dependency) != nil }
+    private func isListed(_ dependency: Operation) -> Bool { unsafe edge(to: dependency) != nil }
 
     /// The edge to a listed dependency. The caller holds `lock`. O(1) on average for any number of dependencies, because a long list gets
     /// an index.
@@ -176,7 +176,7 @@ extension Operation {
     /// Whether an unfinished dependency is on the list. The caller holds both locks.
     private func dependsAlready(on dependency: Operation) -> Bool {
         // An operation that has finished counts no dependencies, so it is missing on the dependency's list.
-        if loadState().has(State.finishing | State.finished) { return lists(dependency) }
+        if loadState().has(State.finishing | State.finished) { return isListed(dependency) }
         // Walk both lists in step, until the shorter one ends.
         var mine = dependencyList.makeIterator()
         var other = unsafe dependency.dependentList.first
@@ -196,7 +196,7 @@ extension Operation {
         var cameFrom = Dictionary(first.map { (ObjectIdentifier($0), self) }, uniquingKeysWith: { one, _ in one })
         var pending = first
         while let next = pending.popLast() {
-            for dependency in next.listed where !dependency.isFinished {
+            for dependency in next.storedDependencies where !dependency.isFinished {
                 if dependency === self {
                     var path = [self]
                     var step = next

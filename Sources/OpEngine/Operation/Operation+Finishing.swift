@@ -16,7 +16,7 @@ extension Operation {
                 return state
             }
             finished(final, takesNext: nil)
-            if final.has(State.outlivesStart) { StartedByHand.end() }
+            if final.has(State.outlivesStart) { ManuallyStartedOperations.end() }
         case .inQueue:
             // Safety: the core retains itself until its operations have left.
             endInQueue(unsafe core.takeUnretainedValue(), takesNext: takesNext)

@@ -13,7 +13,7 @@ extension BeyondFoundation where Self: Operation {
         if !isReady { throw notReady }
         start()
         // Needed for an override of `start`. The base class's `start` has already done this.
-        if isExecuting { startedByHandHasReturned() }
+        if isExecuting { manualStartHasReturned() }
     }
 }
 
@@ -47,7 +47,7 @@ extension Operation {
             if endsWithMain && isFinishedAfterMain {
                 end(takesNext: launched)
             } else if !launched {
-                startedByHandHasReturned()
+                manualStartHasReturned()
             }
         case .finishCancelled: end(takesNext: launched)
         case .refuse(let refusal): return error(for: refusal)
@@ -69,7 +69,7 @@ extension Operation {
         let isFinishedHere = isFinished
         unsafe context.asked = outer
         if isFinishedHere { return true }
-        transition { $0.set(State.goesOnAfterMain) }
+        transition { $0.set(State.continuesAfterMain) }
         // The subclass may have announced the end in the meantime, when `super.isFinished` was still false. Ask again.
         return isFinished
     }

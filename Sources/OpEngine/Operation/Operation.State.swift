@@ -58,7 +58,7 @@ extension Operation {
         /// A subclass's `main` has returned, and the engine asks the subclass's `isFinished` whether the operation continues.
         static let isAskedAfterMain: UInt64 = 1 << 57
         /// The subclass answered that the operation continues. The base class has nothing left to do.
-        static let goesOnAfterMain: UInt64 = 1 << 58
+        static let continuesAfterMain: UInt64 = 1 << 58
         /// The class leaves starting and finishing to `Operation`. Always set together with `endsWithMain`.
         static let isOfPlainClass: UInt64 = 1 << 59
         /// The flags that require somebody to be notified of the end.
@@ -317,14 +317,14 @@ extension Operation.State {
     }
 
     /// A manually called `start` has returned. Returns true if the operation continues and this was not recorded yet.
-    mutating func goesOnAlone() -> Bool {
+    mutating func manualStartReturned() -> Bool {
         if has(State.claimed | State.finishing | State.finished | State.outlivesStart | State.endedFromWithin) { return false }
         set(State.outlivesStart)
         return true
     }
 
     /// Whether the operation was started manually and is being deallocated without having finished.
-    var isGivenUp: Bool { bits & (State.outlivesStart | State.finished) == State.outlivesStart }
+    var isAbandoned: Bool { bits & (State.outlivesStart | State.finished) == State.outlivesStart }
 
     @inline(__always)
     mutating func publishFinish() {

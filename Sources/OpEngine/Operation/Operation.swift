@@ -69,7 +69,7 @@ import Synchronization
 
     deinit {
         if !dependencyList.isEmpty { dependencyList.removeAll() }
-        if loadState().isGivenUp { StartedByHand.end() }
+        if loadState().isAbandoned { ManuallyStartedOperations.end() }
     }
 
     // MARK: Methods to override
@@ -97,7 +97,7 @@ import Synchronization
 
     /// Whether the operation may start, or has already started or finished. O(1) if every dependency has finished; otherwise the getter
     /// searches for an unfinished dependency.
-    open var isReady: Bool { loadState().isReady || waitsForNobody }
+    open var isReady: Bool { loadState().isReady || allDependenciesFinished }
 
     /// Whether the operation has started and has not finished.
     open var isExecuting: Bool { loadState().has(State.executing) }
@@ -105,7 +105,7 @@ import Synchronization
     /// Whether the operation has finished, for whatever reason. Changes to true once and stays true.
     open var isFinished: Bool {
         let state = loadState()
-        return state.has(State.finished | State.goesOnAfterMain) || state.has(State.isAskedAfterMain) && isAskedHere
+        return state.has(State.finished | State.continuesAfterMain) || state.has(State.isAskedAfterMain) && isAskedHere
     }
 
     /// Whether `cancel()` was called before the operation finished.
@@ -179,7 +179,7 @@ import Synchronization
     }
 
     /// The operations that this one depends on, in order of addition. Finished dependencies are included until they are removed. O(n).
-    open var dependencies: [Operation] { listed }
+    open var dependencies: [Operation] { storedDependencies }
 
     /// Makes this operation wait until `operation` has finished, whether or not `operation` is in a queue.
     ///
@@ -257,12 +257,12 @@ import Synchronization
     var core: Unmanaged<OperationQueue.Core> {
         // Safety: a queue's core outlives the operations in it.
         if let core = unsafe storedCore.load(ordering: .acquiring) { return unsafe .fromOpaque(core) }
-        return unsafe coreInAMoment
+        return unsafe awaitCore
     }
 
     /// Waits for the thread that has just set `linked` to store the core. That thread needs no lock that the caller could hold.
     @inline(never)
-    private var coreInAMoment: Unmanaged<OperationQueue.Core> {
+    private var awaitCore: Unmanaged<OperationQueue.Core> {
         while true {
             // Safety: a queue's core outlives the operations in it.
             if let core = unsafe storedCore.load(ordering: .acquiring) { return unsafe .fromOpaque(core) }

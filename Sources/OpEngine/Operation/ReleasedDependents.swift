@@ -38,17 +38,17 @@
     ///   - served: the queue that the calling worker takes from next, so that no other worker needs to be woken for it. Unmanaged, because
     ///     a retain would write to a cache line that producers read.
     ///   - group: the thread group with which to take the next operation right away; nil to take none.
-    ///   - letGo: called before the last batch is posted and the next operation is taken.
+    ///   - beforeLastBatch: called before the last batch is posted and the next operation is taken.
     /// - Returns: the operation that was taken, if any.
     @inline(__always)
     static func release(
         of operation: Operation, succeeded: Bool, thenTakingFrom served: Unmanaged<OperationQueue.Core>?, by group: ThreadGroup?,
-        letGo: () -> Void = {}
+        beforeLastBatch: () -> Void = {}
     ) -> Unmanaged<Operation>? {
         let (taken, followUp) = unsafe withUnsafeTemporaryAllocation(of: Unmanaged<Operation>.self, capacity: capacity) { batch in
             var released = unsafe ReleasedDependents(batch: batch)
             while released.takeBatch(from: operation, succeeded: succeeded) { unsafe _ = released.post(thenTakingFrom: served, by: nil) }
-            letGo()
+            beforeLastBatch()
             return unsafe (released.post(thenTakingFrom: served, by: group), released.followUp)
         }
         // Runs after the temporary allocation has been freed, because it may call this method again on the same stack.

@@ -93,7 +93,7 @@ extension OperationQueue {
         /// reference. Returns false if the operation must be added in the usual way.
         @inline(__always)
         func addAtOnce(_ operation: Unmanaged<Operation>, _ priority: Operation.QueuePriority, queue: OperationQueue) -> Bool {
-            if engineOfUse.hasEnded { return false }
+            if uncheckedEngine.hasEnded { return false }
             return unsafe addInOneStep(operation, queue: queue) { state in
                 let joined = Operation.State(addedAtOnceWith: priority, requiringSuccess: requiresSuccess.load(ordering: .relaxed))
                 unsafe operation._withUnsafeGuaranteedRef { operation in
@@ -145,7 +145,7 @@ extension OperationQueue {
             if unsafe locked.pointee.count == 1 { unsafe begin(&locked.pointee, queue: queue) }
             // If the engine is shutting down, it may have cancelled everything before this operation was added. Safety: the retain is
             // balanced below.
-            let late = unsafe engineOfUse.isEnding ? operation.retain() : nil
+            let late = unsafe uncheckedEngine.isEnding ? operation.retain() : nil
             let consumer = unsafe locked.pointee.schedule()
             state.unlock()
             if let consumer { wake(consumer) }
@@ -197,7 +197,7 @@ extension OperationQueue {
             _ = unsafe Unmanaged.passRetained(self)
             state.isEnding = unsafe engine.isEnding
             if !state.isResting { state.retainedQueue = queue }
-            engineOfUse.activate(self)
+            uncheckedEngine.activate(self)
         }
 
         @inline(__always)
@@ -276,7 +276,7 @@ extension OperationQueue {
         }
 
         /// Marks a scheduled queue as reached, for a caller that takes operations later.
-        func entryHasArrived() { state.withLock { $0.isScheduled = false } }
+        func acknowledgeScheduling() { state.withLock { $0.isScheduled = false } }
 
         /// Takes the next operation and releases the lock, which the caller holds.
         @inline(__always)
@@ -420,7 +420,7 @@ extension OperationQueue {
             private init(after state: inout State, of core: Core) {
                 isLast = state.count == 0
                 state.observation?.recordCounts(before: state.count + 1, state)
-                if isLast { core.engineOfUse.deactivate(core) }
+                if isLast { core.uncheckedEngine.deactivate(core) }
                 waits = isLast ? exchange(&state.waits, with: []) : []
                 capacityWaiters = state.takeCapacityWaiters()
                 queue = isLast || state.isResting ? state.retainedQueue.take() : nil
@@ -475,7 +475,7 @@ extension OperationQueue {
         }
 
         @inline(__always)
-        private var engineOfUse: Engine { unsafe engine }
+        private var uncheckedEngine: Engine { unsafe engine }
 
         /// Wakes whoever has to take the next operation: a worker of the engine, the thread that drains the main queue, or an executor.
         @inline(__always)
@@ -483,13 +483,13 @@ extension OperationQueue {
             switch consumer {
             case .spinningWorker: signal.store(true, ordering: .relaxed)
             case .thread(.outside): scheduleOutside()
-            case .thread(let group): engineOfUse.schedule(self, on: group)
+            case .thread(let group): uncheckedEngine.schedule(self, on: group)
             }
         }
 
         @inline(never)
         private func scheduleOutside() {
-            if isMain { engineOfUse.mainInbox.operationsAreReady() } else { scheduleWithExecutor() }
+            if isMain { uncheckedEngine.mainInbox.operationsAreReady() } else { scheduleWithExecutor() }
         }
     }
 }

@@ -17,9 +17,9 @@ import Synchronization
     private static let free: UInt8 = 0
     private static let held: UInt8 = 1
     /// The value of the whole word while the lock is held and a thread sleeps.
-    private static let slept = UInt32(littleEndian: 0x0101)
-    private static let nobody: UInt8 = 0
-    private static let somebody: UInt8 = 1
+    private static let heldWithSleeper = UInt32(littleEndian: 0x0101)
+    private static let noSleeper: UInt8 = 0
+    private static let sleeper: UInt8 = 1
 
     /// Two bytes that change separately, and two that stay 0. They form one word, because the kernel compares a whole word.
     private let word = Atomic<UInt32>(0)
@@ -44,7 +44,7 @@ import Synchronization
     public func unlock() {
         unsafe state.pointee.store(Lock.free, ordering: .releasing)
         cplatform_light_barrier()
-        if unsafe sleepers.pointee.load(ordering: .relaxed) != Lock.nobody { wakeOne() }
+        if unsafe sleepers.pointee.load(ordering: .relaxed) != Lock.noSleeper { wakeOne() }
     }
 
     /// Runs `body` with the lock held. `body` must not call code supplied by a user.
@@ -65,19 +65,19 @@ import Synchronization
         }
         ThreadContext.whileWaitingForLock {
             while true {
-                unsafe sleepers.pointee.store(Lock.somebody, ordering: .relaxed)
+                unsafe sleepers.pointee.store(Lock.sleeper, ordering: .relaxed)
                 cplatform_heavy_barrier()
                 // `sleepers` stays set, because other threads may sleep as well. The unlock then wakes the next one.
                 if tryLock() { return }
                 // Safety: `address` is valid while the lock is borrowed.
-                _ = unsafe cplatform_futex_wait(address, Lock.slept, nil)
+                _ = unsafe cplatform_futex_wait(address, Lock.heldWithSleeper, nil)
             }
         }
     }
 
     @inline(never)
     private func wakeOne() {
-        unsafe sleepers.pointee.store(Lock.nobody, ordering: .relaxed)
+        unsafe sleepers.pointee.store(Lock.noSleeper, ordering: .relaxed)
         // Safety: the kernel uses the address only as a key.
         unsafe cplatform_futex_wake(address, 1)
     }
@@ -86,7 +86,7 @@ import Synchronization
 
     /// `free` or `held`.
     @inline(__always) private var state: UnsafePointer<Atomic<UInt8>> { unsafe byte(0) }
-    /// `somebody` if a thread sleeps or is about to.
+    /// `sleeper` if a thread sleeps or is about to.
     @inline(__always) private var sleepers: UnsafePointer<Atomic<UInt8>> { unsafe byte(1) }
 
     @inline(__always)

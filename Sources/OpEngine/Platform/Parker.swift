@@ -16,7 +16,7 @@ final class Parker: Sendable {
     private static let maxSpins: UInt32 = 4096
     /// A sleep up to this duration was too short to be worth a wake-up.
     private static let shortSleep = Duration.microseconds(200)
-    private static let isSomeoneSpinning = Atomic<Bool>(false)
+    private static let isAnyThreadSpinning = Atomic<Bool>(false)
 
     private let word = Atomic<UInt32>(empty)
     /// How many iterations the owner spins before it sleeps. Doubles after a short sleep, halves otherwise.
@@ -47,8 +47,8 @@ final class Parker: Sendable {
     ///
     /// Only one thread of the process spins here at a time, because it takes a processor from the threads it waits for.
     func spin() -> Bool {
-        guard Processors.available > 1, !Parker.isSomeoneSpinning.exchange(true, ordering: .relaxed) else { return false }
-        defer { Parker.isSomeoneSpinning.store(false, ordering: .relaxed) }
+        guard Processors.available > 1, !Parker.isAnyThreadSpinning.exchange(true, ordering: .relaxed) else { return false }
+        defer { Parker.isAnyThreadSpinning.store(false, ordering: .relaxed) }
         return spin(until: { isNotified }) != nil && consumeNotification()
     }
 

@@ -101,7 +101,7 @@ import Synchronization
 
     /// Schedules the queue that this thread serves, because the thread is about to block or to run foreign code, which may wait for an
     /// operation of that queue.
-    func letOthersTake() { unsafe serving?._withUnsafeGuaranteedRef { $0.scheduleIfRunnable() } }
+    func scheduleServedQueue() { unsafe serving?._withUnsafeGuaranteedRef { $0.scheduleIfRunnable() } }
 
     /// Runs `body`, a consequence of the end of `operation`. The body does not run as part of the operation, even if the operation is still
     /// on the stack.

@@ -4,7 +4,7 @@ import Synchronization
 ///
 /// Such operations belong to no engine. While there is one, no engine of the process is quiescent, because its end may satisfy a wait or
 /// bring work to any engine.
-enum StartedByHand {
+enum ManuallyStartedOperations {
     private static let count = Atomic<Int>(0)
     /// The engines that report stalls.
     private static let engines = Guarded<[WeakEngine]>([])
@@ -37,8 +37,8 @@ enum StartedByHand {
 
 extension Operation {
     /// A manually called `start` has returned, and the operation may continue.
-    func startedByHandHasReturned() {
-        StartedByHand.begin()
-        if !transition({ $0.goesOnAlone() }) { StartedByHand.end() }
+    func manualStartHasReturned() {
+        ManuallyStartedOperations.begin()
+        if !transition({ $0.manualStartReturned() }) { ManuallyStartedOperations.end() }
     }
 }
