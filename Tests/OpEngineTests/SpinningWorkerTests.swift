@@ -5,7 +5,7 @@ import Testing
 
 @testable import OpEngine
 
-/// Here the test's thread lingers in the place of a worker.
+/// In these tests the test's thread spins at a queue instead of a worker.
 @Suite struct SpinningWorkerTests {
     private let engine = Engine(workerCount: 1)
 
@@ -20,7 +20,7 @@ import Testing
         #expect(queue.core.endSpinning())
         #expect(queue.core.runOne(on: ThreadContext.current, by: .foreground))
         #expect(log.entries == [1])
-        // What is left goes the usual way.
+        // The remaining operation is scheduled in the usual way.
         queue.waitUntilAllOperationsAreFinished()
         #expect(engine.threadCount == 1)
     }
@@ -86,7 +86,7 @@ import Testing
         #expect(core == nil)
     }
 
-    /// However long it works for another one.
+    /// A worker does not retain the queue it served last, however long it serves another one.
     @Test func aWorkerThatServesAnotherQueueLetsTheLastOneGo() {
         let (started, end) = (Gate(), Gate())
         let second = OperationQueue(engine: engine)
@@ -106,7 +106,7 @@ import Testing
         second.waitUntilAllOperationsAreFinished()
     }
 
-    // MARK: BatchingDelay
+    // MARK: Batching delay
 
     @Test func fastArrivalsBeginTheDelay() {
         var batchingDelay = BatchingDelay()
@@ -135,7 +135,7 @@ import Testing
         #expect(shrinking == [512, 256, 0])
     }
 
-    /// Who waits for each operation, by whatever means, is kept waiting seldom.
+    /// A producer that waits for each operation is rarely delayed.
     @Test func failedDelaysBecomeRare() {
         var batchingDelay = BatchingDelay()
         func arrivalsUntilItDelays() -> Int {
@@ -173,7 +173,7 @@ import Testing
         queue.waitUntilAllOperationsAreFinished()
     }
 
-    /// Who adds quickly now and then has not been misjudged for ever.
+    /// A producer that adds quickly only now and then gets another chance.
     @Test func theThresholdRecovers() {
         var batchingDelay = BatchingDelay()
         for _ in 0..<10 {
@@ -186,8 +186,8 @@ import Testing
         #expect(batchingDelay.iterations > 0)
     }
 
-    /// To let more come would make who waits for the last one wait longer.
-    @Test(arguments: ["the queue", "an operation", "its end", "a place"])
+    /// Waiting for more operations would delay a thread that waits for the last one.
+    @Test(arguments: ["the queue", "an operation", "its end", "capacity"])
     func theWorkerNoticesANewWaiter(for awaited: String) {
         let queue = OperationQueue(engine: engine)
         queue.maxPendingOperationCount = 1
@@ -226,16 +226,16 @@ import Testing
         queue.waitUntilAllOperationsAreFinished()
     }
 
-    // MARK: WakeAffinity
+    // MARK: Wake affinity
 
     @Test func aWorkerThatIsWokenOnItsWakersProcessorMigrates() {
         var wakeAffinity = WakeAffinity()
         func departures(in wakeUps: Int) -> [Int] { (1...wakeUps).filter { _ in wakeAffinity.wasWoken(onWakersProcessor: true) } }
-        // In vain each time: it waits for twice as many.
+        // Migrating does not help, so the limit doubles each time.
         let (inVain, after) = (departures(in: 100), wakeAffinity.wasWoken(onWakersProcessor: false))
         #expect(inVain == [4, 12, 28, 60] && !after)
         let fifth = departures(in: 64)
-        // This time it helps.
+        // This time it helps, so the limit is reset.
         let helped = wakeAffinity.wasWoken(onWakersProcessor: false), next = departures(in: 5)
         #expect(fifth == [64] && !helped && next == [4])
     }

@@ -117,7 +117,7 @@ import Testing
         }
     }
 
-    /// A worker that lingers at a queue, or is about to sleep, is the last who holds it.
+    /// A worker that spins at a queue, or is about to park, holds the last reference to it.
     @Test(arguments: [1, 2]) func theObserverOfAQueueThatGoesMayWait(workers: Int) {
         let engine = Engine(workerCount: workers)
         let other = OperationQueue(engine: engine)

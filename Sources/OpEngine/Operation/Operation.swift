@@ -257,12 +257,12 @@ import Synchronization
     var core: Unmanaged<OperationQueue.Core> {
         // Safety: a queue's core outlives the operations in it.
         if let core = unsafe storedCore.load(ordering: .acquiring) { return unsafe .fromOpaque(core) }
-        return unsafe awaitCore
+        return unsafe awaitedCore
     }
 
     /// Waits for the thread that has just set `linked` to store the core. That thread needs no lock that the caller could hold.
     @inline(never)
-    private var awaitCore: Unmanaged<OperationQueue.Core> {
+    private var awaitedCore: Unmanaged<OperationQueue.Core> {
         while true {
             // Safety: a queue's core outlives the operations in it.
             if let core = unsafe storedCore.load(ordering: .acquiring) { return unsafe .fromOpaque(core) }
