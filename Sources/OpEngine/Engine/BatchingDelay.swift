@@ -45,8 +45,8 @@ struct BatchingDelay {
         }
     }
 
-    /// The worker stopped spinning without having found work. Resets the delay and lowers the threshold, because the producer's
-    /// pace has changed.
+    /// The worker stopped spinning without having found work. Resets the delay and lowers the threshold, because the producer's pace has
+    /// changed.
     mutating func foundNothing() {
         threshold = max(threshold / 2, BatchingDelay.minThreshold)
         (fastArrivals, iterations) = (0, 0)

@@ -30,8 +30,9 @@ final class BlockingMonitor: @unchecked Sendable {
     private static let restingPause = Duration.milliseconds(100)
     /// The maximum number of replaced workers that are sampled per round.
     private static let replacedPerRound = 32
-    /// While a queue with an explicit maximum allows more operations and no worker computes, one additional worker may start for every eight blocked ones, up to 32 per round, because it will probably
-    /// block too. Thousands of sleeping operations thus start without needing a round for each handful.
+    /// The limit of additional workers per round, and the number of blocked workers that each of them requires. Additional workers start
+    /// only while a queue with an explicit maximum allows more operations and no worker computes, because then they will probably block
+    /// too. Thousands of sleeping operations thus start without needing a round for each handful.
     private static let blockedPerSurplus = 8
     private static let maxSurplus = 32
 

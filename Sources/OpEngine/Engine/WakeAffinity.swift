@@ -8,8 +8,8 @@ struct WakeAffinity {
 
     /// The number of consecutive wake-ups on the waker's processor.
     private var stacked = 0
-    /// The number of consecutive wake-ups after which the worker migrates. Doubles when the kernel moves the worker back, which means that
-    /// the other processors are busy.
+    /// The number of consecutive wake-ups after which the worker migrates. Doubles if the next wake-up happens on the waker's processor
+    /// again, which means that the other processors are busy. Otherwise it is reset.
     private var limit = minLimit
     private var hasMigrated = false
 

@@ -1,5 +1,6 @@
 extension OperationQueue {
-    /// The progress of a queue: how many of its operations have finished. Counts automatically from the creation of the queue and never resets.
+    /// The progress of a queue: how many of its operations have finished. Counts automatically from the creation of the queue and never
+    /// resets.
     ///
     /// Safe to use from any thread. Each property is read in O(1) and is exact at that moment. To update a progress bar, observe
     /// `\.fractionCompleted`; the handler runs on the threads that add and finish operations.

@@ -5,8 +5,8 @@ import Synchronization
 extension OperationQueue {
     /// The part of a queue that the engine works with: the state, its lock, and the actions that the state decides on.
     ///
-    /// `OperationQueue` is the object that users hold. The core retains it while something in the queue may run. A suspended queue that no
-    /// user holds is deallocated together with its operations. The core retains itself while it has operations.
+    /// `OperationQueue` is the object that users hold. The core retains that object while something in the queue may run. A suspended queue
+    /// that no user holds is deallocated together with its operations. The core retains itself while it has operations.
     @safe final class Core: @unchecked Sendable {
         // Safety: `@unchecked Sendable` because `state` and `unretainedQueue` have locks, `engine` is written once, and `nextScheduled` is
         // guarded by the lock of the engine's pool.
