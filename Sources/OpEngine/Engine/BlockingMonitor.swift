@@ -30,9 +30,9 @@ final class BlockingMonitor: @unchecked Sendable {
     private static let restingPause = Duration.milliseconds(100)
     /// The maximum number of replaced workers that are sampled per round.
     private static let replacedPerRound = 32
-    /// The limit of additional workers per round, and the number of blocked workers that each of them requires. Additional workers start
-    /// only while a queue with an explicit maximum allows more operations and no worker computes, because then they will probably block
-    /// too. Thousands of sleeping operations thus start without needing a round for each handful.
+    /// One additional worker may start for every `blockedPerSurplus` blocked ones, at most `maxSurplus` per round. This applies only while
+    /// a queue with an explicit maximum allows more operations and no worker computes, because the additional worker will then probably
+    /// block too. Thousands of sleeping operations thus start without needing a round for each handful.
     private static let blockedPerSurplus = 8
     private static let maxSurplus = 32
 

@@ -103,8 +103,8 @@ public final class Inbox: @unchecked Sendable {
     /// Runs jobs, and in a main inbox also ready operations of the main queue in order of priority, until `predicate` is true. Evaluates
     /// `predicate` between them, and after a signal. Sleeps while there is nothing to run. Must be called on the owning thread.
     ///
-    /// With a deadline, never returns `.stalled`. Without one, returns `.stalled` if the engine is quiescent
-    /// and was created with `hostMayAddOperations: false`. On a worker, another thread takes over its share of the work while it sleeps.
+    /// With a deadline, never returns `.stalled`. Without one, returns `.stalled` if the engine is quiescent and was created with
+    /// `hostMayAddOperations: false`. On a worker, another thread takes over its share of the work while it sleeps.
     public func run(until predicate: () -> Bool, deadline: ContinuousClock.Instant? = nil) -> Outcome {
         let context = ThreadContext.current
         // Without its engine, an inbox receives no operations, but it may receive jobs.

@@ -101,8 +101,8 @@ public final class Worker: @unchecked Sendable {
                 engine.perform(wake)
                 let isOther = last.map { $0 !== core } ?? false
                 if isOther {
-                    // Releasing the previous queue may run code that waits for an operation of the new queue. That wait
-                    // schedules the new queue for other workers, because this thread already serves it.
+                    // Releasing the previous queue may run code that waits for an operation of the new queue. That wait schedules the new
+                    // queue for other workers, because this thread already serves it.
                     core.acknowledgeScheduling()
                     context.whileServing(core) { last = nil }
                 }

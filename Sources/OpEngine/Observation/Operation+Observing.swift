@@ -17,7 +17,7 @@ extension KeyValueObserving where Self: Operation {
         subscribe(Operation.observedKey(keyPath), options, Self.untyped(changeHandler)) { self[keyPath: keyPath] }
     }
 
-    /// Observes a property of a subclass. Otherwise equals the method above.
+    /// Observes a property of a subclass. Otherwise like the method above.
     @_disfavoredOverload
     public func observe<Value: Sendable>(
         _ keyPath: KeyPath<Self, Value>, options: KeyValueObservingOptions = [],

@@ -45,7 +45,7 @@ extension BeyondFoundation where Self: Operation {
         announceFinishHandler()
     }
 
-    /// Equals setting `completionBlock`, but throws `OperationError.completionBlockSetTooLate` if the operation has finished.
+    /// Sets `completionBlock`, but throws `OperationError.completionBlockSetTooLate` if the operation has finished.
     public func trySetCompletionBlock(_ block: (@Sendable () -> Void)?) throws { try replaceCompletionBlock(with: block) }
 }
 
@@ -65,7 +65,7 @@ extension BeyondFoundation where Self: OperationQueue {
         addBlock(block, queuePriority)
     }
 
-    /// Equals setting `maxConcurrentOperationCount`, but throws `OperationError.negativeMaximum` instead of trapping.
+    /// Sets `maxConcurrentOperationCount`, but throws `OperationError.negativeMaximum` instead of trapping.
     public func trySetMaxConcurrentOperationCount(_ value: Int) throws {
         guard value >= -1 else { throw OperationError.negativeMaximum(queue: label, value: value) }
         if core.isMain { return }

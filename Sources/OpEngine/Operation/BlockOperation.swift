@@ -54,7 +54,7 @@ open class BlockOperation: Operation, @unchecked Sendable {
 }
 
 extension BeyondFoundation where Self: BlockOperation {
-    /// Equals `addExecutionBlock`, but throws `OperationError.executionBlockAddedTooLate` instead of trapping.
+    /// Like `addExecutionBlock`, but throws `OperationError.executionBlockAddedTooLate` instead of trapping.
     public func tryAddExecutionBlock(_ block: @escaping @Sendable () throws -> Void) throws {
         if isExecuting || isFinished { throw OperationError.executionBlockAddedTooLate(operation: label) }
         lock.withLock {

@@ -39,7 +39,7 @@ extension Operation {
 }
 
 extension BeyondFoundation where Self: Operation {
-    /// Equals `addDependency`, but throws `OperationError.dependsOnItself` or `.dependencyCycle`, and changes nothing then.
+    /// Like `addDependency`, but throws `OperationError.dependsOnItself` or `.dependencyCycle`, and changes nothing then.
     ///
     /// The check costs O(1) if nothing depends on this operation yet. Otherwise it visits everything that `operation` waits for.
     public func tryAddDependency(_ operation: Operation) throws {

@@ -1,7 +1,7 @@
 import Synchronization
 
 extension BeyondFoundation where Self: Operation {
-    /// Equals `start()`, but throws `OperationError.startedWhenNotReady`, `.startedWhenExecuting`, `.startedWhenFinished` or
+    /// Like `start()`, but throws `OperationError.startedWhenNotReady`, `.startedWhenExecuting`, `.startedWhenFinished` or
     /// `.startedWhenInQueue` instead of trapping. Calls an override of `start` only after these checks have passed.
     public func tryStart() throws {
         let before = loadState()

@@ -2,7 +2,7 @@ import CPlatform
 import Synchronization
 
 extension BeyondFoundation where Self: Operation {
-    /// Equals `waitUntilFinished`, but throws `OperationError.waitsForItself` or `.neverFinishes` instead of trapping.
+    /// Like `waitUntilFinished`, but throws `OperationError.waitsForItself` or `.neverFinishes` instead of trapping.
     ///
     /// - Returns: false if `deadline` passed first.
     @discardableResult
@@ -67,7 +67,7 @@ extension ThreadContext {
 }
 
 extension BeyondFoundation where Self: OperationQueue {
-    /// Equals `waitUntilAllOperationsAreFinished`, but throws `OperationError.waitsForItself` or `.neverFinishes` instead of trapping.
+    /// Like `waitUntilAllOperationsAreFinished`, but throws `OperationError.waitsForItself` or `.neverFinishes` instead of trapping.
     ///
     /// - Returns: false if `deadline` passed first.
     @discardableResult

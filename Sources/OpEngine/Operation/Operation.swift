@@ -183,8 +183,8 @@ import Synchronization
 
     /// Makes this operation wait until `operation` has finished, whether or not `operation` is in a queue.
     ///
-    /// Adding the same dependency again has no effect, nor has adding one to an operation that has started. Traps if `operation` is this
-    /// operation. Accepts a cycle, as Foundation does; only cancelling ends the wait of the operations in it.
+    /// Adding the same dependency again has no effect. An operation that has started does not wait for a dependency added later. Traps if
+    /// `operation` is this operation. Accepts a cycle, as Foundation does; only cancelling ends the wait of the operations in it.
     open func addDependency(_ operation: Operation) {
         guard operation !== self else { trap(OperationError.dependsOnItself(operation: label)) }
         link(to: operation)
@@ -215,7 +215,7 @@ import Synchronization
     /// The class and the address, in the format of Foundation's objects.
     open var description: String { objectDescription(self) }
 
-    /// Equals `description` unless a subclass overrides it.
+    /// The same as `description`, unless a subclass overrides it.
     open var debugDescription: String { description }
 
     /// Whether `object` equals this operation. `==` calls this method. The default implementation compares identity.

@@ -23,7 +23,7 @@ extension OperationExecutor {
 }
 
 extension BeyondFoundation where Self: OperationQueue {
-    /// Equals setting `underlyingQueue`, but throws `OperationError.underlyingQueueOfMainQueue`, `.underlyingQueueIsMain` or
+    /// Sets `underlyingQueue`, but throws `OperationError.underlyingQueueOfMainQueue`, `.underlyingQueueIsMain` or
     /// `.underlyingQueueSetTooLate` instead of trapping.
     public func trySetUnderlyingQueue(_ executor: (any OperationExecutor)?) throws {
         if core.isMain { throw OperationError.underlyingQueueOfMainQueue }

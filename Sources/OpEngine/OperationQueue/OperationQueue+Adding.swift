@@ -1,8 +1,8 @@
 import Synchronization
 
 extension BeyondFoundation where Self: OperationQueue {
-    /// Equals `addOperation`, but throws `OperationError.addedWhenInQueue`, `.addedWhenExecuting`, `.addedWhenFinished`, `.queueStaysFull`
-    /// or `.engineShutDown` instead of trapping.
+    /// Like `addOperation`, but throws `OperationError.addedWhenInQueue`, `.addedWhenExecuting`, `.addedWhenFinished`, `.queueStaysFull` or
+    /// `.engineShutDown` instead of trapping.
     public func tryAddOperation(_ operation: Operation) throws {
         let isOfPlainClass = !operation.isEndedByWorker && OperationClass.isPlain(operation)
         // A subclass may override the getters, so what they return counts as well.
@@ -15,7 +15,7 @@ extension BeyondFoundation where Self: OperationQueue {
         try addInTwoSteps(operation)
     }
 
-    /// Equals `addOperations`, but throws instead of trapping, and adds nothing then. Also throws the errors of `tryWaitUntilFinished`.
+    /// Like `addOperations`, but throws instead of trapping, and adds nothing then. Also throws the errors of `tryWaitUntilFinished`.
     public func tryAddOperations(_ operations: [Operation], waitUntilFinished wait: Bool) throws {
         for (index, operation) in operations.enumerated() {
             guard let error = refusal(of: operation) else { continue }

@@ -19,7 +19,7 @@ extension BeyondFoundation where Self: OperationQueue {
         }
     }
 
-    /// Equals setting `maxPendingOperationCount`, but throws `OperationError.pendingLimitTooSmall` instead of trapping.
+    /// Sets `maxPendingOperationCount`, but throws `OperationError.pendingLimitTooSmall` instead of trapping.
     public func trySetMaxPendingOperationCount(_ value: Int?) throws {
         if let value, value < 1 { throw OperationError.pendingLimitTooSmall(queue: label, value: value) }
         core.change(queue: self) { $0.maximumPending = value ?? .max }

@@ -14,7 +14,7 @@ open class OperationQueue: @unchecked Sendable {
     public static let defaultMaxConcurrentOperationCount = -1
 
     let core: Core
-    /// Equals `engine`. A separate property, because a subclass may declare its own `engine`.
+    /// The same as `engine`. A separate property, because a subclass may declare its own `engine`.
     final let ownEngine: Engine
     /// Whether this is its engine's main queue. Duplicates `core.isMain`, because workers keep changing the core's cache lines.
     package final let isMain: Bool
@@ -194,7 +194,7 @@ open class OperationQueue: @unchecked Sendable {
     /// The class and the address, in the format of Foundation's objects.
     open var description: String { objectDescription(self) }
 
-    /// Equals `description` unless a subclass overrides it.
+    /// The same as `description`, unless a subclass overrides it.
     open var debugDescription: String { description }
 
     /// Whether `object` equals this queue. `==` calls this method. The default implementation compares identity.
