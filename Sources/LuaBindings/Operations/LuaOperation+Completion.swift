@@ -42,7 +42,8 @@ extension LuaOperation {
         }
         guard let replaced else { return isSealed }
         if replaced.isAwaited { withState(replaced.state) { state in state.post { state.stopAwaitingCompletion() } } }
-        if replaced.isAwaited { tellWhenFinished() }  // which unpins it there
+        // The call unpins the handle there. If the end has begun, `noteDue` may have put the operation into that state's list.
+        if !tellWhenFinished() { withState(replaced.state) { $0.due.remove(self) } }
         return isSealed
     }
 
@@ -51,12 +52,19 @@ extension LuaOperation {
     func noteDue() {
         let plain = plainContent.map { $0.hasCompletion ? StateReference.home : nil }
         guard let reference = plain ?? withMutable({ $0.completion?.state }) else { return }
-        withState(reference) { $0.due.append(self) }
+        withState(reference) { state in
+            state.due.append(self)
+            // Another state may replace the completion block at the same moment. Either it finds the operation in the list, or this sees the
+            // new block.
+            if !hasCompletion(at: reference) { state.due.remove(self) }
+        }
     }
 
     /// Whether its completion block in `state` has still to run.
-    func hasCompletion(in state: LuaState) -> Bool {
-        let reference = reference(to: state)
+    func hasCompletion(in state: LuaState) -> Bool { hasCompletion(at: reference(to: state)) }
+
+    @inline(__always)
+    private func hasCompletion(at reference: StateReference) -> Bool {
         if let plain = plainContent { return plain.hasCompletion && reference == .home }
         return withMutable { $0.completion?.state == reference }
     }

@@ -308,7 +308,7 @@ import Synchronization
     public override var isReady: Bool { super.isReady && (isReadyByItself || isCancelled) }
 
     /// The script's own part of `isReady`.
-    var isReadyByItself: Bool {
+    @_spi(Subclassing) public override var isReadyByItself: Bool {
         get { ifChanged { $0.isReadyByItself } ?? true }
         set {
             willChangeValue(forKey: "isReady")

@@ -37,10 +37,26 @@ extension BeyondFoundation where Self: Operation {
     }
 
     /// Calls `body` once, when `isFinished` is true; at once if it is. On the finishing thread, no lock held; it must be cheap.
-    public func whenFinished(_ body: @escaping @Sendable () -> Void) {
+    public func whenFinished(_ body: @escaping @Sendable () -> Void) { whenFinished(for: nil, body) }
+
+    /// `whenFinished`. `owner` may call `forgetFinishHandlers(of:)` before the operation has finished.
+    package func whenFinished(for owner: AnyObject?, _ body: @escaping @Sendable () -> Void) {
         withQueueCore { $0.beginsToBeWaitedFor() }
-        lock.withLock { ensureRareExtras().finishHandlers.append(Block(body)) }
+        let handler = Operation.FinishHandler(owner: owner.map { ObjectIdentifier($0) }, block: Block(body))
+        lock.withLock { ensureRareExtras().finishHandlers.append(handler) }
         announceFinishHandler()
+    }
+
+    /// Handlers that were added for `owner` are not called any more, unless they are being called. O(n).
+    package func forgetFinishHandlers(of owner: AnyObject) {
+        let forgotten = lock.withLock { () -> [Operation.FinishHandler] in
+            guard let rare = rareExtras else { return [] }
+            let isForgotten = { (handler: Operation.FinishHandler) in handler.owner == ObjectIdentifier(owner) }
+            defer { rare.finishHandlers.removeAll(where: isForgotten) }
+            return rare.finishHandlers.filter(isForgotten)
+        }
+        // Outside of the lock: to let them go may run code.
+        withExtendedLifetime(forgotten) {}
     }
 
     /// `completionBlock = block`, but throws `OperationError.completionBlockSetTooLate` when the operation has finished.

@@ -192,14 +192,14 @@ extension Operation {
                 return state.has(State.tellsSubclass)
             }
         ThreadContext.whileNotRunning(self) {
-            if let others { for handler in others.handlers { handler.call() } }
+            if let others { for handler in others.handlers { handler.block.call() } }
             completionBlock?.call()
             if tellsSubclass { didFinish() }
         }
     }
 
     /// With `lock` held. Most operations have a completion block, if anything.
-    private func takeFinishHandlers() -> (completionBlock: Block?, others: (handlers: [Block], waiters: [Parker])?) {
+    private func takeFinishHandlers() -> (completionBlock: Block?, others: (handlers: [FinishHandler], waiters: [Parker])?) {
         if extras == nil { return (nil, nil) }
         return withExtras { extras in
             let completionBlock = extras.completionBlock.take()

@@ -1,3 +1,4 @@
+import CPlatform
 import Synchronization
 
 extension Operation {
@@ -12,7 +13,7 @@ extension Operation {
         /// What few operations have.
         final class Rare {
             @safe @exclusivity(unchecked) var error: (any Error)?
-            @safe @exclusivity(unchecked) var finishHandlers: [Block] = []
+            @safe @exclusivity(unchecked) var finishHandlers: [FinishHandler] = []
             @safe @exclusivity(unchecked) var waiters: [Parker] = []
             @safe @exclusivity(unchecked) var threadPriority = 0.5
             /// The blocks of a block operation after its first.
@@ -22,6 +23,20 @@ extension Operation {
             /// Written once. See `openMailbox`.
             @safe @exclusivity(unchecked) var mailbox: Mailbox?
         }
+    }
+
+    /// What `whenFinished` was given.
+    struct FinishHandler {
+        /// Who may take it back; compared only.
+        let owner: ObjectIdentifier?
+        let block: Block
+    }
+
+    /// With `lock` held. The end of the operation reads the extras, which another thread has probably written.
+    @inline(__always)
+    func prefetchExtras() {
+        guard let extras else { return }
+        unsafe cplatform_prefetch(UnsafeRawPointer(Unmanaged.passUnretained(extras).toOpaque()))
     }
 
     /// With `lock` held.

@@ -60,6 +60,8 @@ extension Operation {
         static let goesOnAfterMain: UInt64 = 1 << 58
         /// It is of a class that leaves starting and ending to `Operation`. Goes with `endsWithMain`.
         static let isOfPlainClass: UInt64 = 1 << 59
+        /// A block operation has more than one block.
+        static let hasOtherBlocks: UInt64 = 1 << 60
         /// Its end has to be told to somebody.
         static let toldAtEnd = hasFinishHandlers | tellsSubclass | observed
 

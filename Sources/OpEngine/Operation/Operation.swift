@@ -131,6 +131,9 @@ import Synchronization
     /// `willFinish` is.
     @_spi(Subclassing) open func didFinish() {}
 
+    /// Whether a subclass is ready, apart from its dependencies: what its `isReady` adds. True here. `whyNotRunning` asks it.
+    @_spi(Subclassing) open var isReadyByItself: Bool { true }
+
     /// What `completionBlock` and `trySetCompletionBlock` do.
     @_spi(Subclassing) open func replaceCompletionBlock(with block: (@Sendable () -> Void)?) throws {
         let isObserved = isObserved
