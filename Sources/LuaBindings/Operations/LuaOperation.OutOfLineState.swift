@@ -4,63 +4,28 @@ import Glibc
 import Synchronization
 
 extension LuaOperation {
-    /// What operations that are made alike have in common.
-    @safe final class Origin: Sendable {
-        // The thread that makes them changes the count of references, the others read what follows: not in one line of memory.
-        private let gap = InlineArray<6, UInt>(repeating: 0)
-        let core: RuntimeCore
-        /// The state that makes them; nil when the host does. A state has origins until it is closed.
-        private let homeState: LuaState?
-        /// The same, to be looked at without counting a reference.
-        // Safety: there as long as `homeState`.
-        let home: Unmanaged<LuaState>?
-        let kind: Kind
-        let isAsynchronous: Bool
-        /// The class that a script has defined, if they are of one.
-        let scriptClass: ScriptClass?
-        /// The body of each, of the host's alone. A light one, which is no matter to keep for as long as any of them is there.
-        let body: Parcel?
-        /// What C reads of it.
-        // Safety: immutable, and there as long as `body`.
-        nonisolated(unsafe) let bodyPointer: UnsafePointer<clua_parcel>?
-
-        init(core: RuntimeCore, home: LuaState?, kind: Kind, scriptClass: ScriptClass? = nil, body: Parcel? = nil) {
-            self.core = core
-            homeState = home
-            unsafe self.home = home.map { unsafe Unmanaged.passUnretained($0) }
-            self.kind = kind
-            isAsynchronous = kind == .asynchronous || kind == .asynchronousInstance
-            self.scriptClass = scriptClass
-            self.body = body
-            unsafe bodyPointer = body?.pointer
-        }
-
-        /// What they have to run at first.
-        var bodies: SmallArray<Body> { body.map { .one(Body(form: .parcel($0), isInHandle: false)) } ?? .empty }
-    }
-
-    /// What changes when it is more than a word has room for, and the lock that guards it: 64 bytes, one line of memory.
-    struct Variables: ~Copyable {
+    /// The state of an operation that is out of line, and the lock that guards it: 64 bytes, one cache line.
+    struct OutOfLineState: ~Copyable {
         let lock = Lock()
-        var mutable: Mutable
+        var fields: Fields
 
         @inline(__always)
-        static func make(_ mutable: consuming Mutable) -> UnsafeMutablePointer<Variables> {
-            // Not `allocate`, which asks for an alignment, and that takes time.
-            guard let block = unsafe malloc(MemoryLayout<Variables>.size) else { fatalError("opscript: out of memory") }
-            let made = unsafe block.assumingMemoryBound(to: Variables.self)
-            unsafe made.initialize(to: Variables(mutable: mutable))
+        static func make(_ fields: consuming Fields) -> UnsafeMutablePointer<OutOfLineState> {
+            // Not `allocate`: it asks for an alignment, which makes the allocator slower.
+            guard let block = unsafe malloc(MemoryLayout<OutOfLineState>.size) else { fatalError("opscript: out of memory") }
+            let made = unsafe block.assumingMemoryBound(to: OutOfLineState.self)
+            unsafe made.initialize(to: OutOfLineState(fields: fields))
             return unsafe made
         }
 
-        static func destroy(_ variables: UnsafeMutablePointer<Variables>) {
-            unsafe variables.deinitialize(count: 1)
-            unsafe free(variables)
+        static func destroy(_ outOfLine: UnsafeMutablePointer<OutOfLineState>) {
+            unsafe outOfLine.deinitialize(count: 1)
+            unsafe free(outOfLine)
         }
     }
 
-    /// See `Variables`. In an order that leaves no gaps.
-    struct Mutable: ~Copyable {
+    /// What `OutOfLineState` guards. The order of the fields leaves no gaps.
+    struct Fields: ~Copyable {
         private var contents: Contents
         var isSealed = false
         var isReadyByItself = true
@@ -92,21 +57,21 @@ extension LuaOperation {
             blockCount = count
         }
 
-        /// Of a latent handle that something has asked for.
-        init(latentWithCompletion hasCompletion: Bool) {
+        /// The state of an operation that was deferred until now.
+        init(deferredWithCompletion hasCompletion: Bool) {
             self.init(bodies: .one(Body(form: .handle)))
             if hasCompletion { completion = Completion(state: .home) }
         }
 
-        /// What a plain content was.
-        init(of content: Content, body: Parcel?) {
+        /// What `word` says. `body` is the one that the word owned.
+        init(of word: StateWord, body: Parcel?) {
             if let body {
-                contents = .bodies(.one(Body(form: .parcel(body), isInHandle: content.isInHandle)))
+                contents = .bodies(.one(Body(form: .parcel(body), isInHandle: word.isInHandle)))
             } else {
-                contents = .results(content.results.map { .one($0) } ?? .empty)
+                contents = .results(word.results.map { .one($0) } ?? .empty)
             }
-            if content.hasCompletion {
-                completion = Completion(state: .home, isAwaited: true, isPosted: content.isPosted)
+            if word.hasCompletion {
+                completion = Completion(state: .home, isAwaited: true, isPosted: word.isPosted)
                 isPinnedAtHome = true
             }
         }
@@ -220,7 +185,7 @@ extension LuaOperation {
     /// Nil: the host made the operation, which has no home.
     @inline(__always)
     func withState<Result>(_ reference: StateReference, _ body: (LuaState) -> Result) -> Result? {
-        // Safety: the variables keep it.
+        // Safety: the out-of-line state keeps it.
         if let other = unsafe reference.unmanaged { return unsafe other._withUnsafeGuaranteedRef(body) }
         return withHome(body)
     }
@@ -255,7 +220,7 @@ extension LuaOperation {
     }
 }
 
-extension LuaOperation.Mutable {
+extension LuaOperation.Fields {
     var isObserved: Bool { rare.map { !$0.observations.isEmpty } ?? false }
 
     /// It has finished: the state of the completion block, if that has not been told; and the other states that keep their handles.
