@@ -22,7 +22,8 @@ let package = Package(
         .executable(name: "opscript", targets: ["opscript"]),
     ],
     targets: [
-        .target(name: "CLua", linkerSettings: [.linkedLibrary("lua5.4")]),
+        // Its folders are layers, which includes name: "Core/registry_raising.h".
+        .target(name: "CLua", cSettings: [.headerSearchPath(".")], linkerSettings: [.linkedLibrary("lua5.4")]),
         // The archive, not the shared library: loading that would take time at each start, and few scripts need it.
         .target(name: "CIO", cSettings: [.define("_GNU_SOURCE")], linkerSettings: [.linkedLibrary("uv_a")]),
         .target(name: "CPlatform"),

@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "CLua.h"
-#include "object_raising.h"
+#include "Objects/object_raising.h"
 #undef malloc
 #undef realloc
 #undef calloc

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "CLua.h"
-#include "object_raising.h"
+#include "Objects/object_raising.h"
 
 enum { HEADER = 4, MOST_SEEDS = 64, KIND = 1, ENOUGH = 32 << 20 };
 

@@ -11,7 +11,7 @@ import Testing
         try withRuntime { runtime throws in
             let operation = LuaOperation(try runtime.function("return function() end"))
             #expect(unsafe block_bytes(Unmanaged.passUnretained(operation).toOpaque()) <= 120)
-            #expect(MemoryLayout<LuaOperation.Variables>.size <= 64)
+            #expect(MemoryLayout<LuaOperation.OutOfLineState>.size <= 64)
         }
     }
 }

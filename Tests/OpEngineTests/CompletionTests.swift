@@ -223,4 +223,17 @@ import Testing
         queue.addOperations([operation], waitUntilFinished: true)
         #expect(operation.outcome == .succeeded)
     }
+
+    @Test func handlersThatAreTakenBackAreNotCalled() {
+        let operation = BlockOperation {}
+        let (owner, other, called) = (Log<Void>(), Log<Void>(), Log<String>())
+        operation.whenFinished(for: owner) { called.append("taken back") }
+        operation.whenFinished(for: other) { called.append("of another") }
+        operation.whenFinished { called.append("of nobody") }
+        operation.whenFinished(for: owner) { called.append("taken back") }
+        operation.forgetFinishHandlers(of: owner)
+        operation.start()
+        #expect(called.entries == ["of another", "of nobody"])
+        operation.forgetFinishHandlers(of: other)
+    }
 }

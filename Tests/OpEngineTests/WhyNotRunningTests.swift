@@ -1,4 +1,4 @@
-import OpEngine
+@_spi(Subclassing) import OpEngine
 import TestSupport
 import Testing
 
@@ -19,6 +19,25 @@ import Testing
     }
 
     private func why(_ operation: Operation) -> String { operation.whyNotRunning.map { "\($0)" } ?? "it runs" }
+
+    /// Ready by itself when its test says so, and when its dependencies have finished.
+    // Safety: `@unchecked Sendable` because only the test's thread changes it.
+    private final class Gated: Operation, @unchecked Sendable {
+        var isOpen = false
+        override var isReadyByItself: Bool { isOpen }
+        override var isReady: Bool { super.isReady && isOpen }
+    }
+
+    @Test func whatASubclassAddsIsNamedBesideItsDependencies() {
+        let (gated, other) = (Gated(), named("other"))
+        gated.addDependency(other)
+        #expect(gated.whyNotRunning?.blockers == [.dependency(other), .notReady, .notInQueue])
+        gated.isOpen = true
+        #expect(gated.whyNotRunning?.blockers == [.dependency(other), .notInQueue])
+        gated.isOpen = false
+        other.start()
+        #expect(gated.whyNotRunning?.blockers == [.notReady, .notInQueue])
+    }
 
     @Test func oneThatIsInNoQueue() {
         let operation = named("a")

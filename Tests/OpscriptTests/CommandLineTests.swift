@@ -160,7 +160,9 @@ struct CommandLineTests {
         #expect(outcome.status == 1)
     }
 
-    @Test("Once a script has made an operation, memory that was freed is used again without asking the system")
+    @Test(
+        "Once a script has made an operation, memory that was freed is used again without asking the system",
+        .enabled(if: Paths.hasJemalloc))
     func freedMemory() throws {
         let chunk = """
             local operation = opscript.Operation.new(function() end)
@@ -217,7 +219,7 @@ struct CommandLineTests {
     }
 
     /// `lfs.currentdir` frees what the C library has allocated.
-    @Test("All memory comes from jemalloc, also that of libraries")
+    @Test("All memory comes from jemalloc, also that of libraries", .enabled(if: Paths.hasJemalloc))
     func allocator() throws {
         let outcome = try Command.opscript("-e", "assert(#require 'lfs'.currentdir() > 0)")
             .environment(["MALLOC_CONF": "stats_print:true"]).run()

@@ -14,7 +14,7 @@ struct MemoryTests {
         print(isHuge)
         """
 
-    @Test("Once there are operations it grows by huge pages", .enabled(if: hasHugePages))
+    @Test("Once there are operations it grows by huge pages", .enabled(if: hasHugePages && Paths.hasJemalloc))
     func hugePages() throws {
         let outcome = try Command.opscript(
             "-e", "opscript.OperationQueue.new():addOperation(function() end):waitUntilFinished()", "-e", Self.fill

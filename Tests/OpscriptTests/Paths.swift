@@ -11,6 +11,9 @@ enum Paths {
     /// The command under test.
     static let opscript = environment("OPSCRIPT_COMMAND") ?? package + "/.build/release/opscript"
 
+    /// Whether that has the allocator that `scripts/build` links in. A debug build has the C library's.
+    static let hasJemalloc = !opscript.hasSuffix("/debug/opscript")
+
     static let golden = package + "/Tests/OpscriptTests/Golden"
 
     static func environment(_ name: String) -> String? {

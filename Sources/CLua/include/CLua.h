@@ -1,4 +1,4 @@
-// All of C that Swift sees: Lua's own headers and this folder's layer over them. docs/c-boundary.md has the rule.
+// All of C that Swift sees: Lua's own headers and the layer over them. docs/c-boundary.md has the rule.
 #ifndef CLUA_H
 #define CLUA_H
 
@@ -8,13 +8,17 @@
 
 #include "callback.h"
 #include "class.h"
+#include "host.h"
 #include "interrupt.h"
 #include "latent.h"
+#include "libraries.h"
+#include "lifetime.h"
 #include "object.h"
 #include "observer.h"
 #include "parcel.h"
 #include "run.h"
 #include "state.h"
 #include "stop.h"
+#include "values.h"
 
 #endif

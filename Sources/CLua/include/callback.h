@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "object.h"
+#include "host.h"
 #include "parcel.h"
 
 typedef enum clua_reply_kind {
@@ -61,53 +61,5 @@ typedef struct clua_reply {
     int body_number;  // which of several bodies, 1 and up; 0: the only one
     int completion_index;  // the value at this stack index becomes what is called when the object has ended; 0 for none
 } clua_reply;
-
-/// A function of the host. `member` says which of a class's members was meant, 0 for a name that is none.
-typedef void (*clua_function)(lua_State *L, int member, clua_reply *reply);
-
-/// A name that scripts use, and the number by which the host knows it (1 and up).
-typedef struct clua_member {
-    const char *name;
-    int member;
-} clua_member;
-
-/// A class of host objects as scripts see it.
-typedef struct clua_class {
-    const char *name;
-    int kind;  // 1 to CLUA_MAX_KINDS; 0 for a class with a base
-    const char *base;  // the class from which it inherits everything but its functions; NULL for none
-    const clua_member *functions;  // fields of the class table, and methods of its objects
-    size_t function_count;
-    const clua_member *properties;
-    size_t property_count;
-    const clua_member *class_properties;
-    size_t class_property_count;
-    clua_function call;       // a function
-    clua_function get;        // a property: object, key
-    clua_function set;        // a property: object, key, value
-    clua_function class_get;  // a property of the class table: class, key
-    clua_function describe;   // tostring: object
-} clua_class;
-
-/// lua_next, for a traversal that does not change the table: then the key always comes from the table, and nothing can raise.
-/// Needs 1 free stack slot.
-static inline int clua_next(lua_State *L, int index) { return lua_next(L, index); }
-
-/// How many values the table at `index` holds, as `table.pack` or a plain array says it. Never raises. Needs 1 free stack slot.
-lua_Integer clua_packed_length(lua_State *L, int index);
-
-/// The bytes of the string at `index`; NULL for every other type, so that no number is converted in place. Never raises.
-static inline const char *clua_string(lua_State *L, int index, size_t *count) {
-    return lua_type(L, index) == LUA_TSTRING ? lua_tolstring(L, index, count) : NULL;
-}
-
-/// The handle's user values.
-enum {
-    CLUA_SLOT_BODY = 1,        // a function, or a table: function, arguments, n; of an operation with several, a table of these
-    CLUA_SLOT_RESULTS = 1,     // if the handle `has_results`: what the operation ended with, as this state decoded it
-    CLUA_SLOT_FUNCTIONS = 2,   // the completion block, or what a timer calls; once the object is observed, a table: 1 -> that,
-                               // observation -> function
-    CLUA_SLOT_COUNT = 2
-};
 
 #endif

@@ -5,7 +5,7 @@
 #include <lua5.4/lua.h>
 #include <stdbool.h>
 
-struct clua_state;
+#include "state.h"
 
 /// From now on the first SIGINT raises the error `interrupted!` in what the state of `L` is running; the next one ends the process.
 /// One state of a process at a time. `wake` ends a sleep of its thread; it is called in the signal's handler.
@@ -22,7 +22,7 @@ void clua_release_interrupts(void);
 
 /// The same, if it is this state that they reach: it is about to be closed. Soon after the first signal, when a second one is no other, only
 /// the next one that counts does it.
-void clua_forget_interrupts(struct clua_state *state);
+void clua_forget_interrupts(clua_state *state);
 
 /// The signal that has come for `L` and has not become an error yet, or 0; takes it.
 int clua_take_interrupt(lua_State *L);

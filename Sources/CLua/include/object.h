@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "state.h"
+
 /// What a handle holds.
 typedef struct clua_handle {
     void *object;  // owned: one reference; NULL while being made, and while it `is_latent`
@@ -21,8 +23,6 @@ typedef struct clua_handle {
     uint32_t has_callback : 1;  // of a latent one: there is a function in CLUA_SLOT_FUNCTIONS
     uint32_t pin_count : 25;
 } clua_handle;
-
-#define CLUA_MAX_KINDS 8
 
 /// How the host counts references to its objects. Set once, before the first state is made.
 typedef struct clua_object_functions {
@@ -48,37 +48,29 @@ void clua_object_release(void *object);
 /// deep stack.
 void clua_object_release_in_turn(void *object);
 
-/// The handles of a state.
-///
-/// They have no finalizers, which would cost as much again: the state's allocator notices that Lua frees one. See
-/// `clua_handle_is_freed`.
-typedef struct clua_handles {
-    struct clua_chunk **chunks;  // owned, by number, NULL where there is none; see places_raising.h
-    uint32_t chunk_limit;  // their numbers are less
-    uint32_t chunk_count;
-    uint32_t free_number;  // all that are less are in use
-    struct clua_chunk *roomy;  // the first of a list of those that have room
-    uint32_t used, most_used;  // how many handles have a place, and had at most since clua_trim_places
-    uint32_t *index;  // owned: a hash table from objects that do not know their handles' places to those
-    uint32_t index_size, indexed;
-    bool is_releasing;
-    size_t block_size;  // of what Lua allocates for a handle
-    void *freed;  // owned: the blocks of those that have gone, whose objects are still to be released; each begins with the next one
-} clua_handles;
-
 /// Lua frees `block`, of `block_size` bytes. Returns whether that was a handle; then the block is kept until its object is released:
 /// Lua is at work at its collection, and the code of others may run when an object goes.
 bool clua_handle_is_freed(clua_handles *handles, void *block);
 
-struct clua_state;
-
 /// Releases what the handles of a state hold, which has been closed.
-void clua_handles_close(struct clua_state *state);
+void clua_handles_close(clua_state *state);
+
+/// The handle's user values.
+enum {
+    CLUA_SLOT_BODY = 1,        // a function, or a table: function, arguments, n; of an operation with several, a table of these
+    CLUA_SLOT_RESULTS = 1,     // if the handle `has_results`: what the operation ended with, as this state decoded it
+    CLUA_SLOT_FUNCTIONS = 2,   // the completion block, or what a timer calls; once the object is observed, a table: 1 -> that,
+                               // observation -> function
+    CLUA_SLOT_COUNT = 2
+};
 
 /// The handle at `index`, or NULL when the value there is something else. Never raises.
 clua_handle *clua_to_handle(lua_State *L, int index);
 
 /// The same if it is latent, and NULL for every other handle.
 clua_handle *clua_to_latent_handle(lua_State *L, int index);
+
+/// Takes back one clua_pin. Never raises.
+void clua_unpin(lua_State *L, void *object);
 
 #endif

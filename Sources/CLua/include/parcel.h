@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "state.h"
+
 struct clua_code;
 struct clua_lent_string;
 
@@ -19,8 +21,6 @@ typedef struct clua_reference {
     int kind;
     bool is_unowned;
 } clua_reference;
-
-enum { CLUA_FEW_BYTES = 24 };
 
 /// What few parcels have. All of it is owned.
 typedef struct clua_parcel_more {
@@ -75,10 +75,6 @@ static inline bool clua_parcel_is_few(const clua_parcel *parcel) { return !parce
 /// How the values are named in an error: "argument 1", "result 1", … In a body the first value is the function itself; in an invocation
 /// all values are arguments.
 typedef enum clua_parcel_role { CLUA_BODY, CLUA_INVOCATION, CLUA_RESULTS, CLUA_STORED } clua_parcel_role;
-
-/// Prepares a fresh state for transport: remembers what its globals and loaded modules are. Call it once, after the
-/// libraries are opened and before any script runs, in protected mode or where a raise is a panic.
-void clua_transport_open(lua_State *L);
 
 /// Encodes the top `count` values of the stack, which stay there. Returns LUA_OK; otherwise the status, with the error's
 /// message on top of the stack and `parcel` empty.

@@ -7,8 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "callback.h"
-#include "object.h"
+#include "host.h"
 #include "parcel.h"
 
 /// Why something did not return. All of it is malloc'ed, owned by the caller, and given back by clua_failure_release.
@@ -71,7 +70,6 @@ typedef struct clua_body {
 int clua_run_body(lua_State *L, clua_body body, const clua_parcel *parcel, int result_limit, size_t memory_limit,
                   clua_parcel *results, clua_failure *failure);
 
-
 /// Encodes a body that the handle holds.
 int clua_encode_body(lua_State *L, clua_body body, clua_parcel *parcel, clua_failure *failure);
 
@@ -102,7 +100,6 @@ void clua_function_label(lua_State *L, int index, char *label, size_t size);
 /// Keeps the handle of `object`, with what it holds, alive in this state until clua_unpin has been called as often. `handle` is its stack
 /// index, or 0, as in clua_body.
 int clua_pin(lua_State *L, void *object, int kind, int handle, clua_failure *failure);
-void clua_unpin(lua_State *L, void *object);
 
 /// Has the host's `collected` called when the next garbage collection has ended.
 int clua_watch_collections(lua_State *L, clua_failure *failure);
@@ -148,6 +145,25 @@ typedef bool (*clua_next_completion)(void *context, clua_completion *completion)
 /// Calls one after the other, as `next` says, until there is no other one; the first that fails is the last. There may be some left also
 /// where none has failed.
 int clua_run_completions(lua_State *L, clua_next_completion next, void *context, clua_failure *failure);
+
+/// A change that an observer is told.
+typedef struct clua_change {
+    clua_reference object;       // unowned, as the next
+    clua_reference observation;
+    const clua_item *fields;     // the table that the function gets, flat
+    const clua_parcel *old_value;  // more fields of it, `old` and `new`; NULL for none
+    const clua_parcel *new_value;
+} clua_change;
+
+/// Calls the function that the handle of the object keeps for the observation, with the handle and a table; does nothing where there
+/// is none.
+int clua_run_observer(lua_State *L, const clua_change *change, clua_failure *failure);
+
+/// Whether the class of the operation at stack index `operation`, a script's, is the class at `class` or inherits from it.
+int clua_is_kind_of(lua_State *L, int operation, int class, bool *is_kind, clua_failure *failure);
+
+/// Calls the method `cancel` of the script's class of `object`; `has` is false when there is none.
+int clua_call_cancel(lua_State *L, void *object, int kind, bool *has, clua_failure *failure);
 
 /// Pushes `count` values, of which the first starts at `first`.
 int clua_push_items(lua_State *L, const clua_item *first, size_t count, clua_failure *failure);

@@ -1,55 +1,62 @@
-// A Lua state made for a host: its libraries, the host's classes, and the way from the state back to the host.
+// The record that this layer has beside each Lua state. Every folder has its part of it here, as data: what the parts mean, and all that is
+// done with them, is in the folders.
 #ifndef CLUA_STATE_H
 #define CLUA_STATE_H
 
 #include <lua5.4/lua.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "callback.h"
-#include "object.h"
-#include "parcel.h"
-#include "stop.h"
+#include "host.h"
 
-/// What scripts see of a host. The same for all of its states, and alive as long as they are.
-typedef struct clua_host {
-    const clua_class *classes;
-    size_t class_count;
-    const clua_member *functions;  // fields of the module
-    size_t function_count;
-    clua_function call;  // one of these functions
-    clua_function exit;  // os.exit with the status `member`: when it answers with nothing, the process ends here as in Lua
-    /// Called in the sending state after `parcel`, which refers to host objects, was encoded from values that are still on
-    /// the stack. May encode more, must not raise.
-    void (*sent)(lua_State *L, const clua_parcel *parcel);
-    // Of the class whose handles may be latent; 0 where none is. See latent.h.
-    int latent_kind;
-    int latent_function;  // makes one, where its first argument is a function: its body
-    const char *callback_property;  // is the function in CLUA_SLOT_FUNCTIONS
-    int adding_kind;      // of the objects to which they are added, by this function; 0 where there are none
-    int adding_function;
-    /// Makes the operation of `handle`, a latent one at stack index 2, and adds it to `object`. False: it is not that simple, or was refused; then
-    /// the function is called. Must not raise.
-    bool (*add_latent)(lua_State *L, void *object, struct clua_handle *handle);
-    // For classes of operations that scripts define; 0 and NULL where no class has the function `subclass`.
-    int class_kind;                    // the kind of the objects that such classes stand for
-    clua_function new_operation;       // makes one of the class at stack index 1; the member is 1 when that has a method `start`
-    clua_function assign_class_field;  // refuses a wrong field: class, key, value
-    /// Answers with a parcel that holds the class `object`, or with nil.
-    void (*class_contents)(lua_State *L, void *object, clua_reply *reply);
-    /// Called when a garbage collection has ended, once for each clua_watch_collections. Must not raise. Returns whether it wants to
-    /// be called again.
-    bool (*collected)(lua_State *L);
-} clua_host;
+/// Limits: how what runs is stopped. Written by its own thread, but for `requested` and what `lock` guards.
+typedef struct clua_stop {
+    _Atomic(lua_State *) running;  // the coroutine that runs now
+    atomic_int requested;          // a reason; the hook is set, or will be when something runs
+    int raised;                    // the reason for which an error is under way
+    char *message;                 // "pipeline.lua:12: …" where it was raised; malloc'ed
+    char *traceback;               // malloc'ed
+    size_t refused_size;           // the last allocation that the memory limit refused
+    atomic_bool is_locked;         // for a few instructions, or a signal that is sent
+    pthread_t thread;              // guarded
+    const void *body;              // guarded: what is running, to whom a request must be addressed
+    struct clua_suspended_body *suspended;  // guarded: what runs around it, innermost first
+    bool is_given_up;              // guarded: the body has not noticed that it was asked to stop, and nobody waits for that
+    bool is_attached;              // guarded: the thread is alive
+    struct clua_state *next_on_thread;  // of the states of the same thread; written by that alone
+    atomic_int interrupt;  // the signal of Ctrl-C, or the like, that has come, and whether it is no error yet; see interrupt.c
+} clua_stop;
 
-/// Long strings of a state to which parcels refer: a hash table. See lent_string.h.
+/// Objects: the handles of a state.
+///
+/// They have no finalizers, which would cost as much again: the state's allocator notices that Lua frees one. See
+/// `clua_handle_is_freed`.
+typedef struct clua_handles {
+    struct clua_chunk **chunks;  // owned, by number, NULL where there is none; see Objects/places_raising.h
+    uint32_t chunk_limit;  // their numbers are less
+    uint32_t chunk_count;
+    uint32_t free_number;  // all that are less are in use
+    struct clua_chunk *roomy;  // the first of a list of those that have room
+    uint32_t used, most_used;  // how many handles have a place, and had at most since clua_trim_places
+    uint32_t *index;  // owned: a hash table from objects that do not know their handles' places to those
+    uint32_t index_size, indexed;
+    bool is_releasing;
+    size_t block_size;  // of what Lua allocates for a handle
+    void *freed;  // owned: the blocks of those that have gone, whose objects are still to be released; each begins with the next one
+} clua_handles;
+
+/// Transfer: long strings of a state to which parcels refer, a hash table. See Transfer/lent_string.h.
 typedef struct clua_lent_strings {
     struct clua_lent_string **buckets;  // owned; NULL until something is lent
     size_t bucket_count, count;
 } clua_lent_strings;
 
-/// A closure that one body has run as and the next one may. See spare_raising.h.
+enum { CLUA_FEW_BYTES = 24 };  // so many bytes of a parcel need no block of their own
+
+/// Calls: a closure that one body has run as and the next one may. See Calls/spare_raising.h.
 typedef struct clua_spare {
     struct clua_code *code;  // owned; NULL: there is none
     bool is_running;
@@ -97,27 +104,17 @@ typedef struct clua_state {
     clua_lent_strings lent;
     lua_State *path_names;  // see clua_paths_changed
     const void *paths[3];  // what clua_paths_changed saw last, compared by address
+    int (*call_host)(lua_State *L, clua_function function, int member);  // clua_call_host, for the folders below Calls
 } clua_state;
-
-/// Makes a state with Lua's standard libraries, the host's classes and functions in the module `opscript` (a global, and in
-/// `package.loaded`), and transport. With `ignore_environment`, `LUA_PATH` and its kin have no effect. Returns NULL when
-/// memory ran out. The state must be closed by clua_state_close.
-lua_State *clua_state_new(void *object, const clua_host *host, bool ignore_environment);
-
-/// From now on bodies see of the state's own globals only what a fresh state has, and what preludes and the host have added: what
-/// modules do to the globals is seen by the bodies that require them. For the states of workers, before anything runs there. Never raises.
-void clua_separate_globals(lua_State *L);
-
-/// Closes the state: runs its finalizers, frees its memory.
-void clua_state_close(lua_State *L);
-
-/// The two halves of that. What the second releases, objects of the host, must not use Lua any more.
-void clua_lua_close(lua_State *L);
-void clua_state_free(clua_state *state);
 
 /// The record of the state that `L`, any of its coroutines, belongs to.
 static inline clua_state *clua_state_of(lua_State *L) {
     return *(clua_state **)lua_getextraspace(L);  // Lua copies this word into every coroutine
+}
+
+/// Somebody may have assigned upvalues of closures that are there: the next bodies are given theirs again. Never raises.
+static inline void clua_spares_forget_upvalues(clua_state *state) {
+    for (int i = 0; i < CLUA_SPARE_COUNT; i++) state->spares[i].byte_count = 0;
 }
 
 /// The state gets no more than so many bytes from now on. Never raises.
@@ -129,11 +126,5 @@ void clua_collect_seldom(lua_State *L);
 
 /// See `Runtime.Configuration.prefersSpeedToMemory`. From any thread.
 void clua_prefer_speed_to_memory(void);
-
-/// Shows warnings from now on. Never raises.
-void clua_enable_warnings(lua_State *L);
-
-/// Lua's release and copyright.
-const char *clua_copyright(void);
 
 #endif

@@ -7,8 +7,6 @@
 #define CLUA_STOP_H
 
 #include <lua5.4/lua.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -19,24 +17,6 @@ typedef enum clua_stop_reason {
     CLUA_STOP_TIMEOUT,
     CLUA_STOP_MEMORY
 } clua_stop_reason;
-
-/// A state's part in this. Written by its own thread, but for `requested` and what `lock` guards.
-typedef struct clua_stop {
-    _Atomic(lua_State *) running;  // the coroutine that runs now
-    atomic_int requested;          // a reason; the hook is set, or will be when something runs
-    int raised;                    // the reason for which an error is under way
-    char *message;                 // "pipeline.lua:12: …" where it was raised; malloc'ed
-    char *traceback;               // malloc'ed
-    size_t refused_size;           // the last allocation that the memory limit refused
-    atomic_bool is_locked;         // for a few instructions, or a signal that is sent
-    pthread_t thread;              // guarded
-    const void *body;              // guarded: what is running, to whom a request must be addressed
-    struct clua_suspended_body *suspended;  // guarded: what runs around it, innermost first
-    bool is_given_up;              // guarded: the body has not noticed that it was asked to stop, and nobody waits for that
-    bool is_attached;              // guarded: the thread is alive
-    struct clua_state *next_on_thread;  // of the states of the same thread; written by that alone
-    atomic_int interrupt;  // the signal of Ctrl-C, or the like, that has come, and whether it is no error yet; see interrupt.c
-} clua_stop;
 
 /// The signal that is sent to threads, SIGRTMIN + 6 unless changed before the first state is made.
 void clua_set_stop_signal(int signal_number);

@@ -77,7 +77,10 @@ extension Call {
         if let current = state.currentOperation, unfinished.contains(where: { $0 === current }) { throw waitsForItself(current) }
         // One wake-up, by the last of them.
         let count = Countdown(unfinished.count, inbox: state.inbox)
-        for operation in unfinished { operation.whenFinished { count.step() } }
+        for operation in unfinished { operation.whenFinished(for: count) { count.step() } }
+        defer {
+            if !count.hasEnded { for operation in unfinished { operation.forgetFinishHandlers(of: count) } }
+        }
         switch try state.wait(deadline: deadline, until: { count.hasEnded }) {
         case .satisfied:
             if count.hasEnded { try state.runDueCompletions() }

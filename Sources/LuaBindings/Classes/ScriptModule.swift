@@ -51,7 +51,7 @@ enum ScriptModule {
                     guard let state = unsafe state else { return nil }
                     // Safety: the object is set before the first script runs and outlives the state.
                     return unsafe Unmanaged<LuaState>.fromOpaque(state)._withUnsafeGuaranteedRef { state in
-                        unsafe Unmanaged.passRetained(LuaOperation(latentIn: state, hasCompletion: hasCompletion)).toOpaque()
+                        unsafe Unmanaged.passRetained(LuaOperation(deferredIn: state, hasCompletion: hasCompletion)).toOpaque()
                     }
                 }))
         let descriptions = unsafe [
@@ -78,7 +78,7 @@ enum ScriptModule {
                 adding_function: OperationQueueClass.Function.addOperation.number,
                 add_latent: { lua, queue, handle in
                     guard let lua = unsafe lua, let queue = unsafe queue, let handle = unsafe handle else { return false }
-                    return unsafe LuaState.addLatentOperation(lua, to: queue, handle)
+                    return unsafe LuaState.addDeferredOperation(lua, to: queue, handle)
                 },
                 class_kind: ObjectKind.scriptClass.rawValue, new_operation: { unsafe LuaState.answer($0, $1, $2, OperationSubclass.new) },
                 assign_class_field: { unsafe LuaState.answer($0, $1, $2, OperationSubclass.checkField) },

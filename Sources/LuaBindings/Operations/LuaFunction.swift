@@ -46,7 +46,7 @@ extension LuaOperation {
             self.init(function.origin, .nothing)
         } else if let parcel = function.parcel ?? function.origin.body {
             let form = arguments.isEmpty ? Body.Form.parcel(parcel) : .hostCall(Body.HostCall(parcel, arguments))
-            self.init(function.origin, Mutable(bodies: .one(Body(form: form, isInHandle: false))))
+            self.init(function.origin, Fields(bodies: .one(Body(form: form, isInHandle: false))))
             if !arguments.isEmpty { keepsMore() }
             note(parcel)
         } else {

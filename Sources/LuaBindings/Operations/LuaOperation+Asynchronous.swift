@@ -5,9 +5,9 @@ import Synchronization
 extension LuaOperation {
     /// Whether the caller is the one who ends it.
     func claimEnd() -> Bool {
-        withMutable { mutable in
-            defer { mutable.isEnding = true }
-            return !mutable.isEnding
+        withFields { fields in
+            defer { fields.isEnding = true }
+            return !fields.isEnding
         }
     }
 
@@ -26,9 +26,9 @@ extension LuaOperation {
         results?.letGo(of: self)
         note(results)
         // Nearly always they have been taken.
-        let bodies = withMutable { mutable in
-            defer { mutable.setResults(.parcel(results ?? .empty), ofBodyAt: 0) }
-            return mutable.takeBodies()
+        let bodies = withFields { fields in
+            defer { fields.setResults(.parcel(results ?? .empty), ofBodyAt: 0) }
+            return fields.takeBodies()
         }
         withExtendedLifetime(bodies) {}
         end()
@@ -36,9 +36,9 @@ extension LuaOperation {
 
     /// The body has returned. The operation goes on, unless it has been asked to stop meanwhile.
     func bodyHasReturned() {
-        let reason = withMutable { mutable in
-            mutable.hasReturned = true
-            return mutable.stopReason
+        let reason = withFields { fields in
+            fields.hasReturned = true
+            return fields.stopReason
         }
         if let reason { return endStopped(reason) }
         if core.isClosing && isCancelled { return endIfReturned() }
@@ -54,7 +54,7 @@ extension LuaOperation {
 
     /// The runtime closes, and nobody will come and finish it.
     func endIfReturned() {
-        guard isAsynchronous, withMutable({ $0.hasReturned }), claimEnd() else { return }
+        guard isAsynchronous, withFields({ $0.hasReturned }), claimEnd() else { return }
         end()
     }
 }

@@ -19,11 +19,11 @@ extension LuaOperation {
     func takeBodies() -> SmallArray<Body> {
         // The host has added it to the main queue, or started it: then they run as they are, if the handle has been kept.
         let isAtHome = isOfMainState && core.isMainThread && queue.map { core.isMainQueue($0) } ?? true
-        return withMutable { mutable in
-            if isAtHome, mutable.isPinned(in: .home) {
-                for index in mutable.bodies.indices where mutable.bodies[index].isInHandle { mutable.bodies[index].form = .handle }
+        return withFields { fields in
+            if isAtHome, fields.isPinned(in: .home) {
+                for index in fields.bodies.indices where fields.bodies[index].isInHandle { fields.bodies[index].form = .handle }
             }
-            return mutable.takeBodies()
+            return fields.takeBodies()
         }
     }
 
@@ -36,7 +36,7 @@ extension LuaOperation {
     // MARK: execution blocks
 
     /// How many blocks it has been given.
-    var blockCount: Int { withMutable { $0.blockCount } }
+    var blockCount: Int { withFields { $0.blockCount } }
 
     /// Adds the function at stack index 2, with the arguments after it.
     ///
@@ -44,13 +44,13 @@ extension LuaOperation {
     func addBlock(_ call: Call) throws -> Answer {
         let state = call.state
         let runsAtHome = isOfMainState && queue.map { core.isMainQueue($0) } ?? false
-        let mayStay = isHome(state) && (!isInQueue || runsAtHome) && !withMutable { $0.isSealed }
+        let mayStay = isHome(state) && (!isInQueue || runsAtHome) && !withFields { $0.isSealed }
         let body = mayStay ? Body(form: .handle) : try encodeBody(call)
-        let number = withMutable { mutable -> Int? in
-            if mutable.haveBodiesGone || isExecuting || isFinished { return nil }
-            mutable.bodies.append(body)
-            mutable.blockCount += 1
-            return mutable.bodies.count
+        let number = withFields { fields -> Int? in
+            if fields.haveBodiesGone || isExecuting || isFinished { return nil }
+            fields.bodies.append(body)
+            fields.blockCount += 1
+            return fields.bodies.count
         }
         guard let number else { throw OperationError.executionBlockAddedTooLate(operation: name ?? displayName) }
         return mayStay ? .addBody(at: 2, number: Int32(number)) : .nothing
@@ -62,7 +62,7 @@ extension LuaOperation {
     convenience init(sending call: Call) throws(Failure) {
         let parcel = try call.encodeBody()
         self.init(
-            call.state.origin(of: .function, nil), Content(body: parcel, isInHandle: false, hasCompletion: false))
+            call.state.origin(of: .function, nil), StateWord(body: parcel, isInHandle: false, hasCompletion: false))
         note(parcel)
     }
 
@@ -84,18 +84,18 @@ extension LuaOperation {
         let destination = unsafe queue.map { unsafe Unmanaged.passUnretained($0) }
         let runsAtHome = unsafe destination?.with { queue in isOfMainState && withCore { $0.isMainQueue(queue) } } ?? isHome
         let reference = reference(to: state)
-        var (needsPin, bodiesHere, isObserved) = withMutable {
+        var (needsPin, bodiesHere, isObserved) = withFields {
             ($0.completion?.state == reference, isHome ? $0.indicesInHandle : .empty, $0.isObserved)
         }
         if runsAtHome {
-            withMutable { mutable in
-                for index in mutable.bodies.indices where mutable.bodies[index].isInHandle { mutable.bodies[index].form = .handle }
+            withFields { fields in
+                for index in fields.bodies.indices where fields.bodies[index].isInHandle { fields.bodies[index].form = .handle }
             }
             needsPin = needsPin || !bodiesHere.isEmpty  // elsewhere it has been pinned when it left
         } else if isHome {
             for index in bodiesHere { try encodeBody(at: index, in: state, handleAt: handle) }
         } else {
-            for body in withMutable({ $0.bodies }) {
+            for body in withFields({ $0.bodies }) {
                 if case .unsendable(let refusal) = body.form { throw Failure(message: refusal.message) }
             }
         }
@@ -111,27 +111,27 @@ extension LuaOperation {
         if parcel.hasReferences { note(parcel) }
         var form = Body.Form.parcel(consume parcel)
         // Cancelling, on whatever thread, drops them.
-        withMutable { $0.exchangeForm(&form, ofBodyAt: index) }
+        withFields { $0.exchangeForm(&form, ofBodyAt: index) }
     }
 
     /// Keeps the handle in `state`, with the functions that are in it, until the operation has finished. `isSealed`: or until nobody else
     /// can add it.
     func pin(in state: LuaState, isSealed: Bool = false, handleAt handle: Int32 = 0) throws(Failure) {
         let reference = reference(to: state)
-        let (isNew, isAwaited) = withMutable { mutable in
-            let isNew = mutable.pin(in: reference)
+        let (isNew, isAwaited) = withFields { fields in
+            let isNew = fields.pin(in: reference)
             // The state has to remember that it runs the completion block, which may be a new one.
-            guard !isSealed, let completion = mutable.completion, completion.state == reference, !completion.isAwaited else {
+            guard !isSealed, let completion = fields.completion, completion.state == reference, !completion.isAwaited else {
                 return (isNew, false)
             }
-            mutable.completion?.isAwaited = true
+            fields.completion?.isAwaited = true
             return (isNew, true)
         }
         if isNew {
             do throws(Failure) { try state.pin(self, .operation, handleAt: handle) } catch {
-                withMutable { mutable in
-                    _ = mutable.unpin(in: reference)
-                    if isAwaited, mutable.completion?.state == reference { mutable.completion?.isAwaited = false }
+                withFields { fields in
+                    _ = fields.unpin(in: reference)
+                    if isAwaited, fields.completion?.state == reference { fields.completion?.isAwaited = false }
                 }
                 throw error
             }
@@ -147,11 +147,11 @@ extension LuaOperation {
     func withdraw(in state: LuaState) {
         guard !isInQueue, !isExecuting, !isFinished else { return }
         let isWatched = state.isWatching(self), reference = reference(to: state)
-        let (isPinned, isAwaited, observations) = withMutable { mutable in
-            let isAwaited = mutable.completion.map { $0.isAwaited && $0.state == reference } ?? false
-            if isAwaited { mutable.completion?.isAwaited = false }
-            let isPinned = !isWatched && mutable.unpin(in: reference)
-            return (isPinned, isAwaited, isWatched || mutable.isSealed ? [] : mutable.observations)
+        let (isPinned, isAwaited, observations) = withFields { fields in
+            let isAwaited = fields.completion.map { $0.isAwaited && $0.state == reference } ?? false
+            if isAwaited { fields.completion?.isAwaited = false }
+            let isPinned = !isWatched && fields.unpin(in: reference)
+            return (isPinned, isAwaited, isWatched || fields.isSealed ? [] : fields.observations)
         }
         if isAwaited { state.stopAwaitingCompletion() }
         if isPinned { state.unpin(self) }
@@ -162,21 +162,21 @@ extension LuaOperation {
     func needsSealing(from state: LuaState) -> Bool {
         guard !isFinished else { return false }
         let reference = reference(to: state)
-        return withMutable { mutable in
-            if mutable.isSealed { return false }
-            let isHandle = mutable.bodies.contains { if case .handle = $0.form { true } else { false } }
+        return withFields { fields in
+            if fields.isSealed { return false }
+            let isHandle = fields.bodies.contains { if case .handle = $0.form { true } else { false } }
             if isHandle { return reference == .home }
-            let isObserved = mutable.observations.contains { $0.state === state && !$0.isPinned }
-            return isObserved || mutable.completion?.state == reference && !mutable.isPinned(in: reference)
+            let isObserved = fields.observations.contains { $0.state === state && !$0.isPinned }
+            return isObserved || fields.completion?.state == reference && !fields.isPinned(in: reference)
         }
     }
 
     /// Copies its functions, since the state that adds it may not be this one.
     func seal(in state: LuaState) {
         let reference = reference(to: state)
-        let (bodies, hasCallbacks) = withMutable { mutable in
-            mutable.isSealed = true
-            return (mutable.bodies, mutable.completion?.state == reference || mutable.observations.contains { $0.state === state })
+        let (bodies, hasCallbacks) = withFields { fields in
+            fields.isSealed = true
+            return (fields.bodies, fields.completion?.state == reference || fields.observations.contains { $0.state === state })
         }
         var needsPin = hasCallbacks
         if !isInQueue, reference == .home {
@@ -190,7 +190,7 @@ extension LuaOperation {
                     note(parcel)
                     form = .parcel(parcel)
                 } catch { form = .unsendable(Body.Refusal(message: error.message)) }
-                withMutable { $0.exchangeForm(&form, ofBodyAt: index) }
+                withFields { $0.exchangeForm(&form, ofBodyAt: index) }
                 // Another state may add it to the main queue: then it runs here, as it is.
                 needsPin = needsPin || core.isMain(state)
             }
@@ -203,13 +203,13 @@ extension LuaOperation {
     /// Nobody but its handle in `state` refers to it any more: it is as it was before it left.
     func unseal(in state: LuaState) {
         let reference = reference(to: state)
-        withMutable { mutable in
-            mutable.isSealed = false
-            _ = mutable.unpin(in: reference)
+        withFields { fields in
+            fields.isSealed = false
+            _ = fields.unpin(in: reference)
             guard reference == .home else { return }
-            for index in mutable.bodies.indices where mutable.bodies[index].isInHandle { mutable.bodies[index].form = .handle }
+            for index in fields.bodies.indices where fields.bodies[index].isInHandle { fields.bodies[index].form = .handle }
         }
-        for observation in withMutable({ $0.observations }) where observation.state === state {
+        for observation in withFields({ $0.observations }) where observation.state === state {
             observation.stopAwaiting(endOf: self)
         }
         state.unwatch(self)

@@ -36,29 +36,37 @@ extension LuaOperation {
     /// The one before is not going to run: its state waits for it no more. Returns whether the operation is sealed.
     private func replaceCompletion(by state: LuaState?) -> Bool {
         let reference = if let state { reference(to: state) } else { nil as StateReference? }
-        let (replaced, isSealed) = withMutable { mutable -> (Completion?, Bool) in
-            if let completion = mutable.completion, completion.state == reference { return (nil, mutable.isSealed) }
-            return (mutable.replaceCompletion(by: reference), mutable.isSealed)
+        let (replaced, isSealed) = withFields { fields -> (Completion?, Bool) in
+            if let completion = fields.completion, completion.state == reference { return (nil, fields.isSealed) }
+            return (fields.replaceCompletion(by: reference), fields.isSealed)
         }
         guard let replaced else { return isSealed }
         if replaced.isAwaited { withState(replaced.state) { state in state.post { state.stopAwaitingCompletion() } } }
-        if replaced.isAwaited { tellWhenFinished() }  // which unpins it there
+        // The call unpins the handle there. If the end has begun, `noteDue` may have put the operation into that state's list.
+        if !tellWhenFinished() { withState(replaced.state) { $0.due.remove(self) } }
         return isSealed
     }
 
     /// From here on, whoever has seen that the operation has finished, and waits in the state that has set the completion block, waits for
     /// that, too.
     func noteDue() {
-        let plain = plainContent.map { $0.hasCompletion ? StateReference.home : nil }
-        guard let reference = plain ?? withMutable({ $0.completion?.state }) else { return }
-        withState(reference) { $0.due.append(self) }
+        let plain = inlineState.map { $0.hasCompletion ? StateReference.home : nil }
+        guard let reference = plain ?? withFields({ $0.completion?.state }) else { return }
+        withState(reference) { state in
+            state.due.append(self)
+            // Another state may replace the completion block at the same moment. Either it finds the operation in the list, or this sees the
+            // new block.
+            if !hasCompletion(at: reference) { state.due.remove(self) }
+        }
     }
 
     /// Whether its completion block in `state` has still to run.
-    func hasCompletion(in state: LuaState) -> Bool {
-        let reference = reference(to: state)
-        if let plain = plainContent { return plain.hasCompletion && reference == .home }
-        return withMutable { $0.completion?.state == reference }
+    func hasCompletion(in state: LuaState) -> Bool { hasCompletion(at: reference(to: state)) }
+
+    @inline(__always)
+    private func hasCompletion(at reference: StateReference) -> Bool {
+        if let plain = inlineState { return plain.hasCompletion && reference == .home }
+        return withFields { $0.completion?.state == reference }
     }
 
     /// What is to be done with one of those that are due in a state.
@@ -75,7 +83,7 @@ extension LuaOperation {
     @inline(__always)
     fileprivate func takeCompletion(in state: LuaState) -> Due {
         let reference = reference(to: state)
-        let (due, isAwaited) = takePlainCompletion() ?? withMutable { $0.takeCompletion(in: reference) }
+        let (due, isAwaited) = takeInlineCompletion() ?? withFields { $0.takeCompletion(in: reference) }
         if case .completes(isPinned: true) = due { state.unwatch(self) }
         if isAwaited { state.stopAwaitingCompletion() }
         return due
@@ -92,7 +100,7 @@ extension LuaOperation {
         let isAtHome = withHome { $0.isOpenHere } ?? false
         guard let state = isAtHome ? withHome({ $0 }) : core.existingStateOfCurrentThread, !hasCompletion(in: state) else { return }
         let reference = reference(to: state)
-        guard withMutable({ $0.unpin(in: reference) }) else { return }
+        guard withFields({ $0.unpin(in: reference) }) else { return }
         state.unwatch(self)
         state.unpin(self)
     }

@@ -4,8 +4,24 @@ import Synchronization
 
 /// An operation whose body is a Lua function, or several.
 ///
-/// A function stays in the handle of the state that made the operation until the operation is added to a queue; then it is
-/// copied, unless it will run in that same state. What `main` returns travels to every state that reads it.
+/// The function stays in the handle of the Lua state that made the operation until the operation is added to a queue. Then it is copied,
+/// unless it will run in that same state. What `main` returns can be read in every Lua state.
+///
+/// # States
+///
+/// What is known of an operation is kept in one of three forms. An operation moves down this list and never up:
+///
+/// | form | where the state is | who may change it |
+/// |---|---|---|
+/// | deferred | In the handle: the function, its arguments, the completion block. There is no `LuaOperation` yet. | The thread of the Lua state that made the handle. |
+/// | inline | In `stateWord`: one body, or a few results, and whether there is a completion block. | Any thread, by exchanging the word (`changeInline`). |
+/// | out of line | In a block of memory whose address is `stateWord`. | Any thread, with the block's lock (`withFields`). |
+///
+/// - Deferred becomes inline when a queue gets the operation (`addDeferredOperation`), and out of line when a script or the host asks for
+///   anything else.
+/// - Inline becomes out of line when somebody stores what the word has no room for (`moveOutOfLine`).
+///
+/// Most operations of a script are made, added, run and finished without ever needing the block of memory or its lock.
 ///
 /// - Concurrency: safe from every thread.
 @safe public final class LuaOperation: Operation, @unchecked Sendable {
@@ -15,7 +31,8 @@ import Synchronization
 
     /// What it has in common with those that are made alike.
     let origin: Origin
-    let content: Atomic<Content>
+    /// Its state: see `States`.
+    let stateWord: Atomic<StateWord>
     /// Where the state that made it has its handle. That state's thread alone uses it.
     @safe @exclusivity(unchecked) var placeOfHandle: UInt32 = 0
 
@@ -70,58 +87,59 @@ import Synchronization
     /// An operation that `state` makes. `bodyCount`: how many functions its handle there holds.
     convenience init(in state: borrowing LuaState, kind: Kind, bodyCount: Int, scriptClass: borrowing ScriptClass? = nil) {
         self.init(
-            state.origin(of: kind, scriptClass), Mutable(bodies: SmallArray(repeating: Body(form: .handle), count: bodyCount)))
+            state.origin(of: kind, scriptClass), Fields(bodies: SmallArray(repeating: Body(form: .handle), count: bodyCount)))
     }
 
-    convenience init(_ origin: consuming Origin, _ mutable: consuming Mutable) {
-        let hasCompletion = mutable.completion != nil
-        self.init(origin, unsafe Content(Variables.make(mutable)), hasCompletion: hasCompletion)
+    convenience init(_ origin: consuming Origin, _ fields: consuming Fields) {
+        let hasCompletion = fields.completion != nil
+        self.init(origin, unsafe StateWord(OutOfLineState.make(fields)), hasCompletion: hasCompletion)
     }
 
-    /// - Parameter hasCompletion: the content has a completion block.
+    /// - Parameter hasCompletion: whether `word` has a completion block.
     @inline(__always)
-    init(_ origin: consuming Origin, _ content: Content, hasCompletion: Bool = false) {
+    init(_ origin: consuming Origin, _ word: StateWord, hasCompletion: Bool = false) {
         // Safety: the origin keeps it.
         unsafe Unmanaged.passUnretained(origin.core)._withUnsafeGuaranteedRef { $0.expectWork() }
         let endsWithMain = !origin.isAsynchronous
         self.origin = consume origin
-        self.content = Atomic(content)
+        stateWord = Atomic(word)
         super.init()
         if endsWithMain { self.endsWithMain(tellsWhenFinished: hasCompletion) } else if hasCompletion { tellWhenFinished() }
     }
 
     deinit {
-        let content = content.load(ordering: .acquiring)
-        if let variables = unsafe content.variables { unsafe Variables.destroy(variables) }
-        if let body = unsafe content.body { unsafe body.release() }
+        let word = stateWord.load(ordering: .acquiring)
+        if let outOfLine = unsafe word.outOfLine { unsafe OutOfLineState.destroy(outOfLine) }
+        if let body = unsafe word.body { unsafe body.release() }
+    }
+
+    /// Calls `body` with the state, out of line from now on, and its lock held.
+    @inline(__always)
+    func withFields<Result>(_ body: (inout Fields) -> Result) -> Result { unsafe with(outOfLine, body) }
+
+    /// `withFields` if the state is out of line; nil if it is inline.
+    @inline(__always)
+    func ifOutOfLine<Result>(_ body: (inout Fields) -> Result) -> Result? {
+        guard let outOfLine = unsafe stateWord.load(ordering: .acquiring).outOfLine else { return nil }
+        return unsafe with(outOfLine, body)
     }
 
     @inline(__always)
-    func withMutable<Result>(_ body: (inout Mutable) -> Result) -> Result { unsafe with(variables, body) }
-
-    /// `withMutable`, unless the content is plain; then nil.
-    @inline(__always)
-    func ifChanged<Result>(_ body: (inout Mutable) -> Result) -> Result? {
-        guard let variables = unsafe content.load(ordering: .acquiring).variables else { return nil }
-        return unsafe with(variables, body)
+    private func with<Result>(_ outOfLine: UnsafeMutablePointer<OutOfLineState>, _ body: (inout Fields) -> Result) -> Result {
+        unsafe outOfLine.pointee.lock.lock()
+        defer { unsafe outOfLine.pointee.lock.unlock() }
+        return unsafe body(&outOfLine.pointee.fields)
     }
 
     @inline(__always)
-    private func with<Result>(_ variables: UnsafeMutablePointer<Variables>, _ body: (inout Mutable) -> Result) -> Result {
-        unsafe variables.pointee.lock.lock()
-        defer { unsafe variables.pointee.lock.unlock() }
-        return unsafe body(&variables.pointee.mutable)
-    }
-
-    @inline(__always)
-    private var variables: UnsafeMutablePointer<Variables> {
-        unsafe content.load(ordering: .acquiring).variables ?? makeVariables()
+    private var outOfLine: UnsafeMutablePointer<OutOfLineState> {
+        unsafe stateWord.load(ordering: .acquiring).outOfLine ?? moveOutOfLine()
     }
 
     /// A body has returned.
     private func setResults(_ results: ReturnedValues, ofBodyAt index: Int) {
-        if changePlain({ $0.setResults(results) }) ?? false { return }
-        withMutable { $0.setResults(results, ofBodyAt: index) }
+        if changeInline({ $0.setResults(results) }) ?? false { return }
+        withFields { $0.setResults(results, ofBodyAt: index) }
     }
 
     var core: RuntimeCore { origin.core }
@@ -160,9 +178,9 @@ import Synchronization
     /// Runs the bodies: on this thread, in the Lua state that belongs to it; several of a queue on every worker that is free.
     public override func main() {
         // Safety: the origin keeps it.
-        if content.load(ordering: .acquiring) == .nothing, let body = unsafe origin.bodyPointer {
+        if stateWord.load(ordering: .acquiring) == .nothing, let body = unsafe origin.bodyPointer {
             unsafe run(body, [], at: 0)
-        } else if let body = takePlainBody() {
+        } else if let body = takeInlineBody() {
             unsafe run(body.pointer, [], at: 0)
             withExtendedLifetime(body) {}
         } else {
@@ -261,7 +279,7 @@ import Synchronization
     /// What it ended with; nil until it has finished, and where it did not return. Of blocks, one parcel for each.
     var results: [Parcel]? {
         guard isFinished, let outcome, outcome != .failed else { return nil }
-        let results = content.load(ordering: .acquiring).results.map { .one($0) } ?? ifChanged { $0.results } ?? .empty
+        let results = stateWord.load(ordering: .acquiring).results.map { .one($0) } ?? ifOutOfLine { $0.results } ?? .empty
         if outcome != .succeeded && (results.isEmpty || results.contains { $0 == nil }) { return nil }
         return results.map { $0?.parcel ?? .empty }
     }
@@ -293,7 +311,7 @@ import Synchronization
         super.cancel()
         // What does not execute now never will: starting looks at the flag in the same step. What it captured may keep this operation.
         if !isExecuting {
-            let plain = takePlainBody(), dropped = ifChanged { exchange(&$0.bodies, with: .empty) }
+            let plain = takeInlineBody(), dropped = ifOutOfLine { exchange(&$0.bodies, with: .empty) }
             withExtendedLifetime((plain, dropped)) {}
         } else {
             core.states.withLock { states in for state in states where state.runs(self) { state.inbox.wake() } }
@@ -308,25 +326,25 @@ import Synchronization
     public override var isReady: Bool { super.isReady && (isReadyByItself || isCancelled) }
 
     /// The script's own part of `isReady`.
-    var isReadyByItself: Bool {
-        get { ifChanged { $0.isReadyByItself } ?? true }
+    @_spi(Subclassing) public override var isReadyByItself: Bool {
+        get { ifOutOfLine { $0.isReadyByItself } ?? true }
         set {
             willChangeValue(forKey: "isReady")
-            withMutable { $0.isReadyByItself = newValue }
+            withFields { $0.isReadyByItself = newValue }
             didChangeValue(forKey: "isReady")
         }
     }
 
     // MARK: storage
 
-    func stored(_ name: String) -> Parcel? { ifChanged { $0.storage[name] } ?? nil }
+    func stored(_ name: String) -> Parcel? { ifOutOfLine { $0.storage[name] } ?? nil }
 
     func store(_ value: Parcel?, as name: String) {
         value?.letGo(of: self)
         note(value)
-        let replaced = withMutable { mutable in
-            let replaced = mutable.storage[name]
-            mutable.storage[name] = value
+        let replaced = withFields { fields in
+            let replaced = fields.storage[name]
+            fields.storage[name] = value
             recordChange(forKey: Self.storageKey(name), old: replaced, new: value)
             return replaced
         }
@@ -345,20 +363,20 @@ import Synchronization
 
     /// Called by the state that observes it.
     func isObserved(by observation: Observation) {
-        let isElsewhere = withMutable { mutable in
-            mutable.observations.append(observation)
-            return mutable.isSealed
+        let isElsewhere = withFields { fields in
+            fields.observations.append(observation)
+            return fields.isSealed
         }
         if isElsewhere || !isHome(observation.state) || isInQueue || isExecuting { observation.awaitEnd(of: self) }
     }
 
     func forget(_ observation: Observation) {
-        withMutable { mutable in mutable.observations.removeAll { $0 === observation } }
+        withFields { fields in fields.observations.removeAll { $0 === observation } }
     }
 
     /// It may change outside of `state` from now on: what observes it there is kept.
     func keepObservations(in state: LuaState) {
-        for observation in ifChanged({ $0.observations }) ?? [] where observation.state === state { observation.awaitEnd(of: self) }
+        for observation in ifOutOfLine({ $0.observations }) ?? [] where observation.state === state { observation.awaitEnd(of: self) }
     }
 
     // MARK: what parcels keep
@@ -368,13 +386,13 @@ import Synchronization
         guard let parcel, parcel.hasReferences else { return }
         keepsMore()
         guard parcel.keepsOperations else { return }
-        let isFirst = withMutable { !exchange(&$0.isKeeper, with: true) }
+        let isFirst = withFields { !exchange(&$0.isKeeper, with: true) }
         if isFirst { core.note(keeper: self) }
     }
 
     /// The runtime has closed: nobody can read them any more.
     func dropParcels() {
-        let dropped = ifChanged { $0.dropParcels() }
+        let dropped = ifOutOfLine { $0.dropParcels() }
         withExtendedLifetime(dropped) {}
     }
 
@@ -393,8 +411,8 @@ import Synchronization
 
     /// What a script has set, for the host: it runs the function that is in the handle then.
     var scriptBlock: (@Sendable () -> Void)? {
-        let completion = plainContent.map { $0.hasCompletion ? Completion(state: .home, isPosted: $0.isPosted) : nil }
-        guard let completion = completion ?? ifChanged({ $0.completion }) ?? nil, !completion.isPosted else { return nil }
+        let completion = inlineState.map { $0.hasCompletion ? Completion(state: .home, isPosted: $0.isPosted) : nil }
+        guard let completion = completion ?? ifOutOfLine({ $0.completion }) ?? nil, !completion.isPosted else { return nil }
         guard let state = withState(completion.state, { $0 }) else { return nil }
         return { [unowned self] in
             let operation = self
@@ -407,7 +425,7 @@ import Synchronization
     /// Has the states that keep something for it look after that.
     @_spi(Subclassing) public override func didFinish() {
         let replaced = isObserved ? scriptBlock : nil
-        let (completing, others) = takePlainEnd() ?? withMutable { $0.takeEnd() }
+        let (completing, others) = takeInlineEnd() ?? withFields { $0.takeEnd() }
         if completing != nil, let replaced { completionBlockHasChanged(from: replaced, to: nil) }
         if let completing { withState(completing) { $0.announceDue() } }
         for reference in others { withState(reference) { letGo(in: $0) } }

@@ -33,6 +33,16 @@ import Synchronization
         }
     }
 
+    /// `operation` has no completion block here any more. One that the state's thread has fetched stays until that looks at it, which is
+    /// soon. O(n), from the last one on.
+    func remove(_ operation: LuaOperation) {
+        let removed = unsafe arrived.withLock { arrived -> Unmanaged<LuaOperation>? in
+            let index = unsafe arrived.operations.lastIndex { unsafe $0.toOpaque() == Unmanaged.passUnretained(operation).toOpaque() }
+            return unsafe index.map { unsafe arrived.operations.remove(at: $0) }
+        }
+        unsafe removed?.release()
+    }
+
     /// One of them says that it has finished. Returns whether a job has to be posted.
     @inline(__always)
     func announce() -> Bool {

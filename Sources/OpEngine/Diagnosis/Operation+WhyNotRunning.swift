@@ -69,7 +69,9 @@ extension Operation {
         } else {
             blockers += unfinished.map { .dependency($0) }
         }
-        if unfinished.isEmpty && !state.has(State.cancelled) && !isReady { blockers.append(.notReady) }
+        // While dependencies are unfinished, `isReady` is false in any case.
+        let isReadyOtherwise = unfinished.isEmpty ? isReady : isReadyByItself
+        if !state.has(State.cancelled) && !isReadyOtherwise { blockers.append(.notReady) }
         let inQueue = withQueueCore { core -> [Blocker]? in
             guard let queue = core.queue else { return nil }
             return core.state.withLock { $0.standing(of: self) }.map { $0.blockers(of: self, in: queue, isReady: blockers.isEmpty) }

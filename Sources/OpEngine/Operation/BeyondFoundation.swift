@@ -39,10 +39,26 @@ extension BeyondFoundation where Self: Operation {
 
     /// Calls `body` once when the operation has finished, or immediately if it already has. `body` runs on the finishing thread with no
     /// lock held, and must be cheap.
-    public func whenFinished(_ body: @escaping @Sendable () -> Void) {
+    public func whenFinished(_ body: @escaping @Sendable () -> Void) { whenFinished(for: nil, body) }
+
+    /// Like `whenFinished`. `owner` may call `forgetFinishHandlers(of:)` before the operation has finished.
+    package func whenFinished(for owner: AnyObject?, _ body: @escaping @Sendable () -> Void) {
         withQueueCore { $0.noteWaiter() }
-        lock.withLock { ensureRareExtras().finishHandlers.append(Block(body)) }
+        let handler = Operation.FinishHandler(owner: owner.map { ObjectIdentifier($0) }, block: Block(body))
+        lock.withLock { ensureRareExtras().finishHandlers.append(handler) }
         announceFinishHandler()
+    }
+
+    /// Removes the handlers that were added for `owner`. A call in progress continues. O(n).
+    package func forgetFinishHandlers(of owner: AnyObject) {
+        let forgotten = lock.withLock { () -> [Operation.FinishHandler] in
+            guard let rare = rareExtras else { return [] }
+            let isForgotten = { (handler: Operation.FinishHandler) in handler.owner == ObjectIdentifier(owner) }
+            defer { rare.finishHandlers.removeAll(where: isForgotten) }
+            return rare.finishHandlers.filter(isForgotten)
+        }
+        // Release outside the lock: this may run foreign code.
+        withExtendedLifetime(forgotten) {}
     }
 
     /// Sets `completionBlock`, but throws `OperationError.completionBlockSetTooLate` if the operation has finished.

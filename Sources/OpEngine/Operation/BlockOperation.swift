@@ -35,8 +35,9 @@ open class BlockOperation: Operation, @unchecked Sendable {
         // Locks explicitly, because a closure returned from `withLock` would be allocated again.
         lock.lock()
         let first = self.first.take()
-        if extras == nil {
-            let isBare = dependencyList.isEmpty
+        if !loadState().has(State.hasOtherBlocks) {
+            let isBare = extras == nil && dependencyList.isEmpty
+            prefetchExtras()
             lock.unlock()
             if let first { run(first) }
             return isBare
@@ -58,7 +59,9 @@ extension BeyondFoundation where Self: BlockOperation {
     public func tryAddExecutionBlock(_ block: @escaping @Sendable () throws -> Void) throws {
         if isExecuting || isFinished { throw OperationError.executionBlockAddedTooLate(operation: label) }
         lock.withLock {
-            if first == nil { first = block } else { ensureRareExtras().otherBlocks.append(block) }
+            if first == nil { return first = block }
+            ensureRareExtras().otherBlocks.append(block)
+            transition { $0.set(Operation.State.hasOtherBlocks) }
         }
     }
 }

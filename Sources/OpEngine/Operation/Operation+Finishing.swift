@@ -194,7 +194,7 @@ extension Operation {
                 return state.has(State.notifiesSubclass)
             }
         ThreadContext.whileNotRunning(self) {
-            if let others { for handler in others.handlers { handler.call() } }
+            if let others { for handler in others.handlers { handler.block.call() } }
             completionBlock?.call()
             if notifiesSubclass { didFinish() }
         }
@@ -202,7 +202,7 @@ extension Operation {
 
     /// Takes the completion block, the handlers and the waiters. The caller holds `lock`. Checks for a completion block first, because most
     /// operations have nothing else.
-    private func takeFinishHandlers() -> (completionBlock: Block?, others: (handlers: [Block], waiters: [Parker])?) {
+    private func takeFinishHandlers() -> (completionBlock: Block?, others: (handlers: [FinishHandler], waiters: [Parker])?) {
         if extras == nil { return (nil, nil) }
         return withExtras { extras in
             let completionBlock = extras.completionBlock.take()

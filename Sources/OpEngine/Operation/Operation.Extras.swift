@@ -1,3 +1,4 @@
+import CPlatform
 import Synchronization
 
 extension Operation {
@@ -13,7 +14,7 @@ extension Operation {
         /// Properties that few operations use.
         final class Rare {
             @safe @exclusivity(unchecked) var error: (any Error)?
-            @safe @exclusivity(unchecked) var finishHandlers: [Block] = []
+            @safe @exclusivity(unchecked) var finishHandlers: [FinishHandler] = []
             @safe @exclusivity(unchecked) var waiters: [Parker] = []
             @safe @exclusivity(unchecked) var threadPriority = 0.5
             /// The blocks of a block operation, except the first.
@@ -23,6 +24,21 @@ extension Operation {
             /// Written once. See `openMailbox`.
             @safe @exclusivity(unchecked) var mailbox: Mailbox?
         }
+    }
+
+    /// A handler that was passed to `whenFinished`.
+    struct FinishHandler {
+        /// The object that may remove the handler. Only compared.
+        let owner: ObjectIdentifier?
+        let block: Block
+    }
+
+    /// Prefetches the extras, because finishing the operation reads them and another thread has probably written them. The caller holds
+    /// `lock`.
+    @inline(__always)
+    func prefetchExtras() {
+        guard let extras else { return }
+        unsafe cplatform_prefetch(UnsafeRawPointer(Unmanaged.passUnretained(extras).toOpaque()))
     }
 
     /// The caller holds `lock`.

@@ -61,6 +61,8 @@ extension Operation {
         static let continuesAfterMain: UInt64 = 1 << 58
         /// The class leaves starting and finishing to `Operation`. Always set together with `endsWithMain`.
         static let isOfPlainClass: UInt64 = 1 << 59
+        /// A block operation has more than one block.
+        static let hasOtherBlocks: UInt64 = 1 << 60
         /// The flags that require somebody to be notified of the end.
         static let notifiesAtEnd = hasFinishHandlers | notifiesSubclass | observed
 

@@ -138,6 +138,10 @@ import Synchronization
     /// finishing thread, or on the thread that makes the later call, with no lock held. An override must be cheap.
     @_spi(Subclassing) open func didFinish() {}
 
+    /// Whether a subclass is ready apart from its dependencies, that is, the condition its `isReady` adds. True by default. Read by
+    /// `whyNotRunning`.
+    @_spi(Subclassing) open var isReadyByItself: Bool { true }
+
     /// Implements the setter of `completionBlock` and `trySetCompletionBlock`.
     @_spi(Subclassing) open func replaceCompletionBlock(with block: (@Sendable () -> Void)?) throws {
         let isObserved = isObserved

@@ -1,0 +1,307 @@
+// What a host application does to a state, apart from running things in it.
+#include <limits.h>
+#include <lua5.4/lauxlib.h>
+#include <lua5.4/lualib.h>
+#include <string.h>
+
+#include "Calls/application_raising.h"
+#include "Calls/callback_raising.h"
+#include "Core/registry_raising.h"
+#include "Libraries/environment_raising.h"
+#include "Libraries/modules_raising.h"
+#include "Objects/object_raising.h"
+#include "Transfer/parcel_raising.h"
+#include "run.h"
+#include "state.h"
+
+// MARK: loading
+
+typedef struct source {
+    const char *bytes;
+    size_t count;
+    const char *name;
+    int status;
+} source;
+
+// Pushes the compiled function; a syntax error's message is raised as it is.
+static int load_string(lua_State *L) {
+    source *source = lua_touserdata(L, 1);
+    source->status = luaL_loadbufferx(L, source->bytes, source->count, source->name, NULL);
+    return source->status == LUA_OK ? 1 : lua_error(L);
+}
+
+static int load_file(lua_State *L) {
+    source *source = lua_touserdata(L, 1);
+    source->status = luaL_loadfilex(L, source->name, NULL);
+    return source->status == LUA_OK ? 1 : lua_error(L);
+}
+
+static int load(lua_State *L, lua_CFunction loader, source *source, clua_failure *failure) {
+    int status = clua_protect(L, loader, source, 1, failure);
+    if (status == LUA_OK || source->status == LUA_OK) return status;
+    failure->status = source->status;
+    failure->traceback_count = 0;  // nothing was running
+    static const char end[] = "<eof>";
+    size_t length = sizeof end - 1;
+    failure->incomplete = source->status == LUA_ERRSYNTAX && failure->message_count >= length
+        && memcmp(failure->message + failure->message_count - length, end, length) == 0;
+    return source->status;
+}
+
+int clua_load_string(lua_State *L, const char *bytes, size_t count, const char *name, clua_failure *failure) {
+    source source = {bytes, count, name, LUA_OK};
+    return load(L, load_string, &source, failure);
+}
+
+int clua_load_file(lua_State *L, const char *path, clua_failure *failure) {
+    source source = {NULL, 0, path, LUA_OK};
+    return load(L, load_file, &source, failure);
+}
+
+// MARK: registered functions
+
+typedef struct registration {
+    const char *name;
+    clua_function function;
+    int member;
+} registration;
+
+static int register_function(lua_State *L) {
+    const registration *registration = lua_touserdata(L, 1);
+    clua_push_real_globals(L);
+    lua_pushstring(L, registration->name);
+    clua_push_function(L, registration->function, registration->member);
+    clua_modules_adopt(L, "_G", -2, -1);
+    clua_adopt_global(L);
+    return 0;
+}
+
+int clua_register(lua_State *L, const char *name, clua_function function, int member, clua_failure *failure) {
+    registration registration = {name, function, member};
+    return clua_protect(L, register_function, &registration, 0, failure);
+}
+
+// MARK: paths
+
+static void push_package(lua_State *L) {
+    luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+    lua_getfield(L, -1, LUA_LOADLIBNAME);
+    lua_remove(L, -2);
+}
+
+// What is looked at for each operation lies ready on the stack of a coroutine that never runs.
+enum { PACKAGE = 1, GLOBALS, PATH, CPATH, ARG };
+
+void clua_paths_open(lua_State *L) {
+    lua_State *names = clua_state_of(L)->path_names = lua_newthread(L);
+    push_package(L);
+    clua_push_real_globals(L);
+    lua_pushliteral(L, "path");
+    lua_pushliteral(L, "cpath");
+    lua_pushliteral(L, "arg");
+    lua_xmove(L, names, ARG);
+    clua_keep(L, CLUA_KEPT_PATH_NAMES);
+}
+
+// Pushes a field of a table, to be compared by address, since a string that was assigned is another one.
+static const void *address_of_field(lua_State *names, int table, int name) {
+    lua_pushvalue(names, name);
+    lua_rawget(names, table);
+    return lua_topointer(names, -1);
+}
+
+bool clua_paths_changed(lua_State *L) {
+    clua_state *state = clua_state_of(L);
+    lua_State *names = state->path_names;
+    const void *paths[3] = {
+        address_of_field(names, PACKAGE, PATH), address_of_field(names, PACKAGE, CPATH), address_of_field(names, GLOBALS, ARG)};
+    lua_settop(names, ARG);
+    bool changed = memcmp(paths, state->paths, sizeof paths) != 0;
+    memcpy(state->paths, paths, sizeof paths);
+    return changed;
+}
+
+static int encode_paths(lua_State *L) {
+    clua_parcel *parcel = lua_touserdata(L, 1);
+    push_package(L);
+    lua_getfield(L, 2, "path");
+    lua_getfield(L, 2, "cpath");
+    clua_push_real_globals(L);
+    lua_pushliteral(L, "arg");
+    lua_rawget(L, -2);
+    lua_remove(L, -2);
+    // A script may put anything into `arg`; then workers do without.
+    if (clua_encode(L, 3, CLUA_STORED, parcel) != LUA_OK) {
+        lua_pop(L, 2);
+        lua_pushnil(L);
+        if (clua_encode(L, 3, CLUA_STORED, parcel) != LUA_OK) return lua_error(L);
+    }
+    return 0;
+}
+
+int clua_encode_paths(lua_State *L, clua_parcel *parcel, clua_failure *failure) {
+    memset(parcel, 0, sizeof *parcel);
+    return clua_protect(L, encode_paths, parcel, 0, failure);
+}
+
+static int apply_paths(lua_State *L) {
+    const clua_parcel *parcel = lua_touserdata(L, 1);
+    lua_settop(L, 1 + CLUA_DECODING_SLOTS);
+    clua_decode_here(L, parcel, CLUA_FRESH_ENVIRONMENT);
+    int path = 2 + CLUA_DECODING_SLOTS;
+    push_package(L);
+    lua_pushvalue(L, path);
+    lua_setfield(L, -2, "path");
+    lua_pushvalue(L, path + 1);
+    lua_setfield(L, -2, "cpath");
+    clua_push_real_globals(L);
+    lua_pushliteral(L, "arg");
+    lua_pushvalue(L, path + 2);
+    clua_adopt_global(L);
+    return 0;
+}
+
+int clua_apply_paths(lua_State *L, const clua_parcel *parcel, clua_failure *failure) {
+    return clua_protect(L, apply_paths, (void *)parcel, 0, failure);
+}
+
+// MARK: the command line
+
+typedef struct arguments {
+    const char *const *values;
+    int count;
+    int script;
+} arguments;
+
+static int set_arguments(lua_State *L) {
+    const arguments *arguments = lua_touserdata(L, 1);
+    clua_push_real_globals(L);
+    lua_pushliteral(L, "arg");
+    int following = arguments->count - arguments->script - 1;
+    lua_createtable(L, following > 0 ? following : 0, arguments->script + 1);
+    for (int i = 0; i < arguments->count; i++) {
+        lua_pushstring(L, arguments->values[i]);
+        lua_rawseti(L, -2, i - arguments->script);
+    }
+    clua_adopt_global(L);
+    return 0;
+}
+
+int clua_set_arguments(lua_State *L, const char *const *values, int count, int script, clua_failure *failure) {
+    arguments arguments = {values, count, script};
+    return clua_protect(L, set_arguments, &arguments, 0, failure);
+}
+
+typedef struct requirement {
+    const char *name;
+    const char *global;
+} requirement;
+
+static int require_module(lua_State *L) {
+    const requirement *requirement = lua_touserdata(L, 1);
+    lua_getglobal(L, "require");
+    lua_pushstring(L, requirement->name);
+    lua_call(L, 1, 1);
+    lua_setglobal(L, requirement->global);
+    return 0;
+}
+
+int clua_require(lua_State *L, const char *name, const char *global, clua_failure *failure) {
+    requirement requirement = {name, global};
+    return clua_protect(L, require_module, &requirement, 0, failure);
+}
+
+// As `lua` does it. Returns the arguments.
+static int push_arguments(lua_State *L) {
+    lua_settop(L, 0);
+    if (lua_getglobal(L, "arg") != LUA_TTABLE) return luaL_error(L, "'arg' is not a table");
+    lua_Integer count = luaL_len(L, 1);
+    if (count > INT_MAX - LUA_MINSTACK) return luaL_error(L, "too many arguments to script");
+    luaL_checkstack(L, (int)count + 3, "too many arguments to script");
+    for (int i = 1; i <= count; i++) lua_rawgeti(L, 1, i);
+    return count > 0 ? (int)count : 0;
+}
+
+int clua_push_arguments(lua_State *L, clua_failure *failure) {
+    return clua_protect(L, push_arguments, NULL, LUA_MULTRET, failure);
+}
+
+// MARK: printing
+
+// Stack: the context, not used, and the values.
+static int print_values(lua_State *L) {
+    lua_getglobal(L, "print");
+    lua_replace(L, 1);
+    lua_call(L, lua_gettop(L) - 1, 0);
+    return 0;
+}
+
+int clua_print(lua_State *L, int count, clua_failure *failure) {
+    int first = lua_gettop(L) - count + 1;
+    if (!lua_checkstack(L, LUA_MINSTACK)) return clua_refuse(failure, "too many results to print");
+    lua_pushcfunction(L, print_values);
+    lua_insert(L, first);
+    lua_pushnil(L);
+    lua_insert(L, first + 1);
+    return clua_call(L, count + 1, 0, failure);
+}
+
+// MARK: captures
+
+int clua_captures(lua_State *L, int index, clua_failure *failure) {
+    index = lua_absindex(L, index);
+    memset(failure, 0, sizeof *failure);
+    if (!lua_checkstack(L, LUA_MINSTACK)) return clua_refuse(failure, "stack overflow");
+    lua_pushcfunction(L, clua_push_captures);
+    lua_pushvalue(L, index);
+    return clua_call(L, 1, 1, failure);
+}
+
+// MARK: values of the host
+
+// Pushes the value that starts at `*item`, and moves on behind it.
+static void push_item(lua_State *L, const clua_item **item) {
+    const clua_item *this = (*item)++;
+    luaL_checkstack(L, 8, "too many values");
+    switch (this->type) {
+    case LUA_TBOOLEAN: lua_pushboolean(L, this->integer != 0); break;
+    case LUA_TNUMBER:
+        if (this->is_integer)
+            lua_pushinteger(L, this->integer);
+        else
+            lua_pushnumber(L, this->number);
+        break;
+    case LUA_TSTRING: lua_pushlstring(L, this->bytes, this->count); break;
+    case LUA_TTABLE:
+        lua_createtable(L, 0, (int)this->count);
+        for (size_t i = 0; i < this->count; i++) {
+            push_item(L, item);
+            push_item(L, item);
+            lua_rawset(L, -3);
+        }
+        break;
+    case LUA_TUSERDATA: clua_push_handle(L, this->object, this->kind); break;
+    default: lua_pushnil(L);
+    }
+}
+
+void clua_push_items_here(lua_State *L, const clua_item *first, size_t count) {
+    for (size_t i = 0; i < count; i++) push_item(L, &first);
+}
+
+typedef struct items {
+    const clua_item *first;
+    size_t count;
+} items;
+
+static int push_items(lua_State *L) {
+    items *items = lua_touserdata(L, 1);
+    lua_settop(L, 0);
+    clua_push_items_here(L, items->first, items->count);
+    return (int)items->count;
+}
+
+int clua_push_items(lua_State *L, const clua_item *first, size_t count, clua_failure *failure) {
+    items items = {first, count};
+    return clua_protect(L, push_items, &items, (int)count, failure);
+}

@@ -1,0 +1,15 @@
+// What an application does to a state. May raise.
+#ifndef CLUA_APPLICATION_RAISING_H
+#define CLUA_APPLICATION_RAISING_H
+
+#include <lua5.4/lua.h>
+
+#include "run.h"
+
+/// Remembers what clua_paths_changed looks up. Needs 4 free stack slots.
+void clua_paths_open(lua_State *L);
+
+/// Pushes `count` values of the host, of which the first starts at `first`.
+void clua_push_items_here(lua_State *L, const clua_item *first, size_t count);
+
+#endif

@@ -1,0 +1,162 @@
+#include "lifetime.h"
+
+#include <lua5.4/lauxlib.h>
+#include <lua5.4/lualib.h>
+#include <stdlib.h>
+#include <string.h>
+#ifdef __linux__
+#include <sys/sysinfo.h>
+#endif
+
+#include "Calls/Calls.h"
+#include "Core/Core.h"
+#include "Libraries/Libraries.h"
+#include "Limits/Limits.h"
+#include "Objects/Objects.h"
+#include "Transfer/Transfer.h"
+
+// The memory of the machine and its swap. The allocator may give out more than there is, and the process be killed when it writes there.
+static size_t machine_bytes(void) {
+#ifdef __linux__
+    struct sysinfo machine;
+    if (sysinfo(&machine) == 0) return ((size_t)machine.totalram + machine.totalswap) * machine.mem_unit;
+#endif
+    return CLUA_IMPOSSIBLE_SIZE - 1;
+}
+
+// A block would go past the limit.
+static void *refuse(clua_state *state, size_t size) {
+    bool is_impossible = state->limit_bytes == state->possible_bytes || size >= CLUA_IMPOSSIBLE_SIZE;
+    if (!is_impossible && state->stop.body != NULL) clua_stop_at_limit(state, size);
+    return NULL;
+}
+
+// Every allocation of every script comes here: no step more than it needs. Therefore it calls the folders itself.
+static void *allocate(void *context, void *block, size_t old_size, size_t new_size) {
+    clua_state *state = context;
+    if (block == NULL) {  // then `old_size` says what kind of object is being made
+        if (new_size == 0) return NULL;
+        size_t used_bytes = state->used_bytes + new_size;
+        if (used_bytes > state->limit_bytes) return refuse(state, new_size);
+        void *made = malloc(new_size);
+        if (made != NULL) state->used_bytes = used_bytes;
+        return made;
+    }
+    if (new_size == 0) {
+        state->used_bytes -= old_size;
+        if (block == state->last_prototype) state->last_prototype = NULL;
+        if (old_size == state->handles.block_size && clua_handle_is_freed(&state->handles, block)) return NULL;
+        if (old_size <= CLUA_MIN_LENT_STRING || !clua_hand_over_block(state, block, old_size)) free(block);
+        return NULL;
+    }
+    size_t used_bytes = state->used_bytes - old_size + new_size;
+    if (new_size > old_size && used_bytes > state->limit_bytes) return refuse(state, new_size);
+    void *moved = realloc(block, new_size);
+    if (moved != NULL) state->used_bytes = used_bytes;
+    return moved;
+}
+
+// An error outside every protected call: a defect of this layer, never of a script.
+static int panic(lua_State *L) {
+    const char *message = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "error object is not a string";
+    lua_writestringerror("opscript bug: unprotected error in call to Lua (%s)\n", message);
+    return 0;
+}
+
+// Objects that only the runtime makes have no class in the module.
+static bool can_be_made(const clua_class *class) {
+    for (size_t i = 0; i < class->function_count; i++)
+        if (strcmp(class->functions[i].name, "new") == 0) return true;
+    return false;
+}
+
+// Pushes the module.
+static void open_module(lua_State *L, const clua_host *host) {
+    lua_createtable(L, 0, (int)(host->class_count + host->function_count));
+    for (size_t i = 0; i < host->class_count; i++) {
+        const clua_class *class = &host->classes[i];
+        clua_open_class(L, class);
+        if (can_be_made(class))
+            lua_setfield(L, -2, class->name);
+        else
+            lua_pop(L, 1);
+    }
+    for (size_t i = 0; i < host->function_count; i++) {
+        clua_push_function(L, host->call, host->functions[i].member);
+        lua_setfield(L, -2, host->functions[i].name);
+    }
+}
+
+static int open_state(lua_State *L) {
+    bool ignore_environment = lua_toboolean(L, 1);
+    lua_settop(L, 0);
+    clua_registry_open(L);
+    clua_objects_open(L);
+    clua_collections_open(L);
+    if (ignore_environment) {
+        lua_pushboolean(L, 1);
+        lua_setfield(L, LUA_REGISTRYINDEX, "LUA_NOENV");
+    }
+    luaL_openlibs(L);
+    clua_open_libraries(L);
+    open_module(L, clua_state_of(L)->host);
+    luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+    lua_pushvalue(L, 1);
+    lua_setfield(L, 2, "opscript");
+    lua_settop(L, 1);
+    lua_setglobal(L, "opscript");
+    clua_transport_open(L);
+    clua_paths_open(L);
+    return 0;
+}
+
+lua_State *clua_state_new(void *object, const clua_host *host, bool ignore_environment) {
+    clua_state *state = calloc(1, sizeof(clua_state));
+    if (state == NULL) return NULL;
+    state->object = object;
+    state->host = host;
+    state->call_host = clua_call_host;
+    state->state_limit = state->limit_bytes = state->possible_bytes = machine_bytes();
+    lua_State *L = lua_newstate(allocate, state);
+    if (L == NULL) {
+        free(state);
+        return NULL;
+    }
+    *(clua_state **)lua_getextraspace(L) = state;
+    clua_stop_init(&state->stop, L);
+    lua_atpanic(L, panic);
+    clua_open_warnings(L);
+
+    lua_gc(L, LUA_GCSTOP);  // nothing is garbage yet
+    lua_pushcfunction(L, open_state);
+    lua_pushboolean(L, ignore_environment);
+    if (lua_pcall(L, 1, 0, 0) != LUA_OK) {
+        clua_state_close(L);
+        return NULL;
+    }
+    lua_gc(L, LUA_GCRESTART);
+    lua_gc(L, LUA_GCGEN, 0, 0);
+    return L;
+}
+
+void clua_state_close(lua_State *L) {
+    clua_state *state = clua_state_of(L);
+    clua_lua_close(L);
+    clua_state_free(state);
+}
+
+void clua_lua_close(lua_State *L) {
+    clua_forget_interrupts(clua_state_of(L));
+    clua_detach_thread(L);
+    lua_close(L);
+}
+
+void clua_state_free(clua_state *state) {
+    clua_lent_strings_free(state);
+    clua_handles_close(state);
+    free(state->warning);
+    clua_spares_close(state);
+    clua_code_close(state);
+    clua_stop_free(&state->stop);
+    free(state);
+}

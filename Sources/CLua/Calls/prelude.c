@@ -1,0 +1,32 @@
+// Functions that prepare a state for operations.
+#include <stdio.h>
+
+#include "Calls/run_apart.h"
+#include "Libraries/environment_raising.h"
+#include "Transfer/parcel_raising.h"
+
+static int run_prelude(lua_State *L) {
+    const clua_parcel *body = lua_touserdata(L, 1);
+    clua_copy_globals(L);
+    lua_settop(L, 2 + CLUA_DECODING_SLOTS);
+    clua_decode_here(L, body, CLUA_CURRENT_ENVIRONMENT);
+    lua_settop(L, 3 + CLUA_DECODING_SLOTS);
+    lua_call(L, 0, 0);
+    lua_settop(L, 2);
+    clua_adopt_globals(L);
+    return 0;
+}
+
+int clua_run_prelude(lua_State *L, const clua_parcel *body, clua_failure *failure) {
+    clua_state_of(L)->is_in_prelude = true;
+    int status = clua_run_apart(L, run_prelude, (void *)body, failure);
+    clua_state_of(L)->is_in_prelude = false;
+    return status;
+}
+
+void clua_function_label(lua_State *L, int index, char *label, size_t size) {
+    lua_Debug function;
+    lua_pushvalue(L, index);
+    lua_getinfo(L, ">S", &function);
+    snprintf(label, size, "<%s:%d>", function.short_src, function.linedefined);
+}

@@ -1,0 +1,11 @@
+#include "state.h"
+
+void clua_collect_seldom(lua_State *L) {
+    // The pause counts in generational mode, too, as long as more is in use at each collection than at the one before.
+    lua_gc(L, LUA_GCSETPAUSE, 300);
+}
+
+void clua_limit_state(lua_State *L, size_t bytes) {
+    clua_state *state = clua_state_of(L);
+    state->state_limit = state->limit_bytes = bytes < state->possible_bytes ? bytes : state->possible_bytes;
+}

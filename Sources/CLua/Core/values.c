@@ -1,0 +1,19 @@
+#include "values.h"
+
+lua_Integer clua_packed_length(lua_State *L, int index) {
+    // The key comes from a traversal, so that no string has to be made.
+    lua_Integer length = (lua_Integer)lua_rawlen(L, index);
+    if (!lua_checkstack(L, 2)) return length;
+    lua_pushnil(L);
+    while (lua_next(L, index)) {
+        size_t count;
+        const char *key = clua_string(L, -2, &count);
+        if (key != NULL && count == 1 && key[0] == 'n' && lua_isinteger(L, -1)) {
+            lua_Integer given = lua_tointeger(L, -1);
+            lua_pop(L, 2);
+            return given > 0 ? given : 0;
+        }
+        lua_pop(L, 1);
+    }
+    return length;
+}

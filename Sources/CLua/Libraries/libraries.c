@@ -1,0 +1,252 @@
+#include "libraries.h"
+
+#include <limits.h>
+#include <lua5.4/lauxlib.h>
+#include <lua5.4/lualib.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "Libraries/environment_raising.h"
+#include "Libraries/libraries_raising.h"
+#include "Limits/stop_raising.h"
+#include "state.h"
+
+// As Lua's `print`, but the line is written in one piece: lines of states that print at once do not mix.
+static int print(lua_State *L) {
+    int count = lua_gettop(L);
+    luaL_Buffer line;
+    luaL_buffinit(L, &line);
+    for (int i = 1; i <= count; i++) {
+        if (i > 1) luaL_addchar(&line, '\t');
+        luaL_tolstring(L, i, NULL);
+        luaL_addvalue(&line);
+    }
+    luaL_addchar(&line, '\n');
+    luaL_pushresult(&line);
+    size_t length;
+    const char *bytes = lua_tolstring(L, -1, &length);
+    fwrite(bytes, 1, length, stdout);
+    fflush(stdout);
+    return 0;
+}
+
+// Unlike a concatenation, `write` shows a float that is an integer without a point.
+static void replace_float(lua_State *L, int index) {
+    if (lua_type(L, index) != LUA_TNUMBER || lua_isinteger(L, index)) return;
+    char digits[64];
+    lua_number2str(digits, sizeof digits, lua_tonumber(L, index));
+    lua_pushstring(L, digits);
+    lua_replace(L, index);
+}
+
+// Upvalues: Lua's `io.write` or a file's `write`; how many arguments come before the text. Writes all of the text in one piece; as Lua's
+// does, what comes before an argument that is no text, too.
+static int write_whole(lua_State *L) {
+    int first = (int)lua_tointeger(L, lua_upvalueindex(2)) + 1;
+    int last = lua_gettop(L);
+    // An error names the function that was called, so it is raised here, but for those of the file itself.
+    if (first > 1) luaL_checkudata(L, 1, LUA_FILEHANDLE);
+    int wrong = first;
+    while (wrong <= last && lua_isstring(L, wrong)) replace_float(L, wrong++);
+    if (wrong <= last) {
+        lua_settop(L, wrong);
+        lua_insert(L, first);  // below the text
+    }
+    int count = wrong - first;
+    if (count > 1) lua_concat(L, count);
+    int text = lua_gettop(L);
+    lua_pushvalue(L, lua_upvalueindex(1));
+    if (first > 1) lua_pushvalue(L, 1);
+    if (count > 0) lua_pushvalue(L, text);
+    lua_call(L, lua_gettop(L) - text - 1, LUA_MULTRET);
+    if (wrong <= last) {
+        lua_settop(L, wrong);
+        lua_copy(L, first, wrong);
+        luaL_checkstring(L, wrong);
+    }
+    return lua_gettop(L) - text;
+}
+
+// The table that has `write` is on top; `before` arguments come before the text.
+static void replace_write(lua_State *L, int before) {
+    lua_getfield(L, -1, "write");
+    lua_pushinteger(L, before);
+    lua_pushcclosure(L, write_whole, 2);
+    lua_setfield(L, -2, "write");
+}
+
+// Upvalue: Lua's `os.exit`. The host decides.
+static int exit_process(lua_State *L) {
+    int status = lua_isboolean(L, 1) ? !lua_toboolean(L, 1) : (int)luaL_optinteger(L, 1, 0);
+    clua_state_of(L)->call_host(L, clua_state_of(L)->host->exit, status);
+    lua_pushvalue(L, lua_upvalueindex(1));
+    lua_insert(L, 1);
+    lua_call(L, lua_gettop(L) - 1, 0);
+    return 0;
+}
+
+static void replace_exit(lua_State *L) {
+    if (clua_state_of(L)->host->exit == NULL) return;
+    lua_getglobal(L, LUA_OSLIBNAME);
+    lua_getfield(L, -1, "exit");
+    lua_pushcclosure(L, exit_process, 1);
+    lua_setfield(L, -2, "exit");
+    lua_pop(L, 1);
+}
+
+// Upvalue: a function of the `debug` library that may give away the function that runs. It is called without a frame of its own, which
+// would change what its levels mean.
+static int look(lua_State *L) {
+    clua_state_of(L)->look_count++;
+    return lua_tocfunction(L, lua_upvalueindex(1))(L);
+}
+
+// Upvalue: a function from which a body may get hold of its environment, or of code that has it. It is called without a frame of its own.
+static int reveal(lua_State *L) {
+    clua_fill_current_environment(L);
+    return lua_tocfunction(L, lua_upvalueindex(1))(L);
+}
+
+// Upvalue: a function of the `debug` library that assigns upvalues, perhaps those of a closure that is to be used again.
+static int assign(lua_State *L) {
+    clua_spares_forget_upvalues(clua_state_of(L));
+    return lua_tocfunction(L, lua_upvalueindex(1))(L);
+}
+
+// Upvalue: `debug.upvaluejoin`, which is both: the upvalue that a function gets may be an environment.
+static int join(lua_State *L) {
+    clua_fill_current_environment(L);
+    return assign(L);
+}
+
+// Upvalue: `debug.sethook`, which takes the place of a hook that stops what runs.
+static int set_hook(lua_State *L) {
+    int count = lua_tocfunction(L, lua_upvalueindex(1))(L);
+    clua_switch_running(L);
+    return count;
+}
+
+// Whether the level of a thread's stack that is at stack index `index` is a C function.
+static bool is_c_function(lua_State *L, int index, lua_State *thread) {
+    int is_integer;
+    lua_Integer level = lua_tointegerx(L, index, &is_integer);
+    lua_Debug about;
+    if (!is_integer || level < 0 || level > INT_MAX || !lua_getstack(thread, (int)level, &about)) return false;
+    return lua_getinfo(thread, "S", &about) != 0 && *about.what == 'C';
+}
+
+// Upvalue: `debug.setlocal`. What C functions have on their stacks, as handles that keep what the host works with, is no local variable.
+static int set_local(lua_State *L) {
+    lua_State *thread = lua_tothread(L, 1);
+    if (thread != NULL ? is_c_function(L, 2, thread) : is_c_function(L, 1, L)) {
+        luaL_pushfail(L);
+        return 1;
+    }
+    return lua_tocfunction(L, lua_upvalueindex(1))(L);
+}
+
+// In the table on top: each function is called by another one, whose upvalue it is.
+static void replace_fields(lua_State *L, const luaL_Reg *replaced) {
+    for (const luaL_Reg *entry = replaced; entry->name != NULL; entry++) {
+        lua_getfield(L, -1, entry->name);
+        lua_pushcclosure(L, entry->func, 1);
+        lua_setfield(L, -2, entry->name);
+    }
+}
+
+static void watch_debug(lua_State *L) {
+    static const luaL_Reg replaced[] = {{"getinfo", look},       {"getlocal", look},    {"setupvalue", assign}, {"upvaluejoin", join},
+                                        {"sethook", set_hook}, {"setlocal", set_local}, {"getupvalue", reveal}, {"getregistry", reveal},
+                                        {NULL, NULL}};
+    lua_getglobal(L, LUA_DBLIBNAME);
+    replace_fields(L, replaced);
+    lua_pop(L, 1);
+}
+
+static void watch_loading(lua_State *L) {
+    static const luaL_Reg replaced[] = {{"load", reveal}, {"loadfile", reveal}, {"dofile", reveal}, {NULL, NULL}};
+    lua_pushglobaltable(L);
+    replace_fields(L, replaced);
+    lua_pop(L, 1);
+}
+
+// Lua makes the metatable of long buffers when one is first needed. Should memory run out in the middle of that, it would stay without
+// what frees and closes them, and every later one would be an error.
+static void make_long_buffer(lua_State *L) {
+    luaL_Buffer buffer;
+    luaL_buffinitsize(L, &buffer, LUAL_BUFFERSIZE + 1);
+    luaL_pushresultsize(&buffer, 0);
+    lua_pop(L, 1);
+}
+
+void clua_open_libraries(lua_State *L) {
+    make_long_buffer(L);
+    lua_pushcfunction(L, print);
+    lua_setglobal(L, "print");
+    lua_getglobal(L, LUA_IOLIBNAME);
+    replace_write(L, 0);
+    lua_pop(L, 1);
+    luaL_getmetatable(L, LUA_FILEHANDLE);
+    lua_getfield(L, -1, "__index");
+    replace_write(L, 1);
+    lua_pop(L, 2);
+    lua_getglobal(L, "require");
+    lua_pushcclosure(L, clua_require_module, 1);
+    lua_setglobal(L, "require");
+    watch_loading(L);
+    clua_open_files(L);
+    replace_exit(L);
+    watch_debug(L);
+    clua_open_protected_calls(L);
+}
+
+// What a state's warnings are doing now; `context` is the state's main thread.
+static void warn_off(void *context, const char *message, int to_be_continued);
+static void warn_on(void *context, const char *message, int to_be_continued);
+static void warn_continue(void *context, const char *message, int to_be_continued);
+
+static int is_control(void *context, const char *message, int to_be_continued) {
+    if (to_be_continued || message[0] != '@') return 0;
+    if (strcmp(message, "@off") == 0) lua_setwarnf(context, warn_off, context);
+    if (strcmp(message, "@on") == 0) lua_setwarnf(context, warn_on, context);
+    return 1;
+}
+
+static void warn_off(void *context, const char *message, int to_be_continued) {
+    is_control(context, message, to_be_continued);
+}
+
+// A warning comes in pieces and is written in one, so that those of several threads do not mix.
+static void warn_continue(void *context, const char *message, int to_be_continued) {
+    clua_state *state = clua_state_of(context);
+    size_t count = strlen(message);
+    char *warning = realloc(state->warning, state->warning_count + count + 1);
+    if (warning != NULL) {
+        memcpy(warning + state->warning_count, message, count);
+        state->warning = warning;
+        state->warning_count += count;
+    }
+    lua_setwarnf(context, to_be_continued ? warn_continue : warn_on, context);
+    if (to_be_continued) return;
+    if (state->warning != NULL) {
+        state->warning[state->warning_count] = '\n';
+        fwrite(state->warning, 1, state->warning_count + 1, stderr);
+    }
+    free(state->warning);
+    state->warning = NULL;
+    state->warning_count = 0;
+}
+
+static void warn_on(void *context, const char *message, int to_be_continued) {
+    if (is_control(context, message, to_be_continued)) return;
+    warn_continue(context, "Lua warning: ", 1);
+    warn_continue(context, message, to_be_continued);
+}
+
+void clua_open_warnings(lua_State *L) { lua_setwarnf(L, warn_off, L); }
+
+void clua_enable_warnings(lua_State *L) { lua_setwarnf(L, warn_on, L); }
+
+const char *clua_copyright(void) { return LUA_COPYRIGHT; }

@@ -1,0 +1,222 @@
+// What modules do to the globals.
+//
+// Loading a module may define globals, or give the global table a metatable. The module's functions go on using the state's own globals, so
+// that is where it happens. In the state of a worker the environments of bodies do not read those: a body sees what a module has done
+// when it requires the module, also when another body had it loaded, and others never do.
+#include <lua5.4/lauxlib.h>
+#include <string.h>
+
+#include "Core/registry_raising.h"
+#include "Libraries/environment_raising.h"
+#include "Libraries/libraries_raising.h"
+#include "Libraries/modules_raising.h"
+
+// In the record of a module: the metatable that it has given to the globals. As a value there: the name was removed.
+static const char metatable_key, removed;
+
+// Stack indices in `require`; the results are behind them.
+enum { NAME = 1, ENVIRONMENT, CALLERS_GLOBALS, OLD_GLOBALS, GLOBALS_BEFORE, METATABLE_BEFORE, LAST = METATABLE_BEFORE };
+
+static bool is_loaded(lua_State *L) {
+    luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+    lua_pushvalue(L, NAME);
+    bool is_loaded = lua_gettable(L, -2) != LUA_TNIL;
+    lua_pop(L, 2);
+    return is_loaded;
+}
+
+static void push_metatable_of_globals(lua_State *L) {
+    clua_push_real_globals(L);
+    if (!lua_getmetatable(L, -1)) lua_pushnil(L);
+    lua_remove(L, -2);
+}
+
+static void restore_metatable(lua_State *L) {
+    clua_push_real_globals(L);
+    lua_pushvalue(L, METATABLE_BEFORE);
+    lua_setmetatable(L, -2);
+    lua_pop(L, 1);
+}
+
+// Notes in the table at `record` the names that are in the globals no more. Stack indices.
+static void record_removals(lua_State *L, int real, int record) {
+    lua_pushnil(L);
+    while (lua_next(L, GLOBALS_BEFORE)) {
+        lua_pop(L, 1);
+        lua_pushvalue(L, -1);
+        if (lua_rawget(L, real) == LUA_TNIL) {
+            lua_pushvalue(L, -2);
+            lua_pushlightuserdata(L, (void *)&removed);
+            lua_rawset(L, record);
+        }
+        lua_pop(L, 1);
+    }
+}
+
+// Keeps what the module has changed; `metatable` is that of the globals now.
+static void record_changes(lua_State *L, int metatable) {
+    int top = lua_gettop(L), real = top + 1, record = top + 2;
+    clua_push_real_globals(L);
+    lua_newtable(L);
+    clua_copy_changes(L, real, real, GLOBALS_BEFORE, record);
+    record_removals(L, real, record);
+    lua_pushvalue(L, metatable);
+    if (lua_istable(L, -1) && !lua_rawequal(L, -1, METATABLE_BEFORE)) lua_rawsetp(L, record, &metatable_key);
+    lua_settop(L, record);
+    lua_pushnil(L);
+    if (lua_next(L, record)) {
+        clua_push_kept(L, CLUA_KEPT_MODULE_GLOBALS);
+        lua_pushvalue(L, NAME);
+        lua_pushvalue(L, record);
+        lua_rawset(L, -3);
+    }
+    lua_settop(L, top);
+}
+
+// Does to the table at `globals` what the module has done when it was loaded. The metatable is a copy: whoever gets it may change it.
+static void apply_changes(lua_State *L, int globals) {
+    int top = lua_gettop(L), record = top + 2;
+    clua_push_kept(L, CLUA_KEPT_MODULE_GLOBALS);
+    lua_pushvalue(L, NAME);
+    if (lua_rawget(L, -2) == LUA_TTABLE) {
+        lua_pushnil(L);
+        while (lua_next(L, record)) {
+            if (lua_touserdata(L, -2) == &metatable_key) {
+                clua_push_copy(L, -1);
+                lua_setmetatable(L, globals);
+                lua_pop(L, 1);
+                continue;
+            }
+            if (lua_touserdata(L, -1) == &removed) {
+                lua_pop(L, 1);
+                lua_pushnil(L);
+            }
+            lua_pushvalue(L, -2);
+            lua_insert(L, -2);
+            lua_rawset(L, globals);
+        }
+    }
+    lua_settop(L, top);
+}
+
+// The same to the environment at `ENVIRONMENT`, once.
+static void apply_to_environment(lua_State *L) {
+    clua_push_kept(L, CLUA_KEPT_MODULE_GLOBALS);
+    lua_pushvalue(L, NAME);
+    bool is_recorded = lua_rawget(L, -2) == LUA_TTABLE;
+    lua_pop(L, 2);
+    if (!is_recorded) return;
+    clua_fill_environment(L, ENVIRONMENT);
+    clua_push_kept(L, CLUA_KEPT_FULL_ENVIRONMENTS);
+    lua_pushvalue(L, ENVIRONMENT);
+    if (lua_rawget(L, -2) != LUA_TTABLE) {
+        lua_pop(L, 1);
+        lua_newtable(L);
+        lua_pushvalue(L, ENVIRONMENT);
+        lua_pushvalue(L, -2);
+        lua_rawset(L, -4);
+    }
+    lua_pushvalue(L, NAME);
+    bool is_done = lua_rawget(L, -2) != LUA_TNIL;
+    lua_pop(L, 1);
+    if (!is_done) {
+        lua_pushvalue(L, NAME);
+        lua_pushboolean(L, 1);
+        lua_rawset(L, -3);
+        apply_changes(L, ENVIRONMENT);
+    }
+    lua_pop(L, 2);
+}
+
+// Pushes the environment of whoever calls `require`, or nil: a body, or a completion block or an observer that a body has set.
+static void push_environment(lua_State *L) {
+    clua_push_current_globals(L);
+    if (!clua_are_globals_real(L)) return;
+    lua_Debug caller;
+    for (int level = 1; lua_getstack(L, level, &caller); level++) {
+        lua_getinfo(L, "f", &caller);
+        for (int i = 1; !lua_iscfunction(L, -1) && lua_getupvalue(L, -1, i) != NULL; i++) {
+            bool is_found = lua_istable(L, -1) && !lua_rawequal(L, -1, -3) && clua_is_environment(L, -1);
+            if (is_found) {
+                lua_replace(L, -3);
+                lua_pop(L, 1);
+                return;
+            }
+            lua_pop(L, 1);
+        }
+        bool is_caller = !lua_iscfunction(L, -1);
+        lua_pop(L, 1);
+        if (is_caller) break;
+    }
+    lua_pop(L, 1);
+    lua_pushnil(L);
+}
+
+// Calls Lua's `require`; its results, or the error, are on top. Returns the status.
+static int load_module(lua_State *L, bool is_recorded) {
+    clua_state *state = clua_state_of(L);
+    // A module that another one requires sees what that one has done, and a prelude's what the prelude has.
+    bool is_apart = is_recorded && state->loads == 0 && !state->is_in_prelude;
+    if (is_apart) {
+        clua_reset_globals(L);
+        lua_replace(L, OLD_GLOBALS);
+    }
+    if (is_recorded) {
+        clua_copy_globals(L);
+        lua_replace(L, GLOBALS_BEFORE);
+        push_metatable_of_globals(L);
+        lua_replace(L, METATABLE_BEFORE);
+    }
+    clua_push_real_globals(L);
+    clua_set_current_globals(L);
+    state->loads++;
+    lua_pushvalue(L, lua_upvalueindex(1));
+    lua_pushvalue(L, NAME);
+    int status = lua_pcall(L, 1, LUA_MULTRET, 0);
+    state->loads--;
+    lua_pushvalue(L, CALLERS_GLOBALS);
+    clua_set_current_globals(L);
+    clua_modules_changed(L);
+    if (!is_recorded) return status;
+    int top = lua_gettop(L);
+    push_metatable_of_globals(L);
+    if (is_apart) restore_metatable(L);
+    if (status == LUA_OK) record_changes(L, top + 1);
+    if (is_apart) {
+        lua_pushvalue(L, OLD_GLOBALS);
+        clua_merge_globals(L);
+    }
+    lua_settop(L, top);
+    return status;
+}
+
+int clua_require_module(lua_State *L) {
+    clua_state *state = clua_state_of(L);
+    luaL_checkstring(L, NAME);
+    lua_settop(L, NAME);
+    luaL_checkstack(L, 20, NULL);
+    push_environment(L);
+    bool is_body = lua_istable(L, ENVIRONMENT);
+    if (is_body && strcmp(lua_tostring(L, NAME), LUA_GNAME) == 0) {
+        clua_fill_environment(L, ENVIRONMENT);
+        return 1;
+    }
+    clua_push_current_globals(L);
+    bool is_recorded = state->separates_globals && !is_loaded(L);
+    lua_settop(L, LAST);
+    if (load_module(L, is_recorded) != LUA_OK) return lua_error(L);
+    if (!state->separates_globals) return lua_gettop(L) - LAST;
+    if (state->is_in_prelude && state->loads == 0) {
+        clua_push_kept(L, CLUA_KEPT_FRESH_GLOBALS);
+        apply_changes(L, lua_gettop(L));
+        lua_pop(L, 1);
+    }
+    if (state->loads > 0 || state->is_in_prelude) {
+        clua_push_real_globals(L);
+        if (!is_recorded) apply_changes(L, lua_gettop(L));
+        lua_pop(L, 1);
+    } else if (is_body) {
+        apply_to_environment(L);
+    }
+    return lua_gettop(L) - LAST;
+}

@@ -1,0 +1,250 @@
+#include <lua5.4/lauxlib.h>
+#include <lua5.4/lualib.h>
+#include <string.h>
+
+#include "Core/memory_raising.h"
+#include "Core/registry_raising.h"
+#include "Libraries/environment_raising.h"
+#include "Libraries/modules_raising.h"
+
+// A light userdata is the same address for everybody, but only the module knows whose.
+static bool has_identity(lua_State *L, int index) {
+    int type = lua_type(L, index);
+    return type == LUA_TTABLE || type == LUA_TFUNCTION || type == LUA_TUSERDATA || type == LUA_TLIGHTUSERDATA;
+}
+
+// Which of the filter's bits is that of the value at `index`.
+static unsigned filter_bit(lua_State *L, int index) {
+    return (unsigned)((uint64_t)(uintptr_t)lua_topointer(L, index) * UINT64_C(0x9e3779b97f4a7c15) >> (64 - CLUA_FILTER_BITS));
+}
+
+// Indexes the value at `value`: it is the module with the name at `name`, or its field with the key at `key`, which is 0 for none. `table`
+// is where the index is, and behind it the fields. All are stack indices. Needs 2 slots.
+static void index_value(lua_State *L, int table, int value, int name, int key) {
+    unsigned bit = filter_bit(L, value);
+    clua_state_of(L)->module_filter[bit / 64] |= UINT64_C(1) << bit % 64;
+    lua_pushvalue(L, value);
+    if (key != 0)
+        lua_pushvalue(L, key);
+    else
+        lua_pushnil(L);
+    lua_rawset(L, table + 1);  // first: should this fail, nothing is indexed
+    lua_pushvalue(L, value);
+    lua_pushvalue(L, name);
+    lua_rawset(L, table);
+}
+
+static bool is_in(lua_State *L, int table, int value) {
+    lua_pushvalue(L, value);
+    bool is_in = lua_rawget(L, table) != LUA_TNIL;
+    lua_pop(L, 1);
+    return is_in;
+}
+
+// Indexes the fields of the module at `module`.
+static void index_fields(lua_State *L, int table, int name, int module) {
+    lua_pushnil(L);
+    int key = lua_gettop(L), value = key + 1;
+    while (lua_next(L, module)) {
+        if (has_identity(L, value) && lua_type(L, key) == LUA_TSTRING && !is_in(L, table, value)) index_value(L, table, value, name, key);
+        lua_pop(L, 1);
+    }
+}
+
+// Indexes the module at `module` and its fields.
+static void index_module(lua_State *L, int table, int name, int module) {
+    if (!has_identity(L, module)) return;
+    // A module's own name wins over its being a field of another.
+    if (!is_in(L, table, module) || is_in(L, table + 1, module)) index_value(L, table, module, name, 0);
+    if (lua_istable(L, module)) index_fields(L, table, name, module);
+}
+
+void clua_modules_open(lua_State *L) {
+    int base = lua_gettop(L), table = base + 1;
+    lua_createtable(L, 0, 256);
+    lua_createtable(L, 0, 256);
+    lua_createtable(L, 0, 1);
+    lua_pushliteral(L, "k");
+    lua_setfield(L, -2, "__mode");
+    lua_pushvalue(L, -1);
+    lua_setmetatable(L, table);
+    lua_setmetatable(L, table + 1);
+    lua_createtable(L, 0, 16);
+    int known = lua_gettop(L);
+
+    luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+    int loaded = lua_gettop(L);
+    lua_pushnil(L);
+    while (lua_next(L, loaded)) {
+        lua_pushvalue(L, -2);
+        lua_pushvalue(L, -2);
+        lua_rawset(L, known);
+        int module = lua_gettop(L);
+        clua_push_real_globals(L);
+        bool is_globals = lua_rawequal(L, -1, module);
+        lua_pop(L, 1);
+        if (is_globals)
+            index_fields(L, table, module - 1, module);  // the table itself is an environment
+        else
+            index_module(L, table, module - 1, module);
+        lua_pop(L, 1);
+    }
+    lua_pushvalue(L, known);
+    clua_keep(L, CLUA_KEPT_MODULES_KNOWN);
+    lua_pushvalue(L, table);
+    clua_keep(L, CLUA_KEPT_MODULE_INDEX);
+    lua_pushvalue(L, table + 1);
+    clua_keep(L, CLUA_KEPT_MODULE_FIELDS);
+    lua_getfield(L, loaded, LUA_LOADLIBNAME);
+    lua_getfield(L, -1, "searchpath");
+    clua_keep(L, CLUA_KEPT_SEARCHPATH);
+    lua_getfield(L, -1, "loadlib");
+    clua_keep(L, CLUA_KEPT_LOADLIB);
+    lua_getglobal(L, "require");
+    clua_keep(L, CLUA_KEPT_REQUIRE);
+    lua_settop(L, base);
+}
+
+void clua_modules_adopt(lua_State *L, const char *module, int key, int value) {
+    key = lua_absindex(L, key);
+    value = lua_absindex(L, value);
+    int table = lua_gettop(L) + 1;
+    clua_push_kept(L, CLUA_KEPT_MODULE_INDEX);
+    clua_push_kept(L, CLUA_KEPT_MODULE_FIELDS);
+    lua_pushstring(L, module);
+    index_value(L, table, value, table + 2, key);
+    lua_pop(L, 3);
+}
+
+void clua_modules_changed(lua_State *L) { clua_state_of(L)->modules_changed = true; }
+
+// Pushes the file where `require` finds the module with the name at `name`. False, and nothing left, when there is none.
+static bool push_file(lua_State *L, int name, const char *path_name) {
+    int base = lua_gettop(L);
+    clua_push_kept(L, CLUA_KEPT_SEARCHPATH);
+    lua_pushvalue(L, name);
+    lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+    lua_getfield(L, -1, LUA_LOADLIBNAME);
+    lua_remove(L, -2);
+    bool found = false;
+    if (lua_istable(L, -1) && lua_getfield(L, -1, path_name) == LUA_TSTRING) {
+        lua_remove(L, -2);
+        lua_call(L, 2, 1);
+        found = lua_type(L, -1) == LUA_TSTRING;
+    }
+    lua_settop(L, found ? base + 1 : base);
+    return found;
+}
+
+// Whether the C library of the module's root holds it, too: `cjson.safe` is in cjson.so.
+static bool is_in_root(lua_State *L, int name) {
+    int base = lua_gettop(L);
+    const char *text = lua_tostring(L, name), *dot = strchr(text, '.');
+    if (dot == NULL) return false;
+    lua_pushlstring(L, text, (size_t)(dot - text));
+    bool found = push_file(L, base + 1, "cpath");
+    if (found) {
+        clua_push_kept(L, CLUA_KEPT_LOADLIB);
+        lua_insert(L, -2);
+        lua_pushliteral(L, "luaopen_");
+        luaL_gsub(L, text, ".", "_");
+        lua_concat(L, 2);
+        lua_call(L, 2, 1);
+        found = lua_isfunction(L, -1);
+    }
+    lua_settop(L, base);
+    return found;
+}
+
+// Whether another state, with the same paths, would find the module too.
+static bool is_found(lua_State *L, int name) {
+    int base = lua_gettop(L);
+    bool found = push_file(L, name, "path") || push_file(L, name, "cpath") || is_in_root(L, name);
+    lua_settop(L, base);
+    return found;
+}
+
+void clua_modules_refresh(lua_State *L) {
+    int base = lua_gettop(L);
+    clua_state_of(L)->modules_changed = false;
+    clua_push_kept(L, CLUA_KEPT_MODULE_INDEX);
+    clua_push_kept(L, CLUA_KEPT_MODULE_FIELDS);
+    clua_push_kept(L, CLUA_KEPT_MODULES_KNOWN);
+    luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+    int table = base + 1, known = base + 3, loaded = base + 4;
+    lua_pushnil(L);
+    while (lua_next(L, loaded)) {
+        int name = base + 5, module = base + 6;
+        lua_pushvalue(L, name);
+        lua_rawget(L, known);
+        bool is_new = lua_type(L, name) == LUA_TSTRING && !lua_rawequal(L, -1, module);
+        lua_pop(L, 1);
+        if (is_new) {
+            lua_pushvalue(L, name);
+            lua_pushvalue(L, module);
+            lua_rawset(L, known);
+            if (is_found(L, name)) index_module(L, table, name, module);
+        }
+        lua_pop(L, 1);
+    }
+    lua_settop(L, base);
+}
+
+static bool may_be_indexed(lua_State *L, int value) {
+    unsigned bit = filter_bit(L, value);
+    return (clua_state_of(L)->module_filter[bit / 64] >> bit % 64 & 1) != 0;
+}
+
+bool clua_may_travel_by_name(lua_State *L, int index) {
+    if (clua_state_of(L)->modules_changed) return true;
+    if (!may_be_indexed(L, index)) return false;
+    int value = lua_absindex(L, index);
+    clua_push_kept(L, CLUA_KEPT_MODULE_INDEX);
+    lua_pushvalue(L, value);
+    bool is_indexed = lua_rawget(L, -2) != LUA_TNIL;
+    lua_pop(L, 2);
+    return is_indexed;
+}
+
+bool clua_module_name(lua_State *L, int index) {
+    int value = lua_absindex(L, index);
+    if (clua_state_of(L)->modules_changed) {
+        clua_need_stack(L, 16);
+        clua_modules_refresh(L);
+    }
+    if (!may_be_indexed(L, value)) return false;
+    clua_push_kept(L, CLUA_KEPT_MODULE_INDEX);
+    lua_pushvalue(L, value);
+    bool is_indexed = lua_rawget(L, -2) != LUA_TNIL;
+    lua_remove(L, -2);
+    if (!is_indexed) {
+        lua_pop(L, 1);
+        return false;
+    }
+    clua_push_kept(L, CLUA_KEPT_MODULE_FIELDS);
+    lua_pushvalue(L, value);
+    lua_rawget(L, -2);
+    lua_remove(L, -2);
+    return true;
+}
+
+void clua_push_module(lua_State *L, int name, int key) {
+    luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+    lua_pushvalue(L, name);
+    lua_rawget(L, -2);
+    lua_remove(L, -2);
+    if (lua_isnil(L, -1)) {
+        lua_pop(L, 1);
+        clua_push_kept(L, CLUA_KEPT_REQUIRE);
+        lua_pushvalue(L, name);
+        lua_call(L, 1, 1);
+    }
+    if (key == 0) return;
+    if (!lua_istable(L, -1))
+        luaL_error(L, "module '%s' is a %s here, not a table", lua_tostring(L, name), luaL_typename(L, -1));
+    lua_pushvalue(L, key);
+    lua_gettable(L, -2);
+    if (lua_isnil(L, -1))
+        luaL_error(L, "module '%s' has no field '%s' here", lua_tostring(L, name), lua_tostring(L, key));
+    lua_remove(L, -2);
+}

@@ -1,0 +1,136 @@
+#define _POSIX_C_SOURCE 200809L  // sigaction, clock_gettime
+#include "interrupt.h"
+
+#include <errno.h>
+#include <lua5.4/lauxlib.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+#include "Limits/stop_raising.h"
+#include "state.h"
+
+static clua_state *_Atomic target;
+static void (*_Atomic wake)(void *);  // ends a sleep of the target's thread
+static void *_Atomic wake_context;
+static _Atomic int64_t first_at;  // milliseconds, of some clock
+static struct sigaction previous_interrupt, previous_terminate;
+static bool catches;
+static atomic_bool catches_terminate;  // several runtimes may come to have work at once
+
+// Beside the signal in `interrupt`: it has not become an error yet, and nobody has taken it. In one word, because the handler may run on
+// another thread than the state.
+enum { IS_PENDING = 1 << 8 };
+
+// Signals that come within this many milliseconds are one request: `timeout`, for one, sends each twice.
+enum { ONE_REQUEST = 200 };
+
+static int64_t milliseconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+// Hook: turns the signal into an error at the next instruction. A coroutine inherits it from who makes it just then: where it comes
+// second, nothing is left to take.
+static void stop(lua_State *L, lua_Debug *activation) {
+    (void)activation;
+    lua_sethook(L, NULL, 0, 0);
+    clua_stop *stop = &clua_state_of(L)->stop;
+    if (stop->requested != 0 || stop->raised != 0) clua_arm_stop(L);  // that has a hook, too
+    if (clua_take_interrupt(L) == 0) return;
+    luaL_where(L, 0);
+    lua_pushliteral(L, "interrupted!");
+    lua_concat(L, 2);
+    lua_error(L);
+}
+
+// Acts in a script's functions only: the C functions that this library calls protected have other uses for an error.
+static void arm(lua_State *L) { lua_sethook(L, stop, LUA_MASKCOUNT, 1); }
+
+// In the signal's handler: lua_sethook may be called there, as the manual says.
+static void handle(int signal_number) {
+    clua_state *state = target;
+    if (state == NULL || state->stop.interrupt != 0) {
+        if (milliseconds() - first_at < ONE_REQUEST) return;
+        struct sigaction by_default = {.sa_handler = SIG_DFL};
+        if (state == NULL)
+            clua_release_interrupts();
+        else
+            sigaction(signal_number, &by_default, NULL);
+        raise(signal_number);  // acts when this function returns
+        return;
+    }
+    first_at = milliseconds();
+    state->stop.interrupt = signal_number | IS_PENDING;
+    int error = errno;
+    // The signal of stops reaches the state's thread even where that blocks this one.
+    if (pthread_equal(state->stop.thread, pthread_self()))
+        arm(state->stop.running);
+    else
+        pthread_kill(state->stop.thread, clua_get_stop_signal());
+    // It may have looked for a signal, and be about to sleep.
+    wake(wake_context);
+    errno = error;
+}
+
+void clua_catch_interrupts(lua_State *L, void (*waker)(void *), void *context) {
+    wake_context = context;
+    wake = waker;
+    clua_state *state = clua_state_of(L);
+    state->stop.interrupt = 0;
+    target = state;
+    struct sigaction action = {.sa_handler = handle};
+    sigaction(SIGINT, &action, catches ? NULL : &previous_interrupt);
+    catches = true;
+}
+
+void clua_catch_terminate(void) {
+    if (target == NULL || atomic_exchange(&catches_terminate, true)) return;
+    struct sigaction action = {.sa_handler = handle};
+    sigaction(SIGTERM, &action, &previous_terminate);
+}
+
+void clua_release_interrupts(void) {
+    if (!catches) return;
+    sigaction(SIGINT, &previous_interrupt, NULL);
+    if (catches_terminate) sigaction(SIGTERM, &previous_terminate, NULL);
+    catches = catches_terminate = false;
+    target = NULL;
+}
+
+void clua_forget_interrupts(clua_state *state) {
+    if (target != state) return;
+    // The second signal of one request may still come: until the time for that is over it is ignored.
+    if (state->stop.interrupt != 0 && milliseconds() - first_at < ONE_REQUEST)
+        target = NULL;
+    else
+        clua_release_interrupts();
+}
+
+// The hook stays: it finds nothing.
+int clua_take_interrupt(lua_State *L) {
+    atomic_int *interrupt = &clua_state_of(L)->stop.interrupt;
+    if ((*interrupt & IS_PENDING) == 0) return 0;
+    return atomic_fetch_and(interrupt, ~IS_PENDING) & ~IS_PENDING;
+}
+
+void clua_rearm_interrupt(lua_State *L) {
+    if ((clua_state_of(L)->stop.interrupt & IS_PENDING) != 0) arm(L);
+}
+
+bool clua_interrupt_was_raised(lua_State *L) {
+    int interrupt = clua_state_of(L)->stop.interrupt;
+    return interrupt != 0 && (interrupt & IS_PENDING) == 0;
+}
+
+void clua_renew_interrupt(lua_State *L) {
+    atomic_fetch_or(&clua_state_of(L)->stop.interrupt, IS_PENDING);
+    arm(L);
+}
+
+int clua_last_interrupt(lua_State *L) { return clua_state_of(L)->stop.interrupt & ~IS_PENDING; }

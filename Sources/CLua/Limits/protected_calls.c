@@ -1,0 +1,159 @@
+// The functions of the standard libraries that catch errors, in a form that does not catch a stop.
+#include <lua5.4/lauxlib.h>
+#include <lua5.4/lualib.h>
+
+#include "Limits/stop_raising.h"
+
+// MARK: pcall, xpcall
+
+// Results: a boolean, and what the function returned or raised. `below` counts the values under the boolean.
+static int finish_call(lua_State *L, int status, lua_KContext below) {
+    if (status == LUA_OK || status == LUA_YIELD) return lua_gettop(L) - (int)below;
+    if (clua_is_stop(L, status)) return clua_raise_stop(L);
+    lua_pushboolean(L, 0);
+    lua_insert(L, -2);
+    return 2;
+}
+
+static int protected_call(lua_State *L) {
+    luaL_checkany(L, 1);
+    lua_pushboolean(L, 1);
+    lua_insert(L, 1);
+    return finish_call(L, lua_pcallk(L, lua_gettop(L) - 2, LUA_MULTRET, 0, 0, finish_call), 0);
+}
+
+// The handler stays below the boolean, at index 1.
+static int protected_call_with_handler(lua_State *L) {
+    luaL_checktype(L, 2, LUA_TFUNCTION);
+    lua_pushboolean(L, 1);
+    lua_insert(L, 1);
+    lua_pushvalue(L, 3);
+    lua_insert(L, 1);
+    lua_remove(L, 4);
+    // Stack: handler, boolean, function, arguments.
+    return finish_call(L, lua_pcallk(L, lua_gettop(L) - 3, LUA_MULTRET, 1, 1, finish_call), 1);
+}
+
+// MARK: load
+
+// Upvalue: Lua's `load`, which makes a result of whatever its reader function raises.
+static int load_passing_stops(lua_State *L) {
+    // An error names the function that was called, so it is raised here.
+    luaL_optstring(L, 3, NULL);
+    luaL_optstring(L, 2, NULL);
+    if (!lua_isstring(L, 1)) luaL_checktype(L, 1, LUA_TFUNCTION);
+    lua_pushvalue(L, lua_upvalueindex(1));
+    lua_insert(L, 1);
+    lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+    return clua_is_stop(L, LUA_ERRMEM) ? clua_raise_stop(L) : lua_gettop(L);
+}
+
+// MARK: coroutines
+
+// Ends the coroutine: its pending `__close` handlers run. Returns a status, with an error on top of it.
+static int reset(lua_State *coroutine) {
+    lua_State *before = clua_switch_running(coroutine);
+    int status = lua_resetthread(coroutine);
+    clua_switch_running(before);
+    return status;
+}
+
+// Resumes `coroutine` with the arguments on top of L. Returns how many results there are on top of L, or -1 with an error there.
+static int resume(lua_State *L, lua_State *coroutine, int argument_count) {
+    if (!lua_checkstack(coroutine, argument_count)) {
+        lua_pushliteral(L, "too many arguments to resume");
+        return -1;
+    }
+    lua_xmove(L, coroutine, argument_count);
+    lua_State *before = clua_switch_running(coroutine);
+    int count;
+    int status = lua_resume(coroutine, L, argument_count, &count);
+    clua_switch_running(before);
+    if (status == LUA_OK || status == LUA_YIELD) {
+        if (!lua_checkstack(L, count + 1)) {
+            lua_pop(coroutine, count);
+            lua_pushliteral(L, "too many results to resume");
+            return -1;
+        }
+        lua_xmove(coroutine, L, count);
+        return count;
+    }
+    if (clua_is_stop(L, status)) {
+        reset(coroutine);
+        return clua_raise_stop(L);
+    }
+    lua_xmove(coroutine, L, 1);
+    return -1;
+}
+
+static lua_State *check_coroutine(lua_State *L) {
+    lua_State *coroutine = lua_tothread(L, 1);
+    luaL_argexpected(L, coroutine != NULL, 1, "coroutine");
+    return coroutine;
+}
+
+static int coroutine_resume(lua_State *L) {
+    lua_State *coroutine = check_coroutine(L);
+    int count = resume(L, coroutine, lua_gettop(L) - 1);
+    lua_pushboolean(L, count >= 0);
+    if (count < 0) count = 1;
+    lua_insert(L, -count - 1);
+    return count + 1;
+}
+
+// Upvalue: the coroutine.
+static int call_wrapped(lua_State *L) {
+    lua_State *coroutine = lua_tothread(L, lua_upvalueindex(1));
+    int count = resume(L, coroutine, lua_gettop(L));
+    if (count >= 0) return count;
+    int status = lua_status(coroutine);
+    if (status != LUA_OK && status != LUA_YIELD) {  // it died of the error: what it has to close is closed
+        status = reset(coroutine);
+        if (clua_is_stop(L, status)) return clua_raise_stop(L);
+        lua_xmove(coroutine, L, 1);
+    }
+    if (status != LUA_ERRMEM && lua_type(L, -1) == LUA_TSTRING) {
+        luaL_where(L, 1);
+        lua_insert(L, -2);
+        lua_concat(L, 2);
+    }
+    return lua_error(L);
+}
+
+static int coroutine_wrap(lua_State *L) {
+    luaL_checktype(L, 1, LUA_TFUNCTION);
+    lua_State *coroutine = lua_newthread(L);
+    lua_pushvalue(L, 1);
+    lua_xmove(L, coroutine, 1);
+    lua_pushcclosure(L, call_wrapped, 1);
+    return 1;
+}
+
+static int coroutine_close(lua_State *L) {
+    lua_State *coroutine = check_coroutine(L);
+    lua_Debug activation;
+    bool is_normal = lua_status(coroutine) == LUA_OK && lua_getstack(coroutine, 0, &activation);
+    if (coroutine == L || is_normal) return luaL_error(L, "cannot close a %s coroutine", coroutine == L ? "running" : "normal");
+    int status = reset(coroutine);
+    if (clua_is_stop(L, status)) return clua_raise_stop(L);
+    lua_pushboolean(L, status == LUA_OK);
+    if (status == LUA_OK) return 1;
+    lua_xmove(coroutine, L, 1);
+    return 2;
+}
+
+void clua_open_protected_calls(lua_State *L) {
+    lua_register(L, "pcall", protected_call);
+    lua_register(L, "xpcall", protected_call_with_handler);
+    lua_getglobal(L, "load");
+    lua_pushcclosure(L, load_passing_stops, 1);
+    lua_setglobal(L, "load");
+    lua_getglobal(L, LUA_COLIBNAME);
+    lua_pushcfunction(L, coroutine_resume);
+    lua_setfield(L, -2, "resume");
+    lua_pushcfunction(L, coroutine_wrap);
+    lua_setfield(L, -2, "wrap");
+    lua_pushcfunction(L, coroutine_close);
+    lua_setfield(L, -2, "close");
+    lua_pop(L, 1);
+}

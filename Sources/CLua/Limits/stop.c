@@ -1,0 +1,301 @@
+#define _GNU_SOURCE  // SIGRTMIN
+#include "stop.h"
+
+#include <lua5.4/lauxlib.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "Limits/stop_raising.h"
+#include "interrupt.h"
+#include "state.h"
+
+enum {
+    GRACE = 50000000,  // instructions that `__close` handlers may take in all before they are stopped, too
+    STEP = 100000,     // and after that, between two attempts
+};
+
+static int stop_signal;
+// The states that this thread runs, the one that was attached last first. Looked at by its signal handler.
+static _Thread_local clua_state *_Atomic thread_states;
+
+static clua_stop *stop_of(lua_State *L) { return &clua_state_of(L)->stop; }
+
+// Only who asks a body to stop ever meets the state's own thread here.
+static void lock(clua_stop *stop) {
+    while (atomic_exchange_explicit(&stop->is_locked, true, memory_order_acquire)) sched_yield();
+}
+
+static void unlock(clua_stop *stop) { atomic_store_explicit(&stop->is_locked, false, memory_order_release); }
+
+// MARK: raising
+
+const char *clua_stop_words(int reason) {
+    switch (reason) {
+    case CLUA_STOP_TIMEOUT: return "timeout";
+    case CLUA_STOP_MEMORY: return "memory limit exceeded";
+    default: return "interrupted";
+    }
+}
+
+// Pushes where the innermost Lua function is. Stack: leaves a string.
+static void push_position(lua_State *L) {
+    lua_Debug activation;
+    for (int level = 0; lua_getstack(L, level, &activation); level++) {
+        lua_getinfo(L, "Sl", &activation);
+        if (activation.currentline > 0) {
+            lua_pushfstring(L, "%s:%d: ", activation.short_src, activation.currentline);
+            return;
+        }
+    }
+    lua_pushliteral(L, "");
+}
+
+static char *copy_top(lua_State *L) {
+    char *text = strdup(lua_tostring(L, -1));
+    lua_pop(L, 1);
+    return text;
+}
+
+// Remembers where the stop happens: no message handler will be called.
+static int describe(lua_State *L) {
+    clua_stop *stop = stop_of(L);
+    lua_State *stopped = lua_touserdata(L, 1);
+    push_position(stopped);
+    lua_pushfstring(stopped, "%s%s", lua_tostring(stopped, -1), clua_stop_words(stop->raised));
+    stop->message = copy_top(stopped);
+    lua_pop(stopped, 1);
+    luaL_traceback(L, stopped, NULL, 0);
+    stop->traceback = copy_top(L);
+    return 0;
+}
+
+static void hook(lua_State *L, lua_Debug *activation);
+
+int clua_raise_stop(lua_State *L) {
+    clua_stop *stop = stop_of(L);
+    // Once more after a while: a handler that does not end, or something that swallowed the error.
+    lua_sethook(L, hook, LUA_MASKCOUNT, stop->message == NULL ? GRACE : STEP);
+    if (stop->message == NULL && lua_checkstack(L, LUA_MINSTACK)) {
+        lua_pushcfunction(L, describe);
+        lua_pushlightuserdata(L, L);
+        if (lua_pcall(L, 1, 0, 0) != LUA_OK) lua_pop(L, 1);
+    }
+    lua_newuserdatauv(L, CLUA_IMPOSSIBLE_SIZE, 0);
+    return 0;
+}
+
+static void remove_hook(lua_State *L) {
+    lua_sethook(L, NULL, 0, 0);
+    clua_rearm_interrupt(L);  // that has a hook, too
+}
+
+static void hook(lua_State *L, lua_Debug *activation) {
+    (void)activation;
+    clua_stop *stop = stop_of(L);
+    if (stop->raised == 0) {
+        // Before it is looked why: what is requested from here on sets the hook again.
+        remove_hook(L);
+        stop->raised = atomic_exchange(&stop->requested, 0);
+        if (stop->raised == 0) return;  // it was meant for a body that has ended
+    }
+    clua_raise_stop(L);
+}
+
+void clua_arm_stop(lua_State *L) { lua_sethook(L, hook, LUA_MASKCOUNT, 1); }
+
+bool clua_is_stop(lua_State *L, int status) { return status == LUA_ERRMEM && stop_of(L)->raised != 0; }
+
+void clua_stop_at_limit(clua_state *state, size_t size) {
+    clua_stop *stop = &state->stop;
+    if (stop->refused_size != size) {  // Lua collects garbage, and asks again
+        stop->refused_size = size;
+        return;
+    }
+    stop->refused_size = 0;
+    stop->raised = CLUA_STOP_MEMORY;
+    state->limit_bytes = state->possible_bytes;  // what unwinds may use what it needs
+    lua_sethook(atomic_load(&stop->running), hook, LUA_MASKCOUNT, STEP);
+}
+
+// MARK: asking from outside
+
+static void handle_signal(int signal_number) {
+    (void)signal_number;
+    for (clua_state *state = thread_states; state != NULL; state = state->stop.next_on_thread) {
+        lua_State *L = atomic_load(&state->stop.running);
+        clua_rearm_interrupt(L);
+        if (atomic_load(&state->stop.requested) != 0) clua_arm_stop(L);
+    }
+}
+
+static pthread_once_t handler_once = PTHREAD_ONCE_INIT;
+
+static void install_handler(void) {
+    struct sigaction action = {.sa_handler = handle_signal, .sa_flags = SA_RESTART};
+    sigaction(clua_get_stop_signal(), &action, NULL);
+}
+
+void clua_set_stop_signal(int signal_number) { stop_signal = signal_number; }
+int clua_get_stop_signal(void) { return stop_signal != 0 ? stop_signal : SIGRTMIN + 6; }
+
+void clua_attach_thread(lua_State *L) {
+    pthread_once(&handler_once, install_handler);
+    clua_state *state = clua_state_of(L);
+    state->stop.next_on_thread = thread_states;
+    thread_states = state;
+    lock(&state->stop);
+    state->stop.thread = pthread_self();
+    state->stop.is_attached = true;
+    unlock(&state->stop);
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, clua_get_stop_signal());
+    pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
+}
+
+void *clua_thread_object(void) {
+    clua_state *state = thread_states;
+    return state != NULL ? state->object : NULL;
+}
+
+void clua_detach_thread(lua_State *L) {
+    clua_state *state = clua_state_of(L);
+    lock(&state->stop);
+    state->stop.is_attached = false;
+    unlock(&state->stop);
+    if (thread_states == state) {
+        thread_states = state->stop.next_on_thread;
+        return;
+    }
+    for (clua_state *other = thread_states; other != NULL; other = other->stop.next_on_thread)
+        if (other->stop.next_on_thread == state) other->stop.next_on_thread = state->stop.next_on_thread;
+}
+
+// ThreadSanitizer keeps signals from a thread that is inside a library which it does not know, as Lua is. It does not see what that
+// library reads either.
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+enum { sets_hook_from_outside = true };
+#else
+enum { sets_hook_from_outside = false };
+#endif
+#else
+enum { sets_hook_from_outside = false };
+#endif
+
+// With the lock held.
+static void request(clua_stop *stop, clua_stop_reason reason) {
+    atomic_store(&stop->requested, reason);
+    if (sets_hook_from_outside || pthread_equal(stop->thread, pthread_self()))
+        clua_arm_stop(atomic_load(&stop->running));
+    else
+        pthread_kill(stop->thread, clua_get_stop_signal());
+}
+
+void clua_request_stop(lua_State *L, const void *body, clua_stop_reason reason) {
+    clua_stop *stop = stop_of(L);
+    lock(stop);
+    if (stop->is_attached && stop->body == body) request(stop, reason);
+    unlock(stop);
+}
+
+bool clua_has_body(lua_State *L, const void *body) {
+    clua_stop *stop = stop_of(L);
+    lock(stop);
+    bool has = stop->body == body;
+    for (const clua_suspended_body *outer = stop->suspended; outer != NULL && !has; outer = outer->outer) has = outer->body == body;
+    unlock(stop);
+    return has;
+}
+
+bool clua_give_up_body(lua_State *L, const void *body) {
+    clua_stop *stop = stop_of(L);
+    lock(stop);
+    bool gives_up = stop->body == body && atomic_load(&stop->requested) != 0 && !stop->is_given_up;
+    if (gives_up) stop->is_given_up = true;
+    unlock(stop);
+    return gives_up;
+}
+
+void clua_request_end(lua_State *L) {
+    clua_stop *stop = stop_of(L);
+    lock(stop);
+    if (stop->is_attached) request(stop, CLUA_STOP_INTERRUPTED);
+    unlock(stop);
+}
+
+static void *exit_later(void *argument) {
+    long packed = (long)argument;
+    sleep((unsigned)(packed >> 32));
+    exit((int)(packed & 0xFFFFFFFF));
+}
+
+void clua_exit_later(int status, unsigned seconds) {
+    pthread_t thread;
+    long packed = (long)seconds << 32 | (unsigned)status;
+    if (pthread_create(&thread, NULL, exit_later, (void *)packed) == 0) pthread_detach(thread);
+}
+
+void clua_stop_here(lua_State *L, clua_stop_reason reason) {
+    clua_stop *stop = stop_of(L);
+    if (stop->raised == 0) stop->raised = reason;
+}
+
+// MARK: what runs
+
+// What runs and what it is asked change together: a request meets one of the two.
+void clua_begin_body(lua_State *L, const void *body, clua_suspended_body *suspended) {
+    clua_state *state = clua_state_of(L);
+    clua_stop *stop = &state->stop;
+    suspended->raised = stop->raised;
+    suspended->message = stop->message;
+    suspended->traceback = stop->traceback;
+    suspended->limit_bytes = state->limit_bytes;
+    lock(stop);
+    suspended->body = stop->body;
+    suspended->requested = atomic_load_explicit(&stop->requested, memory_order_relaxed);
+    suspended->is_given_up = stop->is_given_up;
+    suspended->outer = stop->suspended;
+    stop->body = body;
+    atomic_store_explicit(&stop->requested, 0, memory_order_relaxed);
+    stop->is_given_up = false;
+    stop->suspended = suspended;
+    unlock(stop);
+    stop->raised = 0;
+    stop->message = stop->traceback = NULL;
+    state->limit_bytes = state->state_limit;
+}
+
+bool clua_end_body(lua_State *L, const clua_suspended_body *suspended) {
+    clua_state *state = clua_state_of(L);
+    clua_stop *stop = &state->stop;
+    if (stop->message != NULL) free(stop->message);
+    if (stop->traceback != NULL) free(stop->traceback);
+    remove_hook(L);
+    stop->raised = suspended->raised;
+    stop->message = suspended->message;
+    stop->traceback = suspended->traceback;
+    state->limit_bytes = suspended->limit_bytes;
+    lock(stop);
+    bool was_given_up = stop->is_given_up;
+    stop->body = suspended->body;
+    atomic_store_explicit(&stop->requested, suspended->requested, memory_order_relaxed);
+    stop->is_given_up = suspended->is_given_up;
+    stop->suspended = suspended->outer;
+    unlock(stop);
+    if (suspended->requested != 0) clua_arm_stop(L);
+    return was_given_up;
+}
+
+void clua_stop_init(clua_stop *stop, lua_State *L) {
+    atomic_init(&stop->running, L);
+}
+
+void clua_stop_free(clua_stop *stop) {
+    free(stop->message);
+    free(stop->traceback);
+}

@@ -1,0 +1,248 @@
+#include "object.h"
+
+#include <lua5.4/lauxlib.h>
+#include <stdlib.h>
+
+#include "Core/registry_raising.h"
+#include "Objects/collections_raising.h"
+#include "Objects/object_raising.h"
+#include "Objects/places_raising.h"
+
+static clua_object_functions object_functions;
+
+void clua_set_object_functions(clua_object_functions functions) { object_functions = functions; }
+void clua_object_retain(void *object) { object_functions.retain(object); }
+void clua_object_release(void *object) { object_functions.release(object); }
+
+// Objects that this thread has still to release, while it is releasing one.
+static _Thread_local struct {
+    bool is_releasing;
+    void **objects;
+    size_t count, capacity;
+} waiting;
+
+static bool wait_in_turn(void *object) {
+    if (waiting.count == waiting.capacity) {
+        size_t capacity = waiting.capacity == 0 ? 16 : 2 * waiting.capacity;
+        void **objects = realloc(waiting.objects, capacity * sizeof *objects);
+        if (objects == NULL) return false;
+        waiting.objects = objects;
+        waiting.capacity = capacity;
+    }
+    waiting.objects[waiting.count++] = object;
+    return true;
+}
+
+void clua_object_release_in_turn(void *object) {
+    if (waiting.is_releasing) {
+        if (!wait_in_turn(object)) clua_object_release(object);
+        return;
+    }
+    waiting.is_releasing = true;
+    clua_object_release(object);
+    while (waiting.count > 0) clua_object_release(waiting.objects[--waiting.count]);
+    free(waiting.objects);
+    waiting.objects = NULL;
+    waiting.capacity = 0;
+    waiting.is_releasing = false;
+}
+
+uint32_t clua_object_place(const void *object, const void *state) {
+    return object_functions.place_of == NULL ? CLUA_NO_PLACE : object_functions.place_of(object, state);
+}
+
+bool clua_object_set_place(void *object, const void *state, uint32_t place) {
+    return object_functions.set_place != NULL && object_functions.set_place(object, state, place);
+}
+
+static clua_handle *to_handle(lua_State *L, int index) {
+    clua_handle *handle = lua_touserdata(L, index);
+    if (handle == NULL || lua_rawlen(L, index) != sizeof(clua_handle)) return NULL;  // a light userdata has no length
+    return clua_has_handle(&clua_state_of(L)->handles, handle) ? handle : NULL;
+}
+
+clua_handle *clua_to_handle(lua_State *L, int index) {
+    clua_handle *handle = to_handle(L, index);
+    if (handle != NULL && handle->is_latent) {
+        void *home = clua_state_of(L)->object;
+        handle->object = object_functions.make(home, handle->has_callback);
+        handle->is_latent = false;
+        clua_object_set_place(handle->object, home, handle->place);
+    }
+    return handle;
+}
+
+clua_handle *clua_to_latent_handle(lua_State *L, int index) {
+    clua_handle *handle = to_handle(L, index);
+    return handle != NULL && handle->is_latent ? handle : NULL;
+}
+
+// MARK: handles that have gone
+
+// What a handle holds is at the end of what Lua allocates for it.
+static clua_handle *handle_in(const clua_handles *handles, void *block) {
+    return (clua_handle *)((char *)block + handles->block_size) - 1;
+}
+
+bool clua_handle_is_freed(clua_handles *handles, void *block) {
+    if (!clua_has_handle(handles, handle_in(handles, block))) return false;
+    *(void **)block = handles->freed;
+    handles->freed = block;
+    return true;
+}
+
+// What goes with an object may free further handles, or make some.
+void clua_release_freed_handles(clua_state *state) {
+    clua_handles *handles = &state->handles;
+    if (handles->is_releasing) return;
+    handles->is_releasing = true;
+    while (handles->freed != NULL) {
+        void *block = handles->freed;
+        handles->freed = *(void **)block;
+        void *object = clua_leave_place(state, handle_in(handles, block));
+        free(block);
+        if (object != NULL) clua_object_release(object);
+    }
+    handles->is_releasing = false;
+}
+
+void clua_handles_close(clua_state *state) {
+    clua_release_freed_handles(state);
+    clua_places_close(&state->handles);
+}
+
+// MARK: handles
+
+void clua_push_metatable(lua_State *L, int kind) {
+    if (clua_push_kept(L, CLUA_KEPT_METATABLES + kind) == LUA_TTABLE) return;
+    lua_pop(L, 1);
+    lua_createtable(L, 0, 8);
+    lua_pushvalue(L, -1);
+    clua_keep(L, CLUA_KEPT_METATABLES + kind);
+}
+
+static clua_handle *push_empty_userdata(lua_State *L) {
+    clua_handle *handle = lua_newuserdatauv(L, sizeof(clua_handle), CLUA_SLOT_COUNT);
+    *handle = (clua_handle){0};
+    return handle;
+}
+
+void clua_objects_open(lua_State *L) {
+    clua_places_open(L);
+    lua_createtable(L, 0, 4);
+    clua_keep(L, CLUA_KEPT_CLASSES);
+    clua_state *state = clua_state_of(L);
+    size_t before = state->used_bytes;
+    push_empty_userdata(L);
+    state->handles.block_size = state->used_bytes - before;
+    lua_pop(L, 1);
+}
+
+// Pushes what a table of a chunk has at a place, if that is a handle.
+static bool push_from(lua_State *L, int table, uint32_t place) {
+    lua_rawgeti(L, LUA_REGISTRYINDEX, table);
+    bool exists = lua_rawgeti(L, -1, clua_place_in_chunk(place)) == LUA_TUSERDATA;
+    if (exists)
+        lua_replace(L, -2);
+    else
+        lua_pop(L, 2);
+    return exists;
+}
+
+bool clua_push_existing_handle(lua_State *L, const void *object) {
+    const clua_state *state = clua_state_of(L);
+    uint32_t place = clua_find_place(state, object);
+    if (place == 0) return false;
+    const clua_chunk *chunk = clua_chunk_of(&state->handles, place);
+    // One that nothing referred to is not there any more, unless a finalizer of a script came to it again, and had it pinned.
+    return push_from(L, chunk->handles, place) || push_from(L, chunk->pins, place);
+}
+
+// Pushes a handle that holds nothing, and sees to it that there is a place for what it will hold.
+static clua_handle *push_empty_handle(lua_State *L) {
+    clua_state *state = clua_state_of(L);
+    if (state->handles.freed != NULL || state->handles.used == 0) {
+        clua_release_freed_handles(state);
+        clua_need_watcher(L);
+    }
+    clua_handle *handle = push_empty_userdata(L);
+    clua_need_place(L);
+    return handle;
+}
+
+static int make_empty_handle(lua_State *L) {
+    push_empty_handle(L);
+    return 1;
+}
+
+// While a handle was made, a finalizer of a script may have got one for its object: takes its place on the stack.
+static bool replace_by_existing(lua_State *L, const void *object) {
+    if (!clua_push_existing_handle(L, object)) return false;
+    lua_remove(L, -2);
+    return true;
+}
+
+// The handle on top, empty so far, gets its place, which there is, and takes over a reference to its object if there is one: before the
+// metatable may have to be made.
+static void place_handle(lua_State *L, clua_handle *handle, int kind, void *object) {
+    clua_state *state = clua_state_of(L);
+    handle->kind = (unsigned)kind;
+    clua_take_place(state, handle);
+    if (object != NULL) clua_take_object(state, handle, object);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, clua_chunk_of(&state->handles, handle->place)->handles);
+    lua_pushvalue(L, -2);
+    lua_rawseti(L, -2, clua_place_in_chunk(handle->place));
+    lua_pop(L, 1);
+    clua_push_metatable(L, kind);
+    lua_setmetatable(L, -2);
+}
+
+static void fill_handle(lua_State *L, void *object, int kind) {
+    clua_handle *handle = lua_touserdata(L, -1);
+    place_handle(L, handle, kind, object);
+    handle->class_object = object_functions.class_of != NULL ? object_functions.class_of(object, kind) : NULL;
+}
+
+void clua_push_latent_handle(lua_State *L, int kind) {
+    clua_handle *handle = push_empty_handle(L);
+    handle->is_latent = true;
+    place_handle(L, handle, kind, NULL);
+}
+
+// Whether the value on top is the spare handle, and has a place to go to.
+static bool is_spare(lua_State *L) {
+    const clua_handle *handle = lua_touserdata(L, -1);
+    return handle != NULL && handle->object == NULL && clua_has_place(clua_state_of(L));
+}
+
+void clua_push_owned_handle(lua_State *L, void *object, int kind) {
+    if (clua_push_existing_handle(L, object))
+        clua_object_release(object);
+    else
+        clua_push_new_handle(L, object, kind);
+}
+
+void clua_push_new_handle(lua_State *L, void *object, int kind) {
+    // The spare one was made while nothing was owned. The next is made when this one owns the object.
+    clua_push_kept(L, CLUA_KEPT_SPARE_HANDLE);
+    if (!is_spare(L)) {
+        lua_pop(L, 1);
+        lua_pushcfunction(L, make_empty_handle);
+        if (lua_pcall(L, 0, 1, 0) != LUA_OK) {
+            clua_object_release(object);
+            lua_error(L);
+        }
+        if (replace_by_existing(L, object)) return clua_object_release(object);
+    }
+    fill_handle(L, object, kind);
+    push_empty_handle(L);
+    clua_keep(L, CLUA_KEPT_SPARE_HANDLE);
+}
+
+void clua_push_handle(lua_State *L, void *object, int kind) {
+    if (clua_push_existing_handle(L, object)) return;
+    push_empty_handle(L);
+    if (replace_by_existing(L, object)) return;
+    clua_object_retain(object);
+    fill_handle(L, object, kind);
+}

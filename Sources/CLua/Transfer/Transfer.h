@@ -1,0 +1,14 @@
+// Transfer: Lua values on their way from one state to another. They are encoded into a parcel, and decoded from it. The code of a function
+// is compiled once in each state, and a long string is not copied. Transfer may use Core, Limits, Objects and Libraries.
+#ifndef CLUA_TRANSFER_FOLDER_H
+#define CLUA_TRANSFER_FOLDER_H
+
+#include "Transfer/code.h"
+#include "Transfer/decoder_raising.h"
+#include "Transfer/lent_string.h"
+#include "Transfer/parcel_flat.h"
+#include "Transfer/parcel_format.h"
+#include "Transfer/parcel_raising.h"
+#include "parcel.h"
+
+#endif

@@ -1,0 +1,180 @@
+#include "Transfer/encoder.h"
+
+#include <lua5.4/lauxlib.h>
+
+#include "Core/memory_raising.h"
+#include "Libraries/environment_raising.h"
+#include "Transfer/lent_string.h"
+#include "Transfer/parcel_survey.h"
+#include "object.h"
+
+// MARK: memory
+
+void *encoder_append(encoder *e, list *list, size_t size) {
+    if (list->count == list->capacity) {
+        size_t capacity = list->capacity == 0 ? 4 : list->capacity * 2;
+        void *items = realloc(list->items, capacity * size);
+        if (items == NULL) clua_no_memory(e->L);
+        list->items = items;
+        list->capacity = capacity;
+    }
+    return (char *)list->items + size * list->count++;
+}
+
+pointer_entry *encoder_meet(encoder *e, const void *key, bool *found) {
+    pointer_entry *entry = pointer_map_get(&e->met, key, found);
+    if (entry == NULL) clua_no_memory(e->L);
+    return entry;
+}
+
+// Makes the table at `anchors`.
+static void need_anchors(encoder *e) {
+    if (lua_istable(e->L, e->anchors)) return;
+    clua_need_stack(e->L, 1);
+    lua_createtable(e->L, 4, 0);
+    lua_replace(e->L, e->anchors);
+}
+
+lua_Integer encoder_anchor(encoder *e) {
+    need_anchors(e);
+    lua_rawseti(e->L, e->anchors, ++e->anchor_count);
+    return e->anchor_count;
+}
+
+// MARK: trails
+
+const trail_step *encoder_step(encoder *e, trail_kind kind, lua_Integer number, const char *text, const char *label) {
+    if (!e->is_tracking) return NULL;
+    if (e->trails == NULL || e->trails->count == sizeof e->trails->steps / sizeof *e->trails->steps) {
+        trail_block *block = malloc(sizeof *block);
+        if (block == NULL) clua_no_memory(e->L);
+        block->next = e->trails;
+        block->count = 0;
+        e->trails = block;
+    }
+    trail_step *step = &e->trails->steps[e->trails->count++];
+    *step = (trail_step){e->trail, kind, number, text, label, e->trail != NULL ? e->trail->record : 0};
+    return step;
+}
+
+// MARK: environments and codes
+
+uint32_t encoder_environment(encoder *e, int index) {
+    bool found;
+    pointer_entry *entry = encoder_meet(e, lua_topointer(e->L, index), &found);
+    if (!found) entry->number = e->environment_count++;
+    return entry->number;
+}
+
+uint32_t encoder_code(encoder *e, clua_code *code) {
+    bool found;
+    pointer_entry *entry = encoder_meet(e, code, &found);
+    if (!found) {
+        entry->number = (uint32_t)e->codes.count;
+        *(clua_code **)encoder_append(e, &e->codes, sizeof code) = code;
+        clua_code_give(code);
+        if (e->survey != NULL) survey_add(e, code->dump_count);
+    }
+    return entry->number;
+}
+
+// Notes the global whose name is on top, read by the function `label` in the environment below it. Pops the name.
+static void note_global(encoder *e, uint32_t environment, const char *label) {
+    lua_State *L = e->L;
+    lua_pushvalue(L, -1);
+    if (!clua_global_differs(L, -3)) {
+        lua_pop(L, 2);
+        return;
+    }
+    // Stack: environment, name, value. A table for each environment says which names were noted.
+    bool is_noted = true;
+    need_anchors(e);
+    if (lua_rawgeti(L, e->anchors, -(lua_Integer)environment - 1) == LUA_TNIL) {
+        lua_pop(L, 1);
+        lua_createtable(L, 0, 4);
+        lua_pushvalue(L, -4);
+        lua_rawseti(L, -2, 0);
+        lua_pushvalue(L, -1);
+        lua_rawseti(L, e->anchors, -(lua_Integer)environment - 1);
+    }
+    lua_pushvalue(L, -3);
+    is_noted = lua_rawget(L, -2) != LUA_TNIL;
+    lua_pop(L, 1);
+    if (!is_noted) {
+        lua_pushvalue(L, -3);
+        lua_pushboolean(L, 1);
+        lua_rawset(L, -3);
+        const trail_step *before = e->trail;
+        e->trail = NULL;
+        const trail_step *step = encoder_step(e, TRAIL_GLOBAL, 0, lua_tostring(L, -3), label);
+        e->trail = before;
+        lua_pushvalue(L, -3);
+        lua_Integer name = encoder_anchor(e);
+        lua_pushvalue(L, -2);
+        encoder_anchor(e);
+        *(global_read *)encoder_append(e, &e->globals, sizeof(global_read)) = (global_read){environment, name, step};
+    }
+    lua_pop(L, 3);
+}
+
+// The environment on top is an upvalue of a function with this code.
+void encoder_note_globals(encoder *e, const clua_code *code, int upvalue) {
+    for (size_t i = 0; i < code->global_read_count; i++) {
+        const clua_global_read *read = &code->global_reads[i];
+        if (read->upvalue != upvalue) continue;
+        lua_pushlstring(e->L, read->name, read->name_count);
+        note_global(e, encoder_environment(e, -2), code->label);
+    }
+}
+
+// MARK: the end
+
+// Gives back everything but what a parcel has taken over.
+void encoder_free(encoder *e) {
+    pointer_map_free(&e->met);
+    list *lists[] = {&e->bodies, &e->globals, &e->rebuilt, &e->found, &e->places, &e->levels};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) free(lists[i]->items);
+    while (e->trails != NULL) {
+        trail_block *next = e->trails->next;
+        free(e->trails);
+        e->trails = next;
+    }
+    for (size_t i = 0; i < e->codes.count; i++) clua_code_release(((clua_code **)e->codes.items)[i]);
+    for (size_t i = 0; i < e->references.count; i++) clua_object_release(((clua_reference *)e->references.items)[i].object);
+    for (size_t i = 0; i < e->strings.count; i++) clua_lent_string_release(((clua_lent_string **)e->strings.items)[i]);
+    free(e->strings.items);
+    free(e->codes.items);
+    free(e->references.items);
+    free(e->more);
+    writer_free(&e->writer);
+}
+
+void encoder_need_more(encoder *e) {
+    if (e->references.count == 0 && e->strings.count == 0 && e->codes.count < 2) return;
+    e->more = malloc(sizeof *e->more);
+    if (e->more == NULL) clua_no_memory(e->L);
+}
+
+// Hands what was written to `parcel`.
+void encoder_fill(encoder *e, clua_parcel *parcel) {
+    *parcel = (clua_parcel){.value_count = (uint32_t)e->count};
+    if (e->more != NULL) {
+        *e->more = (clua_parcel_more){
+            .references = e->references.items,
+            .reference_count = (uint32_t)e->references.count,
+            .codes = e->codes.items,
+            .code_count = (uint32_t)e->codes.count,
+            .strings = e->strings.items,
+            .string_count = (uint32_t)e->strings.count,
+        };
+        parcel->more = e->more;
+        parcel->has_more = true;
+        e->more = NULL;
+    } else if (e->codes.count == 1) {
+        parcel->code = *(clua_code **)e->codes.items;
+        free(e->codes.items);
+    }
+    writer_finish(&e->writer, parcel);
+    e->references = e->codes = e->strings = (list){0};
+}
+

@@ -1,0 +1,393 @@
+#include <lua5.4/lauxlib.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "Core/memory_raising.h"
+#include "Libraries/environment_raising.h"
+#include "Libraries/modules_raising.h"
+#include "Objects/class_raising.h"
+#include "Objects/object_raising.h"
+#include "Transfer/code.h"
+#include "Transfer/decoder_raising.h"
+#include "Transfer/lent_string.h"
+#include "Transfer/parcel_format.h"
+#include "Transfer/parcel_raising.h"
+#include "parcel.h"
+
+// MARK: strings
+
+static void push_text(parcel_reader *reader) {
+    size_t count;
+    const char *bytes = reader_string(reader, &count);
+    lua_pushlstring(reader->L, bytes, count);
+}
+
+void decoder_push_string(decoder *d) { push_text(&d->reader); }
+
+static void push_lent_string(decoder *d) {
+    const clua_lent_string *string = clua_parcel_string(d->parcel, read_count(d, clua_parcel_string_count(d->parcel)));
+    lua_pushlstring(d->L, string->bytes, string->count);
+}
+
+// MARK: what is remembered
+
+void decoder_keep(decoder *d, int table, lua_Integer number) {
+    lua_State *L = d->L;
+    if (lua_isnil(L, table)) {
+        lua_createtable(L, 0, 4);
+        lua_replace(L, table);
+    }
+    lua_pushvalue(L, -1);
+    lua_rawseti(L, table, number);
+}
+
+static void push_kept(decoder *d, int table, lua_Integer number) {
+    if (lua_isnil(d->L, table)) malformed(d);
+    lua_rawgeti(d->L, table, number);
+}
+
+// Strings have places in an array, the first few.
+static void keep_string(decoder *d) {
+    lua_State *L = d->L;
+    if (!d->has_strings) {
+        lua_createtable(L, 16, 0);
+        lua_replace(L, d->strings);
+        d->has_strings = true;
+    }
+    lua_pushvalue(L, -1);
+    lua_rawseti(L, d->strings, (lua_Integer)++d->string_count);
+}
+
+static void push_string_again(decoder *d) {
+    uint32_t number = read_count(d, d->string_count);
+    if (!d->has_strings || lua_rawgeti(d->L, d->strings, (lua_Integer)number + 1) != LUA_TSTRING) malformed(d);
+}
+
+void decoder_push_object(decoder *d, uint32_t ordinal) {
+    if (ordinal >= d->object_count) malformed(d);
+    push_kept(d, d->objects, ordinal);
+}
+
+void decoder_push_environment(decoder *d, uint32_t number) {
+    lua_State *L = d->L;
+    if (d->environment == CLUA_CURRENT_ENVIRONMENT && !d->has_globals) {
+        clua_push_current_globals(L);
+        return;
+    }
+    if (!lua_isnil(L, d->environments)) {
+        if (lua_rawgeti(L, d->environments, number) == LUA_TTABLE) return;
+        lua_pop(L, 1);
+    }
+    if (d->environment == CLUA_FRESH_ENVIRONMENT)
+        clua_push_environment(L);
+    else
+        clua_push_overlay(L);
+    decoder_keep(d, d->environments, number);
+}
+
+// Some function may look at the table itself.
+static void fill_environments(decoder *d) {
+    lua_State *L = d->L;
+    if (lua_isnil(L, d->environments)) return;
+    lua_pushnil(L);
+    while (lua_next(L, d->environments)) {
+        clua_fill_environment(L, -1);
+        lua_pop(L, 1);
+    }
+}
+
+// MARK: tables
+
+// The value on top is the metatable of the object below it. Pops it.
+static void set_metatable(decoder *d, bool is_late) {
+    lua_State *L = d->L;
+    if (!lua_istable(L, -1)) malformed(d);
+    if (!is_late) {
+        lua_setmetatable(L, -2);
+        return;
+    }
+    lua_pushvalue(L, -2);
+    decoder_keep(d, d->late, ++d->late_count);
+    lua_pop(L, 1);
+    decoder_keep(d, d->late, ++d->late_count);
+    lua_pop(L, 1);
+}
+
+void decode_table_counts(decoder *d, uint32_t counts[2]) {
+    memcpy(counts, reader_bytes(&d->reader, 2 * sizeof(uint32_t)), 2 * sizeof(uint32_t));
+    if ((uint64_t)counts[0] + 2 * (uint64_t)counts[1] > reader_remaining(&d->reader)) malformed(d);
+}
+
+// Pushes what can be a key of a table.
+static void decode_key(decoder *d, int depth) {
+    int tag = reader_peek(&d->reader);
+    decode_value(d, depth);
+    if (tag == CLUA_TAG_STRING_AGAIN || tag == CLUA_TAG_STRING || tag == CLUA_TAG_STRING_KEPT) return;
+    if (lua_isnil(d->L, -1) || (lua_type(d->L, -1) == LUA_TNUMBER && !lua_rawequal(d->L, -1, -1))) malformed(d);
+}
+
+void decode_table_body(decoder *d, const uint32_t counts[2], int depth) {
+    lua_State *L = d->L;
+    int table = lua_gettop(L);
+    for (uint32_t i = 1; i <= counts[0]; i++) {
+        decode_value(d, depth);
+        lua_rawseti(L, table, i);
+    }
+    for (uint32_t i = 0; i < counts[1]; i++) {
+        decode_key(d, depth);
+        decode_value(d, depth);
+        lua_rawset(L, table);
+    }
+    switch (reader_byte(&d->reader)) {
+    case CLUA_NO_METATABLE: break;
+    case CLUA_METATABLE:
+        decode_value(d, depth);
+        set_metatable(d, false);
+        break;
+    case CLUA_METATABLE_LATER:
+        decode_value(d, depth);
+        set_metatable(d, true);
+        break;
+    default: malformed(d);
+    }
+}
+
+void decode_table(decoder *d, bool is_kept, int depth) {
+    uint32_t ordinal = d->object_count++;
+    uint32_t counts[2];
+    decode_table_counts(d, counts);
+    clua_need_stack(d->L, 12);
+    lua_createtable(d->L, (int)(counts[0] < INT32_MAX ? counts[0] : 0), (int)(counts[1] < INT32_MAX ? counts[1] : 0));
+    if (is_kept) decoder_keep(d, d->objects, ordinal);
+    decode_table_body(d, counts, depth + 1);
+}
+
+static void decode_table_later(decoder *d) {
+    lua_createtable(d->L, 0, 0);
+    decoder_keep(d, d->objects, d->object_count++);
+}
+
+// MARK: functions
+
+// An environment that is an upvalue. A function that reads and assigns globals by name does not look at the table itself.
+static void decode_environment_upvalue(decoder *d, const clua_code *code, int number) {
+    d->reader.next++;
+    if (code == NULL || clua_code_uses_whole(code, number)) d->uses_environment = true;
+    decoder_push_environment(d, read_count(d, UINT32_MAX));
+}
+
+// Another function has it, too.
+static void decode_upvalue_again(decoder *d, const clua_code *code, int function, int number) {
+    lua_State *L = d->L;
+    d->reader.next++;
+    uint32_t ordinal = read_count(d, d->object_count);
+    uint32_t others = read_count(d, 256);
+    decoder_push_object(d, ordinal);
+    if (!lua_isfunction(L, -1) || lua_iscfunction(L, -1) || lua_getupvalue(L, -1, (int)others) == NULL) malformed(d);
+    bool is_environment = lua_istable(L, -1) && clua_is_environment(L, -1);
+    if (is_environment && (code == NULL || clua_code_uses_whole(code, number))) d->uses_environment = true;
+    lua_pop(L, 1);
+    lua_upvaluejoin(L, function, number, lua_gettop(L), (int)others);
+    lua_pop(L, 1);
+}
+
+void decode_upvalues(decoder *d, const clua_code *code, int upvalue_count, int depth) {
+    lua_State *L = d->L;
+    int function = lua_gettop(L);
+    for (int i = 1; i <= upvalue_count; i++) {
+        int tag = reader_peek(&d->reader);
+        if (tag == CLUA_TAG_UPVALUE_AGAIN) {
+            decode_upvalue_again(d, code, function, i);
+            continue;
+        }
+        if (tag == CLUA_TAG_ENVIRONMENT)
+            decode_environment_upvalue(d, code, i);
+        else
+            decode_value(d, depth);
+        lua_setupvalue(L, function, i);
+    }
+}
+
+// Returns its code.
+static const clua_code *push_new_function(decoder *d) {
+    clua_code *code = clua_parcel_code(d->parcel, read_count(d, clua_parcel_code_count(d->parcel)));
+    clua_need_stack(d->L, 12);
+    clua_code_instantiate(d->L, code);
+    return code;
+}
+
+static void decode_function(decoder *d, bool is_kept, int depth) {
+    uint32_t ordinal = d->object_count++;
+    const clua_code *code = push_new_function(d);
+    if (is_kept) decoder_keep(d, d->objects, ordinal);
+    decode_upvalues(d, code, code->upvalue_count, depth + 1);
+}
+
+static void decode_function_later(decoder *d) {
+    uint32_t ordinal = d->object_count++;
+    push_new_function(d);
+    decoder_keep(d, d->objects, ordinal);
+}
+
+// MARK: other objects
+
+static void decode_handle(decoder *d) {
+    const clua_reference *reference = clua_parcel_reference(d->parcel, read_count(d, clua_parcel_reference_count(d->parcel)));
+    clua_push_handle(d->L, reference->object, reference->kind);
+}
+
+// Pushes a class; what is in it follows.
+static void decode_class(decoder *d) {
+    const clua_reference *reference = clua_parcel_reference(d->parcel, read_count(d, clua_parcel_reference_count(d->parcel)));
+    clua_need_stack(d->L, 12);
+    if (reference->kind != clua_state_of(d->L)->host->class_kind) malformed(d);
+    clua_push_class(d->L, reference->object, reference->kind);
+    decoder_keep(d, d->objects, d->object_count++);
+}
+
+// An operation and its class.
+static void decode_instance(decoder *d, int depth) {
+    lua_State *L = d->L;
+    clua_need_stack(L, 12);
+    decode_handle(d);
+    decode_value(d, depth);
+    const clua_handle *handle = clua_to_handle(L, -2);
+    if (handle->class_object == NULL) malformed(d);
+    if (clua_class_handle(L, -1) == NULL) luaL_error(L, "the class of an operation is a %s here", luaL_typename(L, -1));
+    clua_adopt_class(L, handle->class_object);
+    lua_pop(L, 1);
+}
+
+static void decode_module(decoder *d, bool has_field) {
+    lua_State *L = d->L;
+    d->needs_environment = true;
+    clua_need_stack(L, 12);
+    decoder_push_string(d);
+    int name = lua_gettop(L);
+    if (has_field) decoder_push_string(d);
+    clua_push_module(L, name, has_field ? name + 1 : 0);
+    lua_replace(L, name);
+    lua_settop(L, name);
+}
+
+void decode_plain(parcel_reader *reader, uint8_t tag) {
+    lua_State *L = reader->L;
+    switch (tag) {
+    case CLUA_TAG_NIL: lua_pushnil(L); break;
+    case CLUA_TAG_FALSE: lua_pushboolean(L, 0); break;
+    case CLUA_TAG_TRUE: lua_pushboolean(L, 1); break;
+    case CLUA_TAG_INTEGER: {
+        uint64_t value = reader_varint(reader);
+        lua_pushinteger(L, (lua_Integer)((value >> 1) ^ (~(value & 1) + 1)));
+        break;
+    }
+    case CLUA_TAG_FLOAT: {
+        lua_Number value;
+        memcpy(&value, reader_bytes(reader, sizeof value), sizeof value);
+        lua_pushnumber(L, value);
+        break;
+    }
+    default: push_text(reader);
+    }
+}
+
+void decode_value(decoder *d, int depth) {
+    if (depth > CLUA_INLINE_DEPTH) malformed(d);
+    uint8_t tag = reader_byte(&d->reader);
+    if (tag <= CLUA_TAG_STRING) {
+        decode_plain(&d->reader, tag);
+        d->string_count += tag == CLUA_TAG_STRING;
+        return;
+    }
+    switch (tag) {
+    case CLUA_TAG_STRING_KEPT:
+        decoder_push_string(d);
+        keep_string(d);
+        break;
+    case CLUA_TAG_STRING_LENT: push_lent_string(d); break;
+    case CLUA_TAG_STRING_AGAIN: push_string_again(d); break;
+    case CLUA_TAG_TABLE:
+    case CLUA_TAG_TABLE_KEPT: decode_table(d, tag == CLUA_TAG_TABLE_KEPT, depth); break;
+    case CLUA_TAG_TABLE_LATER: decode_table_later(d); break;
+    case CLUA_TAG_FUNCTION:
+    case CLUA_TAG_FUNCTION_KEPT: decode_function(d, tag == CLUA_TAG_FUNCTION_KEPT, depth); break;
+    case CLUA_TAG_FUNCTION_LATER: decode_function_later(d); break;
+    case CLUA_TAG_OBJECT_AGAIN: decoder_push_object(d, read_count(d, d->object_count)); break;
+    case CLUA_TAG_HANDLE: decode_handle(d); break;
+    case CLUA_TAG_INSTANCE: decode_instance(d, depth); break;
+    case CLUA_TAG_CLASS: decode_class(d); break;
+    case CLUA_TAG_ENVIRONMENT:
+        d->uses_environment = true;
+        decoder_push_environment(d, read_count(d, UINT32_MAX));
+        break;
+    case CLUA_TAG_MODULE:
+    case CLUA_TAG_MODULE_FIELD: decode_module(d, tag == CLUA_TAG_MODULE_FIELD); break;
+    default: malformed(d);
+    }
+}
+
+// MARK: the whole
+
+static void set_late_metatables(decoder *d) {
+    lua_State *L = d->L;
+    for (lua_Integer i = 1; i < d->late_count; i += 2) {
+        lua_rawgeti(L, d->late, i);
+        lua_rawgeti(L, d->late, i + 1);
+        lua_setmetatable(L, -2);
+        lua_pop(L, 1);
+    }
+}
+
+static void set_classes(decoder *d) {
+    lua_State *L = d->L;
+    clua_need_stack(L, 20);
+    for (lua_Integer i = 1; i < d->class_count; i += 5) {
+        int class = lua_gettop(L) + 1;
+        for (int j = 0; j < 5; j++) lua_rawgeti(L, d->classes, i + j);
+        lua_Integer version = lua_tointeger(L, class + 1);
+        lua_remove(L, class + 1);
+        // What runs sees the contents that came with it.
+        clua_set_class_contents(L, class, version, d->environment == CLUA_FRESH_ENVIRONMENT);
+        lua_pop(L, 1);
+    }
+}
+
+bool clua_parcel_ignores_arguments(const clua_parcel *parcel) {
+    // The first function that is met has the first code.
+    if (parcel->value_count == 0 || parcel->byte_count < 2 || clua_parcel_code_count(parcel) == 0) return false;
+    uint8_t tag = clua_parcel_bytes(parcel)[1];
+    return (tag == CLUA_TAG_FUNCTION || tag == CLUA_TAG_FUNCTION_KEPT) && !clua_parcel_code(parcel, 0)->has_parameters;
+}
+
+void clua_decode_here(lua_State *L, const clua_parcel *parcel, clua_environment environment) {
+    luaL_checkstack(L, parcel->value_count + 16, "too many values");
+    int base = lua_gettop(L) - CLUA_DECODING_SLOTS;
+    decoder decoder = {
+        .L = L,
+        .parcel = parcel,
+        .reader = {.L = L, .next = clua_parcel_bytes(parcel), .end = clua_parcel_bytes(parcel) + parcel->byte_count},
+        .environment = environment,
+        .environments = base + 1,
+        .objects = base + 2,
+        .strings = base + 3,
+        .classes = base + 4,
+        .late = base + 5,
+    };
+    if (parcel->value_count > 0) {
+        decoder.has_globals = reader_byte(&decoder.reader) == CLUA_HAS_GLOBALS;
+        for (int i = 0; i < parcel->value_count; i++) decode_value(&decoder, 0);
+        decode_records(&decoder);
+        set_classes(&decoder);
+        set_late_metatables(&decoder);
+        // A body that has `load` as an upvalue may use globals although its own code does not.
+        if (decoder.needs_environment && environment == CLUA_FRESH_ENVIRONMENT) {
+            decoder_push_environment(&decoder, 0);
+            lua_pop(L, 1);
+        }
+    }
+    if (decoder.uses_environment && environment == CLUA_FRESH_ENVIRONMENT) fill_environments(&decoder);
+    if (lua_istable(L, decoder.environments)) {
+        lua_rawgeti(L, decoder.environments, 0);
+        lua_replace(L, decoder.environments);
+    }
+}

@@ -1,0 +1,455 @@
+#include <lua5.4/lauxlib.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "Core/memory_raising.h"
+#include "Libraries/environment_raising.h"
+#include "Libraries/modules_raising.h"
+#include "Objects/class_raising.h"
+#include "Transfer/encoder.h"
+#include "Transfer/lent_string.h"
+#include "Transfer/parcel_class.h"
+#include "Transfer/parcel_flat.h"
+#include "Transfer/parcel_format.h"
+#include "Transfer/parcel_rebuild.h"
+#include "Transfer/parcel_survey.h"
+#include "object.h"
+#include "parcel.h"
+
+static void encode_typed(encoder *e, int depth, int type);
+
+// MARK: trails
+
+// The value on top, and how it was reached, is what the error is about. Returns only in a survey.
+static void refuse(encoder *e) {
+    if (e->is_tracking)
+        trail_push_message(e->L, e->trail, -1);
+    else
+        e->has_culprit = true;
+    if (e->survey == NULL) lua_error(e->L);
+    survey_note(e, -2);
+}
+
+// Encodes the value on top as the next step of the trail, and pops it.
+static inline void encode_step(encoder *e, int depth, trail_kind kind, lua_Integer number, const char *text, const char *label) {
+    if (!e->is_tracking) {
+        encode_value(e, depth);
+    } else {
+        const trail_step *before = e->trail;
+        e->trail = encoder_step(e, kind, number, text, label);
+        encode_value(e, depth);
+        e->trail = before;
+    }
+    lua_pop(e->L, 1);
+}
+
+// The step to the value on top, found under the key below it.
+static const trail_step *field_step(encoder *e) {
+    lua_State *L = e->L;
+    if (!e->is_tracking) return NULL;
+    if (lua_isinteger(L, -2)) return encoder_step(e, TRAIL_ELEMENT, lua_tointeger(L, -2), NULL, NULL);
+    if (lua_type(L, -2) != LUA_TSTRING) return encoder_step(e, TRAIL_OTHER, 0, luaL_typename(L, -2), NULL);
+    size_t count;
+    const char *name = lua_tolstring(L, -2, &count);
+    lua_pushvalue(L, -2);
+    encoder_anchor(e);  // a function with __transfer might remove it from the table
+    return encoder_step(e, TRAIL_FIELD, (lua_Integer)count, name, NULL);
+}
+
+// MARK: strings and names
+
+// A long string is not copied.
+static void encode_lent(encoder *e, const char *bytes, size_t count) {
+    clua_lent_string **place = encoder_append(e, &e->strings, sizeof *place);
+    *place = clua_lend_string(clua_state_of(e->L), bytes, count);
+    if (*place == NULL) clua_no_memory(e->L);
+    writer_byte(&e->writer, CLUA_TAG_STRING_LENT);
+    writer_varint(&e->writer, e->strings.count - 1);
+}
+
+static void encode_string(encoder *e, const char *bytes, size_t count) {
+    // What a function captures is counted in bytes.
+    if (count >= CLUA_MIN_LENT_STRING && e->survey == NULL) return encode_lent(e, bytes, count);
+    e->string_count++;
+    write_text(&e->writer, bytes, count);
+}
+
+// A name, which is always there: no tag.
+static void write_name(encoder *e, int index) {
+    size_t count;
+    const char *bytes = lua_tolstring(e->L, index, &count);
+    writer_string(&e->writer, bytes, count);
+}
+
+static inline void write_again(parcel_writer *writer, uint32_t number) {
+    writer_byte(writer, CLUA_TAG_STRING_AGAIN);
+    writer_varint(writer, number);
+}
+
+// The keys of tables repeat: a short one is written once. Below the value on top is the key of pair `place`.
+static void encode_key_string(encoder *e, uint32_t place) {
+    size_t count;
+    const char *bytes = lua_tolstring(e->L, -2, &count);
+    known_key *known = &e->known_keys[place % KNOWN_KEYS];
+    if (known->bytes == bytes) return write_again(&e->writer, known->number);
+    if (count <= CLUA_MAX_KEPT_STRING) {
+        bool found;
+        pointer_entry *entry = encoder_meet(e, bytes, &found);
+        if (found) {
+            if (!e->writer.failed) e->writer.bytes[entry->offset] = CLUA_TAG_STRING_KEPT;
+            *known = (known_key){bytes, entry->number};
+            return write_again(&e->writer, entry->number);
+        }
+        entry->offset = e->writer.count;
+        entry->number = e->string_count;
+    }
+    encode_string(e, bytes, count);
+}
+
+// If the value on top travels by name, writes the name.
+static bool encode_by_name(encoder *e) {
+    if (!clua_module_name(e->L, -1)) return false;
+    bool has_field = !lua_isnil(e->L, -1);
+    writer_byte(&e->writer, has_field ? CLUA_TAG_MODULE_FIELD : CLUA_TAG_MODULE);
+    write_name(e, -2);
+    if (has_field) write_name(e, -1);
+    lua_pop(e->L, 2);
+    return true;
+}
+
+// MARK: objects
+
+// The tag that was written there; NULL when memory has run out since, and the bytes are of no more use.
+static uint8_t *tag_at_offset(encoder *e, size_t offset) { return e->writer.failed ? NULL : &e->writer.bytes[offset]; }
+
+pointer_entry *encode_again(encoder *e, const void *pointer) {
+    bool found;
+    pointer_entry *entry = encoder_meet(e, pointer, &found);
+    if (!found) return entry;
+    uint8_t *tag = tag_at_offset(e, entry->offset);
+    if (tag != NULL && (*tag == CLUA_TAG_TABLE || *tag == CLUA_TAG_FUNCTION)) *tag += 1;
+    writer_byte(&e->writer, CLUA_TAG_OBJECT_AGAIN);
+    writer_varint(&e->writer, entry->ordinal);
+    return NULL;
+}
+
+// Starts an object that was not met before: its ordinal and, at the end of the bytes, its tag.
+uint32_t encode_begin(encoder *e, pointer_entry *entry, uint8_t tag) {
+    entry->offset = e->writer.count;
+    entry->ordinal = e->object_count;
+    writer_byte(&e->writer, tag);
+    return e->object_count++;
+}
+
+void encode_later(encoder *e, uint32_t ordinal) {
+    lua_pushvalue(e->L, -1);
+    lua_Integer number = encoder_anchor(e);
+    *(postponed *)encoder_append(e, &e->bodies, sizeof(postponed)) = (postponed){ordinal, number, e->trail};
+}
+
+// MARK: tables
+
+static void encode_metatable(encoder *e, int depth) {
+    lua_State *L = e->L;
+    if (!lua_getmetatable(L, -1)) {
+        writer_byte(&e->writer, CLUA_NO_METATABLE);
+        return;
+    }
+    lua_pushnil(L);
+    lua_pushvalue(L, -2);
+    if (rebuild_later(e, 0)) {
+        static const char message[] = "cannot send a metatable that has a __transfer of its own";
+        if (e->survey == NULL) luaL_error(L, message);
+        lua_pushstring(L, message);
+        survey_note(e, -2);
+    }
+    lua_pop(L, 2);
+    lua_pushliteral(L, "__gc");
+    bool is_late = lua_rawget(L, -2) != LUA_TNIL;
+    lua_pop(L, 1);
+    writer_byte(&e->writer, is_late ? CLUA_METATABLE_LATER : CLUA_METATABLE);
+    encode_step(e, depth, TRAIL_METATABLE, 0, NULL, NULL);
+}
+
+// The key below the value on top, of pair `place`.
+static void encode_key(encoder *e, int depth, int type, uint32_t place) {
+    if (type == LUA_TSTRING) return encode_key_string(e, place);
+    lua_pushvalue(e->L, -2);
+    encode_step(e, depth, TRAIL_KEY, 0, NULL, NULL);
+}
+
+static void encode_table_body(encoder *e, int depth) {
+    lua_State *L = e->L;
+    int table = lua_gettop(L);
+    size_t counts_at = e->writer.count;
+    uint32_t counts[2] = {0, 0};  // values at 1, 2, 3 …; pairs
+    writer_bytes(&e->writer, counts, sizeof counts);
+    bool in_sequence = true;
+    lua_pushnil(L);
+    while (lua_next(L, table)) {
+        const trail_step *before = e->trail, *step = field_step(e);
+        e->trail = step;
+        int key_type = lua_type(L, -2), type = lua_type(L, -1);
+        bool is_later = (rebuild_possible(L, -2, key_type) || rebuild_possible(L, -1, type)) && rebuild_later(e, table);
+        in_sequence = in_sequence && !is_later && key_type == LUA_TNUMBER && lua_isinteger(L, -2)
+            && lua_tointeger(L, -2) == (lua_Integer)counts[0] + 1;
+        if (in_sequence) {
+            counts[0]++;
+        } else if (!is_later) {
+            e->trail = before;
+            encode_key(e, depth, key_type, counts[1]++);
+            e->trail = step;
+        }
+        if (!is_later) encode_typed(e, depth, type);
+        lua_pop(L, 1);
+        e->trail = before;
+    }
+    if (!e->writer.failed) memcpy(e->writer.bytes + counts_at, counts, sizeof counts);
+    encode_metatable(e, depth);
+}
+
+static void encode_table(encoder *e, int depth) {
+    lua_State *L = e->L;
+    if (clua_is_environment(L, -1)) {
+        writer_byte(&e->writer, CLUA_TAG_ENVIRONMENT);
+        writer_varint(&e->writer, encoder_environment(e, -1));
+        return;
+    }
+    if (encode_by_name(e)) return;
+    const clua_handle *class = clua_class_handle(L, -1);
+    if (class != NULL) return encode_class(e, class);
+    pointer_entry *entry = encode_again(e, lua_topointer(L, -1));
+    if (entry == NULL) return;
+    if (depth < CLUA_INLINE_DEPTH) {
+        encode_begin(e, entry, CLUA_TAG_TABLE);
+        encode_table_body(e, depth + 1);
+    } else {
+        encode_later(e, encode_begin(e, entry, CLUA_TAG_TABLE_LATER));
+    }
+}
+
+// MARK: functions
+
+// Encodes the value on top, and pops it: number `number` of the function at `container`, or of the parcel when that is 0.
+static void encode_slot(encoder *e, int container, int number, int depth, const trail_step *step) {
+    e->trail = step;
+    lua_pushinteger(e->L, number);
+    lua_insert(e->L, -2);
+    if (rebuild_later(e, container))
+        writer_byte(&e->writer, CLUA_TAG_NIL);
+    else
+        encode_value(e, depth);
+    lua_pop(e->L, 2);
+}
+
+static void encode_upvalues(encoder *e, const clua_code *code, uint32_t ordinal, size_t tag_at, int depth) {
+    lua_State *L = e->L;
+    int function = lua_gettop(L);
+    if (e->is_tracking) {
+        lua_pushvalue(L, function);
+        encoder_anchor(e);  // the names are its code's
+    }
+    for (int i = 1; i <= code->upvalue_count; i++) {
+        bool found;
+        pointer_entry *cell = encoder_meet(e, lua_upvalueid(L, function, i), &found);
+        if (found) {
+            uint8_t *tag = tag_at_offset(e, cell->offset);
+            if (tag != NULL && *tag == CLUA_TAG_FUNCTION) *tag = CLUA_TAG_FUNCTION_KEPT;
+            writer_byte(&e->writer, CLUA_TAG_UPVALUE_AGAIN);
+            writer_varint(&e->writer, cell->ordinal);
+            writer_varint(&e->writer, cell->number);
+            if (!lua_getupvalue(L, function, i)) continue;
+            // Another function may read other globals in the same environment.
+            if (lua_istable(L, -1) && code->global_read_count > 0 && clua_is_environment(L, -1)) encoder_note_globals(e, code, i);
+            lua_pop(L, 1);
+            continue;
+        }
+        *cell = (pointer_entry){cell->key, tag_at, ordinal, (uint32_t)i};
+        const char *name = lua_getupvalue(L, function, i);
+        if (code->global_read_count > 0 && lua_istable(L, -1) && clua_is_environment(L, -1)) encoder_note_globals(e, code, i);
+        const trail_step *before = e->trail;
+        e->trail = NULL;
+        const trail_step *step = encoder_step(e, TRAIL_UPVALUE, 0, name, code->label);
+        if (e->survey != NULL && strcmp(name, "_ENV") != 0) survey_begin(e, (trail_step *)step);
+        encode_slot(e, function, i, depth, step);
+        encoder_follow(e, before);
+    }
+}
+
+static void encode_function(encoder *e, int depth) {
+    lua_State *L = e->L;
+    if (encode_by_name(e)) return;
+    if (lua_iscfunction(L, -1)) {
+        refuse(e);
+        return;
+    }
+    pointer_entry *entry = encode_again(e, lua_topointer(L, -1));
+    if (entry == NULL) return;
+    bool is_later = depth >= CLUA_INLINE_DEPTH;
+    uint32_t ordinal = encode_begin(e, entry, is_later ? CLUA_TAG_FUNCTION_LATER : CLUA_TAG_FUNCTION);
+    size_t tag_at = e->writer.count - 1;
+    clua_code *code = clua_code_of(L, lua_gettop(L));
+    writer_varint(&e->writer, encoder_code(e, code));
+    if (is_later)
+        encode_later(e, ordinal);
+    else
+        encode_upvalues(e, code, ordinal, tag_at, depth + 1);
+}
+
+// MARK: values
+
+static void encode_userdata(encoder *e) {
+    clua_handle *handle = clua_to_handle(e->L, -1);
+    if (handle == NULL || handle->object == NULL) {
+        // One that was rebuilt has been met; no other can be sent.
+        if (encode_by_name(e)) return;
+        bool found;
+        bool is_rebuilt = encoder_meet(e, lua_topointer(e->L, -1), &found)->number != 0;
+        if (is_rebuilt)
+            encode_again(e, lua_topointer(e->L, -1));
+        else
+            refuse(e);
+        return;
+    }
+    encode_handle(e, handle);
+}
+
+void encode_value(encoder *e, int depth) { encode_typed(e, depth, lua_type(e->L, -1)); }
+
+// Writes the value on top, which has this type, and leaves it. `depth` is how many objects are being written around it.
+static void encode_typed(encoder *e, int depth, int type) {
+    lua_State *L = e->L;
+    size_t count;
+    const char *bytes;
+    switch (type) {
+    case LUA_TNIL: writer_byte(&e->writer, CLUA_TAG_NIL); break;
+    case LUA_TBOOLEAN: writer_byte(&e->writer, lua_toboolean(L, -1) ? CLUA_TAG_TRUE : CLUA_TAG_FALSE); break;
+    case LUA_TNUMBER: write_number(&e->writer, L); break;
+    case LUA_TSTRING:
+        bytes = lua_tolstring(L, -1, &count);
+        encode_string(e, bytes, count);
+        break;
+    case LUA_TTABLE:
+        clua_need_stack(L, 20);
+        encode_table(e, depth);
+        break;
+    case LUA_TFUNCTION:
+        clua_need_stack(L, 20);
+        encode_function(e, depth);
+        break;
+    case LUA_TUSERDATA:
+        clua_need_stack(L, 20);
+        encode_userdata(e);
+        break;
+    default:
+        clua_need_stack(L, 20);
+        if (lua_type(L, -1) != LUA_TLIGHTUSERDATA || !encode_by_name(e)) refuse(e);
+    }
+}
+
+// MARK: the whole
+
+static void encode_root(encoder *e, int number) {
+    trail_kind kind = e->role == CLUA_RESULTS ? TRAIL_RESULT : e->role == CLUA_STORED ? TRAIL_VALUE : TRAIL_ARGUMENT;
+    int shown = e->role == CLUA_BODY ? number - 1 : number;
+    lua_pushvalue(e->L, 1 + number);
+    encode_slot(e, 0, number, 0, encoder_step(e, shown == 0 ? TRAIL_MAIN : kind, shown, NULL, NULL));
+}
+
+static void encode_body_record(encoder *e, postponed body) {
+    lua_State *L = e->L;
+    lua_rawgeti(L, e->anchors, body.anchor);
+    encoder_follow(e, body.trail);
+    if (clua_class_handle(L, -1) != NULL) {
+        encode_class_record(e, body.ordinal);
+        lua_pop(L, 1);
+        return;
+    }
+    writer_byte(&e->writer, CLUA_TAG_BODY);
+    writer_varint(&e->writer, body.ordinal);
+    if (lua_istable(L, -1)) {
+        encode_table_body(e, 1);
+    } else {
+        clua_code *code = clua_code_of(L, lua_gettop(L));
+        encoder_code(e, code);  // keeps it
+        // A function that is written later is always kept: there is no tag to change.
+        encode_upvalues(e, code, body.ordinal, 0, 1);
+    }
+    lua_pop(L, 1);
+}
+
+static void encode_global_record(encoder *e, global_read read) {
+    lua_State *L = e->L;
+    if (!e->writer.failed) e->writer.bytes[0] |= CLUA_HAS_GLOBALS;
+    encoder_follow(e, read.trail);
+    lua_rawgeti(L, e->anchors, -1 - (lua_Integer)read.environment);
+    lua_rawgeti(L, -1, 0);
+    lua_rawgeti(L, e->anchors, read.anchor);
+    lua_rawgeti(L, e->anchors, read.anchor + 1);
+    if (e->survey != NULL) survey_begin(e, (trail_step *)read.trail);
+    if (!rebuild_later(e, lua_gettop(L) - 2)) {
+        writer_byte(&e->writer, CLUA_TAG_GLOBAL);
+        writer_varint(&e->writer, read.environment);
+        write_name(e, -2);
+        encode_value(e, 0);
+    }
+    lua_pop(L, 4);
+}
+
+// Writes everything. Stack: the encoder, as light userdata, then the values.
+int encode_all(lua_State *L) {
+    encoder *e = lua_touserdata(L, 1);
+    e->L = L;
+    clua_need_stack(L, 20);
+    e->anchors = 1;  // where the light userdata is for now
+    writer_byte(&e->writer, 0);
+    for (int i = 1; i <= e->count; i++) encode_root(e, i);
+    size_t global = 0;
+    do {
+        while (e->bodies.count > 0 || global < e->globals.count) {
+            if (e->bodies.count > 0)
+                encode_body_record(e, ((postponed *)e->bodies.items)[--e->bodies.count]);
+            else
+                encode_global_record(e, ((global_read *)e->globals.items)[global++]);
+        }
+    } while (rebuild_next(e));
+    writer_byte(&e->writer, CLUA_TAG_END);
+    if (e->writer.failed) clua_no_memory(L);
+    if (e->survey != NULL) survey_end(e);
+    encoder_need_more(e);
+    return 0;
+}
+
+static int attempt(lua_State *L, int count, clua_parcel_role role, bool is_tracking, clua_parcel *parcel, bool *has_culprit) {
+    encoder e = {.count = count, .role = role, .is_tracking = is_tracking};
+    writer_init(&e.writer);
+    pointer_map_init(&e.met);
+    int first = lua_gettop(L) - count + 1;
+    lua_pushcfunction(L, encode_all);
+    lua_pushlightuserdata(L, &e);
+    for (int i = 0; i < count; i++) lua_pushvalue(L, first + i);
+    int status = lua_pcall(L, 1 + count, 0, 0);
+    *has_culprit = e.has_culprit;
+    if (status == LUA_OK) encoder_fill(&e, parcel);
+    encoder_free(&e);
+    return status;
+}
+
+int clua_encode(lua_State *L, int count, clua_parcel_role role, clua_parcel *parcel) {
+    *parcel = (clua_parcel){0};
+    if (count == 1 && (encode_scalar(L, parcel) || encode_flat(L, parcel))) return LUA_OK;
+    if (!lua_checkstack(L, count + 4)) {
+        lua_settop(L, lua_gettop(L) - 1);  // room for the message: the caller's values are of no more use
+        lua_pushnil(L);
+        return LUA_ERRMEM;
+    }
+    bool has_culprit;
+    int status = attempt(L, count, role, false, parcel, &has_culprit);
+    if (status == LUA_OK || !has_culprit) return status;
+    // Once more, to find out how the culprit is reached; perhaps it belongs to a module loaded behind our back.
+    lua_pop(L, 1);
+    clua_modules_changed(L);
+    return attempt(L, count, role, true, parcel, &has_culprit);
+}

@@ -1,0 +1,75 @@
+#include "Transfer/parcel_flat.h"
+
+#include "Libraries/modules_raising.h"
+#include "Transfer/code.h"
+
+// All of these return false, and have changed nothing but the writer, where a value is not flat.
+
+static bool write_flat(parcel_writer *writer, lua_State *L, int type) {
+    size_t count;
+    const char *bytes;
+    switch (type) {
+    case LUA_TNIL: writer_byte(writer, CLUA_TAG_NIL); return true;
+    case LUA_TBOOLEAN: writer_byte(writer, lua_toboolean(L, -1) ? CLUA_TAG_TRUE : CLUA_TAG_FALSE); return true;
+    case LUA_TNUMBER: write_number(writer, L); return true;
+    case LUA_TSTRING:
+        bytes = lua_tolstring(L, -1, &count);
+        if (count >= CLUA_MIN_LENT_STRING) return false;
+        write_text(writer, bytes, count);
+        return true;
+    default: return false;
+    }
+}
+
+// Two upvalues that are one variable are not flat.
+static bool is_first_of_its_cell(lua_State *L, int function, int number) {
+    const void *cell = number > 1 ? lua_upvalueid(L, function, number) : NULL;
+    for (int i = 1; i < number; i++)
+        if (lua_upvalueid(L, function, i) == cell) return false;
+    return true;
+}
+
+// A function of known code whose upvalues are flat: it sees no globals.
+static bool write_flat_function(parcel_writer *writer, lua_State *L, clua_code *code) {
+    enum { MAX_UPVALUES = 8 };
+    if (code == NULL || code->upvalue_count > MAX_UPVALUES) return false;
+    writer_byte(writer, CLUA_TAG_FUNCTION);
+    writer_varint(writer, 0);
+    int function = lua_gettop(L);
+    for (int i = 1; i <= code->upvalue_count; i++) {
+        if (!is_first_of_its_cell(L, function, i)) return false;
+        lua_getupvalue(L, function, i);
+        bool is_flat = write_flat(writer, L, lua_type(L, -1));
+        lua_pop(L, 1);
+        if (!is_flat) return false;
+    }
+    return true;
+}
+
+bool encode_flat(lua_State *L, clua_parcel *parcel) {
+    parcel_writer writer;
+    writer_init(&writer);
+    writer_byte(&writer, 0);
+    clua_code *code = NULL;
+    int type = lua_type(L, -1);
+    bool is_flat;
+    if (type != LUA_TFUNCTION)
+        is_flat = write_flat(&writer, L, type);
+    else
+        is_flat = !lua_iscfunction(L, -1) && lua_checkstack(L, 2) && !clua_may_travel_by_name(L, -1)
+            && write_flat_function(&writer, L, code = clua_code_known(L, -1));
+    writer_byte(&writer, CLUA_TAG_END);
+    if (!is_flat || writer.failed) {
+        writer_free(&writer);
+        return false;
+    }
+    writer_finish(&writer, parcel);
+    parcel->value_count = 1;
+    // What has parameters gets its operation, and through that at functions of others.
+    parcel->is_flat = code == NULL || !code->has_parameters;
+    if (code != NULL) {
+        clua_code_give(code);
+        parcel->code = code;
+    }
+    return true;
+}

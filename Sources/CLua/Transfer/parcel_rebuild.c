@@ -1,0 +1,238 @@
+#include "Transfer/parcel_rebuild.h"
+
+#include <lua5.4/lauxlib.h>
+
+#include "Libraries/environment_raising.h"
+#include "Libraries/modules_raising.h"
+#include "Transfer/parcel_format.h"
+#include "Transfer/parcel_survey.h"
+#include "object.h"
+
+typedef enum rebuilt_state { FOUND, OPEN, MADE } rebuilt_state;
+
+// An object to be made again. The Lua table at `anchors` has it at `anchor`, and then the table of what __transfer returned.
+typedef struct rebuilt {
+    rebuilt_state state;
+    int count;             // what __transfer returned
+    uint32_t arguments;    // ordinal of the table of that
+    lua_Integer anchor;
+    size_t waiting;        // the place that waits for it and was noted last: 1 + index, 0 for none
+    const trail_step *trail;
+} rebuilt;
+
+// Where such an object belongs. The Lua table at `anchors` has container, key and value, from `anchor` on.
+typedef struct place {
+    lua_Integer anchor;
+    size_t next;  // another place that waits for the same object: 1 + index, 0 for none
+    const trail_step *trail;
+} place;
+
+// An object of which the arguments have been written: those found among them are made first.
+typedef struct level {
+    size_t rebuilt;
+    size_t first, next;  // indices in `found`
+} level;
+
+static rebuilt *rebuilt_at(encoder *e, size_t index) { return &((rebuilt *)e->rebuilt.items)[index]; }
+static place *place_at(encoder *e, size_t index) { return &((place *)e->places.items)[index]; }
+static void note_found(encoder *e, size_t index) { *(size_t *)encoder_append(e, &e->found, sizeof(size_t)) = index; }
+
+// MARK: finding
+
+// Stack: __transfer, the object. Returns what it returns.
+static int call_transfer(lua_State *L) {
+    lua_call(L, 1, LUA_MULTRET);
+    int count = lua_gettop(L);
+    if (count == 0 || lua_type(L, 1) != LUA_TFUNCTION)
+        luaL_error(L, "__transfer must return a function that rebuilds the value, and its arguments; it returned %s",
+                   count == 0 ? "nothing" : luaL_typename(L, 1));
+    return count;
+}
+
+// Calls __transfer of the object on top, and notes what it returns. False, in a survey, when that fails. Needs 8 slots.
+static bool add_rebuilt(encoder *e) {
+    lua_State *L = e->L;
+    int object = lua_gettop(L);
+    lua_pushcfunction(L, call_transfer);
+    lua_getmetatable(L, object);
+    lua_pushliteral(L, "__transfer");
+    lua_rawget(L, -2);
+    lua_remove(L, -2);
+    lua_pushvalue(L, object);
+    if (e->survey == NULL) {
+        lua_call(L, 2, LUA_MULTRET);
+    } else {
+        int status = lua_pcall(L, 2, LUA_MULTRET, 0);
+        if (status != LUA_OK) {
+            if (status == LUA_ERRMEM) lua_error(L);
+            luaL_tolstring(L, -1, NULL);
+            survey_note(e, object);
+            lua_settop(L, object);
+            return false;
+        }
+    }
+    int count = lua_gettop(L) - object;
+    luaL_checkstack(L, 4, "too many values from __transfer");
+    lua_pushvalue(L, object);
+    lua_Integer anchor = encoder_anchor(e);
+    lua_createtable(L, count, 0);
+    lua_insert(L, object + 1);
+    for (int i = count; i >= 1; i--) lua_rawseti(L, object + 1, i);
+    encoder_anchor(e);
+    *(rebuilt *)encoder_append(e, &e->rebuilt, sizeof(rebuilt)) = (rebuilt){.count = count, .anchor = anchor, .trail = e->trail};
+    return true;
+}
+
+static bool has_transfer(lua_State *L, int index) {
+    int type = lua_type(L, index);
+    if ((type != LUA_TTABLE && type != LUA_TUSERDATA) || !lua_getmetatable(L, index)) return false;
+    lua_pushliteral(L, "__transfer");
+    bool has = lua_rawget(L, -2) != LUA_TNIL;
+    lua_pop(L, 2);
+    return has;
+}
+
+// Whether the object on top goes by reference or by name, whatever its metatable has.
+static bool is_known_there(lua_State *L) {
+    if (clua_to_handle(L, -1) != NULL || (lua_istable(L, -1) && clua_is_environment(L, -1))) return true;
+    if (!clua_module_name(L, -1)) return false;
+    lua_pop(L, 2);
+    return true;
+}
+
+// Whether the value at `index` has to be rebuilt and is not yet; then `*awaited` is its index in `rebuilt`.
+static bool is_awaited(encoder *e, int index, size_t *awaited) {
+    lua_State *L = e->L;
+    if (!has_transfer(L, index)) return false;
+    lua_pushvalue(L, index);
+    bool found = true;
+    pointer_entry *entry = is_known_there(L) ? NULL : encoder_meet(e, lua_topointer(L, -1), &found);
+    if (!found) {
+        entry->number = (uint32_t)e->rebuilt.count + 1;  // 0: met as something else
+        *awaited = e->rebuilt.count;
+        if (!add_rebuilt(e)) {
+            encoder_meet(e, lua_topointer(L, -1), &found)->number = 0;
+            entry = NULL;
+        }
+    } else if (entry != NULL && entry->number != 0) {
+        *awaited = entry->number - 1;
+    } else {
+        entry = NULL;
+    }
+    lua_pop(L, 1);
+    if (entry == NULL || rebuilt_at(e, *awaited)->state == MADE) return false;
+    // Once more where it was found before: what is being written may need it sooner.
+    if (rebuilt_at(e, *awaited)->state == FOUND) note_found(e, *awaited);
+    return true;
+}
+
+static void wait_for(encoder *e, size_t awaited, place place) {
+    place.next = rebuilt_at(e, awaited)->waiting;
+    *(struct place *)encoder_append(e, &e->places, sizeof place) = place;
+    rebuilt_at(e, awaited)->waiting = e->places.count;
+}
+
+bool rebuild_later(encoder *e, int container) {
+    lua_State *L = e->L;
+    size_t awaited;
+    if (!is_awaited(e, -2, &awaited) && !is_awaited(e, -1, &awaited)) return false;
+    if (container == 0)
+        lua_pushnil(L);
+    else
+        lua_pushvalue(L, container);
+    place place = {.anchor = encoder_anchor(e), .trail = e->trail};
+    lua_pushvalue(L, -2);
+    encoder_anchor(e);
+    lua_pushvalue(L, -1);
+    encoder_anchor(e);
+    wait_for(e, awaited, place);
+    return true;
+}
+
+// MARK: writing
+
+// Writes the table of what __transfer returned.
+static void open_rebuilt(encoder *e, size_t index) {
+    lua_State *L = e->L;
+    rebuilt *object = rebuilt_at(e, index);
+    object->state = OPEN;
+    *(level *)encoder_append(e, &e->levels, sizeof(level)) = (level){index, e->found.count, e->found.count};
+    encoder_follow(e, object->trail);
+    uint32_t counts[2] = {(uint32_t)object->count, 0};
+    lua_rawgeti(L, e->anchors, object->anchor + 1);
+    int arguments = lua_gettop(L);
+    bool found;
+    object->arguments = encode_begin(e, encoder_meet(e, lua_topointer(L, arguments), &found), CLUA_TAG_TABLE_KEPT);
+    writer_bytes(&e->writer, counts, sizeof counts);
+    for (uint32_t i = 1; i <= counts[0]; i++) {
+        e->trail = encoder_step(e, TRAIL_REBUILD, i, NULL, NULL);
+        lua_pushinteger(L, i);
+        lua_rawgeti(L, arguments, i);
+        if (rebuild_later(e, arguments))
+            writer_byte(&e->writer, CLUA_TAG_NIL);
+        else
+            encode_value(e, 1);
+        lua_pop(L, 2);
+        e->trail = rebuilt_at(e, index)->trail;
+    }
+    writer_byte(&e->writer, CLUA_NO_METATABLE);
+    lua_pop(L, 1);
+}
+
+// Writes that a key and a value have come for a place; or lets it wait for the other one of them.
+static void fill_place(encoder *e, place place) {
+    lua_State *L = e->L;
+    encoder_follow(e, place.trail);
+    for (int i = 0; i < 3; i++) lua_rawgeti(L, e->anchors, place.anchor + i);
+    size_t awaited;
+    if (is_awaited(e, -2, &awaited) || is_awaited(e, -1, &awaited)) {
+        wait_for(e, awaited, place);
+        lua_pop(L, 3);
+        return;
+    }
+    writer_byte(&e->writer, CLUA_TAG_PLACE);
+    for (int i = -3; i <= -1; i++) {
+        lua_pushvalue(L, i);
+        encode_value(e, 1);
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 3);
+}
+
+static void make_rebuilt(encoder *e, size_t index) {
+    lua_State *L = e->L;
+    rebuilt *object = rebuilt_at(e, index);
+    lua_rawgeti(L, e->anchors, object->anchor);
+    bool found;
+    encode_begin(e, encoder_meet(e, lua_topointer(L, -1), &found), CLUA_TAG_REBUILT);
+    lua_pop(L, 1);
+    writer_varint(&e->writer, object->arguments);
+    writer_varint(&e->writer, (uint64_t)object->count);
+    object->state = MADE;
+    size_t waiting = object->waiting;
+    while (waiting != 0) {
+        place place = *place_at(e, waiting - 1);
+        waiting = place.next;
+        fill_place(e, place);
+    }
+}
+
+bool rebuild_next(encoder *e) {
+    if (e->levels.count == 0) {
+        if (e->found.count == 0) return false;
+        *(level *)encoder_append(e, &e->levels, sizeof(level)) = (level){0};  // of the values themselves
+    }
+    level *top = &((level *)e->levels.items)[e->levels.count - 1];
+    while (top->next < e->found.count) {
+        size_t index = ((size_t *)e->found.items)[top->next++];
+        if (rebuilt_at(e, index)->state != FOUND) continue;
+        open_rebuilt(e, index);
+        return true;
+    }
+    if (e->levels.count == 1) return false;
+    size_t index = top->rebuilt;
+    e->found.count = top->first;
+    e->levels.count--;
+    make_rebuilt(e, index);
+    return true;
+}

@@ -1,0 +1,122 @@
+#include "Transfer/parcel_trail.h"
+
+#include <ctype.h>
+#include <lua5.4/lauxlib.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "object.h"
+
+enum { MOST_STEPS = 20 };
+
+static bool is_root(const trail_step *step) { return step->kind <= TRAIL_GLOBAL; }
+
+static bool is_name(const char *text, size_t count) {
+    if (count == 0 || isdigit((unsigned char)text[0])) return false;
+    for (size_t i = 0; i < count; i++)
+        if (!isalnum((unsigned char)text[i]) && text[i] != '_') return false;
+    return true;
+}
+
+static void add_field(luaL_Buffer *message, const char *text, size_t count) {
+    bool name = is_name(text, count);
+    luaL_addstring(message, name ? "." : "[\"");
+    luaL_addlstring(message, text, count);
+    if (!name) luaL_addstring(message, "\"]");
+}
+
+static void add_root(luaL_Buffer *message, const trail_step *step) {
+    lua_State *L = message->L;
+    switch (step->kind) {
+    case TRAIL_ARGUMENT: lua_pushfstring(L, "argument %I", step->number); break;
+    case TRAIL_RESULT: lua_pushfstring(L, "result %I", step->number); break;
+    case TRAIL_UPVALUE: lua_pushfstring(L, "upvalue '%s'", step->text); break;
+    case TRAIL_GLOBAL: lua_pushfstring(L, "global '%s'", step->text); break;
+    case TRAIL_CLASS: lua_pushfstring(L, "class %s", step->text); break;
+    case TRAIL_MAIN: lua_pushliteral(L, "the main function"); break;
+    default: lua_pushliteral(L, "the value"); break;
+    }
+    luaL_addvalue(message);
+}
+
+static void add_step(luaL_Buffer *message, const trail_step *step) {
+    lua_State *L = message->L;
+    switch (step->kind) {
+    case TRAIL_FIELD: add_field(message, step->text, (size_t)step->number); return;
+    case TRAIL_ELEMENT: lua_pushfstring(L, "[%I]", step->number); break;
+    case TRAIL_OTHER: lua_pushfstring(L, "[a %s]", step->text); break;
+    case TRAIL_KEY: lua_pushliteral(L, " key"); break;
+    case TRAIL_METATABLE: lua_pushliteral(L, ".<metatable>"); break;
+    default: lua_pushfstring(L, ".<__transfer value %I>", step->number); break;
+    }
+    luaL_addvalue(message);
+}
+
+// Adds the steps from the root on; of a long trail the middle is left out.
+static const trail_step *add_trail(luaL_Buffer *message, const trail_step *last) {
+    const trail_step *steps[MOST_STEPS];  // the last ones, newest first
+    size_t count = 0;
+    const trail_step *step = last;
+    for (; !is_root(step); step = step->parent) {
+        if (count < MOST_STEPS) steps[count] = step;
+        count++;
+    }
+    add_root(message, step);
+    if (count > MOST_STEPS) luaL_addstring(message, "…");
+    for (size_t i = count < MOST_STEPS ? count : MOST_STEPS; i > 0; i--) add_step(message, steps[i - 1]);
+    return step;
+}
+
+static bool is_file(lua_State *L, int index) {
+    bool same = false;
+    if (lua_getmetatable(L, index)) {
+        luaL_getmetatable(L, LUA_FILEHANDLE);
+        same = lua_rawequal(L, -1, -2);
+        lua_pop(L, 2);
+    }
+    return same;
+}
+
+static const char *type_of(lua_State *L, int index) {
+    switch (lua_type(L, index)) {
+    case LUA_TFUNCTION: return "a C function";
+    case LUA_TTHREAD: return "a coroutine";
+    case LUA_TLIGHTUSERDATA: return "a light userdata";
+    default: return "a userdata";
+    }
+}
+
+static const char *remedy_for(lua_State *L, int index) {
+    switch (lua_type(L, index)) {
+    case LUA_TFUNCTION: return "put it in a module, and require that inside the body";
+    case LUA_TTHREAD: return "create it inside the body";
+    case LUA_TLIGHTUSERDATA: return "it is an address, which means nothing elsewhere";
+    default: return is_file(L, index) ? "open it inside the body" : "create it inside the body, or give its metatable a __transfer";
+    }
+}
+
+void trail_push_name(lua_State *L, const trail_step *last) {
+    luaL_Buffer name;
+    luaL_buffinit(L, &name);
+    add_trail(&name, last);
+    luaL_pushresult(&name);
+}
+
+void trail_push_message(lua_State *L, const trail_step *last, int index) {
+    int culprit = lua_absindex(L, index);
+    const char *type = type_of(L, culprit);
+    const char *remedy = remedy_for(L, culprit);
+    luaL_Buffer message;
+    luaL_buffinit(L, &message);
+    luaL_addstring(&message, "cannot send ");
+    const trail_step *root = add_trail(&message, last);
+    lua_pushfstring(L, " (%s)", type);
+    luaL_addvalue(&message);
+    if (root->label != NULL) {
+        lua_pushfstring(L, " of function %s", root->label);
+        luaL_addvalue(&message);
+    }
+    lua_pushfstring(L, "; %s", remedy);
+    luaL_addvalue(&message);
+    luaL_pushresult(&message);
+}

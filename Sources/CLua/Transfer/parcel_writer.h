@@ -1,0 +1,92 @@
+// The bytes of a parcel while they are written. Never raises.
+#ifndef CLUA_PARCEL_WRITER_H
+#define CLUA_PARCEL_WRITER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "parcel.h"
+
+/// Stays where it is: it may point into itself.
+typedef struct parcel_writer {
+    uint8_t *bytes;  // `few`, or owned
+    size_t count;
+    size_t capacity;
+    bool failed;  // memory ran out: what was written since is lost
+    uint8_t few[CLUA_FEW_BYTES];
+} parcel_writer;
+
+static inline void writer_init(parcel_writer *writer) {
+    writer->bytes = writer->few;
+    writer->count = 0;
+    writer->capacity = sizeof writer->few;
+    writer->failed = false;
+}
+
+static inline void writer_free(parcel_writer *writer) {
+    if (writer->bytes != writer->few) free(writer->bytes);
+    writer_init(writer);
+}
+
+/// Hands what was written to `parcel`.
+static inline void writer_finish(parcel_writer *writer, clua_parcel *parcel) {
+    parcel->byte_count = writer->count;
+    if (writer->bytes == writer->few) {
+        memcpy(parcel->few, writer->few, sizeof parcel->few);
+    } else {
+        parcel->bytes = writer->bytes;
+        parcel->has_block = true;
+        writer_init(writer);
+    }
+}
+
+static inline bool writer_reserve(parcel_writer *writer, size_t count) {
+    if (writer->capacity - writer->count >= count) return true;
+    if (writer->failed) return false;
+    size_t needed = writer->count + count, capacity = writer->capacity * 4;
+    if (capacity < needed) capacity = needed + 64;  // a long string, and perhaps nothing else
+    bool are_few = writer->bytes == writer->few;
+    uint8_t *bytes = realloc(are_few ? NULL : writer->bytes, capacity);
+    if (bytes == NULL) {
+        writer->failed = true;
+        return false;
+    }
+    if (are_few) memcpy(bytes, writer->few, writer->count);
+    writer->bytes = bytes;
+    writer->capacity = capacity;
+    return true;
+}
+
+static inline void writer_byte(parcel_writer *writer, uint8_t byte) {
+    if (writer_reserve(writer, 1)) writer->bytes[writer->count++] = byte;
+}
+
+static inline void writer_bytes(parcel_writer *writer, const void *bytes, size_t count) {
+    if (!writer_reserve(writer, count)) return;
+    if (count > 0) memcpy(writer->bytes + writer->count, bytes, count);
+    writer->count += count;
+}
+
+/// 7 bits a byte, the low ones first: 10 bytes at most. Returns how many.
+static inline size_t put_varint(uint8_t *bytes, uint64_t value) {
+    size_t count = 0;
+    while (value >= 0x80) {
+        bytes[count++] = (uint8_t)(value | 0x80);
+        value >>= 7;
+    }
+    bytes[count++] = (uint8_t)value;
+    return count;
+}
+
+static inline void writer_varint(parcel_writer *writer, uint64_t value) {
+    if (writer_reserve(writer, 10)) writer->count += put_varint(writer->bytes + writer->count, value);
+}
+
+static inline void writer_string(parcel_writer *writer, const char *bytes, size_t count) {
+    writer_varint(writer, count);
+    writer_bytes(writer, bytes, count);
+}
+
+#endif

@@ -1,0 +1,44 @@
+import TestSupport
+import Testing
+
+@testable import LuaBindings
+@_spi(Locking) @testable import OpEngine
+
+/// What operations and states keep of each other ends in time.
+@Suite struct KeptByNobodyTests {
+    /// The end has begun, and the state that set the block has it in its list, when the host takes the block away.
+    @Test func oneWhoseBlockIsRemovedAtItsEndIsKeptByNobody() throws {
+        try withRuntime { runtime throws in
+            let operation = try runtime.operation(
+                """
+                queue.isSuspended = true
+                local op = Operation.new(function() end)
+                op.completionBlock = function() error 'runs' end
+                return queue:addOperation(op)
+                """)
+            let removed = Gate()
+            operation.whenFinished { [unowned operation] in
+                operation.completionBlock = nil
+                removed.open()
+            }
+            operation.queue?.isSuspended = false
+            removed.wait()
+            // The state has not run meanwhile.
+            #expect(try runtime.state().due.isEmpty)
+        }
+    }
+
+    @Test func aWaitThatEndsBeforeTheOperationLeavesNothingOnIt() throws {
+        try withRuntime { runtime throws in
+            let operation = try runtime.operation(
+                """
+                queue.isSuspended = true
+                local op = queue:addOperation(function() end)
+                for i = 1, 100 do assert(not op:waitUntilFinished(0.0001)) end
+                return op
+                """)
+            #expect(operation.lock.withLock { operation.rareExtras?.finishHandlers.count ?? 0 } == 0)
+            operation.queue?.isSuspended = false
+        }
+    }
+}
