@@ -33,7 +33,7 @@ extension OperationQueue {
             let member = unsafe Unmanaged.passUnretained(operation)
             let level = operation.loadState().level
             operation.queuePosition = Operation.QueuePosition(readyAt: level)
-            // Only write to the preceding operation, which may be in another thread's cache.
+            // The preceding operation may be in another thread's cache. Unless others follow it, write to it without reading it.
             if let previous = unsafe lastOne(upTo: level) {
                 let next = unsafe isBehindAll(level) ? nil : previous._withUnsafeGuaranteedRef { unsafe $0.links.next }
                 unsafe operation.links = OperationLinks(previous: previous, next: next)
