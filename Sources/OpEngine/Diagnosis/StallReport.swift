@@ -1,8 +1,5 @@
 /// Operations that are not running, with the reasons.
 public struct StallReport: Sendable, Hashable {
-    /// The maximum number of operations that a message names.
-    static let messageLimit = 8
-
     /// The operations that were examined, with the reasons.
     public private(set) var entries: [Operation.Blockage] = []
     /// The number of operations that were not examined.

@@ -15,9 +15,6 @@ enum ThreadGroup: UInt8, CaseIterable {
     /// Not a worker: the thread that drains a main queue, or an executor.
     case outside
 
-    /// The number of groups that have workers.
-    static let workerGroups = 3
-
     /// The group's bit in a set of groups.
     @inline(__always) var bit: UInt8 { 1 << rawValue }
 
