@@ -1,6 +1,6 @@
 import OpEngine
 
-/// A Lua function, copied with what it captures: the body of any number of operations that a host makes.
+/// A Lua function, copied together with what it captures. A host uses it as the body of any number of operations.
 ///
 /// ```swift
 /// let resize = try runtime.function("local quality = 80; return function(operation, file) return shrink(file, quality) end")
@@ -11,7 +11,7 @@ import OpEngine
 /// - Concurrency: safe from every thread.
 public struct LuaFunction: Sendable {
     let origin: LuaOperation.Origin
-    /// Nil where the origin has it.
+    /// Nil if the origin holds the parcel.
     let parcel: Parcel?
 
     init(core: RuntimeCore, parcel: Parcel) {
@@ -22,13 +22,15 @@ public struct LuaFunction: Sendable {
 }
 
 extension Runtime {
-    /// Runs a script in the main state and copies the function that it returns, with what that captures as it is now.
+    /// Runs a script in the main state and copies the function that it returns, with the present values of what the function captures.
+    /// Costs one copy of those values; operations made from the result share the copy.
     ///
     /// - Parameters:
     ///   - source: a script that returns one function.
-    ///   - name: what errors call it: `@` and a file name, or `=` and any text.
-    ///   - arguments: what `...` is in the script.
-    /// - Throws: what the script raises; also when it returns something else, or a function that captures what cannot be sent.
+    /// - name: the script's name in error messages: `@` and a file name, or `=` and any text.
+    /// - arguments: the values of `...` in the script.
+    /// - Throws: what the script raises, or an error if it returns something other than one function or the function captures a value that
+    ///   cannot be sent.
     public func function(_ source: String, name: String = "=function", arguments: [LuaValue] = []) throws(LuaError) -> LuaFunction {
         let state = try state()
         return try asLuaError { () throws(Failure) in
@@ -39,8 +41,8 @@ extension Runtime {
 }
 
 extension LuaOperation {
-    /// An operation that calls `function` with the operation itself and `arguments`, on a thread of the function's runtime. From any
-    /// thread.
+    /// Makes an operation that calls `function` with the operation itself and `arguments`, on a thread of the function's runtime. Safe from
+    /// every thread.
     public convenience init(_ function: borrowing LuaFunction, arguments: [LuaValue] = []) {
         if function.parcel == nil && arguments.isEmpty {
             self.init(function.origin, .nothing)

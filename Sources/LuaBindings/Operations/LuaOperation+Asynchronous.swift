@@ -1,9 +1,9 @@
 import OpEngine
 import Synchronization
 
-/// Asynchronous operations: they stay executing after their bodies have returned, until somebody ends them. The first end counts.
+/// Asynchronous operations: they keep executing after their body has returned, until somebody ends them. Only the first end counts.
 extension LuaOperation {
-    /// Whether the caller is the one who ends it.
+    /// Claims the right to end the operation. Returns true for the first caller only.
     func claimEnd() -> Bool {
         withFields { fields in
             defer { fields.isEnding = true }
@@ -11,7 +11,7 @@ extension LuaOperation {
         }
     }
 
-    /// Says why nobody can end it now; nil when somebody can, or has.
+    /// Why nobody can end the operation now; nil if somebody can, or already has.
     func refusalToEnd(by method: String) -> String? {
         if !isAsynchronous {
             return "\(displayName) is not asynchronous, so it cannot be ended by '\(method)': it finishes when its main function returns"
@@ -20,12 +20,11 @@ extension LuaOperation {
         return "\(displayName) has not started, so it cannot be ended by '\(method)'; cancel it instead"
     }
 
-    /// Ends it with these results, nil for none; ignored when it has been ended before.
+    /// Ends the operation with `results`; nil means none. Does nothing if the operation has already been ended.
     func finish(with results: Parcel?) {
         guard claimEnd() else { return }
         results?.letGo(of: self)
         note(results)
-        // Nearly always they have been taken.
         let bodies = withFields { fields in
             defer { fields.setResults(.parcel(results ?? .empty), ofBodyAt: 0) }
             return fields.takeBodies()
@@ -34,7 +33,7 @@ extension LuaOperation {
         end()
     }
 
-    /// The body has returned. The operation goes on, unless it has been asked to stop meanwhile.
+    /// Records that the body has returned. The operation keeps executing, unless it has been asked to stop meanwhile.
     func bodyHasReturned() {
         let reason = withFields { fields in
             fields.hasReturned = true
@@ -42,17 +41,17 @@ extension LuaOperation {
         }
         if let reason { return endStopped(reason) }
         if core.isClosing && isCancelled { return endIfReturned() }
-        // A queue keeps what is in it.
+        // A queue keeps its operations alive; an operation that was started by hand needs the core for that.
         if !isInQueue && !isFinished { core.keepStartedByHand(self) }
     }
 
-    /// Ends what waits for `finish` and has been stopped.
+    /// Ends an operation that was stopped while it waited for `finish`.
     func endStopped(_ reason: StopReason) {
         guard isAsynchronous else { return }
         end(with: OperationFailure(Failure(stop: reason), kind: reason.failureKind, of: self))
     }
 
-    /// The runtime closes, and nobody will come and finish it.
+    /// Ends an operation whose body has returned. Called when the runtime closes, because nobody will call `finish` any more.
     func endIfReturned() {
         guard isAsynchronous, withFields({ $0.hasReturned }), claimEnd() else { return }
         end()

@@ -2,9 +2,9 @@ import CLua
 @_spi(Subclassing) import OpEngine
 import Synchronization
 
-/// Where the bodies are, and how they come to where they run.
+/// Where the bodies are, and how they get to the state that runs them.
 extension LuaOperation {
-    /// What C calls the body at `index`.
+    /// The number that C uses for the body at `index`.
     func number(ofBodyAt index: Int) -> Int32 { kind == .blocks ? Int32(index + 1) : 0 }
 
     func cBody(number: Int32) -> clua_body {
@@ -15,9 +15,9 @@ extension LuaOperation {
             arguments: nil, argument_count: 0)
     }
 
-    /// The bodies, which are about to run.
+    /// Takes the bodies, which are about to run.
     func takeBodies() -> SmallArray<Body> {
-        // The host has added it to the main queue, or started it: then they run as they are, if the handle has been kept.
+        // If the host added the operation to the main queue or started it here, the bodies run from the handle, provided it was kept.
         let isAtHome = isOfMainState && core.isMainThread && queue.map { core.isMainQueue($0) } ?? true
         return withFields { fields in
             if isAtHome, fields.isPinned(in: .home) {
@@ -27,7 +27,7 @@ extension LuaOperation {
         }
     }
 
-    /// Whether they run as they are, in the state of this thread.
+    /// Whether all bodies run in this thread's state, one after the other.
     func isHere(_ bodies: [Body]) -> Bool {
         !isInQueue || core.isMainThread
             || bodies.contains { if case .handle = $0.form { true } else { false } }
@@ -35,12 +35,12 @@ extension LuaOperation {
 
     // MARK: execution blocks
 
-    /// How many blocks it has been given.
+    /// The number of blocks that were added to the operation.
     var blockCount: Int { withFields { $0.blockCount } }
 
-    /// Adds the function at stack index 2, with the arguments after it.
+    /// Adds the function at stack index 2, with the arguments after it, as another block.
     ///
-    /// - Returns: what puts it into the handle, when it stays there for now.
+    /// - Returns: an answer that stores the function in the handle, if it stays there for now.
     func addBlock(_ call: Call) throws -> Answer {
         let state = call.state
         let runsAtHome = isOfMainState && queue.map { core.isMainQueue($0) } ?? false
@@ -58,7 +58,7 @@ extension LuaOperation {
 
     // MARK: sending
 
-    /// One whose only body is the function at stack index 2 with the arguments after it.
+    /// Makes an operation whose only body is the function at stack index 2, with the arguments after it.
     convenience init(sending call: Call) throws(Failure) {
         let parcel = try call.encodeBody()
         self.init(
@@ -73,13 +73,14 @@ extension LuaOperation {
         return Body(form: .parcel(parcel), isInHandle: false)
     }
 
-    /// Makes it fit to run in `queue`, or at once for nil: called by `state` before it adds or starts it. See `prepared`.
+    /// Prepares the operation for `queue`, or for an immediate start if `queue` is nil. `state` calls this before it adds or starts the
+    /// operation. See `prepared`.
     ///
-    /// - Parameter handle: where its handle is on the stack of the call; 0: that has to be looked for.
-    /// - Returns: whether it is all that is needed of the functions in the handle.
-    /// - Throws: what in its functions cannot be sent.
+    /// - Parameter handle: the stack index of the handle in the current call, or 0 to look it up.
+    /// - Returns: whether the functions were copied, so that the handle no longer needs them.
+    /// - Throws: an error if something in the functions cannot be sent.
     fileprivate func prepare(for queue: OperationQueue?, in state: LuaState, handleAt handle: Int32) throws(Failure) -> Bool {
-        guard !isInQueue, !isExecuting, !isFinished else { return false }  // misuse, which the engine refuses
+        guard !isInQueue, !isExecuting, !isFinished else { return false }  // misuse, which the engine rejects
         let isHome = isHome(state)
         let destination = unsafe queue.map { unsafe Unmanaged.passUnretained($0) }
         let runsAtHome = unsafe destination?.with { queue in isOfMainState && withCore { $0.isMainQueue(queue) } } ?? isHome
@@ -91,7 +92,7 @@ extension LuaOperation {
             withFields { fields in
                 for index in fields.bodies.indices where fields.bodies[index].isInHandle { fields.bodies[index].form = .handle }
             }
-            needsPin = needsPin || !bodiesHere.isEmpty  // elsewhere it has been pinned when it left
+            needsPin = needsPin || !bodiesHere.isEmpty  // in any other state, `seal` has already pinned it
         } else if isHome {
             for index in bodiesHere { try encodeBody(at: index, in: state, handleAt: handle) }
         } else {
@@ -104,23 +105,23 @@ extension LuaOperation {
         return isHome && !runsAtHome
     }
 
-    /// Copies a body that is in the handle in `state`.
+    /// Copies a body out of the handle in `state`.
     private func encodeBody(at index: Int, in state: LuaState, handleAt handle: Int32) throws(Failure) {
         let parcel = try state.encodeBody(of: self, number: number(ofBodyAt: index), handleAt: handle)
         if !parcel.isFlat { state.publishPaths() }
         if parcel.hasReferences { note(parcel) }
         var form = Body.Form.parcel(consume parcel)
-        // Cancelling, on whatever thread, drops them.
+        // `cancel` may have dropped the bodies on another thread; then this exchange does nothing.
         withFields { $0.exchangeForm(&form, ofBodyAt: index) }
     }
 
-    /// Keeps the handle in `state`, with the functions that are in it, until the operation has finished. `isSealed`: or until nobody else
-    /// can add it.
+    /// Keeps the handle in `state`, and the functions in it, alive until the operation has finished. If `isSealed`, a garbage collection
+    /// unpins the handle earlier, when nothing outside of `state` can reach the operation any more.
     func pin(in state: LuaState, isSealed: Bool = false, handleAt handle: Int32 = 0) throws(Failure) {
         let reference = reference(to: state)
         let (isNew, isAwaited) = withFields { fields in
             let isNew = fields.pin(in: reference)
-            // The state has to remember that it runs the completion block, which may be a new one.
+            // The state must remember that it runs the completion block, which may be newer than the pin.
             guard !isSealed, let completion = fields.completion, completion.state == reference, !completion.isAwaited else {
                 return (isNew, false)
             }
@@ -137,13 +138,13 @@ extension LuaOperation {
             }
         }
         if isAwaited { state.awaitCompletion() }
-        // Last: it may have finished, and then the handle is let go of.
+        // Comes last: the operation may already have finished, and then the handle must be unpinned.
         defer { if isNew { tellWhenFinished() } }
         if isNew && isSealed { try state.watch(self) }
     }
 
-    /// The engine has refused to add or start it: undoes what `prepare` has done for that. What has been pinned because others may add it
-    /// stays so.
+    /// Undoes `prepare` after the engine has rejected the operation. What was pinned because another state may add the operation stays
+    /// pinned.
     func withdraw(in state: LuaState) {
         guard !isInQueue, !isExecuting, !isFinished else { return }
         let isWatched = state.isWatching(self), reference = reference(to: state)
@@ -158,7 +159,7 @@ extension LuaOperation {
         for observation in observations where observation.state === state { observation.stopAwaiting(endOf: self) }
     }
 
-    /// Whether it leaves `state` by reference while its functions are still there.
+    /// Whether the operation leaves `state` by reference while its functions are still in `state`.
     func needsSealing(from state: LuaState) -> Bool {
         guard !isFinished else { return false }
         let reference = reference(to: state)
@@ -171,7 +172,7 @@ extension LuaOperation {
         }
     }
 
-    /// Copies its functions, since the state that adds it may not be this one.
+    /// Copies the functions, because another state may add the operation.
     func seal(in state: LuaState) {
         let reference = reference(to: state)
         let (bodies, hasCallbacks) = withFields { fields in
@@ -191,16 +192,16 @@ extension LuaOperation {
                     form = .parcel(parcel)
                 } catch { form = .unsendable(Body.Refusal(message: error.message)) }
                 withFields { $0.exchangeForm(&form, ofBodyAt: index) }
-                // Another state may add it to the main queue: then it runs here, as it is.
+                // If another state adds the operation to the main queue, it runs here, from the handle.
                 needsPin = needsPin || core.isMain(state)
             }
         }
-        // Should this fail, memory has run out, and the next step of the script says so.
+        // A failure here means that memory has run out. The script's next step reports that.
         if needsPin { try? pin(in: state, isSealed: true) }
         keepObservations(in: state)
     }
 
-    /// Nobody but its handle in `state` refers to it any more: it is as it was before it left.
+    /// Undoes `seal`: only the handle in `state` still refers to the operation.
     func unseal(in state: LuaState) {
         let reference = reference(to: state)
         withFields { fields in
@@ -218,7 +219,7 @@ extension LuaOperation {
 }
 
 extension Call {
-    /// The function at stack index 2 with the arguments after it.
+    /// Encodes the function at stack index 2 with the arguments after it.
     fileprivate func encodeBody() throws(Failure) -> Parcel {
         let parcel = try state.encode(count: count - 1, CLUA_BODY)
         if !parcel.isFlat { state.publishPaths() }
@@ -227,19 +228,19 @@ extension Call {
 }
 
 extension Operation {
-    /// Itself, if it is one of scripts: a cast that costs less, and counts no reference.
+    /// This operation if it is a script's, else nil. Cheaper than a cast, and retains nothing.
     @inline(__always)
     var unmanagedOfScript: Unmanaged<LuaOperation>? {
-        // Safety: nobody derives from the class.
+        // Safety: the class is final, so an equal type means an instance of it.
         type(of: self) == LuaOperation.self ? unsafe .passUnretained(unsafeDowncast(self, to: LuaOperation.self)) : nil
     }
 
-    /// `state` adds it to `queue`, or starts it for nil, by `body`: one of scripts is made fit for that before, and as it was when it is
-    /// refused.
+    /// Runs `body`, by which `state` adds this operation to `queue`, or starts it if `queue` is nil. A script's operation is prepared
+    /// before, and restored if `body` throws.
     ///
-    /// - Parameter handle: where its handle is on the stack of the call; 0: that has to be looked for.
-    /// - Returns: whether its functions were copied, so that the handle needs them no more.
-    /// - Throws: what in its functions cannot be sent, and what `body` throws.
+    /// - Parameter handle: the stack index of the handle in the current call, or 0 to look it up.
+    /// - Returns: whether the functions were copied, so that the handle no longer needs them.
+    /// - Throws: an error if something in the functions cannot be sent, and what `body` throws.
     @inline(__always)
     @discardableResult
     func prepared(for queue: OperationQueue?, in state: LuaState, handleAt handle: Int32, _ body: () throws -> Void) throws -> Bool {
@@ -247,7 +248,8 @@ extension Operation {
             try body()
             return false
         }
-        // A collection while it is made fit must not take it back from where it has left to: that looks at the count of references.
+        // A garbage collection meanwhile must not unseal the operation. It decides that by the reference count, so retain the operation
+        // here.
         let kept = unsafe operation.with({ state.isWatching($0) }) ? operation.retain() : nil
         defer { unsafe kept?.release() }
         return try unsafe operation.with { operation in
@@ -264,7 +266,7 @@ extension Operation {
 }
 
 extension Sequence<Operation> {
-    /// The same for all of them, or none.
+    /// Prepares all operations or none, and runs `body`. See `Operation.prepared`.
     func prepared(for queue: OperationQueue?, in state: LuaState, _ body: () throws -> Void) throws {
         do {
             for case let operation as LuaOperation in self { _ = try operation.prepare(for: queue, in: state, handleAt: 0) }

@@ -1,18 +1,18 @@
 import CLua
 @_spi(Subclassing) import OpEngine
 
-/// The completion block that a script has set, and what else a state keeps until the operation has ended.
+/// The completion block that a script has set, and what else a state keeps until the operation has finished.
 extension LuaOperation {
-    /// `state` sets or removes the completion block, whose function is in its handle.
+    /// Sets or removes the completion block for `state`. The function is in the handle there.
     func setCompletion(in state: LuaState, isPresent: Bool) throws {
         let isSealed = try changeCompletion(to: nil, in: isPresent ? state : nil)
         guard isPresent else { return }
         if !tellWhenFinished() {
             noteDue()
-            // It may have told before.
+            // The operation may have announced its end already.
             state.announceDue()
         }
-        // Another state has added it, or may; its end, which may have come since, takes the pin away.
+        // Another state has added the operation or may add it, so the handle must stay. The end, which may have come meanwhile, unpins it.
         if isInQueue || isFinished {
             try pin(in: state)
         } else if isSealed || !isHome(state) {
@@ -20,7 +20,7 @@ extension LuaOperation {
         }
     }
 
-    /// To a block of the host's, to what a state has, or to none. Returns whether the operation is sealed.
+    /// Replaces the completion block by the host's `block`, by the one in `state`, or by none. Returns whether the operation is sealed.
     @discardableResult
     func changeCompletion(to block: (@Sendable () -> Void)?, in state: LuaState?) throws -> Bool {
         if block != nil || state != nil { try checkCompletionBlockIsInTime() }
@@ -33,7 +33,7 @@ extension LuaOperation {
         return isSealed
     }
 
-    /// The one before is not going to run: its state waits for it no more. Returns whether the operation is sealed.
+    /// Replaces the script's completion block. The state of the old block no longer waits for it. Returns whether the operation is sealed.
     private func replaceCompletion(by state: LuaState?) -> Bool {
         let reference = if let state { reference(to: state) } else { nil as StateReference? }
         let (replaced, isSealed) = withFields { fields -> (Completion?, Bool) in
@@ -42,25 +42,26 @@ extension LuaOperation {
         }
         guard let replaced else { return isSealed }
         if replaced.isAwaited { withState(replaced.state) { state in state.post { state.stopAwaitingCompletion() } } }
-        // The call unpins the handle there. If the end has begun, `noteDue` may have put the operation into that state's list.
+        // After `tellWhenFinished` the end unpins the handle there. If the end has begun, `noteDue` may have put the operation into that
+        // state's list.
         if !tellWhenFinished() { withState(replaced.state) { $0.due.remove(self) } }
         return isSealed
     }
 
-    /// From here on, whoever has seen that the operation has finished, and waits in the state that has set the completion block, waits for
-    /// that, too.
+    /// Puts the operation into the list of due operations of the state that has set the completion block. Whoever waits in that state and
+    /// has seen that the operation has finished then also waits for the completion block.
     func noteDue() {
         let plain = inlineState.map { $0.hasCompletion ? StateReference.home : nil }
         guard let reference = plain ?? withFields({ $0.completion?.state }) else { return }
         withState(reference) { state in
             state.due.append(self)
-            // Another state may replace the completion block at the same moment. Either it finds the operation in the list, or this sees the
-            // new block.
+            // Another state may replace the completion block at this moment. Either that state finds the operation in the list, or this
+            // thread sees the new block.
             if !hasCompletion(at: reference) { state.due.remove(self) }
         }
     }
 
-    /// Whether its completion block in `state` has still to run.
+    /// Whether the operation's completion block in `state` still has to run.
     func hasCompletion(in state: LuaState) -> Bool { hasCompletion(at: reference(to: state)) }
 
     @inline(__always)
@@ -69,17 +70,17 @@ extension LuaOperation {
         return withFields { $0.completion?.state == reference }
     }
 
-    /// What is to be done with one of those that are due in a state.
+    /// What to do with an operation in a state's list of due operations.
     enum Due {
-        /// Nothing: it has got another completion block meanwhile, or none.
+        /// Nothing: the completion block was replaced or removed meanwhile.
         case nothing
-        /// It has not told yet that it has finished.
+        /// Wait: the operation has not yet told the state that it has finished.
         case waits
-        /// Its completion block, which nobody else has any more, is to be run.
+        /// Run the completion block. It has been taken out of the operation.
         case completes(isPinned: Bool)
     }
 
-    /// On the thread of `state`.
+    /// Takes the completion block of `state`. On the thread of `state`.
     @inline(__always)
     fileprivate func takeCompletion(in state: LuaState) -> Due {
         let reference = reference(to: state)
@@ -89,13 +90,13 @@ extension LuaOperation {
         return due
     }
 
-    /// `state`, which keeps its handle, looks after that.
+    /// Asks `state` to unpin the handle.
     private func postEnd(to state: LuaState) {
-        // It captures nothing else, so that no memory is needed for it.
+        // The closure captures only one reference, so that it needs no allocation.
         state.post { [self] in unpinHere() }
     }
 
-    /// On the thread of a state that keeps its handle: lets go of that, unless its completion block is there.
+    /// Unpins the handle in this thread's state, unless a completion block there still has to run.
     private func unpinHere() {
         let isAtHome = withHome { $0.isOpenHere } ?? false
         guard let state = isAtHome ? withHome({ $0 }) : core.existingStateOfCurrentThread, !hasCompletion(in: state) else { return }
@@ -105,25 +106,26 @@ extension LuaOperation {
         state.unpin(self)
     }
 
-    /// What messages call its completion block.
+    /// What messages call the completion block.
     fileprivate var nameOfCompletion: String { "the completion block of \(displayName)" }
 
-    /// It has finished: `state`, which keeps its handle, need not any more.
+    /// Unpins the handle in `state`, because the operation has finished.
     func letGo(in state: LuaState) {
-        // At once where that is possible: a script that starts many without a wait keeps none of them. The function of a completion block
-        // may be on its way to the handle.
+        // At once if possible: a script that starts many operations without waiting then keeps none of them. While there is a completion
+        // block, its function may not be in the handle yet, so that case goes through the inbox.
         if state.isOpenHere && !hasCompletion(in: state) { unpinHere() } else { postEnd(to: state) }
     }
 }
 
 extension LuaState {
-    /// One of those that are due has finished, or the thread of the state is about to do something else. From any thread.
+    /// Posts a job that runs the due completion blocks, unless one is on its way. Called when a due operation has finished, and before the
+    /// state's thread does something else. From any thread.
     @inline(__always)
     func announceDue() {
         if due.announce() { post { [self] in runDue() } }
     }
 
-    /// Runs the completion blocks of those that are due now.
+    /// Runs the completion blocks that are due now.
     private func runDue() {
         var run = DueRun(state: self, left: due.fetch())
         while due.hasFetched && run.left > 0 {
@@ -139,26 +141,26 @@ extension LuaState {
         run.endCurrent()
     }
 
-    /// Runs the completion block of `operation` for the host, which has asked for it.
+    /// Runs the completion block of `operation` because the host has called it.
     func runCompletion(of operation: LuaOperation) {
         guard !isClosed else { return }
         ranCompletionCount += 1
         runCallback(of: operation, named: operation.nameOfCompletion)
     }
 
-    /// Runs the completion blocks that this state has set on operations that have finished, and tells its observers of their last
-    /// changes: after a wait they have run.
+    /// Runs the completion blocks that this state has set on finished operations, and delivers the last changes to its observers. When this
+    /// returns, they have run.
     ///
     /// - Returns: whether there were any.
     @discardableResult
     func runDueCompletions() throws(CallError) -> Bool {
         let before = ranCompletionCount
-        // Most have arrived: to look at each of them would take as long again.
+        // Most have arrived in the inbox. Checking each of them would take as long again.
         if inbox.hasJobs, !due.isEmpty { _ = try wait(deadline: nil) { true } }
         for operation in due.finished where operation.hasCompletion(in: self) {
             _ = try wait(deadline: nil) { !operation.hasCompletion(in: self) }
         }
-        // None where the operation that waits was cancelled.
+        // No block has run if the waiting operation was cancelled.
         var hasRun = ranCompletionCount != before
         for observation in awaitedObservations.values where observation.isEnding {
             _ = try wait(deadline: nil) { !observation.isPinned || !observation.isEnding }
@@ -168,13 +170,13 @@ extension LuaState {
     }
 }
 
-/// One after the other of the completion blocks that are due in a state when it begins.
+/// Runs the completion blocks that are due in a state at one moment, one after the other.
 @safe private struct DueRun {
-    // Safety: it runs on the state's thread, which keeps the state.
+    // Safety: the run stays on the state's thread, which keeps the state alive.
     unowned(unsafe) let state: LuaState
-    /// What comes meanwhile waits for the next one.
+    /// The number of operations left. Later arrivals wait for the next run.
     private(set) var left: Int
-    /// Whose block runs, with the reference of the list.
+    /// The operation whose block runs, with the list's reference to it.
     private var current: Unmanaged<LuaOperation>?
 
     init(state: LuaState, left: Int) { (unsafe self.state, self.left) = (state, left) }
@@ -203,7 +205,7 @@ extension LuaState {
 
     mutating func endCurrent() { unsafe current.take()?.release() }
 
-    /// The block that runs has failed; or, if there was none, Lua could run nothing, and the next one fails.
+    /// Reports that the current block failed. Without a current block Lua could run nothing, and the next block is the one that failed.
     mutating func fail(_ failure: Failure) {
         var completion = unsafe clua_completion()
         if unsafe current == nil, unsafe next(&completion), unsafe completion.is_pinned {

@@ -1,24 +1,26 @@
 import CLua
 import OpEngine
 
-/// Operations of which, until something asks for them, only their handles know: see `latent.h`.
+/// Deferred operations: only their handles know of them until something asks for the operation. C calls such a handle latent: see
+/// `latent.h`.
 extension LuaOperation {
-    /// The operation of a latent handle in `state`, which is asked for now.
+    /// Makes the operation of a latent handle in `state`, because something has asked for it.
     convenience init(deferredIn state: borrowing LuaState, hasCompletion: Bool) {
         self.init(state.origin(of: .function, nil), Fields(deferredWithCompletion: hasCompletion))
     }
 }
 
 extension LuaState {
-    /// Makes the operation of `handle`, a latent one at stack index 2, as it is when it has been made fit for `queue`, an `OperationQueue`, and
-    /// adds it.
+    /// Makes the operation of `handle`, a latent one at stack index 2, and adds it to `queue`, an `OperationQueue`. The operation is
+    /// inline.
     ///
-    /// - Returns: false: somebody observes something here, the body is not as simple as that, or runs as it is; then nothing was done. Or the
-    ///   queue has refused it; then it is latent no more.
+    /// - Returns: true if the operation was added. False, and nothing was done, if this state has observers, if the body cannot be encoded
+    ///   as a plain one, or if it will run in this state. Also false if the queue has rejected the operation; then the handle is no longer
+    ///   latent.
     static func addDeferredOperation(
         _ lua: OpaquePointer, to queue: UnsafeMutableRawPointer, _ handle: UnsafeMutablePointer<clua_handle>
     ) -> Bool {
-        // Safety: the handles, which are on the stack of the call, keep both.
+        // Safety: the handles are on the stack of the call and keep both objects alive.
         unsafe Unmanaged<OperationQueue>.fromOpaque(queue)._withUnsafeGuaranteedRef { queue in
             unsafe with(lua) { state in unsafe state.whileRunning(lua) { unsafe state.addDeferredOperation(lua, to: queue, handle) } }
         }
@@ -40,7 +42,7 @@ extension LuaState {
             made.placeOfHandle = unsafe handle.pointee.place
             unsafe clua_give_object(lua, 2, handle, operation.toOpaque())
             if hasCompletion { awaitCompletion() }
-            // Finalizers may run, and ask for the operation: it is there.
+            // Encoding may run finalizers, and they may ask for the operation, so the handle already has it here.
             if !isFlat { publishPaths() }
             do { try queue.tryAddOperation(made) } catch {
                 made.withdraw(in: self)

@@ -1,12 +1,13 @@
 @_spi(Locking) import OpEngine
 import Synchronization
 
-/// Changes of a state that is inline, and the step from there to out of line.
+/// Changes of an inline state, and its move out of line.
 extension LuaOperation {
-    /// Moves the state out of line, unless another thread has.
+    /// Moves the state out of line, unless another thread has done so.
     @inline(never)
     func moveOutOfLine() -> UnsafeMutablePointer<OutOfLineState> {
-        // Locked until the block has taken over what the word owned. Nobody else can read the old word's body after the exchange.
+        // The lock is held until the block has taken over what the word owned. After the exchange nobody else can read the body of the old
+        // word.
         let made = unsafe OutOfLineState.make(Fields(bodies: .empty))
         unsafe made.pointee.lock.lock()
         var old = stateWord.load(ordering: .acquiring)
@@ -27,8 +28,8 @@ extension LuaOperation {
         return unsafe made
     }
 
-    /// Changes the word in one atomic step. Nil, and nothing has changed, if the state is out of line. `change` may run more than once and must
-    /// be pure.
+    /// Changes the word in one atomic step. Returns nil, and changes nothing, if the state is out of line. `change` may run more than once
+    /// and must be pure.
     @inline(__always)
     func changeInline<Result>(_ change: (inout StateWord) -> Result) -> Result? {
         var old = stateWord.load(ordering: .acquiring)
@@ -54,11 +55,11 @@ extension LuaOperation {
     /// Takes the body out of an inline state; nil if there is none, or the state is out of line.
     @inline(__always)
     func takeInlineBody() -> Parcel? {
-        // Safety: the word owned it.
+        // Safety: the word owned a reference to the body.
         unsafe (changeInline { unsafe $0.takeBody() } ?? nil).map { unsafe Parcel(taking: $0) }
     }
 
-    /// `Fields.takeCompletion` of an inline state; nil if the state is out of line. The handle is pinned for the completion block.
+    /// `Fields.takeCompletion` for an inline state; nil if the state is out of line. The handle is pinned for the completion block.
     @inline(__always)
     func takeInlineCompletion() -> (Due, isAwaited: Bool)? {
         changeInline { word in
@@ -69,7 +70,7 @@ extension LuaOperation {
         }
     }
 
-    /// `Fields.takeEnd` of an inline state; nil if the state is out of line.
+    /// `Fields.takeEnd` for an inline state; nil if the state is out of line.
     @inline(__always)
     func takeInlineEnd() -> (completing: StateReference?, others: [StateReference])? {
         changeInline { word in

@@ -1,8 +1,8 @@
 @_spi(Locking) import OpEngine
 
-/// Stopping a body, whether it looks or not.
+/// Stopping a body, whether it checks for that or not.
 extension LuaOperation {
-    /// Live bytes that the body may hold above what its state held when it began; nil for no limit.
+    /// How many bytes of live memory the body may add to what its state held when the body began; nil for no limit.
     var memoryLimit: Int? {
         get { ifOutOfLine { $0.memoryLimit } ?? nil }
         set { withFields { $0.memoryLimit = newValue } }
@@ -13,27 +13,29 @@ extension LuaOperation {
         set { withFields { $0.timeLimit = newValue } }
     }
 
-    /// Why it has been asked to stop, if it was while it was running.
+    /// Why the operation was asked to stop; nil if it was not.
     var stopReason: StopReason? { ifOutOfLine { $0.stopReason } ?? nil }
 
-    /// Programs that a cancelled operation has started are ended; those of one that has finished go on.
+    /// Ends the programs that a cancelled operation has started. Those of a finished operation keep running.
     func endProcesses() {
         if isCancelled { for process in ifOutOfLine({ $0.processes }) ?? [] { process.end() } }
     }
 
-    /// It has started `process`.
+    /// Records that the operation has started `process`.
     func adopt(_ process: ChildProcess) {
         withFields { $0.processes.append(process) }
-        // Perhaps it ended before it was on the list.
+        // The process may have ended before it was on the list.
         if !process.isRunning { disown(process) }
         endProcesses()
     }
 
-    /// `process` has ended.
+    /// Forgets `process`, because it has ended.
     func disown(_ process: ChildProcess) { withFields { $0.processes.removeAll { $0 === process } } }
 
-    /// Cancels the operation, and stops its body also when that does not look. A body inside one long call of a C function is stopped
-    /// when that call returns; when it has not after a second this is reported on stderr, and another worker takes the place of its.
+    /// Cancels the operation and stops its body, even if the body does not check `isCancelled`. Safe from every thread; returns at once.
+    ///
+    /// A body inside a long call of a C function stops when that call returns. If the call lasts longer than a second, this is reported on
+    /// stderr and another worker takes the place of the stuck one.
     public func interrupt() { stop(.interrupted) }
 
     func stop(_ reason: StopReason) {
@@ -50,20 +52,20 @@ extension LuaOperation {
         }
     }
 
-    /// Seconds after which a body that has not noticed that it is to stop is reported.
+    /// Seconds that a body has to notice a stop request before it is reported.
     private static let patience = 1.0
 
-    /// A body that executes no instruction of Lua cannot be stopped; then at least the other operations go on.
+    /// Nothing can stop a body that executes no Lua instruction. A new worker lets the other operations go on.
     private func replaceWorkerIfStuck(in state: LuaState) {
         guard core.states.withLock({ states in states.contains { $0 === state } && state.giveUp(self) }) else { return }
         core.engine.beginReplacingWorker(with: state.inbox)
         core.report("\(displayName) was asked to stop, but is inside a C function that does not return; another worker does its work")
     }
 
-    /// A state has begun to run a body, and would stop it.
+    /// Called by a state when it begins to run a body. From here on the state could stop the body.
     ///
     /// - Returns: the memory limit, 0 for none.
-    /// - Throws: when it has been asked to stop before.
+    /// - Throws: an error if the operation was asked to stop before.
     func begin() throws(Failure) -> Int {
         guard let limits = ifOutOfLine({ ($0.stopReason, $0.timeLimit, $0.memoryLimit) }) else { return 0 }
         if let reason = limits.0 { throw Failure(stop: reason) }

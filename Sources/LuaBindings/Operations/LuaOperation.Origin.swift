@@ -2,7 +2,7 @@ import CLua
 import Synchronization
 
 extension LuaOperation {
-    /// What operations have in common that are made in the same way by the same Lua state.
+    /// What all operations share that the same Lua state makes in the same way.
     @safe final class Origin: Sendable {
         // The thread that makes operations changes the reference count; other threads read what follows. The gap keeps the two in different
         // cache lines.
@@ -10,17 +10,18 @@ extension LuaOperation {
         let core: RuntimeCore
         /// The Lua state that makes the operations; nil if the host does. A Lua state keeps its origins until it is closed.
         private let homeState: LuaState?
-        /// The same, without reference counting.
-        // Safety: there as long as `homeState`.
+        /// `homeState` without reference counting.
+        // Safety: `homeState` keeps it alive.
         let home: Unmanaged<LuaState>?
         let kind: Kind
         let isAsynchronous: Bool
         /// The class, if a script has defined it.
         let scriptClass: ScriptClass?
-        /// The body of every operation, if the host makes them. It is light, so keeping it as long as any of them costs little.
+        /// The shared body of the operations, if the host makes them. The body is light, so it costs little to keep it as long as any
+        /// operation.
         let body: Parcel?
-        /// What C reads of `body`.
-        // Safety: immutable, and there as long as `body`.
+        /// The part of `body` that C reads.
+        // Safety: immutable, and `body` keeps it alive.
         nonisolated(unsafe) let bodyPointer: UnsafePointer<clua_parcel>?
 
         init(core: RuntimeCore, home: LuaState?, kind: Kind, scriptClass: ScriptClass? = nil, body: Parcel? = nil) {
@@ -34,7 +35,7 @@ extension LuaOperation {
             unsafe bodyPointer = body?.pointer
         }
 
-        /// What an operation has to run before anybody changes that.
+        /// The initial bodies of an operation of this origin.
         var bodies: SmallArray<Body> { body.map { .one(Body(form: .parcel($0), isInHandle: false)) } ?? .empty }
     }
 }

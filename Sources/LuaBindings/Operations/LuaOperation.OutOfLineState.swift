@@ -4,14 +4,14 @@ import Glibc
 import Synchronization
 
 extension LuaOperation {
-    /// The state of an operation that is out of line, and the lock that guards it: 64 bytes, one cache line.
+    /// The out-of-line state of an operation and its lock: 64 bytes, one cache line.
     struct OutOfLineState: ~Copyable {
         let lock = Lock()
         var fields: Fields
 
         @inline(__always)
         static func make(_ fields: consuming Fields) -> UnsafeMutablePointer<OutOfLineState> {
-            // Not `allocate`: it asks for an alignment, which makes the allocator slower.
+            // Not `allocate`: it passes an alignment, which takes the allocator's slower path.
             guard let block = unsafe malloc(MemoryLayout<OutOfLineState>.size) else { fatalError("opscript: out of memory") }
             let made = unsafe block.assumingMemoryBound(to: OutOfLineState.self)
             unsafe made.initialize(to: OutOfLineState(fields: fields))
@@ -24,29 +24,29 @@ extension LuaOperation {
         }
     }
 
-    /// What `OutOfLineState` guards. The order of the fields leaves no gaps.
+    /// The fields that the lock of `OutOfLineState` guards. Their order leaves no gaps.
     struct Fields: ~Copyable {
         private var contents: Contents
         var isSealed = false
         var isReadyByItself = true
-        /// An asynchronous operation whose body has returned.
+        /// Whether the body of an asynchronous operation has returned.
         var hasReturned = false
-        /// An asynchronous operation that somebody has ended, or is about to.
+        /// Whether somebody has ended an asynchronous operation, or is about to.
         var isEnding = false
         var completion: Completion?
-        /// The runtime knows that its parcels keep operations.
+        /// Whether the runtime knows that the operation's parcels keep operations.
         var isKeeper = false
-        /// `blockCount`; `.max`: the rare part has it.
+        /// The value of `blockCount`; `.max` if `rare` holds it.
         private var fewBlocks: UInt8 = 0
-        /// Whether its home keeps its handle.
+        /// Whether the home state keeps the handle.
         fileprivate var isPinnedAtHome = false
         fileprivate var rare: Rare?
 
-        /// What it runs, and then what that returned.
+        /// The bodies until they are taken, and the results from then on.
         enum Contents {
-            /// Empty if they never will run.
+            /// Empty if they will never run.
             case bodies(SmallArray<Body>)
-            /// The bodies have gone. Of blocks one for each, of others one, from when there is one.
+            /// The bodies are gone. Blocks have one element each; other kinds have one as soon as there is a result.
             case results(SmallArray<ReturnedValues?>)
         }
 
@@ -57,13 +57,13 @@ extension LuaOperation {
             blockCount = count
         }
 
-        /// The state of an operation that was deferred until now.
+        /// Makes the state of an operation that was deferred until now.
         init(deferredWithCompletion hasCompletion: Bool) {
             self.init(bodies: .one(Body(form: .handle)))
             if hasCompletion { completion = Completion(state: .home) }
         }
 
-        /// What `word` says. `body` is the one that the word owned.
+        /// Makes the fields from an inline word. `body` is the body that the word owned.
         init(of word: StateWord, body: Parcel?) {
             if let body {
                 contents = .bodies(.one(Body(form: .parcel(body), isInHandle: word.isInHandle)))
@@ -76,7 +76,7 @@ extension LuaOperation {
             }
         }
 
-        /// How many bodies it has been given.
+        /// The number of blocks that were added to the operation.
         var blockCount: Int {
             get { fewBlocks < .max ? Int(fewBlocks) : rare?.blockCount ?? 0 }
             set {
@@ -87,11 +87,11 @@ extension LuaOperation {
 
         var haveBodiesGone: Bool { if case .results = contents { true } else { false } }
 
-        /// None when they have gone, nor does changing them do anything then.
+        /// The bodies; empty when they are gone, and then changes have no effect.
         var bodies: SmallArray<Body> {
             @inline(__always) get { if case .bodies(let bodies) = contents { bodies } else { .empty } }
             @inline(__always) _modify {
-                // Moved, not copied.
+                // Moved out of `contents`, so that changing them does not copy the array.
                 switch exchange(&contents, with: .bodies(.empty)) {
                 case .bodies(var bodies):
                     defer { contents = .bodies(bodies) }
@@ -104,10 +104,10 @@ extension LuaOperation {
             }
         }
 
-        /// One of the bodies goes elsewhere, if they have not gone; `form` is where it was then. Exchanged, so that no reference is counted.
+        /// Exchanges the form of one body with `form`, unless the bodies are gone. Exchanging needs no reference counting.
         mutating func exchangeForm(_ form: inout Body.Form, ofBodyAt index: Int) {
             guard case .bodies(var bodies) = contents, index < bodies.count else { return }
-            // Else all would be copied.
+            // Without this, changing an element would copy the array.
             contents = .bodies(.empty)
             switch consume bodies {
             case .one(var body):
@@ -121,7 +121,7 @@ extension LuaOperation {
             contents = .bodies(bodies)
         }
 
-        /// Those that the handle has, too.
+        /// The indices of the bodies that the handle also holds.
         var indicesInHandle: SmallArray<Int> {
             switch contents {
             case .bodies(.one(let body)): body.isInHandle ? .one(0) : .empty
@@ -130,7 +130,7 @@ extension LuaOperation {
             }
         }
 
-        /// The bodies, which are about to run: results take their place.
+        /// Takes the bodies, which are about to run. Results take their place.
         mutating func takeBodies() -> SmallArray<Body> {
             switch exchange(&contents, with: .results(.empty)) {
             case .bodies(let bodies):
@@ -153,17 +153,17 @@ extension LuaOperation {
             contents = .results(.several(results))
         }
 
-        /// Bodies, results and what it stores.
+        /// Removes the bodies, the results and the storage, and returns them for release outside of the lock.
         mutating func dropParcels() -> (Contents, [String: Parcel]) {
             let none = haveBodiesGone ? Contents.results(.empty) : .bodies(.empty)
             return (exchange(&contents, with: none), rare.map { exchange(&$0.storage, with: [:]) } ?? [:])
         }
     }
 
-    /// A state as an operation names it. The one that made the operation is kept anyway, so that for that one no references are counted; its
-    /// variables keep the others.
+    /// A Lua state as an operation refers to it. Every operation keeps its home state anyway, so naming that one needs no reference.
+    /// `Rare.states` keeps the others.
     struct StateReference: Equatable {
-        /// Of the object; 0 for the home.
+        /// The address of the object; 0 for the home state.
         private let address: UInt
 
         static let home = StateReference(address: 0)
@@ -172,31 +172,31 @@ extension LuaOperation {
             unsafe StateReference(address: UInt(bitPattern: Unmanaged.passUnretained(state).toOpaque()))
         }
 
-        /// Nil: the home.
+        /// Nil for the home state.
         fileprivate var unmanaged: Unmanaged<LuaState>? {
             unsafe UnsafeRawPointer(bitPattern: address).map { unsafe Unmanaged.fromOpaque($0) }
         }
     }
 
-    /// `state` as this operation names it.
+    /// How this operation refers to `state`.
     @inline(__always)
     func reference(to state: LuaState) -> StateReference { isHome(state) ? .home : .other(state) }
 
-    /// Nil: the host made the operation, which has no home.
+    /// Calls `body` with the state; nil if that is the home state of an operation that the host made.
     @inline(__always)
     func withState<Result>(_ reference: StateReference, _ body: (LuaState) -> Result) -> Result? {
-        // Safety: the out-of-line state keeps it.
+        // Safety: `Rare.states` of the out-of-line state keeps it alive.
         if let other = unsafe reference.unmanaged { return unsafe other._withUnsafeGuaranteedRef(body) }
         return withHome(body)
     }
 
     /// A completion block that a script has set.
     struct Completion {
-        /// Where it runs.
+        /// The state that runs it.
         let state: StateReference
-        /// Whether that state knows that it may have to run it: the operation has been added or started.
+        /// Whether that state counts it as awaited, because the operation has been added or started.
         var isAwaited = false
-        /// The operation has finished, and that state has been told.
+        /// Whether the operation has finished and that state has been told.
         var isPosted = false
 
         init(state: StateReference, isAwaited: Bool = false, isPosted: Bool = false) {
@@ -204,7 +204,7 @@ extension LuaOperation {
         }
     }
 
-    /// What most operations have nothing of.
+    /// The properties that most operations do not use.
     fileprivate final class Rare {
         var blockCount = 0
         var storage: [String: Parcel] = [:]
@@ -213,9 +213,9 @@ extension LuaOperation {
         var memoryLimit: Int?
         var timeLimit: TimeLimit?
         var processes: [ChildProcess] = []
-        /// Those that keep its handle, besides its home.
+        /// The states that keep the handle, besides the home state.
         var pinningStates: [StateReference] = []
-        /// Those that it names, or has named.
+        /// The states that this operation refers to, or has referred to. Keeps them alive.
         var states: [LuaState] = []
     }
 }
@@ -223,7 +223,7 @@ extension LuaOperation {
 extension LuaOperation.Fields {
     var isObserved: Bool { rare.map { !$0.observations.isEmpty } ?? false }
 
-    /// It has finished: the state of the completion block, if that has not been told; and the other states that keep their handles.
+    /// Records the end. Returns the state of the completion block, if it has not been told yet, and the other states that keep a handle.
     mutating func takeEnd() -> (completing: LuaOperation.StateReference?, others: [LuaOperation.StateReference]) {
         var others = rare?.pinningStates.filter { $0 != completion?.state } ?? []
         if isPinnedAtHome && completion?.state != .home { others.append(.home) }
@@ -232,7 +232,7 @@ extension LuaOperation.Fields {
         return (completion?.state, others)
     }
 
-    /// The completion block in `state`, if the operation has finished; and whether the state waited for it.
+    /// Takes the completion block of `state` if the operation has finished, and tells whether the state counted it as awaited.
     mutating func takeCompletion(in state: LuaOperation.StateReference) -> (LuaOperation.Due, isAwaited: Bool) {
         guard let completion, completion.state == state else { return (.nothing, false) }
         guard completion.isPosted else { return (.waits, false) }
@@ -244,7 +244,7 @@ extension LuaOperation.Fields {
         state == .home ? isPinnedAtHome : rare?.pinningStates.contains(state) ?? false
     }
 
-    /// Returns whether it was not.
+    /// Returns whether it was not pinned before.
     mutating func pin(in state: LuaOperation.StateReference) -> Bool {
         if isPinned(in: state) { return false }
         if state == .home { isPinnedAtHome = true } else { rareInUse.pinningStates.append(state) }
@@ -252,21 +252,21 @@ extension LuaOperation.Fields {
         return true
     }
 
-    /// Returns whether it was.
+    /// Returns whether it was pinned before.
     mutating func unpin(in state: LuaOperation.StateReference) -> Bool {
         guard isPinned(in: state) else { return false }
         if state == .home { isPinnedAtHome = false } else { rareInUse.pinningStates.removeAll { $0 == state } }
         return true
     }
 
-    /// `state` has set the completion block, or none has. Returns what there was.
+    /// Records that `state` has set the completion block, or that there is none. Returns the previous one.
     mutating func replaceCompletion(by state: LuaOperation.StateReference?) -> LuaOperation.Completion? {
         if let state { keep(state) }
         return exchange(&completion, with: state.map { LuaOperation.Completion(state: $0) })
     }
 
     private mutating func keep(_ state: LuaOperation.StateReference) {
-        // Safety: the caller has it.
+        // Safety: the caller or `Rare.states` keeps the state alive.
         guard let other = unsafe state.unmanaged?.takeUnretainedValue() else { return }
         if !rareInUse.states.contains(where: { $0 === other }) { rareInUse.states.append(other) }
     }
@@ -305,7 +305,7 @@ extension LuaOperation.Fields {
         set { rareInUse.timeLimit = newValue }
     }
 
-    /// That it has started, and that are running.
+    /// The running processes that the operation has started.
     var processes: [ChildProcess] {
         get { rare?.processes ?? [] }
         _modify { yield &rareInUse.processes }

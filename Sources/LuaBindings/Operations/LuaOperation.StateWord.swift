@@ -6,8 +6,8 @@ extension LuaOperation {
     /// `LuaOperation` describes the two forms. A word that is out of line never becomes inline again. The tests compare this type with a
     /// structure that has a field for each property.
     struct StateWord: Equatable, AtomicRepresentable {
-        // An inline word, from the lowest bit: flags; then the address of the body, or the bytes of the results and how many they are; one flag
-        // at the top. The address stays at its place in the word, so that leak checkers find it.
+        // An inline word, from the lowest bit: four flags, 44 or 48 bits for the address of the body or the bytes of the results, the
+        // counts of the results, and one flag at the top. The address stays at its place in the word, so that leak checkers find it.
         private var bits: UInt64
 
         private static let inline: UInt64 = 1 << 0
@@ -23,7 +23,7 @@ extension LuaOperation {
         private static let completionFlags = hasCompletion | isPosted
         private static let bytesMask: UInt64 = 1 << 48 - 1
 
-        /// Inline, and nothing has changed since the operation was made: the bodies are those of the origin.
+        /// Inline and unchanged since the operation was made. The bodies are those of the origin.
         static let nothing = StateWord(bits: 0)
 
         private init(bits: UInt64) { self.bits = bits }
@@ -31,11 +31,11 @@ extension LuaOperation {
         /// Out of line.
         init(_ outOfLine: UnsafeMutablePointer<OutOfLineState>) { bits = UInt64(UInt(bitPattern: outOfLine)) }
 
-        /// Inline with one body, which the word owns. Out of line where an address does not fit.
+        /// Inline with one body, which the word owns. Out of line if the address of the body does not fit.
         ///
         /// - Parameters:
-        ///   - isInHandle: whether the handle of the home state has the body, too.
-        ///   - hasCompletion: whether that handle has a completion block and is pinned for it.
+        /// - isInHandle: whether the handle of the home state also holds the body.
+        /// - hasCompletion: whether that handle has a completion block and is pinned for it.
         @inline(__always)
         init(body: consuming Parcel, isInHandle: Bool, hasCompletion: Bool) {
             let reference = unsafe body.takeReference()
@@ -64,7 +64,7 @@ extension LuaOperation {
 
         /// The body, which the word owns. Whoever replaces this word must release it.
         @inline(__always) var body: Unmanaged<Parcel.Storage>? {
-            // Safety: it was retained for the word.
+            // Safety: the word owns a reference to the body.
             has(StateWord.hasBody)
                 ? unsafe UnsafeRawPointer(bitPattern: UInt(bits & StateWord.address)).map { unsafe Unmanaged.fromOpaque($0) } : nil
         }
@@ -77,7 +77,7 @@ extension LuaOperation {
             return unsafe body
         }
 
-        /// Stores the results in place of the body. False, and nothing has changed, if the word has no room for them.
+        /// Stores the results in place of the body. Returns false, and changes nothing, if the word has no room for them.
         @inline(__always)
         mutating func setResults(_ results: ReturnedValues) -> Bool {
             // The first byte of a parcel of plain values is 0 and is not stored.
@@ -96,9 +96,9 @@ extension LuaOperation {
                     byteCount: UInt8(bits >> StateWord.byteCountShift & 7), valueCount: UInt8(bits >> StateWord.valueCountShift & 15)))
         }
 
-        /// The operation has finished, and the home state is told.
+        /// Records that the operation has finished and that the home state has been told.
         @inline(__always) mutating func post() { bits |= StateWord.isPosted }
-        /// The completion block runs, or is removed.
+        /// Removes the completion block, because it runs now or was taken away.
         @inline(__always) mutating func dropCompletion() { bits &= ~StateWord.completionFlags }
 
         // MARK: An atomic word

@@ -2,69 +2,70 @@ import CLua
 @_spi(Locking) @_spi(Subclassing) public import OpEngine
 import Synchronization
 
-/// An operation whose body is a Lua function, or several.
+/// An operation whose body is one Lua function or several.
 ///
-/// The function stays in the handle of the Lua state that made the operation until the operation is added to a queue. Then it is copied,
-/// unless it will run in that same state. What `main` returns can be read in every Lua state.
+/// The function stays in the handle of the Lua state that made the operation until the operation is added to a queue. Adding the operation
+/// copies the function, unless the function will run in that same state. Every Lua state can read the results of `main`.
 ///
 /// # States
 ///
-/// What is known of an operation is kept in one of three forms. An operation moves down this list and never up:
+/// The state of an operation takes one of three forms. An operation moves down this list and never up:
 ///
 /// | form | where the state is | who may change it |
 /// |---|---|---|
-/// | deferred | In the handle: the function, its arguments, the completion block. There is no `LuaOperation` yet. | The thread of the Lua state that made the handle. |
-/// | inline | In `stateWord`: one body, or a few results, and whether there is a completion block. | Any thread, by exchanging the word (`changeInline`). |
-/// | out of line | In a block of memory whose address is `stateWord`. | Any thread, with the block's lock (`withFields`). |
+/// | deferred | In the handle: the function, its arguments, the completion block. There is no `LuaOperation`. | The state's thread. |
+/// | inline | In `stateWord`: one body or a few results, and whether there is a completion block. | Any thread, with `changeInline`. |
+/// | out of line | In a block of memory whose address is `stateWord`. | Any thread, with the block's lock: `withFields`. |
 ///
-/// - Deferred becomes inline when a queue gets the operation (`addDeferredOperation`), and out of line when a script or the host asks for
-///   anything else.
-/// - Inline becomes out of line when somebody stores what the word has no room for (`moveOutOfLine`).
+/// - Deferred becomes inline when the operation is added to a queue (`addDeferredOperation`), and out of line when a script or the host
+///   asks for anything else.
+/// - Inline becomes out of line when somebody stores something that the word has no room for (`moveOutOfLine`).
 ///
 /// Most operations of a script are made, added, run and finished without ever needing the block of memory or its lock.
 ///
 /// - Concurrency: safe from every thread.
 @safe public final class LuaOperation: Operation, @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because a lock guards what changes, and the engine protects its own part.
+    // Safety: `@unchecked Sendable` because `stateWord` is atomic, the out-of-line state has a lock, `placeOfHandle` belongs to one thread,
+    // and the engine protects its own part.
 
-    // With what `Operation` has this is 112 bytes.
+    // 112 bytes, together with the fields of `Operation`.
 
-    /// What it has in common with those that are made alike.
+    /// What this operation shares with all operations made in the same way.
     let origin: Origin
-    /// Its state: see `States`.
+    /// The state of the operation. See `States`.
     let stateWord: Atomic<StateWord>
-    /// Where the state that made it has its handle. That state's thread alone uses it.
+    /// The position of the handle in the state that made the operation. Only that state's thread uses it.
     @safe @exclusivity(unchecked) var placeOfHandle: UInt32 = 0
 
-    /// What its bodies are.
+    /// What the bodies of an operation are.
     enum Kind: Int, CaseIterable {
-        /// One function at most, which is called with the operation.
+        /// At most one function. It is called with the operation.
         case function
-        /// The same, and the operation goes on until `finish` or `fail` is called.
+        /// Like `function`, but the operation keeps executing until `finish` or `fail` is called.
         case asynchronous
         /// Any number of functions, which run concurrently.
         case blocks
-        /// One object and the name of its method.
+        /// An object and the name of one of its methods.
         case invocation
-        /// A class, whose method `main` is called with the operation.
+        /// A class. Its method `main` is called with the operation.
         case instance
-        /// The same with its method `start`, and the operation goes on until `finish` or `fail` is called.
+        /// Like `instance` with the method `start`; the operation keeps executing until `finish` or `fail` is called.
         case asynchronousInstance
     }
 
-    /// One of its bodies.
+    /// One body of an operation.
     struct Body {
-        /// Where it is now.
+        /// Where the body is now.
         enum Form {
             /// In the handle of the state that made the operation.
             case handle
             case parcel(Parcel)
             case hostCall(HostCall)
-            /// It left its state by reference, and could not be copied then.
+            /// The operation left its state by reference, but the body could not be copied.
             case unsendable(Refusal)
         }
 
-        /// A function, and the values of the host's that it is called with.
+        /// A function and the host's values that are its arguments.
         final class HostCall: Sendable {
             let parcel: Parcel
             let arguments: [LuaValue]
@@ -72,7 +73,7 @@ import Synchronization
             init(_ parcel: Parcel, _ arguments: [LuaValue]) { (self.parcel, self.arguments) = (parcel, arguments) }
         }
 
-        /// Why a body could not be copied. A class, so that a form is one pointer.
+        /// Why a body could not be copied. A class, so that `Form` is one pointer wide.
         final class Refusal: Sendable {
             let message: String
 
@@ -80,11 +81,11 @@ import Synchronization
         }
 
         var form: Form
-        /// Whether the handle has it, too: it was not added by another state.
+        /// Whether the handle also holds the body. False if another state added it.
         var isInHandle = true
     }
 
-    /// An operation that `state` makes. `bodyCount`: how many functions its handle there holds.
+    /// Makes an operation in `state`. `bodyCount` is the number of functions in its handle there.
     convenience init(in state: borrowing LuaState, kind: Kind, bodyCount: Int, scriptClass: borrowing ScriptClass? = nil) {
         self.init(
             state.origin(of: kind, scriptClass), Fields(bodies: SmallArray(repeating: Body(form: .handle), count: bodyCount)))
@@ -95,10 +96,10 @@ import Synchronization
         self.init(origin, unsafe StateWord(OutOfLineState.make(fields)), hasCompletion: hasCompletion)
     }
 
-    /// - Parameter hasCompletion: whether `word` has a completion block.
+    /// - Parameter hasCompletion: whether `word` says that there is a completion block.
     @inline(__always)
     init(_ origin: consuming Origin, _ word: StateWord, hasCompletion: Bool = false) {
-        // Safety: the origin keeps it.
+        // Safety: the origin keeps the core alive.
         unsafe Unmanaged.passUnretained(origin.core)._withUnsafeGuaranteedRef { $0.expectWork() }
         let endsWithMain = !origin.isAsynchronous
         self.origin = consume origin
@@ -113,11 +114,11 @@ import Synchronization
         if let body = unsafe word.body { unsafe body.release() }
     }
 
-    /// Calls `body` with the state, out of line from now on, and its lock held.
+    /// Moves the state out of line if necessary, and calls `body` with the fields while the lock is held.
     @inline(__always)
     func withFields<Result>(_ body: (inout Fields) -> Result) -> Result { unsafe with(outOfLine, body) }
 
-    /// `withFields` if the state is out of line; nil if it is inline.
+    /// Like `withFields`, but returns nil if the state is inline.
     @inline(__always)
     func ifOutOfLine<Result>(_ body: (inout Fields) -> Result) -> Result? {
         guard let outOfLine = unsafe stateWord.load(ordering: .acquiring).outOfLine else { return nil }
@@ -136,37 +137,37 @@ import Synchronization
         unsafe stateWord.load(ordering: .acquiring).outOfLine ?? moveOutOfLine()
     }
 
-    /// A body has returned.
+    /// Stores what a body has returned.
     private func setResults(_ results: ReturnedValues, ofBodyAt index: Int) {
         if changeInline({ $0.setResults(results) }) ?? false { return }
         withFields { $0.setResults(results, ofBodyAt: index) }
     }
 
     var core: RuntimeCore { origin.core }
-    /// The same for a path where a reference of one's own would cost.
+    /// Gives `body` the core without retaining it, for hot paths.
     @inline(__always)
     func withCore<Result>(_ body: (RuntimeCore) -> Result) -> Result {
-        // Safety: the origin keeps it.
+        // Safety: the origin keeps the core alive.
         unsafe Unmanaged.passUnretained(origin.core)._withUnsafeGuaranteedRef(body)
     }
-    /// Whether `state` made it.
+    /// Whether `state` made the operation.
     @inline(__always)
     func isHome(_ state: LuaState) -> Bool { unsafe origin.home?.toOpaque() == Unmanaged.passUnretained(state).toOpaque() }
-    /// Whether the main state made it.
+    /// Whether the main state made the operation.
     var isOfMainState: Bool { withHome { $0.number == RuntimeCore.mainStateNumber } ?? false }
-    /// The state that made it, for a path where a reference of one's own would cost; nil when the host did.
+    /// Gives `body` the state that made the operation without retaining it, for hot paths. Nil if the host made the operation.
     @inline(__always)
     func withHome<Result>(_ body: (LuaState) -> Result) -> Result? {
-        // Safety: the origin keeps it.
+        // Safety: the origin keeps its home state alive.
         unsafe origin.home?._withUnsafeGuaranteedRef(body)
     }
     var kind: Kind { origin.kind }
-    /// The class that a script has defined, if it is of one.
+    /// The script's class of this operation, if it has one.
     var scriptClass: ScriptClass? { origin.scriptClass }
 
     // MARK: running
 
-    /// Whether it goes on after its body has returned.
+    /// Whether the operation keeps executing after its body has returned, until it is finished or fails.
     public override var isAsynchronous: Bool { origin.isAsynchronous }
 
     /// Starts the operation. See `Operation.start`.
@@ -175,9 +176,9 @@ import Synchronization
         if let error = startOrRefuse(endsWithMain: false, endsFromWithin: true) { fatalError("\(error)") }
     }
 
-    /// Runs the bodies: on this thread, in the Lua state that belongs to it; several of a queue on every worker that is free.
+    /// Runs the bodies on this thread, in the thread's Lua state. Several bodies of an operation in a queue run on every free worker.
     public override func main() {
-        // Safety: the origin keeps it.
+        // Safety: the origin keeps its body alive.
         if stateWord.load(ordering: .acquiring) == .nothing, let body = unsafe origin.bodyPointer {
             unsafe run(body, [], at: 0)
         } else if let body = takeInlineBody() {
@@ -216,9 +217,9 @@ import Synchronization
         }
     }
 
-    /// - Parameter parcel: nil: it is in the handle.
+    /// - Parameter parcel: nil if the body is in the handle.
     private func run(_ parcel: UnsafePointer<clua_parcel>?, _ arguments: [LuaValue], at index: Int) {
-        // The usual case. Safety: the thread's state lives until it is closed on this thread, which does not happen while it runs a body.
+        // The usual case. Safety: the thread's state lives until this thread closes it, which it does not do while it runs a body.
         if let state = unsafe LuaState.unmanagedOfThread, unsafe state._withUnsafeGuaranteedRef({ $0.core === origin.core }) {
             return unsafe state._withUnsafeGuaranteedRef { unsafe run(parcel, arguments, at: index, in: $0) }
         }
@@ -244,12 +245,12 @@ import Synchronization
             setResults(results, ofBodyAt: index)
         } catch {
             fail(error)
-            // What lacks may be held by the state itself, for good: by a module, for one.
+            // The state itself may hold the missing memory for good, for example in a module.
             if kind(of: error) == .memory && memoryLimit == nil { core.renew(state) }
         }
     }
 
-    /// Records why a body did not return.
+    /// Records that a body failed.
     private func fail(_ error: Failure) {
         end(with: OperationFailure(error, kind: kind(of: error), of: self))
     }
@@ -258,7 +259,7 @@ import Synchronization
         error.stop?.failureKind ?? (error.isMemoryError ? .memory : .error)
     }
 
-    /// Records a failure; ends an asynchronous operation.
+    /// Records a failure. Ends the operation if it is asynchronous.
     func end(with failure: OperationFailure) {
         guard isAsynchronous else { return record(failure) }
         if claimEnd() {
@@ -270,13 +271,13 @@ import Synchronization
     }
 
     private func record(_ failure: OperationFailure) {
-        // Whoever interrupts knows: it is an ending like being cancelled.
+        // Whoever interrupts an operation knows that it ends, as with cancelling. So nobody has to read this failure.
         if failure.kind == .interrupted { return fail(with: failure, outcome: .cancelled) }
         fail(with: failure)
         core.record(failure)
     }
 
-    /// What it ended with; nil until it has finished, and where it did not return. Of blocks, one parcel for each.
+    /// The results: one parcel for each block. Nil until the operation has finished, and nil for an operation that did not return.
     var results: [Parcel]? {
         guard isFinished, let outcome, outcome != .failed else { return nil }
         let results = stateWord.load(ordering: .acquiring).results.map { .one($0) } ?? ifOutOfLine { $0.results } ?? .empty
@@ -284,10 +285,10 @@ import Synchronization
         return results.map { $0?.parcel ?? .empty }
     }
 
-    /// Whether its method returned no value.
+    /// Whether the body returned no value.
     var isVoid: Bool { results?.allSatisfy { unsafe $0.pointer.pointee.value_count == 0 } ?? false }
 
-    /// Why it failed or was cancelled, with the mark that somebody looked. Nil when it ended well, or has not ended.
+    /// Why the operation failed or was cancelled; nil if it succeeded or has not finished. Reading the property marks the failure as read.
     var failure: OperationFailure? {
         guard isFinished, let error else { return nil }
         let failure = error as? OperationFailure ?? failure(for: error)
@@ -295,7 +296,7 @@ import Synchronization
         return failure
     }
 
-    /// What the engine has recorded, in the words of scripts.
+    /// Turns an error of the engine into one with a message for scripts.
     private func failure(for error: any Error) -> OperationFailure {
         guard case .dependencyNotSucceeded? = error as? OperationError else {
             return OperationFailure(Failure(message: "\(error)"), kind: .error, of: self)
@@ -306,10 +307,11 @@ import Synchronization
         return OperationFailure(Failure(message: message), kind: .dependency, of: self)
     }
 
-    /// Cancels the operation, and wakes it when it waits.
+    /// Cancels the operation, and wakes it if it waits.
     public override func cancel() {
         super.cancel()
-        // What does not execute now never will: starting looks at the flag in the same step. What it captured may keep this operation.
+        // An operation that is not executing now never will: `start` checks the cancelled flag in the same atomic step. What the bodies
+        // capture may retain this operation, so they are dropped here.
         if !isExecuting {
             let plain = takeInlineBody(), dropped = ifOutOfLine { exchange(&$0.bodies, with: .empty) }
             withExtendedLifetime((plain, dropped)) {}
@@ -322,10 +324,10 @@ import Synchronization
 
     // MARK: readiness
 
-    /// Whether its dependencies allow it to start, and the script does.
+    /// Whether the dependencies and the script allow the operation to start.
     public override var isReady: Bool { super.isReady && (isReadyByItself || isCancelled) }
 
-    /// The script's own part of `isReady`.
+    /// The script's own part of `isReady`. Setting it sends change notices for `isReady`.
     @_spi(Subclassing) public override var isReadyByItself: Bool {
         get { ifOutOfLine { $0.isReadyByItself } ?? true }
         set {
@@ -352,7 +354,7 @@ import Synchronization
         deliverRecordedChanges()
     }
 
-    /// What the engine calls a name of the storage, which is no property of its own.
+    /// The engine's key for a name in the storage. The prefix keeps it apart from the keys of properties.
     static func storageKey(_ name: String) -> String { "storage.\(name)" }
 
     public override func value(forKey key: String) -> (any Sendable)? {
@@ -361,7 +363,7 @@ import Synchronization
 
     // MARK: observing
 
-    /// Called by the state that observes it.
+    /// Adds an observation. The state that observes calls this.
     func isObserved(by observation: Observation) {
         let isElsewhere = withFields { fields in
             fields.observations.append(observation)
@@ -374,14 +376,14 @@ import Synchronization
         withFields { fields in fields.observations.removeAll { $0 === observation } }
     }
 
-    /// It may change outside of `state` from now on: what observes it there is kept.
+    /// The operation may change outside of `state` from now on, so `state` keeps its observations of it.
     func keepObservations(in state: LuaState) {
         for observation in ifOutOfLine({ $0.observations }) ?? [] where observation.state === state { observation.awaitEnd(of: self) }
     }
 
     // MARK: what parcels keep
 
-    /// It has got a parcel.
+    /// Tells the engine and the runtime that this operation keeps `parcel`.
     func note(_ parcel: Parcel?) {
         guard let parcel, parcel.hasReferences else { return }
         keepsMore()
@@ -390,7 +392,7 @@ import Synchronization
         if isFirst { core.note(keeper: self) }
     }
 
-    /// The runtime has closed: nobody can read them any more.
+    /// Drops all parcels. The runtime calls this when it has closed: nobody can read them any more.
     func dropParcels() {
         let dropped = ifOutOfLine { $0.dropParcels() }
         withExtendedLifetime(dropped) {}
@@ -398,7 +400,7 @@ import Synchronization
 
     // MARK: completion
 
-    /// What the host has set, or a script: there is one at most.
+    /// The completion block, set by the host or by a script. There is at most one.
     public override var completionBlock: (@Sendable () -> Void)? {
         get { super.completionBlock ?? scriptBlock }
         set { super.completionBlock = newValue }
@@ -409,7 +411,7 @@ import Synchronization
         try changeCompletion(to: block, in: nil)
     }
 
-    /// What a script has set, for the host: it runs the function that is in the handle then.
+    /// The script's completion block, as a closure for the host. The closure runs whatever function is in the handle by then.
     var scriptBlock: (@Sendable () -> Void)? {
         let completion = inlineState.map { $0.hasCompletion ? Completion(state: .home, isPosted: $0.isPosted) : nil }
         guard let completion = completion ?? ifOutOfLine({ $0.completion }) ?? nil, !completion.isPosted else { return nil }
@@ -422,7 +424,7 @@ import Synchronization
 
     @_spi(Subclassing) public override func willFinish() { noteDue() }
 
-    /// Has the states that keep something for it look after that.
+    /// Tells the states that keep something for this operation that it has finished.
     @_spi(Subclassing) public override func didFinish() {
         let replaced = isObserved ? scriptBlock : nil
         let (completing, others) = takeInlineEnd() ?? withFields { $0.takeEnd() }

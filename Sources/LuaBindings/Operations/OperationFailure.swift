@@ -1,17 +1,17 @@
 public import OpEngine
 import Synchronization
 
-/// The error of an operation, as scripts see it and as hosts catch it.
+/// The error of an operation, as scripts see it and hosts catch it.
 ///
-/// - Concurrency: immutable but for the mark that it was read; safe from every thread.
+/// - Concurrency: immutable except for the atomic `isRead` mark; safe from every thread.
 public final class OperationFailure: Error, CustomStringConvertible, Sendable {
     /// The ways in which an operation fails.
     public enum Kind: String, Sendable, CaseIterable {
-        /// The body raised an error, or its function or its results could not be sent.
+        /// The body raised an error, or its function or results could not be sent.
         case error
-        /// It ran longer than its `timeout`.
+        /// The operation executed longer than its `timeout`.
         case timeout
-        /// Memory ran out, or the body went past its limit.
+        /// Memory ran out, or the body exceeded its memory limit.
         case memory
         /// `interrupt()` stopped it.
         case interrupted
@@ -19,11 +19,11 @@ public final class OperationFailure: Error, CustomStringConvertible, Sendable {
         case dependency
     }
 
-    /// What `tostring` says of what was raised, with the position that Lua put before it.
+    /// The raised value as `tostring` shows it, after the position that Lua put before it.
     public let message: String
-    /// The stack when it was raised, starting with `stack traceback:`; empty where nothing was running.
+    /// The stack at the raise, starting with `stack traceback:`; empty if nothing was running.
     public let traceback: String
-    /// How it failed.
+    /// How the operation failed.
     public let kind: Kind
     /// The name of the operation that failed, if it has one.
     public let operationName: String?
@@ -42,10 +42,10 @@ public final class OperationFailure: Error, CustomStringConvertible, Sendable {
         failed = WeakOperation(operation)
     }
 
-    /// The operation, while it is alive.
+    /// The failed operation, while it is alive. This object does not keep it alive.
     public var operation: Operation? { failed.operation }
 
-    /// Whether a script or the host has looked at it; a failure that nobody read is reported at the end.
+    /// Whether a script or the host has read the failure. Unread failures are reported at the end.
     public var isRead: Bool { read.load(ordering: .relaxed) }
 
     func markRead() { read.store(true, ordering: .relaxed) }
@@ -58,7 +58,7 @@ public final class OperationFailure: Error, CustomStringConvertible, Sendable {
 }
 
 /// An operation owns its failure, so the failure must not own the operation.
-// Safety: a weak reference may be loaded from any thread, and is never stored to again.
+// Safety: a weak reference may be loaded from any thread, and nobody stores to this one again.
 struct WeakOperation: @unchecked Sendable {
     private(set) weak var operation: Operation?
 
@@ -66,7 +66,7 @@ struct WeakOperation: @unchecked Sendable {
 }
 
 extension LuaOperation: ClassNaming {
-    /// What scripts call its class.
+    /// The name of the class in scripts.
     package var className: String {
         if let scriptClass { return scriptClass.name }
         return switch kind {
@@ -78,11 +78,11 @@ extension LuaOperation: ClassNaming {
 }
 
 extension Operation {
-    /// What scripts call its class.
+    /// The name of the class in scripts.
     var scriptClassName: String {
         (self as? LuaOperation)?.className ?? (self is BlockOperation ? "BlockOperation" : "Operation")
     }
 
-    /// Its name, or its class where it has none: what messages call it.
+    /// What messages call the operation: its name, or its class if it has no name.
     var displayName: String { name.map { "'\($0)'" } ?? "an unnamed \(scriptClassName)" }
 }

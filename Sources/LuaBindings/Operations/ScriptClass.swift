@@ -1,11 +1,11 @@
 @_spi(Locking) import OpEngine
 
-/// A class of operations that a script has defined with `subclass`. What is in it is in a table of each state that knows it.
+/// A class of operations that a script has defined with `subclass`. Each state that knows the class holds its contents in a table.
 ///
-/// It lives as long as its runtime, as a module does.
+/// The class lives as long as its runtime, like a module.
 final class ScriptClass: Sendable {
     let name: String
-    /// The number of the state that made it.
+    /// The number of the state that defined the class.
     let home: Int
     private let contents = Guarded<Parcel?>(nil)
 
@@ -14,21 +14,21 @@ final class ScriptClass: Sendable {
         self.home = home
     }
 
-    /// The class as it was when an operation of it was made to run elsewhere last: for a state that gets one without its class. Nil when
-    /// it could not be sent.
+    /// The class as it was when one of its operations was last prepared to run in another state. A state that gets such an operation
+    /// without its class reads it. Nil if the class could not be sent.
     var latest: Parcel? {
         get { contents.withLock { $0 } }
         set {
-            // What is replaced is released outside of the lock.
+            // Release the old value outside of the lock.
             let replaced = contents.withLock { exchange(&$0, with: newValue) }
             withExtendedLifetime(replaced) {}
         }
     }
 }
 
-/// Which class a table is.
+/// The identity of a class table.
 enum ClassIdentity {
-    /// One of the module's, by its name.
+    /// A class of the module, by its name.
     case builtIn(String)
     case script(ScriptClass)
 }

@@ -1,4 +1,4 @@
-/// An array whose only element needs no memory of its own: nearly all operations have one body and one result.
+/// An array that stores a single element without an allocation. Nearly all operations have one body and one result.
 enum SmallArray<Element>: RandomAccessCollection, MutableCollection {
     case empty
     case one(Element)

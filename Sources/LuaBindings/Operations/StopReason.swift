@@ -1,12 +1,12 @@
 import CLua
 
-/// Why a body is stopped that does not stop by itself. The raw value is C's `clua_stop_reason`.
+/// Why a running body is stopped from outside. The raw value is C's `clua_stop_reason`.
 enum StopReason: Int32 {
     case interrupted = 1
     case timeout = 2
     case memory = 3
 
-    /// What the error says.
+    /// The words of the error message.
     var words: String {
         switch self {
         case .interrupted: "interrupted"

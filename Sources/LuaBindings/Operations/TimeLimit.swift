@@ -1,20 +1,20 @@
 import OpEngine
 import Synchronization
 
-/// How long an operation may execute.
+/// The time that an operation may spend executing.
 final class TimeLimit: Sendable {
     let seconds: Double
     private let hasBegun = Atomic<Bool>(false)
 
     init(seconds: Double) { self.seconds = seconds }
 
-    /// The operation executes: from now on its time runs. Once.
+    /// Starts the clock, because the operation executes now. Later calls do nothing.
     func begin(for operation: LuaOperation) {
         guard !hasBegun.exchange(true, ordering: .relaxed) else { return }
-        // An asynchronous operation will end, even when nothing is left that could finish it: a wait for it is not in vain.
+        // The limit will end an asynchronous operation even if nothing else can, so a wait for it is not stuck.
         let hold = operation.isAsynchronous ? EngineHold(operation.core.engine) : nil
         let timer = operation.core.io.after(seconds) {
-            // Another one may have been set meanwhile.
+            // The script may have set another limit meanwhile.
             if operation.timeLimit === self { operation.stop(.timeout) }
             hold?.end()
         }
@@ -25,7 +25,7 @@ final class TimeLimit: Sendable {
     }
 }
 
-/// Keeps an engine from being quiescent until it is ended, once.
+/// Keeps an engine from being quiescent until `end` is called. Further calls of `end` do nothing.
 private final class EngineHold: Sendable {
     private let engine: Engine
     private let hasEnded = Atomic<Bool>(false)
@@ -39,13 +39,14 @@ private final class EngineHold: Sendable {
 }
 
 extension LuaOperation {
-    /// Seconds of executing after which it is cancelled and stopped; nil for no limit. Set while it executes, it counts from then.
+    /// The execution time in seconds after which the operation is cancelled and stopped; nil for no limit. If set during execution, the
+    /// time counts from then.
     var timeout: Double? {
         get { timeLimit?.seconds }
         set {
             let limit = newValue.map(TimeLimit.init(seconds:))
             timeLimit = limit
-            // Its state knows first: what has begun there may have looked for a limit before.
+            // Store the limit first: a body that begins meanwhile then finds it. One that had begun already is handled here.
             if isExecuting || core.runs(self) { limit?.begin(for: self) }
         }
     }
