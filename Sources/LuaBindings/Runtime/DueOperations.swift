@@ -1,31 +1,33 @@
 @_spi(Locking) import OpEngine
 import Synchronization
 
-/// The operations whose completion blocks one state has set and not run yet, and that have finished or are about to, in about that order.
+/// The operations whose completion blocks one state has set and not yet run, and that have finished or are about to. They are roughly in
+/// the order in which they finished.
 ///
-/// An object of its own, so that whoever finishes an operation takes no memory from the thread that works with the state.
+/// A separate object, so that a thread that finishes an operation does not touch the cache lines that the state's thread works with.
 @safe final class DueOperations: Sendable {
     @safe private struct Arrived {
-        // Safety: each was retained for the list.
+        // Safety: the list retains each operation.
         var operations: [Unmanaged<LuaOperation>] = unsafe []
-        /// The state has been closed.
+        /// Whether the state has been closed.
         var isClosed = false
     }
 
     private let arrived = Guarded(Arrived())
-    /// A job that runs them is on its way.
+    /// Whether a job that runs the completion blocks is on its way.
     private let isAnnounced = Atomic<Bool>(false)
+    /// Separates the cache lines of the other threads from those of the state's thread.
     private let gap = InlineArray<8, UInt>(repeating: 0)
 
-    /// Those that its thread has fetched, and how many of them that has taken.
-    // Safety: the state's thread alone uses these.
+    /// The operations that the state's thread has fetched, and how many of them it has taken.
+    // Safety: only the state's thread uses them.
     @safe @exclusivity(unchecked) nonisolated(unsafe) private var fetched: [Unmanaged<LuaOperation>] = unsafe []
-    // Safety: the same.
+    // Safety: only the state's thread uses it.
     @safe @exclusivity(unchecked) nonisolated(unsafe) private var taken = 0
 
     // MARK: from any thread
 
-    /// `operation` is about to finish, or has.
+    /// Appends an operation that has finished or is about to.
     func append(_ operation: LuaOperation) {
         arrived.withLock { arrived in
             if arrived.isClosed { return }
@@ -33,8 +35,8 @@ import Synchronization
         }
     }
 
-    /// `operation` has no completion block here any more. One that the state's thread has fetched stays until that looks at it, which is
-    /// soon. O(n), from the last one on.
+    /// Removes an operation that no longer has a completion block here. An operation that the state's thread has already fetched stays in
+    /// the list until that thread looks at it, which is soon. O(n), searching backwards from the newest.
     func remove(_ operation: LuaOperation) {
         let removed = unsafe arrived.withLock { arrived -> Unmanaged<LuaOperation>? in
             let index = unsafe arrived.operations.lastIndex { unsafe $0.toOpaque() == Unmanaged.passUnretained(operation).toOpaque() }
@@ -43,20 +45,20 @@ import Synchronization
         unsafe removed?.release()
     }
 
-    /// One of them says that it has finished. Returns whether a job has to be posted.
+    /// Announces that one of the operations has finished. Returns whether the caller has to post a job.
     @inline(__always)
     func announce() -> Bool {
-        // Whoever fetches sees what it says, or is announced again.
+        // Pairs with the fence in `fetch`: the fetching thread either sees what this thread has appended, or is announced again.
         atomicMemoryFence(ordering: .sequentiallyConsistent)
         return !isAnnounced.load(ordering: .relaxed) && !isAnnounced.exchange(true, ordering: .relaxed)
     }
 
     // MARK: on the state's thread
 
-    /// Whether some have been fetched and not taken.
+    /// Whether there are fetched operations that have not been taken.
     @inline(__always) var hasFetched: Bool { unsafe taken < fetched.count }
 
-    /// Fetches what has arrived, behind what is left. Returns how many there are.
+    /// Fetches what has arrived and appends it to what is left. Returns the number of operations.
     func fetch() -> Int {
         isAnnounced.store(false, ordering: .relaxed)
         atomicMemoryFence(ordering: .sequentiallyConsistent)
@@ -71,7 +73,7 @@ import Synchronization
         return unsafe fetched.count - taken
     }
 
-    /// The next one, which the caller has to release.
+    /// The next operation. The caller must release it.
     @inline(__always)
     func take() -> Unmanaged<LuaOperation>? {
         guard hasFetched else { return nil }
@@ -87,7 +89,7 @@ import Synchronization
         taken = 0
     }
 
-    /// Those that have finished.
+    /// The operations that have finished.
     var finished: [LuaOperation] {
         let arrived = unsafe arrived.withLock { unsafe $0.operations }
         return unsafe (fetched[taken...] + arrived).map { unsafe $0.takeUnretainedValue() }.filter(\.isFinished)

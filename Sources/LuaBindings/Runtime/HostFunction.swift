@@ -1,13 +1,13 @@
 import CLua
 
-/// A Swift function that scripts can call, in every state.
+/// A Swift function that scripts can call in every state.
 struct HostFunction: Sendable {
     let name: String
     let body: @Sendable ([LuaValue]) throws -> [LuaValue]
 }
 
 extension LuaState {
-    /// Makes functions of the host globals of this state.
+    /// Registers the host's functions as globals of this state.
     func register(_ functions: ArraySlice<HostFunction>, from first: Int) throws(Failure) {
         for (number, function) in functions.enumerated() {
             try unsafe attempt { lua, failure in
@@ -19,7 +19,7 @@ extension LuaState {
 }
 
 extension Call {
-    /// Calls a function of the host with all arguments.
+    /// Calls a host function with all arguments of `call`.
     fileprivate static func callHost(_ number: Int32, _ call: Call) throws(CallError) -> Answer {
         guard let function = call.state.core.hostFunction(Int(number)) else { throw .message("the runtime is closed") }
         let arguments = try call.values(from: 1)

@@ -1,10 +1,10 @@
-/// An error in a script that the host runs.
+/// An error of a script that the host runs.
 public struct LuaError: Error, CustomStringConvertible, Sendable {
-    /// What went wrong, with the position that Lua put before it.
+    /// The error message, after the position that Lua put before it.
     public let message: String
-    /// The stack when it was raised, starting with `stack traceback:`; empty for a syntax error.
+    /// The stack at the raise, starting with `stack traceback:`; empty for a syntax error.
     public let traceback: String
-    /// Whether it is a syntax error at the end of the input: with more input it might be right.
+    /// Whether the error is a syntax error at the end of the input, so that more input could make the chunk valid.
     public let isIncomplete: Bool
 
     init(_ failure: Failure) {
@@ -18,6 +18,6 @@ public struct LuaError: Error, CustomStringConvertible, Sendable {
     /// The message.
     public var description: String { message }
 
-    /// Message and traceback, as the `lua` command shows them.
+    /// The message and the traceback, as the `lua` command shows them.
     public var report: String { traceback.isEmpty ? message : "\(message)\n\(traceback)" }
 }

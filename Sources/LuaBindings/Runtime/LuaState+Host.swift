@@ -1,9 +1,9 @@
 import CLua
 import OpEngine
 
-/// What the host does with the main state. Each leaves the stack as it was, unless it says otherwise.
+/// What the host does with the main state. Each function leaves the stack as it was, unless its comment says otherwise.
 extension LuaState {
-    /// Compiles a script; pushes its main function.
+    /// Compiles a script and pushes its main function.
     func load(_ source: String, name: String) throws(Failure) {
         var source = source
         try unsafe attempt { lua, failure in
@@ -14,14 +14,14 @@ extension LuaState {
         }
     }
 
-    /// Compiles a file, or standard input; pushes its main function.
+    /// Compiles a file, or standard input if `file` is nil, and pushes its main function.
     func load(file: String?) throws(Failure) {
         try unsafe attempt { lua, failure in
             if let file { unsafe clua_load_file(lua, file, &failure) } else { unsafe clua_load_file(lua, nil, &failure) }
         }
     }
 
-    /// Calls the function on top, and pops it.
+    /// Pops the function on top of the stack and calls it.
     func call(_ arguments: [LuaValue]) throws(Failure) -> [LuaValue] {
         try withCall { call throws(Failure) in
             let base = call.count - 1
@@ -32,7 +32,7 @@ extension LuaState {
         }
     }
 
-    /// Calls the script on top with what the global `arg` has now, and pops it.
+    /// Pops the script on top of the stack and calls it with the present elements of the global `arg`.
     func callWithGlobalArguments() throws(Failure) {
         try withCall { call throws(Failure) in
             let base = call.count - 1
@@ -45,7 +45,7 @@ extension LuaState {
         }
     }
 
-    /// Calls the script on top, and pops it; copies the function that it returns.
+    /// Pops the script on top of the stack, calls it and copies the function that it returns.
     func copyFunction(calledWith arguments: [LuaValue], name: String) throws(Failure) -> Parcel {
         try withCall { call throws(Failure) in
             let base = call.count - 1
@@ -61,7 +61,7 @@ extension LuaState {
         }
     }
 
-    /// Runs statements, or prints the values of an expression.
+    /// Prints the values of an expression, or runs statements.
     func evaluate(_ source: String, name: String) throws(Failure) {
         do throws(Failure) { try load("return \(source)", name: name) } catch { try load(source, name: name) }
         try withCall { call throws(Failure) in
@@ -102,13 +102,13 @@ extension LuaState {
 
     func enableWarnings() { unsafe clua_enable_warnings(running) }
 
-    // MARK: what workers take over
+    // MARK: what workers inherit
 
-    /// Publishes the main state's `package.path`, `package.cpath` and `arg`, when they have changed.
+    /// Publishes the main state's `package.path`, `package.cpath` and `arg`, if they have changed.
     func publishPaths() {
         guard number == RuntimeCore.mainStateNumber, unsafe clua_paths_changed(running) else { return }
         var contents = unsafe clua_parcel()
-        // Should this fail, memory has run out, and the next step of the script says so.
+        // A failure here means that memory has run out. The script's next step reports that.
         try? unsafe attempt { lua, failure in unsafe clua_encode_paths(lua, &contents, &failure) }
         core.publish(paths: unsafe Parcel(contents))
     }
@@ -133,7 +133,7 @@ extension Call {
 }
 
 extension Failure {
-    /// A mistake of the caller, outside of a call from Lua.
+    /// Makes the failure of a call that the host has made, not Lua.
     init(_ error: CallError) {
         switch error {
         case .message(let text), .argument(_, let text): self.init(message: text)
@@ -145,7 +145,7 @@ extension Failure {
     }
 }
 
-/// C strings that live while `body` runs.
+/// Calls `body` with C strings that are valid during the call.
 private func withCStrings<Result>(_ strings: [String], _ body: (UnsafePointer<UnsafePointer<CChar>?>) -> Result) -> Result {
     let bytes = strings.flatMap { Array($0.utf8CString) }
     return unsafe bytes.withUnsafeBufferPointer { bytes in

@@ -1,11 +1,11 @@
 import CLua
 import OpEngine
 
-/// Ctrl-C, and a polite request to end, in the state that catches them.
+/// Ctrl-C and SIGTERM, in the state that catches them.
 extension LuaState {
-    /// Ends a sleep of the thread of an inbox; for a signal's handler.
+    /// Wakes the sleeping thread of an inbox. Async-signal-safe, for the signal handler.
     private static let wake: @convention(c) (UnsafeMutableRawPointer?) -> Void = { inbox in
-        // Safety: see `catchInterrupts`.
+        // Safety: `catchInterrupts` passes the inbox, which lives as long as the state.
         if let inbox = unsafe inbox { unsafe Unmanaged<Inbox>.fromOpaque(inbox)._withUnsafeGuaranteedRef { $0.wake() } }
     }
 
@@ -15,24 +15,25 @@ extension LuaState {
         core.catchTerminate()
     }
 
-    /// Whether Ctrl-C was pressed, and has been an error or was taken. Asked before this state runs something that may end by it unseen.
+    /// Whether Ctrl-C was pressed and has been raised or taken. Read this before running something that Ctrl-C could end unnoticed.
     var interruptWasRaised: Bool { unsafe clua_interrupt_was_raised(running) }
 
-    /// Whether Ctrl-C was pressed, and `interruptWasRaised` was false before: takes it, or what has ended by it has.
+    /// Whether Ctrl-C was pressed and had not yet been raised when `wasRaised` was read. Takes the interrupt, even if it has been raised
+    /// meanwhile.
     func takeInterrupt(unless wasRaised: Bool) -> Bool {
         guard !wasRaised, lastInterrupt != 0 else { return false }
         unsafe clua_take_interrupt(running)
         return true
     }
 
-    /// Runs `body`, whose error will be a value: if Ctrl-C was that error, it is raised again in what goes on here.
+    /// Runs `body`, whose error will become a value. If Ctrl-C raised that error, it is raised again in the code that continues here.
     func keepingInterrupt<Result>(_ body: () throws(Failure) -> Result) throws(Failure) -> Result {
         let wasRaised = interruptWasRaised
         defer { if !wasRaised, interruptWasRaised { unsafe clua_renew_interrupt(running) } }
         return try body()
     }
 
-    /// The signal that came last since they are caught for this state, or 0.
+    /// The most recent signal since this state began to catch them, or 0.
     var lastInterrupt: Int32 { unsafe clua_last_interrupt(running) }
 
     static var interrupted: CallError { .message("interrupted!") }

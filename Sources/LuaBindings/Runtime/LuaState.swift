@@ -2,68 +2,68 @@ import CLua
 @_spi(Locking) import OpEngine
 import Synchronization
 
-/// One Lua state and what belongs to it.
+/// A Lua state and the Swift data that belongs to it.
 ///
-/// A state is used by one thread at a time: the main state by the thread that made the runtime, each other one by the worker
-/// that made it. Debug builds check.
-// Safety: `@unchecked Sendable` so that a callback can name the state in which it is to run; `checkThread` traps where another
-// thread uses it.
+/// One thread at a time uses a state: the main state belongs to the thread that made the runtime, each other state to the worker that made
+/// it. Debug builds check this.
+// Safety: `@unchecked Sendable` so that a callback can hold the state in which it will run. Only the state's thread uses the fields that
+// are not atomic or locked; `checkThread` traps on any other thread in debug builds.
 @safe
 final class LuaState: @unchecked Sendable {
-    // What its thread changes with each call comes first, beside the count of references, which that thread changes, too; what other threads
-    // read comes last, some lines of memory behind.
+    // The fields that the state's thread changes with every call come first, next to the reference count, which that thread also changes.
+    // The fields that other threads read come last, several cache lines further on.
 
-    /// The operation whose body runs in this state now. Kept alive by whoever runs it.
+    /// The operation whose body runs in this state now. Whoever runs the body keeps the operation alive.
     @safe @exclusivity(unchecked) private(set) unowned(unsafe) var currentOperation: Operation?
-    /// The coroutine that called the host last: what the host does next happens there.
+    /// The coroutine that made the last call to the host. The host's calls into Lua use it.
     @exclusivity(unchecked) private(set) var running: OpaquePointer
-    /// How many calls into Lua have not returned.
+    /// The number of calls into Lua that have not returned.
     @safe @exclusivity(unchecked) private var attemptCount = 0
     var isRunning: Bool { attemptCount > 0 }
-    /// How many operations are in queues, or were started, whose completion blocks this state has set and not run yet.
+    /// The number of operations whose completion blocks this state has set and not yet run, and that are in queues or were started.
     @safe @exclusivity(unchecked) private var awaitedCompletionCount = 0
-    /// How many completion blocks it has begun to run.
+    /// The number of completion blocks that this state has begun to run.
     @safe @exclusivity(unchecked) var ranCompletionCount = 0
-    /// Lua cannot be used any more. What is released then, objects of the host, may try to.
+    /// Whether Lua can no longer be used. Host objects that are released after that may still try to.
     @safe @exclusivity(unchecked) private(set) var hasGone = false
-    /// Whether anything was ever observed here.
+    /// Whether a script has ever observed something in this state.
     var hasObserved = false
     private var isSealing = false
     private var watchesCollections = false
-    /// How much of what the runtime shares with all states has been put into this one.
+    /// The version of the runtime's shared data (`RuntimeCore.Shared`) that this state has taken over.
     @safe @exclusivity(unchecked) var appliedSharedVersion = 0
     var registeredFunctionCount = 0
-    /// What has to run once before operations do, in this order; none in the main state.
+    /// The functions to run, in this order, before any operation. Empty in the main state.
     @safe @exclusivity(unchecked) var preludes: [Prelude] = []
     @safe @exclusivity(unchecked) var ranPreludeCount = 0
     @safe @exclusivity(unchecked) var isRunningPrelude = false
-    /// Of the operations that are made here, by their kind.
+    /// The origins of operations made here, indexed by kind.
     @safe @exclusivity(unchecked) private var origins = [LuaOperation.Origin?](repeating: nil, count: LuaOperation.Kind.allCases.count)
 
-    // What seldom changes.
+    // Fields that seldom change.
 
-    /// What will call functions of this state.
+    /// The sources that will call functions of this state.
     private var eventSources: [ObjectIdentifier: any EventSource] = [:] { didSet { keepThread() } }
-    /// Observations that something may still come for.
+    /// The observations that may still receive changes.
     private(set) var awaitedObservations: [ObjectIdentifier: Observation] = [:] { didSet { keepThread() } }
-    /// Names of scripts' own on operations that are not misspelt; at most some hundred.
+    /// The scripts' own field names on operations that were checked for misspellings. At most a few hundred.
     var acceptedNames: Set<String> = []
-    /// Operations that were sent by reference and still have to be made to run elsewhere.
+    /// The operations that were sent by reference and still have to be sealed.
     private var unsealed: [LuaOperation] = []
-    /// Operations that have left by reference and were in no queue then: their handles are pinned, and nothing else here holds them.
+    /// The operations that left by reference while they were in no queue. Their handles are pinned; nothing else in this state keeps them.
     @safe @exclusivity(unchecked) private var sealed: Set<UnsafeMutableRawPointer> = unsafe [] { didSet { keepThread() } }
     private let owner = ThreadIdentity.current
     private let main: OpaquePointer
 
-    // What other threads read.
+    // Fields that other threads read.
 
     let core: RuntimeCore
-    /// Where callbacks for this state are put.
+    /// Where callbacks for this state are posted.
     let inbox: Inbox
     let due = DueOperations()
-    /// Tells states of one runtime apart, also after one has gone.
+    /// Distinguishes the states of one runtime, including those that are closed.
     let number: Int
-    /// Operations may name the state after it has gone.
+    /// Atomic, because operations may refer to the state after it was closed.
     private let closed = Atomic<Bool>(false)
     var isClosed: Bool { closed.load(ordering: .acquiring) }
 
@@ -71,7 +71,7 @@ final class LuaState: @unchecked Sendable {
         self.core = core
         self.inbox = inbox
         number = core.nextStateNumber()
-        // Safety: the state does not use the object before it runs a script; the real one is set below.
+        // Safety: the state uses the object only when it runs a script, and the object is set below.
         guard let lua = unsafe clua_state_new(nil, ScriptModule.host, core.ignoresEnvironment) else {
             closed.store(true, ordering: .relaxed)
             return nil
@@ -87,7 +87,7 @@ final class LuaState: @unchecked Sendable {
         core.states.withLock { $0.append(self) }
     }
 
-    /// Runs the state's finalizers and frees it. Callbacks that come later are dropped.
+    /// Runs the state's finalizers and frees the state. Callbacks that are posted later are dropped.
     func close() {
         checkThread()
         guard !closed.exchange(true, ordering: .acquiringAndReleasing) else { return }
@@ -101,11 +101,11 @@ final class LuaState: @unchecked Sendable {
         unsafe clua_lua_close(main)  // finalizers of scripts may call the host
         hasGone = true
         unsafe clua_state_free(record)
-        // They keep this state.
+        // The origins retain this state.
         for index in origins.indices { origins[index] = nil }
     }
 
-    /// The thread of a worker's state stays while there is something to call back.
+    /// Keeps the worker's thread alive while something may call a function of this state.
     private func keepThread() {
         Worker.current?.keepsAlive =
             unsafe awaitedCompletionCount > 0 || !eventSources.isEmpty || !awaitedObservations.isEmpty || !sealed.isEmpty
@@ -116,7 +116,7 @@ final class LuaState: @unchecked Sendable {
     /// The state that a call from Lua came from.
     static func of(_ lua: OpaquePointer) -> LuaState { unsafe with(lua) { $0 } }
 
-    /// The same for a path where a reference of one's own would cost.
+    /// Like `of`, but without retaining the state, for hot paths.
     @inline(__always)
     static func with<Result>(_ lua: OpaquePointer, _ body: (LuaState) -> Result) -> Result {
         // Safety: the object is set before the first script runs and outlives the state.
@@ -129,19 +129,20 @@ final class LuaState: @unchecked Sendable {
     /// Whether the calling thread is the state's.
     var isOnItsThread: Bool { owner == .current }
 
-    /// The same, and it is open. One that is closed may seem to belong to a thread that came after its own.
+    /// Whether the state is open and belongs to the calling thread. The identity of a thread that has ended may be reused, so for a closed
+    /// state `isOnItsThread` means nothing.
     var isOpenHere: Bool { !isClosed && isOnItsThread }
 
     func checkThread() {
         assert(isOnItsThread, "opscript bug: a Lua state is used by a thread that does not own it")
     }
 
-    /// Memory held by the state now, in bytes.
+    /// The memory that the state holds now, in bytes.
     var usedBytes: Int { unsafe Int(clua_state_of(main).pointee.used_bytes) }
 
     // MARK: running
 
-    /// Answers a call from Lua: what `body` returns or throws is pushed or raised after this function has returned.
+    /// Answers a call from Lua. C pushes or raises the reply after this function has returned.
     static func answer(
         _ lua: OpaquePointer?, _ member: Int32, _ reply: UnsafeMutablePointer<clua_reply>?,
         _ body: (_ member: Int32, Call) throws(CallError) -> Answer
@@ -156,10 +157,10 @@ final class LuaState: @unchecked Sendable {
         }
     }
 
-    /// `lua`, a coroutine of this state, has called the host, which does `body`.
+    /// Runs `body` for `lua`, the coroutine of this state that has called the host.
     @inline(__always)
     func whileRunning<Result>(_ lua: OpaquePointer, _ body: () -> Result) -> Result {
-        // What it does may wait for those that are due: a job goes on with them.
+        // `body` may wait for the fetched operations, so a job has to continue with them.
         if due.hasFetched { announceDue() }
         let previous = unsafe running
         unsafe running = lua
@@ -167,10 +168,10 @@ final class LuaState: @unchecked Sendable {
         return body()
     }
 
-    /// The queue that code outside of every operation belongs to.
+    /// The queue of code that runs outside of any operation.
     var queueOutsideOperations: OperationQueue? { core.isMain(self) ? core.engine.mainQueue : nil }
 
-    /// Does `body` with the Lua thread that is running; turns its failure into an error.
+    /// Calls `body` with the running coroutine and throws its failure.
     func attempt(_ body: (OpaquePointer, inout clua_failure) -> Int32) throws(Failure) {
         checkThread()
         guard !hasGone else { throw Failure(message: "the Lua state is closed") }
@@ -180,15 +181,15 @@ final class LuaState: @unchecked Sendable {
         if unsafe body(running, &failure) != LUA_OK { throw unsafe Failure(taking: &failure) }
     }
 
-    /// Runs a body of `operation` here. Of a block only the first result counts, and none of an asynchronous operation.
+    /// Runs a body of `operation` here. Only the first result of a block counts, and no result of an asynchronous operation.
     ///
-    /// - Parameter parcel: nil: the body is in the handle here.
+    /// - Parameter parcel: nil if the body is in the handle here.
     func run(
         _ operation: LuaOperation, _ parcel: UnsafePointer<clua_parcel>?, _ arguments: [LuaValue], number: Int32
     ) throws(Failure) -> ReturnedValues {
         try core.prepare(self)
         var results = unsafe clua_parcel()
-        // First of all: whoever asks it to stop from now on finds it here.
+        // This comes first: whoever asks the operation to stop finds it running here from now on.
         try suspended(by: operation) { () throws(Failure) in
             let memoryLimit = try operation.begin()
             try runPreludes()
@@ -212,13 +213,13 @@ final class LuaState: @unchecked Sendable {
         return unsafe ReturnedValues(taking: &results)
     }
 
-    /// Does `body` while `operation`, if it is not nil, is what runs here, and what ran before does not.
+    /// Runs `body` while `operation`, or nothing if it is nil, is what runs here. What ran before is suspended meanwhile.
     @inline(__always)
     private func suspended<Result, Cause: Error>(
         by operation: LuaOperation?, _ body: () throws(Cause) -> Result
     ) throws(Cause) -> Result {
         let lua = unsafe running
-        // Not a reference: that would be retained.
+        // Unmanaged, because a strong reference would be retained.
         let previous = unsafe currentOperation.map { unsafe Unmanaged.passUnretained($0) }
         currentOperation = nil
         var frame = unsafe clua_suspended_body()
@@ -232,7 +233,7 @@ final class LuaState: @unchecked Sendable {
         }
     }
 
-    /// The state that the calling thread has used last; nil when it has none, or that was closed.
+    /// The state that the calling thread has used last; nil if there is none or it was closed.
     static var ofThread: LuaState? { unsafe unmanagedOfThread?.takeUnretainedValue() }
 
     static var unmanagedOfThread: Unmanaged<LuaState>? {
@@ -241,16 +242,15 @@ final class LuaState: @unchecked Sendable {
         return unsafe Unmanaged<LuaState>.fromOpaque(object)
     }
 
-    /// Has `job` run on the state's thread; drops it where the state has been closed. From any thread.
+    /// Runs `job` on the state's thread; drops it if the state was closed. From any thread.
     func post(_ job: @escaping @Sendable () -> Void) { if !isClosed { inbox.post(job) } }
 
-    /// Calls the function in the handle of `object` that is there for what happens to it, and takes it out unless it is to be kept.
-    /// It gets the object.
+    /// Calls the callback in the handle of `object` with the object. Removes the callback from the handle unless `isKept` is true.
     func runCallback(of object: AnyObject, keeping isKept: Bool = false, named name: @autoclosure () -> String) {
         unsafe runCallback(of: object, keeping: isKept, argument: nil, named: name())
     }
 
-    /// The same; it gets `argument` where there is one.
+    /// Like the above, but passes `argument` to the callback if it is not nil.
     func runCallback(
         of object: AnyObject, keeping isKept: Bool = false, argument: UnsafePointer<clua_item>?, named name: @autoclosure () -> String
     ) {
@@ -260,38 +260,38 @@ final class LuaState: @unchecked Sendable {
         } catch { report(error, in: name()) }
     }
 
-    /// Says on stderr that a callback has failed. One that Ctrl-C has stopped has not: the wait that called it ends. Nor has one that
-    /// has called `os.exit`.
+    /// Reports on stderr that a callback has failed. A callback that stopped because of `os.exit` has not failed. Neither has one that
+    /// Ctrl-C stopped, because the wait that called it then ends.
     func report(_ failure: Failure, in name: String) {
         if failure.stop != nil, core.requestedExitStatus != nil { return }
         if lastInterrupt != 0, failure.message.hasSuffix("interrupted!") { return }
         core.reportCallbackError("error in \(name): \(failure.report)")
     }
 
-    /// `source` will call the function in its handle, which stays, until `forget`.
+    /// Expects `source` to call the function in its handle. The handle stays pinned until `forget`.
     func expect(_ source: some EventSource, _ kind: ObjectKind) throws(Failure) {
         try pin(source, kind)
         eventSources[ObjectIdentifier(source)] = source
     }
 
-    /// `source` calls no more.
+    /// Ends what `expect` began: `source` makes no more calls.
     func forget(_ source: some EventSource) {
         guard !isClosed else { return }
         if eventSources.removeValue(forKey: ObjectIdentifier(source)) != nil { unpin(source) }
     }
 
-    /// Runs callbacks, and main-queue operations in the main state, until `predicate` holds, and what is there then. Ends early when
-    /// the operation that waits is cancelled, or, where it is not to end by that, stopped.
+    /// Runs callbacks, and in the main state main-queue operations, until `predicate` holds, and then those that are already there. Ends
+    /// early if the waiting operation is stopped or, if `endsWhenCancelled`, cancelled.
     ///
-    /// - Throws: when that operation is stopped, or Ctrl-C was pressed.
+    /// - Throws: an error if the waiting operation was stopped, if the script is to exit, or if Ctrl-C was pressed.
     func wait(
         deadline: ContinuousClock.Instant?, endsWhenCancelled: Bool = true, until predicate: () -> Bool
     ) throws(CallError) -> Inbox.Outcome {
         let waiting = currentOperation as? LuaOperation
         let isMain = core.isMain(self)
-        // Also what a callback was stopped by ends the wait.
+        // An interrupt that stopped a callback also ends the wait.
         let wasRaised = interruptWasRaised
-        // What runs meanwhile is not part of the operation that waits.
+        // What runs meanwhile is not part of the waiting operation.
         let outcome = suspended(by: nil) {
             let outcome = inbox.run(
                 until: {
@@ -299,7 +299,7 @@ final class LuaState: @unchecked Sendable {
                     guard let waiting, waiting.isCancelled else { return false }
                     return endsWhenCancelled || waiting.stopReason != nil
                 }, deadline: deadline)
-            // What has arrived is delivered even where there is nothing to wait for.
+            // Deliver what has arrived even if there is nothing to wait for.
             _ = inbox.drain()
             return outcome
         }
@@ -324,35 +324,36 @@ final class LuaState: @unchecked Sendable {
         if awaitedCompletionCount == 0 { keepThread() }
     }
 
-    /// Whether a body of `operation` runs here, or waits. From any thread; the caller keeps the state from being closed, here and below.
+    /// Whether a body of `operation` runs or waits here. From any thread. The caller must keep the state from being closed; this also holds
+    /// for the functions below.
     func runs(_ operation: LuaOperation) -> Bool { unsafe clua_has_body(main, Unmanaged.passUnretained(operation).toOpaque()) }
 
-    /// Stops `operation` if its body is running here now, and wakes it if it waits.
+    /// Stops the body of `operation` if it is running here now, and wakes it if it waits.
     func requestStop(of operation: LuaOperation, _ reason: StopReason) {
         unsafe clua_request_stop(main, Unmanaged.passUnretained(operation).toOpaque(), clua_stop_reason(rawValue: UInt32(reason.rawValue)))
         inbox.wake()
     }
 
-    /// Whether `operation` was asked to stop and has not noticed: it is inside one call of a C function. Then its worker's work is done by
-    /// another one, from the caller on, until it returns.
+    /// Whether `operation` was asked to stop but is inside one call of a C function and has not noticed. If so, the caller must give the
+    /// worker's work to another worker until the call returns.
     func giveUp(_ operation: LuaOperation) -> Bool { unsafe clua_give_up_body(main, Unmanaged.passUnretained(operation).toOpaque()) }
 
-    /// Stops whatever is running here.
+    /// Stops whatever runs here.
     func requestEnd() {
         unsafe clua_request_end(main)
         inbox.wake()
     }
 
-    /// Whether what this state adds to `queue` runs here, as it is.
+    /// Whether operations that this state adds to `queue` run in this state, without copying their functions.
     @inline(__always)
     func runsHere(in queue: OperationQueue) -> Bool {
-        // Safety: the state keeps it. Not a reference: that would be retained.
+        // Safety: the state keeps the core alive. Unmanaged, because a strong reference would be retained.
         unsafe Unmanaged.passUnretained(core)._withUnsafeGuaranteedRef {
             number == RuntimeCore.mainStateNumber && $0.isMainQueue(queue)
         }
     }
 
-    /// What an operation of this kind, and of a class of the script's if it is of one, begins with.
+    /// The origin of operations that this state makes of the given kind and script class.
     func origin(of kind: LuaOperation.Kind, _ scriptClass: ScriptClass?) -> LuaOperation.Origin {
         if let scriptClass { return LuaOperation.Origin(core: core, home: self, kind: kind, scriptClass: scriptClass) }
         if let known = origins[kind.rawValue] { return known }
@@ -363,7 +364,7 @@ final class LuaState: @unchecked Sendable {
 
     // MARK: sending
 
-    /// Encodes the top `count` values of the stack of the call in progress.
+    /// Encodes the top `count` values on the stack of the current call.
     func encode(count: Int32, _ role: clua_parcel_role) throws(Failure) -> Parcel {
         var contents = unsafe clua_parcel()
         try unsafe attempt { lua, failure in
@@ -374,14 +375,14 @@ final class LuaState: @unchecked Sendable {
         return unsafe Parcel(contents)
     }
 
-    /// Encodes a body that the handle of `operation` holds in this state.
+    /// Encodes a body in the handle of `operation` in this state.
     ///
-    /// - Parameter handle: where that is on the stack of the call in progress; 0: it has to be looked for.
+    /// - Parameter handle: the stack index of the handle in the current call, or 0 to look it up.
     func encodeBody(of operation: LuaOperation, number: Int32, handleAt handle: Int32) throws(Failure) -> Parcel {
         let parcel = try encodeOwningBody(of: operation, number: number, handleAt: handle)
         parcel.letGo(of: operation)
         if let scriptClass = operation.scriptClass {
-            // The class may be asked for when the operation has gone.
+            // A state may ask for the class after the operation is gone, so the class's own parcel must retain the operation.
             scriptClass.latest =
                 parcel.refersToOwner ? try encodeOwningBody(of: operation, number: number, handleAt: handle) : parcel
         }
@@ -398,7 +399,7 @@ final class LuaState: @unchecked Sendable {
         return unsafe Parcel(contents)
     }
 
-    /// What the value at a stack index says as an error.
+    /// The failure that results from raising the value at a stack index.
     func failure(raising index: Int32) -> Failure {
         do throws(Failure) {
             try unsafe attempt { lua, failure in unsafe clua_raise_value(lua, index, &failure) }
@@ -406,8 +407,8 @@ final class LuaState: @unchecked Sendable {
         } catch { return error }
     }
 
-    /// Operations that leave this state by reference before they are in a queue: their functions are copied now, since the
-    /// state that adds them may not be this one.
+    /// Seals the operations that leave this state by reference while they are in no queue: copies their functions, because another state
+    /// may add them.
     func seal(referencesOf parcel: UnsafePointer<clua_parcel>) {
         for index in 0..<(unsafe clua_parcel_reference_count(parcel)) {
             let reference = unsafe clua_parcel_reference(parcel, index).pointee
@@ -416,7 +417,7 @@ final class LuaState: @unchecked Sendable {
             else { continue }
             unsealed.append(operation)
         }
-        // A body may refer to further operations: a list, not a recursion, so that a chain may be of any length.
+        // A body may refer to further operations. A list instead of recursion allows chains of any length.
         guard !isSealing else { return }
         isSealing = true
         while let operation = unsealed.popLast() {
@@ -425,9 +426,9 @@ final class LuaState: @unchecked Sendable {
         isSealing = false
     }
 
-    /// Keeps the handle of `object`, and with it the functions it holds, until `unpin`.
+    /// Keeps the handle of `object`, and the functions in it, alive until `unpin`.
     ///
-    /// - Parameter handle: where it is on the stack of the call in progress; 0: it has to be looked for.
+    /// - Parameter handle: the stack index of the handle in the current call, or 0 to look it up.
     func pin(_ object: AnyObject, _ kind: ObjectKind, handleAt handle: Int32 = 0) throws(Failure) {
         let pointer = unsafe Unmanaged.passUnretained(object).toOpaque()
         try unsafe attempt { lua, failure in unsafe clua_pin(lua, pointer, kind.rawValue, handle, &failure) }
@@ -439,7 +440,7 @@ final class LuaState: @unchecked Sendable {
         unsafe clua_unpin(running, Unmanaged.passUnretained(object).toOpaque())
     }
 
-    /// The pinned handle of `operation` is let go of when nobody else refers to that.
+    /// Unpins the handle of `operation` when nothing else refers to the operation any more.
     func watch(_ operation: LuaOperation) throws(Failure) {
         unsafe sealed.insert(Unmanaged.passUnretained(operation).toOpaque())
         guard !watchesCollections else { return }
@@ -449,13 +450,13 @@ final class LuaState: @unchecked Sendable {
 
     func isWatching(_ operation: LuaOperation) -> Bool { unsafe sealed.contains(Unmanaged.passUnretained(operation).toOpaque()) }
 
-    /// It is no longer pinned because it has left.
+    /// Stops watching `operation`, because its handle is no longer pinned for having left the state.
     func unwatch(_ operation: LuaOperation) {
         if unsafe !sealed.isEmpty { unsafe sealed.remove(Unmanaged.passUnretained(operation).toOpaque()) }
     }
 
-    /// A garbage collection has ended: lets go of operations that no queue, state, parcel or host can come to any more. Returns whether
-    /// there are others.
+    /// Unseals the watched operations that no queue, state, parcel or host can reach any more. Called after a garbage collection. Returns
+    /// whether others remain.
     func releaseUnreferenced(_ lua: OpaquePointer) -> Bool {
         guard !isClosed else { return false }
         unsafe whileRunning(lua) {
@@ -468,9 +469,9 @@ final class LuaState: @unchecked Sendable {
         return watchesCollections
     }
 
-    /// Whether the reference of the handle here is the only one. Then no other thread has one, and can make one.
+    /// Whether the handle here owns the only reference. Then no other thread has one or can get one.
     private func isHeldByHandleOnly(_ pointer: UnsafeMutableRawPointer) -> Bool {
-        // Safety: takes over the handle's reference, and gives it back.
+        // Safety: borrows the handle's own reference and gives it back below.
         var operation = unsafe Unmanaged<LuaOperation>.fromOpaque(pointer).takeRetainedValue()
         let isOnly = isKnownUniquelyReferenced(&operation)
         _ = unsafe Unmanaged.passRetained(operation)

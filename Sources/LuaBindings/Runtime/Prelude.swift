@@ -34,10 +34,10 @@ extension Call {
 }
 
 extension LuaState {
-    /// Runs the preludes that this state has not run, for an operation that is about to run here. One that fails is tried again for the
-    /// next.
+    /// Runs the preludes that this state has not yet run, before an operation runs here. A prelude that fails is tried again for the next
+    /// operation.
     func runPreludes() throws(Failure) {
-        // A prelude may start an operation.
+        // A prelude may start an operation, which must not run the preludes again.
         guard ranPreludeCount < preludes.count, !isRunningPrelude else { return }
         isRunningPrelude = true
         defer { isRunningPrelude = false }

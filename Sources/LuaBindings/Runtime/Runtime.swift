@@ -4,8 +4,8 @@ import Synchronization
 
 /// Runs Lua scripts whose operations use all processors.
 ///
-/// A runtime belongs to the thread that makes it: that thread owns the main state, runs scripts, and delivers callbacks and
-/// main-queue operations while it waits. Workers have states of their own.
+/// The thread that makes a runtime owns its main state. That thread runs scripts, and it delivers callbacks and main-queue operations while
+/// it waits. Each worker has a Lua state of its own.
 ///
 /// ```swift
 /// let runtime = try Runtime()
@@ -14,61 +14,65 @@ import Synchronization
 /// runtime.close()
 /// ```
 ///
-/// - Concurrency: every method must be called on the thread that made the runtime; debug builds check. Operations and queues may
-///   be used on every thread.
+/// - Concurrency: call every method on the thread that made the runtime; debug builds check this. Operations and queues may be used from
+///   every thread.
 public final class Runtime {
-    /// How a runtime is made.
+    /// The settings of a runtime.
     public struct Configuration: Sendable {
-        /// How many operations run at once; nil: the processors that this process may use.
+        /// The maximum number of operations that run at once; nil for the number of processors that this process may use.
         public var workerCount: Int?
-        /// How long a worker's thread without work sleeps before it ends, and its Lua state goes. One that still has something to call
-        /// back stays.
+        /// How long a worker's thread sleeps without work before it ends and closes its Lua state. A worker whose state still expects a
+        /// callback does not end.
         public var idleTime = Duration.seconds(10)
-        /// Whether `LUA_PATH` and its kin have no effect.
+        /// Whether `LUA_PATH` and the related environment variables are ignored.
         public var ignoresEnvironment = false
-        /// Whether other threads of the host may add or finish operations. When false, a wait that nothing in the runtime can end is
-        /// an error; when true it lasts until someone ends it.
+        /// Whether other threads of the host may add or finish operations. If false, a wait that nothing in the runtime can end is an
+        /// error; if true, it lasts until another thread ends it.
         public var hostMayAddOperations = false
-        /// Bytes that one Lua state may hold, the main one or a worker's; nil for no limit. An operation that needs more fails with the
-        /// kind `memory`; what else runs goes on. In the main state it is Lua's error `not enough memory`.
+        /// The maximum number of bytes that one Lua state may hold, the main one or a worker's; nil for no limit. An operation that needs
+        /// more fails with the kind `memory`, and the others go on. In the main state Lua raises `not enough memory`.
         public var stateMemoryLimit: Int?
 
-        /// Whether scripts may end the process with `os.exit`. When false, that is an error in the script. When true, it ends the process
-        /// at once in the main state; on a worker it stops the main state's script and cancels all operations, and
-        /// `requestedExitStatus` says how the host is to end. A host that has not ended after 5 seconds is ended.
+        /// Whether scripts may end the process with `os.exit`. If false, `os.exit` raises an error in the script.
+        ///
+        /// If true, a call in the main state ends the process at once. A call on a worker stops the main state's script and cancels all
+        /// operations; `requestedExitStatus` is then the status with which the host should end. A host that has not ended after 5 seconds
+        /// is ended.
         public var scriptsMayExit = false
 
-        /// Whether the process may hold some more memory than it needs, to be quicker: from the first operation or program of a script on,
-        /// the process's allocator is set for that. Of glibc's, each arena keeps up to 32 MiB that was freed, instead of giving it back at
-        /// once. Of jemalloc, where the application is linked with it, the first thread's arena grows by huge pages of 2 MiB. Another
-        /// allocator is left as it is. The main state, as long as what it uses grows, is collected when that has trebled, not
-        /// doubled. For applications whose process is the script's, as the command's is.
+        /// Whether the process may use more memory than necessary in order to be faster. For applications that exist to run one script,
+        /// like the command.
+        ///
+        /// The first operation or program of a script changes the settings of the process's allocator. With glibc, each arena keeps up to
+        /// 32 MiB of freed memory instead of returning it at once. With jemalloc, if the application is linked with it, the first thread's
+        /// arena grows by huge pages of 2 MiB. Other allocators stay unchanged. While the main state's memory grows, its garbage collector
+        /// waits until the memory has trebled, not doubled.
         public var prefersSpeedToMemory = false
 
-        /// The defaults.
+        /// Makes the default configuration.
         public init() {}
     }
 
-    /// What was left when everything had run.
+    /// What was left when everything had run. See `Runtime.finish`.
     public struct Ending: Sendable {
-        /// Failures that no script and no host has read, oldest first.
+        /// The failures that no script and no host has read, oldest first.
         public let unreadFailures: [OperationFailure]
-        /// Sentences about the operations that can never run.
+        /// One sentence for each operation that can never run or finish.
         public let stuckOperations: [String]
-        /// How many callbacks have raised an error; each was reported on stderr at once.
+        /// The number of callbacks that raised an error. Each error was reported on stderr when it occurred.
         public let callbackErrorCount: Int
-        /// Whether a signal ended the waiting.
+        /// Whether a signal ended the wait.
         public let wasInterrupted: Bool
     }
 
-    /// The threads.
+    /// The engine, with the threads that run the operations.
     public let engine: Engine
     private let core: RuntimeCore
     private var main: LuaState?
 
-    /// Makes the main state. Workers make theirs when they run their first Lua function.
+    /// Makes a runtime and its main state. A worker makes its own state when it runs its first Lua function.
     ///
-    /// - Throws: when memory ran out.
+    /// - Throws: an error if memory has run out, or if a fresh state exceeds `stateMemoryLimit`.
     public init(_ configuration: Configuration = Configuration()) throws(LuaError) {
         engine = Engine(
             workerCount: configuration.workerCount, hostMayAddOperations: configuration.hostMayAddOperations,
@@ -87,12 +91,13 @@ public final class Runtime {
 
     deinit { close() }
 
-    /// Cancels everything, timers too, stops the workers and closes all states. A body that does not look at `isCancelled` is waited for,
-    /// at most for `deadline`.
+    /// Cancels all operations and timers, stops the workers and closes all states. Waits for bodies that do not check `isCancelled`, but at
+    /// most for `deadline`.
     ///
-    /// Traps when a script of the main state runs, and has come here by a function of the host's, or waits: close it when that has returned.
+    /// Traps if a script of the main state is running or waiting, that is, if a host function that the script has called closes the
+    /// runtime. Close the runtime after the script has returned. Further calls do nothing.
     ///
-    /// - Returns: what messages call the operations that would not end.
+    /// - Returns: the names of the operations that did not end, as messages show them.
     @discardableResult
     public func close(deadline: Duration = .seconds(60)) -> [String] {
         guard let main else { return [] }
@@ -104,7 +109,7 @@ public final class Runtime {
         _ = engine.mainInbox.drain()
         core.close()
         self.main = nil
-        // What has come meanwhile, or comes later, would keep its operation.
+        // Jobs that have arrived meanwhile, or arrive later, would keep their operations alive.
         _ = engine.mainInbox.drain()
         engine.mainInbox.close()
         return left
@@ -118,9 +123,11 @@ public final class Runtime {
 
     // MARK: scripts
 
-    /// Makes `function` a global function of every state. A value it throws is raised as an error in the script.
+    /// Makes `function` a global function of every state. If it throws a value, that value's text is raised as an error in the script.
     ///
-    /// It is called on the thread of the state that calls it, so several calls may run at once.
+    /// The calling state's thread calls the function, so several calls may run at once.
+    ///
+    /// - Throws: an error if the runtime is closed or memory has run out.
     public func register(_ name: String, _ function: @escaping @Sendable ([LuaValue]) throws -> [LuaValue]) throws(LuaError) {
         core.register(HostFunction(name: name, body: function))
         let state = try state()
@@ -130,10 +137,11 @@ public final class Runtime {
     /// Runs a script in the main state.
     ///
     /// - Parameters:
-    ///   - source: the script's text.
-    ///   - name: what errors call it: `@` and a file name, or `=` and any text.
-    ///   - arguments: what `...` is in the script.
-    /// - Returns: what the script returns.
+    ///   - source: the text of the script.
+    ///   - name: the script's name in error messages: `@` and a file name, or `=` and any text.
+    ///   - arguments: the values of `...` in the script.
+    /// - Returns: what the script returns. Tables are copied.
+    /// - Throws: what the script raises, or an error if the runtime is closed.
     @discardableResult
     public func run(_ source: String, name: String = "=script", arguments: [LuaValue] = []) throws(LuaError) -> [LuaValue] {
         let state = try state()
@@ -143,7 +151,7 @@ public final class Runtime {
         }
     }
 
-    /// Runs a file in the main state; standard input when `file` is nil.
+    /// Runs a file in the main state, or standard input if `file` is nil.
     @discardableResult
     public func run(file: String?, arguments: [LuaValue] = []) throws(LuaError) -> [LuaValue] {
         let state = try state()
@@ -153,7 +161,8 @@ public final class Runtime {
         }
     }
 
-    /// Runs a file, or standard input, as a command runs its script: with what is in the global `arg` when it has been loaded as arguments.
+    /// Runs a file, or standard input if `file` is nil, like the `lua` command: the arguments are the elements that the global `arg` has
+    /// when the script has been loaded.
     public func run(script file: String?) throws(LuaError) {
         let state = try state()
         try asLuaError { () throws(Failure) in
@@ -164,40 +173,40 @@ public final class Runtime {
 
     /// Runs a line of an interactive session: prints the values of an expression, or runs statements.
     ///
-    /// - Throws: an error whose `isIncomplete` is true when the text could go on.
+    /// - Throws: an error whose `isIncomplete` is true if more text could complete the line.
     public func evaluate(_ source: String, name: String = "=stdin") throws(LuaError) {
         let state = try state()
         try asLuaError { () throws(Failure) in try state.evaluate(source, name: name) }
     }
 
-    /// Makes the global `arg`: `arguments[script]` is at index 0, what is before it at negative ones.
+    /// Sets the global `arg`: `arguments[script]` gets the index 0, and the elements before it get negative indices.
     public func setArguments(_ arguments: [String], script: Int) throws(LuaError) {
         let state = try state()
         try asLuaError { () throws(Failure) in try state.setArguments(arguments, script: script) }
     }
 
-    /// Calls `require(module)` and assigns the result to the global `global`.
+    /// Calls `require(module)` and assigns the result to the global named `global`.
     public func require(_ module: String, as global: String) throws(LuaError) {
         let state = try state()
         try asLuaError { () throws(Failure) in try state.require(module, as: global) }
     }
 
-    /// The value of a global of the main state.
+    /// The value of a global of the main state, with tables copied.
     public func global(_ name: String) throws(LuaError) -> LuaValue {
         try run("return (...) and _G[...]", name: "=global", arguments: [.string(name)]).first ?? .nil
     }
 
-    /// Assigns a global of the main state; operations that read it take it along.
+    /// Assigns a global of the main state. Operations that read the global take a copy of its value along.
     public func setGlobal(_ name: String, to value: LuaValue) throws(LuaError) {
         try run("local name, value = ...; _G[name] = value", name: "=setGlobal", arguments: [.string(name), value])
     }
 
     // MARK: operations
 
-    /// Waits until an operation has finished, delivering callbacks and running main-queue operations meanwhile.
+    /// Waits until an operation has finished. Delivers callbacks and runs main-queue operations meanwhile.
     ///
-    /// - Returns: what its body returned; nothing for an operation that was cancelled before it started.
-    /// - Throws: its `OperationFailure`; a `LuaError` when nothing can end the wait any more, or Ctrl-C ended it.
+    /// - Returns: what the body returned; empty for an operation that was cancelled before it started.
+    /// - Throws: the operation's `OperationFailure`; a `LuaError` if nothing can end the wait any more, or if Ctrl-C ended it.
     public func results(of operation: Operation) throws -> [LuaValue] {
         let state = try state()
         if !operation.isFinished {
@@ -219,7 +228,8 @@ public final class Runtime {
         }
     }
 
-    /// Runs what is left: operations, callbacks, main-queue operations, until nothing can happen any more.
+    /// Runs the remaining operations, callbacks and main-queue operations until nothing can happen any more, or until a signal ends the
+    /// wait.
     public func finish() throws(LuaError) -> Ending {
         let state = try state()
         var wasInterrupted = false
@@ -234,46 +244,47 @@ public final class Runtime {
             wasInterrupted: wasInterrupted)
     }
 
-    /// What an operation on a worker has called `os.exit` with. Nil: none has.
+    /// The status that an operation on a worker has passed to `os.exit`; nil if none has.
     public var requestedExitStatus: Int32? { core.requestedExitStatus }
 
-    /// Failures that no script and no host has read, oldest first; they are not given again.
+    /// The failures that no script and no host has read, oldest first. Each is returned only once.
     public func takeUnreadFailures() -> [OperationFailure] { core.takeUnreadFailures() }
 
-    /// From now on the first SIGINT of the process raises the error `interrupted!` in what the main state does, or ends its wait;
-    /// another one ends the process. Once scripts have made an operation or started a program the same is true of SIGTERM. Call
-    /// it again to be ready for the next. One runtime of a process at a time.
+    /// Makes the next SIGINT of the process raise the error `interrupted!` in what the main state does, or end its wait. Another SIGINT
+    /// ends the process. The same holds for SIGTERM as soon as scripts have made an operation or started a program.
+    ///
+    /// Call this again to be ready for the next signal. Only one runtime of a process at a time may catch signals.
     public func catchInterrupts() throws(LuaError) { try state().catchInterrupts() }
 
-    /// Puts both signals back to what they were.
+    /// Restores the previous handling of both signals.
     public func releaseInterrupts() { clua_release_interrupts() }
 
-    /// The signal that came since `catchInterrupts`, if one did. Nil when the runtime has been closed; on its thread.
+    /// The signal that has come since `catchInterrupts`; nil if none has, or if the runtime is closed. Only on the runtime's thread.
     public var lastInterrupt: Int32? {
         guard let signal = try? state().lastInterrupt, signal != 0 else { return nil }
         return signal
     }
 
-    /// Warnings of scripts go to stderr from now on, as after `warn("@on")`: those of the main state, and of workers that have run no
-    /// script yet.
+    /// Makes scripts' warnings go to stderr, as after `warn("@on")`. Applies to the main state and to workers that have not yet run a
+    /// script.
     public func enableWarnings() throws(LuaError) {
         core.showsWarnings.store(true, ordering: .relaxed)
         try state().enableWarnings()
     }
 
-    /// The release of Lua and its copyright, as `lua -v` shows them.
+    /// The release of Lua and its copyright notice, as `lua -v` shows them.
     public static var luaCopyright: String { unsafe String(cString: clua_copyright()) }
 
-    /// Delivers the callbacks and runs the main-queue operations that are there now, without waiting.
+    /// Delivers the callbacks and runs the main-queue operations that are there now. Does not wait for more.
     public func drain() throws(LuaError) { _ = try state().inbox.drain() }
 
-    /// How many operations have been added to queues and have not finished.
+    /// The number of operations that have been added to queues and have not finished.
     public var unfinishedOperationCount: Int { engine.unfinishedOperationCount }
 
     /// Cancels every operation.
     public func cancelAllOperations() { engine.cancelAllOperations() }
 
-    /// Cancels every operation, and stops the bodies that do not look. See `LuaOperation.interrupt`.
+    /// Cancels every operation and stops the bodies that do not check `isCancelled`. See `LuaOperation.interrupt`.
     public func interruptAllOperations() {
         engine.cancelAllOperations()
         for case let operation as LuaOperation in engine.unfinishedOperations() + core.operationsStartedByHand { operation.interrupt() }

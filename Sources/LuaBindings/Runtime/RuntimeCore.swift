@@ -2,15 +2,15 @@ import CLua
 @_spi(Locking) import OpEngine
 import Synchronization
 
-/// What all states of a runtime share. Operations hold it, so it may outlive the runtime; it does not own the engine's threads.
-///
-// Safety: `mainState` is set once, before the first script runs, and cleared on the main thread; all else is locked or atomic.
+/// What all states of a runtime share. Operations retain it, so it may outlive the runtime. It does not own the engine's threads.
+// Safety: `mainState` is set once, before the first script runs, and cleared on the main thread. All other fields are constant, locked or
+// atomic.
 final class RuntimeCore: @unchecked Sendable {
     let engine: Engine
     let ignoresEnvironment: Bool
     let scriptsMayExit: Bool
     let prefersSpeedToMemory: Bool
-    /// Bytes that each state may hold.
+    /// The maximum number of bytes that each state may hold.
     let stateMemoryLimit: Int?
     /// Timers and child processes.
     let io = IOThread()
@@ -18,25 +18,25 @@ final class RuntimeCore: @unchecked Sendable {
     private(set) unowned(unsafe) var mainState: LuaState!
 
     private let shared = Guarded(Shared())
-    /// Changes with `shared`, under its lock.
+    /// The version of `shared`. Changes under its lock.
     private let sharedVersion = Atomic<Int>(0)
     private let failures = Guarded(Failures())
     private let stateCount = Atomic<Int>(0)
-    /// Those that have not been closed. None is while this is locked.
+    /// The open states. No state is closed while this is locked.
     let states = Guarded<[LuaState]>([])
-    /// Operations whose parcels keep operations.
+    /// Operations whose parcels keep operations alive.
     private let keepers = Guarded(Keepers())
     private let classes = Guarded<[ScriptClass]>([])
     private let closing = Atomic<Bool>(false)
     private let hasWork = Atomic<Bool>(false)
-    /// Whether states that are made from now on show warnings.
+    /// Whether new states show warnings.
     let showsWarnings = Atomic<Bool>(false)
-    /// Asynchronous operations that scripts have started and that have not ended: in no queue, which would keep them.
+    /// Asynchronous operations that scripts have started and that have not ended. They are in no queue that would keep them alive.
     private let startedByHand = Guarded<Set<LuaOperation>>([])
 
-    /// What each state takes over before it runs a body.
+    /// What each state must take over before it runs a body.
     private struct Shared {
-        /// `package.path` and `package.cpath` of the main state, and `arg`.
+        /// The main state's `package.path`, `package.cpath` and `arg`.
         var paths: Parcel?
         var functions: [HostFunction] = []
         var preludes: [Prelude] = []
@@ -44,14 +44,14 @@ final class RuntimeCore: @unchecked Sendable {
 
     private struct Keepers {
         var all: [WeakOperation] = []
-        /// At this count those that have gone are dropped.
+        /// When `all` reaches this count, the operations that are gone are removed.
         var limit = 64
     }
 
-    /// Failures that perhaps nobody has read.
+    /// Failures that may still be unread.
     private struct Failures {
         var all: [OperationFailure] = []
-        /// At this count those that were read are dropped.
+        /// When `all` reaches this count, the failures that were read are removed.
         var limit = 64
     }
 
@@ -69,16 +69,16 @@ final class RuntimeCore: @unchecked Sendable {
 
     func adopt(mainState: LuaState) { unsafe self.mainState = mainState }
 
-    /// Whether the runtime is being closed: what nobody will finish has to end.
+    /// Whether the runtime is closing. What nobody will finish must end then.
     var isClosing: Bool { closing.load(ordering: .acquiring) }
 
-    /// From here on nothing waits to be finished.
+    /// Marks the runtime as closing and cancels the operations that were started by hand.
     func beginClosing() {
         closing.store(true, ordering: .releasing)
         for operation in operationsStartedByHand { operation.cancel() }
     }
 
-    /// Keeps an operation that is executing until it has finished.
+    /// Keeps an executing operation alive until it has finished.
     func keepStartedByHand(_ operation: LuaOperation) {
         startedByHand.withLock { _ = $0.insert(operation) }
         operation.whenFinished { [unowned operation] in
@@ -88,7 +88,8 @@ final class RuntimeCore: @unchecked Sendable {
         if isClosing { operation.cancel() }
     }
 
-    /// `operation` has a parcel that keeps operations. Should these keep it, too, nothing but the end of the runtime opens the circle.
+    /// Records that `operation` has a parcel that keeps operations alive. If those keep `operation` alive in turn, only `close` breaks the
+    /// cycle.
     func note(keeper operation: LuaOperation) {
         keepers.withLock { keepers in
             if keepers.all.count >= keepers.limit {
@@ -99,24 +100,24 @@ final class RuntimeCore: @unchecked Sendable {
         }
     }
 
-    /// Keeps a class for as long as the runtime.
+    /// Keeps a class alive as long as the runtime.
     func keep(_ scriptClass: ScriptClass) { classes.withLock { $0.append(scriptClass) } }
 
     var operationsStartedByHand: Set<LuaOperation> { startedByHand.withLock { $0 } }
 
-    /// The main state goes.
+    /// Closes the main state and breaks reference cycles.
     func close() {
         unsafe mainState?.close()
         unsafe mainState = nil
-        // Classes may refer to each other, and to operations of theirs.
+        // Classes may refer to each other and to their operations.
         for keeper in keepers.withLock({ exchange(&$0.all, with: []) }) { (keeper.operation as? LuaOperation)?.dropParcels() }
         for scriptClass in classes.withLock({ exchange(&$0, with: []) }) { scriptClass.latest = nil }
-        // Functions of the host may refer to the runtime.
+        // Host functions may refer to the runtime, so release them outside of the lock.
         let functions = shared.withLock { exchange(&$0.functions, with: []) }
         withExtendedLifetime(functions) {}
     }
 
-    /// Whether a body of `operation` runs in a state now, or waits there.
+    /// Whether a body of `operation` runs or waits in a state now.
     func runs(_ operation: LuaOperation) -> Bool { states.withLock { states in states.contains { $0.runs(operation) } } }
 
     static var mainStateNumber: Int { 1 }
@@ -127,7 +128,8 @@ final class RuntimeCore: @unchecked Sendable {
 
     var isMainThread: Bool { mainThread == .current }
 
-    /// The state that belongs to this thread; nil on a thread that is neither a worker nor the main thread.
+    /// The state of the calling thread. Makes one for a worker that has none. Nil on a thread that is neither a worker nor the main thread,
+    /// and if memory has run out.
     func stateOfCurrentThread() -> LuaState? {
         if let state = existingStateOfCurrentThread { return state }
         if let worker = Worker.current, worker.engine === engine {
@@ -139,17 +141,17 @@ final class RuntimeCore: @unchecked Sendable {
         return nil
     }
 
-    /// The same; nil also on a worker that has none yet.
+    /// Like `stateOfCurrentThread`, but makes no state.
     var existingStateOfCurrentThread: LuaState? {
         if let state = LuaState.ofThread, state.core === self { return state }
         if mainThread == .current { return unsafe mainState }
-        // The host has made another runtime on this worker.
+        // The host may have made another runtime on this worker, so `ofThread` may belong to that one.
         guard let worker = Worker.current, worker.engine === engine else { return nil }
         return WorkerState.of(worker)?.state
     }
 
-    /// Memory ran out in the state of this worker: what runs here next gets a fresh one, unless something has still to be called in this
-    /// one, or it runs something now, a callback for one.
+    /// Gives this worker a fresh state, because memory has run out in `state`. Does nothing if `state` still expects a callback, or runs
+    /// something now, such as a callback.
     func renew(_ state: LuaState) {
         guard let worker = Worker.current, !worker.keepsAlive, !state.isRunning,
             WorkerState.of(worker)?.state === state
@@ -157,7 +159,8 @@ final class RuntimeCore: @unchecked Sendable {
         worker.context = nil
     }
 
-    /// Brings a state up to date with what the main state has published and the host has registered.
+    /// Brings a state up to date with what the main state has published and the host has registered. One atomic load if nothing has
+    /// changed.
     func prepare(_ state: LuaState) throws(Failure) {
         guard sharedVersion.load(ordering: .acquiring) != state.appliedSharedVersion else { return }
         let (version, paths, functions, preludes) = shared.withLock {
@@ -191,17 +194,17 @@ final class RuntimeCore: @unchecked Sendable {
         }
     }
 
-    /// Nil when the runtime was closed.
+    /// Nil after the runtime was closed.
     func hostFunction(_ index: Int) -> HostFunction? {
         shared.withLock { $0.functions.indices.contains(index) ? $0.functions[index] : nil }
     }
 
     // MARK: reports
 
-    /// Says on stderr what nobody else will hear of, in one piece.
+    /// Writes a message to stderr, in one piece.
     func report(_ text: String) { StandardError.write("opscript: \(text)\n") }
 
-    /// Callbacks that have raised an error.
+    /// The number of callbacks that have raised an error.
     let callbackErrorCount = Atomic<Int>(0)
 
     func reportCallbackError(_ text: String) {
@@ -219,7 +222,7 @@ final class RuntimeCore: @unchecked Sendable {
         }
     }
 
-    /// Failures whose error nobody has read, oldest first.
+    /// The failures that nobody has read, oldest first. Removes all failures.
     func takeUnreadFailures() -> [OperationFailure] {
         failures.withLock { failures in
             defer { failures = Failures() }
@@ -232,46 +235,46 @@ final class RuntimeCore: @unchecked Sendable {
     private static let noExitRequest = Int64.max
     private let exitRequest = Atomic<Int64>(noExitRequest)
 
-    /// What `os.exit` was called with on a worker, the first time.
+    /// The status of the first `os.exit` on a worker.
     var requestedExitStatus: Int32? {
         let status = exitRequest.load(ordering: .acquiring)
         return status == Self.noExitRequest ? nil : Int32(status)
     }
 
-    /// From a worker: the main state's script stops, and its waits end.
+    /// Stops the main state's script and ends its waits. Called on a worker.
     func requestExit(_ status: Int32) {
         let expected = Self.noExitRequest
         guard exitRequest.compareExchange(expected: expected, desired: Int64(status), ordering: .acquiringAndReleasing).exchanged else {
             return
         }
-        // The main state may be inside of something that does not return.
+        // The main state may be inside a call that does not return.
         clua_exit_later(status, 5)
         engine.cancelAllOperations()
-        // Safety: workers have ended before the main state goes.
+        // Safety: the workers end before the main state is closed.
         unsafe mainState?.requestEnd()
     }
 
     // MARK: interruption
 
-    /// There is something now that is to end in order when the process is asked to end: an operation or a program.
+    /// Tells the runtime that there is an operation or a program now, so that SIGTERM must end the process in an orderly way.
     func expectWork() {
         guard !hasWork.load(ordering: .relaxed), !hasWork.exchange(true, ordering: .relaxed) else { return }
         clua_catch_terminate()
         if prefersSpeedToMemory { clua_prefer_speed_to_memory() }
     }
 
-    /// Without anything that is to end in order, SIGTERM does what it does to every process.
+    /// Catches SIGTERM if there has been an operation or a program. Otherwise SIGTERM keeps its default effect.
     func catchTerminate() { if hasWork.load(ordering: .relaxed) { clua_catch_terminate() } }
 }
 
-/// What a worker owns: it goes with the worker's thread, on that thread, and closes the state.
+/// What a worker owns. It is released on the worker's thread when that ends, and closes the state.
 private final class WorkerState {
     let state: LuaState
 
-    /// What `worker` has. Looking at the class itself costs less than a cast.
+    /// The `WorkerState` of `worker`, if it has one. Comparing the class costs less than a cast.
     static func of(_ worker: Worker) -> WorkerState? {
         guard let context = worker.context, type(of: context) == WorkerState.self else { return nil }
-        // Safety: its class was looked at.
+        // Safety: the guard has checked the class.
         return unsafe unsafeDowncast(context, to: WorkerState.self)
     }
 

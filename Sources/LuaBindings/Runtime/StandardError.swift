@@ -2,7 +2,7 @@
     import Glibc
 #endif
 
-/// Text for people: each message is written in one piece.
+/// Writes messages for people to stderr, each in one piece.
 enum StandardError {
     static func write(_ text: String) {
         var bytes = Array(text.utf8)[...]

@@ -2,7 +2,7 @@
     import Glibc
 #endif
 
-/// Which thread this is.
+/// The identity of a thread.
 struct ThreadIdentity: Equatable {
     private let thread: pthread_t
 
