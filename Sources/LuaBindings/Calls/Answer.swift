@@ -5,7 +5,7 @@ import OpEngine
     import Glibc
 #endif
 
-/// What a function of the module gives back to Lua. It is pushed after the function has returned.
+/// The reply of a module function. C pushes it after the function has returned.
 enum Answer {
     case nothing
     case `nil`
@@ -13,34 +13,34 @@ enum Answer {
     case integer(Int)
     case number(Double)
     case string(String)
-    /// An object; the function at the stack index is what it calls back.
+    /// An object. The function at `callbackAt` becomes the callback in its handle.
     case object(AnyObject, ObjectKind, callbackAt: Int32? = nil)
-    /// A new operation whose body is the arguments from this stack index on.
+    /// A new operation. The arguments from `bodyAt` on become its body.
     case newOperation(LuaOperation, bodyAt: Int32, number: Int32 = 0, completionAt: Int32? = nil)
-    /// Nothing, and the arguments from this stack index on become a body of the operation at stack index 1.
+    /// No value. The arguments from this stack index on become a body of the operation at stack index 1.
     case addBody(at: Int32, number: Int32)
     case objects([AnyObject], ObjectKind)
     /// A new class, derived from the class at stack index 1.
     case newClass(ScriptClass)
-    /// What the class of the operation at stack index 1 has at the key at index 2.
+    /// The field of the class of the operation at stack index 1, for the key at stack index 2.
     case classField
     case progress(total: Int64, completed: Int64, fraction: Double)
-    /// The values in a parcel; what has to be alive meanwhile.
+    /// The values in a parcel. `keeping` is an object that must stay alive until they are decoded.
     case parcel(Parcel, keeping: AnyObject? = nil)
-    /// The operation at stack index 1 ended with these results: all of them in a table, or the first. They are the values of one parcel,
-    /// or one value of each of several.
+    /// The results of the operation at stack index 1: all of them as a table, or only the first. If `isOneOfEach`, each parcel gives one
+    /// value; otherwise the only parcel gives all values.
     case results([Parcel], isOneOfEach: Bool, first: Bool)
     /// The argument at this stack index.
     case argument(Int32)
-    /// The same: an operation's handle, which needs its body no more.
+    /// Like `argument`, for an operation's handle that no longer needs its body.
     case sent(Int32)
-    /// The top values of the stack.
+    /// The values on top of the stack.
     case values(Int)
-    /// Nothing, and the completion block of the operation at stack index 1 becomes the value at this index, or none.
+    /// No value. The value at this stack index becomes the completion block of the operation at stack index 1; nil removes it.
     case setCompletionBlock(at: Int32?)
-    /// The completion block that this state set on the operation at stack index 1.
+    /// The completion block that this state has set on the operation at stack index 1.
     case completionBlock
-    /// A new observation of the object at stack index 1, by the function at this index.
+    /// A new observation of the object at stack index 1, with the function at this stack index.
     case newObservation(Observation, functionAt: Int32)
 
     static func operation(_ operation: Operation?) -> Answer {
@@ -51,7 +51,7 @@ enum Answer {
         queue.map { .object($0, .queue) } ?? .nil
     }
 
-    /// Writes the answer where C looks for it.
+    /// Writes the answer into the reply that C reads.
     consuming func write(to reply: UnsafeMutablePointer<clua_reply>) {
         switch consume self {
         case .nothing: unsafe reply.pointee.kind = CLUA_REPLY_NOTHING
@@ -124,15 +124,15 @@ enum Answer {
     }
 }
 
-/// A mistake of the caller: becomes a Lua error.
+/// A mistake of the caller. It becomes a Lua error.
 enum CallError: Error {
-    /// Raised with the caller's position before it.
+    /// Raised after the position of the caller.
     case message(String)
     /// The argument at this stack index is wrong.
     case argument(Int32, String)
     /// Memory has run out.
     case noMemory
-    /// The body that is running is stopped.
+    /// The running body is stopped.
     case stop(StopReason)
 
     init(_ failure: Failure) {
@@ -191,7 +191,7 @@ private func writeParcels(_ parcels: [Parcel], to reply: UnsafeMutablePointer<cl
     unsafe reply.pointee.parcel_owner = Unmanaged<AnyObject>.passRetained(KeptParcels(parcels: parcels, owner: nil)).toOpaque()
 }
 
-/// Parcels that C is about to read.
+/// Keeps parcels alive that C is about to read.
 private final class KeptParcels {
     let parcels: [Parcel]
     let owner: AnyObject?

@@ -3,7 +3,7 @@ import OpEngine
 import Synchronization
 
 extension Call {
-    /// Does what the engine may refuse, or what may fail to be sent; the error is the caller's.
+    /// Runs `body` and turns what it throws into an error of the caller: what the engine rejects, and what cannot be sent.
     @inline(__always)
     @discardableResult
     func misuse<Result>(_ body: () throws -> Result) throws(CallError) -> Result {
@@ -14,7 +14,7 @@ extension Call {
         }
     }
 
-    /// Reads an option; an error names it instead of a stack index.
+    /// Reads an option. In an error, the option's name replaces the stack index.
     func option<T>(_ name: String, _ read: () throws(CallError) -> T) throws(CallError) -> T {
         do throws(CallError) { return try read() } catch {
             guard case .argument(_, let text) = error else { throw error }
@@ -22,7 +22,7 @@ extension Call {
         }
     }
 
-    /// Assigns to the property whose name is at stack index 2; an error names it.
+    /// Assigns to the property whose name is at stack index 2. An error contains that name.
     @inline(__always)
     func assigning(_ body: () throws(CallError) -> Answer) throws(CallError) -> Answer {
         do throws(CallError) { return try body() } catch {
@@ -30,20 +30,20 @@ extension Call {
         }
     }
 
-    /// Seconds to wait at most; nil when the argument is missing.
+    /// The maximum time of a wait in seconds; nil if the argument is missing.
     func timeout(at index: Int32) throws(CallError) -> Double? {
         isMissing(at: index) ? nil : try seconds(at: index)
     }
 
-    /// Waits, running callbacks meanwhile. False when the time ran out.
+    /// Waits for operations and runs callbacks meanwhile. Returns false if the time ran out.
     ///
-    /// - Throws: an error naming the operations that nothing can finish any more.
+    /// - Throws: an error that names the operations that nothing can finish any more.
     func wait(for operations: [Operation], timeout: Double?) throws(CallError) -> Bool {
         let deadline = timeout.map { ContinuousClock.now.advanced(by: .seconds(min($0, 1e9))) }
         return try wait(for: operations, until: deadline)
     }
 
-    /// Waits until the queue is empty; what is added meanwhile is waited for as well.
+    /// Waits until the queue is empty. Also waits for operations that are added meanwhile.
     func wait(for queue: OperationQueue, timeout: Double?) throws(CallError) -> Bool {
         let deadline = timeout.map { ContinuousClock.now.advanced(by: .seconds(min($0, 1e9))) }
         let wait = queue.wait(in: state.inbox)
@@ -59,7 +59,7 @@ extension Call {
                 if case .stalled = outcome { throw .message(Stall.message(for: queue.operations)) }
                 guard isOver else { return false }
             }
-            // They may add something, and so may what runs beside them.
+            // The completion blocks may add operations, and so may what runs at the same time.
             guard try state.runDueCompletions() || !wait.isOver else { return true }
         }
     }
@@ -75,7 +75,7 @@ extension Call {
             return true
         }
         if let current = state.currentOperation, unfinished.contains(where: { $0 === current }) { throw waitsForItself(current) }
-        // One wake-up, by the last of them.
+        // Only the last of them wakes the thread.
         let count = Countdown(unfinished.count, inbox: state.inbox)
         for operation in unfinished { operation.whenFinished(for: count) { count.step() } }
         defer {
@@ -90,7 +90,7 @@ extension Call {
         }
     }
 
-    /// Pushes `main` and the elements of the table `arguments`; returns the stack index of the first, 0 without a main.
+    /// Pushes `main` and the elements of the table `arguments`. Returns the stack index of `main`, or 0 without one.
     func pushBody(main: Int32?, arguments: Int32?) throws(CallError) -> Int32 {
         guard let main else { return 0 }
         let first = count + 1
@@ -107,7 +107,7 @@ extension Call {
         return first
     }
 
-    /// Makes the handle of `operation` with the function at `index` and the arguments after it as its body; puts it at `index`.
+    /// Makes the handle of `operation` and puts it at `index`. The function at `index` and the arguments after it become the body.
     func attachBody(at index: Int32, to operation: LuaOperation) throws(CallError) {
         let pointer = unsafe Unmanaged.passUnretained(operation).toOpaque()
         do throws(Failure) {
@@ -118,7 +118,7 @@ extension Call {
     }
 }
 
-/// Wakes a thread when as many things have happened as it waits for.
+/// Wakes a thread when `step` has been called a given number of times.
 private final class Countdown: Sendable {
     private let left: Atomic<Int>
     private let inbox: Inbox
@@ -136,23 +136,23 @@ private final class Countdown: Sendable {
 }
 
 extension Operation.Naming {
-    /// How scripts know operations and queues.
+    /// The names of operations and queues in messages for scripts.
     static let script = Operation.Naming(operation: { $0.displayName }, queue: { $0.displayName })
 }
 
-/// Says why operations will never finish.
+/// Explains why operations will never finish.
 enum Stall {
     static func message(for operations: [Operation]) -> String {
         "this wait can never end: " + StallReport(waitingFor: operations).description(naming: .script)
     }
 
-    /// The rest of a sentence that starts with the operation's name.
+    /// The predicate of a sentence whose subject is the operation's name.
     static func reason(for operation: Operation) -> String {
         Operation.Blockage(of: operation).reason(naming: .script)
     }
 }
 
 extension OperationQueue {
-    /// Its name: what messages call it.
+    /// The queue's name, as messages show it.
     var displayName: String { givenName.map { "queue '\($0)'" } ?? "an unnamed queue" }
 }

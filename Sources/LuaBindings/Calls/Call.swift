@@ -1,25 +1,25 @@
 import CLua
 import OpEngine
 
-/// A call from Lua that is being answered: reads the arguments, with functions that cannot raise.
+/// A call from Lua that Swift answers. Reads the arguments with functions that cannot raise.
 @safe
 struct Call {
     let lua: OpaquePointer
     let state: LuaState
 
-    /// How many arguments there are.
+    /// The number of arguments.
     var count: Int32 { unsafe lua_gettop(lua) }
 
     func type(at index: Int32) -> Int32 { unsafe lua_type(lua, index) }
 
-    /// Nothing there, or nil.
+    /// Whether the value is nil or absent.
     func isMissing(at index: Int32) -> Bool { type(at: index) <= LUA_TNIL }
 
     func isFunction(at index: Int32) -> Bool { type(at: index) == LUA_TFUNCTION }
 
     func isTable(at index: Int32) -> Bool { type(at: index) == LUA_TTABLE }
 
-    /// The type's name as error messages have it.
+    /// The name of the value's type, as error messages show it.
     func typeName(at index: Int32) -> String {
         if let handle = unsafe clua_to_handle(lua, index), unsafe handle.pointee.object != nil,
             let kind = unsafe ObjectKind(rawValue: Int32(handle.pointee.kind))
@@ -54,7 +54,7 @@ struct Call {
         return unsafe lua_toboolean(lua, index) != 0
     }
 
-    /// An integer, or a float with an integral value; nil for every other value.
+    /// An integer, or a float with an integral value; nil for any other value.
     func integer(at index: Int32) -> Int? {
         guard type(at: index) == LUA_TNUMBER else { return nil }
         var isInteger: Int32 = 0
@@ -72,7 +72,7 @@ struct Call {
         return unsafe lua_tonumberx(lua, index, nil)
     }
 
-    /// A time in seconds, 0 or more.
+    /// A non-negative time in seconds.
     func seconds(at index: Int32) throws(CallError) -> Double {
         let value = try number(at: index)
         guard value >= 0 else { throw .argument(index, "seconds must be 0 or more, got \(value)") }
@@ -96,7 +96,7 @@ struct Call {
 
     func operationIfAny(at index: Int32) -> Operation? { object(at: index, .operation, as: Operation.self) }
 
-    /// The operation that is this argument, if it is one. Its handle keeps it during the call.
+    /// The operation at `index`, if there is one. Its handle keeps it alive during the call.
     @inline(__always)
     func unmanagedOperation(at index: Int32) -> Unmanaged<Operation>? { unsafe unmanaged(at: index, .operation, as: Operation.self) }
 
@@ -123,13 +123,13 @@ struct Call {
         return observation
     }
 
-    /// The receiver of a method.
+    /// The receiver of a method call.
     func operation(callingFor method: String) throws(CallError) -> Operation {
         guard let operation = operationIfAny(at: 1) else { throw notAMethodCall(method, on: "operation") }
         return operation
     }
 
-    /// Its handle keeps it during the call.
+    /// The receiver of a method call. Its handle keeps it alive during the call.
     @inline(__always)
     func queue(callingFor method: @autoclosure () -> String) throws(CallError) -> Unmanaged<OperationQueue> {
         guard let queue = unsafe unmanaged(at: 1, .queue, as: OperationQueue.self) else { throw notAMethodCall(method(), on: "queue") }
@@ -150,7 +150,7 @@ struct Call {
         .message("call '\(method)' with ':', as in \(receiver):\(method)(...); what came before it is a \(typeName(at: 1))")
     }
 
-    /// Which class of operations the value at `index` is, if it is one.
+    /// The class of operations at `index`; nil if the value is none.
     func operationClass(at index: Int32) -> ClassIdentity? {
         let identity = unsafe clua_identify_class(lua, index)
         if let pointer = unsafe identity.object { return .script(unsafe LuaBindings.object(pointer, as: ScriptClass.self)) }
@@ -159,7 +159,7 @@ struct Call {
 
     // MARK: tables
 
-    /// Calls `body` for each key and value of the table at `index`; they are at the stack indices it gets.
+    /// Calls `body` for each key and value of the table at `index`, with their stack indices.
     func forEachField(of index: Int32, _ body: (_ key: Int32, _ value: Int32) throws(CallError) -> Void) throws(CallError) {
         guard unsafe lua_checkstack(lua, 4) != 0 else { throw .message("stack overflow") }
         let base = count
@@ -174,7 +174,7 @@ struct Call {
         unsafe lua_settop(lua, base)
     }
 
-    /// The elements 1 to n of the table at `index`, read by `element` from the top of the stack.
+    /// The elements 1 to n of the table at `index`. `element` reads each of them at `position`, the top of the stack.
     func array<T>(at index: Int32, _ element: (_ position: Int32, _ number: Int) throws(CallError) -> T) throws(CallError) -> [T] {
         guard isTable(at: index) else { throw expected("table", at: index) }
         guard unsafe lua_checkstack(lua, 2) != 0 else { throw .message("stack overflow") }
@@ -200,10 +200,10 @@ struct Call {
         }
     }
 
-    /// Copies the options in the table at stack index 1 to stack slots of their own; nil where one is not given.
+    /// Copies the options in the table at stack index 1 to stack slots of their own. Returns the slots of the given options.
     ///
-    /// - Parameter besidesElements: the table may have elements, too.
-    /// - Throws: an error naming the first unknown key and the nearest known one.
+    /// - Parameter besidesElements: whether the table may also have array elements.
+    /// - Throws: an error that names the first unknown key and the nearest known one.
     func options<Key: CaseIterable & Hashable & RawRepresentable<String>>(
         _ type: Key.Type, besidesElements: Bool = false
     ) throws(CallError) -> [Key: Int32] {

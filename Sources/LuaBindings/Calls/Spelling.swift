@@ -1,17 +1,17 @@
 /// Finds the name that a misspelt one was meant to be.
 enum Spelling {
-    /// ` (did you mean 'name'?)`, or the list of names when none is near.
+    /// ` (did you mean 'name'?)`, or the list of known names if none is near.
     static func suggestion(for name: String, among names: [String]) -> String {
         if let near = nearest(to: name, among: names, within: max(2, name.utf8.count / 2)) { return " (did you mean '\(near)'?)" }
         return "; known are \(names.joined(separator: ", "))"
     }
 
-    /// The name with the fewest differences, when they are at most `limit`.
+    /// The name with the smallest distance, if that is at most `limit`.
     static func nearest(to name: String, among names: [String], within limit: Int) -> String? {
         names.map { ($0, distance(name, $0)) }.filter { $0.1 <= limit }.min { $0.1 < $1.1 }?.0
     }
 
-    /// Insertions, deletions, replacements and exchanges of neighbours that make one of the other, ignoring case.
+    /// The number of insertions, deletions, replacements and swaps of neighbours that turn one name into the other, ignoring case.
     static func distance(_ left: String, _ right: String) -> Int {
         let left = Array(left.lowercased().utf8), right = Array(right.lowercased().utf8)
         var rows = [Array(0...right.count)]
