@@ -2,7 +2,7 @@ import CLua
 import OpEngine
 
 extension Call {
-    /// How deeply tables that a host gets may be nested; one that contains itself goes past every limit.
+    /// The maximum nesting depth of a table that the host receives. It also stops tables that contain themselves.
     private static var maximumDepth: Int { 100 }
 
     /// The values from stack index `first` to the top.
@@ -12,9 +12,9 @@ extension Call {
         return values
     }
 
-    /// The value at a stack index, copied.
+    /// A copy of the value at a stack index.
     ///
-    /// - Throws: an error for a table that is nested too deeply.
+    /// - Throws: an error if a table is nested too deeply.
     func value(at index: Int32, depth: Int = 0) throws(CallError) -> LuaValue {
         switch type(at: index) {
         case LUA_TNIL, LUA_TNONE: return .nil
@@ -34,7 +34,7 @@ extension Call {
             return .table(fields)
         default:
             if let operation = operationIfAny(at: index) {
-                // The host may add it to a queue, on any thread.
+                // The host may add the operation to a queue from any thread.
                 if let lua = operation as? LuaOperation, lua.needsSealing(from: state) {
                     state.publishPaths()
                     lua.seal(in: state)
@@ -65,12 +65,12 @@ extension Call {
     }
 }
 
-/// Values of the host in a row, as C reads them: a table is followed by its keys and values.
+/// Host values in one array, as C reads them: the keys and values of a table follow it.
 @safe
 struct FlatValues {
     private var items: [clua_item] = unsafe []
     private var text: [UInt8] = []
-    /// For each string: the item's position, and where its bytes start.
+    /// For each string, the index of its item and the offset of its bytes in `text`.
     private var strings: [(item: Int, start: Int)] = []
     private var objects: [AnyObject] = []
 
@@ -142,7 +142,7 @@ struct FlatValues {
 }
 
 extension LuaValue {
-    /// Lua has no `nil` and no NaN as keys.
+    /// Lua allows neither nil nor NaN as a key.
     fileprivate var isPossibleKey: Bool {
         switch self {
         case .nil, .other: false

@@ -1,17 +1,17 @@
 import CLua
 
-/// Why a piece of Lua did not return: what was raised, in its own words, and where.
+/// Why Lua code did not return: the raised error and its place.
 struct Failure: Error {
-    /// What `tostring` says of the raised value.
+    /// The raised value as `tostring` shows it.
     var message: String
-    /// The stack at that moment, starting with `stack traceback:`; empty for a syntax error.
+    /// The stack at the raise, starting with `stack traceback:`; empty for a syntax error.
     var traceback: String
-    /// What was raised, when it can be sent to other states.
+    /// The raised value, if it can be sent to other states.
     var value: Parcel?
-    /// A syntax error at the end of the input: with more input it might be right.
+    /// Whether the failure is a syntax error at the end of the input, so that more input could make the chunk valid.
     var isIncomplete: Bool
     var isMemoryError: Bool
-    /// Why the body was stopped, if it was.
+    /// Why the body was stopped; nil if it was not.
     var stop: StopReason?
 
     init(message: String) {
@@ -23,16 +23,16 @@ struct Failure: Error {
         stop = nil
     }
 
-    /// The same with other words, about no place in a script; not for what stops a body, or a lack of memory.
+    /// The failure with another message and without a place. Returns the failure unchanged if it stops a body or reports a lack of memory.
     func reworded(_ words: String) -> Failure { stop == nil && !isMemoryError ? Failure(message: words) : self }
 
-    /// An operation was stopped while none of its code was running.
+    /// Makes the failure of an operation that was stopped while none of its code was running.
     init(stop reason: StopReason) {
         self.init(message: reason.words)
         stop = reason
     }
 
-    /// Takes over what `failure` owns.
+    /// Takes ownership of what `failure` owns.
     init(taking failure: inout clua_failure) {
         message = unsafe string(failure.message, failure.message_count)
         traceback = unsafe string(failure.traceback, failure.traceback_count)
@@ -47,11 +47,11 @@ struct Failure: Error {
         unsafe clua_failure_release(&failure)
     }
 
-    /// Message and traceback, as the `lua` command shows them.
+    /// The message and the traceback, as the `lua` command shows them.
     var report: String { traceback.isEmpty ? message : "\(message)\n\(traceback)" }
 }
 
-/// Bytes that C made, as text; what is not UTF-8 is shown as U+FFFD.
+/// Text from bytes of C. Invalid UTF-8 becomes U+FFFD.
 private func string(_ bytes: UnsafeMutablePointer<CChar>?, _ count: Int) -> String {
     guard let bytes = unsafe bytes else { return "" }
     return unsafe String(decoding: UnsafeRawBufferPointer(start: bytes, count: count), as: UTF8.self)

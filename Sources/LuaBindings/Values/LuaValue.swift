@@ -1,28 +1,29 @@
 public import OpEngine
 
-/// A Lua value in Swift: what a host's functions get and return.
+/// A Lua value in Swift: an argument or a result of the host's functions.
 ///
-/// Tables are copied. What has no counterpart here, a function or a userdata, becomes `.other` with the name of its type.
+/// Tables are copied, at a cost of O(n) in all their elements. A function or a userdata has no counterpart here and becomes `.other` with
+/// the name of its type.
 public indirect enum LuaValue: Sendable, Hashable {
     /// `nil`.
     case `nil`
     /// A boolean.
     case boolean(Bool)
-    /// A number that is an integer.
+    /// An integer.
     case integer(Int)
-    /// A number that is a float.
+    /// A float.
     case number(Double)
-    /// A string that is UTF-8.
+    /// A string that is valid UTF-8.
     case string(String)
-    /// A string that is not UTF-8.
+    /// A string that is not valid UTF-8.
     case bytes([UInt8])
-    /// A table; a sequence has the keys 1, 2, 3 …
+    /// A table. A sequence has the keys 1, 2, 3 …
     case table([LuaValue: LuaValue])
     /// An operation.
     case operation(Operation)
     /// A queue.
     case queue(OperationQueue)
-    /// Anything else: the name of its type.
+    /// Any other value, as the name of its type. Passed to Lua, it becomes nil.
     case other(String)
 
     /// A table with the keys 1, 2, 3 …
@@ -30,16 +31,16 @@ public indirect enum LuaValue: Sendable, Hashable {
         .table([LuaValue: LuaValue](uniqueKeysWithValues: elements.enumerated().map { (.integer($0.offset + 1), $0.element) }))
     }
 
-    /// The text of a string.
+    /// The text of a UTF-8 string; nil for other values.
     public var text: String? { if case .string(let text) = self { text } else { nil } }
 
-    /// The value of a number, when it is an integer.
+    /// The value of an integer; nil for other values.
     public var integer: Int? { if case .integer(let value) = self { value } else { nil } }
 
-    /// The operation.
+    /// The operation; nil for other values.
     public var operation: Operation? { if case .operation(let operation) = self { operation } else { nil } }
 
-    /// What a table holds at `key`; `nil` where it is no table.
+    /// The value of a table at `key`; `.nil` if there is none or this value is no table.
     public subscript(key: LuaValue) -> LuaValue { if case .table(let fields) = self { fields[key] ?? .nil } else { .nil } }
 }
 

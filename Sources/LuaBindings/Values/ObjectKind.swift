@@ -12,18 +12,18 @@ enum ObjectKind: Int32 {
 }
 
 extension clua_reference {
-    /// A counted reference to `object`.
+    /// Makes a reference that retains `object`.
     init(_ object: AnyObject, _ kind: ObjectKind) {
         unsafe self.init(object: Unmanaged.passRetained(object).toOpaque(), kind: kind.rawValue, is_unowned: false)
     }
 
-    /// A reference to `object`, which is alive as long as it is used.
+    /// Makes a reference that does not retain `object`. The caller keeps the object alive while the reference is used.
     init(unowned object: AnyObject, _ kind: ObjectKind) {
         unsafe self.init(object: Unmanaged.passUnretained(object).toOpaque(), kind: kind.rawValue, is_unowned: true)
     }
 }
 
-/// The object behind a pointer that Lua keeps.
+/// The object behind a pointer that Lua holds.
 func object<T: AnyObject>(_ pointer: UnsafeMutableRawPointer, as type: T.Type) -> T {
     let object = unsafe Unmanaged<AnyObject>.fromOpaque(pointer).takeUnretainedValue()
     // Safety: the handle's kind says which class the object has.

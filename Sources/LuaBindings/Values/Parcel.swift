@@ -1,14 +1,14 @@
 import CLua
 
-/// Encoded Lua values on their way between states: a reference to what C reads.
+/// Encoded Lua values on their way between states, as a reference-counted wrapper around C's parcel.
 ///
 /// - Concurrency: immutable once made; any number of states may decode it at once.
 @safe
 struct Parcel: @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because it is written only by the initialiser and by `letGo`, before it is shared; C counts the
+    // Safety: `@unchecked Sendable` because only the initializer and `letGo` write to the parcel, before it is shared. C counts the
     // references in it atomically.
 
-    /// One block of memory for all that is not in the parcel's own blocks.
+    /// The allocation that holds C's parcel. The parcel may own further blocks.
     final class Storage: ManagedBuffer<Contents, Never> {
         deinit {
             unsafe withUnsafeMutablePointerToHeader { unsafe clua_parcel_release(&$0.pointee.parcel) }
@@ -22,28 +22,29 @@ struct Parcel: @unchecked Sendable {
 
     private let buffer: ManagedBuffer<Contents, Never>
 
-    /// Takes over what `parcel` owns.
+    /// Takes ownership of what `parcel` owns.
     init(_ parcel: clua_parcel) { buffer = Storage.create(minimumCapacity: 0) { _ in unsafe Contents(parcel: parcel) } }
 
-    /// Takes over a reference to what a parcel is.
+    /// Takes over a reference to a parcel's storage.
     init(taking reference: Unmanaged<Storage>) { buffer = unsafe reference.takeRetainedValue() }
 
-    /// A reference to what it is.
+    /// Gives up this parcel's reference to its storage and returns it.
     consuming func takeReference() -> Unmanaged<Storage> {
-        // Safety: `create` makes one of its own class.
+        // Safety: `Storage.create` makes instances of `Storage`.
         unsafe .passRetained(unsafeDowncast(buffer, to: Storage.self))
     }
 
-    /// No values at all.
+    /// A parcel without values.
     static let empty = unsafe Parcel(clua_parcel())
 
-    /// Whether it refers to the object that holds it, which must be alive when the parcel is decoded.
+    /// Whether the parcel has unowned references to the object that holds it. That object must be alive when the parcel is decoded.
     var refersToOwner: Bool { unsafe pointer.pointee.is_disowned }
 
-    /// Whether it is a plain value, or a function that can come to nothing but plain values.
+    /// Whether the parcel is a plain value, or a function from which only plain values can be reached.
     var isFlat: Bool { unsafe pointer.pointee.is_flat }
 
-    /// Does not keep `owner`, which is about to hold the parcel, alive: they would keep each other. Before anybody else has the parcel.
+    /// Makes the parcel's references to `owner` unowned, because `owner` is about to hold the parcel and the two would keep each other alive.
+    /// Call this before the parcel is shared.
     func letGo(of owner: AnyObject) {
         guard hasReferences else { return }
         unsafe buffer.withUnsafeMutablePointerToHeader {
@@ -51,13 +52,13 @@ struct Parcel: @unchecked Sendable {
         }
     }
 
-    /// Whether it owns nothing but code.
+    /// Whether the parcel owns nothing but code.
     var isLight: Bool { unsafe !pointer.pointee.has_block && clua_parcel_string_count(pointer) == 0 && !hasReferences }
 
-    /// Whether it refers to objects of the host.
+    /// Whether the parcel refers to host objects.
     var hasReferences: Bool { unsafe clua_parcel_reference_count(pointer) > 0 }
 
-    /// Whether it keeps operations alive.
+    /// Whether the parcel keeps operations alive.
     var keepsOperations: Bool {
         for index in 0..<(unsafe clua_parcel_reference_count(pointer)) {
             let reference = unsafe clua_parcel_reference(pointer, index).pointee
@@ -66,9 +67,9 @@ struct Parcel: @unchecked Sendable {
         return false
     }
 
-    /// What C reads; valid as long as the parcel is.
+    /// The parcel that C reads. Valid as long as this parcel is.
     var pointer: UnsafePointer<clua_parcel> {
-        // Safety: the header stays where it is, and is the parcel.
+        // Safety: the header does not move, and it consists of the parcel.
         unsafe buffer.withUnsafeMutablePointerToHeader { unsafe UnsafeRawPointer($0).assumingMemoryBound(to: clua_parcel.self) }
     }
 }

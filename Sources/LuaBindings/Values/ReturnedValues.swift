@@ -1,18 +1,18 @@
 import CLua
 
-/// What a body has returned, encoded. Where a parcel would own nothing there is none, so that most results need no memory of their own.
+/// The encoded results of a body. Results that own nothing are stored inline without a parcel, so that most results need no allocation.
 enum ReturnedValues {
     case few(Few)
     case parcel(Parcel)
 
-    /// A parcel of up to 16 bytes that owns nothing.
+    /// The bytes of a parcel that owns nothing, up to 16.
     struct Few {
         let bytes: (UInt64, UInt64)
         let byteCount: UInt8
         let valueCount: UInt8
     }
 
-    /// Takes over what `parcel` owns.
+    /// Takes ownership of what `parcel` owns.
     init(taking parcel: inout clua_parcel) {
         if unsafe clua_parcel_is_few(&parcel) && parcel.byte_count <= 16 {
             self = unsafe .few(
@@ -22,7 +22,7 @@ enum ReturnedValues {
         }
     }
 
-    /// To be read: made for each who asks.
+    /// A parcel for reading the results. `few` makes a new one for each caller.
     var parcel: Parcel {
         switch self {
         case .few(let few):

@@ -1,6 +1,6 @@
 extension Unmanaged {
-    /// Calls `body` with the object, which somebody else keeps meanwhile, without counting a reference: `_withUnsafeGuaranteedRef` for
-    /// functions that say what they throw.
+    /// Calls `body` with the object without retaining it; the caller guarantees that something else keeps the object alive. Like
+    /// `_withUnsafeGuaranteedRef`, but for typed throws.
     @inline(__always)
     func with<Result, Failure: Error>(_ body: (Instance) throws(Failure) -> Result) throws(Failure) -> Result {
         let result = unsafe _withUnsafeGuaranteedRef { instance -> Swift.Result<Result, Failure> in
