@@ -52,7 +52,7 @@ extension Call {
         [("old", .old), ("new", .new), ("initial", .initial), ("prior", .prior)]
     }
 
-    /// Reads the options, if any, and finds the function behind them.
+    /// Reads the options, if there are any, and finds the function after them.
     fileprivate func observer() throws(CallError) -> (KeyValueObservingOptions, function: Int32) {
         let hasOptions = !isFunction(at: 3) && !isMissing(at: 3)
         let function: Int32 = hasOptions || count > 3 ? 4 : 3

@@ -1,15 +1,15 @@
 import CLua
 import OpEngine
 
-/// A change as a function in a script is told of it.
+/// A change as the observing function of a script receives it.
 struct ChangeNotice: Sendable {
     let fields: [LuaValue: LuaValue]
-    /// Values of an operation's own storage.
+    /// The values of an entry in an operation's storage, instead of those in `fields`.
     let old: Parcel?
     let new: Parcel?
 
     init(keyPath: String, _ change: KeyValueObservedChange<any Sendable>, of object: AnyObject) {
-        // A script's queue without a name of its own has none.
+        // For scripts, a queue without a name of its own has no name.
         let noName = keyPath == "name" ? (object as? OperationQueue)?.defaultName : nil
         old = change.oldValue as? Parcel
         new = change.newValue as? Parcel

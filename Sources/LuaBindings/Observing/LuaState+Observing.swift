@@ -1,9 +1,9 @@
 import CLua
 import OpEngine
 
-/// What observations do with their states.
+/// What a state does for its observations.
 extension LuaState {
-    /// Calls the function of an observation.
+    /// Calls the function of an observation with a change.
     func tell(_ observation: Observation, _ notice: ChangeNotice, of object: AnyObject) {
         guard !isClosed, observation.isActive else { return }
         let fields = FlatValues([.table(notice.fields)])
@@ -24,7 +24,7 @@ extension LuaState {
         withExtendedLifetime(notice) {}
     }
 
-    /// The observations of an object in this state.
+    /// The observations of `object` in this state.
     func observations(of object: AnyObject) -> [Observation] {
         guard hasObserved else { return [] }
         let pointer = unsafe Unmanaged.passUnretained(object).toOpaque()
@@ -46,6 +46,6 @@ extension LuaState {
 }
 
 extension ObjectKind {
-    /// The kind of an object that can be observed.
+    /// The kind of an observable object.
     init(of object: AnyObject) { self = object is Operation ? .operation : .queue }
 }

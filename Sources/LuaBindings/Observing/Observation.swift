@@ -1,26 +1,27 @@
 import OpEngine
 import Synchronization
 
-/// The interest of a script in one key path of an operation or a queue.
+/// A script's observation of one key path of an operation or a queue.
 ///
-/// The function is kept by the handle of the observed object, in the state that observes, and the observation with it: both go with that
-/// handle. The handle is pinned while the operation is queued, or executes, or has left the state, and while a queue has operations.
+/// In the observing state, the handle of the observed object keeps the function and the observation alive; both go when the handle goes.
+/// The handle of an operation is pinned while the operation is queued or executing, or has left the state. The handle of a queue is pinned
+/// while the queue has operations.
 ///
-/// Changes reach the state as jobs. Behind the last change of an operation, or of a queue that has become empty, follows another job,
-/// so that a wait can see to it that they have arrived.
-// Safety: `@unchecked Sendable` because `tokens` is written once, before a script gets the observation, and the rest is used on the
-// state's thread.
+/// Changes reach the state as jobs. After the last change of an operation, or of a queue that has become empty, one more job follows. It
+/// unpins the handle, and a wait uses that to make sure that all changes have arrived.
+// Safety: `@unchecked Sendable` because `tokens` is written once, before a script gets the observation, `active` is atomic, and only the
+// state's thread uses the other variables.
 final class Observation: @unchecked Sendable {
     let state: LuaState
     let keyPath: String
     private(set) weak var object: AnyObject?
     private let active = Atomic<Bool>(true)
     private var tokens: [KeyValueObservation] = []
-    /// The handle is kept, because more may come.
+    /// Whether the handle is pinned, because more changes may come.
     private(set) var isPinned = false
-    /// Questions to a queue, see `probe`, that have not been answered.
+    /// The number of probes of a queue that have not been answered. See `probe`.
     private var probes = 0
-    /// An operation has finished, and every change until then was told.
+    /// Whether the operation has finished and all changes up to then were delivered.
     private var hasEnded = false
 
     private init(of object: AnyObject, _ keyPath: String, in state: LuaState) {
@@ -33,12 +34,12 @@ final class Observation: @unchecked Sendable {
 
     /// Begins to observe an operation.
     ///
-    /// - Parameter key: what the engine calls the key path.
+    /// - Parameter key: the engine's key for the key path.
     static func begin(
         _ operation: Operation, _ keyPath: String, key: String, _ options: KeyValueObservingOptions, in state: LuaState
     ) -> Observation {
         let observation = Observation(of: operation, keyPath, in: state)
-        // Not kept by its own handlers: they are called while it, and the operation, are alive.
+        // The handlers hold neither object strongly, so that they do not keep them alive. Both are alive when a handler is called.
         let token = operation.observe(keyPath: key, options: options) { [weak observation, unowned operation] change in
             observation?.note(change, of: operation)
         }
@@ -75,7 +76,7 @@ final class Observation: @unchecked Sendable {
     private func note(_ change: KeyValueObservedChange<any Sendable>, of object: some AnyObject & Sendable) {
         guard isActive else { return }
         let notice = ChangeNotice(keyPath: keyPath, change, of: object)
-        // The script may drop the object before it hears of this.
+        // The script may drop the object before the change arrives, so pin the handle until then.
         let isKept = state.isOnItsThread && keep(object)
         state.post {
             self.state.tell(self, notice, of: object)
@@ -83,14 +84,14 @@ final class Observation: @unchecked Sendable {
         }
     }
 
-    // MARK: keeping the handle
+    // MARK: pinning the handle
 
-    /// More changes may come from outside of the state, until the operation has finished.
+    /// Pins the handle, because more changes may come from outside of the state until the operation has finished.
     func awaitEnd(of operation: Operation) {
         if isActive && !hasEnded { pin(operation) }
     }
 
-    /// Nobody else can reach the operation.
+    /// Unpins the handle, because nobody else can reach the operation.
     func stopAwaiting(endOf operation: Operation) { unpin(operation) }
 
     private func end(of operation: Operation) {
@@ -98,12 +99,13 @@ final class Observation: @unchecked Sendable {
         unpin(operation)
     }
 
-    /// The state is about to add operations to the queue, perhaps its first.
+    /// Pins the handle, because the state is about to add operations to the queue, perhaps its first ones.
     func willAdd(to queue: OperationQueue) { if isActive { pin(queue) } }
 
     func hasAdded(to queue: OperationQueue) { probe(queue) }
 
-    /// Finds out whether the queue is empty and every change until then has arrived. What empties the queue later will do so, too.
+    /// Checks whether the queue is empty and all changes up to then have arrived. If not, another probe follows when the queue becomes
+    /// empty.
     private func probe(_ queue: OperationQueue) {
         guard isPinned else { return }
         probes += 1
@@ -117,7 +119,7 @@ final class Observation: @unchecked Sendable {
         if wasEmpty { unpin(queue) } else { probe(queue) }
     }
 
-    /// False when memory ran out, or the state has been closed.
+    /// Pins the handle. Returns false if memory ran out or the state was closed.
     private func keep(_ object: AnyObject) -> Bool {
         guard !state.isClosed else { return false }
         do throws(Failure) { try state.pin(object, ObjectKind(of: object)) } catch { return false }
@@ -137,7 +139,7 @@ final class Observation: @unchecked Sendable {
         state.unpin(object)
     }
 
-    /// Whether the last changes have been made, and are on their way.
+    /// Whether the last changes have been made and are on their way.
     var isEnding: Bool {
         switch object {
         case let operation as Operation: operation.isFinished
@@ -146,9 +148,9 @@ final class Observation: @unchecked Sendable {
         }
     }
 
-    // MARK: the end
+    // MARK: ending
 
-    /// No call of the function begins after this, in its own state; `current` is the state of the calling thread.
+    /// Ends the observation. In its own state, no call of the function begins after this. `current` is the state of the calling thread.
     func invalidate(in current: LuaState) {
         guard active.exchange(false, ordering: .acquiringAndReleasing) else { return }
         for token in tokens { token.invalidate() }
