@@ -1,7 +1,7 @@
 import CLua
 import OpEngine
 
-/// `opscript.BlockOperation`: an operation of several functions that run concurrently. What can be done with one is in `OperationClass`.
+/// `opscript.BlockOperation`: an operation of several functions that run concurrently. `OperationClass` has its methods and properties.
 enum BlockOperationClass {
     enum Function: String, Member {
         case new
@@ -11,7 +11,7 @@ enum BlockOperationClass {
         unsafe subclass(StaticName.blockOperation, Function.table) { unsafe LuaState.answer($0, $1, $2, BlockOperationClass.new) }
     }
 
-    /// A class whose objects are operations for C, too.
+    /// Describes a class whose instances C also treats as operations.
     static func subclass(
         _ name: UnsafePointer<CChar>, _ functions: (start: UnsafePointer<clua_member>, count: Int), call: clua_function
     ) -> clua_class {
@@ -55,7 +55,7 @@ enum InvocationOperationClass {
         return .newOperation(LuaOperation(in: call.state, kind: .invocation, bodyCount: 1), bodyAt: 1)
     }
 
-    /// Foundation raises an exception where there is no result and never will be.
+    /// Throws if there is no result and never will be one, where Foundation raises an exception.
     static func checkResult(of operation: LuaOperation) throws(CallError) {
         if operation.isCancelled { throw .message("\(operation.displayName) has no result: it was cancelled; look at isCancelled first") }
         if operation.isFinished, operation.error == nil, operation.isVoid {

@@ -1,19 +1,19 @@
 import CLua
 
-/// The names by which scripts know the members of a class: the cases of an enumeration, numbered from 1.
+/// The names by which scripts know the members of a class. They are the cases of an enumeration, numbered from 1.
 protocol Member: CaseIterable, RawRepresentable where RawValue == String, AllCases == [Self] {}
 
 extension Member {
-    /// The member with this number; nil for 0, which says that a name is none of them.
+    /// The member with this number; nil for 0, which stands for an unknown name.
     init?(number: Int32) {
         guard number > 0 else { return nil }
         self = Self.allCases[Int(number) - 1]
     }
 
-    /// By which C knows it.
+    /// The member's number in C.
     var number: Int32 { Int32((Self.allCases.firstIndex { $0.rawValue == rawValue } ?? -1) + 1) }
 
-    /// The table that C looks names up in. Made once for each class, and never freed.
+    /// The table in which C looks up names. Made once for each class and never freed.
     static var table: (start: UnsafePointer<clua_member>, count: Int) {
         let names = names
         let members = UnsafeMutablePointer<clua_member>.allocate(capacity: max(1, names.count))
@@ -26,11 +26,11 @@ extension Member {
         return unsafe (UnsafePointer(members), names.count)
     }
 
-    /// All names, for suggestions.
+    /// All names, for spelling suggestions.
     static var names: [String] { allCases.map(\.rawValue) }
 }
 
-/// A class without members of one sort.
+/// For a class that has no members of some sort.
 enum NoMember: String, Member {
     static let allCases: [NoMember] = []
     case none

@@ -1,6 +1,6 @@
 import CLua
 
-/// What `observe` gives back.
+/// The object that `observe` returns.
 enum ObservationClass {
     enum Function: String, Member {
         case invalidate

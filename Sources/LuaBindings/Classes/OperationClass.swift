@@ -1,7 +1,7 @@
 import CLua
 import OpEngine
 
-/// `opscript.Operation`: what scripts can do with an operation.
+/// `opscript.Operation`: the methods and properties of operations.
 enum OperationClass {
     enum Function: String, Member {
         case new
@@ -49,16 +49,16 @@ enum OperationClass {
         if function == .subclass { return try OperationSubclass.make(call) }
         let operation = try call.operation(callingFor: function.rawValue)
         switch function {
-        // What a class overrides does nothing here.
+        // The base versions of methods that a subclass may override do nothing.
         case .new, .subclass, .`init`, .main: break
         case .isKindOf: return try OperationSubclass.isKind(operation, call)
         case .start:
             let wasRaised = call.state.interruptWasRaised
             try call.misuse { try operation.prepared(for: nil, in: call.state, handleAt: 1) { try operation.tryStart() } }
             if let reason = (call.state.currentOperation as? LuaOperation)?.stopReason { throw .stop(reason) }
-            // The operation called `os.exit`: nothing that called it goes on.
+            // The operation called `os.exit`, so nothing that called it continues.
             if call.state.core.requestedExitStatus != nil { throw .stop(.interrupted) }
-            // Ctrl-C that has ended a body here ends what started that, too.
+            // Ctrl-C that ended a body here also ends the code that started it.
             if call.state.takeInterrupt(unless: wasRaised) { throw LuaState.interrupted }
         case .cancel: operation.cancel()
         case .interrupt:
@@ -105,7 +105,7 @@ enum OperationClass {
         return .nothing
     }
 
-    /// `Operation.new()` or `Operation.new { main =, … }`; `Operation.new(main, ...)` makes a latent handle.
+    /// `Operation.new()` or `Operation.new { main =, … }`. C handles `Operation.new(main, ...)`, which makes a latent handle.
     private static func new(_ call: Call) throws(CallError) -> Answer {
         if call.isMissing(at: 1), call.count == 0 {
             return .newOperation(LuaOperation(in: call.state, kind: .function, bodyCount: 0), bodyAt: 0)
@@ -230,7 +230,7 @@ enum OperationClass {
         return .nothing
     }
 
-    /// Assigns to a name of the operation's own storage.
+    /// Stores a value under a name in the operation's own storage.
     private static func store(in operation: Operation, _ call: Call) throws(CallError) {
         guard let name = call.string(at: 2) else {
             throw .message("an operation's fields have names, got a \(call.typeName(at: 2)) as a key")
@@ -247,7 +247,7 @@ enum OperationClass {
         if call.state.acceptedNames.contains(name) { return }
         if Function.names.contains(name) { throw .message("'\(name)' is a method of operations and cannot be assigned") }
         if unsafe clua_class_has(call.lua, 1, 2) { return }
-        // Of methods only what is nearly the same: nobody means to assign one.
+        // Method names match only if they are nearly the same, because nobody means to assign a method.
         let near =
             Spelling.nearest(to: name, among: Property.names, within: name.utf8.count < 5 ? 1 : 2)
             ?? Spelling.nearest(to: name, among: Function.names.filter { $0.utf8.count > 4 }, within: 1)
@@ -272,7 +272,7 @@ enum OperationClass {
 }
 
 extension Operation {
-    /// The state in a word, for people.
+    /// The operation's state in one or two words, for people.
     var stateName: String {
         if isFinished {
             switch outcome {
@@ -290,7 +290,7 @@ extension Operation {
 // MARK: why
 
 extension OperationClass {
-    /// `operation:why()`: a sentence, and the same as a table; nil when nothing keeps it from running.
+    /// `operation:why()`: a sentence, and the same information as a table; nil if nothing keeps the operation from running.
     fileprivate static func why(_ operation: Operation, _ call: Call) throws(CallError) -> Answer {
         guard let report = operation.whyNotRunning else { return .nil }
         var fields: [LuaValue: LuaValue] = [:]

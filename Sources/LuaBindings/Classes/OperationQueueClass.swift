@@ -1,7 +1,7 @@
 import CLua
 import OpEngine
 
-/// `opscript.OperationQueue`: what scripts can do with a queue.
+/// `opscript.OperationQueue`: the methods and properties of queues.
 enum OperationQueueClass {
     enum Function: String, Member {
         case new
@@ -81,7 +81,7 @@ enum OperationQueueClass {
         }
     }
 
-    /// `queue:addOperation(operation)` or `queue:addOperation(main, ...)`: gives back the operation.
+    /// `queue:addOperation(operation)` or `queue:addOperation(main, ...)`. Returns the operation.
     private static func addOperation(to queue: OperationQueue, _ call: Call) throws(CallError) -> Answer {
         if call.isFunction(at: 2) { return try add(barrier: false, to: queue, call) }
         guard let operation = unsafe call.unmanagedOperation(at: 2) else { throw call.expected("Operation or function", at: 2) }
@@ -95,7 +95,7 @@ enum OperationQueueClass {
         }
     }
 
-    /// Adds to the queue; who observes it in this state will hear of it.
+    /// Calls `add`, which adds to `queue`. The observations of the queue in this state receive the changes.
     @inline(__always)
     private static func adding(to queue: OperationQueue, _ call: Call, _ add: () throws -> Void) rethrows {
         guard call.state.hasObserved else { return try add() }
@@ -105,7 +105,7 @@ enum OperationQueueClass {
         try add()
     }
 
-    /// Makes an operation of the function at stack index 2 and the arguments after it, adds it, and gives it back.
+    /// Makes an operation from the function at stack index 2 and the arguments after it, adds it to `queue` and returns it.
     private static func add(barrier: Bool, to queue: OperationQueue, _ call: Call) throws(CallError) -> Answer {
         func add(_ operation: LuaOperation) throws {
             try adding(to: queue, call) {

@@ -1,9 +1,9 @@
 import CLua
 import OpEngine
 
-/// Classes that scripts derive from `Operation`.
+/// The classes that scripts derive from `Operation`.
 enum OperationSubclass {
-    /// The methods that a class may define in the place of an operation's own.
+    /// The methods that a class may override.
     private static let overridable = ["init", "main", "start", "cancel"]
 
     /// `Operation:subclass("Name")`.
@@ -21,13 +21,13 @@ enum OperationSubclass {
         return .newClass(made)
     }
 
-    /// `Name.new(...)`, before `init`: the class is at stack index 1. `hasStart`: what a queue runs is its method `start`.
+    /// The part of `Name.new(...)` before `init`. The class is at stack index 1. If `hasStart`, a queue runs the method `start`.
     static func new(hasStart: Int32, _ call: Call) throws(CallError) -> Answer {
         guard case .script(let scriptClass)? = call.operationClass(at: 1) else {
             throw .message("the metatable of this class has been taken away: nothing says any more which class it is")
         }
         if scriptClass.latest == nil, scriptClass.home == call.state.number {
-            // For states that get the operation before it is in a queue.
+            // For states that receive the operation before it is in a queue.
             guard unsafe lua_checkstack(call.lua, 1) != 0 else { throw .message("stack overflow") }
             unsafe lua_pushvalue(call.lua, 1)
             scriptClass.latest = try? call.state.encode(count: 1, CLUA_STORED)
@@ -37,7 +37,7 @@ enum OperationSubclass {
         return .object(LuaOperation(in: call.state, kind: kind, bodyCount: 1, scriptClass: scriptClass), .operation)
     }
 
-    /// `Name.key = value`, or `function Name:key() … end`, for a key that the class does not have yet.
+    /// Checks `Name.key = value` or `function Name:key() … end`, for a key that the class does not have yet.
     static func checkField(_: Int32, _ call: Call) throws(CallError) -> Answer {
         guard let name = call.string(at: 2) else { return .nothing }
         if name.hasPrefix("__") { throw .message("'\(name)': a class of operations has no metamethods of its own") }
@@ -56,7 +56,8 @@ enum OperationSubclass {
         return .nothing
     }
 
-    /// The same letters in another order, or other capitals: a class may well have a `unit` or `starts`.
+    /// Whether `name` has the letters of `meant` in another order or in other case. Anything looser would reject sensible names such as
+    /// `unit` or `starts`.
     private static func isMisspelt(_ name: String, _ meant: String) -> Bool {
         name.utf8.count == meant.utf8.count && name.lowercased().utf8.sorted() == meant.utf8.sorted()
     }
@@ -73,7 +74,7 @@ enum OperationSubclass {
         return .boolean(name == "Operation" || name == operation.scriptClassName)
     }
 
-    /// Cancels an operation as its class says.
+    /// Cancels an operation by its class's `cancel` if that is overridden.
     static func cancel(_ operation: Operation, _ state: LuaState) throws(Failure) {
         guard (operation as? LuaOperation)?.scriptClass != nil else { return operation.cancel() }
         var isOverridden = false

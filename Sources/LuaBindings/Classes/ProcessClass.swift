@@ -1,7 +1,7 @@
 import CIO
 import CLua
 
-/// What `opscript.process` and `opscript.sh` give.
+/// The object that `opscript.process` and `opscript.sh` return.
 enum ProcessClass {
     enum Function: String, Member {
         case wait, kill
@@ -102,7 +102,7 @@ enum ProcessClass {
         .argument(1, "\(name) must be a \(expected), got a \(call.typeName(at: index))")
     }
 
-    /// Variables to set, "NAME=value", and to remove, "NAME".
+    /// The variables to set, as "NAME=value", and to remove, as "NAME".
     private static func environment(_ index: Int32?, _ call: Call) throws(CallError) -> [[UInt8]] {
         guard let index else { return [] }
         guard call.isTable(at: index) else { throw option("env", "table", at: index, call) }
@@ -120,7 +120,7 @@ enum ProcessClass {
         return changes
     }
 
-    /// Where an output goes; appends the path of a file.
+    /// Where an output goes. Appends the path to `texts` if that is a file, and nil otherwise.
     private static func output(
         _ index: Int32?, _ name: String, _ texts: inout CTexts, _ call: Call
     ) throws(CallError) -> cio_output_kind {
@@ -154,12 +154,13 @@ enum ProcessClass {
         }
     }
 
-    /// The result; nil when the time ran out, or the operation that waits was cancelled and did not start it.
+    /// Waits for `process` and returns its result; nil if the time ran out, or if the waiting operation was cancelled and did not start the
+    /// process.
     private static func wait(for process: ChildProcess, _ call: Call) throws(CallError) -> Answer {
         let deadline = try call.timeout(at: 2).map { ContinuousClock.now.advanced(by: .seconds(min($0, 1e9))) }
         let state = call.state
         process.wake(state.inbox)
-        // One's own ends with one's cancelling, and then there is something to say about it.
+        // Cancelling an operation also ends its own process, and then there is a result to return.
         let isOwn = process.belongs(to: state.currentOperation)
         _ = try state.wait(deadline: deadline, endsWhenCancelled: !isOwn) { !process.isRunning }
         if process.isRunning { return .nil }
@@ -194,7 +195,7 @@ enum ProcessClass {
 }
 
 extension Call {
-    /// The bytes of a string, or the digits of an integer, for C: without a zero byte.
+    /// The bytes of a string or the digits of an integer. Throws if they contain a zero byte, because C reads them as a C string.
     fileprivate func argument(at index: Int32, _ what: @autoclosure () -> String, or more: String = "") throws(CallError) -> [UInt8] {
         if let number = integer(at: index), unsafe lua_isinteger(lua, index) != 0 { return Array("\(number)".utf8) }
         var count = 0
@@ -206,7 +207,7 @@ extension Call {
         return bytes
     }
 
-    /// A signal by name or number; SIGTERM when it is missing.
+    /// A signal by name or number; SIGTERM if the argument is missing.
     fileprivate func signal(at index: Int32) throws(CallError) -> Int32 {
         if isMissing(at: index) { return 15 }
         if let number = integer(at: index) {
@@ -220,7 +221,7 @@ extension Call {
         return number
     }
 
-    /// Pushes the value that `give` hands to its argument.
+    /// Pushes the value that `give` passes to its argument.
     fileprivate func push(_ give: ((UnsafePointer<clua_item>) -> Void) -> Void) throws(CallError) -> Answer {
         do throws(Failure) {
             try unsafe state.attempt { lua, failure in
@@ -237,9 +238,9 @@ extension Call {
 @safe
 private struct CTexts {
     private var bytes: [CChar] = []
-    /// Where each begins; nil for none, and after the last of a list.
+    /// The start of each text in `bytes`. Nil stands for an absent text and for the end of a list.
     private var starts: [Int?] = []
-    /// The first of each text or list among `starts`.
+    /// The index in `starts` of each text or list.
     private var firsts: [Int] = []
 
     mutating func append(_ text: [UInt8]?) {
@@ -260,7 +261,7 @@ private struct CTexts {
         bytes.append(0)
     }
 
-    /// What was appended, by its number.
+    /// What was appended, by its index in the order of appending.
     @unsafe
     struct Pointers {
         fileprivate let all: UnsafeBufferPointer<UnsafePointer<CChar>?>

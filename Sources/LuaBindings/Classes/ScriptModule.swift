@@ -1,7 +1,7 @@
 import CLua
 import OpEngine
 
-/// The module `opscript` as scripts see it: its classes and its functions.
+/// The module `opscript` as scripts see it: its classes and functions.
 enum ScriptModule {
     enum Function: String, Member {
         case now, sleep, after, every, process, sh, prelude, captures
@@ -9,7 +9,7 @@ enum ScriptModule {
 
     private static let noPlace = UInt32.max  // CLUA_NO_PLACE
 
-    /// Calls `body` with an object of the host's that is one of the operations of `state`, which know where their handles are there.
+    /// Calls `body` with a host object if that is an operation made by `state`. Such an operation stores the position of its handle there.
     @inline(__always)
     private static func withOperation<Result>(
         _ object: UnsafeRawPointer?, madeBy state: UnsafeRawPointer?, _ body: (LuaOperation) -> Result
@@ -17,15 +17,15 @@ enum ScriptModule {
         guard let object = unsafe object, let state = unsafe state else { return nil }
         return unsafe Unmanaged<AnyObject>.fromOpaque(object)._withUnsafeGuaranteedRef { object in
             guard type(of: object) == LuaOperation.self else { return nil }
-            // Safety: its class was looked at.
+            // Safety: the guard has checked the class.
             let operation = unsafe unsafeDowncast(object, to: LuaOperation.self)
             let isHome = unsafe Unmanaged<LuaState>.fromOpaque(state)._withUnsafeGuaranteedRef { operation.isHome($0) }
             return isHome ? body(operation) : nil
         }
     }
 
-    /// What C reads while it makes a state. Made once, never freed.
-    // Safety: immutable after this.
+    /// The functions and descriptions that C reads when it makes a state. Made once and never freed.
+    // Safety: immutable after initialization.
     nonisolated(unsafe) static let host: UnsafePointer<clua_host> = {
         unsafe clua_set_object_functions(
             clua_object_functions(
@@ -95,8 +95,8 @@ enum ScriptModule {
         return unsafe UnsafePointer(host)
     }()
 
-    /// `os.exit`. In the main state the process ends at once; elsewhere what is running here is stopped, and the main state's thread ends
-    /// it in order.
+    /// `os.exit`. In the main state C ends the process at once. In a worker's state the running code is stopped, and the main state's
+    /// thread ends the process in an orderly way.
     private static func exit(_ status: Int32, _ call: Call) throws(CallError) -> Answer {
         guard call.state.core.scriptsMayExit else {
             throw .message("os.exit is not allowed here: the host of this script does not let it end the process")
@@ -128,6 +128,6 @@ enum ScriptModule {
 enum MonotonicClock {
     private static let start = ContinuousClock.now
 
-    /// Seconds since an arbitrary moment in this process.
+    /// Seconds since an arbitrary point in time in this process.
     static var seconds: Double { start.duration(to: .now) / .seconds(1) }
 }

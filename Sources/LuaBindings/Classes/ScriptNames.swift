@@ -2,7 +2,7 @@ import CLua
 import OpEngine
 
 extension Operation.QueuePriority {
-    /// What scripts call it.
+    /// The name of the priority in scripts.
     var scriptName: String { "\(self)" }
 
     init?(scriptName: String) {
@@ -12,7 +12,7 @@ extension Operation.QueuePriority {
 }
 
 extension QualityOfService {
-    /// What scripts call it.
+    /// The name of the quality of service in scripts.
     var scriptName: String { "\(self)" }
 
     init?(scriptName: String) {
@@ -22,7 +22,7 @@ extension QualityOfService {
 }
 
 extension Operation.DependencyPolicy {
-    /// What scripts call it.
+    /// The name of the policy in scripts.
     var scriptName: String { "\(self)" }
 
     init?(scriptName: String) {
@@ -35,7 +35,7 @@ extension Operation.DependencyPolicy {
 }
 
 extension Double {
-    /// Without a point where it is a whole number.
+    /// The number as text, without a decimal point if it is integral.
     var scriptText: String { isNaN ? "nan" : Int(exactly: self).map { "\($0)" } ?? "\(self)" }
 }
 
@@ -62,7 +62,7 @@ extension Call {
         return policy
     }
 
-    /// Bytes, more than 0; nil for no limit.
+    /// A positive number of bytes; nil for no limit.
     func memoryLimit(at index: Int32) throws(CallError) -> Int? {
         if isMissing(at: index) { return nil }
         let bytes = try requiredInteger(at: index)
@@ -70,7 +70,7 @@ extension Call {
         return bytes
     }
 
-    /// Seconds, more than 0; nil for no limit.
+    /// A positive number of seconds; nil for no limit.
     func timeLimit(at index: Int32) throws(CallError) -> Double? {
         if isMissing(at: index) { return nil }
         let seconds = try number(at: index)

@@ -1,4 +1,4 @@
-/// Names, as C keeps them: those of the classes first.
+/// C strings for names. C keeps pointers to them. The class names come first.
 enum StaticName {
     // Safety: string literals live as long as the process.
     nonisolated(unsafe) static let operation = unsafe pointer("Operation")
@@ -10,11 +10,11 @@ enum StaticName {
     nonisolated(unsafe) static let process = unsafe pointer("Process")
     nonisolated(unsafe) static let observation = unsafe pointer("KeyValueObservation")
 
-    // Safety: as above.
+    // Safety: string literals live as long as the process.
     nonisolated(unsafe) static let completionBlock = unsafe pointer("completionBlock")
 
-    /// The methods of a script's class that the engine calls.
-    // Safety: as above.
+    /// The methods of a script's class that C calls.
+    // Safety: string literals live as long as the process.
     nonisolated(unsafe) static let main = unsafe pointer("main")
     nonisolated(unsafe) static let start = unsafe pointer("start")
 

@@ -1,6 +1,6 @@
 import CLua
 
-/// What `opscript.after` and `opscript.every` give.
+/// The object that `opscript.after` and `opscript.every` return.
 enum TimerClass {
     enum Function: String, Member {
         case cancel
@@ -18,7 +18,7 @@ enum TimerClass {
             class_get: { _, _, _ in }, describe: { unsafe LuaState.answer($0, $1, $2, TimerClass.describe) })
     }
 
-    /// `opscript.after(seconds, f)` and `opscript.every(seconds, f)`: f gets the timer.
+    /// `opscript.after(seconds, f)` and `opscript.every(seconds, f)`. The timer is the argument of `f`.
     static func start(_ call: Call, repeats: Bool) throws(CallError) -> Answer {
         let seconds = try call.seconds(at: 1)
         if repeats, seconds == 0 { throw .argument(1, "seconds must be more than 0") }
