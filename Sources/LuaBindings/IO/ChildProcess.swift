@@ -7,29 +7,29 @@ import Synchronization
     import Glibc
 #endif
 
-/// A program that a script has started, and everything that the program starts in its turn: its process group.
+/// A program that a script has started, together with its process group: everything that the program starts in turn.
 ///
-/// Until it has ended something may still happen: no wait is reported as one that can never end.
+/// A running process can still cause events, so while it runs no wait is reported as one that can never end.
 @safe
 final class ChildProcess: EventSource, @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because `pointer` is written once, by `start`, before anybody but the I/O thread has this, which
-    // does not read it; all else is constant, locked or atomic.
+    // Safety: `@unchecked Sendable` because `start` writes `pointer` and `owner` once, before any thread but the I/O thread has this
+    // object, and the I/O thread reads neither. All other fields are constant, locked or atomic.
 
-    /// What messages call it.
+    /// What messages call the process.
     let name: String
-    /// Seconds after which it is ended.
+    /// Seconds after which the process is ended; nil for no limit.
     let timeout: Double?
-    /// It calls a function of `state` when it has ended.
+    /// Whether the process calls a function of `state` when it has ended.
     private let callsBack: Bool
     private let state: LuaState
     private var pointer: OpaquePointer?
-    /// The operation that started it, compared only.
+    /// The operation that started the process. Used only for comparison.
     private var owner: ObjectIdentifier?
     private let ended = Atomic<Bool>(false)
     private let mutable = Guarded(Mutable())
 
     private struct Mutable {
-        /// Whoever waits for it.
+        /// The inboxes to wake when the process ends.
         var waiting: [Inbox] = []
     }
 
@@ -42,7 +42,7 @@ final class ChildProcess: EventSource, @unchecked Sendable {
 
     deinit { if let pointer = unsafe pointer { unsafe cio_process_release(pointer) } }
 
-    /// On the state's thread. What is cancelled, or has been, ends what it has started.
+    /// Starts the program. On the state's thread. If `operation` is cancelled, now or later, the process is ended.
     func start(_ program: cio_program, for operation: LuaOperation?) throws(Failure) {
         if callsBack { try state.expect(self, .process) }
         state.core.expectWork()
@@ -58,9 +58,9 @@ final class ChildProcess: EventSource, @unchecked Sendable {
         operation?.adopt(self)
     }
 
-    /// On the I/O thread.
+    /// Handles the end of the process. On the I/O thread.
     private func hasEnded(_ operation: LuaOperation?) {
-        // Before anybody is told: after a wait it has been called.
+        // Posted before anybody learns of the end, so that the callback has run when a wait returns.
         if callsBack { state.post { self.callBack() } }
         ended.store(true, ordering: .releasing)
         operation?.disown(self)
@@ -69,7 +69,7 @@ final class ChildProcess: EventSource, @unchecked Sendable {
     }
 
     private func callBack() {
-        // The job may be faster than who posted it.
+        // The job may run before the I/O thread stores the flag.
         ended.store(true, ordering: .releasing)
         unsafe withResult { result in
             unsafe state.runCallback(of: self, argument: result, named: "the onExit of '\(name)'")
@@ -77,7 +77,7 @@ final class ChildProcess: EventSource, @unchecked Sendable {
         state.forget(self)
     }
 
-    /// It has nobody to call any more, and goes on.
+    /// Does nothing: the process keeps running without a callback.
     func abandon() {}
 
     var isRunning: Bool { !ended.load(ordering: .acquiring) }
@@ -87,7 +87,7 @@ final class ChildProcess: EventSource, @unchecked Sendable {
         return Int(unsafe cio_process_id(pointer))
     }
 
-    /// Wakes `inbox` when it ends.
+    /// Makes the end of the process wake `inbox`.
     func wake(_ inbox: Inbox) {
         mutable.withLock { mutable in
             if !mutable.waiting.contains(where: { $0 === inbox }) { mutable.waiting.append(inbox) }
@@ -96,12 +96,12 @@ final class ChildProcess: EventSource, @unchecked Sendable {
 
     func belongs(to operation: Operation?) -> Bool { owner != nil && owner == operation.map { ObjectIdentifier($0) } }
 
-    /// Ends all of it: SIGTERM, and SIGKILL for who is left two seconds later.
+    /// Ends the whole process group: SIGTERM, and two seconds later SIGKILL for those that remain.
     func end() { if let pointer = unsafe pointer { unsafe cio_process_end(pointer) } }
 
-    /// Sends a signal to all of it; false when there is nothing left.
+    /// Sends a signal to the whole process group. Returns false if nothing of it is left.
     ///
-    /// - Throws: what the system says.
+    /// - Throws: the system's error message.
     func send(signal: Int32) throws(Failure) -> Bool {
         guard let pointer = unsafe pointer else { return false }
         let error = unsafe cio_process_signal(pointer, signal)
@@ -110,15 +110,15 @@ final class ChildProcess: EventSource, @unchecked Sendable {
         return true
     }
 
-    // MARK: how it ended
+    // MARK: the result
 
-    /// Nil while it runs.
+    /// How the process ended; nil while it runs.
     var result: cio_result? {
         guard !isRunning, let pointer = unsafe pointer else { return nil }
         return unsafe cio_process_result(pointer)
     }
 
-    /// For people.
+    /// The state of the process in a few words, for people.
     var summary: String {
         guard let result else { return "running, process \(number)" }
         if result.timed_out { return "ended by its timeout" }
@@ -126,7 +126,7 @@ final class ChildProcess: EventSource, @unchecked Sendable {
         return result.signal_number > 0 ? "killed by \(Signal.name(result.signal_number))" : "ended"
     }
 
-    /// Calls `body` with the table that scripts get: status, signal, stdout, stderr, timedOut.
+    /// Calls `body` with the table that scripts receive: status, signal, stdout, stderr, timedOut.
     func withResult(_ body: (UnsafePointer<clua_item>) -> Void) {
         guard let result else { return }
         let signal = result.signal_number > 0 ? Signal.name(result.signal_number) : nil
@@ -150,14 +150,16 @@ final class ChildProcess: EventSource, @unchecked Sendable {
         }
     }
 
-    /// What it wrote to stdout (0) or stderr (1), as long as this object lives; nil when it was not captured.
+    /// What the process wrote to stdout (`index` 0) or stderr (1); nil if that was not captured. The bytes are valid as long as this object
+    /// lives.
     func output(_ index: Int, of result: cio_result) -> clua_item? {
         let (bytes, count) = unsafe index == 0 ? (result.outputs.0, result.output_counts.0) : (result.outputs.1, result.output_counts.1)
         let isCaptured = index == 0 ? result.is_captured.0 : result.is_captured.1
         return unsafe isCaptured ? clua_item(bytes: UnsafeRawPointer(bytes)?.assumingMemoryBound(to: UInt8.self), count: count) : nil
     }
 
-    /// Why nothing good can be said of how it ended; nil where it ended by itself or by a signal.
+    /// Why a wait for the process must raise an error: it exceeded its timeout or the memory. Nil if the process ended by itself or by a
+    /// signal.
     var complaint: String? {
         guard let result else { return nil }
         if result.lacked_memory { return "not enough memory for what '\(name)' wrote: it was ended" }
@@ -194,13 +196,13 @@ extension clua_item {
     }
 }
 
-/// Signals by their names without SIG.
+/// Signals, by their names without the prefix SIG.
 enum Signal {
     static func name(_ number: Int32) -> String {
         unsafe cio_signal_name(number).map { unsafe String(cString: $0) } ?? "\(number)"
     }
 
-    /// "TERM" or "SIGTERM"; nil for an unknown one.
+    /// The number of "TERM" or "SIGTERM"; nil for an unknown name.
     static func number(_ name: String) -> Int32? {
         let short = name.hasPrefix("SIG") ? String(name.dropFirst(3)) : name
         return all.first { $0.name == short }?.number

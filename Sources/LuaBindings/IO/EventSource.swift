@@ -1,5 +1,5 @@
-/// Something outside of a state that will call a function in it.
+/// Something outside of a state that will call a function in that state.
 protocol EventSource: AnyObject, Sendable {
-    /// The state goes: there is nobody left to be called. On the state's thread.
+    /// Ends the source, because the state is closing and can no longer be called. On the state's thread.
     func abandon()
 }

@@ -1,8 +1,8 @@
 import CIO
 @_spi(Locking) import OpEngine
 
-/// The thread on which timers fire and child processes are looked after, with one libuv loop for a whole runtime, so that a busy Lua
-/// state never keeps one of them waiting. It is started by the first that needs it.
+/// The thread that fires timers and watches child processes, with one libuv loop for a whole runtime. A busy Lua state therefore never
+/// delays them. The first timer or process starts the thread.
 ///
 /// - Concurrency: safe from every thread.
 final class IOThread: Sendable {
@@ -15,13 +15,13 @@ final class IOThread: Sendable {
 
     private enum Phase {
         case open
-        /// Scripts start nothing more.
+        /// Scripts can start nothing more.
         case ending
         case stopped
     }
 
-    /// Calls `body` on this thread after so many seconds, not earlier, and, when it is `repeating`, each so many seconds after that; a
-    /// call that is late is not made up for. `body` must be quick. When the thread has been stopped, `body` is dropped.
+    /// Calls `body` on this thread after at least `seconds` and, if `repeating`, again after each further `seconds`. A late call does not
+    /// shift the others, and missed calls are not repeated. `body` must be quick. If the thread has been stopped, `body` is dropped.
     @discardableResult
     func after(_ seconds: Double, repeating: Bool = false, _ body: @escaping @Sendable () -> Void) -> IOTimer {
         let delay = Self.nanoseconds(seconds)
@@ -29,10 +29,10 @@ final class IOThread: Sendable {
         return unsafe IOTimer(cio_timer_start(loop.pointer, delay, repeating ? max(delay, 1_000_000) : 0, IOCallback.make(body)))
     }
 
-    /// Starts a program; `ended` is called on this thread when it has ended and what it wrote is complete.
+    /// Starts a program. Calls `ended` on this thread when the program has ended and its output is complete.
     ///
-    /// - Throws: the reason, naming the program.
-    /// - Returns: what is to be given back by `cio_process_release`.
+    /// - Throws: the reason, with the program's name.
+    /// - Returns: the process. The caller must release it with `cio_process_release`.
     func start(
         _ program: cio_program, named name: String, _ ended: @escaping @Sendable () -> Void
     ) throws(Failure) -> OpaquePointer {
@@ -45,13 +45,13 @@ final class IOThread: Sendable {
         throw Failure(message: "cannot start '\(name)': \(path)\(reason)")
     }
 
-    /// As C counts; 0 only for 0.
+    /// The time in C's unit. Rounds up, so that only 0 becomes 0.
     static func nanoseconds(_ seconds: Double) -> UInt64 { UInt64((min(seconds, 1e9) * 1e9).rounded(.up)) }
 
-    /// Whether scripts may not start anything: the runtime is being closed.
+    /// Whether scripts can no longer start anything, because the runtime is closing.
     var isEnding: Bool { state.withLock { $0.phase != .open } }
 
-    /// From now on scripts start no timers and processes, and the processes that they have started are ended. Once.
+    /// Keeps scripts from starting further timers and processes, and ends the processes that they have started. Call it once.
     func end() {
         let loop = state.withLock { state in
             state.phase = .ending
@@ -60,7 +60,7 @@ final class IOThread: Sendable {
         if let loop { unsafe cio_loop_end_processes(loop.pointer) }
     }
 
-    /// Waits until the processes have ended, and stops the thread. Once, after `end`.
+    /// Waits until the processes have ended and stops the thread. Call it once, after `end`.
     func stop() {
         let loop = state.withLock { state in
             state.phase = .stopped
@@ -69,7 +69,7 @@ final class IOThread: Sendable {
         if let loop { unsafe cio_loop_stop(loop.pointer) }
     }
 
-    /// The loop, started if need be; nil when it has been stopped.
+    /// The loop, which is started if necessary; nil if it has been stopped.
     private func loop() -> Loop? {
         state.withLock { state in
             if state.phase == .stopped { return nil }
@@ -84,7 +84,7 @@ final class IOThread: Sendable {
     }
 }
 
-/// Whoever uses the loop holds it, also when it has been stopped.
+/// A reference to the loop. Whoever uses the loop holds one, even after the loop was stopped.
 // Safety: `@unchecked Sendable` because the pointer is a constant, and C locks what it points to.
 @safe
 private final class Loop: @unchecked Sendable {
@@ -95,15 +95,15 @@ private final class Loop: @unchecked Sendable {
     deinit { unsafe cio_loop_release(pointer) }
 }
 
-/// A closure as C calls it.
+/// A closure that C can call.
 private final class IOCallback: Sendable {
     private let body: @Sendable () -> Void
 
     private init(_ body: @escaping @Sendable () -> Void) { self.body = body }
 
-    /// It owns the closure until it is released.
+    /// The result owns the closure until C releases it.
     static func make(_ body: @escaping @Sendable () -> Void) -> cio_callback {
-        // Safety: C calls with the context that it was given, and releases it once.
+        // Safety: C passes back the context that it was given, and releases it exactly once.
         unsafe cio_callback(
             call: { context in
                 if let context = unsafe context { unsafe Unmanaged<IOCallback>.fromOpaque(context).takeUnretainedValue().body() }
@@ -115,17 +115,17 @@ private final class IOCallback: Sendable {
     }
 }
 
-/// A timer of an `IOThread`. It goes on when nobody holds it.
+/// A timer of an `IOThread`. The timer keeps firing even if nobody holds this object.
 // Safety: `@unchecked Sendable` because the pointer is a constant, and C locks what it points to.
 @safe
 final class IOTimer: @unchecked Sendable {
     private let pointer: OpaquePointer?
 
-    /// Takes over the pointer; nil for one that will not fire.
+    /// Takes ownership of the pointer; nil makes a timer that never fires.
     fileprivate init(_ pointer: OpaquePointer?) { unsafe self.pointer = pointer }
 
     deinit { if let pointer = unsafe pointer { unsafe cio_timer_release(pointer) } }
 
-    /// It fires no more; a call that is under way may still be going on. From any thread.
+    /// Stops the timer. A call that is under way may still be running afterwards. From any thread.
     func cancel() { if let pointer = unsafe pointer { unsafe cio_timer_cancel(pointer) } }
 }

@@ -1,18 +1,18 @@
 @_spi(Locking) import OpEngine
 import Synchronization
 
-/// A timer of a script. The function stays in the timer's handle in the state that set it, and runs there.
+/// A script's timer. The function stays in the timer's handle, in the state that set the timer, and runs there.
 ///
-/// While it is pending, something may still happen: no wait is reported as one that can never end.
+/// A pending timer can still cause events, so no wait is reported as one that can never end.
 final class ScriptTimer: EventSource {
-    /// Seconds until it fires.
+    /// Seconds until the timer fires, and between its calls if it repeats.
     let interval: Double
     let repeats: Bool
     private let state: LuaState
     private let mutable = Guarded(Mutable())
-    /// It will not fire any more.
+    /// Whether the timer will not fire any more.
     private let hasEnded = Atomic<Bool>(false)
-    /// A call is on its way, or going on: what fires meanwhile is passed over.
+    /// Whether a call is on its way or running. The timer skips what is due meanwhile.
     private let isCalling = Atomic<Bool>(false)
 
     private struct Mutable {
@@ -25,7 +25,7 @@ final class ScriptTimer: EventSource {
         self.state = state
     }
 
-    /// On the state's thread, which expects it.
+    /// Starts the timer. On the state's thread, after `LuaState.expect`.
     func start() {
         state.core.engine.hold()
         let timer = state.core.io.after(interval, repeating: repeats) { self.fire() }
@@ -34,7 +34,7 @@ final class ScriptTimer: EventSource {
 
     var isPending: Bool { !hasEnded.load(ordering: .relaxed) }
 
-    /// On the thread of the timers.
+    /// On the I/O thread.
     private func fire() {
         if state.core.io.isEnding || isCalling.exchange(true, ordering: .acquiringAndReleasing) { return }
         state.post { self.call() }
@@ -50,7 +50,7 @@ final class ScriptTimer: EventSource {
         }
     }
 
-    /// It fires no more. From any thread; `current` is the state that asks.
+    /// Stops the timer. From any thread; `current` is the state of the calling thread.
     func cancel(in current: LuaState) {
         guard end() else { return }
         if current === state { state.forget(self) } else { state.post { self.state.forget(self) } }
@@ -58,7 +58,7 @@ final class ScriptTimer: EventSource {
 
     func abandon() { _ = end() }
 
-    /// False when it had ended before.
+    /// Returns false if the timer had already ended.
     private func end() -> Bool {
         if hasEnded.exchange(true, ordering: .acquiringAndReleasing) { return false }
         mutable.withLock { $0.timer }?.cancel()
