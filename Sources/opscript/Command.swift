@@ -1,7 +1,7 @@
 import Glibc
 import LuaBindings
 
-/// Does what the command line asks for.
+/// Carries out what the command line asks for.
 struct Command {
     private let options: Options
     /// The command's own name, as messages show it.
@@ -12,7 +12,7 @@ struct Command {
         self.name = name
     }
 
-    /// Returns the exit status.
+    /// Runs the command and returns the exit status.
     func run() -> Int32 {
         do throws(LuaError) {
             var configuration = Runtime.Configuration()
@@ -21,7 +21,7 @@ struct Command {
             configuration.scriptsMayExit = true
             configuration.prefersSpeedToMemory = true
             let runtime = try Runtime(configuration)
-            // What is still running after an error or a signal is given a moment.
+            // Operations that are still running after an error or a signal get a moment to end.
             defer { runtime.close(deadline: .seconds(2)) }
             return try run(in: runtime)
         } catch {
@@ -50,10 +50,10 @@ struct Command {
         return try finish(runtime)
     }
 
-    /// Nothing to run was given.
+    /// Whether the command line names nothing to run.
     private var isBare: Bool { options.script == nil && !options.executes && !options.showsLuaVersion }
 
-    /// `LUA_INIT`, a file's name after `@`, or else the text of a chunk.
+    /// Runs `LUA_INIT`: a file if the value starts with `@`, otherwise the value itself as a chunk.
     private func runInitialisation(in runtime: Runtime) throws(LuaError) {
         guard !options.ignoresEnvironment else { return }
         for variable in ["LUA_INIT_5_4", "LUA_INIT"] {
@@ -76,9 +76,9 @@ struct Command {
         }
     }
 
-    // MARK: the end
+    // MARK: ending
 
-    /// Runs what is left, and says what went wrong.
+    /// Runs what is left and reports what went wrong. Returns the exit status.
     private func finish(_ runtime: Runtime) throws(LuaError) -> Int32 {
         let ending = try runtime.finish()
         if let status = runtime.requestedExitStatus { return exit(runtime, status, ending.unreadFailures) }
@@ -91,7 +91,7 @@ struct Command {
         return isClean ? 0 : 1
     }
 
-    /// The script has raised an error, perhaps because of a signal: what is running is cancelled.
+    /// Handles an error of the script, which a signal may have caused: stops what is running. Returns the exit status.
     private func end(_ runtime: Runtime, after error: LuaError) -> Int32 {
         if let status = runtime.requestedExitStatus { return exit(runtime, status) }
         if runtime.lastInterrupt != nil, runtime.unfinishedOperationCount > 0 { return cancel(runtime) }
@@ -100,7 +100,7 @@ struct Command {
         return 1
     }
 
-    /// An operation has called `os.exit`: what is running is stopped, and what nobody has read is reported.
+    /// Handles `os.exit` of an operation: stops what is running and reports the failures that nobody has read. Returns `status`.
     private func exit(_ runtime: Runtime, _ status: Int32, _ failures: [OperationFailure] = []) -> Int32 {
         runtime.interruptAllOperations()
         for name in runtime.close(deadline: .seconds(2)) { report("\(name) did not stop") }
@@ -114,7 +114,7 @@ struct Command {
         }
     }
 
-    /// A signal came while operations existed.
+    /// Handles a signal that came while operations existed. Returns the exit status.
     private func cancel(_ runtime: Runtime) -> Int32 {
         let signal = runtime.lastInterrupt ?? SIGINT
         runtime.interruptAllOperations()

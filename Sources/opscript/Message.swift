@@ -2,10 +2,10 @@ import Glibc
 
 /// Text for people.
 enum Message {
-    /// Writes to stderr, in one piece.
+    /// Writes to stderr in one piece.
     static func write(_ text: String) { write(text, to: STDERR_FILENO) }
 
-    /// Writes to stdout, behind what scripts have printed.
+    /// Writes to stdout, after what scripts have printed.
     static func prompt(_ text: String) {
         fflush(nil)
         write(text, to: STDOUT_FILENO)

@@ -1,18 +1,18 @@
-/// A command line that makes no sense.
+/// An invalid command line.
 struct UsageError: Error {
     let message: String
 }
 
-/// The command line, read as `lua` reads it.
+/// The command line, parsed like that of `lua`.
 struct Options {
-    /// What is to be done before the script, in this order.
+    /// What to do before the script, in this order.
     enum Step {
         case execute(String)
         case require(module: String, global: String)
         case enableWarnings
     }
 
-    /// All words, the command's own name first.
+    /// All words, starting with the command's own name.
     let words: [String]
     private(set) var steps: [Step] = []
     private(set) var showsLuaVersion = false
@@ -22,7 +22,7 @@ struct Options {
     private(set) var showsHelp = false
     private(set) var showsVersion = false
     private(set) var workerCount: Int?
-    /// The position of the script among the words; nil without one.
+    /// The index of the script in `words`; nil if there is none.
     private(set) var script: Int?
 
     init(_ words: [String]) throws(UsageError) {
@@ -38,7 +38,7 @@ struct Options {
         if index < words.count { script = index }
     }
 
-    /// What runs: a file, or standard input for "-", which after "--" is a file like any other.
+    /// The script's file. Nil for "-", which means standard input; after "--" it is an ordinary file name.
     var file: String? {
         guard let script else { return nil }
         return words[script] == "-" && words[script - 1] != "--" ? nil : words[script]
@@ -74,7 +74,7 @@ struct Options {
         }
     }
 
-    /// What follows the letter, or else the next word.
+    /// The argument of an option: the rest of the word, or else the next word.
     private func argument(of word: String, _ index: inout Int) throws(UsageError) -> String {
         if word.utf8.count > 2 { return String(word.dropFirst(2)) }
         guard index < words.count, !words[index].hasPrefix("-") else { throw UsageError(message: "'\(word)' needs argument") }
@@ -82,7 +82,7 @@ struct Options {
         return words[index]
     }
 
-    /// `module`, or `global=module`.
+    /// Parses `module` or `global=module`.
     private static func requirement(_ text: String) -> Step {
         guard let equals = text.firstIndex(of: "=") else { return .require(module: text, global: text) }
         return .require(module: String(text[text.index(after: equals)...]), global: String(text[..<equals]))

@@ -1,17 +1,17 @@
 import Glibc
 import LuaBindings
 
-/// An interactive session: reads lines, runs them, prints the values of expressions.
+/// An interactive session: reads lines, runs them and prints the values of expressions.
 struct Session {
     private let runtime: Runtime
 
     init(_ runtime: Runtime) { self.runtime = runtime }
 
-    /// Returns at the end of the input.
+    /// Runs the session until the end of the input.
     func run() throws(LuaError) {
         runtime.releaseInterrupts()
         while let line = readLine(prompt: "_PROMPT", default: "> ") {
-            // As in Lua 5.2: a line that starts with = is an expression.
+            // As in Lua 5.2, a line that starts with `=` is an expression.
             var source = line.hasPrefix("=") ? "return \(line.dropFirst())" : line
             while let more = evaluate(source) { source += "\n\(more)" }
             try runtime.drain()
@@ -19,7 +19,7 @@ struct Session {
         print()
     }
 
-    /// Runs `source`; the next line when it is not complete yet.
+    /// Runs `source`. Returns the next line if `source` is incomplete.
     private func evaluate(_ source: String) -> String? {
         do throws(LuaError) {
             try runtime.catchInterrupts()
@@ -32,13 +32,13 @@ struct Session {
         return nil
     }
 
-    /// A line without its end; nil at the end of the input.
+    /// A line without its newline; nil at the end of the input.
     private func readLine(prompt variable: String, default text: String) -> String? {
         Message.prompt(prompt(variable) ?? text)
         return Swift.readLine()
     }
 
-    /// A prompt that the script has set.
+    /// The prompt that the script has set, if any.
     private func prompt(_ variable: String) -> String? {
         let text = try? runtime.run("local p = _G[...]; return p ~= nil and tostring(p)", name: "=prompt", arguments: [.string(variable)])
         return text?.first?.text

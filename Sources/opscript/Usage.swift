@@ -1,6 +1,6 @@
-/// What the command says about itself.
+/// The command's help texts.
 enum Usage {
-    /// As `lua` shows it after a wrong option.
+    /// The text that `lua` shows after a wrong option.
     static func short(name: String) -> String {
         """
         usage: \(name) [options] [script [args]]
