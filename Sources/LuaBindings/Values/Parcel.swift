@@ -43,8 +43,8 @@ struct Parcel: @unchecked Sendable {
     /// Whether the parcel is a plain value, or a function from which only plain values can be reached.
     var isFlat: Bool { unsafe pointer.pointee.is_flat }
 
-    /// Makes the parcel's references to `owner` unowned, because `owner` is about to hold the parcel and the two would keep each other alive.
-    /// Call this before the parcel is shared.
+    /// Makes the parcel's references to `owner` unowned: `owner` is about to hold the parcel, and the two would keep each other alive. Call
+    /// this before the parcel is shared.
     func letGo(of owner: AnyObject) {
         guard hasReferences else { return }
         unsafe buffer.withUnsafeMutablePointerToHeader {
