@@ -14,9 +14,9 @@ extension LuaState {
     /// Makes the operation of `handle`, a latent one at stack index 2, and adds it to `queue`, an `OperationQueue`. The operation is
     /// inline.
     ///
-    /// - Returns: true if the operation was added. False, and nothing was done, if a script has observed something in this state, if the body
-    ///   captures more than plain values, or if it will run in this state. Also false if the queue has rejected the operation; then the handle
-    ///   is no longer latent.
+    /// - Returns: true if the operation was added. False, and nothing was done, if a script has observed something in this state, if the
+    ///   body captures more than plain values, or if it will run in this state. Also false if the queue has rejected the operation; then
+    ///   the handle is no longer latent.
     static func addDeferredOperation(
         _ lua: OpaquePointer, to queue: UnsafeMutableRawPointer, _ handle: UnsafeMutablePointer<clua_handle>
     ) -> Bool {
