@@ -23,7 +23,7 @@ extension LuaOperation {
     /// Ends the operation with `results`; nil means none. Does nothing if the operation has already been ended.
     func finish(with results: Parcel?) {
         guard claimEnd() else { return }
-        results?.letGo(of: self)
+        results?.makeUnowned(referencesTo: self)
         note(results)
         let bodies = withFields { fields in
             defer { fields.setResults(.parcel(results ?? .empty), ofBodyAt: 0) }

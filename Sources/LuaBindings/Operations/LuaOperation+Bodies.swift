@@ -68,7 +68,7 @@ extension LuaOperation {
 
     private func encodeBody(_ call: Call) throws(Failure) -> Body {
         let parcel = try call.encodeBody()
-        parcel.letGo(of: self)
+        parcel.makeUnowned(referencesTo: self)
         note(parcel)
         return Body(form: .parcel(parcel), isInHandle: false)
     }

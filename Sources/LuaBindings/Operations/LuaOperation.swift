@@ -239,7 +239,7 @@ import Synchronization
             let results = try unsafe state.run(self, parcel, arguments, number: number(ofBodyAt: index))
             guard !isAsynchronous else { return }
             if case .parcel(let parcel) = results {
-                parcel.letGo(of: self)
+                parcel.makeUnowned(referencesTo: self)
                 note(parcel)
             }
             setResults(results, ofBodyAt: index)
@@ -342,7 +342,7 @@ import Synchronization
     func stored(_ name: String) -> Parcel? { ifOutOfLine { $0.storage[name] } ?? nil }
 
     func store(_ value: Parcel?, as name: String) {
-        value?.letGo(of: self)
+        value?.makeUnowned(referencesTo: self)
         note(value)
         let replaced = withFields { fields in
             let replaced = fields.storage[name]

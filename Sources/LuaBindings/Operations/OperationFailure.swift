@@ -36,7 +36,7 @@ public final class OperationFailure: Error, CustomStringConvertible, Sendable {
         message = failure.message + (limit.map { ": \(operation.displayName) took longer than \($0.scriptText) s" } ?? "")
         traceback = failure.traceback
         value = failure.value
-        value?.letGo(of: operation)
+        value?.makeUnowned(referencesTo: operation)
         self.kind = kind
         operationName = operation.name
         failed = WeakOperation(operation)

@@ -380,7 +380,7 @@ final class LuaState: @unchecked Sendable {
     /// - Parameter handle: the stack index of the handle in the current call, or 0 to look it up.
     func encodeBody(of operation: LuaOperation, number: Int32, handleAt handle: Int32) throws(Failure) -> Parcel {
         let parcel = try encodeOwningBody(of: operation, number: number, handleAt: handle)
-        parcel.letGo(of: operation)
+        parcel.makeUnowned(referencesTo: operation)
         if let scriptClass = operation.scriptClass {
             // A state may ask for the class after the operation is gone, so the class's own parcel must retain the operation.
             scriptClass.latest =

@@ -5,7 +5,7 @@ import CLua
 /// - Concurrency: immutable once made; any number of states may decode it at once.
 @safe
 struct Parcel: @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because only the initializer and `letGo` write to the parcel, before it is shared. C counts the
+    // Safety: `@unchecked Sendable` because only the initializer and `makeUnowned` write to the parcel, before it is shared. C counts the
     // references in it atomically.
 
     /// The allocation that holds C's parcel. The parcel may own further blocks.
@@ -45,7 +45,7 @@ struct Parcel: @unchecked Sendable {
 
     /// Makes the parcel's references to `owner` unowned: `owner` is about to hold the parcel, and the two would keep each other alive. Call
     /// this before the parcel is shared.
-    func letGo(of owner: AnyObject) {
+    func makeUnowned(referencesTo owner: AnyObject) {
         guard hasReferences else { return }
         unsafe buffer.withUnsafeMutablePointerToHeader {
             unsafe clua_parcel_disown(&$0.pointee.parcel, Unmanaged.passUnretained(owner).toOpaque())
