@@ -110,7 +110,7 @@ extension LuaOperation {
     fileprivate var nameOfCompletion: String { "the completion block of \(displayName)" }
 
     /// Unpins the handle in `state`, because the operation has finished.
-    func letGo(in state: LuaState) {
+    func unpin(in state: LuaState) {
         // At once if possible: a script that starts many operations without waiting then keeps none of them. While there is a completion
         // block, its function may not be in the handle yet, so that case goes through the inbox.
         if state.isOpenHere && !hasCompletion(in: state) { unpinHere() } else { postEnd(to: state) }

@@ -430,6 +430,6 @@ import Synchronization
         let (completing, others) = takeInlineEnd() ?? withFields { $0.takeEnd() }
         if completing != nil, let replaced { completionBlockHasChanged(from: replaced, to: nil) }
         if let completing { withState(completing) { $0.announceDue() } }
-        for reference in others { withState(reference) { letGo(in: $0) } }
+        for reference in others { withState(reference) { unpin(in: $0) } }
     }
 }
