@@ -47,7 +47,7 @@ extension LuaOperation {
         let mayStay = isHome(state) && (!isInQueue || runsAtHome) && !withFields { $0.isSealed }
         let body = mayStay ? Body(form: .handle) : try encodeBody(call)
         let number = withFields { fields -> Int? in
-            if fields.haveBodiesGone || isExecuting || isFinished { return nil }
+            if fields.areBodiesTaken || isExecuting || isFinished { return nil }
             fields.bodies.append(body)
             fields.blockCount += 1
             return fields.bodies.count

@@ -85,7 +85,7 @@ extension LuaOperation {
             }
         }
 
-        var haveBodiesGone: Bool { if case .results = contents { true } else { false } }
+        var areBodiesTaken: Bool { if case .results = contents { true } else { false } }
 
         /// The bodies; empty when they are gone, and then changes have no effect.
         var bodies: SmallArray<Body> {
@@ -155,7 +155,7 @@ extension LuaOperation {
 
         /// Removes the bodies, the results and the storage, and returns them for release outside of the lock.
         mutating func dropParcels() -> (Contents, [String: Parcel]) {
-            let none = haveBodiesGone ? Contents.results(.empty) : .bodies(.empty)
+            let none = areBodiesTaken ? Contents.results(.empty) : .bodies(.empty)
             return (exchange(&contents, with: none), rare.map { exchange(&$0.storage, with: [:]) } ?? [:])
         }
     }
