@@ -25,7 +25,7 @@ final class LuaState: @unchecked Sendable {
     /// The number of completion blocks that this state has begun to run.
     @safe @exclusivity(unchecked) var ranCompletionCount = 0
     /// Whether Lua can no longer be used. Host objects that are released after that may still try to.
-    @safe @exclusivity(unchecked) private(set) var hasGone = false
+    @safe @exclusivity(unchecked) private(set) var isLuaClosed = false
     /// Whether a script has ever observed something in this state.
     var hasObserved = false
     private var isSealing = false
@@ -99,7 +99,7 @@ final class LuaState: @unchecked Sendable {
         core.states.withLock { states in states.removeAll { $0 === self } }
         let record = unsafe clua_state_of(main)
         unsafe clua_lua_close(main)  // finalizers of scripts may call the host
-        hasGone = true
+        isLuaClosed = true
         unsafe clua_state_free(record)
         // The origins retain this state.
         for index in origins.indices { origins[index] = nil }
@@ -174,7 +174,7 @@ final class LuaState: @unchecked Sendable {
     /// Calls `body` with the running coroutine and throws its failure.
     func attempt(_ body: (OpaquePointer, inout clua_failure) -> Int32) throws(Failure) {
         checkThread()
-        guard !hasGone else { throw Failure(message: "the Lua state is closed") }
+        guard !isLuaClosed else { throw Failure(message: "the Lua state is closed") }
         attemptCount += 1
         defer { attemptCount -= 1 }
         var failure = unsafe clua_failure()

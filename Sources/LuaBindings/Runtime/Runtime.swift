@@ -116,7 +116,7 @@ public final class Runtime {
     }
 
     func state() throws(LuaError) -> LuaState {
-        guard let main, !main.hasGone else { throw LuaError(message: "the runtime is closed") }
+        guard let main, !main.isLuaClosed else { throw LuaError(message: "the runtime is closed") }
         main.checkThread()
         return main
     }
