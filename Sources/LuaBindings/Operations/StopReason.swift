@@ -6,8 +6,8 @@ enum StopReason: Int32 {
     case timeout = 2
     case memory = 3
 
-    /// The words of the error message.
-    var words: String {
+    /// The message of the error.
+    var message: String {
         switch self {
         case .interrupted: "interrupted"
         case .timeout: "timeout"

@@ -28,7 +28,7 @@ struct Failure: Error {
 
     /// Makes the failure of an operation that was stopped while none of its code was running.
     init(stop reason: StopReason) {
-        self.init(message: reason.words)
+        self.init(message: reason.message)
         stop = reason
     }
 
