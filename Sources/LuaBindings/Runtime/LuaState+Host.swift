@@ -39,7 +39,7 @@ extension LuaState {
             defer { unsafe lua_settop(call.lua, base) }
             do throws(Failure) {
                 try unsafe attempt { lua, failure in unsafe clua_push_arguments(lua, &failure) }
-            } catch { throw error.reworded(error.message) }
+            } catch { throw error.with(message: error.message) }
             let count = Int32(call.count - base - 1)
             try unsafe attempt { lua, failure in unsafe clua_call_script(lua, count, 0, &failure) }
         }
@@ -72,7 +72,7 @@ extension LuaState {
             if count == 0 { return }
             do throws(Failure) {
                 try unsafe attempt { lua, failure in unsafe clua_print(lua, count, &failure) }
-            } catch { throw error.reworded("error calling 'print' (\(error.message))") }
+            } catch { throw error.with(message: "error calling 'print' (\(error.message))") }
         }
     }
 

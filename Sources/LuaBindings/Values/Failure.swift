@@ -24,7 +24,7 @@ struct Failure: Error {
     }
 
     /// The failure with another message and without a place. Returns the failure unchanged if it stops a body or reports a lack of memory.
-    func reworded(_ words: String) -> Failure { stop == nil && !isMemoryError ? Failure(message: words) : self }
+    func with(message: String) -> Failure { stop == nil && !isMemoryError ? Failure(message: message) : self }
 
     /// Makes the failure of an operation that was stopped while none of its code was running.
     init(stop reason: StopReason) {
