@@ -164,7 +164,7 @@ enum ProcessClass {
         let isOwn = process.belongs(to: state.currentOperation)
         _ = try state.wait(deadline: deadline, endsWhenCancelled: !isOwn) { !process.isRunning }
         if process.isRunning { return .nil }
-        if let complaint = process.complaint { throw .message(complaint) }
+        if let errorMessage = process.errorMessage { throw .message(errorMessage) }
         return try unsafe call.push { unsafe process.withResult($0) }
     }
 

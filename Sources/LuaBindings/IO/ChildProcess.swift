@@ -160,7 +160,7 @@ final class ChildProcess: EventSource, @unchecked Sendable {
 
     /// Why a wait for the process must raise an error: it exceeded its timeout or the memory. Nil if the process ended by itself or by a
     /// signal.
-    var complaint: String? {
+    var errorMessage: String? {
         guard let result else { return nil }
         if result.lacked_memory { return "not enough memory for what '\(name)' wrote: it was ended" }
         guard result.timed_out, let timeout else { return nil }
