@@ -48,12 +48,12 @@ extension LuaOperation {
         }
         if withFields({ $0.hasReturned }) { endStopped(reason) }
         for state in states where !core.isMain(state) {
-            core.io.after(Self.patience) { self.replaceWorkerIfStuck(in: state) }
+            core.io.after(Self.gracePeriod) { self.replaceWorkerIfStuck(in: state) }
         }
     }
 
     /// Seconds that a body has to notice a stop request before it is reported.
-    private static let patience = 1.0
+    private static let gracePeriod = 1.0
 
     /// Nothing can stop a body that executes no Lua instruction. A new worker lets the other operations go on.
     private func replaceWorkerIfStuck(in state: LuaState) {
