@@ -28,7 +28,7 @@ extension LuaOperation {
     }
 
     /// Whether all bodies run in this thread's state, one after the other.
-    func isHere(_ bodies: [Body]) -> Bool {
+    func runsSequentially(_ bodies: [Body]) -> Bool {
         !isInQueue || core.isMainThread
             || bodies.contains { if case .handle = $0.form { true } else { false } }
     }

@@ -194,7 +194,7 @@ import Synchronization
         switch takeBodies() {
         case .empty: break
         case .one(let body): run(body, at: 0)
-        case .several(let bodies) where isHere(bodies):
+        case .several(let bodies) where runsSequentially(bodies):
             for (index, body) in bodies.enumerated() { run(body, at: index) }
         case .several(let bodies):
             runConcurrently(
