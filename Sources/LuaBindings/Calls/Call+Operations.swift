@@ -6,7 +6,7 @@ extension Call {
     /// Runs `body` and turns what it throws into an error of the caller: what the engine rejects, and what cannot be sent.
     @inline(__always)
     @discardableResult
-    func misuse<Result>(_ body: () throws -> Result) throws(CallError) -> Result {
+    func asCallError<Result>(_ body: () throws -> Result) throws(CallError) -> Result {
         do { return try body() } catch let error as CallError { throw error } catch let failure as Failure {
             throw CallError(failure)
         } catch {

@@ -50,7 +50,7 @@ enum InvocationOperationClass {
         if call.isMissing(at: 1) { throw call.expected("object", at: 1) }
         let method = try call.requiredString(at: 2)
         var hasMethod = false
-        try call.misuse { try unsafe call.state.attempt { lua, failure in unsafe clua_has_method(lua, 1, &hasMethod, &failure) } }
+        try call.asCallError { try unsafe call.state.attempt { lua, failure in unsafe clua_has_method(lua, 1, &hasMethod, &failure) } }
         guard hasMethod else { throw .argument(2, "the \(call.typeName(at: 1)) has no method '\(method)'") }
         return .newOperation(LuaOperation(in: call.state, kind: .invocation, bodyCount: 1), bodyAt: 1)
     }

@@ -54,7 +54,7 @@ enum OperationClass {
         case .isKindOf: return try OperationSubclass.isKind(operation, call)
         case .start:
             let wasRaised = call.state.interruptWasRaised
-            try call.misuse { try operation.prepared(for: nil, in: call.state, handleAt: 1) { try operation.tryStart() } }
+            try call.asCallError { try operation.prepared(for: nil, in: call.state, handleAt: 1) { try operation.tryStart() } }
             if let reason = (call.state.currentOperation as? LuaOperation)?.stopReason { throw .stop(reason) }
             // The operation called `os.exit`, so nothing that called it continues.
             if call.state.core.requestedExitStatus != nil { throw .stop(.interrupted) }
@@ -72,11 +72,11 @@ enum OperationClass {
                 throw .message("\(operation.displayName) is not a BlockOperation of a script: only such a one takes execution blocks")
             }
             guard call.isFunction(at: 2) else { throw call.expected("function", at: 2) }
-            return try call.misuse { try operation.addBlock(call) }
+            return try call.asCallError { try operation.addBlock(call) }
         case .why: return try why(operation, call)
         case .addDependency:
             let dependency = try call.operation(at: 2)
-            try call.misuse { try operation.tryAddDependency(dependency) }
+            try call.asCallError { try operation.tryAddDependency(dependency) }
         case .removeDependency: operation.removeDependency(try call.operation(at: 2))
         case .observe: return try observe(operation, call)
         case .waitUntilFinished:
@@ -137,13 +137,13 @@ enum OperationClass {
         }
         if let index = options[.dependencies] {
             let dependencies = try call.option("dependencies") { () throws(CallError) in try call.operations(at: index) }
-            try call.misuse { for dependency in dependencies { try operation.tryAddDependency(dependency) } }
+            try call.asCallError { for dependency in dependencies { try operation.tryAddDependency(dependency) } }
         }
         if let index = options[.completionBlock] {
             guard call.isFunction(at: index) else {
                 throw .argument(1, "completionBlock must be a function, got a \(call.typeName(at: index))")
             }
-            try call.misuse { try operation.setCompletion(in: call.state, isPresent: true) }
+            try call.asCallError { try operation.setCompletion(in: call.state, isPresent: true) }
         }
         let body = try call.pushBody(main: main, arguments: options[.arguments])
         return .newOperation(operation, bodyAt: body, completionAt: options[.completionBlock])
@@ -221,7 +221,7 @@ enum OperationClass {
             guard let operation = unsafe operation.unmanagedOfScript else {
                 throw .message("\(operation.displayName) is the host's; its completion block is, too")
             }
-            try call.misuse { try unsafe operation.with { try $0.setCompletion(in: call.state, isPresent: isPresent) } }
+            try call.asCallError { try unsafe operation.with { try $0.setCompletion(in: call.state, isPresent: isPresent) } }
             return .setCompletionBlock(at: isPresent ? 3 : nil)
         case .isExecuting, .isFinished, .isCancelled, .isAsynchronous, .dependencies, .result, .results, .error, .executionBlocks:
             throw .message("'\(property?.rawValue ?? "")' of an operation cannot be assigned")

@@ -56,7 +56,7 @@ enum OperationQueueClass {
         case .addOperations:
             let operations = try call.operations(at: 2)
             let waits = call.isMissing(at: 3) ? false : try call.boolean(at: 3)
-            try call.misuse {
+            try call.asCallError {
                 try operations.prepared(for: queue, in: call.state) {
                     try adding(to: queue, call) { try queue.tryAddOperations(operations, waitUntilFinished: false) }
                 }
@@ -86,7 +86,7 @@ enum OperationQueueClass {
         if call.isFunction(at: 2) { return try add(barrier: false, to: queue, call) }
         guard let operation = unsafe call.unmanagedOperation(at: 2) else { throw call.expected("Operation or function", at: 2) }
         return try unsafe operation.with { operation throws(CallError) in
-            let isSent = try call.misuse {
+            let isSent = try call.asCallError {
                 try operation.prepared(for: queue, in: call.state, handleAt: 2) {
                     try adding(to: queue, call) { try queue.tryAddOperation(operation) }
                 }
@@ -113,7 +113,7 @@ enum OperationQueueClass {
             }
         }
         let runsHere = call.state.runsHere(in: queue)
-        return try call.misuse {
+        return try call.asCallError {
             let operation: LuaOperation
             if runsHere {
                 operation = LuaOperation(in: call.state, kind: .function, bodyCount: 1)
@@ -151,7 +151,7 @@ enum OperationQueueClass {
 
     private static func setMaximum(of queue: OperationQueue, at index: Int32, _ call: Call) throws(CallError) {
         let maximum = try call.option("maxConcurrentOperationCount") { () throws(CallError) in try call.requiredInteger(at: index) }
-        try call.misuse { try queue.trySetMaxConcurrentOperationCount(maximum) }
+        try call.asCallError { try queue.trySetMaxConcurrentOperationCount(maximum) }
     }
 
     // MARK: properties

@@ -67,7 +67,7 @@ enum OperationSubclass {
         guard let identity = call.operationClass(at: 2) else { throw call.expected("class of operations", at: 2) }
         if (operation as? LuaOperation)?.scriptClass != nil {
             var isKind = false
-            try call.misuse { try unsafe call.state.attempt { lua, failure in unsafe clua_is_kind_of(lua, 1, 2, &isKind, &failure) } }
+            try call.asCallError { try unsafe call.state.attempt { lua, failure in unsafe clua_is_kind_of(lua, 1, 2, &isKind, &failure) } }
             return .boolean(isKind)
         }
         guard case .builtIn(let name) = identity else { return .boolean(false) }
