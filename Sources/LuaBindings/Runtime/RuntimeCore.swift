@@ -150,9 +150,9 @@ final class RuntimeCore: @unchecked Sendable {
         return WorkerState.of(worker)?.state
     }
 
-    /// Gives this worker a fresh state, because memory has run out in `state`. Does nothing if `state` still expects a callback, or runs
-    /// something now, such as a callback.
-    func renew(_ state: LuaState) {
+    /// Discards the state of this worker, because memory has run out in it. The worker makes a fresh state when it next needs one. Does
+    /// nothing if `state` still expects a callback, or runs something now, such as a callback.
+    func discard(_ state: LuaState) {
         guard let worker = Worker.current, !worker.keepsAlive, !state.isRunning,
             WorkerState.of(worker)?.state === state
         else { return }
