@@ -51,8 +51,8 @@ extension LuaOperation {
     /// Puts the operation into the list of due operations of the state that has set the completion block. Whoever waits in that state and
     /// has seen that the operation has finished then also waits for the completion block.
     func noteDue() {
-        let plain = inlineState.map { $0.hasCompletion ? StateReference.home : nil }
-        guard let reference = plain ?? withFields({ $0.completion?.state }) else { return }
+        let inline = inlineState.map { $0.hasCompletion ? StateReference.home : nil }
+        guard let reference = inline ?? withFields({ $0.completion?.state }) else { return }
         withState(reference) { state in
             state.due.append(self)
             // Another state may replace the completion block at this moment. Either that state finds the operation in the list, or this
@@ -66,7 +66,7 @@ extension LuaOperation {
 
     @inline(__always)
     private func hasCompletion(at reference: StateReference) -> Bool {
-        if let plain = inlineState { return plain.hasCompletion && reference == .home }
+        if let word = inlineState { return word.hasCompletion && reference == .home }
         return withFields { $0.completion?.state == reference }
     }
 

@@ -313,8 +313,8 @@ import Synchronization
         // An operation that is not executing now never will: `start` checks the cancelled flag in the same atomic step. What the bodies
         // capture may retain this operation, so they are dropped here.
         if !isExecuting {
-            let plain = takeInlineBody(), dropped = ifOutOfLine { exchange(&$0.bodies, with: .empty) }
-            withExtendedLifetime((plain, dropped)) {}
+            let body = takeInlineBody(), bodies = ifOutOfLine { exchange(&$0.bodies, with: .empty) }
+            withExtendedLifetime((body, bodies)) {}
         } else {
             core.states.withLock { states in for state in states where state.runs(self) { state.inbox.wake() } }
         }
