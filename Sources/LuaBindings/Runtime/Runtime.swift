@@ -281,7 +281,7 @@ public final class Runtime {
     /// The number of operations that have been added to queues and have not finished.
     public var unfinishedOperationCount: Int { engine.unfinishedOperationCount }
 
-    /// Cancels every operation.
+    /// Cancels the operations in all queues of this runtime, except barriers. O(n).
     public func cancelAllOperations() { engine.cancelAllOperations() }
 
     /// Cancels every operation and stops the bodies that do not check `isCancelled`. See `LuaOperation.interrupt`.
