@@ -50,7 +50,7 @@ extension LuaOperation {
             let form = arguments.isEmpty ? Body.Form.parcel(parcel) : .hostCall(Body.HostCall(parcel, arguments))
             self.init(function.origin, Fields(bodies: .one(Body(form: form, isInHandle: false))))
             if !arguments.isEmpty { keepsMore() }
-            didStore(parcel)
+            registerReferences(of: parcel)
         } else {
             fatalError("opscript bug: a function without code")
         }

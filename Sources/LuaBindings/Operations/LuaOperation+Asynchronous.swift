@@ -24,7 +24,7 @@ extension LuaOperation {
     func finish(with results: Parcel?) {
         guard claimEnd() else { return }
         results?.makeUnowned(referencesTo: self)
-        didStore(results)
+        registerReferences(of: results)
         let bodies = withFields { fields in
             defer { fields.setResults(.parcel(results ?? .empty), ofBodyAt: 0) }
             return fields.takeBodies()

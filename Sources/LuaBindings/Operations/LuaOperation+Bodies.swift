@@ -63,13 +63,13 @@ extension LuaOperation {
         let parcel = try call.encodeBody()
         self.init(
             call.state.origin(of: .function, nil), StateWord(body: parcel, isInHandle: false, hasCompletion: false))
-        didStore(parcel)
+        registerReferences(of: parcel)
     }
 
     private func encodeBody(_ call: Call) throws(Failure) -> Body {
         let parcel = try call.encodeBody()
         parcel.makeUnowned(referencesTo: self)
-        didStore(parcel)
+        registerReferences(of: parcel)
         return Body(form: .parcel(parcel), isInHandle: false)
     }
 
@@ -109,7 +109,7 @@ extension LuaOperation {
     private func encodeBody(at index: Int, in state: LuaState, handleAt handle: Int32) throws(Failure) {
         let parcel = try state.encodeBody(of: self, number: number(ofBodyAt: index), handleAt: handle)
         if !parcel.isFlat { state.publishPaths() }
-        if parcel.hasReferences { didStore(parcel) }
+        if parcel.hasReferences { registerReferences(of: parcel) }
         var form = Body.Form.parcel(consume parcel)
         // `cancel` may have dropped the bodies on another thread; then this exchange does nothing.
         withFields { $0.exchangeForm(&form, ofBodyAt: index) }
@@ -188,7 +188,7 @@ extension LuaOperation {
                     let parcel = try state.keepingInterrupt { () throws(Failure) in
                         try state.encodeBody(of: self, number: number(ofBodyAt: index), handleAt: 0)
                     }
-                    didStore(parcel)
+                    registerReferences(of: parcel)
                     form = .parcel(parcel)
                 } catch { form = .unsendable(Body.Refusal(message: error.message)) }
                 withFields { $0.exchangeForm(&form, ofBodyAt: index) }

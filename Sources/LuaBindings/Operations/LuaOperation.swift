@@ -240,7 +240,7 @@ import Synchronization
             guard !isAsynchronous else { return }
             if case .parcel(let parcel) = results {
                 parcel.makeUnowned(referencesTo: self)
-                didStore(parcel)
+                registerReferences(of: parcel)
             }
             setResults(results, ofBodyAt: index)
         } catch {
@@ -343,7 +343,7 @@ import Synchronization
 
     func store(_ value: Parcel?, as name: String) {
         value?.makeUnowned(referencesTo: self)
-        didStore(value)
+        registerReferences(of: value)
         let replaced = withFields { fields in
             let replaced = fields.storage[name]
             fields.storage[name] = value
@@ -384,7 +384,7 @@ import Synchronization
     // MARK: what parcels keep
 
     /// Tells the engine and the runtime that this operation keeps `parcel`.
-    func didStore(_ parcel: Parcel?) {
+    func registerReferences(of parcel: Parcel?) {
         guard let parcel, parcel.hasReferences else { return }
         keepsMore()
         guard parcel.keepsOperations else { return }
