@@ -159,7 +159,7 @@ extension LuaOperation {
         for observation in observations where observation.state === state { observation.stopAwaiting(endOf: self) }
     }
 
-    /// Whether the operation leaves `state` by reference while its functions are still in `state`.
+    /// Whether the operation must be sealed when it leaves `state` by reference, because its functions are still in `state`.
     func needsSealing(from state: LuaState) -> Bool {
         guard !isFinished else { return false }
         let reference = reference(to: state)
@@ -201,7 +201,7 @@ extension LuaOperation {
         keepObservations(in: state)
     }
 
-    /// Undoes `seal`: only the handle in `state` still refers to the operation.
+    /// Undoes `seal`, because only the handle in `state` still refers to the operation.
     func unseal(in state: LuaState) {
         let reference = reference(to: state)
         withFields { fields in
@@ -248,8 +248,7 @@ extension Operation {
             try body()
             return false
         }
-        // A garbage collection meanwhile must not unseal the operation. It decides that by the reference count, so retain the operation
-        // here.
+        // A garbage collection meanwhile must not unseal the operation. It looks at the reference count, so retain the operation here.
         let kept = unsafe operation.with({ state.isWatching($0) }) ? operation.retain() : nil
         defer { unsafe kept?.release() }
         return try unsafe operation.with { operation in

@@ -27,6 +27,7 @@ extension LuaOperation {
     /// The fields that the lock of `OutOfLineState` guards. Their order leaves no gaps.
     struct Fields: ~Copyable {
         private var contents: Contents
+        /// Whether the operation has left its state by reference before it was in a queue, so that another state may add it.
         var isSealed = false
         var isReadyByItself = true
         /// Whether the body of an asynchronous operation has returned.
