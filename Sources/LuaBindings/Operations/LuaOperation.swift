@@ -383,8 +383,8 @@ import Synchronization
 
     // MARK: what parcels keep
 
-    /// Records that this operation keeps `parcel`. The engine must know that releasing the operation may run arbitrary code, and the runtime
-    /// that there may be a reference cycle.
+    /// Records that this operation keeps `parcel`. The engine must know that releasing the operation may run arbitrary code, and the
+    /// runtime that there may be a reference cycle.
     func registerReferences(of parcel: Parcel?) {
         guard let parcel, parcel.hasReferences else { return }
         keepsMore()
