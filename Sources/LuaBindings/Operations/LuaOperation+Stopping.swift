@@ -32,7 +32,8 @@ extension LuaOperation {
     /// Forgets `process`, because it has ended.
     func disown(_ process: ChildProcess) { withFields { $0.processes.removeAll { $0 === process } } }
 
-    /// Cancels the operation and stops its body, even if the body does not check `isCancelled`. Safe from every thread; returns at once.
+    /// Cancels the operation and stops its body, even if the body does not check `isCancelled`. Safe from every thread; does not wait for
+    /// the body.
     ///
     /// A body inside a long call of a C function stops when that call returns. If the call lasts longer than a second, this is reported on
     /// stderr and another worker takes the place of the stuck one.

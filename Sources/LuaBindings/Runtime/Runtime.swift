@@ -5,7 +5,7 @@ import Synchronization
 /// Runs Lua scripts whose operations use all processors.
 ///
 /// The thread that makes a runtime owns its main state. That thread runs scripts, and it delivers callbacks and main-queue operations while
-/// it waits. Each worker has a Lua state of its own.
+/// it waits. Each worker has a Lua state of its own. After `close`, every throwing method throws an error.
 ///
 /// ```swift
 /// let runtime = try Runtime()
