@@ -41,4 +41,21 @@ import Testing
             operation.queue?.isSuspended = false
         }
     }
+
+    @Test func aClosedRuntimeKeepsNoFunctionThatItRefuses() throws {
+        let runtime = try Runtime()
+        runtime.close()
+        weak var token: Log<Void>?
+        do {
+            let captured = Log<Void>()
+            token = captured
+            #expect(throws: LuaError.self) {
+                try runtime.register("f") { _ in
+                    _ = captured.count
+                    return []
+                }
+            }
+        }
+        #expect(token == nil)
+    }
 }

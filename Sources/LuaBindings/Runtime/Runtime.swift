@@ -129,8 +129,8 @@ public final class Runtime {
     ///
     /// - Throws: an error if the runtime is closed or memory has run out.
     public func register(_ name: String, _ function: @escaping @Sendable ([LuaValue]) throws -> [LuaValue]) throws(LuaError) {
-        core.register(HostFunction(name: name, body: function))
         let state = try state()
+        core.register(HostFunction(name: name, body: function))
         try asLuaError { () throws(Failure) in try core.prepare(state) }
     }
 
