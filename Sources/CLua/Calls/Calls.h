@@ -7,7 +7,7 @@
 #include "Calls/callback_raising.h"
 #include "Calls/spare_raising.h"
 #include "callback.h"
-#include "latent.h"
+#include "deferred.h"
 #include "lifetime.h"
 #include "run.h"
 

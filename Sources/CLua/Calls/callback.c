@@ -272,21 +272,21 @@ static int call_function(lua_State *L) {
 }
 
 // What makes objects when they are needed. Upvalue: as call_function's.
-static int make_latent(lua_State *L) {
+static int make_deferred(lua_State *L) {
     if (lua_type(L, 1) != LUA_TFUNCTION) return call_function(L);
     int last = lua_gettop(L);
-    clua_push_latent_handle(L, clua_state_of(L)->host->latent_kind);
+    clua_push_deferred_handle(L, clua_state_of(L)->host->deferred_kind);
     clua_set_body(L, 1, last, 0);
     return 1;
 }
 
-// What adds objects that may be latent. Upvalue: as call_function's.
-static int add_latent(lua_State *L) {
+// What adds objects that may be deferred. Upvalue: as call_function's.
+static int add_deferred(lua_State *L) {
     const clua_host *host = clua_state_of(L)->host;
-    clua_handle *handle = clua_to_latent_handle(L, 2);
+    clua_handle *handle = clua_to_deferred_handle(L, 2);
     if (handle == NULL) return call_function(L);
     const clua_handle *to = clua_to_handle(L, 1);
-    if (to == NULL || (int)to->kind != host->adding_kind || !host->add_latent(L, to->object, handle)) return call_function(L);
+    if (to == NULL || (int)to->kind != host->adding_kind || !host->add_deferred(L, to->object, handle)) return call_function(L);
     return answer_sent(L, 2);
 }
 
@@ -339,11 +339,11 @@ static int use_property(lua_State *L) {
     return clua_call_host(L, to_pointer(L, lua_upvalueindex(2)), find_member(L, lua_upvalueindex(1)));
 }
 
-// Whether the value at stack index 3 is a callback for a latent handle: then it is there now.
-static bool set_latent_callback(lua_State *L) {
+// Whether the value at stack index 3 is a callback for a deferred handle: then it is there now.
+static bool set_deferred_callback(lua_State *L) {
     int type = lua_type(L, 3);
     if (type != LUA_TFUNCTION && type != LUA_TNIL) return false;
-    clua_handle *handle = clua_to_latent_handle(L, 1);
+    clua_handle *handle = clua_to_deferred_handle(L, 1);
     if (handle == NULL) return false;
     lua_settop(L, 3);
     lua_setiuservalue(L, 1, CLUA_SLOT_FUNCTIONS);
@@ -351,9 +351,9 @@ static bool set_latent_callback(lua_State *L) {
     return true;
 }
 
-// __newindex of objects. Upvalues: properties, function, the name of the property that is a callback of latent ones, or nil.
+// __newindex of objects. Upvalues: properties, function, the name of the property that is a callback of deferred ones, or nil.
 static int set_property(lua_State *L) {
-    if (lua_rawequal(L, 2, lua_upvalueindex(3)) && set_latent_callback(L)) return 0;
+    if (lua_rawequal(L, 2, lua_upvalueindex(3)) && set_deferred_callback(L)) return 0;
     return use_property(L);
 }
 
@@ -375,15 +375,15 @@ void clua_push_function(lua_State *L, clua_function function, int member) {
 }
 
 // Whether objects of this class may be.
-static bool may_be_latent(lua_State *L, const clua_class *class) {
-    return class->kind != 0 && class->kind == clua_state_of(L)->host->latent_kind;
+static bool may_be_deferred(lua_State *L, const clua_class *class) {
+    return class->kind != 0 && class->kind == clua_state_of(L)->host->deferred_kind;
 }
 
 static void push_class_function(lua_State *L, const clua_class *class, int member) {
     const clua_host *host = clua_state_of(L)->host;
     lua_CFunction function = call_function;
-    if (may_be_latent(L, class) && member == host->latent_function) function = make_latent;
-    if (class->kind != 0 && class->kind == host->adding_kind && member == host->adding_function) function = add_latent;
+    if (may_be_deferred(L, class) && member == host->deferred_function) function = make_deferred;
+    if (class->kind != 0 && class->kind == host->adding_kind && member == host->adding_function) function = add_deferred;
     push_target(L, class->call, member);
     lua_pushcclosure(L, function, 1);
 }
@@ -430,7 +430,7 @@ void clua_open_class(lua_State *L, const clua_class *class) {
     lua_pushcclosure(L, may_be_derived_from ? get_overridden_property : get_property, 3);
     lua_setfield(L, -3, "__index");
     push_pointer(L, class->set);
-    lua_pushstring(L, may_be_latent(L, class) ? clua_state_of(L)->host->callback_property : NULL);
+    lua_pushstring(L, may_be_deferred(L, class) ? clua_state_of(L)->host->callback_property : NULL);
     lua_pushcclosure(L, set_property, 3);
     lua_setfield(L, -2, "__newindex");
     clua_push_function(L, class->describe, 0);

@@ -63,18 +63,18 @@ static clua_handle *to_handle(lua_State *L, int index) {
 
 clua_handle *clua_to_handle(lua_State *L, int index) {
     clua_handle *handle = to_handle(L, index);
-    if (handle != NULL && handle->is_latent) {
+    if (handle != NULL && handle->is_deferred) {
         void *home = clua_state_of(L)->object;
         handle->object = object_functions.make(home, handle->has_callback);
-        handle->is_latent = false;
+        handle->is_deferred = false;
         clua_object_set_place(handle->object, home, handle->place);
     }
     return handle;
 }
 
-clua_handle *clua_to_latent_handle(lua_State *L, int index) {
+clua_handle *clua_to_deferred_handle(lua_State *L, int index) {
     clua_handle *handle = to_handle(L, index);
-    return handle != NULL && handle->is_latent ? handle : NULL;
+    return handle != NULL && handle->is_deferred ? handle : NULL;
 }
 
 // MARK: handles that have gone
@@ -203,9 +203,9 @@ static void fill_handle(lua_State *L, void *object, int kind) {
     handle->class_object = object_functions.class_of != NULL ? object_functions.class_of(object, kind) : NULL;
 }
 
-void clua_push_latent_handle(lua_State *L, int kind) {
+void clua_push_deferred_handle(lua_State *L, int kind) {
     clua_handle *handle = push_empty_handle(L);
-    handle->is_latent = true;
+    handle->is_deferred = true;
     place_handle(L, handle, kind, NULL);
 }
 

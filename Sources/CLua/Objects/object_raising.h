@@ -21,7 +21,7 @@ void clua_push_owned_handle(lua_State *L, void *object, int kind);
 void clua_push_new_handle(lua_State *L, void *object, int kind);
 
 /// Pushes a handle whose object is made when something asks for it. Needs 5 free stack slots, leaves 1.
-void clua_push_latent_handle(lua_State *L, int kind);
+void clua_push_deferred_handle(lua_State *L, int kind);
 
 /// Pushes the state's handle for `object` if it has one. Never raises. Needs 3 free stack slots, leaves 1 or 0.
 bool clua_push_existing_handle(lua_State *L, const void *object);

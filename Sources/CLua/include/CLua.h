@@ -10,7 +10,7 @@
 #include "class.h"
 #include "host.h"
 #include "interrupt.h"
-#include "latent.h"
+#include "deferred.h"
 #include "libraries.h"
 #include "lifetime.h"
 #include "object.h"

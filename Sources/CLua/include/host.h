@@ -51,15 +51,15 @@ typedef struct clua_host {
     /// Called in the sending state after `parcel`, which refers to host objects, was encoded from values that are still on
     /// the stack. May encode more, must not raise.
     void (*sent)(lua_State *L, const struct clua_parcel *parcel);
-    // Of the class whose handles may be latent; 0 where none is. See latent.h.
-    int latent_kind;
-    int latent_function;  // makes one, where its first argument is a function: its body
+    // Of the class whose handles may be deferred; 0 where none is. See deferred.h.
+    int deferred_kind;
+    int deferred_function;  // makes one, where its first argument is a function: its body
     const char *callback_property;  // is the function in CLUA_SLOT_FUNCTIONS
     int adding_kind;      // of the objects to which they are added, by this function; 0 where there are none
     int adding_function;
-    /// Makes the operation of `handle`, a latent one at stack index 2, and adds it to `object`. False: it is not that simple, or was refused; then
+    /// Makes the operation of `handle`, a deferred one at stack index 2, and adds it to `object`. False: it is not that simple, or was refused; then
     /// the function is called. Must not raise.
-    bool (*add_latent)(lua_State *L, void *object, struct clua_handle *handle);
+    bool (*add_deferred)(lua_State *L, void *object, struct clua_handle *handle);
     // For classes of operations that scripts define; 0 and NULL where no class has the function `subclass`.
     int class_kind;                    // the kind of the objects that such classes stand for
     clua_function new_operation;       // makes one of the class at stack index 1; the member is 1 when that has a method `start`

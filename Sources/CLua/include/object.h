@@ -14,13 +14,13 @@
 
 /// What a handle holds.
 typedef struct clua_handle {
-    void *object;  // owned: one reference; NULL while being made, and while it `is_latent`
+    void *object;  // owned: one reference; NULL while being made, and while it `is_deferred`
     void *class_object;  // of an operation whose class a script has defined: that class, kept by the operation; else NULL
     uint32_t place;  // among those of its state
     uint32_t kind : 4;  // index of the class, 1 to CLUA_MAX_KINDS; selects the metatable
     uint32_t has_results : 1;  // see CLUA_SLOT_RESULTS
-    uint32_t is_latent : 1;  // its object is made when something asks for it
-    uint32_t has_callback : 1;  // of a latent one: there is a function in CLUA_SLOT_FUNCTIONS
+    uint32_t is_deferred : 1;  // its object is made when something asks for it
+    uint32_t has_callback : 1;  // of a deferred one: there is a function in CLUA_SLOT_FUNCTIONS
     uint32_t pin_count : 25;
 } clua_handle;
 
@@ -34,7 +34,7 @@ typedef struct clua_object_functions {
     uint32_t (*place_of)(const void *object, const void *state);
     /// Has it remember that. False: it does not know its place there. NULL where no object does.
     bool (*set_place)(void *object, const void *state, uint32_t place);
-    /// Makes the object of a latent handle in one state, where `set_place` is true of it; gives a reference. NULL where no handle is latent.
+    /// Makes the object of a deferred handle in one state, where `set_place` is true of it; gives a reference. NULL where no handle is deferred.
     void *(*make)(void *state, bool has_callback);
 } clua_object_functions;
 
@@ -67,8 +67,8 @@ enum {
 /// The handle at `index`, or NULL when the value there is something else. Never raises.
 clua_handle *clua_to_handle(lua_State *L, int index);
 
-/// The same if it is latent, and NULL for every other handle.
-clua_handle *clua_to_latent_handle(lua_State *L, int index);
+/// The same if it is deferred, and NULL for every other handle.
+clua_handle *clua_to_deferred_handle(lua_State *L, int index);
 
 /// Takes back one clua_pin. Never raises.
 void clua_unpin(lua_State *L, void *object);

@@ -73,10 +73,10 @@ enum ScriptModule {
                     guard let lua = unsafe lua, let parcel = unsafe parcel else { return }
                     unsafe LuaState.of(lua).seal(referencesOf: parcel)
                 },
-                latent_kind: ObjectKind.operation.rawValue, latent_function: OperationClass.Function.new.number,
+                deferred_kind: ObjectKind.operation.rawValue, deferred_function: OperationClass.Function.new.number,
                 callback_property: StaticName.completionBlock, adding_kind: ObjectKind.queue.rawValue,
                 adding_function: OperationQueueClass.Function.addOperation.number,
-                add_latent: { lua, queue, handle in
+                add_deferred: { lua, queue, handle in
                     guard let lua = unsafe lua, let queue = unsafe queue, let handle = unsafe handle else { return false }
                     return unsafe LuaState.addDeferredOperation(lua, to: queue, handle)
                 },

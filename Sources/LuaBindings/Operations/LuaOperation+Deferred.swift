@@ -1,7 +1,7 @@
 import CLua
 import OpEngine
 
-/// Operations of which, until something asks for them, only their handles know: see `latent.h`.
+/// Operations of which, until something asks for them, only their handles know: see `deferred.h`.
 extension LuaOperation {
     /// The operation of a latent handle in `state`, which is asked for now.
     convenience init(deferredIn state: borrowing LuaState, hasCompletion: Bool) {
@@ -28,7 +28,7 @@ extension LuaState {
     private func addDeferredOperation(_ lua: OpaquePointer, to queue: OperationQueue, _ handle: UnsafeMutablePointer<clua_handle>) -> Bool {
         if hasObserved || runsHere(in: queue) { return false }
         var contents = unsafe clua_parcel()
-        guard unsafe clua_encode_latent(lua, 2, &contents) else { return false }
+        guard unsafe clua_encode_deferred(lua, 2, &contents) else { return false }
         let isFlat = unsafe contents.is_flat
         let hasCompletion = unsafe handle.pointee.has_callback != 0
         let operation = unsafe Unmanaged.passRetained(
