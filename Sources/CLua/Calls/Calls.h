@@ -5,7 +5,7 @@
 
 #include "Calls/application_raising.h"
 #include "Calls/callback_raising.h"
-#include "Calls/spare_raising.h"
+#include "Calls/cached_closure_raising.h"
 #include "callback.h"
 #include "deferred.h"
 #include "lifetime.h"

@@ -155,7 +155,7 @@ void clua_state_free(clua_state *state) {
     clua_lent_strings_free(state);
     clua_handles_close(state);
     free(state->warning);
-    clua_spares_close(state);
+    clua_cached_closures_close(state);
     clua_code_close(state);
     clua_stop_free(&state->stop);
     free(state);

@@ -8,7 +8,7 @@
 #include "Calls/application_raising.h"
 #include "Calls/callback_raising.h"
 #include "Calls/run_apart.h"
-#include "Calls/spare_raising.h"
+#include "Calls/cached_closure_raising.h"
 #include "Core/memory_raising.h"
 #include "Core/registry_raising.h"
 #include "Libraries/environment_raising.h"
@@ -331,7 +331,7 @@ typedef struct body_run {
     int result_limit;
     size_t memory_limit;
     clua_parcel *results;  // out
-    clua_spare *spare;     // what the body runs as, if that is to be used again
+    clua_cached_closure *cached;     // what the body runs as, if that is to be used again
 } body_run;
 
 static void push_operation(lua_State *L, const clua_body *body) { clua_push_handle(L, body->object, body->kind); }
@@ -372,7 +372,7 @@ static void find_method(lua_State *L, int object) {
 // needs before it.
 static int push_body_of(lua_State *L, body_run *run) {
     if (run->parcel != NULL) {
-        if (clua_push_spare(L, run->parcel, &run->spare)) return 3;
+        if (clua_push_cached_closure(L, run->parcel, &run->cached)) return 3;
         int environment = lua_gettop(L) + 1;
         lua_settop(L, lua_gettop(L) + CLUA_DECODING_SLOTS);
         clua_decode_here(L, run->parcel, CLUA_FRESH_ENVIRONMENT);
@@ -420,7 +420,7 @@ static int run_body(lua_State *L) {
     state->limit_bytes = state->state_limit;
     int count = lua_gettop(L) - function + 1;
     if (count > 0 && clua_send(L, count, CLUA_RESULTS, run->results) != LUA_OK) return lua_error(L);
-    if (run->spare != NULL && clua_spare_has_returned(L, run->spare)) run->spare = NULL;
+    if (run->cached != NULL && clua_cached_closure_has_returned(L, run->cached)) run->cached = NULL;
     return 0;
 }
 
@@ -428,7 +428,7 @@ int clua_run_body(lua_State *L, clua_body body, const clua_parcel *parcel, int r
                   clua_parcel *results, clua_failure *failure) {
     body_run run = {body, parcel, result_limit, memory_limit, results, NULL};
     int status = clua_run_apart(L, run_body, &run, failure);
-    if (run.spare != NULL) clua_spare_drop(L, run.spare);
+    if (run.cached != NULL) clua_cached_closure_drop(L, run.cached);
     // Otherwise the next one's limit would be above what this one has left behind, and so on.
     if (status != LUA_OK && failure->status == LUA_ERRMEM && (failure->stop == CLUA_NOT_STOPPED || failure->stop == CLUA_STOP_MEMORY))
         lua_gc(L, LUA_GCCOLLECT, 0);

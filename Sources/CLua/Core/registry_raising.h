@@ -11,7 +11,7 @@
 
 typedef enum clua_kept {
     CLUA_KEPT_WEAK_METATABLE,  // of tables whose values are weak
-    CLUA_KEPT_SPARE_HANDLE,   // one that holds nothing yet
+    CLUA_KEPT_PREALLOCATED_HANDLE,   // one that holds nothing yet
     CLUA_KEPT_WATCHER,        // weak array: the watcher; see collections.c
     CLUA_KEPT_WATCHER_METATABLE,
     CLUA_KEPT_CLASSES,        // table: class (light userdata) -> class table
@@ -30,8 +30,8 @@ typedef enum clua_kept {
     CLUA_KEPT_SAMPLES,        // weak table: prototype (light userdata) -> a closure
     CLUA_KEPT_FACTORIES,      // table: code (light userdata) -> compiled factory
     CLUA_KEPT_ERROR,          // what a message handler says of the last error: value, message, traceback
-    CLUA_KEPT_SPARES,         // the first of the closures that are used again, as in clua_state
-    CLUA_KEPT_METATABLES = CLUA_KEPT_SPARES + CLUA_SPARE_COUNT,  // the first of the classes' metatables, by kind
+    CLUA_KEPT_CACHED_CLOSURES,         // the first of the closures that are used again, as in clua_state
+    CLUA_KEPT_METATABLES = CLUA_KEPT_CACHED_CLOSURES + CLUA_CACHED_CLOSURE_COUNT,  // the first of the classes' metatables, by kind
     CLUA_KEPT_COUNT = CLUA_KEPT_METATABLES + CLUA_MAX_KINDS + 1
 } clua_kept;
 

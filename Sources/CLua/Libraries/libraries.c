@@ -111,7 +111,7 @@ static int reveal(lua_State *L) {
 
 // Upvalue: a function of the `debug` library that assigns upvalues, perhaps those of a closure that is to be used again.
 static int assign(lua_State *L) {
-    clua_spares_forget_upvalues(clua_state_of(L));
+    clua_cached_closures_forget_upvalues(clua_state_of(L));
     return lua_tocfunction(L, lua_upvalueindex(1))(L);
 }
 

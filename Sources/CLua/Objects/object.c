@@ -210,7 +210,7 @@ void clua_push_deferred_handle(lua_State *L, int kind) {
 }
 
 // Whether the value on top is the spare handle, and has a place to go to.
-static bool is_spare(lua_State *L) {
+static bool is_usable_preallocated(lua_State *L) {
     const clua_handle *handle = lua_touserdata(L, -1);
     return handle != NULL && handle->object == NULL && clua_has_place(clua_state_of(L));
 }
@@ -224,8 +224,8 @@ void clua_push_owned_handle(lua_State *L, void *object, int kind) {
 
 void clua_push_new_handle(lua_State *L, void *object, int kind) {
     // The spare one was made while nothing was owned. The next is made when this one owns the object.
-    clua_push_kept(L, CLUA_KEPT_SPARE_HANDLE);
-    if (!is_spare(L)) {
+    clua_push_kept(L, CLUA_KEPT_PREALLOCATED_HANDLE);
+    if (!is_usable_preallocated(L)) {
         lua_pop(L, 1);
         lua_pushcfunction(L, make_empty_handle);
         if (lua_pcall(L, 0, 1, 0) != LUA_OK) {
@@ -236,7 +236,7 @@ void clua_push_new_handle(lua_State *L, void *object, int kind) {
     }
     fill_handle(L, object, kind);
     push_empty_handle(L);
-    clua_keep(L, CLUA_KEPT_SPARE_HANDLE);
+    clua_keep(L, CLUA_KEPT_PREALLOCATED_HANDLE);
 }
 
 void clua_push_handle(lua_State *L, void *object, int kind) {

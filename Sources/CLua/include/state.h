@@ -56,17 +56,17 @@ typedef struct clua_lent_strings {
 
 enum { CLUA_FEW_BYTES = 24 };  // so many bytes of a parcel need no block of their own
 
-/// Calls: a closure that one body has run as and the next one may. See Calls/spare_raising.h.
-typedef struct clua_spare {
+/// Calls: a closure that one body has run as and the next one may. See Calls/cached_closure_raising.h.
+typedef struct clua_cached_closure {
     struct clua_code *code;  // owned; NULL: there is none
     bool is_running;
     uint64_t look_count;  // the state's, when it began to run
     // What its upvalues are: those of a parcel that needs no block of its own. No bytes: it is not known.
     uint8_t bytes[CLUA_FEW_BYTES];
     size_t byte_count;
-} clua_spare;
+} clua_cached_closure;
 
-enum { CLUA_SPARE_COUNT = 8 };
+enum { CLUA_CACHED_CLOSURE_COUNT = 8 };
 
 // Some 200 values travel by name: of the others one in a hundred is taken for one of them at first.
 enum { CLUA_FILTER_BITS = 14 };
@@ -98,7 +98,7 @@ typedef struct clua_state {
     // The prototype whose code was looked up last, as long as Lua has not freed it, and that code; NULL: none.
     const void *last_prototype;
     struct clua_code *last_code;
-    clua_spare spares[CLUA_SPARE_COUNT];
+    clua_cached_closure cached_closures[CLUA_CACHED_CLOSURE_COUNT];
     uint64_t look_count;  // how often the `debug` library was asked for what may have been a function that runs
     uint64_t reuse_count;  // how often a body has run as a closure that another one had run as; for tests
     clua_lent_strings lent;
@@ -113,8 +113,8 @@ static inline clua_state *clua_state_of(lua_State *L) {
 }
 
 /// Somebody may have assigned upvalues of closures that are there: the next bodies are given theirs again. Never raises.
-static inline void clua_spares_forget_upvalues(clua_state *state) {
-    for (int i = 0; i < CLUA_SPARE_COUNT; i++) state->spares[i].byte_count = 0;
+static inline void clua_cached_closures_forget_upvalues(clua_state *state) {
+    for (int i = 0; i < CLUA_CACHED_CLOSURE_COUNT; i++) state->cached_closures[i].byte_count = 0;
 }
 
 /// The state gets no more than so many bytes from now on. Never raises.

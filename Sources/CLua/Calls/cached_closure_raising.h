@@ -6,8 +6,8 @@
 //
 // Whoever takes the registry apart, or is a C module that asks lua_getinfo for the function that runs, can get hold of one all the same, and
 // a C module that assigns one's upvalues by lua_setupvalue is not noticed; the `debug` library's functions that do are.
-#ifndef CLUA_SPARE_RAISING_H
-#define CLUA_SPARE_RAISING_H
+#ifndef CLUA_CACHED_CLOSURE_RAISING_H
+#define CLUA_CACHED_CLOSURE_RAISING_H
 
 #include <lua5.4/lua.h>
 #include <stdbool.h>
@@ -19,15 +19,15 @@
 /// where it is something else; then nothing is pushed.
 ///
 /// `spare`, if it is not NULL then, has to be told what becomes of the closure, also when this raises. Needs 5 free stack slots.
-bool clua_push_spare(lua_State *L, const clua_parcel *parcel, clua_spare **spare);
+bool clua_push_cached_closure(lua_State *L, const clua_parcel *parcel, clua_cached_closure **cached);
 
 /// The body has returned: the next one may have the closure. False: somebody may have seen it; it has to be dropped. Never raises.
-bool clua_spare_has_returned(lua_State *L, clua_spare *spare);
+bool clua_cached_closure_has_returned(lua_State *L, clua_cached_closure *cached);
 
 /// The closure is not used again. Never raises. Needs 1 free stack slot.
-void clua_spare_drop(lua_State *L, clua_spare *spare);
+void clua_cached_closure_drop(lua_State *L, clua_cached_closure *cached);
 
 /// Gives back what belonged to a state that has been closed. Never raises.
-void clua_spares_close(clua_state *state);
+void clua_cached_closures_close(clua_state *state);
 
 #endif
