@@ -46,7 +46,7 @@ static void *allocate(void *context, void *block, size_t old_size, size_t new_si
         state->used_bytes -= old_size;
         if (block == state->last_prototype) state->last_prototype = NULL;
         if (old_size == state->handles.block_size && clua_handle_is_freed(&state->handles, block)) return NULL;
-        if (old_size <= CLUA_MIN_LENT_STRING || !clua_hand_over_block(state, block, old_size)) free(block);
+        if (old_size <= CLUA_MIN_SHARED_STRING || !clua_hand_over_block(state, block, old_size)) free(block);
         return NULL;
     }
     size_t used_bytes = state->used_bytes - old_size + new_size;
@@ -152,7 +152,7 @@ void clua_lua_close(lua_State *L) {
 }
 
 void clua_state_free(clua_state *state) {
-    clua_lent_strings_free(state);
+    clua_shared_strings_free(state);
     clua_handles_close(state);
     free(state->warning);
     clua_cached_closures_close(state);

@@ -5,7 +5,7 @@
 
 #include "Transfer/code.h"
 #include "Transfer/decoder_raising.h"
-#include "Transfer/lent_string.h"
+#include "Transfer/shared_string.h"
 #include "Transfer/parcel_flat.h"
 #include "Transfer/parcel_format.h"
 #include "Transfer/parcel_raising.h"

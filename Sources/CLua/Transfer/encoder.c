@@ -4,7 +4,7 @@
 
 #include "Core/memory_raising.h"
 #include "Libraries/environment_raising.h"
-#include "Transfer/lent_string.h"
+#include "Transfer/shared_string.h"
 #include "Transfer/parcel_survey.h"
 #include "object.h"
 
@@ -141,7 +141,7 @@ void encoder_free(encoder *e) {
     }
     for (size_t i = 0; i < e->codes.count; i++) clua_code_release(((clua_code **)e->codes.items)[i]);
     for (size_t i = 0; i < e->references.count; i++) clua_object_release(((clua_reference *)e->references.items)[i].object);
-    for (size_t i = 0; i < e->strings.count; i++) clua_lent_string_release(((clua_lent_string **)e->strings.items)[i]);
+    for (size_t i = 0; i < e->strings.count; i++) clua_shared_string_release(((clua_shared_string **)e->strings.items)[i]);
     free(e->strings.items);
     free(e->codes.items);
     free(e->references.items);

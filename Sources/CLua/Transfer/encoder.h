@@ -57,7 +57,7 @@ typedef struct encoder {
     uint32_t environment_count;
     list codes;            // clua_code *, retained
     list references;       // clua_reference, retained
-    list strings;          // clua_lent_string *, owned; the last may be NULL
+    list strings;          // clua_shared_string *, owned; the last may be NULL
     clua_parcel_more *more;  // where these lists will be; NULL: in none
     list bodies;           // postponed; the objects are in the Lua table at `anchors`
     list globals;          // global_read; name and value are in the Lua table at `anchors`

@@ -9,7 +9,7 @@
 #include "Objects/object_raising.h"
 #include "Transfer/code.h"
 #include "Transfer/decoder_raising.h"
-#include "Transfer/lent_string.h"
+#include "Transfer/shared_string.h"
 #include "Transfer/parcel_format.h"
 #include "Transfer/parcel_raising.h"
 #include "parcel.h"
@@ -24,8 +24,8 @@ static void push_text(parcel_reader *reader) {
 
 void decoder_push_string(decoder *d) { push_text(&d->reader); }
 
-static void push_lent_string(decoder *d) {
-    const clua_lent_string *string = clua_parcel_string(d->parcel, read_count(d, clua_parcel_string_count(d->parcel)));
+static void push_shared_string(decoder *d) {
+    const clua_shared_string *string = clua_parcel_string(d->parcel, read_count(d, clua_parcel_string_count(d->parcel)));
     lua_pushlstring(d->L, string->bytes, string->count);
 }
 
@@ -304,7 +304,7 @@ void decode_value(decoder *d, int depth) {
         decoder_push_string(d);
         keep_string(d);
         break;
-    case CLUA_TAG_STRING_LENT: push_lent_string(d); break;
+    case CLUA_TAG_STRING_SHARED: push_shared_string(d); break;
     case CLUA_TAG_STRING_AGAIN: push_string_again(d); break;
     case CLUA_TAG_TABLE:
     case CLUA_TAG_TABLE_KEPT: decode_table(d, tag == CLUA_TAG_TABLE_KEPT, depth); break;

@@ -9,7 +9,7 @@
 #include "Libraries/modules_raising.h"
 #include "Objects/class_raising.h"
 #include "Transfer/encoder.h"
-#include "Transfer/lent_string.h"
+#include "Transfer/shared_string.h"
 #include "Transfer/parcel_class.h"
 #include "Transfer/parcel_flat.h"
 #include "Transfer/parcel_format.h"
@@ -61,17 +61,17 @@ static const trail_step *field_step(encoder *e) {
 // MARK: strings and names
 
 // A long string is not copied.
-static void encode_lent(encoder *e, const char *bytes, size_t count) {
-    clua_lent_string **place = encoder_append(e, &e->strings, sizeof *place);
-    *place = clua_lend_string(clua_state_of(e->L), bytes, count);
+static void encode_shared(encoder *e, const char *bytes, size_t count) {
+    clua_shared_string **place = encoder_append(e, &e->strings, sizeof *place);
+    *place = clua_share_string(clua_state_of(e->L), bytes, count);
     if (*place == NULL) clua_no_memory(e->L);
-    writer_byte(&e->writer, CLUA_TAG_STRING_LENT);
+    writer_byte(&e->writer, CLUA_TAG_STRING_SHARED);
     writer_varint(&e->writer, e->strings.count - 1);
 }
 
 static void encode_string(encoder *e, const char *bytes, size_t count) {
     // What a function captures is counted in bytes.
-    if (count >= CLUA_MIN_LENT_STRING && e->survey == NULL) return encode_lent(e, bytes, count);
+    if (count >= CLUA_MIN_SHARED_STRING && e->survey == NULL) return encode_shared(e, bytes, count);
     e->string_count++;
     write_text(&e->writer, bytes, count);
 }

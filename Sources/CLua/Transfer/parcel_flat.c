@@ -14,7 +14,7 @@ static bool write_flat(parcel_writer *writer, lua_State *L, int type) {
     case LUA_TNUMBER: write_number(writer, L); return true;
     case LUA_TSTRING:
         bytes = lua_tolstring(L, -1, &count);
-        if (count >= CLUA_MIN_LENT_STRING) return false;
+        if (count >= CLUA_MIN_SHARED_STRING) return false;
         write_text(writer, bytes, count);
         return true;
     default: return false;

@@ -22,7 +22,7 @@ enum {
     CLUA_TAG_STRING,             // count, bytes
     CLUA_TAG_STRING_KEPT,        // the same, met again later
     CLUA_TAG_STRING_AGAIN,       // number of the kept string
-    CLUA_TAG_STRING_LENT,        // number of the lent string
+    CLUA_TAG_STRING_SHARED,        // number of the shared string
     CLUA_TAG_TABLE,              // body
     CLUA_TAG_TABLE_KEPT,         // body
     CLUA_TAG_TABLE_LATER,        // the body is in a record
@@ -58,7 +58,7 @@ enum { CLUA_HAS_GLOBALS = 1 };
 
 enum {
     CLUA_INLINE_DEPTH = 64,    // objects nested deeper are written in records
-    CLUA_MIN_LENT_STRING = 1 << 14,  // strings of this length are referred to, not copied
+    CLUA_MIN_SHARED_STRING = 1 << 14,  // strings of this length are referred to, not copied
     CLUA_MAX_KEPT_STRING = 40  // longer strings are not interned by Lua, so their pointers say nothing
 };
 

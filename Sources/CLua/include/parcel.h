@@ -14,7 +14,7 @@
 #include "state.h"
 
 struct clua_code;
-struct clua_lent_string;
+struct clua_shared_string;
 
 typedef struct clua_reference {
     void *object;  // owned, unless `is_unowned`
@@ -25,7 +25,7 @@ typedef struct clua_reference {
 /// What few parcels have. All of it is owned.
 typedef struct clua_parcel_more {
     clua_reference *references;
-    struct clua_lent_string **strings;  // long ones, which are not among the bytes
+    struct clua_shared_string **strings;  // long ones, which are not among the bytes
     struct clua_code **codes;
     uint32_t reference_count, string_count, code_count;
 } clua_parcel_more;
@@ -67,7 +67,7 @@ static inline clua_reference *clua_parcel_reference(const clua_parcel *parcel, s
 
 static inline size_t clua_parcel_string_count(const clua_parcel *parcel) { return parcel->has_more ? parcel->more->string_count : 0; }
 
-static inline struct clua_lent_string *clua_parcel_string(const clua_parcel *parcel, size_t index) { return parcel->more->strings[index]; }
+static inline struct clua_shared_string *clua_parcel_string(const clua_parcel *parcel, size_t index) { return parcel->more->strings[index]; }
 
 /// Whether the parcel owns nothing: all that it is lies in `few`.
 static inline bool clua_parcel_is_few(const clua_parcel *parcel) { return !parcel->has_block && parcel->code == NULL; }

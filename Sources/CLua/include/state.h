@@ -48,11 +48,11 @@ typedef struct clua_handles {
     void *freed;  // owned: the blocks of those that have gone, whose objects are still to be released; each begins with the next one
 } clua_handles;
 
-/// Transfer: long strings of a state to which parcels refer, a hash table. See Transfer/lent_string.h.
-typedef struct clua_lent_strings {
-    struct clua_lent_string **buckets;  // owned; NULL until something is lent
+/// Transfer: long strings of a state to which parcels refer, a hash table. See Transfer/shared_string.h.
+typedef struct clua_shared_strings {
+    struct clua_shared_string **buckets;  // owned; NULL until something is lent
     size_t bucket_count, count;
-} clua_lent_strings;
+} clua_shared_strings;
 
 enum { CLUA_FEW_BYTES = 24 };  // so many bytes of a parcel need no block of their own
 
@@ -101,7 +101,7 @@ typedef struct clua_state {
     clua_cached_closure cached_closures[CLUA_CACHED_CLOSURE_COUNT];
     uint64_t look_count;  // how often the `debug` library was asked for what may have been a function that runs
     uint64_t reuse_count;  // how often a body has run as a closure that another one had run as; for tests
-    clua_lent_strings lent;
+    clua_shared_strings shared_strings;
     lua_State *path_names;  // see clua_paths_changed
     const void *paths[3];  // what clua_paths_changed saw last, compared by address
     int (*call_host)(lua_State *L, clua_function function, int member);  // clua_call_host, for the folders below Calls
