@@ -41,19 +41,19 @@ lua_Integer encoder_anchor(encoder *e) {
     return e->anchor_count;
 }
 
-// MARK: trails
+// MARK: paths
 
-const trail_step *encoder_step(encoder *e, trail_kind kind, lua_Integer number, const char *text, const char *label) {
+const path_step *encoder_step(encoder *e, path_kind kind, lua_Integer number, const char *text, const char *label) {
     if (!e->is_tracking) return NULL;
-    if (e->trails == NULL || e->trails->count == sizeof e->trails->steps / sizeof *e->trails->steps) {
-        trail_block *block = malloc(sizeof *block);
+    if (e->path_blocks == NULL || e->path_blocks->count == sizeof e->path_blocks->steps / sizeof *e->path_blocks->steps) {
+        path_block *block = malloc(sizeof *block);
         if (block == NULL) clua_no_memory(e->L);
-        block->next = e->trails;
+        block->next = e->path_blocks;
         block->count = 0;
-        e->trails = block;
+        e->path_blocks = block;
     }
-    trail_step *step = &e->trails->steps[e->trails->count++];
-    *step = (trail_step){e->trail, kind, number, text, label, e->trail != NULL ? e->trail->record : 0};
+    path_step *step = &e->path_blocks->steps[e->path_blocks->count++];
+    *step = (path_step){e->path, kind, number, text, label, e->path != NULL ? e->path->record : 0};
     return step;
 }
 
@@ -104,10 +104,10 @@ static void note_global(encoder *e, uint32_t environment, const char *label) {
         lua_pushvalue(L, -3);
         lua_pushboolean(L, 1);
         lua_rawset(L, -3);
-        const trail_step *before = e->trail;
-        e->trail = NULL;
-        const trail_step *step = encoder_step(e, TRAIL_GLOBAL, 0, lua_tostring(L, -3), label);
-        e->trail = before;
+        const path_step *before = e->path;
+        e->path = NULL;
+        const path_step *step = encoder_step(e, PATH_GLOBAL, 0, lua_tostring(L, -3), label);
+        e->path = before;
         lua_pushvalue(L, -3);
         lua_Integer name = encoder_anchor(e);
         lua_pushvalue(L, -2);
@@ -134,10 +134,10 @@ void encoder_free(encoder *e) {
     pointer_map_free(&e->met);
     list *lists[] = {&e->bodies, &e->globals, &e->rebuilt, &e->found, &e->places, &e->levels};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) free(lists[i]->items);
-    while (e->trails != NULL) {
-        trail_block *next = e->trails->next;
-        free(e->trails);
-        e->trails = next;
+    while (e->path_blocks != NULL) {
+        path_block *next = e->path_blocks->next;
+        free(e->path_blocks);
+        e->path_blocks = next;
     }
     for (size_t i = 0; i < e->codes.count; i++) clua_code_release(((clua_code **)e->codes.items)[i]);
     for (size_t i = 0; i < e->references.count; i++) clua_object_release(((clua_reference *)e->references.items)[i].object);

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "Transfer/code.h"
-#include "Transfer/parcel_trail.h"
+#include "Transfer/parcel_path.h"
 #include "Transfer/parcel_writer.h"
 #include "Transfer/pointer_map.h"
 #include "parcel.h"
@@ -15,7 +15,7 @@
 typedef struct postponed {
     uint32_t ordinal;
     lua_Integer anchor;
-    const trail_step *trail;
+    const path_step *path;
 } postponed;
 
 // A global that a function reads and that differs from a fresh state's. The environment is at 0 in a Lua table, which is at
@@ -23,7 +23,7 @@ typedef struct postponed {
 typedef struct global_read {
     uint32_t environment;
     lua_Integer anchor;  // of the name; the value follows
-    const trail_step *trail;
+    const path_step *path;
 } global_read;
 
 // A growing array of anything.
@@ -33,11 +33,11 @@ typedef struct list {
     size_t capacity;
 } list;
 
-typedef struct trail_block {
-    struct trail_block *next;
+typedef struct path_block {
+    struct path_block *next;
     size_t count;
-    trail_step steps[256];
-} trail_block;
+    path_step steps[256];
+} path_block;
 
 // A key that is kept: the next table of the same shape has it at the same place.
 typedef struct known_key {
@@ -64,10 +64,10 @@ typedef struct encoder {
     list rebuilt, found, places, levels;  // see parcel_rebuild.c
     int anchors;           // stack index of a table, which is made when something has to be kept
     lua_Integer anchor_count;
-    bool is_tracking;      // whether trails are kept
+    bool is_tracking;      // whether paths are kept
     bool has_culprit;
-    trail_block *trails;
-    const trail_step *trail;
+    path_block *path_blocks;
+    const path_step *path;
     struct survey *survey; // NULL for a parcel that is to be sent
     int count;             // how many values
     clua_parcel_role role;
@@ -82,8 +82,8 @@ pointer_entry *encoder_meet(encoder *e, const void *key, bool *found);
 /// Keeps the value on top alive until the end: its address must not become another's. Pops it; returns its number. Needs no slot.
 lua_Integer encoder_anchor(encoder *e);
 
-/// A step after the trail so far; NULL while no trails are kept.
-const trail_step *encoder_step(encoder *e, trail_kind kind, lua_Integer number, const char *text, const char *label);
+/// A step after the path so far; NULL while no paths are kept.
+const path_step *encoder_step(encoder *e, path_kind kind, lua_Integer number, const char *text, const char *label);
 
 /// The number of the environment at `index`, of the code of a function.
 uint32_t encoder_environment(encoder *e, int index);

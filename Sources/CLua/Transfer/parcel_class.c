@@ -36,13 +36,13 @@ void encode_class(encoder *e, const clua_handle *class) {
     uint32_t ordinal = encode_begin(e, entry, CLUA_TAG_CLASS);
     write_reference(e, class->object, class->kind);
     // What is wrong in it does not depend on how it was reached.
-    const trail_step *before = e->trail;
+    const path_step *before = e->path;
     lua_getmetatable(L, -1);
     lua_getfield(L, -1, "__name");
-    e->trail = encoder_step(e, TRAIL_CLASS, 0, lua_tostring(L, -1), NULL);
+    e->path = encoder_step(e, PATH_CLASS, 0, lua_tostring(L, -1), NULL);
     lua_pop(L, 2);
     encode_later(e, ordinal);
-    e->trail = before;
+    e->path = before;
 }
 
 void encode_class_record(encoder *e, uint32_t ordinal) {

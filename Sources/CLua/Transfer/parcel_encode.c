@@ -20,42 +20,42 @@
 
 static void encode_typed(encoder *e, int depth, int type);
 
-// MARK: trails
+// MARK: paths
 
 // The value on top, and how it was reached, is what the error is about. Returns only in a survey.
 static void refuse(encoder *e) {
     if (e->is_tracking)
-        trail_push_message(e->L, e->trail, -1);
+        path_push_message(e->L, e->path, -1);
     else
         e->has_culprit = true;
     if (e->survey == NULL) lua_error(e->L);
     survey_note(e, -2);
 }
 
-// Encodes the value on top as the next step of the trail, and pops it.
-static inline void encode_step(encoder *e, int depth, trail_kind kind, lua_Integer number, const char *text, const char *label) {
+// Encodes the value on top as the next step of the path, and pops it.
+static inline void encode_step(encoder *e, int depth, path_kind kind, lua_Integer number, const char *text, const char *label) {
     if (!e->is_tracking) {
         encode_value(e, depth);
     } else {
-        const trail_step *before = e->trail;
-        e->trail = encoder_step(e, kind, number, text, label);
+        const path_step *before = e->path;
+        e->path = encoder_step(e, kind, number, text, label);
         encode_value(e, depth);
-        e->trail = before;
+        e->path = before;
     }
     lua_pop(e->L, 1);
 }
 
 // The step to the value on top, found under the key below it.
-static const trail_step *field_step(encoder *e) {
+static const path_step *field_step(encoder *e) {
     lua_State *L = e->L;
     if (!e->is_tracking) return NULL;
-    if (lua_isinteger(L, -2)) return encoder_step(e, TRAIL_ELEMENT, lua_tointeger(L, -2), NULL, NULL);
-    if (lua_type(L, -2) != LUA_TSTRING) return encoder_step(e, TRAIL_OTHER, 0, luaL_typename(L, -2), NULL);
+    if (lua_isinteger(L, -2)) return encoder_step(e, PATH_ELEMENT, lua_tointeger(L, -2), NULL, NULL);
+    if (lua_type(L, -2) != LUA_TSTRING) return encoder_step(e, PATH_OTHER, 0, luaL_typename(L, -2), NULL);
     size_t count;
     const char *name = lua_tolstring(L, -2, &count);
     lua_pushvalue(L, -2);
     encoder_anchor(e);  // a function with __transfer might remove it from the table
-    return encoder_step(e, TRAIL_FIELD, (lua_Integer)count, name, NULL);
+    return encoder_step(e, PATH_FIELD, (lua_Integer)count, name, NULL);
 }
 
 // MARK: strings and names
@@ -146,7 +146,7 @@ uint32_t encode_begin(encoder *e, pointer_entry *entry, uint8_t tag) {
 void encode_later(encoder *e, uint32_t ordinal) {
     lua_pushvalue(e->L, -1);
     lua_Integer number = encoder_anchor(e);
-    *(postponed *)encoder_append(e, &e->bodies, sizeof(postponed)) = (postponed){ordinal, number, e->trail};
+    *(postponed *)encoder_append(e, &e->bodies, sizeof(postponed)) = (postponed){ordinal, number, e->path};
 }
 
 // MARK: tables
@@ -170,14 +170,14 @@ static void encode_metatable(encoder *e, int depth) {
     bool is_late = lua_rawget(L, -2) != LUA_TNIL;
     lua_pop(L, 1);
     writer_byte(&e->writer, is_late ? CLUA_METATABLE_LATER : CLUA_METATABLE);
-    encode_step(e, depth, TRAIL_METATABLE, 0, NULL, NULL);
+    encode_step(e, depth, PATH_METATABLE, 0, NULL, NULL);
 }
 
 // The key below the value on top, of pair `place`.
 static void encode_key(encoder *e, int depth, int type, uint32_t place) {
     if (type == LUA_TSTRING) return encode_key_string(e, place);
     lua_pushvalue(e->L, -2);
-    encode_step(e, depth, TRAIL_KEY, 0, NULL, NULL);
+    encode_step(e, depth, PATH_KEY, 0, NULL, NULL);
 }
 
 static void encode_table_body(encoder *e, int depth) {
@@ -189,8 +189,8 @@ static void encode_table_body(encoder *e, int depth) {
     bool in_sequence = true;
     lua_pushnil(L);
     while (lua_next(L, table)) {
-        const trail_step *before = e->trail, *step = field_step(e);
-        e->trail = step;
+        const path_step *before = e->path, *step = field_step(e);
+        e->path = step;
         int key_type = lua_type(L, -2), type = lua_type(L, -1);
         bool is_later = (rebuild_possible(L, -2, key_type) || rebuild_possible(L, -1, type)) && rebuild_later(e, table);
         in_sequence = in_sequence && !is_later && key_type == LUA_TNUMBER && lua_isinteger(L, -2)
@@ -198,13 +198,13 @@ static void encode_table_body(encoder *e, int depth) {
         if (in_sequence) {
             counts[0]++;
         } else if (!is_later) {
-            e->trail = before;
+            e->path = before;
             encode_key(e, depth, key_type, counts[1]++);
-            e->trail = step;
+            e->path = step;
         }
         if (!is_later) encode_typed(e, depth, type);
         lua_pop(L, 1);
-        e->trail = before;
+        e->path = before;
     }
     if (!e->writer.failed) memcpy(e->writer.bytes + counts_at, counts, sizeof counts);
     encode_metatable(e, depth);
@@ -233,8 +233,8 @@ static void encode_table(encoder *e, int depth) {
 // MARK: functions
 
 // Encodes the value on top, and pops it: number `number` of the function at `container`, or of the parcel when that is 0.
-static void encode_slot(encoder *e, int container, int number, int depth, const trail_step *step) {
-    e->trail = step;
+static void encode_slot(encoder *e, int container, int number, int depth, const path_step *step) {
+    e->path = step;
     lua_pushinteger(e->L, number);
     lua_insert(e->L, -2);
     if (rebuild_later(e, container))
@@ -269,10 +269,10 @@ static void encode_upvalues(encoder *e, const clua_code *code, uint32_t ordinal,
         *cell = (pointer_entry){cell->key, tag_at, ordinal, (uint32_t)i};
         const char *name = lua_getupvalue(L, function, i);
         if (code->global_read_count > 0 && lua_istable(L, -1) && clua_is_environment(L, -1)) encoder_note_globals(e, code, i);
-        const trail_step *before = e->trail;
-        e->trail = NULL;
-        const trail_step *step = encoder_step(e, TRAIL_UPVALUE, 0, name, code->label);
-        if (e->survey != NULL && strcmp(name, "_ENV") != 0) survey_begin(e, (trail_step *)step);
+        const path_step *before = e->path;
+        e->path = NULL;
+        const path_step *step = encoder_step(e, PATH_UPVALUE, 0, name, code->label);
+        if (e->survey != NULL && strcmp(name, "_ENV") != 0) survey_begin(e, (path_step *)step);
         encode_slot(e, function, i, depth, step);
         encoder_follow(e, before);
     }
@@ -352,16 +352,16 @@ static void encode_typed(encoder *e, int depth, int type) {
 // MARK: the whole
 
 static void encode_root(encoder *e, int number) {
-    trail_kind kind = e->role == CLUA_RESULTS ? TRAIL_RESULT : e->role == CLUA_STORED ? TRAIL_VALUE : TRAIL_ARGUMENT;
+    path_kind kind = e->role == CLUA_RESULTS ? PATH_RESULT : e->role == CLUA_STORED ? PATH_VALUE : PATH_ARGUMENT;
     int shown = e->role == CLUA_BODY ? number - 1 : number;
     lua_pushvalue(e->L, 1 + number);
-    encode_slot(e, 0, number, 0, encoder_step(e, shown == 0 ? TRAIL_MAIN : kind, shown, NULL, NULL));
+    encode_slot(e, 0, number, 0, encoder_step(e, shown == 0 ? PATH_MAIN : kind, shown, NULL, NULL));
 }
 
 static void encode_body_record(encoder *e, postponed body) {
     lua_State *L = e->L;
     lua_rawgeti(L, e->anchors, body.anchor);
-    encoder_follow(e, body.trail);
+    encoder_follow(e, body.path);
     if (clua_class_handle(L, -1) != NULL) {
         encode_class_record(e, body.ordinal);
         lua_pop(L, 1);
@@ -383,12 +383,12 @@ static void encode_body_record(encoder *e, postponed body) {
 static void encode_global_record(encoder *e, global_read read) {
     lua_State *L = e->L;
     if (!e->writer.failed) e->writer.bytes[0] |= CLUA_HAS_GLOBALS;
-    encoder_follow(e, read.trail);
+    encoder_follow(e, read.path);
     lua_rawgeti(L, e->anchors, -1 - (lua_Integer)read.environment);
     lua_rawgeti(L, -1, 0);
     lua_rawgeti(L, e->anchors, read.anchor);
     lua_rawgeti(L, e->anchors, read.anchor + 1);
-    if (e->survey != NULL) survey_begin(e, (trail_step *)read.trail);
+    if (e->survey != NULL) survey_begin(e, (path_step *)read.path);
     if (!rebuild_later(e, lua_gettop(L) - 2)) {
         writer_byte(&e->writer, CLUA_TAG_GLOBAL);
         writer_varint(&e->writer, read.environment);

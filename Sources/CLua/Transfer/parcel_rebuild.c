@@ -17,14 +17,14 @@ typedef struct rebuilt {
     uint32_t arguments;    // ordinal of the table of that
     lua_Integer anchor;
     size_t waiting;        // the place that waits for it and was noted last: 1 + index, 0 for none
-    const trail_step *trail;
+    const path_step *path;
 } rebuilt;
 
 // Where such an object belongs. The Lua table at `anchors` has container, key and value, from `anchor` on.
 typedef struct place {
     lua_Integer anchor;
     size_t next;  // another place that waits for the same object: 1 + index, 0 for none
-    const trail_step *trail;
+    const path_step *path;
 } place;
 
 // An object of which the arguments have been written: those found among them are made first.
@@ -79,7 +79,7 @@ static bool add_rebuilt(encoder *e) {
     lua_insert(L, object + 1);
     for (int i = count; i >= 1; i--) lua_rawseti(L, object + 1, i);
     encoder_anchor(e);
-    *(rebuilt *)encoder_append(e, &e->rebuilt, sizeof(rebuilt)) = (rebuilt){.count = count, .anchor = anchor, .trail = e->trail};
+    *(rebuilt *)encoder_append(e, &e->rebuilt, sizeof(rebuilt)) = (rebuilt){.count = count, .anchor = anchor, .path = e->path};
     return true;
 }
 
@@ -140,7 +140,7 @@ bool rebuild_later(encoder *e, int container) {
         lua_pushnil(L);
     else
         lua_pushvalue(L, container);
-    place place = {.anchor = encoder_anchor(e), .trail = e->trail};
+    place place = {.anchor = encoder_anchor(e), .path = e->path};
     lua_pushvalue(L, -2);
     encoder_anchor(e);
     lua_pushvalue(L, -1);
@@ -157,7 +157,7 @@ static void open_rebuilt(encoder *e, size_t index) {
     rebuilt *object = rebuilt_at(e, index);
     object->state = OPEN;
     *(level *)encoder_append(e, &e->levels, sizeof(level)) = (level){index, e->found.count, e->found.count};
-    encoder_follow(e, object->trail);
+    encoder_follow(e, object->path);
     uint32_t counts[2] = {(uint32_t)object->count, 0};
     lua_rawgeti(L, e->anchors, object->anchor + 1);
     int arguments = lua_gettop(L);
@@ -165,7 +165,7 @@ static void open_rebuilt(encoder *e, size_t index) {
     object->arguments = encode_begin(e, encoder_meet(e, lua_topointer(L, arguments), &found), CLUA_TAG_TABLE_KEPT);
     writer_bytes(&e->writer, counts, sizeof counts);
     for (uint32_t i = 1; i <= counts[0]; i++) {
-        e->trail = encoder_step(e, TRAIL_REBUILD, i, NULL, NULL);
+        e->path = encoder_step(e, PATH_REBUILD, i, NULL, NULL);
         lua_pushinteger(L, i);
         lua_rawgeti(L, arguments, i);
         if (rebuild_later(e, arguments))
@@ -173,7 +173,7 @@ static void open_rebuilt(encoder *e, size_t index) {
         else
             encode_value(e, 1);
         lua_pop(L, 2);
-        e->trail = rebuilt_at(e, index)->trail;
+        e->path = rebuilt_at(e, index)->path;
     }
     writer_byte(&e->writer, CLUA_NO_METATABLE);
     lua_pop(L, 1);
@@ -182,7 +182,7 @@ static void open_rebuilt(encoder *e, size_t index) {
 // Writes that a key and a value have come for a place; or lets it wait for the other one of them.
 static void fill_place(encoder *e, place place) {
     lua_State *L = e->L;
-    encoder_follow(e, place.trail);
+    encoder_follow(e, place.path);
     for (int i = 0; i < 3; i++) lua_rawgeti(L, e->anchors, place.anchor + i);
     size_t awaited;
     if (is_awaited(e, -2, &awaited) || is_awaited(e, -1, &awaited)) {

@@ -30,7 +30,7 @@ void survey_add(encoder *e, size_t size) { *size_of(e, e->survey->current) += si
 
 void survey_follow(encoder *e) {
     count(e);
-    e->survey->current = e->trail != NULL ? e->trail->record : 0;
+    e->survey->current = e->path != NULL ? e->path->record : 0;
 }
 
 static const char *kind_of(lua_State *L, int value) {
@@ -51,12 +51,12 @@ static const char *kind_of(lua_State *L, int value) {
 }
 
 // Stack: the name. Leaves a record of the value at `value` with that name.
-static void push_record(encoder *e, int value, const trail_step *last, const char *kind) {
+static void push_record(encoder *e, int value, const path_step *last, const char *kind) {
     lua_State *L = e->L;
     lua_createtable(L, 0, 6);
     lua_insert(L, -2);
     lua_setfield(L, -2, "name");
-    const trail_step *root = last;
+    const path_step *root = last;
     while (root != NULL && root->parent != NULL) root = root->parent;
     if (root != NULL && root->label != NULL) {
         lua_pushstring(L, root->label);
@@ -70,11 +70,11 @@ static void push_record(encoder *e, int value, const trail_step *last, const cha
     lua_rawseti(L, e->survey->records, ++e->survey->count);
 }
 
-void survey_begin(encoder *e, trail_step *step) {
+void survey_begin(encoder *e, path_step *step) {
     lua_State *L = e->L;
     clua_need_stack(L, 12);
     int value = lua_gettop(L);
-    trail_push_name(L, step);
+    path_push_name(L, step);
     push_record(e, value, step, kind_of(L, value));
     lua_settop(L, value);
     count(e);
@@ -86,15 +86,15 @@ void survey_note(encoder *e, int culprit) {
     clua_need_stack(L, 12);
     culprit = lua_absindex(L, culprit);
     int message = lua_gettop(L);
-    lua_rawgeti(L, e->survey->records, e->trail != NULL ? e->trail->record : 0);
+    lua_rawgeti(L, e->survey->records, e->path != NULL ? e->path->record : 0);
     bool is_first = lua_istable(L, -1) && lua_getfield(L, -1, "error") == LUA_TNIL;
     lua_settop(L, is_first ? message + 1 : message);
     if (!is_first) {
-        if (e->trail != NULL)
-            trail_push_name(L, e->trail);
+        if (e->path != NULL)
+            path_push_name(L, e->path);
         else
             lua_pushliteral(L, "the value");
-        push_record(e, culprit, e->trail, "value");
+        push_record(e, culprit, e->path, "value");
     }
     lua_pushvalue(L, message);
     lua_setfield(L, -2, "error");

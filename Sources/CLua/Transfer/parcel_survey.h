@@ -14,9 +14,9 @@ typedef struct survey {
 } survey;
 
 /// The value on top, reached by the root `step`, is written next: makes its record. May raise. Needs 12 stack slots.
-void survey_begin(encoder *e, trail_step *step);
+void survey_begin(encoder *e, path_step *step);
 
-/// What is written next belongs to another trail. May raise.
+/// What is written next belongs to another path. May raise.
 void survey_follow(encoder *e);
 
 /// The value at `culprit` cannot be sent, for the reason that is the string on top. Pops it. May raise. Needs 12 stack slots.
@@ -28,9 +28,9 @@ void survey_add(encoder *e, size_t size);
 /// Completes the records. May raise.
 void survey_end(encoder *e);
 
-/// Goes on with this trail.
-static inline void encoder_follow(encoder *e, const trail_step *trail) {
-    e->trail = trail;
+/// Goes on with this path.
+static inline void encoder_follow(encoder *e, const path_step *path) {
+    e->path = path;
     if (e->survey != NULL) survey_follow(e);
 }
 
