@@ -5,7 +5,7 @@
 #include "Core/memory_raising.h"
 #include "Libraries/environment_raising.h"
 #include "Transfer/shared_string.h"
-#include "Transfer/parcel_survey.h"
+#include "Transfer/parcel_analysis.h"
 #include "object.h"
 
 // MARK: memory
@@ -73,7 +73,7 @@ uint32_t encoder_code(encoder *e, clua_code *code) {
         entry->number = (uint32_t)e->codes.count;
         *(clua_code **)encoder_append(e, &e->codes, sizeof code) = code;
         clua_code_give(code);
-        if (e->survey != NULL) survey_add(e, code->dump_count);
+        if (e->analysis != NULL) analysis_add(e, code->dump_count);
     }
     return entry->number;
 }

@@ -14,7 +14,7 @@
 #include "Transfer/parcel_flat.h"
 #include "Transfer/parcel_format.h"
 #include "Transfer/parcel_rebuild.h"
-#include "Transfer/parcel_survey.h"
+#include "Transfer/parcel_analysis.h"
 #include "object.h"
 #include "parcel.h"
 
@@ -22,14 +22,14 @@ static void encode_typed(encoder *e, int depth, int type);
 
 // MARK: paths
 
-// The value on top, and how it was reached, is what the error is about. Returns only in a survey.
+// The value on top, and how it was reached, is what the error is about. Returns only in an analysis.
 static void refuse(encoder *e) {
     if (e->is_tracking)
         path_push_message(e->L, e->path, -1);
     else
         e->has_culprit = true;
-    if (e->survey == NULL) lua_error(e->L);
-    survey_note(e, -2);
+    if (e->analysis == NULL) lua_error(e->L);
+    analysis_note(e, -2);
 }
 
 // Encodes the value on top as the next step of the path, and pops it.
@@ -71,7 +71,7 @@ static void encode_shared(encoder *e, const char *bytes, size_t count) {
 
 static void encode_string(encoder *e, const char *bytes, size_t count) {
     // What a function captures is counted in bytes.
-    if (count >= CLUA_MIN_SHARED_STRING && e->survey == NULL) return encode_shared(e, bytes, count);
+    if (count >= CLUA_MIN_SHARED_STRING && e->analysis == NULL) return encode_shared(e, bytes, count);
     e->string_count++;
     write_text(&e->writer, bytes, count);
 }
@@ -161,9 +161,9 @@ static void encode_metatable(encoder *e, int depth) {
     lua_pushvalue(L, -2);
     if (rebuild_later(e, 0)) {
         static const char message[] = "cannot send a metatable that has a __transfer of its own";
-        if (e->survey == NULL) luaL_error(L, message);
+        if (e->analysis == NULL) luaL_error(L, message);
         lua_pushstring(L, message);
-        survey_note(e, -2);
+        analysis_note(e, -2);
     }
     lua_pop(L, 2);
     lua_pushliteral(L, "__gc");
@@ -272,7 +272,7 @@ static void encode_upvalues(encoder *e, const clua_code *code, uint32_t ordinal,
         const path_step *before = e->path;
         e->path = NULL;
         const path_step *step = encoder_step(e, PATH_UPVALUE, 0, name, code->label);
-        if (e->survey != NULL && strcmp(name, "_ENV") != 0) survey_begin(e, (path_step *)step);
+        if (e->analysis != NULL && strcmp(name, "_ENV") != 0) analysis_begin(e, (path_step *)step);
         encode_slot(e, function, i, depth, step);
         encoder_follow(e, before);
     }
@@ -388,7 +388,7 @@ static void encode_global_record(encoder *e, global_read read) {
     lua_rawgeti(L, -1, 0);
     lua_rawgeti(L, e->anchors, read.anchor);
     lua_rawgeti(L, e->anchors, read.anchor + 1);
-    if (e->survey != NULL) survey_begin(e, (path_step *)read.path);
+    if (e->analysis != NULL) analysis_begin(e, (path_step *)read.path);
     if (!rebuild_later(e, lua_gettop(L) - 2)) {
         writer_byte(&e->writer, CLUA_TAG_GLOBAL);
         writer_varint(&e->writer, read.environment);
@@ -417,7 +417,7 @@ int encode_all(lua_State *L) {
     } while (rebuild_next(e));
     writer_byte(&e->writer, CLUA_TAG_END);
     if (e->writer.failed) clua_no_memory(L);
-    if (e->survey != NULL) survey_end(e);
+    if (e->analysis != NULL) analysis_end(e);
     encoder_need_more(e);
     return 0;
 }

@@ -28,7 +28,7 @@ typedef struct path_step {
     lua_Integer number;
     const char *text;   // alive as long as the values are
     const char *label;
-    uint32_t record;    // see parcel_survey.h; 0 for none
+    uint32_t record;    // see parcel_analysis.h; 0 for none
 } path_step;
 
 /// Pushes how the last value on the path is named. May raise. Needs 8 free stack slots.

@@ -5,7 +5,7 @@
 #include "Libraries/environment_raising.h"
 #include "Libraries/modules_raising.h"
 #include "Transfer/parcel_format.h"
-#include "Transfer/parcel_survey.h"
+#include "Transfer/parcel_analysis.h"
 #include "object.h"
 
 typedef enum rebuilt_state { FOUND, OPEN, MADE } rebuilt_state;
@@ -49,7 +49,7 @@ static int call_transfer(lua_State *L) {
     return count;
 }
 
-// Calls __transfer of the object on top, and notes what it returns. False, in a survey, when that fails. Needs 8 slots.
+// Calls __transfer of the object on top, and notes what it returns. False, in an analysis, when that fails. Needs 8 slots.
 static bool add_rebuilt(encoder *e) {
     lua_State *L = e->L;
     int object = lua_gettop(L);
@@ -59,14 +59,14 @@ static bool add_rebuilt(encoder *e) {
     lua_rawget(L, -2);
     lua_remove(L, -2);
     lua_pushvalue(L, object);
-    if (e->survey == NULL) {
+    if (e->analysis == NULL) {
         lua_call(L, 2, LUA_MULTRET);
     } else {
         int status = lua_pcall(L, 2, LUA_MULTRET, 0);
         if (status != LUA_OK) {
             if (status == LUA_ERRMEM) lua_error(L);
             luaL_tolstring(L, -1, NULL);
-            survey_note(e, object);
+            analysis_note(e, object);
             lua_settop(L, object);
             return false;
         }

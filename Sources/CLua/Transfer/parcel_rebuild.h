@@ -30,7 +30,7 @@ uint32_t encode_begin(encoder *e, pointer_entry *entry, uint8_t tag);
 /// The entry of an object that is met; if it was met before, writes the reference to it and returns NULL.
 pointer_entry *encode_again(encoder *e, const void *pointer);
 
-/// Writes everything. Called with the encoder, as light userdata, and the values; it may find the records of a survey behind them.
+/// Writes everything. Called with the encoder, as light userdata, and the values; it may find the records of an analysis behind them.
 int encode_all(lua_State *L);
 
 /// The body of the object on top follows in a record.
