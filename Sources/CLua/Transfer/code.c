@@ -223,7 +223,7 @@ size_t clua_code_compile_count(lua_State *L) { return caches_of(L)->compile_coun
 // MARK: Sending
 
 // The place of the prototype, or the free place where it belongs. There is always one.
-static record *place(record *records, size_t capacity, const void *prototype) {
+static record *find_record(record *records, size_t capacity, const void *prototype) {
     size_t hash = (size_t)(((uint64_t)(uintptr_t)prototype * UINT64_C(0x9e3779b97f4a7c15)) >> 32);
     for (size_t i = hash;; i++) {
         record *at = &records[i & (capacity - 1)];
@@ -250,7 +250,7 @@ static void rebuild_records(lua_State *L, caches *own) {
     for (size_t i = 0; i < own->record_capacity; i++) {
         record *known = &own->records[i];
         if (is_alive(L, known))
-            *place(records, capacity, known->prototype) = *known;
+            *find_record(records, capacity, known->prototype) = *known;
         else
             let_go(known->code);
     }
@@ -265,11 +265,11 @@ static clua_code *learn(lua_State *L, caches *own, int function) {
     const void *prototype = prototype_of(L, function);
     function = lua_absindex(L, function);
     clua_push_kept(L, CLUA_KEPT_SAMPLES);
-    record *at = own->record_capacity == 0 ? NULL : place(own->records, own->record_capacity, prototype);
+    record *at = own->record_capacity == 0 ? NULL : find_record(own->records, own->record_capacity, prototype);
     bool known = at != NULL && at->prototype == prototype;
     if (!known && 2 * (own->record_count + 1) > own->record_capacity) {
         rebuild_records(L, own);
-        at = place(own->records, own->record_capacity, prototype);
+        at = find_record(own->records, own->record_capacity, prototype);
     }
     clua_code *code = dump_code(L, function, at->code);
     clua_state_of(L)->last_prototype = NULL;
@@ -302,7 +302,7 @@ clua_code *clua_code_known(lua_State *L, int function) {
     lua_pop(L, 2);
     if (!is_known) return NULL;
     state->last_prototype = prototype;
-    return state->last_code = place(own->records, own->record_capacity, prototype)->code;
+    return state->last_code = find_record(own->records, own->record_capacity, prototype)->code;
 }
 
 clua_code *clua_code_of(lua_State *L, int function) {

@@ -61,7 +61,7 @@ typedef struct encoder {
     clua_parcel_more *more;  // where these lists will be; NULL: in none
     list bodies;           // postponed; the objects are in the Lua table at `anchors`
     list globals;          // global_read; name and value are in the Lua table at `anchors`
-    list rebuilt, found, places, levels;  // see parcel_rebuild.c
+    list rebuilt, found, fixups, levels;  // see parcel_rebuild.c
     int anchors;           // stack index of a table, which is made when something has to be kept
     lua_Integer anchor_count;
     bool is_tracking;      // whether paths are kept

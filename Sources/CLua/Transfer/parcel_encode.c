@@ -62,9 +62,9 @@ static const path_step *field_step(encoder *e) {
 
 // A long string is not copied.
 static void encode_shared(encoder *e, const char *bytes, size_t count) {
-    clua_shared_string **place = encoder_append(e, &e->strings, sizeof *place);
-    *place = clua_share_string(clua_state_of(e->L), bytes, count);
-    if (*place == NULL) clua_no_memory(e->L);
+    clua_shared_string **string = encoder_append(e, &e->strings, sizeof *string);
+    *string = clua_share_string(clua_state_of(e->L), bytes, count);
+    if (*string == NULL) clua_no_memory(e->L);
     writer_byte(&e->writer, CLUA_TAG_STRING_SHARED);
     writer_varint(&e->writer, e->strings.count - 1);
 }
@@ -88,11 +88,11 @@ static inline void write_again(parcel_writer *writer, uint32_t number) {
     writer_varint(writer, number);
 }
 
-// The keys of tables repeat: a short one is written once. Below the value on top is the key of pair `place`.
-static void encode_key_string(encoder *e, uint32_t place) {
+// The keys of tables repeat: a short one is written once. Below the value on top is the key of pair `pair`.
+static void encode_key_string(encoder *e, uint32_t pair) {
     size_t count;
     const char *bytes = lua_tolstring(e->L, -2, &count);
-    known_key *known = &e->known_keys[place % KNOWN_KEYS];
+    known_key *known = &e->known_keys[pair % KNOWN_KEYS];
     if (known->bytes == bytes) return write_again(&e->writer, known->number);
     if (count <= CLUA_MAX_KEPT_STRING) {
         bool found;
@@ -173,9 +173,9 @@ static void encode_metatable(encoder *e, int depth) {
     encode_step(e, depth, PATH_METATABLE, 0, NULL, NULL);
 }
 
-// The key below the value on top, of pair `place`.
-static void encode_key(encoder *e, int depth, int type, uint32_t place) {
-    if (type == LUA_TSTRING) return encode_key_string(e, place);
+// The key below the value on top, of pair `pair`.
+static void encode_key(encoder *e, int depth, int type, uint32_t pair) {
+    if (type == LUA_TSTRING) return encode_key_string(e, pair);
     lua_pushvalue(e->L, -2);
     encode_step(e, depth, PATH_KEY, 0, NULL, NULL);
 }

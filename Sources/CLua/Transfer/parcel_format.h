@@ -1,7 +1,7 @@
 // How the bytes of a parcel are laid out.
 //
 // parcel  := flags value* record* END
-// record  := CLASS_BODY ordinal version name superclass contents | BODY ordinal body | GLOBAL environment name value | TABLE_KEPT body | REBUILT arguments count | PLACE container key value
+// record  := CLASS_BODY ordinal version name superclass contents | BODY ordinal body | GLOBAL environment name value | TABLE_KEPT body | REBUILT arguments count | FIXUP container key value
 //
 // Every table, function and rebuilt object gets an ordinal when it is first met. Nested ones are written where they are met, up
 // to a depth; those that lie deeper are written as an empty object there, and their bodies follow in records, so that neither
@@ -9,7 +9,7 @@
 // changed to say that the object has to be remembered, so that the decoder remembers no others.
 //
 // A rebuilt object is the first result of a function; that and its arguments are in a table, which has the ordinal `arguments`. The
-// object itself is only in records PLACE: a table and a key, a function and the number of an upvalue, or nil and the number of a value.
+// object itself is only in records FIXUP: a table and a key, a function and the number of an upvalue, or nil and the number of a value.
 #ifndef CLUA_PARCEL_FORMAT_H
 #define CLUA_PARCEL_FORMAT_H
 
@@ -41,7 +41,7 @@ enum {
     CLUA_TAG_CLASS_BODY,         // ordinal, version, name, superclass, table
     CLUA_TAG_GLOBAL,             // environment, name, value
     CLUA_TAG_REBUILT,            // ordinal of a table, count of values in it
-    CLUA_TAG_PLACE,              // container, key, value
+    CLUA_TAG_FIXUP,              // container, key, value
     CLUA_TAG_END
 };
 

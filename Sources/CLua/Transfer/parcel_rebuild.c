@@ -21,11 +21,11 @@ typedef struct rebuilt {
 } rebuilt;
 
 // Where such an object belongs. The Lua table at `anchors` has container, key and value, from `anchor` on.
-typedef struct place {
+typedef struct fixup {
     lua_Integer anchor;
     size_t next;  // another place that waits for the same object: 1 + index, 0 for none
     const path_step *path;
-} place;
+} fixup;
 
 // An object of which the arguments have been written: those found among them are made first.
 typedef struct level {
@@ -34,7 +34,7 @@ typedef struct level {
 } level;
 
 static rebuilt *rebuilt_at(encoder *e, size_t index) { return &((rebuilt *)e->rebuilt.items)[index]; }
-static place *place_at(encoder *e, size_t index) { return &((place *)e->places.items)[index]; }
+static fixup *fixup_at(encoder *e, size_t index) { return &((fixup *)e->fixups.items)[index]; }
 static void note_found(encoder *e, size_t index) { *(size_t *)encoder_append(e, &e->found, sizeof(size_t)) = index; }
 
 // MARK: finding
@@ -126,10 +126,10 @@ static bool is_awaited(encoder *e, int index, size_t *awaited) {
     return true;
 }
 
-static void wait_for(encoder *e, size_t awaited, place place) {
-    place.next = rebuilt_at(e, awaited)->waiting;
-    *(struct place *)encoder_append(e, &e->places, sizeof place) = place;
-    rebuilt_at(e, awaited)->waiting = e->places.count;
+static void wait_for(encoder *e, size_t awaited, fixup fixup) {
+    fixup.next = rebuilt_at(e, awaited)->waiting;
+    *(struct fixup *)encoder_append(e, &e->fixups, sizeof fixup) = fixup;
+    rebuilt_at(e, awaited)->waiting = e->fixups.count;
 }
 
 bool rebuild_later(encoder *e, int container) {
@@ -140,12 +140,12 @@ bool rebuild_later(encoder *e, int container) {
         lua_pushnil(L);
     else
         lua_pushvalue(L, container);
-    place place = {.anchor = encoder_anchor(e), .path = e->path};
+    fixup fixup = {.anchor = encoder_anchor(e), .path = e->path};
     lua_pushvalue(L, -2);
     encoder_anchor(e);
     lua_pushvalue(L, -1);
     encoder_anchor(e);
-    wait_for(e, awaited, place);
+    wait_for(e, awaited, fixup);
     return true;
 }
 
@@ -180,17 +180,17 @@ static void open_rebuilt(encoder *e, size_t index) {
 }
 
 // Writes that a key and a value have come for a place; or lets it wait for the other one of them.
-static void fill_place(encoder *e, place place) {
+static void write_fixup(encoder *e, fixup fixup) {
     lua_State *L = e->L;
-    encoder_follow(e, place.path);
-    for (int i = 0; i < 3; i++) lua_rawgeti(L, e->anchors, place.anchor + i);
+    encoder_follow(e, fixup.path);
+    for (int i = 0; i < 3; i++) lua_rawgeti(L, e->anchors, fixup.anchor + i);
     size_t awaited;
     if (is_awaited(e, -2, &awaited) || is_awaited(e, -1, &awaited)) {
-        wait_for(e, awaited, place);
+        wait_for(e, awaited, fixup);
         lua_pop(L, 3);
         return;
     }
-    writer_byte(&e->writer, CLUA_TAG_PLACE);
+    writer_byte(&e->writer, CLUA_TAG_FIXUP);
     for (int i = -3; i <= -1; i++) {
         lua_pushvalue(L, i);
         encode_value(e, 1);
@@ -211,9 +211,9 @@ static void make_rebuilt(encoder *e, size_t index) {
     object->state = MADE;
     size_t waiting = object->waiting;
     while (waiting != 0) {
-        place place = *place_at(e, waiting - 1);
-        waiting = place.next;
-        fill_place(e, place);
+        fixup fixup = *fixup_at(e, waiting - 1);
+        waiting = fixup.next;
+        write_fixup(e, fixup);
     }
 }
 

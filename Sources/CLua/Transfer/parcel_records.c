@@ -77,7 +77,7 @@ static void decode_rebuilt_record(decoder *d) {
     lua_settop(L, arguments - 1);
 }
 
-static void decode_place_record(decoder *d) {
+static void decode_fixup_record(decoder *d) {
     lua_State *L = d->L;
     int container = lua_gettop(L) + 1;
     for (int i = 0; i < 3; i++) decode_value(d, 1);
@@ -106,7 +106,7 @@ void decode_records(decoder *d) {
     for (;;) switch (reader_byte(&d->reader)) {
         case CLUA_TAG_TABLE_KEPT: decode_table_record(d); break;
         case CLUA_TAG_REBUILT: decode_rebuilt_record(d); break;
-        case CLUA_TAG_PLACE: decode_place_record(d); break;
+        case CLUA_TAG_FIXUP: decode_fixup_record(d); break;
         case CLUA_TAG_BODY: decode_body_record(d); break;
         case CLUA_TAG_CLASS_BODY: decode_class_record(d); break;
         case CLUA_TAG_GLOBAL: decode_global_record(d); break;

@@ -57,13 +57,13 @@ pointer_entry *pointer_map_get(pointer_map *map, const void *key, bool *found) {
         return entry;
     }
     *found = false;
-    uint32_t *place = &map->index[slot];
+    uint32_t *target = &map->index[slot];
     if (map->count == map->capacity) {
         if (!grow(map)) return NULL;
-        place = free_slot(map->index, 2 * map->capacity - 1, key);
+        target = free_slot(map->index, 2 * map->capacity - 1, key);
     }
     pointer_entry *entry = &map->entries[map->count++];
     *entry = (pointer_entry){.key = key};
-    *place = (uint32_t)map->count;
+    *target = (uint32_t)map->count;
     return entry;
 }
