@@ -43,14 +43,14 @@ void clua_set_body(lua_State *L, int first, int last, int number) {
     int handle = lua_gettop(L);
     if (number == 0) {
         pack_body(L, first, last);
-        lua_setiuservalue(L, handle, CLUA_SLOT_BODY);
+        lua_setiuservalue(L, handle, CLUA_USER_VALUE_BODY);
         return;
     }
-    if (lua_getiuservalue(L, handle, CLUA_SLOT_BODY) != LUA_TTABLE) {
+    if (lua_getiuservalue(L, handle, CLUA_USER_VALUE_BODY) != LUA_TTABLE) {
         lua_pop(L, 1);
         lua_createtable(L, 2, 0);
         lua_pushvalue(L, -1);
-        lua_setiuservalue(L, handle, CLUA_SLOT_BODY);
+        lua_setiuservalue(L, handle, CLUA_USER_VALUE_BODY);
     }
     pack_body(L, first, last);
     lua_rawseti(L, -2, number);
@@ -86,7 +86,7 @@ static void push_all_results(lua_State *L, const clua_reply *reply) {
 static void push_results(lua_State *L, const clua_reply *reply) {
     clua_handle *handle = lua_touserdata(L, 2);
     if (handle->has_results) {
-        lua_getiuservalue(L, 2, CLUA_SLOT_RESULTS);
+        lua_getiuservalue(L, 2, CLUA_USER_VALUE_RESULTS);
     } else {
         push_all_results(L, reply);
         int count = lua_gettop(L) - 2;
@@ -96,7 +96,7 @@ static void push_results(lua_State *L, const clua_reply *reply) {
         lua_pushinteger(L, count);
         lua_setfield(L, 3, "n");
         lua_pushvalue(L, 3);
-        lua_setiuservalue(L, 2, CLUA_SLOT_RESULTS);
+        lua_setiuservalue(L, 2, CLUA_USER_VALUE_RESULTS);
         handle->has_results = true;
     }
     if (reply->integer == 1) lua_rawgeti(L, -1, 1);
@@ -148,7 +148,7 @@ static int answer_owned(lua_State *L, clua_reply *reply) {
 }
 
 int clua_push_completion(lua_State *L, int handle, bool is_kept) {
-    int type = lua_getiuservalue(L, handle, CLUA_SLOT_FUNCTIONS);
+    int type = lua_getiuservalue(L, handle, CLUA_USER_VALUE_FUNCTIONS);
     if (type == LUA_TTABLE) {
         type = lua_rawgeti(L, -1, 1);
         if (!is_kept) {
@@ -158,14 +158,14 @@ int clua_push_completion(lua_State *L, int handle, bool is_kept) {
         lua_replace(L, -2);
     } else if (!is_kept) {
         lua_pushnil(L);
-        lua_setiuservalue(L, handle, CLUA_SLOT_FUNCTIONS);
+        lua_setiuservalue(L, handle, CLUA_USER_VALUE_FUNCTIONS);
     }
     return type;
 }
 
 // The value at stack index `index`; 0: none.
 static void set_completion(lua_State *L, int handle, int index) {
-    bool has_table = lua_getiuservalue(L, handle, CLUA_SLOT_FUNCTIONS) == LUA_TTABLE;
+    bool has_table = lua_getiuservalue(L, handle, CLUA_USER_VALUE_FUNCTIONS) == LUA_TTABLE;
     if (index != 0)
         lua_pushvalue(L, index);
     else
@@ -173,7 +173,7 @@ static void set_completion(lua_State *L, int handle, int index) {
     if (has_table)
         lua_rawseti(L, -2, 1);
     else
-        lua_setiuservalue(L, handle, CLUA_SLOT_FUNCTIONS);
+        lua_setiuservalue(L, handle, CLUA_USER_VALUE_FUNCTIONS);
     lua_pop(L, 1);
 }
 
@@ -195,7 +195,7 @@ static void answer_handle(lua_State *L, const clua_reply *reply) {
 // The handle at `index` needs its body no more. Pushes it.
 static int answer_sent(lua_State *L, int index) {
     lua_pushnil(L);
-    lua_setiuservalue(L, index, CLUA_SLOT_BODY);
+    lua_setiuservalue(L, index, CLUA_USER_VALUE_BODY);
     lua_pushvalue(L, index);
     return 1;
 }
@@ -346,7 +346,7 @@ static bool set_deferred_callback(lua_State *L) {
     clua_handle *handle = clua_to_deferred_handle(L, 1);
     if (handle == NULL) return false;
     lua_settop(L, 3);
-    lua_setiuservalue(L, 1, CLUA_SLOT_FUNCTIONS);
+    lua_setiuservalue(L, 1, CLUA_USER_VALUE_FUNCTIONS);
     handle->has_callback = type == LUA_TFUNCTION;
     return true;
 }

@@ -5,7 +5,7 @@
 
 bool clua_encode_deferred(lua_State *L, int index, clua_parcel *parcel) {
     *parcel = (clua_parcel){0};
-    bool is_flat = lua_getiuservalue(L, index, CLUA_SLOT_BODY) == LUA_TFUNCTION && encode_flat(L, parcel);
+    bool is_flat = lua_getiuservalue(L, index, CLUA_USER_VALUE_BODY) == LUA_TFUNCTION && encode_flat(L, parcel);
     lua_pop(L, 1);
     return is_flat;
 }

@@ -338,7 +338,7 @@ static void push_operation(lua_State *L, const clua_body *body) { clua_push_hand
 
 // Pushes the function and the arguments packed in the body slot of the handle on top; returns how many arguments.
 static int push_body(lua_State *L, int number) {
-    int type = lua_getiuservalue(L, -1, CLUA_SLOT_BODY);
+    int type = lua_getiuservalue(L, -1, CLUA_USER_VALUE_BODY);
     if (number != 0 && type == LUA_TTABLE) {
         type = lua_rawgeti(L, -1, number);
         lua_remove(L, -2);
@@ -454,7 +454,7 @@ int clua_encode_body(lua_State *L, clua_body body, clua_parcel *parcel, clua_fai
     int top = lua_gettop(L);
     // A function without arguments is there to be encoded: that is protected by itself.
     if (body.method == NULL && lua_checkstack(L, LUA_MINSTACK) && clua_push_handle_at(L, body.handle, body.object)
-        && lua_getiuservalue(L, -1, CLUA_SLOT_BODY) == LUA_TFUNCTION) {
+        && lua_getiuservalue(L, -1, CLUA_USER_VALUE_BODY) == LUA_TFUNCTION) {
         memset(failure, 0, sizeof *failure);
         int status = clua_send(L, 1, CLUA_BODY, parcel);
         if (status != LUA_OK) take_failure(L, status, failure);

@@ -33,7 +33,7 @@ static int run_completions(lua_State *L) {
     const completions *completions = lua_touserdata(L, 1);
     clua_completion completion;
     while (clua_are_globals_real(L) && completions->next(completions->context, &completion)) {
-        bool exists = completion.is_pinned ? clua_push_unpinned_handle(L, completion.object, completion.place)
+        bool exists = completion.is_pinned ? clua_push_unpinned_handle(L, completion.object, completion.slot)
                                            : clua_push_existing_handle(L, completion.object);
         if (exists && clua_push_completion(L, 2, false) == LUA_TFUNCTION) {
             lua_pushvalue(L, 2);

@@ -5,7 +5,7 @@
 
 #include "Core/registry_raising.h"
 #include "Objects/object_raising.h"
-#include "Objects/places_raising.h"
+#include "Objects/slot_map_raising.h"
 #include "state.h"
 
 // Whether there is one whose finalizer has still to be called. Lua takes it out of the weak array before that, and may be unable to call it
@@ -34,7 +34,7 @@ void clua_need_watcher(lua_State *L) {
 static int collected(lua_State *L) {
     clua_state *state = clua_state_of(L);
     clua_release_freed_handles(state);
-    clua_trim_places(L);
+    clua_trim_slot_map(L);
     if (state->tells_host) state->tells_host = state->host->collected(L);
     lua_settop(L, 1);
     if (has_watcher(L)) return 0;

@@ -5,8 +5,8 @@
 #include "object.h"
 
 /// See `clua_object_functions`.
-uint32_t clua_object_place(const void *object, const void *state);
-bool clua_object_set_place(void *object, const void *state, uint32_t place);
+uint32_t clua_object_slot(const void *object, const void *state);
+bool clua_object_set_slot(void *object, const void *state, uint32_t slot);
 
 /// Prepares a fresh state, whose collector does not run. Needs 3 free stack slots.
 void clua_objects_open(lua_State *L);
@@ -38,7 +38,7 @@ void clua_pin_handle(lua_State *L, int index, clua_handle *handle);
 
 /// clua_unpin, and clua_push_existing_handle for what is pinned no more. `place` is that of its handle, or 0: that has to be looked for.
 /// Never raises. Needs 3 free stack slots, leaves 1 or 0.
-bool clua_push_unpinned_handle(lua_State *L, const void *object, uint32_t place);
+bool clua_push_unpinned_handle(lua_State *L, const void *object, uint32_t slot);
 
 /// Releases what the handles held that Lua has freed. Never raises.
 void clua_release_freed_handles(struct clua_state *state);

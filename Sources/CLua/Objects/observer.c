@@ -16,7 +16,7 @@ void clua_add_observer(lua_State *L, int index, int function) {
         lua_insert(L, -2);
         lua_rawseti(L, -2, 1);
         lua_pushvalue(L, -1);
-        lua_setiuservalue(L, index, CLUA_SLOT_FUNCTIONS);
+        lua_setiuservalue(L, index, CLUA_USER_VALUE_FUNCTIONS);
     }
     lua_pushvalue(L, observation);
     lua_pushvalue(L, function);

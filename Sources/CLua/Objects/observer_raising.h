@@ -11,6 +11,6 @@
 void clua_add_observer(lua_State *L, int index, int function);
 
 /// Pushes what the handle on top has for its observers, if that is a table. Never raises. Needs 1 free stack slot, leaves 1.
-static inline bool clua_push_observers(lua_State *L) { return lua_getiuservalue(L, -1, CLUA_SLOT_FUNCTIONS) == LUA_TTABLE; }
+static inline bool clua_push_observers(lua_State *L) { return lua_getiuservalue(L, -1, CLUA_USER_VALUE_FUNCTIONS) == LUA_TTABLE; }
 
 #endif

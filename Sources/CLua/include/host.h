@@ -54,7 +54,7 @@ typedef struct clua_host {
     // Of the class whose handles may be deferred; 0 where none is. See deferred.h.
     int deferred_kind;
     int deferred_function;  // makes one, where its first argument is a function: its body
-    const char *callback_property;  // is the function in CLUA_SLOT_FUNCTIONS
+    const char *callback_property;  // is the function in CLUA_USER_VALUE_FUNCTIONS
     int adding_kind;      // of the objects to which they are added, by this function; 0 where there are none
     int adding_function;
     /// Makes the operation of `handle`, a deferred one at stack index 2, and adds it to `object`. False: it is not that simple, or was refused; then

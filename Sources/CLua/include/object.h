@@ -16,11 +16,11 @@
 typedef struct clua_handle {
     void *object;  // owned: one reference; NULL while being made, and while it `is_deferred`
     void *class_object;  // of an operation whose class a script has defined: that class, kept by the operation; else NULL
-    uint32_t place;  // among those of its state
+    uint32_t slot;  // among those of its state
     uint32_t kind : 4;  // index of the class, 1 to CLUA_MAX_KINDS; selects the metatable
-    uint32_t has_results : 1;  // see CLUA_SLOT_RESULTS
+    uint32_t has_results : 1;  // see CLUA_USER_VALUE_RESULTS
     uint32_t is_deferred : 1;  // its object is made when something asks for it
-    uint32_t has_callback : 1;  // of a deferred one: there is a function in CLUA_SLOT_FUNCTIONS
+    uint32_t has_callback : 1;  // of a deferred one: there is a function in CLUA_USER_VALUE_FUNCTIONS
     uint32_t pin_count : 25;
 } clua_handle;
 
@@ -29,16 +29,16 @@ typedef struct clua_object_functions {
     void (*retain)(void *object);
     void (*release)(void *object);
     void *(*class_of)(void *object, int kind);  // what the handle's `class_object` is; NULL where there are no such classes
-    /// The object itself may know the place of its handle in one state: `state` is what clua_state_new was given. CLUA_NO_PLACE: that is
+    /// The object itself may know the place of its handle in one state: `state` is what clua_state_new was given. CLUA_NO_SLOT: that is
     /// another state, or the object knows none. NULL where no object does.
-    uint32_t (*place_of)(const void *object, const void *state);
+    uint32_t (*slot_of)(const void *object, const void *state);
     /// Has it remember that. False: it does not know its place there. NULL where no object does.
-    bool (*set_place)(void *object, const void *state, uint32_t place);
-    /// Makes the object of a deferred handle in one state, where `set_place` is true of it; gives a reference. NULL where no handle is deferred.
+    bool (*set_slot)(void *object, const void *state, uint32_t slot);
+    /// Makes the object of a deferred handle in one state, where `set_slot` is true of it; gives a reference. NULL where no handle is deferred.
     void *(*make)(void *state, bool has_callback);
 } clua_object_functions;
 
-#define CLUA_NO_PLACE UINT32_MAX
+#define CLUA_NO_SLOT UINT32_MAX
 
 void clua_set_object_functions(clua_object_functions functions);
 void clua_object_retain(void *object);
@@ -57,11 +57,11 @@ void clua_handles_close(clua_state *state);
 
 /// The handle's user values.
 enum {
-    CLUA_SLOT_BODY = 1,        // a function, or a table: function, arguments, n; of an operation with several, a table of these
-    CLUA_SLOT_RESULTS = 1,     // if the handle `has_results`: what the operation ended with, as this state decoded it
-    CLUA_SLOT_FUNCTIONS = 2,   // the completion block, or what a timer calls; once the object is observed, a table: 1 -> that,
+    CLUA_USER_VALUE_BODY = 1,        // a function, or a table: function, arguments, n; of an operation with several, a table of these
+    CLUA_USER_VALUE_RESULTS = 1,     // if the handle `has_results`: what the operation ended with, as this state decoded it
+    CLUA_USER_VALUE_FUNCTIONS = 2,   // the completion block, or what a timer calls; once the object is observed, a table: 1 -> that,
                                // observation -> function
-    CLUA_SLOT_COUNT = 2
+    CLUA_USER_VALUE_COUNT = 2
 };
 
 /// The handle at `index`, or NULL when the value there is something else. Never raises.

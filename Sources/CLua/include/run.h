@@ -136,7 +136,7 @@ int clua_run_callback(lua_State *L, clua_callback callback, clua_failure *failur
 typedef struct clua_completion {
     void *object;
     bool is_pinned;  // the handle is pinned for its sake: clua_unpin
-    uint32_t place;  // of a pinned handle, or 0: that has to be looked for
+    uint32_t slot;  // of a pinned handle, or 0: that has to be looked for
 } clua_completion;
 
 /// Fills `completion`; false: there is no other one.

@@ -35,12 +35,12 @@ typedef struct clua_stop {
 /// They have no finalizers, which would cost as much again: the state's allocator notices that Lua frees one. See
 /// `clua_handle_is_freed`.
 typedef struct clua_handles {
-    struct clua_chunk **chunks;  // owned, by number, NULL where there is none; see Objects/places_raising.h
-    uint32_t chunk_limit;  // their numbers are less
-    uint32_t chunk_count;
+    struct clua_slot_page **pages;  // owned, by number, NULL where there is none; see Objects/slot_map_raising.h
+    uint32_t page_limit;  // their numbers are less
+    uint32_t page_count;
     uint32_t free_number;  // all that are less are in use
-    struct clua_chunk *roomy;  // the first of a list of those that have room
-    uint32_t used, most_used;  // how many handles have a place, and had at most since clua_trim_places
+    struct clua_slot_page *nonfull;  // the first of a list of those that have room
+    uint32_t used, most_used;  // how many handles have a place, and had at most since clua_trim_slot_map
     uint32_t *index;  // owned: a hash table from objects that do not know their handles' places to those
     uint32_t index_size, indexed;
     bool is_releasing;

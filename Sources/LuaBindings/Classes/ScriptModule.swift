@@ -7,7 +7,7 @@ enum ScriptModule {
         case now, sleep, after, every, process, sh, prelude, captures
     }
 
-    private static let noPlace = UInt32.max  // CLUA_NO_PLACE
+    private static let noSlot = UInt32.max  // CLUA_NO_SLOT
 
     /// Calls `body` with an object of the host's that is one of the operations of `state`, which know where their handles are there.
     @inline(__always)
@@ -41,11 +41,11 @@ enum ScriptModule {
                         unsafe (operation as? LuaOperation)?.scriptClass.map { unsafe Unmanaged.passUnretained($0).toOpaque() }
                     }
                 },
-                place_of: { pointer, state in
-                    unsafe withOperation(pointer, madeBy: state) { $0.placeOfHandle } ?? noPlace
+                slot_of: { pointer, state in
+                    unsafe withOperation(pointer, madeBy: state) { $0.handleSlot } ?? noSlot
                 },
-                set_place: { pointer, state, place in
-                    unsafe withOperation(pointer, madeBy: state) { $0.placeOfHandle = place } != nil
+                set_slot: { pointer, state, slot in
+                    unsafe withOperation(pointer, madeBy: state) { $0.handleSlot = slot } != nil
                 },
                 make: { state, hasCompletion in
                     guard let state = unsafe state else { return nil }

@@ -37,7 +37,7 @@ extension LuaState {
                 LuaOperation.StateWord(body: Parcel(contents), isInHandle: true, hasCompletion: hasCompletion), hasCompletion: hasCompletion
             ))
         return unsafe operation._withUnsafeGuaranteedRef { made in
-            made.placeOfHandle = unsafe handle.pointee.place
+            made.handleSlot = unsafe handle.pointee.slot
             unsafe clua_give_object(lua, 2, handle, operation.toOpaque())
             if hasCompletion { awaitCompletion() }
             // Finalizers may run, and ask for the operation: it is there.

@@ -34,7 +34,7 @@ import Synchronization
     /// Its state: see `States`.
     let stateWord: Atomic<StateWord>
     /// Where the state that made it has its handle. That state's thread alone uses it.
-    @safe @exclusivity(unchecked) var placeOfHandle: UInt32 = 0
+    @safe @exclusivity(unchecked) var handleSlot: UInt32 = 0
 
     /// What its bodies are.
     enum Kind: Int, CaseIterable {

@@ -18,8 +18,8 @@ import CLua
         unsafe clua_set_object_functions(
             clua_object_functions(
                 retain: { unsafe $0!.assumingMemoryBound(to: Int.self).pointee += 1 },
-                release: { unsafe $0!.assumingMemoryBound(to: Int.self).pointee -= 1 }, class_of: nil, place_of: nil,
-                set_place: nil, make: nil))
+                release: { unsafe $0!.assumingMemoryBound(to: Int.self).pointee -= 1 }, class_of: nil, slot_of: nil,
+                set_slot: nil, make: nil))
         return unsafe State(host: host)
     }
 
