@@ -14,7 +14,7 @@ void clua_set_object_functions(clua_object_functions functions) { object_functio
 void clua_object_retain(void *object) { object_functions.retain(object); }
 void clua_object_release(void *object) { object_functions.release(object); }
 
-// Objects that this thread has still to release, while it is releasing one.
+// Objects queued by this thread for release while it releases another one.
 static _Thread_local struct {
     bool is_releasing;
     void **objects;
@@ -77,9 +77,9 @@ clua_handle *clua_to_deferred_handle(lua_State *L, int index) {
     return handle != NULL && handle->is_deferred ? handle : NULL;
 }
 
-// MARK: handles that have gone
+// MARK: freed handles
 
-// What a handle holds is at the end of what Lua allocates for it.
+// The handle is at the end of the block that Lua allocates for it.
 static clua_handle *handle_in(const clua_handles *handles, void *block) {
     return (clua_handle *)((char *)block + handles->block_size) - 1;
 }
@@ -91,7 +91,7 @@ bool clua_handle_is_freed(clua_handles *handles, void *block) {
     return true;
 }
 
-// What goes with an object may free further handles, or make some.
+// Releasing an object may free further handles, or create some.
 void clua_release_freed_handles(clua_state *state) {
     clua_handles *handles = &state->handles;
     if (handles->is_releasing) return;
@@ -138,7 +138,7 @@ void clua_objects_open(lua_State *L) {
     lua_pop(L, 1);
 }
 
-// Pushes what a table of a page has at a place, if that is a handle.
+// Pushes the handle at a slot from one of its page's tables, if there is one.
 static bool push_from(lua_State *L, int table, uint32_t slot) {
     lua_rawgeti(L, LUA_REGISTRYINDEX, table);
     bool exists = lua_rawgeti(L, -1, clua_index_in_page(slot)) == LUA_TUSERDATA;
@@ -154,11 +154,11 @@ bool clua_push_existing_handle(lua_State *L, const void *object) {
     uint32_t slot = clua_find_slot(state, object);
     if (slot == 0) return false;
     const clua_slot_page *page = clua_page_of(&state->handles, slot);
-    // One that nothing referred to is not there any more, unless a finalizer of a script came to it again, and had it pinned.
+    // The weak table has lost an unreferenced handle. If a finalizer of a script resurrected and pinned the handle, the pins still have it.
     return push_from(L, page->handles, slot) || push_from(L, page->pins, slot);
 }
 
-// Pushes a handle that holds nothing, and sees to it that there is a place for what it will hold.
+// Pushes a handle without an object, and reserves a slot for it.
 static clua_handle *push_empty_handle(lua_State *L) {
     clua_state *state = clua_state_of(L);
     if (state->handles.freed != NULL || state->handles.used == 0) {
@@ -175,15 +175,15 @@ static int make_empty_handle(lua_State *L) {
     return 1;
 }
 
-// While a handle was made, a finalizer of a script may have got one for its object: takes its place on the stack.
+// A finalizer may have created a handle for the object meanwhile. Replaces the new handle on top by that one.
 static bool replace_by_existing(lua_State *L, const void *object) {
     if (!clua_push_existing_handle(L, object)) return false;
     lua_remove(L, -2);
     return true;
 }
 
-// The handle on top, empty so far, gets its place, which there is, and takes over a reference to its object if there is one: before the
-// metatable may have to be made.
+// Gives the empty handle on top the slot reserved for it, and the caller's reference to `object` unless NULL. The handle owns the object
+// before the metatable is created, which may raise.
 static void put_in_slot(lua_State *L, clua_handle *handle, int kind, void *object) {
     clua_state *state = clua_state_of(L);
     handle->kind = (unsigned)kind;
@@ -209,7 +209,7 @@ void clua_push_deferred_handle(lua_State *L, int kind) {
     put_in_slot(L, handle, kind, NULL);
 }
 
-// Whether the value on top is the spare handle, and has a place to go to.
+// Whether the value on top is the preallocated handle, and a free slot exists for it.
 static bool is_usable_preallocated(lua_State *L) {
     const clua_handle *handle = lua_touserdata(L, -1);
     return handle != NULL && handle->object == NULL && clua_has_free_slot(clua_state_of(L));
@@ -223,7 +223,7 @@ void clua_push_owned_handle(lua_State *L, void *object, int kind) {
 }
 
 void clua_push_new_handle(lua_State *L, void *object, int kind) {
-    // The spare one was made while nothing was owned. The next is made when this one owns the object.
+    // The preallocated handle was created while nothing was owned. The next one is created after this one owns the object.
     clua_push_kept(L, CLUA_KEPT_PREALLOCATED_HANDLE);
     if (!is_usable_preallocated(L)) {
         lua_pop(L, 1);

@@ -1,11 +1,11 @@
-// Handles that are kept alive.
+// Pinning handles, which keeps them alive.
 #include "object.h"
 
 #include "Objects/object_raising.h"
 #include "Objects/slot_map_raising.h"
 #include "state.h"
 
-// It does not raise because there is a place for each handle.
+// Does not raise, because the pin table has an entry preallocated for each slot.
 void clua_pin_handle(lua_State *L, int index, clua_handle *handle) {
     if (handle->pin_count++ > 0) return;
     lua_rawgeti(L, LUA_REGISTRYINDEX, clua_page_of(&clua_state_of(L)->handles, handle->slot)->pins);

@@ -17,7 +17,7 @@ static uintptr_t *entry_at(const clua_handles *handles, uint32_t slot) {
 static clua_handle *handle_at(const clua_handles *handles, uint32_t slot) { return (clua_handle *)*entry_at(handles, slot); }
 
 bool clua_has_handle(const clua_handles *handles, const clua_handle *handle) {
-    // Of what is no handle this is any number.
+    // If this is no handle, `slot` is an arbitrary number.
     uint32_t number = (handle->slot - 1) / CLUA_PAGE_SLOTS;
     return number < handles->page_limit && handles->pages[number] != NULL && *entry_at(handles, handle->slot) == (uintptr_t)handle;
 }
@@ -37,7 +37,7 @@ static void remove_from_nonfull(clua_handles *handles, clua_slot_page *page) {
         handles->nonfull = page->next;
 }
 
-// A number that no page has, and room for it. May raise.
+// Returns an unused page number, with room in the page array. May raise.
 static uint32_t need_number(lua_State *L, clua_handles *handles) {
     while (handles->free_number < handles->page_limit && handles->pages[handles->free_number] != NULL) handles->free_number++;
     if (handles->free_number == handles->page_limit) {
@@ -56,7 +56,7 @@ static void add_page(lua_State *L, clua_handles *handles) {
     clua_push_kept(L, CLUA_KEPT_WEAK_METATABLE);
     lua_setmetatable(L, -2);
     lua_createtable(L, CLUA_PAGE_SLOTS, 0);
-    // Making them may have run finalizers of scripts, which come here, too.
+    // Creating the tables may have run finalizers of scripts, which may have added a page.
     if (handles->nonfull != NULL) {
         lua_pop(L, 2);
         return;
@@ -94,7 +94,7 @@ static uint32_t home_bucket(const clua_handles *handles, const void *object) {
 
 static uint32_t next_bucket(const clua_handles *handles, uint32_t bucket) { return (bucket + 1) & (handles->index_size - 1); }
 
-// The slot that has the place of a handle of the object, or the free one where that belongs. There is always one.
+// Returns the bucket with the slot of the object's handle, or the free bucket where it belongs. The index always has a free bucket.
 static uint32_t find_bucket(const clua_handles *handles, const void *object) {
     uint32_t bucket = home_bucket(handles, object);
     while (handles->index[bucket] != 0 && handle_at(handles, handles->index[bucket])->object != object)
@@ -102,7 +102,7 @@ static uint32_t find_bucket(const clua_handles *handles, const void *object) {
     return bucket;
 }
 
-// Frees a slot; what comes after it and belongs further in front moves up.
+// Empties a bucket, and moves up later entries that belong closer to their home bucket.
 static void empty_bucket(clua_handles *handles, uint32_t bucket) {
     uint32_t mask = handles->index_size - 1;
     for (uint32_t next = next_bucket(handles, bucket); handles->index[next] != 0; next = next_bucket(handles, next)) {
@@ -115,7 +115,7 @@ static void empty_bucket(clua_handles *handles, uint32_t bucket) {
     handles->indexed--;
 }
 
-// False: there is no memory, and the index is as it was.
+// Returns false, and leaves the index unchanged, if memory runs out.
 static bool resize_index(clua_handles *handles, uint32_t size) {
     uint32_t *index = calloc(size, sizeof *index), *old = handles->index, old_size = handles->index_size;
     if (index == NULL) return false;
@@ -129,7 +129,7 @@ static bool resize_index(clua_handles *handles, uint32_t size) {
 
 static bool has_free_bucket(const clua_handles *handles) { return handles->indexed < handles->index_size / 2; }
 
-// The place of the object's handle if it knows that itself, 0 when there is none; CLUA_NO_SLOT when the index knows.
+// The slot of the object's handle if the object stores it itself, 0 for none; CLUA_NO_SLOT if only the index can know.
 static uint32_t own_slot(const clua_state *state, const void *object) { return clua_object_slot(object, state->object); }
 
 uint32_t clua_find_slot(const clua_state *state, const void *object) {
@@ -138,7 +138,7 @@ uint32_t clua_find_slot(const clua_state *state, const void *object) {
     return state->handles.indexed == 0 ? 0 : state->handles.index[find_bucket(&state->handles, object)];
 }
 
-// MARK: places
+// MARK: slots
 
 bool clua_has_free_slot(const clua_state *state) { return state->handles.nonfull != NULL && has_free_bucket(&state->handles); }
 

@@ -1,7 +1,7 @@
-// Where the handles of a state are, and how they are found by their objects.
+// The slot map of a state's handles, and the index that finds the slot of an object.
 //
-// The places are in pages. Each has a weak table with the handles and a table with those that are pinned, so that neither making more room
-// nor a collection, which looks at every table that has changed, takes longer because there are many handles.
+// Slots are grouped into pages. Each page has a weak table of its handles and a table of the pinned ones. So the cost of growing does not
+// depend on the number of handles, nor does the cost of a minor collection, which traverses every table that has changed.
 #ifndef CLUA_SLOT_MAP_RAISING_H
 #define CLUA_SLOT_MAP_RAISING_H
 
@@ -9,54 +9,54 @@
 #include "object.h"
 #include "state.h"
 
-/// Places in a page. Where a single handle is left, the room of so many is.
+/// Slots per page. A page stays allocated as long as it holds a single handle.
 enum { CLUA_PAGE_SLOTS = 64 };
 
 typedef struct clua_slot_page {
     uint32_t number;
     uint32_t used;
-    uint32_t free;  // the first free slot, from 0 on
-    int handles, pins;  // where the registry has the tables; the first is weak
-    struct clua_slot_page *next, *previous;  // of those that have room
-    uintptr_t entries[CLUA_PAGE_SLOTS];  // a handle, or the next free slot
+    uint32_t free;  // the first free entry, from 0
+    int handles, pins;  // registry references of two tables; the first is weak
+    struct clua_slot_page *next, *previous;  // links of the list of pages with free slots
+    uintptr_t entries[CLUA_PAGE_SLOTS];  // a handle, or the number of the next free entry
 } clua_slot_page;
 
 /// Prepares a fresh state. Needs 3 free stack slots.
 void clua_slot_map_open(lua_State *L);
 
-/// Makes sure that there is a place for one more handle. May raise. Needs 3 free stack slots.
+/// Reserves a slot for one more handle, and a bucket in the index. May raise. Needs 3 free stack slots.
 void clua_reserve_slot(lua_State *L);
 
-/// Whether there is. Neither this nor anything that follows raises.
+/// Whether both are available. Neither this function nor any below raises.
 bool clua_has_free_slot(const clua_state *state);
 
-/// Gives the handle a place, which there is.
+/// Gives the handle a slot. One must be reserved.
 void clua_take_slot(clua_state *state, clua_handle *handle);
 
-/// Gives the handle, which has its place, the object. There may be an older handle of that, which is not found any more: nothing but
-/// finalizers of scripts refers to it.
+/// Gives the object to the handle, which has a slot. An older handle of the object, if any, is no longer found: only finalizers of scripts
+/// refer to it.
 void clua_take_object(clua_state *state, clua_handle *handle, void *object);
 
-/// Takes the place, and the object if there is one, from the handle.
+/// Frees the handle's slot, and returns its object, if any, to the caller.
 void *clua_free_slot(clua_state *state, clua_handle *handle);
 
-/// Gives back the room that has not been needed since this was called last. Needs 2 free stack slots.
+/// Frees the pages that were not needed since the last call. Needs 2 free stack slots.
 void clua_trim_slot_map(lua_State *L);
 
-/// Whether this is a handle, and not only as large.
+/// Whether this is a handle rather than another userdata of the same size.
 bool clua_has_handle(const clua_handles *handles, const clua_handle *handle);
 
-/// The place of the object's handle, the newest if it has several; 0 when it has none.
+/// The slot of the object's newest handle, or 0 if it has none.
 uint32_t clua_find_slot(const clua_state *state, const void *object);
 
 static inline clua_slot_page *clua_page_of(const clua_handles *handles, uint32_t slot) {
     return handles->pages[(slot - 1) / CLUA_PAGE_SLOTS];
 }
 
-/// The index of a place in the tables of its page.
+/// The index of a slot in the tables of its page.
 static inline lua_Integer clua_index_in_page(uint32_t slot) { return (slot - 1) % CLUA_PAGE_SLOTS + 1; }
 
-/// Frees what they are in.
+/// Frees the slot map.
 void clua_slot_map_close(clua_handles *handles);
 
 #endif
