@@ -1,7 +1,7 @@
-// Deferred handles: those of operations that a script has made, and nothing but the script knows yet.
+// Deferred handles: handles of operations that a script has created and that only the script knows so far.
 //
-// Most operations are made, get a completion block, and are added. Of the first two only the handle knows, and when the third comes the
-// operation is made as it will be. Whatever else asks for the operation has it made at once: see `clua_to_handle`.
+// Most operations are created, get a completion block, and are added to a queue. The first two steps change only the handle. The third step
+// creates the operation in its final form. Any other access creates the operation at once; see `clua_to_handle`.
 #ifndef CLUA_DEFERRED_H
 #define CLUA_DEFERRED_H
 
@@ -10,12 +10,12 @@
 #include "object.h"
 #include "parcel.h"
 
-/// Encodes the body in the deferred handle at `index`, if that is a function of known code that has captured plain values only; false, and
-/// has done nothing, for any other one. Never raises. Needs 2 free stack slots.
+/// Encodes the body in the deferred handle at `index` if it is a function whose code is known and whose upvalues are plain values.
+/// Otherwise returns false and does nothing. Never raises. Needs 2 free stack slots.
 bool clua_encode_deferred(lua_State *L, int index, clua_parcel *parcel);
 
-/// The deferred handle at `index` takes over a reference to its object, which has been told its place, and is pinned if it has a callback. Never
-/// raises. Needs 2 free stack slots.
+/// Gives a reference to its object to the deferred handle at `index`, and pins the handle if it has a callback. The caller has told the
+/// object its slot. Never raises. Needs 2 free stack slots.
 void clua_give_object(lua_State *L, int index, clua_handle *handle, void *object);
 
 #endif
