@@ -7,14 +7,14 @@
 #include "Transfer/decoder_raising.h"
 #include "Transfer/parcel_format.h"
 
-// What they hold stays when the body has returned.
+// A limit, because the upvalues keep their values alive after the body has returned.
 enum { MAX_UPVALUES = 8 };
 
 static int kept_index(clua_state *state, const clua_cached_closure *cached) {
     return CLUA_KEPT_CACHED_CLOSURES + (int)(cached - state->cached_closures);
 }
 
-// The place, which is free, is that of the closure on top from now on.
+// Stores the closure on top in the cache entry, which must not be running.
 static void assign(lua_State *L, clua_cached_closure *cached, clua_code *code) {
     lua_pushvalue(L, -1);
     clua_keep(L, kept_index(clua_state_of(L), cached));
@@ -35,7 +35,7 @@ static void push_again(lua_State *L, clua_cached_closure *cached) {
     cached->look_count = state->look_count;
 }
 
-// Pushes a closure of `code` whose upvalues have still to be set. Returns its place; NULL if it is not used again.
+// Pushes a closure of `code` whose upvalues are still to be set. Returns its cache entry, or NULL if the closure is not cached.
 static clua_cached_closure *push_closure(lua_State *L, clua_code *code) {
     clua_state *state = clua_state_of(L);
     clua_cached_closure *cached = slot_for(state, code);
@@ -43,16 +43,16 @@ static clua_cached_closure *push_closure(lua_State *L, clua_code *code) {
         push_again(L, cached);
         return cached;
     }
-    uint64_t look_count = state->look_count;  // before it is made: a finalizer may run then, and look
+    uint64_t look_count = state->look_count;  // read first: a finalizer may run during the instantiation, and call `debug`
     clua_code_instantiate(L, code);
-    if (cached->is_running) return NULL;  // inside of which this runs
+    if (cached->is_running) return NULL;  // this call runs inside the cached closure
     assign(L, cached, code);
     cached->is_running = true;
     cached->look_count = look_count;
     return cached;
 }
 
-// Whether so many plain values are next, and then the end.
+// Whether the next `count` values are plain and the end follows.
 static bool are_plain(parcel_reader reader, int count) {
     size_t length;
     for (int i = 0; i < count; i++) switch (reader_byte(&reader)) {
@@ -67,7 +67,7 @@ static bool are_plain(parcel_reader reader, int count) {
     return reader_peek(&reader) == CLUA_TAG_END;
 }
 
-// The body has assigned none of them.
+// Whether the closure has the parcel's upvalues already. A cached body assigns none.
 static bool has_upvalues_of(const clua_cached_closure *cached, const clua_parcel *parcel) {
     return !parcel->has_block && cached->byte_count == parcel->byte_count
         && memcmp(cached->bytes, parcel->few, parcel->byte_count) == 0;

@@ -1,11 +1,11 @@
-// Closures that bodies run as, one after the other.
+// A cache of closures, in which one body runs after another.
 //
-// A function that defines no others and captures nothing but plain values never has itself, nor has what it calls, unless that asks the
-// `debug` library. So when a body that is such a function has returned, nobody has its closure, and the state's next body of the same
-// code can run as that, with its own upvalues. Nor does the closure keep what the body has made: it assigns no upvalue.
+// A function that defines no functions and captures only plain values can hand its own closure to nobody, and neither can the functions it
+// calls, unless they use the `debug` library. So when such a body returns, nobody refers to its closure. The state's next body with the
+// same code runs in that closure, with its own upvalues. The closure keeps nothing that the body made, because it assigns no upvalue.
 //
-// Whoever takes the registry apart, or is a C module that asks lua_getinfo for the function that runs, can get hold of one all the same, and
-// a C module that assigns one's upvalues by lua_setupvalue is not noticed; the `debug` library's functions that do are.
+// There are two gaps. Code that takes the registry apart, or a C module that asks lua_getinfo for the running function, can still get such
+// a closure. And a C module that assigns upvalues through lua_setupvalue goes unnoticed; the functions of the `debug` library do not.
 #ifndef CLUA_CACHED_CLOSURE_RAISING_H
 #define CLUA_CACHED_CLOSURE_RAISING_H
 
@@ -15,19 +15,21 @@
 #include "parcel.h"
 #include "state.h"
 
-/// Pushes the only value of the parcel, if it is such a function with few upvalues: as a closure that is there, or as a new one. False
-/// where it is something else; then nothing is pushed.
+/// Pushes the parcel's only value, if it is such a function with few upvalues, as a cached or a new closure. Returns false and pushes
+/// nothing for any other parcel.
 ///
-/// `spare`, if it is not NULL then, has to be told what becomes of the closure, also when this raises. Needs 5 free stack slots.
+/// If `*cached` is not NULL afterwards, the caller must report the closure's fate by one of the next two functions, even if this one
+/// raises. Needs 5 free stack slots.
 bool clua_push_cached_closure(lua_State *L, const clua_parcel *parcel, clua_cached_closure **cached);
 
-/// The body has returned: the next one may have the closure. False: somebody may have seen it; it has to be dropped. Never raises.
+/// Called after the body has returned: the next body may use the closure. Returns false if a script may have seen the closure; the caller
+/// must then drop it. Never raises.
 bool clua_cached_closure_has_returned(lua_State *L, clua_cached_closure *cached);
 
-/// The closure is not used again. Never raises. Needs 1 free stack slot.
+/// Removes the closure from the cache. Never raises. Needs 1 free stack slot.
 void clua_cached_closure_drop(lua_State *L, clua_cached_closure *cached);
 
-/// Gives back what belonged to a state that has been closed. Never raises.
+/// Frees what belonged to a closed state. Never raises.
 void clua_cached_closures_close(clua_state *state);
 
 #endif

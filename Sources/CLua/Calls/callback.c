@@ -11,7 +11,7 @@
 #include "Objects/object_raising.h"
 #include "Objects/observer_raising.h"
 
-// A C function's pointer as light userdata: POSIX promises that the two convert.
+// A C function pointer as light userdata. POSIX guarantees the conversion.
 static void push_pointer(lua_State *L, clua_function function) { lua_pushlightuserdata(L, (void *)function); }
 
 static clua_function to_pointer(lua_State *L, int index) { return (clua_function)lua_touserdata(L, index); }
@@ -24,7 +24,7 @@ static void free_reply(clua_reply *reply) {
     if (reply->parcel_owner != NULL) clua_object_release(reply->parcel_owner);
 }
 
-// Packs the function at `first` and the arguments after it, up to `last`, into one value. Leaves it on the stack.
+// Packs the function at `first` and its arguments, up to `last`, into one value, and pushes that.
 static void pack_body(lua_State *L, int first, int last) {
     if (first == last) {
         lua_pushvalue(L, first);
@@ -71,7 +71,7 @@ static void push_parcel(lua_State *L, const clua_parcel *parcel) {
     if (clua_decode(L, parcel, CLUA_CURRENT_ENVIRONMENT) != LUA_OK) lua_error(L);
 }
 
-// Pushes what the parcels hold: all values of the only one, or one value of each of several.
+// Pushes the contents of the parcels: all values of the single parcel, or the first value of each of several.
 static void push_all_results(lua_State *L, const clua_reply *reply) {
     if (reply->parcel != NULL) return push_parcel(L, reply->parcel);
     luaL_checkstack(L, (int)reply->parcel_count + LUA_MINSTACK, "too many results");
@@ -82,7 +82,7 @@ static void push_all_results(lua_State *L, const clua_reply *reply) {
     }
 }
 
-// Stack: the reply, the handle. Leaves the first result, or the table of all.
+// Stack: the reply, the handle. Pushes the first result, or the table of all results.
 static void push_results(lua_State *L, const clua_reply *reply) {
     clua_handle *handle = lua_touserdata(L, 2);
     if (handle->has_results) {
@@ -102,8 +102,8 @@ static void push_results(lua_State *L, const clua_reply *reply) {
     if (reply->integer == 1) lua_rawgeti(L, -1, 1);
 }
 
-// What an answer that owns memory needs in order to be pushed. Stack: the reply, as light userdata, then the arguments that
-// it needs. Protected, so that the memory can be given back whatever happens.
+// Pushes an answer that owns memory. Stack: the reply as light userdata, then the arguments that it needs. Runs in protected mode, so that
+// the memory can be freed in every case.
 static int push_owned(lua_State *L) {
     const clua_reply *reply = lua_touserdata(L, 1);
     switch (reply->kind) {
@@ -130,7 +130,7 @@ static int push_owned(lua_State *L) {
     return 1;
 }
 
-// Leaves the answer's values on top; returns how many they are.
+// Pushes the answer's values, and returns their number.
 static int answer_owned(lua_State *L, clua_reply *reply) {
     int base = lua_gettop(L);
     bool needs_first = reply->kind == CLUA_REPLY_RESULTS || reply->kind == CLUA_REPLY_CLASS;
@@ -163,7 +163,7 @@ int clua_push_completion(lua_State *L, int handle, bool is_kept) {
     return type;
 }
 
-// The value at stack index `index`; 0: none.
+// Stores the value at stack index `index` as completion block; 0 for none.
 static void set_completion(lua_State *L, int handle, int index) {
     bool has_table = lua_getiuservalue(L, handle, CLUA_USER_VALUE_FUNCTIONS) == LUA_TTABLE;
     if (index != 0)
@@ -177,7 +177,7 @@ static void set_completion(lua_State *L, int handle, int index) {
     lua_pop(L, 1);
 }
 
-// Leaves the handle.
+// Pushes the handle.
 static void answer_handle(lua_State *L, const clua_reply *reply) {
     int last = lua_gettop(L);
     if (!lua_checkstack(L, LUA_MINSTACK)) {
@@ -192,7 +192,7 @@ static void answer_handle(lua_State *L, const clua_reply *reply) {
     if (reply->completion_index != 0) set_completion(L, last + 1, reply->completion_index);
 }
 
-// The handle at `index` needs its body no more. Pushes it.
+// Drops the body of the handle at `index`, and pushes the handle.
 static int answer_sent(lua_State *L, int index) {
     lua_pushnil(L);
     lua_setiuservalue(L, index, CLUA_USER_VALUE_BODY);
@@ -260,7 +260,7 @@ int clua_call_host(lua_State *L, clua_function function, int member) {
     return answer(L, &reply);
 }
 
-// What a function of a class or of the module calls: its upvalue, a userdata.
+// What a class or module function calls. It is a userdata, the function's upvalue.
 typedef struct target {
     clua_function function;
     int member;
@@ -271,7 +271,7 @@ static int call_function(lua_State *L) {
     return clua_call_host(L, target->function, target->member);
 }
 
-// What makes objects when they are needed. Upvalue: as call_function's.
+// Creates a deferred operation if the first argument is a function. Upvalue: as call_function's.
 static int make_deferred(lua_State *L) {
     if (lua_type(L, 1) != LUA_TFUNCTION) return call_function(L);
     int last = lua_gettop(L);
@@ -280,7 +280,7 @@ static int make_deferred(lua_State *L) {
     return 1;
 }
 
-// What adds objects that may be deferred. Upvalue: as call_function's.
+// Adds an operation, which may be deferred. Upvalue: as call_function's.
 static int add_deferred(lua_State *L) {
     const clua_host *host = clua_state_of(L)->host;
     clua_handle *handle = clua_to_deferred_handle(L, 2);
@@ -290,7 +290,7 @@ static int add_deferred(lua_State *L) {
     return answer_sent(L, 2);
 }
 
-// The member's number for the key at stack index 2 in the table at `members`; 0 when there is none.
+// The member number of the key at stack index 2 in the table at `members`, or 0.
 static int find_member(lua_State *L, int members) {
     lua_pushvalue(L, 2);
     lua_rawget(L, members);
@@ -299,8 +299,8 @@ static int find_member(lua_State *L, int members) {
     return member;
 }
 
-// Whether the method with the name at stack index 2 is one that a class may have in the place of the host's, and the class of the
-// object at index 1 does: replaces the host's on top by it. `start` is none of them: the host calls it.
+// Replaces the host's method on top if a class may override it and the class of the object at index 1 does. The name is at stack index 2.
+// `start` is not overridden here, because the host itself calls it.
 static void override_method(lua_State *L) {
     clua_handle *handle = clua_to_handle(L, 1);
     if (handle == NULL || handle->class_object == NULL) return;
@@ -312,7 +312,7 @@ static void override_method(lua_State *L) {
     if (lua_isnil(L, -1)) lua_pop(L, 2);
 }
 
-// Whether the key at stack index 2 is in the class table, an upvalue: pushes what it has there, or nothing.
+// Pushes the field of the class table, an upvalue, with the key at stack index 2. Returns false and pushes nothing if there is none.
 static bool push_method(lua_State *L) {
     lua_pushvalue(L, 2);
     if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return true;
@@ -327,7 +327,7 @@ static int compute_property(lua_State *L) {
 // __index of objects. Upvalues: class table, properties, get.
 static int get_property(lua_State *L) { return push_method(L) ? 1 : compute_property(L); }
 
-// The same of objects that may be of a script's class.
+// The same for objects that may belong to a script class.
 static int get_overridden_property(lua_State *L) {
     if (!push_method(L)) return compute_property(L);
     if (lua_type(L, 2) == LUA_TSTRING) override_method(L);
@@ -339,7 +339,7 @@ static int use_property(lua_State *L) {
     return clua_call_host(L, to_pointer(L, lua_upvalueindex(2)), find_member(L, lua_upvalueindex(1)));
 }
 
-// Whether the value at stack index 3 is a callback for a deferred handle: then it is there now.
+// Stores the value at stack index 3 as the callback of a deferred handle, and returns true, if both fit.
 static bool set_deferred_callback(lua_State *L) {
     int type = lua_type(L, 3);
     if (type != LUA_TFUNCTION && type != LUA_TNIL) return false;
@@ -351,7 +351,7 @@ static bool set_deferred_callback(lua_State *L) {
     return true;
 }
 
-// __newindex of objects. Upvalues: properties, function, the name of the property that is a callback of deferred ones, or nil.
+// __newindex of objects. Upvalues: properties, function, and the name of the deferred handles' callback property or nil.
 static int set_property(lua_State *L) {
     if (lua_rawequal(L, 2, lua_upvalueindex(3)) && set_deferred_callback(L)) return 0;
     return use_property(L);
@@ -374,7 +374,7 @@ void clua_push_function(lua_State *L, clua_function function, int member) {
     lua_pushcclosure(L, call_function, 1);
 }
 
-// Whether objects of this class may be.
+// Whether objects of this class may be deferred.
 static bool may_be_deferred(lua_State *L, const clua_class *class) {
     return class->kind != 0 && class->kind == clua_state_of(L)->host->deferred_kind;
 }
@@ -388,7 +388,7 @@ static void push_class_function(lua_State *L, const clua_class *class, int membe
     lua_pushcclosure(L, function, 1);
 }
 
-// Makes the class table: its functions as fields, its own properties computed. Leaves it on the stack.
+// Creates the class table, with functions as fields and computed properties. Pushes it.
 static void push_class_table(lua_State *L, const clua_class *class) {
     lua_createtable(L, 0, (int)class->function_count);
     for (size_t i = 0; i < class->function_count; i++) {
@@ -406,7 +406,7 @@ static void push_class_table(lua_State *L, const clua_class *class) {
     clua_mark_built_in_class(L, class->name);
 }
 
-// Stack: the module. Leaves the class table.
+// Stack: the module. Pushes the class table.
 static void push_subclass_table(lua_State *L, const clua_class *class) {
     push_class_table(L, class);
     lua_getmetatable(L, -1);
