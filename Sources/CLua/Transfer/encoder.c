@@ -27,7 +27,7 @@ pointer_entry *encoder_meet(encoder *e, const void *key, bool *found) {
     return entry;
 }
 
-// Makes the table at `anchors`.
+// Creates the table at `anchors` unless it exists.
 static void need_anchors(encoder *e) {
     if (lua_istable(e->L, e->anchors)) return;
     clua_need_stack(e->L, 1);
@@ -78,7 +78,7 @@ uint32_t encoder_code(encoder *e, clua_code *code) {
     return entry->number;
 }
 
-// Notes the global whose name is on top, read by the function `label` in the environment below it. Pops the name.
+// Adds the global whose name is on top, read by the function `label` in the environment below it. Pops the name.
 static void note_global(encoder *e, uint32_t environment, const char *label) {
     lua_State *L = e->L;
     lua_pushvalue(L, -1);
@@ -86,7 +86,7 @@ static void note_global(encoder *e, uint32_t environment, const char *label) {
         lua_pop(L, 2);
         return;
     }
-    // Stack: environment, name, value. A table for each environment says which names were noted.
+    // Stack: environment, name, value. For each environment a table has the names that were added.
     bool is_noted = true;
     need_anchors(e);
     if (lua_rawgeti(L, e->anchors, -(lua_Integer)environment - 1) == LUA_TNIL) {
@@ -127,9 +127,9 @@ void encoder_note_globals(encoder *e, const clua_code *code, int upvalue) {
     }
 }
 
-// MARK: the end
+// MARK: completion
 
-// Gives back everything but what a parcel has taken over.
+// Frees everything that no parcel has taken over.
 void encoder_free(encoder *e) {
     pointer_map_free(&e->met);
     list *lists[] = {&e->bodies, &e->globals, &e->rebuilt, &e->found, &e->fixups, &e->levels};
@@ -155,7 +155,7 @@ void encoder_need_more(encoder *e) {
     if (e->more == NULL) clua_no_memory(e->L);
 }
 
-// Hands what was written to `parcel`.
+// Moves the result to `parcel`.
 void encoder_fill(encoder *e, clua_parcel *parcel) {
     *parcel = (clua_parcel){.value_count = (uint32_t)e->count};
     if (e->more != NULL) {

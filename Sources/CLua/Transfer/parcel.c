@@ -1,4 +1,4 @@
-// What parcels own, and how they are decoded from outside.
+// The ownership of parcels, and decoding as seen from outside.
 #include "parcel.h"
 
 #include <stdlib.h>

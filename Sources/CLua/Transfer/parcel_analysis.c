@@ -19,7 +19,7 @@ static size_t *size_of(encoder *e, uint32_t record) {
     return (size_t *)s->sizes.items + record;
 }
 
-// What has been written since this was done last belongs to the current record.
+// Attributes the bytes written since the last call to the current record.
 static void count(encoder *e) {
     analysis *s = e->analysis;
     *size_of(e, s->current) += e->writer.count - s->counted;
@@ -50,7 +50,7 @@ static const char *kind_of(lua_State *L, int value) {
     return lua_isfunction(L, value) ? "function" : "value";
 }
 
-// Stack: the name. Leaves a record of the value at `value` with that name.
+// Stack: the name. Replaces it by a new record with that name for the value at `value`.
 static void push_record(encoder *e, int value, const path_step *last, const char *kind) {
     lua_State *L = e->L;
     lua_createtable(L, 0, 6);

@@ -22,7 +22,7 @@ static void encode_typed(encoder *e, int depth, int type);
 
 // MARK: paths
 
-// The value on top, and how it was reached, is what the error is about. Returns only in an analysis.
+// Reports that the value on top cannot be sent, with its path. Returns only in an analysis pass.
 static void refuse(encoder *e) {
     if (e->is_tracking)
         path_push_message(e->L, e->path, -1);
@@ -45,7 +45,7 @@ static inline void encode_step(encoder *e, int depth, path_kind kind, lua_Intege
     lua_pop(e->L, 1);
 }
 
-// The step to the value on top, found under the key below it.
+// The path step to the value on top, whose key is below it.
 static const path_step *field_step(encoder *e) {
     lua_State *L = e->L;
     if (!e->is_tracking) return NULL;
@@ -54,13 +54,13 @@ static const path_step *field_step(encoder *e) {
     size_t count;
     const char *name = lua_tolstring(L, -2, &count);
     lua_pushvalue(L, -2);
-    encoder_anchor(e);  // a function with __transfer might remove it from the table
+    encoder_anchor(e);  // a __transfer function might remove it from the table
     return encoder_step(e, PATH_FIELD, (lua_Integer)count, name, NULL);
 }
 
 // MARK: strings and names
 
-// A long string is not copied.
+// Shares a long string instead of copying it.
 static void encode_shared(encoder *e, const char *bytes, size_t count) {
     clua_shared_string **string = encoder_append(e, &e->strings, sizeof *string);
     *string = clua_share_string(clua_state_of(e->L), bytes, count);
@@ -70,13 +70,13 @@ static void encode_shared(encoder *e, const char *bytes, size_t count) {
 }
 
 static void encode_string(encoder *e, const char *bytes, size_t count) {
-    // What a function captures is counted in bytes.
+    // The analysis pass counts bytes, so it copies long strings, too.
     if (count >= CLUA_MIN_SHARED_STRING && e->analysis == NULL) return encode_shared(e, bytes, count);
     e->string_count++;
     write_text(&e->writer, bytes, count);
 }
 
-// A name, which is always there: no tag.
+// Writes a name without a tag, because a name is always there.
 static void write_name(encoder *e, int index) {
     size_t count;
     const char *bytes = lua_tolstring(e->L, index, &count);
@@ -88,7 +88,7 @@ static inline void write_again(parcel_writer *writer, uint32_t number) {
     writer_varint(writer, number);
 }
 
-// The keys of tables repeat: a short one is written once. Below the value on top is the key of pair `pair`.
+// Table keys repeat, so a short one is written once. The key is below the value on top and belongs to pair `pair`.
 static void encode_key_string(encoder *e, uint32_t pair) {
     size_t count;
     const char *bytes = lua_tolstring(e->L, -2, &count);
@@ -108,7 +108,7 @@ static void encode_key_string(encoder *e, uint32_t pair) {
     encode_string(e, bytes, count);
 }
 
-// If the value on top travels by name, writes the name.
+// If the value on top travels by name, writes the name and returns true.
 static bool encode_by_name(encoder *e) {
     if (!clua_module_name(e->L, -1)) return false;
     bool has_field = !lua_isnil(e->L, -1);
@@ -121,7 +121,7 @@ static bool encode_by_name(encoder *e) {
 
 // MARK: objects
 
-// The tag that was written there; NULL when memory has run out since, and the bytes are of no more use.
+// The tag at this offset, or NULL if memory ran out. The bytes are useless then.
 static uint8_t *tag_at_offset(encoder *e, size_t offset) { return e->writer.failed ? NULL : &e->writer.bytes[offset]; }
 
 pointer_entry *encode_again(encoder *e, const void *pointer) {
@@ -135,7 +135,7 @@ pointer_entry *encode_again(encoder *e, const void *pointer) {
     return NULL;
 }
 
-// Starts an object that was not met before: its ordinal and, at the end of the bytes, its tag.
+// Starts a new object: records its ordinal and the offset of its tag, and writes the tag.
 uint32_t encode_begin(encoder *e, pointer_entry *entry, uint8_t tag) {
     entry->offset = e->writer.count;
     entry->ordinal = e->object_count;
@@ -173,7 +173,7 @@ static void encode_metatable(encoder *e, int depth) {
     encode_step(e, depth, PATH_METATABLE, 0, NULL, NULL);
 }
 
-// The key below the value on top, of pair `pair`.
+// Encodes the key below the value on top, of pair `pair`.
 static void encode_key(encoder *e, int depth, int type, uint32_t pair) {
     if (type == LUA_TSTRING) return encode_key_string(e, pair);
     lua_pushvalue(e->L, -2);
@@ -232,7 +232,8 @@ static void encode_table(encoder *e, int depth) {
 
 // MARK: functions
 
-// Encodes the value on top, and pops it: number `number` of the function at `container`, or of the parcel when that is 0.
+// Encodes the value on top, and pops it. It is upvalue `number` of the function at `container`, or value `number` of the parcel if that is
+// 0.
 static void encode_slot(encoder *e, int container, int number, int depth, const path_step *step) {
     e->path = step;
     lua_pushinteger(e->L, number);
@@ -249,7 +250,7 @@ static void encode_upvalues(encoder *e, const clua_code *code, uint32_t ordinal,
     int function = lua_gettop(L);
     if (e->is_tracking) {
         lua_pushvalue(L, function);
-        encoder_anchor(e);  // the names are its code's
+        encoder_anchor(e);  // the upvalue names belong to its code
     }
     for (int i = 1; i <= code->upvalue_count; i++) {
         bool found;
@@ -261,7 +262,7 @@ static void encode_upvalues(encoder *e, const clua_code *code, uint32_t ordinal,
             writer_varint(&e->writer, cell->ordinal);
             writer_varint(&e->writer, cell->number);
             if (!lua_getupvalue(L, function, i)) continue;
-            // Another function may read other globals in the same environment.
+            // This function may read other globals of the same environment.
             if (lua_istable(L, -1) && code->global_read_count > 0 && clua_is_environment(L, -1)) encoder_note_globals(e, code, i);
             lua_pop(L, 1);
             continue;
@@ -303,7 +304,7 @@ static void encode_function(encoder *e, int depth) {
 static void encode_userdata(encoder *e) {
     clua_handle *handle = clua_to_handle(e->L, -1);
     if (handle == NULL || handle->object == NULL) {
-        // One that was rebuilt has been met; no other can be sent.
+        // A rebuilt userdata is in the map already. Other userdata cannot be sent.
         if (encode_by_name(e)) return;
         bool found;
         bool is_rebuilt = encoder_meet(e, lua_topointer(e->L, -1), &found)->number != 0;
@@ -318,7 +319,7 @@ static void encode_userdata(encoder *e) {
 
 void encode_value(encoder *e, int depth) { encode_typed(e, depth, lua_type(e->L, -1)); }
 
-// Writes the value on top, which has this type, and leaves it. `depth` is how many objects are being written around it.
+// Encodes the value on top, which has this type, and leaves it there. `depth` counts the objects around it.
 static void encode_typed(encoder *e, int depth, int type) {
     lua_State *L = e->L;
     size_t count;
@@ -349,7 +350,7 @@ static void encode_typed(encoder *e, int depth, int type) {
     }
 }
 
-// MARK: the whole
+// MARK: parcels
 
 static void encode_root(encoder *e, int number) {
     path_kind kind = e->role == CLUA_RESULTS ? PATH_RESULT : e->role == CLUA_STORED ? PATH_VALUE : PATH_ARGUMENT;
@@ -373,8 +374,8 @@ static void encode_body_record(encoder *e, postponed body) {
         encode_table_body(e, 1);
     } else {
         clua_code *code = clua_code_of(L, lua_gettop(L));
-        encoder_code(e, code);  // keeps it
-        // A function that is written later is always kept: there is no tag to change.
+        encoder_code(e, code);  // retains it
+        // A function in a record always has the tag LATER, which is never patched.
         encode_upvalues(e, code, body.ordinal, 0, 1);
     }
     lua_pop(L, 1);
@@ -398,12 +399,12 @@ static void encode_global_record(encoder *e, global_read read) {
     lua_pop(L, 4);
 }
 
-// Writes everything. Stack: the encoder, as light userdata, then the values.
+// Encodes all values. Stack: the encoder as light userdata, then the values.
 int encode_all(lua_State *L) {
     encoder *e = lua_touserdata(L, 1);
     e->L = L;
     clua_need_stack(L, 20);
-    e->anchors = 1;  // where the light userdata is for now
+    e->anchors = 1;  // the index of the light userdata for now
     writer_byte(&e->writer, 0);
     for (int i = 1; i <= e->count; i++) encode_root(e, i);
     size_t global = 0;
@@ -441,14 +442,14 @@ int clua_encode(lua_State *L, int count, clua_parcel_role role, clua_parcel *par
     *parcel = (clua_parcel){0};
     if (count == 1 && (encode_scalar(L, parcel) || encode_flat(L, parcel))) return LUA_OK;
     if (!lua_checkstack(L, count + 4)) {
-        lua_settop(L, lua_gettop(L) - 1);  // room for the message: the caller's values are of no more use
+        lua_settop(L, lua_gettop(L) - 1);  // makes room for the message; the caller no longer needs the values
         lua_pushnil(L);
         return LUA_ERRMEM;
     }
     bool has_culprit;
     int status = attempt(L, count, role, false, parcel, &has_culprit);
     if (status == LUA_OK || !has_culprit) return status;
-    // Once more, to find out how the culprit is reached; perhaps it belongs to a module loaded behind our back.
+    // Try once more, with paths, to name the culprit. It may also belong to a module that was loaded unnoticed.
     lua_pop(L, 1);
     clua_modules_changed(L);
     return attempt(L, count, role, true, parcel, &has_culprit);

@@ -52,9 +52,9 @@ static void add_step(luaL_Buffer *message, const path_step *step) {
     luaL_addvalue(message);
 }
 
-// Adds the steps from the root on; of a long path the middle is left out.
+// Adds the steps from the root on. A long path is shortened in the middle. Returns the root.
 static const path_step *add_path(luaL_Buffer *message, const path_step *last) {
-    const path_step *steps[MOST_STEPS];  // the last ones, newest first
+    const path_step *steps[MOST_STEPS];  // the last steps, newest first
     size_t count = 0;
     const path_step *step = last;
     for (; !is_root(step); step = step->parent) {

@@ -10,24 +10,24 @@
 
 typedef enum rebuilt_state { FOUND, OPEN, MADE } rebuilt_state;
 
-// An object to be made again. The Lua table at `anchors` has it at `anchor`, and then the table of what __transfer returned.
+// An object to be rebuilt. The Lua table at `anchors` has it at `anchor`, followed by the table of what __transfer returned.
 typedef struct rebuilt {
     rebuilt_state state;
-    int count;             // what __transfer returned
-    uint32_t arguments;    // ordinal of the table of that
+    int count;             // number of values that __transfer returned
+    uint32_t arguments;    // ordinal of the table with those values
     lua_Integer anchor;
-    size_t waiting;        // the place that waits for it and was noted last: 1 + index, 0 for none
+    size_t waiting;        // list of the fixups waiting for it, newest first: 1 + index, 0 for none
     const path_step *path;
 } rebuilt;
 
-// Where such an object belongs. The Lua table at `anchors` has container, key and value, from `anchor` on.
+// A location that waits for a rebuilt object. The Lua table at `anchors` has container, key and value, starting at `anchor`.
 typedef struct fixup {
     lua_Integer anchor;
-    size_t next;  // another place that waits for the same object: 1 + index, 0 for none
+    size_t next;  // next fixup that waits for the same object: 1 + index, 0 for none
     const path_step *path;
 } fixup;
 
-// An object of which the arguments have been written: those found among them are made first.
+// An object whose arguments have been written. Objects found among the arguments are made first.
 typedef struct level {
     size_t rebuilt;
     size_t first, next;  // indices in `found`
@@ -39,7 +39,7 @@ static void note_found(encoder *e, size_t index) { *(size_t *)encoder_append(e, 
 
 // MARK: finding
 
-// Stack: __transfer, the object. Returns what it returns.
+// Stack: __transfer, the object. Returns what __transfer returns.
 static int call_transfer(lua_State *L) {
     lua_call(L, 1, LUA_MULTRET);
     int count = lua_gettop(L);
@@ -49,7 +49,7 @@ static int call_transfer(lua_State *L) {
     return count;
 }
 
-// Calls __transfer of the object on top, and notes what it returns. False, in an analysis, when that fails. Needs 8 slots.
+// Calls __transfer of the object on top, and records the results. Returns false, in an analysis pass only, if that fails. Needs 8 slots.
 static bool add_rebuilt(encoder *e) {
     lua_State *L = e->L;
     int object = lua_gettop(L);
@@ -92,7 +92,7 @@ static bool has_transfer(lua_State *L, int index) {
     return has;
 }
 
-// Whether the object on top goes by reference or by name, whatever its metatable has.
+// Whether the object on top travels by reference or by name, whatever its metatable says.
 static bool is_known_there(lua_State *L) {
     if (clua_to_handle(L, -1) != NULL || (lua_istable(L, -1) && clua_is_environment(L, -1))) return true;
     if (!clua_module_name(L, -1)) return false;
@@ -100,7 +100,7 @@ static bool is_known_there(lua_State *L) {
     return true;
 }
 
-// Whether the value at `index` has to be rebuilt and is not yet; then `*awaited` is its index in `rebuilt`.
+// Whether the value at `index` has to be rebuilt and is not yet. If so, `*awaited` is its index in `rebuilt`.
 static bool is_awaited(encoder *e, int index, size_t *awaited) {
     lua_State *L = e->L;
     if (!has_transfer(L, index)) return false;
@@ -108,7 +108,7 @@ static bool is_awaited(encoder *e, int index, size_t *awaited) {
     bool found = true;
     pointer_entry *entry = is_known_there(L) ? NULL : encoder_meet(e, lua_topointer(L, -1), &found);
     if (!found) {
-        entry->number = (uint32_t)e->rebuilt.count + 1;  // 0: met as something else
+        entry->number = (uint32_t)e->rebuilt.count + 1;  // 0 means met as something else
         *awaited = e->rebuilt.count;
         if (!add_rebuilt(e)) {
             encoder_meet(e, lua_topointer(L, -1), &found)->number = 0;
@@ -121,7 +121,7 @@ static bool is_awaited(encoder *e, int index, size_t *awaited) {
     }
     lua_pop(L, 1);
     if (entry == NULL || rebuilt_at(e, *awaited)->state == MADE) return false;
-    // Once more where it was found before: what is being written may need it sooner.
+    // Add it again although it was found before: what is being written may need it sooner.
     if (rebuilt_at(e, *awaited)->state == FOUND) note_found(e, *awaited);
     return true;
 }
@@ -179,7 +179,7 @@ static void open_rebuilt(encoder *e, size_t index) {
     lua_pop(L, 1);
 }
 
-// Writes that a key and a value have come for a place; or lets it wait for the other one of them.
+// Writes the fixup record if key and value are available, or else waits for the missing one.
 static void write_fixup(encoder *e, fixup fixup) {
     lua_State *L = e->L;
     encoder_follow(e, fixup.path);
@@ -220,7 +220,7 @@ static void make_rebuilt(encoder *e, size_t index) {
 bool rebuild_next(encoder *e) {
     if (e->levels.count == 0) {
         if (e->found.count == 0) return false;
-        *(level *)encoder_append(e, &e->levels, sizeof(level)) = (level){0};  // of the values themselves
+        *(level *)encoder_append(e, &e->levels, sizeof(level)) = (level){0};  // the level of the parcel's values
     }
     level *top = &((level *)e->levels.items)[e->levels.count - 1];
     while (top->next < e->found.count) {

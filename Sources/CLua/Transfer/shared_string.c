@@ -3,21 +3,21 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-// Lua's block of a string ends with the string and its zero: by its end a string is found, whatever Lua has put before it.
+// The block of a Lua string ends with its bytes and a zero. So the end identifies the string, whatever precedes the bytes.
 static const char *end_of(const char *bytes, size_t count) { return bytes + count + 1; }
 
 static clua_shared_string **bucket_of(clua_shared_string **buckets, size_t bucket_count, const char *end) {
     return &buckets[(size_t)(((uint64_t)(uintptr_t)end * 0x9E3779B97F4A7C15u) >> 32) & (bucket_count - 1)];
 }
 
-// Where the table refers to the string that ends there, or would.
+// Returns the link to the string that ends there, or the link where it belongs.
 static clua_shared_string **find(const clua_shared_strings *table, const char *end) {
     clua_shared_string **link = bucket_of(table->buckets, table->bucket_count, end);
     while (*link != NULL && end_of((*link)->bytes, (*link)->count) != end) link = &(*link)->next;
     return link;
 }
 
-// Without memory the table stays as it is, unless there is none.
+// Keeps the table as it is if memory runs out. Returns false if there is no table at all.
 static bool grow(clua_shared_strings *table) {
     if (table->count < table->bucket_count) return true;
     size_t bucket_count = table->bucket_count == 0 ? 16 : 2 * table->bucket_count;

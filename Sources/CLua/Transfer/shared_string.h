@@ -1,7 +1,7 @@
-// Long strings that parcels refer to instead of copying their bytes.
+// Long strings that parcels share with a state instead of copying them.
 //
-// Strings never change, and Lua does not move them: whoever decodes a parcel may read them on another thread. Lua collects a string that
-// parcels refer to like any other, but its block of memory is then theirs, and goes with the last of them. Nothing here raises.
+// Strings never change, and Lua does not move them, so a receiver may read them on another thread. Lua collects a shared string as any
+// other. Its memory block then belongs to the parcels, and the last of them frees it. Nothing here raises.
 #ifndef CLUA_SHARED_STRING_H
 #define CLUA_SHARED_STRING_H
 
@@ -14,21 +14,21 @@
 typedef struct clua_shared_string {
     const char *bytes;
     size_t count;
-    atomic_size_t owners;           // parcels, and the state while Lua has the string
+    atomic_size_t owners;           // the parcels, and the state while Lua has the string
     void *block;                    // Lua's memory; NULL while Lua has the string
     struct clua_shared_string *next;  // in the state's table
 } clua_shared_string;
 
-/// A string of the state for one more parcel, which has to release it. NULL when memory has run out.
+/// Shares a string of the state with one more parcel, which must release it. Returns NULL if memory runs out.
 clua_shared_string *clua_share_string(clua_state *state, const char *bytes, size_t count);
 
-/// From any thread. NULL is fine.
+/// Any thread. NULL is fine.
 void clua_shared_string_release(clua_shared_string *string);
 
-/// Lua frees a block. Returns whether that is a string that parcels refer to: then it is theirs.
+/// Called when Lua frees a block. If it is a shared string, gives the block to its parcels and returns true.
 bool clua_hand_over_block(clua_state *state, void *block, size_t size);
 
-/// When the state has been closed.
+/// Frees the table of a closed state. The parcels keep their strings.
 void clua_shared_strings_free(clua_state *state);
 
 #endif

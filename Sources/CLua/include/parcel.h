@@ -67,7 +67,9 @@ static inline clua_reference *clua_parcel_reference(const clua_parcel *parcel, s
 
 static inline size_t clua_parcel_string_count(const clua_parcel *parcel) { return parcel->has_more ? parcel->more->string_count : 0; }
 
-static inline struct clua_shared_string *clua_parcel_string(const clua_parcel *parcel, size_t index) { return parcel->more->strings[index]; }
+static inline struct clua_shared_string *clua_parcel_string(const clua_parcel *parcel, size_t index) {
+    return parcel->more->strings[index];
+}
 
 /// Whether the parcel is stored in `few` alone and owns nothing.
 static inline bool clua_parcel_is_few(const clua_parcel *parcel) { return !parcel->has_block && parcel->code == NULL; }

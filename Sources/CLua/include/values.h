@@ -14,7 +14,7 @@ static inline const char *clua_string(lua_State *L, int index, size_t *count) {
     return lua_type(L, index) == LUA_TSTRING ? lua_tolstring(L, index, count) : NULL;
 }
 
-/// The number of values in the table at `index`: its field `n`, as `table.pack` sets it, or else its length. Reserves its own slots. Never raises.
+/// The number of values in the table at `index`: its field `n`, as from `table.pack`, or else its length. Never raises.
 lua_Integer clua_packed_length(lua_State *L, int index);
 
 #endif
