@@ -9,27 +9,27 @@
 #include "state.h"
 
 typedef enum clua_kept {
-    CLUA_KEPT_WEAK_METATABLE,  // metatable of tables with weak values
-    CLUA_KEPT_PREALLOCATED_HANDLE,   // a handle that holds no object yet
-    CLUA_KEPT_WATCHER,        // weak array that holds the watcher; see collections.c
+    CLUA_KEPT_WEAK_METATABLE,       // metatable of tables with weak values
+    CLUA_KEPT_PREALLOCATED_HANDLE,  // a handle that holds no object yet
+    CLUA_KEPT_WATCHER,              // weak array that holds the watcher; see collections.c
     CLUA_KEPT_WATCHER_METATABLE,
-    CLUA_KEPT_CLASSES,        // table: class (light userdata) -> class table
-    CLUA_KEPT_REAL_GLOBALS,   // the state's own global table
-    CLUA_KEPT_FRESH_GLOBALS,  // name -> value in a fresh state
-    CLUA_KEPT_BODY_METATABLE,  // metatable of the environments of bodies
-    CLUA_KEPT_FULL_ENVIRONMENTS,  // weak table: filled environment -> true, or the set of modules applied to it
-    CLUA_KEPT_MODULE_GLOBALS, // module name -> what loading the module did to the globals
-    CLUA_KEPT_MODULE_INDEX,   // weak table: value -> name of the module that it is or belongs to
-    CLUA_KEPT_MODULE_FIELDS,  // weak table: value -> its key in that module; nil for the module itself
-    CLUA_KEPT_MODULES_KNOWN,  // module name -> the value that was indexed under that name
-    CLUA_KEPT_SEARCHPATH,     // package.searchpath
-    CLUA_KEPT_LOADLIB,        // package.loadlib
-    CLUA_KEPT_REQUIRE,        // require
-    CLUA_KEPT_PATH_NAMES,     // the coroutine `path_names` of the state
-    CLUA_KEPT_SAMPLES,        // weak table: prototype (light userdata) -> a closure
-    CLUA_KEPT_FACTORIES,      // table: code (light userdata) -> compiled factory
-    CLUA_KEPT_ERROR,          // the message handler's record of the last error: value, message, traceback
-    CLUA_KEPT_CACHED_CLOSURES,         // the first of the cached closures, as in clua_state
+    CLUA_KEPT_CLASSES,              // table: class (light userdata) -> class table
+    CLUA_KEPT_REAL_GLOBALS,         // the state's own global table
+    CLUA_KEPT_FRESH_GLOBALS,        // name -> value in a fresh state
+    CLUA_KEPT_BODY_METATABLE,       // metatable of the environments of bodies
+    CLUA_KEPT_FULL_ENVIRONMENTS,    // weak table: filled environment -> true, or the set of modules applied to it
+    CLUA_KEPT_MODULE_GLOBALS,       // module name -> what loading the module did to the globals
+    CLUA_KEPT_MODULE_INDEX,         // weak table: value -> name of the module that it is or belongs to
+    CLUA_KEPT_MODULE_FIELDS,        // weak table: value -> its key in that module; nil for the module itself
+    CLUA_KEPT_MODULES_KNOWN,        // module name -> the value that was indexed under that name
+    CLUA_KEPT_SEARCHPATH,           // package.searchpath
+    CLUA_KEPT_LOADLIB,              // package.loadlib
+    CLUA_KEPT_REQUIRE,              // require
+    CLUA_KEPT_PATH_NAMES,           // the coroutine `path_names` of the state
+    CLUA_KEPT_SAMPLES,              // weak table: prototype (light userdata) -> a closure
+    CLUA_KEPT_FACTORIES,            // table: code (light userdata) -> compiled factory
+    CLUA_KEPT_ERROR,                // the message handler's record of the last error: value, message, traceback
+    CLUA_KEPT_CACHED_CLOSURES,      // the first of the cached closures, as in clua_state
     CLUA_KEPT_METATABLES = CLUA_KEPT_CACHED_CLOSURES + CLUA_CACHED_CLOSURE_COUNT,  // the first metatable, by kind
     CLUA_KEPT_COUNT = CLUA_KEPT_METATABLES + CLUA_MAX_KINDS + 1
 } clua_kept;

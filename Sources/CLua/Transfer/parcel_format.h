@@ -1,7 +1,7 @@
 // The format of a parcel's bytes.
 //
 // parcel  := flags value* record* END
-// record  := CLASS_BODY ordinal version name superclass contents   BODY ordinal body   GLOBAL environment name value
+// record  := CLASS_BODY ordinal version name superclass contents | BODY ordinal body | GLOBAL environment name value
 //          | TABLE_KEPT body | REBUILT arguments count | FIXUP container key value
 //
 // Every table, function and rebuilt object gets an ordinal when the encoder first meets it. Nested objects are written inline up to a
@@ -19,31 +19,31 @@ enum {
     CLUA_TAG_NIL,
     CLUA_TAG_FALSE,
     CLUA_TAG_TRUE,
-    CLUA_TAG_INTEGER,            // zigzag varint
-    CLUA_TAG_FLOAT,              // 8 bytes, as they are
-    CLUA_TAG_STRING,             // count, bytes
-    CLUA_TAG_STRING_KEPT,        // as STRING, referred to again later
-    CLUA_TAG_STRING_AGAIN,       // number of the kept string
-    CLUA_TAG_STRING_SHARED,        // number of the shared string
-    CLUA_TAG_TABLE,              // body
-    CLUA_TAG_TABLE_KEPT,         // body
-    CLUA_TAG_TABLE_LATER,        // the body is in a record
-    CLUA_TAG_FUNCTION,           // code, body
-    CLUA_TAG_FUNCTION_KEPT,      // code, body
-    CLUA_TAG_FUNCTION_LATER,     // code; the body is in a record
-    CLUA_TAG_OBJECT_AGAIN,       // ordinal
-    CLUA_TAG_HANDLE,             // number of the reference
-    CLUA_TAG_INSTANCE,           // number of the reference, its class
-    CLUA_TAG_CLASS,              // number of the reference; the contents are in a record
-    CLUA_TAG_ENVIRONMENT,        // number of the environment
-    CLUA_TAG_MODULE,             // name
-    CLUA_TAG_MODULE_FIELD,       // name, key
-    CLUA_TAG_UPVALUE_AGAIN,      // ordinal of a function, number of its upvalue; only in function bodies
-    CLUA_TAG_BODY,               // ordinal, body
-    CLUA_TAG_CLASS_BODY,         // ordinal, version, name, superclass, table
-    CLUA_TAG_GLOBAL,             // environment, name, value
-    CLUA_TAG_REBUILT,            // ordinal of a table, number of values in it
-    CLUA_TAG_FIXUP,              // container, key, value
+    CLUA_TAG_INTEGER,         // zigzag varint
+    CLUA_TAG_FLOAT,           // 8 bytes, as they are
+    CLUA_TAG_STRING,          // count, bytes
+    CLUA_TAG_STRING_KEPT,     // as STRING, referred to again later
+    CLUA_TAG_STRING_AGAIN,    // number of the kept string
+    CLUA_TAG_STRING_SHARED,   // number of the shared string
+    CLUA_TAG_TABLE,           // body
+    CLUA_TAG_TABLE_KEPT,      // body
+    CLUA_TAG_TABLE_LATER,     // the body is in a record
+    CLUA_TAG_FUNCTION,        // code, body
+    CLUA_TAG_FUNCTION_KEPT,   // code, body
+    CLUA_TAG_FUNCTION_LATER,  // code; the body is in a record
+    CLUA_TAG_OBJECT_AGAIN,    // ordinal
+    CLUA_TAG_HANDLE,          // number of the reference
+    CLUA_TAG_INSTANCE,        // number of the reference, its class
+    CLUA_TAG_CLASS,           // number of the reference; the contents are in a record
+    CLUA_TAG_ENVIRONMENT,     // number of the environment
+    CLUA_TAG_MODULE,          // name
+    CLUA_TAG_MODULE_FIELD,    // name, key
+    CLUA_TAG_UPVALUE_AGAIN,   // ordinal of a function, number of its upvalue; only in function bodies
+    CLUA_TAG_BODY,            // ordinal, body
+    CLUA_TAG_CLASS_BODY,      // ordinal, version, name, superclass, table
+    CLUA_TAG_GLOBAL,          // environment, name, value
+    CLUA_TAG_REBUILT,         // ordinal of a table, number of values in it
+    CLUA_TAG_FIXUP,           // container, key, value
     CLUA_TAG_END
 };
 
@@ -59,9 +59,9 @@ enum {
 enum { CLUA_HAS_GLOBALS = 1 };
 
 enum {
-    CLUA_INLINE_DEPTH = 64,    // objects nested deeper are written in records
+    CLUA_INLINE_DEPTH = 64,            // objects nested deeper are written in records
     CLUA_MIN_SHARED_STRING = 1 << 14,  // strings of at least this length are shared, not copied
-    CLUA_MAX_KEPT_STRING = 40  // Lua does not intern longer strings, so their addresses identify nothing
+    CLUA_MAX_KEPT_STRING = 40          // Lua does not intern longer strings, so their addresses identify nothing
 };
 
 #endif

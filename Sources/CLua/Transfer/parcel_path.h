@@ -7,19 +7,19 @@
 #include <stdint.h>
 
 typedef enum path_kind {
-    PATH_MAIN,       // the body itself
-    PATH_ARGUMENT,   // number
-    PATH_RESULT,     // number
-    PATH_VALUE,      // a stored value
-    PATH_UPVALUE,    // text: its name; of the function `label`
-    PATH_CLASS,      // text: its name
-    PATH_GLOBAL,     // text: its name; read by the function `label`
-    PATH_FIELD,      // text: a string key; number: its length
-    PATH_ELEMENT,    // number: an integer key
-    PATH_OTHER,      // text: the type of another key
-    PATH_KEY,        // the key itself
+    PATH_MAIN,      // the body itself
+    PATH_ARGUMENT,  // number
+    PATH_RESULT,    // number
+    PATH_VALUE,     // a stored value
+    PATH_UPVALUE,   // text: its name; of the function `label`
+    PATH_CLASS,     // text: its name
+    PATH_GLOBAL,    // text: its name; read by the function `label`
+    PATH_FIELD,     // text: a string key; number: its length
+    PATH_ELEMENT,   // number: an integer key
+    PATH_OTHER,     // text: the type of another key
+    PATH_KEY,       // the key itself
     PATH_METATABLE,
-    PATH_REBUILD     // number: index among the values that __transfer returned
+    PATH_REBUILD    // number: index among the values that __transfer returned
 } path_kind;
 
 typedef struct path_step {

@@ -57,10 +57,10 @@ void clua_handles_close(clua_state *state);
 
 /// The user values of a handle.
 enum {
-    CLUA_USER_VALUE_BODY = 1,        // a function, or a table: function, arguments, n; with several bodies, a table of these
-    CLUA_USER_VALUE_RESULTS = 1,     // if the handle `has_results`: the operation's results as decoded in this state
-    CLUA_USER_VALUE_FUNCTIONS = 2,   // the completion block or a timer's function; once the object is observed, a table:
-                               // 1 -> that function, observation -> function
+    CLUA_USER_VALUE_BODY = 1,       // a function, or a table: function, arguments, n; with several bodies, a table of these
+    CLUA_USER_VALUE_RESULTS = 1,    // if the handle `has_results`: the operation's results as decoded in this state
+    CLUA_USER_VALUE_FUNCTIONS = 2,  // the completion block or a timer's function; once the object is observed, a table:
+                                    // 1 -> that function, observation -> function
     CLUA_USER_VALUE_COUNT = 2
 };
 
