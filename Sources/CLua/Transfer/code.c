@@ -352,7 +352,7 @@ static void compile_factory(lua_State *L, clua_code *code) {
     own->compiled[own->compiled_count++] = code;
 }
 
-// Loading creates new upvalues. All are nil except the first, which is set to the globals.
+// Loading creates new upvalues. All are nil except the first, which Lua sets to the globals, so it is reset.
 static void instantiate_without_factory(lua_State *L, const clua_code *code) {
     load(L, caches_of(L), code->dump, code->dump_count);
     lua_pushnil(L);

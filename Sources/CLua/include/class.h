@@ -13,7 +13,7 @@ typedef struct clua_class_identity {
 
 clua_class_identity clua_identify_class(lua_State *L, int index);
 
-/// Whether the class of the operation at `operation` has a field with the key at `key`. Never raises. (Both are stack indices.)
+/// Whether the class of the operation at `operation` has a field with the key at `key`; both are stack indices. Never raises.
 bool clua_class_has(lua_State *L, int operation, int key);
 
 #endif

@@ -26,7 +26,7 @@ typedef struct clua_member {
 typedef struct clua_class {
     const char *name;
     int kind;  // 1 to CLUA_MAX_KINDS; 0 for a class with a base
-    const char *base;  // the class whose members it inherits, apart from the functions; NULL for none
+    const char *base;  // the class that it inherits from; its own functions take precedence; NULL for none
     const clua_member *functions;  // fields of the class table, and methods of its objects
     size_t function_count;
     const clua_member *properties;
