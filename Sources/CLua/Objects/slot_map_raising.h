@@ -1,7 +1,7 @@
 // The slot map of a state's handles, and the index that finds the slot of an object.
 //
-// Slots are grouped into pages. Each page has a weak table of its handles and a table of the pinned ones. So the cost of growing does not
-// depend on the number of handles, nor does the cost of a minor collection, which traverses every table that has changed.
+// Slots are grouped into pages. Each page has a weak table of its handles and a table of the pinned ones. Growing adds one small page,
+// whatever the number of handles. A minor collection traverses only the tables that have changed, so it stays short, too.
 #ifndef CLUA_SLOT_MAP_RAISING_H
 #define CLUA_SLOT_MAP_RAISING_H
 

@@ -12,7 +12,7 @@
 
 #include "host.h"
 
-/// Limits: stopping what runs. Only the state's thread writes these fields, except `requested` and those that the lock guards.
+/// Limits: stopping what runs. Only the state's thread writes these fields, except `requested`, `interrupt` and those that the lock guards.
 typedef struct clua_stop {
     _Atomic(lua_State *) running;  // the running coroutine
     atomic_int requested;          // a reason; the hook is set, or will be when a coroutine is switched to
@@ -25,7 +25,7 @@ typedef struct clua_stop {
     const void *body;              // guarded: the running body, which a request must name
     struct clua_suspended_body *suspended;  // guarded: the bodies suspended around it, innermost first
     bool is_given_up;              // guarded: the body ignored a request, and nobody waits for it any more
-    bool is_attached;              // guarded: the thread is alive
+    bool is_attached;              // guarded: a thread is attached
     struct clua_state *next_on_thread;  // list of the states of one thread; only that thread writes it
     atomic_int interrupt;  // the last interrupt signal, and whether it is pending; see interrupt.c
 } clua_stop;
@@ -41,7 +41,7 @@ typedef struct clua_handles {
     uint32_t free_number;  // all lower numbers are in use
     struct clua_slot_page *nonfull;  // list of the pages with free slots
     uint32_t used, most_used;  // slots in use now, and at most since clua_trim_slot_map
-    uint32_t *index;  // owned: a hash table from objects that do not store their slot to slots
+    uint32_t *index;  // owned: a hash table from object to slot, for objects that do not store their slot
     uint32_t index_size, indexed;
     bool is_releasing;
     size_t block_size;  // size of the block that Lua allocates for a handle
