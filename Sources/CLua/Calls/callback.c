@@ -163,7 +163,7 @@ int clua_push_completion(lua_State *L, int handle, bool is_kept) {
     return type;
 }
 
-// Stores the value at stack index `index` as completion block; 0 for none.
+// Stores the value at stack index `index` as the completion block; 0 for none.
 static void set_completion(lua_State *L, int handle, int index) {
     bool has_table = lua_getiuservalue(L, handle, CLUA_USER_VALUE_FUNCTIONS) == LUA_TTABLE;
     if (index != 0)

@@ -45,14 +45,14 @@ static void push_message(lua_State *L, int value) {
         lua_pushfstring(L, "(error object is a %s value)", luaL_typename(L, value));
 }
 
-// Stores the value on top (nil or false for none) as description of the error in flight, and pops it.
+// Stores the value on top (nil or false for none) as the description of the error in flight, and pops it.
 static void keep_description(lua_State *L) {
     clua_state_of(L)->has_description = lua_toboolean(L, -1);
     clua_keep(L, CLUA_KEPT_ERROR);
 }
 
-// Message handler: stores a table of value, message and traceback. It returns the value unchanged, for `__close` handlers and other
-// observers on the way.
+// Message handler: stores a table of value, message and traceback. It returns the value unchanged, because `__close` handlers
+// and others get it on the way.
 static int describe_error(lua_State *L) {
     lua_settop(L, 1);
     push_message(L, 1);
@@ -91,7 +91,7 @@ static char *copy(const char *bytes, size_t count) {
     return block;
 }
 
-// Pops the string on top and returns a copy of it. Lua leaves nil there if memory ran out.
+// Pops the string on top and returns a copy of it. A nil there means that memory ran out.
 static char *take_string(lua_State *L, size_t *count) {
     const char *bytes = CLUA_NO_MEMORY;
     char other[64];
@@ -199,7 +199,7 @@ int clua_call(lua_State *L, int argument_count, int result_count, clua_failure *
     return call(L, describe_error, argument_count, result_count, failure);
 }
 
-// Message handler of scripts. As in the `lua` command, an error with a text of its own gets no traceback.
+// Message handler of scripts. As in the `lua` command, an error object with a __tostring metamethod gets no traceback.
 static int describe_script_error(lua_State *L) {
     bool has_words = lua_type(L, 1) != LUA_TSTRING && luaL_getmetafield(L, 1, "__tostring") != LUA_TNIL;
     describe_error(L);

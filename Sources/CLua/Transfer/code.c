@@ -197,7 +197,7 @@ static const void *prototype_of(lua_State *L, int function) {
     return closure->prototype;
 }
 
-// Whether closures of one prototype have the same pointer and others do not. Needs 4 free stack slots.
+// Whether prototype_of works here: closures of one prototype agree, others differ. Needs 4 free stack slots.
 static bool finds_prototypes(lua_State *L) {
     const char source[] = "local function make() return function() return make end end return make, make(), make()";
     if (luaL_loadbufferx(L, source, sizeof(source) - 1, "=prototypes", "t") != LUA_OK) lua_error(L);

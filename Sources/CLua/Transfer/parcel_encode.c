@@ -232,8 +232,8 @@ static void encode_table(encoder *e, int depth) {
 
 // MARK: functions
 
-// Encodes the value on top, and pops it. It is upvalue `number` of the function at `container`, or value `number` of the parcel if that is
-// 0.
+// Encodes the value on top, and pops it. It is upvalue `number` of the function at `container`, or value `number` of the parcel if
+// `container` is 0.
 static void encode_slot(encoder *e, int container, int number, int depth, const path_step *step) {
     e->path = step;
     lua_pushinteger(e->L, number);
