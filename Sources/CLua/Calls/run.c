@@ -330,7 +330,7 @@ typedef struct body_run {
     int result_limit;
     size_t memory_limit;
     clua_parcel *results;  // out
-    clua_cached_closure *cached;     // the cached closure that the body runs in, or NULL
+    clua_cached_closure *cached;  // the cached closure that the body runs in, or NULL
 } body_run;
 
 static void push_operation(lua_State *L, const clua_body *body) { clua_push_handle(L, body->object, body->kind); }

@@ -210,7 +210,7 @@ void clua_push_deferred_handle(lua_State *L, int kind) {
 }
 
 // Whether the value on top is the preallocated handle, and a free slot exists for it.
-static bool is_usable_preallocated(lua_State *L) {
+static bool is_usable(lua_State *L) {
     const clua_handle *handle = lua_touserdata(L, -1);
     return handle != NULL && handle->object == NULL && clua_has_free_slot(clua_state_of(L));
 }
@@ -225,7 +225,7 @@ void clua_push_owned_handle(lua_State *L, void *object, int kind) {
 void clua_push_new_handle(lua_State *L, void *object, int kind) {
     // The preallocated handle was created while nothing was owned. The next one is created after this one owns the object.
     clua_push_kept(L, CLUA_KEPT_PREALLOCATED_HANDLE);
-    if (!is_usable_preallocated(L)) {
+    if (!is_usable(L)) {
         lua_pop(L, 1);
         lua_pushcfunction(L, make_empty_handle);
         if (lua_pcall(L, 0, 1, 0) != LUA_OK) {

@@ -68,7 +68,7 @@ typedef struct encoder {
     bool has_culprit;
     path_block *path_blocks;
     const path_step *path;
-    struct analysis *analysis; // NULL for a parcel that is to be sent
+    struct analysis *analysis;  // NULL for a parcel that is to be sent
     int count;             // the number of values
     clua_parcel_role role;
 } encoder;
