@@ -14,7 +14,7 @@ bool loop_post(cio_loop *loop, command *command) {
         else
             loop->last->next = command;
         loop->last = command;
-        // With the lock: the loop cannot close its handle meanwhile.
+        // The lock keeps the loop from closing this handle meanwhile.
         if (was_empty) uv_async_send(&loop->wake);
     }
     pthread_mutex_unlock(&loop->lock);
@@ -56,7 +56,7 @@ void loop_process_has_gone(cio_loop *loop) {
             uv_close((uv_handle_t *)&loop->wake, NULL);
             return;
         }
-        // What was posted just before: nothing of it lives long in a loop that is stopping.
+        // Run commands that arrived just before. None of them can keep a stopping loop alive for long.
         run_commands(loop);
         if (uv_is_closing((uv_handle_t *)&loop->wake)) return;
     }
@@ -85,7 +85,8 @@ static void *run(void *context) {
 
 // MARK: from other threads
 
-// No signals but those that a fault raises: they belong to the host's threads. A write to a closed pipe is an error, and no signal.
+// Block all signals except faults, because signals belong to the host's threads. A write to a closed pipe then gives an error, not a
+// signal.
 static int start_thread(cio_loop *loop) {
     sigset_t all, before;
     sigfillset(&all);
@@ -97,7 +98,7 @@ static int start_thread(cio_loop *loop) {
     return error;
 }
 
-// Where it is ignored, the system forgets how a process ended.
+// If SIGCHLD is ignored, the system discards the exit statuses of children.
 static void heed_ended_children(void) {
     struct sigaction action;
     if (sigaction(SIGCHLD, NULL, &action) == 0 && action.sa_handler == SIG_IGN) {
@@ -129,7 +130,7 @@ cio_loop *cio_loop_start(int *error) {
         }
         uv_loop_close(&loop->uv);
     }
-    *error = -*error;  // libuv's numbers are errno's, negated
+    *error = -*error;  // libuv's errors are negated errnos
     loop_release(loop);
     return NULL;
 }

@@ -8,7 +8,7 @@
 
 #include "CIO.h"
 
-/// Something to be done on the loop's thread. It is part of what it is about, and so needs no memory of its own.
+/// Work for the loop's thread. A command is embedded in the object it concerns, so that posting one needs no memory.
 typedef struct command {
     struct command *next;
     void (*run)(struct command *command);
@@ -19,31 +19,31 @@ struct cio_loop {
     pthread_t thread;
     pthread_mutex_t lock;
     command *first, *last;  // guarded
-    bool is_closed;         // guarded: no commands are taken any more
+    bool is_closed;         // guarded: the loop accepts no more commands
     command end_processes, stop;
 
-    // What follows belongs to the loop's thread.
+    // The fields below belong to the loop's thread.
     uv_loop_t uv;
     uv_async_t wake;
     cio_timer *timers;
     cio_process *processes;
-    bool is_ending;    // processes are ended
-    bool is_stopping;  // timers as well
+    bool is_ending;    // processes are being ended
+    bool is_stopping;  // timers are cancelled as well
 };
 
-/// The struct that a member belongs to.
+/// The struct that contains a member.
 #define CONTAINER(pointer, type, member) ((type *)((char *)(pointer) - offsetof(type, member)))
 
-/// Has `command` run on the loop's thread, in the order of the posts. False when the loop has stopped.
+/// Queues `command` for the loop's thread. Commands run in the order of posting. Returns false if the loop has stopped.
 bool loop_post(cio_loop *loop, command *command);
 
 void loop_retain(cio_loop *loop);
 void loop_release(cio_loop *loop);
 
-/// On the loop's thread: the last process may have gone.
+/// On the loop's thread: checks whether a stopping loop has no processes left, and then closes it.
 void loop_process_has_gone(cio_loop *loop);
 
-/// On the loop's thread: the end of all timers and of all processes that there are.
+/// On the loop's thread. Cancel all timers; end all processes.
 void timers_cancel(cio_loop *loop);
 void processes_end(cio_loop *loop);
 

@@ -10,13 +10,13 @@
 
 enum {
     FIRST_BLOCK = 4096,
-    LEAST_FREE = 1024,      // in a block, before it is made larger
-    TICK = 10,              // milliseconds between two looks at a group that is being ended
-    LAST_WORDS = 100,       // milliseconds after SIGKILL until outputs that others hold open are given up
-    GIVEN_UP = 5000,        // and until a process is that the system does not end
+    LEAST_FREE = 1024,      // in a block, before it grows
+    TICK = 10,              // milliseconds between two checks of a group that is being ended
+    LAST_WORDS = 100,       // milliseconds after SIGKILL until outputs held open by others are abandoned
+    GIVEN_UP = 5000,        // milliseconds after SIGKILL until a process that the system does not end is abandoned
 };
 
-/// What the process writes.
+/// The captured output of a process.
 typedef struct output {
     uv_pipe_t pipe;
     bool is_captured, is_open;
@@ -33,7 +33,7 @@ struct cio_process {
     pthread_mutex_t lock;
     bool is_reaped, has_gone;  // guarded; written on the loop's thread
 
-    // What follows belongs to the loop's thread.
+    // The fields below belong to the loop's thread.
     child child;
     cio_callback ended;
     uv_poll_t exit;
@@ -42,16 +42,16 @@ struct cio_process {
     char *input_bytes;
     size_t input_count;
     output outputs[2];
-    uv_timer_t timer;  // its timeout, and then looks at its group
+    uv_timer_t timer;  // first the timeout, then the checks of the group
     uint64_t timeout;  // milliseconds; 0: none
-    uint64_t kill_at;  // milliseconds of uv_now
+    uint64_t kill_at;  // milliseconds on the clock of uv_now
     bool is_input_open, is_exit_open, is_timer_open;
     bool is_ending, was_killed;
-    bool has_reported;  // the result is complete and nobody changes it
-    int handle_count;   // that have still to be closed
+    bool has_reported;  // the result is complete and final
+    int handle_count;   // open uv handles
     int wait_status;
     bool timed_out, lacked_memory;
-    cio_process *next, *previous;  // in the loop's list
+    cio_process *next, *previous;  // links of the loop's list
 };
 
 static void release(cio_process *process) {
@@ -85,13 +85,13 @@ static void close_output(cio_process *process, int i) {
 
 static void close_input(cio_process *process) { close_handle(&process->is_input_open, (uv_handle_t *)&process->input); }
 
-// A poll handle does not own its descriptor.
+// A poll handle does not own its descriptor, so it is closed here.
 static void close_exit(cio_process *process) {
     close_handle(&process->is_exit_open, (uv_handle_t *)&process->exit);
     close_descriptor(&process->child.exit);
 }
 
-// Tells how it ended.
+// Reports the end of the process to the caller.
 static void report(cio_process *process) {
     if (process->has_reported) return;
     process->has_reported = true;
@@ -101,7 +101,7 @@ static void report(cio_process *process) {
     process->ended.release(process->ended.context);
 }
 
-// It has told, and nobody of its group is left to be ended.
+// Removes the process, once it has reported and its group needs no ending any more.
 static void leave(cio_process *process) {
     cio_loop *loop = process->loop;
     pthread_mutex_lock(&process->lock);
@@ -119,7 +119,7 @@ static void leave(cio_process *process) {
 
 static bool has_open_output(const cio_process *process) { return process->outputs[0].is_open || process->outputs[1].is_open; }
 
-// Something has ended: perhaps that was all.
+// Called when the process or one of its outputs has ended. Reports the end if nothing is left to wait for.
 static void check(cio_process *process) {
     if (process->has_reported || !process->is_reaped || has_open_output(process)) return;
     report(process);
@@ -148,7 +148,7 @@ static void end_group(cio_process *process) {
     if (process->is_ending || process->has_gone) return;
     process->is_ending = true;
     kill(-process->pid, SIGTERM);
-    kill(-process->pid, SIGCONT);  // one that is stopped ends, too
+    kill(-process->pid, SIGCONT);  // a stopped process must continue to end
     uv_update_time(&process->loop->uv);
     process->kill_at = uv_now(&process->loop->uv) + CIO_GRACE / 1000000;
     uv_timer_start(&process->timer, on_tick, TICK, TICK);
@@ -166,7 +166,7 @@ static void reap(cio_process *process, int options) {
     do {
         found = waitpid(process->pid, &process->wait_status, options);
     } while (found < 0 && errno == EINTR);
-    // Should somebody else have waited for it, nobody knows how it ended: neither by itself nor by a signal.
+    // Another part of the program may have waited for the child. The status is then neither an exit nor a signal.
     if (found < 0) process->wait_status = W_STOPCODE(0);
     if (found != 0) process->is_reaped = true;
     pthread_mutex_unlock(&process->lock);
@@ -217,7 +217,7 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer) 
     check(process);
 }
 
-// Whatever became of it: a program need not read its input.
+// The status does not matter, because a program need not read its input.
 static void on_write(uv_write_t *write, int status) {
     (void)status;
     cio_process *process = write->data;
@@ -230,7 +230,7 @@ static void write_input(cio_process *process) {
     if (buffer.len == 0 || uv_write(&process->write, (uv_stream_t *)&process->input, &buffer, 1, on_write) != 0) close_input(process);
 }
 
-// Hands a descriptor to a handle, which closes it.
+// Passes the ownership of a descriptor to a handle.
 static void open_pipe(cio_process *process, uv_pipe_t *pipe, int *descriptor, bool *is_open) {
     if (*descriptor < 0) return;
     uv_pipe_init(&process->loop->uv, pipe, 0);
@@ -245,7 +245,7 @@ static void open_pipe(cio_process *process, uv_pipe_t *pipe, int *descriptor, bo
     *descriptor = -1;
 }
 
-// Without it nothing would say when the program ends: it does now.
+// If the exit cannot be watched, nothing would report the end of the program, so it is killed now.
 static void watch_exit(cio_process *process) {
     bool is_watched = uv_poll_init(&process->loop->uv, &process->exit, process->child.exit) == 0;
     if (is_watched) {
@@ -310,7 +310,7 @@ static cio_process *make_process(cio_loop *loop, const cio_program *program) {
         memcpy(process->input_bytes, program->input, program->input_count);
         process->input_count = program->input_count;
     }
-    atomic_init(&process->references, 2);  // the caller's and the loop's
+    atomic_init(&process->references, 2);  // one for the caller, one for the loop
     loop_retain(loop);
     process->loop = loop;
     process->adopt.run = adopt;
@@ -321,7 +321,7 @@ static cio_process *make_process(cio_loop *loop, const cio_program *program) {
     return process;
 }
 
-// It has been started, and there is no loop any more.
+// Kills a process that has started although the loop has stopped.
 static void abandon(cio_process *process) {
     child *child = &process->child;
     kill(-child->pid, SIGKILL);

@@ -17,7 +17,7 @@ void close_descriptor(int *descriptor) {
     *descriptor = -1;
 }
 
-// The child's standard descriptors are made of those here, so none may be one of them already.
+// Moves a descriptor above the standard ones, which dup2 overwrites in the child.
 static int above_standard(int descriptor) {
     if (descriptor < 0 || descriptor > 2) return descriptor;
     int moved = fcntl(descriptor, F_DUPFD_CLOEXEC, 3);
@@ -29,7 +29,7 @@ static int above_standard(int descriptor) {
 
 static int open_file(const char *path, int flags) { return above_standard(open(path, flags | O_CLOEXEC | O_NOCTTY, 0666)); }
 
-// The parent keeps one end: 0 for reading, 1 for writing.
+// The parent keeps one end: 0 to read, 1 to write.
 static bool open_pipe(int parent_end, int *parent, int *child) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) return false;
@@ -38,9 +38,9 @@ static bool open_pipe(int parent_end, int *parent, int *child) {
     return *parent >= 0 && *child >= 0;
 }
 
-// What is opened for the child and closed when it has started.
+// Descriptors opened for the child, and closed once it has started.
 typedef struct opened {
-    int standard[3];  // -1: the parent's own
+    int standard[3];  // -1 for the parent's own
     int directory;
 } opened;
 
@@ -85,7 +85,7 @@ static bool same_name(const char *left, const char *right) {
     return length == name_length(right) && memcmp(left, right, length) == 0;
 }
 
-// The caller's variables with the changes; malloc'ed, the strings are not.
+// Returns the caller's variables with the changes. The array is malloc'ed, the strings are borrowed.
 static char **changed_environment(const char *const *changes) {
     size_t count = 0, change_count = 0;
     while (environ != NULL && environ[count] != NULL) count++;
@@ -104,7 +104,7 @@ static char **changed_environment(const char *const *changes) {
     return result;
 }
 
-// Returns an errno. glibc's posix_spawn needs no copy of the caller's memory, and returns when the program runs or could not.
+// Returns an errno. glibc's posix_spawn does not copy the caller's memory, and returns once the program has started or failed to.
 static int spawn_with(const cio_program *program, char **environment, const opened *opened, pid_t *pid) {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
@@ -115,7 +115,7 @@ static int spawn_with(const cio_program *program, char **environment, const open
         sigset_t none, reset;
         sigemptyset(&none);
         sigemptyset(&reset);
-        // Those that somebody between us and the terminal may ignore, and that a program expects to end it.
+        // Signals that a parent process may have ignored, and that a program expects to have their default effect.
         static const int expected[] = {SIGPIPE, SIGTERM, SIGCHLD, SIGXFSZ};
         for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) sigaddset(&reset, expected[i]);
         posix_spawnattr_setsigmask(&attributes, &none);
@@ -125,7 +125,7 @@ static int spawn_with(const cio_program *program, char **environment, const open
         for (int i = 0; i < 3 && error == 0; i++)
             if (opened->standard[i] >= 0) error = posix_spawn_file_actions_adddup2(&actions, opened->standard[i], i);
         if (error == 0 && opened->directory >= 0) error = posix_spawn_file_actions_addfchdir_np(&actions, opened->directory);
-        // Files that scripts have opened are not made for being closed there.
+        // Files that scripts have opened lack the close-on-exec flag.
         if (error == 0) error = posix_spawn_file_actions_addclosefrom_np(&actions, 3);
         if (error == 0)
             error = posix_spawnp(pid, program->arguments[0], &actions, &attributes, (char *const *)program->arguments, environment);

@@ -1,4 +1,4 @@
-// Internal to this folder: starting a program, on the thread that asks for it.
+// Internal to this folder: starting a program, on the calling thread.
 #ifndef CIO_SPAWN_H
 #define CIO_SPAWN_H
 
@@ -6,15 +6,15 @@
 
 #include "CIO.h"
 
-/// What the parent has of a child. A descriptor that there is not is -1.
+/// The parent's side of a child. -1 stands for a missing descriptor.
 typedef struct child {
     pid_t pid;
-    int exit;        // a pidfd: readable when the child has ended
-    int input;       // the ends of its pipes
+    int exit;        // a pidfd: readable once the child has ended
+    int input;       // the parent's ends of the pipes
     int outputs[2];
 } child;
 
-/// False, with `error` filled, when the program could not be started; then nothing is left of it.
+/// Returns false, fills `error`, and leaves nothing behind if the program cannot be started.
 bool spawn(const cio_program *program, child *child, cio_start_error *error);
 
 void close_descriptor(int *descriptor);

@@ -8,11 +8,11 @@ struct cio_timer {
     cio_loop *loop;
     command start, cancel;
 
-    // What follows belongs to the loop's thread.
+    // The fields below belong to the loop's thread.
     uv_timer_t uv;
-    uint64_t due, period;  // nanoseconds of uv_hrtime; no period: 0
+    uint64_t due, period;  // nanoseconds on the clock of uv_hrtime; a period of 0 is none
     cio_callback callback;
-    cio_timer *next, *previous;  // in the loop's list
+    cio_timer *next, *previous;  // links of the loop's list
     bool is_listed;
 };
 
@@ -40,7 +40,7 @@ static void close_timer(cio_timer *timer) {
 
 static void on_timer(uv_timer_t *uv);
 
-// The loop counts in whole milliseconds: up, so that it never fires early.
+// The loop counts whole milliseconds. Round up, so that the timer never fires early.
 static void arm(cio_timer *timer) {
     uv_update_time(&timer->loop->uv);
     uint64_t now = uv_now(&timer->loop->uv);
@@ -92,7 +92,7 @@ void timers_cancel(cio_loop *loop) {
 cio_timer *cio_timer_start(cio_loop *loop, uint64_t delay, uint64_t period, cio_callback callback) {
     cio_timer *timer = calloc(1, sizeof *timer);
     if (timer != NULL) {
-        atomic_init(&timer->references, 2);  // the caller's and the loop's
+        atomic_init(&timer->references, 2);  // one for the caller, one for the loop
         loop_retain(loop);
         timer->loop = loop;
         timer->start.run = start;

@@ -5,8 +5,8 @@ import Testing
 /// The tables by which handles are found have room for those that there are, not for the most that there ever were. In processes of
 /// their own: objects are counted by the host of the process.
 @Suite(.disabled(if: has_thread_sanitizer(), "one thread only")) struct HandleTableTests {
-    /// How many would have room in the chunks that there are.
-    private static func capacity(_ state: State) -> UInt32 { unsafe clua_state_of(state.lua).pointee.handles.chunk_count * 64 }
+    /// How many would have room in the pages that there are.
+    private static func capacity(_ state: State) -> UInt32 { unsafe clua_state_of(state.lua).pointee.handles.page_count * 64 }
     private static func used(_ state: State) -> UInt32 { unsafe clua_state_of(state.lua).pointee.handles.used }
 
     /// 200,000 handles, all there at once; every 10,000th is kept, another one pinned.
@@ -30,7 +30,7 @@ import Testing
             try state.run("collectgarbage()")
             let after = try (state.usedBytes(), allocated_bytes())
             #expect(Self.used(state) == 40)
-            // A chunk for each at most: some two kilobytes. The registry has two numbers for each chunk that there was.
+            // A page for each at most: some two kilobytes. The registry has two numbers for each page that there was.
             #expect(Self.capacity(state) <= 41 * 64)
             #expect(after.0 - before.0 < 250_000, "\(before.0) bytes of the state, then \(after.0)")
             #expect(after.1 - before.1 < 350_000 || after.1 == 0, "\(before.1) bytes, then \(after.1)")

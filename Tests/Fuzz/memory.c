@@ -257,7 +257,7 @@ int main(int count, char **arguments) {
     exhaust(receiver, host_calls, 1002, &paths, true);
     lua_gc(receiver, LUA_GCSTOP);
     exhaust(receiver, handles_go, 1003, &paths, false);
-    check(clua_state_of(receiver)->handles.chunk_count <= 4, "there is room for many", 1003, 0);
+    check(clua_state_of(receiver)->handles.page_count <= 4, "there is room for many", 1003, 0);
     clua_parcel_release(&parcel);
     clua_state_close(receiver);
     clua_state_close(sender);

@@ -11,7 +11,7 @@ static int pinned, pinned_count;  // the table in the registry, and how many are
 
 struct handle {
     void *operation;
-    int place;
+    int slot;
 };
 
 static int new(lua_State *lua) {
@@ -33,10 +33,10 @@ static int set(lua_State *lua) {
 static int add(lua_State *lua) {
     struct handle *handle = luaL_checkudata(lua, 2, "Operation");
     handle->operation = malloc(256);
-    handle->place = ++pinned_count;
+    handle->slot = ++pinned_count;
     lua_rawgeti(lua, LUA_REGISTRYINDEX, pinned);
     lua_pushvalue(lua, 2);
-    lua_rawseti(lua, -2, handle->place);
+    lua_rawseti(lua, -2, handle->slot);
     lua_settop(lua, 2);
     return 1;
 }
@@ -44,10 +44,10 @@ static int add(lua_State *lua) {
 static int run_completion_blocks(lua_State *lua) {
     lua_settop(lua, 0);
     lua_rawgeti(lua, LUA_REGISTRYINDEX, pinned);
-    for (int place = 1; place <= pinned_count; place++) {
-        lua_rawgeti(lua, 1, place);
+    for (int slot = 1; slot <= pinned_count; slot++) {
+        lua_rawgeti(lua, 1, slot);
         lua_pushnil(lua);
-        lua_rawseti(lua, 1, place);
+        lua_rawseti(lua, 1, slot);
         lua_getiuservalue(lua, 2, COMPLETION);
         lua_pushvalue(lua, 2);
         if (lua_pcall(lua, 1, 0, 0) != LUA_OK) return lua_error(lua);

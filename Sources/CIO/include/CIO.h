@@ -1,7 +1,7 @@
-// One thread with a libuv loop: timers and child processes. Knows nothing of Lua or operations.
+// One thread with a libuv loop, for timers and child processes. It knows nothing of Lua or operations.
 //
-// Every function here may be called from every thread and does not wait for the loop, unless it says otherwise. Callbacks are called on
-// the loop's thread, one at a time, and must not block.
+// Unless noted otherwise, every function here may be called from any thread and does not wait for the loop. Callbacks run on the loop's
+// thread, one at a time, and must not block.
 #ifndef CIO_H
 #define CIO_H
 
@@ -13,7 +13,7 @@ typedef struct cio_loop cio_loop;
 typedef struct cio_timer cio_timer;
 typedef struct cio_process cio_process;
 
-/// What to call, and with what. `release` is called once, when neither will be called any more.
+/// A callback and its context. `release` is called once, after the last use of `context`.
 typedef struct cio_callback {
     void (*call)(void *context);
     void (*release)(void *context);
@@ -22,29 +22,28 @@ typedef struct cio_callback {
 
 // MARK: the loop
 
-/// Starts the thread, which receives no signals. NULL when the system refuses; `error` says why.
+/// Starts the thread, which receives no signals but faults. Returns NULL if the system refuses; `error` says why.
 cio_loop *cio_loop_start(int *error);
 
-/// Ends the processes that there are and those to come (see cio_process_end). To be called once.
+/// Ends all present and future processes (see cio_process_end). Call it once.
 void cio_loop_end_processes(cio_loop *loop);
 
-/// Cancels the timers, ends the processes, waits until they have gone, and joins the thread. To be called once, not on the loop's
-/// thread.
+/// Cancels the timers, ends the processes, waits until they have gone, and joins the thread. Call it once, and not on the loop's thread.
 void cio_loop_stop(cio_loop *loop);
 
-/// Gives back what cio_loop_start returned, after cio_loop_stop.
+/// Releases the loop. Call it after cio_loop_stop.
 void cio_loop_release(cio_loop *loop);
 
 // MARK: timers
 
-/// Calls back after `delay` nanoseconds, not earlier, and, with a `period` other than 0, each so many nanoseconds after that; a call that
-/// is late is not made up for. NULL when the loop has been stopped or memory has run out; then `callback` is released at once.
+/// Calls back after `delay` nanoseconds, never earlier, and then, unless `period` is 0, every `period` nanoseconds; missed calls are
+/// skipped. Returns NULL, and releases `callback` at once, if the loop has stopped or memory runs out.
 cio_timer *cio_timer_start(cio_loop *loop, uint64_t delay, uint64_t period, cio_callback callback);
 
-/// No further calls; one that is under way may still be going on.
+/// Prevents further calls. A call in progress may still be running.
 void cio_timer_cancel(cio_timer *timer);
 
-/// Gives back what cio_timer_start returned. The timer goes on.
+/// Releases the caller's reference. The timer keeps running.
 void cio_timer_release(cio_timer *timer);
 
 // MARK: processes
@@ -53,60 +52,60 @@ typedef enum cio_output_kind { CIO_CAPTURE, CIO_INHERIT, CIO_NULL, CIO_FILE } ci
 
 typedef struct cio_output {
     cio_output_kind kind;
-    const char *path;  // CIO_FILE: emptied, or made; in the caller's directory
+    const char *path;  // CIO_FILE: created or truncated; relative to the caller's directory
 } cio_output;
 
-/// A program to run. Nothing of this is needed after cio_process_start.
+/// A program to run. cio_process_start copies what it needs.
 typedef struct cio_program {
-    const char *const *arguments;    // ends with NULL; the first is the program, looked for in PATH when it has no slash
-    const char *const *environment;  // ends with NULL: "NAME=value" sets, "NAME" removes a variable of the caller's
-    const char *directory;           // NULL: the caller's
-    const char *input;               // standard input; NULL: there is none
+    const char *const *arguments;    // NULL-terminated; the first is the program, searched in PATH unless it has a slash
+    const char *const *environment;  // NULL-terminated; "NAME=value" sets a variable, "NAME" removes one of the caller's
+    const char *directory;           // NULL for the caller's
+    const char *input;               // standard input; NULL for none
     size_t input_count;
     cio_output outputs[2];           // stdout, stderr; the same path twice is one file
-    uint64_t timeout;                // nanoseconds after which it is ended; 0: none
+    uint64_t timeout;                // nanoseconds until the program is ended; 0 for none
 } cio_program;
 
-/// What failed, when a program could not be started.
+/// Why a program could not be started.
 typedef struct cio_start_error {
-    int error;         // as in errno
-    const char *path;  // the file or the directory of the cio_program that is to blame; NULL: the program itself
+    int error;         // an errno
+    const char *path;  // the file or directory of the cio_program at fault; NULL for the program itself
 } cio_start_error;
 
-/// Starts a program in a process group of its own, with default signals and no descriptors but the standard ones. `ended` is called
-/// when it has ended and everybody has closed its captured output. NULL when it could not be started; then `ended` is released at once.
+/// Starts a program in a process group of its own, with default signals and only the standard descriptors. Calls `ended` once the program
+/// has ended and its captured output is closed everywhere. Returns NULL, and releases `ended` at once, if the program cannot be started.
 cio_process *cio_process_start(cio_loop *loop, const cio_program *program, cio_callback ended, cio_start_error *error);
 
-/// Ends its group: SIGTERM, and SIGKILL for who is left after `CIO_GRACE` nanoseconds. `ended` is called as ever.
+/// Ends the process group with SIGTERM, and after `CIO_GRACE` nanoseconds with SIGKILL. `ended` is called as usual.
 void cio_process_end(cio_process *process);
 
 #define CIO_GRACE 2000000000ull
 
-/// Sends a signal to its group. 0, or what is wrong, as in errno: ESRCH where it has ended.
+/// Sends a signal to the process group. Returns 0 or an errno: ESRCH if it has ended.
 int cio_process_signal(cio_process *process, int signal_number);
 
 int cio_process_id(const cio_process *process);
 
-/// How it ended. To be asked for from within `ended` on.
+/// How a process ended. Valid once `ended` has been called.
 typedef struct cio_result {
-    int status;         // of one that exited; otherwise -1
-    int signal_number;  // that killed it; otherwise 0
+    int status;         // exit status; -1 if it did not exit
+    int signal_number;  // the signal that killed it; otherwise 0
     bool timed_out;
-    bool lacked_memory;  // for what it wrote; it was ended
+    bool lacked_memory;  // it was ended because memory for its output ran out
     bool is_captured[2];
-    const char *outputs[2];  // as long as the process is not released
+    const char *outputs[2];  // valid until the process is released
     size_t output_counts[2];
 } cio_result;
 
 cio_result cio_process_result(const cio_process *process);
 
-/// Gives back what cio_process_start returned. The process goes on.
+/// Releases the caller's reference. The process keeps running.
 void cio_process_release(cio_process *process);
 
-/// "TERM" for SIGTERM; NULL for a number that has no name.
+/// "TERM" for SIGTERM. NULL for a number without a name.
 const char *cio_signal_name(int signal_number);
 
-/// What errno `error` means, in the words of the C library; never NULL.
+/// The C library's text for an errno. Never NULL.
 const char *cio_error_text(int error);
 
 #endif

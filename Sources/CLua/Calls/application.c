@@ -1,4 +1,4 @@
-// What a host application does to a state, apart from running things in it.
+// What a host application does to a state besides running bodies.
 #include <limits.h>
 #include <lua5.4/lauxlib.h>
 #include <lua5.4/lualib.h>
@@ -23,7 +23,7 @@ typedef struct source {
     int status;
 } source;
 
-// Pushes the compiled function; a syntax error's message is raised as it is.
+// Pushes the compiled function. Raises a syntax error's message unchanged.
 static int load_string(lua_State *L) {
     source *source = lua_touserdata(L, 1);
     source->status = luaL_loadbufferx(L, source->bytes, source->count, source->name, NULL);
@@ -40,7 +40,7 @@ static int load(lua_State *L, lua_CFunction loader, source *source, clua_failure
     int status = clua_protect(L, loader, source, 1, failure);
     if (status == LUA_OK || source->status == LUA_OK) return status;
     failure->status = source->status;
-    failure->traceback_count = 0;  // nothing was running
+    failure->traceback_count = 0;  // no code was running
     static const char end[] = "<eof>";
     size_t length = sizeof end - 1;
     failure->incomplete = source->status == LUA_ERRSYNTAX && failure->message_count >= length
@@ -89,7 +89,7 @@ static void push_package(lua_State *L) {
     lua_remove(L, -2);
 }
 
-// What is looked at for each operation lies ready on the stack of a coroutine that never runs.
+// The values that are read for each operation wait on the stack of a coroutine that never runs.
 enum { PACKAGE = 1, GLOBALS, PATH, CPATH, ARG };
 
 void clua_paths_open(lua_State *L) {
@@ -103,7 +103,7 @@ void clua_paths_open(lua_State *L) {
     clua_keep(L, CLUA_KEPT_PATH_NAMES);
 }
 
-// Pushes a field of a table, to be compared by address, since a string that was assigned is another one.
+// Pushes a field of a table, and returns its address. Comparing addresses is enough: an assigned string is another object.
 static const void *address_of_field(lua_State *names, int table, int name) {
     lua_pushvalue(names, name);
     lua_rawget(names, table);
@@ -130,7 +130,7 @@ static int encode_paths(lua_State *L) {
     lua_pushliteral(L, "arg");
     lua_rawget(L, -2);
     lua_remove(L, -2);
-    // A script may put anything into `arg`; then workers do without.
+    // A script may put anything into `arg`. If it cannot be sent, the workers do without it.
     if (clua_encode(L, 3, CLUA_STORED, parcel) != LUA_OK) {
         lua_pop(L, 2);
         lua_pushnil(L);
@@ -211,7 +211,7 @@ int clua_require(lua_State *L, const char *name, const char *global, clua_failur
     return clua_protect(L, require_module, &requirement, 0, failure);
 }
 
-// As `lua` does it. Returns the arguments.
+// Returns the arguments, with the checks of the `lua` command.
 static int push_arguments(lua_State *L) {
     lua_settop(L, 0);
     if (lua_getglobal(L, "arg") != LUA_TTABLE) return luaL_error(L, "'arg' is not a table");
@@ -228,7 +228,7 @@ int clua_push_arguments(lua_State *L, clua_failure *failure) {
 
 // MARK: printing
 
-// Stack: the context, not used, and the values.
+// Stack: an unused context, then the values.
 static int print_values(lua_State *L) {
     lua_getglobal(L, "print");
     lua_replace(L, 1);
@@ -257,9 +257,9 @@ int clua_captures(lua_State *L, int index, clua_failure *failure) {
     return clua_call(L, 1, 1, failure);
 }
 
-// MARK: values of the host
+// MARK: host values
 
-// Pushes the value that starts at `*item`, and moves on behind it.
+// Pushes the value at `*item`, and advances `*item` past it.
 static void push_item(lua_State *L, const clua_item **item) {
     const clua_item *this = (*item)++;
     luaL_checkstack(L, 8, "too many values");

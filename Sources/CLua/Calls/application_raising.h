@@ -1,4 +1,4 @@
-// What an application does to a state. May raise.
+// What a host application does to a state. May raise.
 #ifndef CLUA_APPLICATION_RAISING_H
 #define CLUA_APPLICATION_RAISING_H
 
@@ -6,10 +6,10 @@
 
 #include "run.h"
 
-/// Remembers what clua_paths_changed looks up. Needs 4 free stack slots.
+/// Stores what clua_paths_changed looks up. Needs 4 free stack slots.
 void clua_paths_open(lua_State *L);
 
-/// Pushes `count` values of the host, of which the first starts at `first`.
+/// Pushes `count` host values, the first of which starts at `first`. Reserves its own stack slots.
 void clua_push_items_here(lua_State *L, const clua_item *first, size_t count);
 
 #endif

@@ -11,7 +11,7 @@
 #include "Objects/object_raising.h"
 #include "Objects/observer_raising.h"
 
-// A C function's pointer as light userdata: POSIX promises that the two convert.
+// A C function pointer as light userdata. POSIX guarantees the conversion.
 static void push_pointer(lua_State *L, clua_function function) { lua_pushlightuserdata(L, (void *)function); }
 
 static clua_function to_pointer(lua_State *L, int index) { return (clua_function)lua_touserdata(L, index); }
@@ -24,7 +24,7 @@ static void free_reply(clua_reply *reply) {
     if (reply->parcel_owner != NULL) clua_object_release(reply->parcel_owner);
 }
 
-// Packs the function at `first` and the arguments after it, up to `last`, into one value. Leaves it on the stack.
+// Packs the function at `first` and its arguments, up to `last`, into one value, and pushes that.
 static void pack_body(lua_State *L, int first, int last) {
     if (first == last) {
         lua_pushvalue(L, first);
@@ -43,14 +43,14 @@ void clua_set_body(lua_State *L, int first, int last, int number) {
     int handle = lua_gettop(L);
     if (number == 0) {
         pack_body(L, first, last);
-        lua_setiuservalue(L, handle, CLUA_SLOT_BODY);
+        lua_setiuservalue(L, handle, CLUA_USER_VALUE_BODY);
         return;
     }
-    if (lua_getiuservalue(L, handle, CLUA_SLOT_BODY) != LUA_TTABLE) {
+    if (lua_getiuservalue(L, handle, CLUA_USER_VALUE_BODY) != LUA_TTABLE) {
         lua_pop(L, 1);
         lua_createtable(L, 2, 0);
         lua_pushvalue(L, -1);
-        lua_setiuservalue(L, handle, CLUA_SLOT_BODY);
+        lua_setiuservalue(L, handle, CLUA_USER_VALUE_BODY);
     }
     pack_body(L, first, last);
     lua_rawseti(L, -2, number);
@@ -71,7 +71,7 @@ static void push_parcel(lua_State *L, const clua_parcel *parcel) {
     if (clua_decode(L, parcel, CLUA_CURRENT_ENVIRONMENT) != LUA_OK) lua_error(L);
 }
 
-// Pushes what the parcels hold: all values of the only one, or one value of each of several.
+// Pushes the contents of the parcels: all values of the single parcel, or the first value of each of several.
 static void push_all_results(lua_State *L, const clua_reply *reply) {
     if (reply->parcel != NULL) return push_parcel(L, reply->parcel);
     luaL_checkstack(L, (int)reply->parcel_count + LUA_MINSTACK, "too many results");
@@ -82,11 +82,11 @@ static void push_all_results(lua_State *L, const clua_reply *reply) {
     }
 }
 
-// Stack: the reply, the handle. Leaves the first result, or the table of all.
+// Stack: the reply, the handle. Pushes the first result, or the table of all results.
 static void push_results(lua_State *L, const clua_reply *reply) {
     clua_handle *handle = lua_touserdata(L, 2);
     if (handle->has_results) {
-        lua_getiuservalue(L, 2, CLUA_SLOT_RESULTS);
+        lua_getiuservalue(L, 2, CLUA_USER_VALUE_RESULTS);
     } else {
         push_all_results(L, reply);
         int count = lua_gettop(L) - 2;
@@ -96,14 +96,14 @@ static void push_results(lua_State *L, const clua_reply *reply) {
         lua_pushinteger(L, count);
         lua_setfield(L, 3, "n");
         lua_pushvalue(L, 3);
-        lua_setiuservalue(L, 2, CLUA_SLOT_RESULTS);
+        lua_setiuservalue(L, 2, CLUA_USER_VALUE_RESULTS);
         handle->has_results = true;
     }
     if (reply->integer == 1) lua_rawgeti(L, -1, 1);
 }
 
-// What an answer that owns memory needs in order to be pushed. Stack: the reply, as light userdata, then the arguments that
-// it needs. Protected, so that the memory can be given back whatever happens.
+// Pushes an answer that owns memory. Stack: the reply as light userdata, then the arguments that it needs. Runs in protected mode, so that
+// the memory can be freed in every case.
 static int push_owned(lua_State *L) {
     const clua_reply *reply = lua_touserdata(L, 1);
     switch (reply->kind) {
@@ -130,7 +130,7 @@ static int push_owned(lua_State *L) {
     return 1;
 }
 
-// Leaves the answer's values on top; returns how many they are.
+// Pushes the answer's values, and returns their number.
 static int answer_owned(lua_State *L, clua_reply *reply) {
     int base = lua_gettop(L);
     bool needs_first = reply->kind == CLUA_REPLY_RESULTS || reply->kind == CLUA_REPLY_CLASS;
@@ -148,7 +148,7 @@ static int answer_owned(lua_State *L, clua_reply *reply) {
 }
 
 int clua_push_completion(lua_State *L, int handle, bool is_kept) {
-    int type = lua_getiuservalue(L, handle, CLUA_SLOT_FUNCTIONS);
+    int type = lua_getiuservalue(L, handle, CLUA_USER_VALUE_FUNCTIONS);
     if (type == LUA_TTABLE) {
         type = lua_rawgeti(L, -1, 1);
         if (!is_kept) {
@@ -158,14 +158,14 @@ int clua_push_completion(lua_State *L, int handle, bool is_kept) {
         lua_replace(L, -2);
     } else if (!is_kept) {
         lua_pushnil(L);
-        lua_setiuservalue(L, handle, CLUA_SLOT_FUNCTIONS);
+        lua_setiuservalue(L, handle, CLUA_USER_VALUE_FUNCTIONS);
     }
     return type;
 }
 
-// The value at stack index `index`; 0: none.
+// Stores the value at stack index `index` as the completion block; 0 for none.
 static void set_completion(lua_State *L, int handle, int index) {
-    bool has_table = lua_getiuservalue(L, handle, CLUA_SLOT_FUNCTIONS) == LUA_TTABLE;
+    bool has_table = lua_getiuservalue(L, handle, CLUA_USER_VALUE_FUNCTIONS) == LUA_TTABLE;
     if (index != 0)
         lua_pushvalue(L, index);
     else
@@ -173,11 +173,11 @@ static void set_completion(lua_State *L, int handle, int index) {
     if (has_table)
         lua_rawseti(L, -2, 1);
     else
-        lua_setiuservalue(L, handle, CLUA_SLOT_FUNCTIONS);
+        lua_setiuservalue(L, handle, CLUA_USER_VALUE_FUNCTIONS);
     lua_pop(L, 1);
 }
 
-// Leaves the handle.
+// Pushes the handle.
 static void answer_handle(lua_State *L, const clua_reply *reply) {
     int last = lua_gettop(L);
     if (!lua_checkstack(L, LUA_MINSTACK)) {
@@ -192,10 +192,10 @@ static void answer_handle(lua_State *L, const clua_reply *reply) {
     if (reply->completion_index != 0) set_completion(L, last + 1, reply->completion_index);
 }
 
-// The handle at `index` needs its body no more. Pushes it.
+// Drops the body of the handle at `index`, and pushes the handle.
 static int answer_sent(lua_State *L, int index) {
     lua_pushnil(L);
-    lua_setiuservalue(L, index, CLUA_SLOT_BODY);
+    lua_setiuservalue(L, index, CLUA_USER_VALUE_BODY);
     lua_pushvalue(L, index);
     return 1;
 }
@@ -260,7 +260,7 @@ int clua_call_host(lua_State *L, clua_function function, int member) {
     return answer(L, &reply);
 }
 
-// What a function of a class or of the module calls: its upvalue, a userdata.
+// What a class or module function calls. It is a userdata, the function's upvalue.
 typedef struct target {
     clua_function function;
     int member;
@@ -271,26 +271,26 @@ static int call_function(lua_State *L) {
     return clua_call_host(L, target->function, target->member);
 }
 
-// What makes objects when they are needed. Upvalue: as call_function's.
-static int make_latent(lua_State *L) {
+// Creates a deferred operation if the first argument is a function. Upvalue: as call_function's.
+static int make_deferred(lua_State *L) {
     if (lua_type(L, 1) != LUA_TFUNCTION) return call_function(L);
     int last = lua_gettop(L);
-    clua_push_latent_handle(L, clua_state_of(L)->host->latent_kind);
+    clua_push_deferred_handle(L, clua_state_of(L)->host->deferred_kind);
     clua_set_body(L, 1, last, 0);
     return 1;
 }
 
-// What adds objects that may be latent. Upvalue: as call_function's.
-static int add_latent(lua_State *L) {
+// Adds an operation, which may be deferred. Upvalue: as call_function's.
+static int add_deferred(lua_State *L) {
     const clua_host *host = clua_state_of(L)->host;
-    clua_handle *handle = clua_to_latent_handle(L, 2);
+    clua_handle *handle = clua_to_deferred_handle(L, 2);
     if (handle == NULL) return call_function(L);
     const clua_handle *to = clua_to_handle(L, 1);
-    if (to == NULL || (int)to->kind != host->adding_kind || !host->add_latent(L, to->object, handle)) return call_function(L);
+    if (to == NULL || (int)to->kind != host->adding_kind || !host->add_deferred(L, to->object, handle)) return call_function(L);
     return answer_sent(L, 2);
 }
 
-// The member's number for the key at stack index 2 in the table at `members`; 0 when there is none.
+// The member number of the key at stack index 2 in the table at `members`, or 0.
 static int find_member(lua_State *L, int members) {
     lua_pushvalue(L, 2);
     lua_rawget(L, members);
@@ -299,8 +299,8 @@ static int find_member(lua_State *L, int members) {
     return member;
 }
 
-// Whether the method with the name at stack index 2 is one that a class may have in the place of the host's, and the class of the
-// object at index 1 does: replaces the host's on top by it. `start` is none of them: the host calls it.
+// Replaces the host's method on top if a class may override it and the class of the object at index 1 does. The name is at stack index 2.
+// `start` is not overridden here, because the host itself calls it.
 static void override_method(lua_State *L) {
     clua_handle *handle = clua_to_handle(L, 1);
     if (handle == NULL || handle->class_object == NULL) return;
@@ -312,7 +312,7 @@ static void override_method(lua_State *L) {
     if (lua_isnil(L, -1)) lua_pop(L, 2);
 }
 
-// Whether the key at stack index 2 is in the class table, an upvalue: pushes what it has there, or nothing.
+// Pushes the field of the class table, an upvalue, with the key at stack index 2. Returns false and pushes nothing if there is none.
 static bool push_method(lua_State *L) {
     lua_pushvalue(L, 2);
     if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return true;
@@ -327,7 +327,7 @@ static int compute_property(lua_State *L) {
 // __index of objects. Upvalues: class table, properties, get.
 static int get_property(lua_State *L) { return push_method(L) ? 1 : compute_property(L); }
 
-// The same of objects that may be of a script's class.
+// The same for objects that may belong to a script class.
 static int get_overridden_property(lua_State *L) {
     if (!push_method(L)) return compute_property(L);
     if (lua_type(L, 2) == LUA_TSTRING) override_method(L);
@@ -339,21 +339,21 @@ static int use_property(lua_State *L) {
     return clua_call_host(L, to_pointer(L, lua_upvalueindex(2)), find_member(L, lua_upvalueindex(1)));
 }
 
-// Whether the value at stack index 3 is a callback for a latent handle: then it is there now.
-static bool set_latent_callback(lua_State *L) {
+// Stores the value at stack index 3 as the callback of a deferred handle, and returns true, if both fit.
+static bool set_deferred_callback(lua_State *L) {
     int type = lua_type(L, 3);
     if (type != LUA_TFUNCTION && type != LUA_TNIL) return false;
-    clua_handle *handle = clua_to_latent_handle(L, 1);
+    clua_handle *handle = clua_to_deferred_handle(L, 1);
     if (handle == NULL) return false;
     lua_settop(L, 3);
-    lua_setiuservalue(L, 1, CLUA_SLOT_FUNCTIONS);
+    lua_setiuservalue(L, 1, CLUA_USER_VALUE_FUNCTIONS);
     handle->has_callback = type == LUA_TFUNCTION;
     return true;
 }
 
-// __newindex of objects. Upvalues: properties, function, the name of the property that is a callback of latent ones, or nil.
+// __newindex of objects. Upvalues: properties, function, and the name of the deferred handles' callback property or nil.
 static int set_property(lua_State *L) {
-    if (lua_rawequal(L, 2, lua_upvalueindex(3)) && set_latent_callback(L)) return 0;
+    if (lua_rawequal(L, 2, lua_upvalueindex(3)) && set_deferred_callback(L)) return 0;
     return use_property(L);
 }
 
@@ -374,21 +374,21 @@ void clua_push_function(lua_State *L, clua_function function, int member) {
     lua_pushcclosure(L, call_function, 1);
 }
 
-// Whether objects of this class may be.
-static bool may_be_latent(lua_State *L, const clua_class *class) {
-    return class->kind != 0 && class->kind == clua_state_of(L)->host->latent_kind;
+// Whether objects of this class may be deferred.
+static bool may_be_deferred(lua_State *L, const clua_class *class) {
+    return class->kind != 0 && class->kind == clua_state_of(L)->host->deferred_kind;
 }
 
 static void push_class_function(lua_State *L, const clua_class *class, int member) {
     const clua_host *host = clua_state_of(L)->host;
     lua_CFunction function = call_function;
-    if (may_be_latent(L, class) && member == host->latent_function) function = make_latent;
-    if (class->kind != 0 && class->kind == host->adding_kind && member == host->adding_function) function = add_latent;
+    if (may_be_deferred(L, class) && member == host->deferred_function) function = make_deferred;
+    if (class->kind != 0 && class->kind == host->adding_kind && member == host->adding_function) function = add_deferred;
     push_target(L, class->call, member);
     lua_pushcclosure(L, function, 1);
 }
 
-// Makes the class table: its functions as fields, its own properties computed. Leaves it on the stack.
+// Creates the class table, with functions as fields and computed properties. Pushes it.
 static void push_class_table(lua_State *L, const clua_class *class) {
     lua_createtable(L, 0, (int)class->function_count);
     for (size_t i = 0; i < class->function_count; i++) {
@@ -406,7 +406,7 @@ static void push_class_table(lua_State *L, const clua_class *class) {
     clua_mark_built_in_class(L, class->name);
 }
 
-// Stack: the module. Leaves the class table.
+// Stack: the module. Pushes the class table.
 static void push_subclass_table(lua_State *L, const clua_class *class) {
     push_class_table(L, class);
     lua_getmetatable(L, -1);
@@ -430,7 +430,7 @@ void clua_open_class(lua_State *L, const clua_class *class) {
     lua_pushcclosure(L, may_be_derived_from ? get_overridden_property : get_property, 3);
     lua_setfield(L, -3, "__index");
     push_pointer(L, class->set);
-    lua_pushstring(L, may_be_latent(L, class) ? clua_state_of(L)->host->callback_property : NULL);
+    lua_pushstring(L, may_be_deferred(L, class) ? clua_state_of(L)->host->callback_property : NULL);
     lua_pushcclosure(L, set_property, 3);
     lua_setfield(L, -2, "__newindex");
     clua_push_function(L, class->describe, 0);

@@ -1,4 +1,4 @@
-// Calling the host. May raise, except where it says so.
+// Calling the host. May raise, except where noted.
 #ifndef CLUA_CALLBACK_RAISING_H
 #define CLUA_CALLBACK_RAISING_H
 
@@ -7,21 +7,21 @@
 /// Pushes a C function that calls `function` for `member`. Needs 3 free stack slots, leaves 1.
 void clua_push_function(lua_State *L, clua_function function, int member);
 
-/// Calls a function of the host for `member` with what is on the stack; leaves its results on top, and returns how many they are.
+/// Calls the host's `function` for `member` with the values on the stack. Pushes its results and returns their number.
 int clua_call_host(lua_State *L, clua_function function, int member);
 
-/// Makes the metatable and the class table of `class`; leaves the class table on the stack, above the module. Needs 6 free slots.
+/// Creates the metatable and the class table of `class`. Pushes the class table above the module. Needs 6 free stack slots.
 void clua_open_class(lua_State *L, const clua_class *class);
 
-/// Pushes the table of the class of the operation whose handle is at `index`; asks the host when it is not known. Needs 8 slots.
+/// Pushes the class table of the operation whose handle is at `index`. Asks the host if this state does not know it. Needs 8 slots.
 void clua_push_class_of(lua_State *L, int index);
 
-/// Packs the function at stack index `first` and the arguments after it, up to `last`, into the body of the handle on top: the one with
-/// this number of several, or the only one for 0.
+/// Packs the function at `first` and its arguments, up to `last`, into a body of the handle on top. `number` is the body's number, or 0 for
+/// a single body.
 void clua_set_body(lua_State *L, int first, int last, int number);
 
-/// Pushes the completion block that the handle at `handle` has, or nil, and takes it out unless it is kept; returns its type. Never raises.
-/// Needs 3 free stack slots, leaves 1.
+/// Pushes the completion block of the handle at `handle`, or nil, and returns its type. Removes the block from the handle unless `is_kept`.
+/// Never raises. Needs 3 free stack slots, leaves 1.
 int clua_push_completion(lua_State *L, int handle, bool is_kept);
 
 #endif

@@ -1,4 +1,4 @@
-// Classes of operations that scripts define: what takes a call of the host, or of the script.
+// Operation classes that scripts define: the parts that call the host or the script.
 #include <lua5.4/lauxlib.h>
 #include <string.h>
 
@@ -25,7 +25,7 @@ void clua_push_class_of(lua_State *L, int index) {
     clua_adopt_class(L, object);
 }
 
-// Stack: a boolean's address, the operation, the class.
+// Stack: the address of a boolean, the operation, the class.
 static int is_kind_of(lua_State *L) {
     bool *is_kind = lua_touserdata(L, 1);
     clua_push_class_of(L, 2);

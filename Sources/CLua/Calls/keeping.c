@@ -1,4 +1,4 @@
-// What the host has a state keep for it: handles, the bodies in them, and the wish to know of collections.
+// What a state keeps for the host: pinned handles, the bodies in them, and the request to report collections.
 #include <string.h>
 
 #include "Calls/callback_raising.h"
@@ -33,7 +33,7 @@ static int attach_body(lua_State *L) {
     attachment *attachment = lua_touserdata(L, 1);
     clua_push_handle(L, attachment->object, attachment->kind);
     clua_set_body(L, 2, lua_gettop(L) - 1, 0);
-    return 1;  // the handle, so that it is alive until the caller has its answer
+    return 1;  // the handle stays alive until the caller has its answer
 }
 
 int clua_attach_body(lua_State *L, void *object, int kind, int index, clua_failure *failure) {
@@ -45,7 +45,7 @@ int clua_attach_body(lua_State *L, void *object, int kind, int index, clua_failu
     lua_pushlightuserdata(L, &attachment);
     for (int i = 0; i < count; i++) lua_pushvalue(L, index + i);
     int status = clua_call(L, 1 + count, 1, failure);
-    if (status == LUA_OK) lua_insert(L, index);  // below the arguments: the call's frame keeps it
+    if (status == LUA_OK) lua_insert(L, index);  // below the arguments, so that the caller's frame keeps it alive
     return status;
 }
 

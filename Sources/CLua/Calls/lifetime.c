@@ -15,7 +15,7 @@
 #include "Objects/Objects.h"
 #include "Transfer/Transfer.h"
 
-// The memory of the machine and its swap. The allocator may give out more than there is, and the process be killed when it writes there.
+// The machine's memory and swap. Beyond that, an allocator that overcommits may get the process killed.
 static size_t machine_bytes(void) {
 #ifdef __linux__
     struct sysinfo machine;
@@ -24,17 +24,17 @@ static size_t machine_bytes(void) {
     return CLUA_IMPOSSIBLE_SIZE - 1;
 }
 
-// A block would go past the limit.
+// Refuses a block that would exceed the limit.
 static void *refuse(clua_state *state, size_t size) {
     bool is_impossible = state->limit_bytes == state->possible_bytes || size >= CLUA_IMPOSSIBLE_SIZE;
     if (!is_impossible && state->stop.body != NULL) clua_stop_at_limit(state, size);
     return NULL;
 }
 
-// Every allocation of every script comes here: no step more than it needs. Therefore it calls the folders itself.
+// Every allocation of every script comes here, so each instruction counts. Therefore this function calls into the folders directly.
 static void *allocate(void *context, void *block, size_t old_size, size_t new_size) {
     clua_state *state = context;
-    if (block == NULL) {  // then `old_size` says what kind of object is being made
+    if (block == NULL) {  // then `old_size` is the type of the object, not a size
         if (new_size == 0) return NULL;
         size_t used_bytes = state->used_bytes + new_size;
         if (used_bytes > state->limit_bytes) return refuse(state, new_size);
@@ -46,7 +46,7 @@ static void *allocate(void *context, void *block, size_t old_size, size_t new_si
         state->used_bytes -= old_size;
         if (block == state->last_prototype) state->last_prototype = NULL;
         if (old_size == state->handles.block_size && clua_handle_is_freed(&state->handles, block)) return NULL;
-        if (old_size <= CLUA_MIN_LENT_STRING || !clua_hand_over_block(state, block, old_size)) free(block);
+        if (old_size <= CLUA_MIN_SHARED_STRING || !clua_hand_over_block(state, block, old_size)) free(block);
         return NULL;
     }
     size_t used_bytes = state->used_bytes - old_size + new_size;
@@ -56,14 +56,14 @@ static void *allocate(void *context, void *block, size_t old_size, size_t new_si
     return moved;
 }
 
-// An error outside every protected call: a defect of this layer, never of a script.
+// Runs on an error outside every protected call: a defect of this layer, never of a script.
 static int panic(lua_State *L) {
     const char *message = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "error object is not a string";
     lua_writestringerror("opscript bug: unprotected error in call to Lua (%s)\n", message);
     return 0;
 }
 
-// Objects that only the runtime makes have no class in the module.
+// Classes without `new` are created by the runtime only, and do not appear in the module.
 static bool can_be_made(const clua_class *class) {
     for (size_t i = 0; i < class->function_count; i++)
         if (strcmp(class->functions[i].name, "new") == 0) return true;
@@ -152,10 +152,10 @@ void clua_lua_close(lua_State *L) {
 }
 
 void clua_state_free(clua_state *state) {
-    clua_lent_strings_free(state);
+    clua_shared_strings_free(state);
     clua_handles_close(state);
     free(state->warning);
-    clua_spares_close(state);
+    clua_cached_closures_close(state);
     clua_code_close(state);
     clua_stop_free(&state->stop);
     free(state);

@@ -8,7 +8,7 @@
 #include "Calls/application_raising.h"
 #include "Calls/callback_raising.h"
 #include "Calls/run_apart.h"
-#include "Calls/spare_raising.h"
+#include "Calls/cached_closure_raising.h"
 #include "Core/memory_raising.h"
 #include "Core/registry_raising.h"
 #include "Libraries/environment_raising.h"
@@ -35,7 +35,7 @@ void clua_failure_release(clua_failure *failure) {
     memset(failure, 0, sizeof *failure);
 }
 
-// A raised value's own words, as the `lua` command shows it. Leaves a string on the stack.
+// Pushes the raised value as text, as the `lua` command shows it.
 static void push_message(lua_State *L, int value) {
     if (lua_type(L, value) == LUA_TSTRING)
         lua_pushvalue(L, value);
@@ -45,14 +45,14 @@ static void push_message(lua_State *L, int value) {
         lua_pushfstring(L, "(error object is a %s value)", luaL_typename(L, value));
 }
 
-// Keeps the value on top, nil for nothing, as what is said of the error under way; pops it.
+// Stores the value on top (nil or false for none) as the description of the error in flight, and pops it.
 static void keep_description(lua_State *L) {
     clua_state_of(L)->has_description = lua_toboolean(L, -1);
     clua_keep(L, CLUA_KEPT_ERROR);
 }
 
-// Message handler: keeps a table of value, message and traceback. The value stays what it is, for `__close` handlers and all others
-// that get it on the way.
+// Message handler: stores a table of value, message and traceback. It returns the value unchanged, because `__close` handlers
+// and others get it on the way.
 static int describe_error(lua_State *L) {
     lua_settop(L, 1);
     push_message(L, 1);
@@ -69,7 +69,7 @@ static int describe_error(lua_State *L) {
     return 1;
 }
 
-// Pushes what the message handler kept of the error on top, and forgets it. False, and nothing pushed, when no handler ran for it.
+// Pushes and clears the description of the error on top. Returns false and pushes nothing if no handler ran for this error.
 static bool push_description(lua_State *L) {
     bool is_described = clua_push_kept(L, CLUA_KEPT_ERROR) == LUA_TTABLE;
     if (is_described) {
@@ -91,7 +91,7 @@ static char *copy(const char *bytes, size_t count) {
     return block;
 }
 
-// The string on top of the stack, copied; popped. nil was left there for lack of memory.
+// Pops the string on top and returns a copy of it. A nil there means that memory ran out.
 static char *take_string(lua_State *L, size_t *count) {
     const char *bytes = CLUA_NO_MEMORY;
     char other[64];
@@ -110,10 +110,10 @@ static char *take_string(lua_State *L, size_t *count) {
     return block;
 }
 
-// A stop has said itself what happened and where.
+// A stop has recorded its own message and traceback.
 static void take_stop(clua_stop *stop, clua_failure *failure) {
     failure->stop = stop->raised;
-    // Lua itself has raised it, when there was no memory to say where.
+    // Lua itself may have raised the error, if there was no memory to describe it.
     const char *words = clua_stop_words(stop->raised);
     if (stop->message == NULL) stop->message = copy(words, strlen(words));
     failure->message = stop->message;
@@ -123,7 +123,7 @@ static void take_stop(clua_stop *stop, clua_failure *failure) {
     stop->message = stop->traceback = NULL;
 }
 
-// Takes the description, or the bare message of an error for which no handler ran, off the stack.
+// Pops the description, or the bare message of an error for which no handler ran, into `failure`.
 static void take_failure(lua_State *L, int status, clua_failure *failure) {
     memset(failure, 0, sizeof *failure);
     if (clua_is_stop(L, status)) {
@@ -145,7 +145,7 @@ static void take_failure(lua_State *L, int status, clua_failure *failure) {
     lua_pop(L, 1);
 }
 
-// The frames of this layer below a body's are nobody's business.
+// Removes this layer's own frames at the end of a body's traceback.
 static void strip_own_frames(clua_failure *failure) {
     static const char own[] = "\n\t[C]: in ?";
     size_t length = sizeof own - 1;
@@ -166,8 +166,7 @@ int clua_refuse(clua_failure *failure, const char *message) {
 
 // MARK: calling
 
-// Pushes what a message handler has said of the error that is under way, false for none: what runs meanwhile, a `__close` handler, must not
-// lose it.
+// Pushes the description of the error in flight, or false. Code that runs meanwhile, such as a `__close` handler, must not lose it.
 static void push_description_under_way(lua_State *L) {
     if (clua_state_of(L)->has_description)
         clua_push_kept(L, CLUA_KEPT_ERROR);
@@ -175,7 +174,7 @@ static void push_description_under_way(lua_State *L) {
         lua_pushboolean(L, false);
 }
 
-// When a body or a script has ended: what it held goes now, even if Lua could not run what notices the end of a collection.
+// Releases the objects of freed handles after a body or script, in case Lua could not run the watcher's finalizer.
 static void release_what_is_left(lua_State *L) {
     if (clua_state_of(L)->handles.freed != NULL) clua_release_freed_handles(clua_state_of(L));
 }
@@ -200,7 +199,7 @@ int clua_call(lua_State *L, int argument_count, int result_count, clua_failure *
     return call(L, describe_error, argument_count, result_count, failure);
 }
 
-// Message handler of scripts: as the `lua` command, adds no traceback to what has words of its own.
+// Message handler of scripts. As in the `lua` command, an error object with a __tostring metamethod gets no traceback.
 static int describe_script_error(lua_State *L) {
     bool has_words = lua_type(L, 1) != LUA_TSTRING && luaL_getmetafield(L, 1, "__tostring") != LUA_TNIL;
     describe_error(L);
@@ -226,14 +225,14 @@ int clua_call_script(lua_State *L, int argument_count, int result_count, clua_fa
     return call(L, describe_script_error, argument_count + 1, result_count, failure);
 }
 
-// Pushes what is to be below a function; returns where the message handler is.
+// Pushes what belongs below a protected function. Returns the stack index of the message handler.
 static int begin_protected(lua_State *L) {
     push_description_under_way(L);
     lua_pushcfunction(L, describe_error);
     return lua_gettop(L);
 }
 
-// Takes that off, and leaves the results. `failure` is empty.
+// Removes what begin_protected pushed, and leaves the results. `failure` is filled only on an error.
 static int end_protected(lua_State *L, int handler, int status, clua_failure *failure) {
     int kept = handler - 1;
     if (status != LUA_OK) take_failure(L, status, failure);
@@ -262,7 +261,7 @@ int clua_raise_value(lua_State *L, int index, clua_failure *failure) {
     return clua_call(L, 1, 0, failure);
 }
 
-// Stack: a boolean's address, the object, the method's name.
+// Stack: the address of a boolean, the object, the name of the method.
 static int has_method(lua_State *L) {
     bool *has = lua_touserdata(L, 1);
     *has = lua_gettable(L, 2) == LUA_TFUNCTION || luaL_getmetafield(L, -1, "__call") != LUA_TNIL;
@@ -286,7 +285,7 @@ static int push_callers(lua_State *L) {
     return 1;
 }
 
-// Neither are those of what waits while this runs, or has called it: the lines with which both tracebacks end.
+// Removes the frames of the waiting callers: the lines at the end that both tracebacks share.
 static void strip_callers(lua_State *L, clua_failure *failure) {
     lua_pushcfunction(L, push_callers);
     if (failure->traceback_count > 0 && lua_pcall(L, 0, 1, 0) == LUA_OK) {
@@ -305,7 +304,7 @@ static void strip_callers(lua_State *L, clua_failure *failure) {
 int clua_run_apart(lua_State *L, lua_CFunction function, void *context, clua_failure *failure) {
     bool were_real = clua_are_globals_real(L);
     if (!were_real) {
-        // clua_protect looks after its own.
+        // clua_protect reserves slots for itself only.
         if (!lua_checkstack(L, LUA_MINSTACK)) return clua_refuse(failure, "stack overflow");
         clua_push_current_globals(L);
         clua_push_real_globals(L);
@@ -331,14 +330,14 @@ typedef struct body_run {
     int result_limit;
     size_t memory_limit;
     clua_parcel *results;  // out
-    clua_spare *spare;     // what the body runs as, if that is to be used again
+    clua_cached_closure *cached;  // the cached closure that the body runs in, or NULL
 } body_run;
 
 static void push_operation(lua_State *L, const clua_body *body) { clua_push_handle(L, body->object, body->kind); }
 
-// Pushes the function and the arguments packed in the body slot of the handle on top; returns how many arguments.
+// Pushes the function and the arguments packed in the body of the handle on top. Returns the number of arguments.
 static int push_body(lua_State *L, int number) {
-    int type = lua_getiuservalue(L, -1, CLUA_SLOT_BODY);
+    int type = lua_getiuservalue(L, -1, CLUA_USER_VALUE_BODY);
     if (number != 0 && type == LUA_TTABLE) {
         type = lua_rawgeti(L, -1, number);
         lua_remove(L, -2);
@@ -358,7 +357,7 @@ static int push_body(lua_State *L, int number) {
     return count - 1;
 }
 
-// Stack: …, object, method's name, arguments. Puts the method where the object is, and the object where the name is.
+// Stack: …, object, method name, arguments. Replaces the object by the method, and the name by the object.
 static void find_method(lua_State *L, int object) {
     lua_pushvalue(L, object + 1);
     lua_gettable(L, object);
@@ -368,11 +367,11 @@ static void find_method(lua_State *L, int object) {
     lua_replace(L, object);
 }
 
-// Stack: the run, the handle or nil. Pushes the function and its arguments; returns where the function is: next, but for what decoding
-// needs before it.
+// Stack: the run, the handle or nil. Pushes the function and its arguments. Returns the function's index, which follows the slots used for
+// decoding, if any.
 static int push_body_of(lua_State *L, body_run *run) {
     if (run->parcel != NULL) {
-        if (clua_push_spare(L, run->parcel, &run->spare)) return 3;
+        if (clua_push_cached_closure(L, run->parcel, &run->cached)) return 3;
         int environment = lua_gettop(L) + 1;
         lua_settop(L, lua_gettop(L) + CLUA_DECODING_SLOTS);
         clua_decode_here(L, run->parcel, CLUA_FRESH_ENVIRONMENT);
@@ -389,12 +388,12 @@ static int push_body_of(lua_State *L, body_run *run) {
     return 3;
 }
 
-// Calls the body, with the operation as its first argument unless it is an invocation, in its environment; encodes what it returns.
+// Calls the body in its environment, and encodes its results. The operation is the first argument, except in an invocation.
 static int run_body(lua_State *L) {
     body_run *run = lua_touserdata(L, 1);
     bool is_method = run->body.method != NULL;
     bool is_function = !run->body.is_invocation && !is_method;
-    // No handle is made for a function that has come in a parcel and would not see it.
+    // A function from a parcel that takes no arguments would not see the handle, so none is created.
     bool needs_handle = run->parcel == NULL || is_method || (is_function && !clua_parcel_ignores_arguments(run->parcel));
     if (needs_handle)
         push_operation(L, &run->body);
@@ -420,7 +419,7 @@ static int run_body(lua_State *L) {
     state->limit_bytes = state->state_limit;
     int count = lua_gettop(L) - function + 1;
     if (count > 0 && clua_send(L, count, CLUA_RESULTS, run->results) != LUA_OK) return lua_error(L);
-    if (run->spare != NULL && clua_spare_has_returned(L, run->spare)) run->spare = NULL;
+    if (run->cached != NULL && clua_cached_closure_has_returned(L, run->cached)) run->cached = NULL;
     return 0;
 }
 
@@ -428,8 +427,8 @@ int clua_run_body(lua_State *L, clua_body body, const clua_parcel *parcel, int r
                   clua_parcel *results, clua_failure *failure) {
     body_run run = {body, parcel, result_limit, memory_limit, results, NULL};
     int status = clua_run_apart(L, run_body, &run, failure);
-    if (run.spare != NULL) clua_spare_drop(L, run.spare);
-    // Otherwise the next one's limit would be above what this one has left behind, and so on.
+    if (run.cached != NULL) clua_cached_closure_drop(L, run.cached);
+    // Otherwise the next body's limit would start above the garbage that this one left behind.
     if (status != LUA_OK && failure->status == LUA_ERRMEM && (failure->stop == CLUA_NOT_STOPPED || failure->stop == CLUA_STOP_MEMORY))
         lua_gc(L, LUA_GCCOLLECT, 0);
     release_what_is_left(L);
@@ -452,9 +451,9 @@ static int encode_body(lua_State *L) {
 int clua_encode_body(lua_State *L, clua_body body, clua_parcel *parcel, clua_failure *failure) {
     memset(parcel, 0, sizeof *parcel);
     int top = lua_gettop(L);
-    // A function without arguments is there to be encoded: that is protected by itself.
+    // A lone function can be encoded directly: clua_encode runs in protected mode itself.
     if (body.method == NULL && lua_checkstack(L, LUA_MINSTACK) && clua_push_handle_at(L, body.handle, body.object)
-        && lua_getiuservalue(L, -1, CLUA_SLOT_BODY) == LUA_TFUNCTION) {
+        && lua_getiuservalue(L, -1, CLUA_USER_VALUE_BODY) == LUA_TFUNCTION) {
         memset(failure, 0, sizeof *failure);
         int status = clua_send(L, 1, CLUA_BODY, parcel);
         if (status != LUA_OK) take_failure(L, status, failure);

@@ -1,11 +1,11 @@
-// Running outside of the operation that may be running.
+// Running code outside the operation that may be running.
 #ifndef CLUA_RUN_APART_H
 #define CLUA_RUN_APART_H
 
 #include "run.h"
 
-/// As clua_protect, outside of the operation that may be running: its environment is not in force meanwhile, and its frames are in no
-/// traceback.
+/// As clua_protect, but detached from the operation that may be running: its environment is not current meanwhile, and its frames appear in
+/// no traceback.
 int clua_run_apart(lua_State *L, lua_CFunction function, void *context, clua_failure *failure);
 
 #endif

@@ -1,4 +1,4 @@
-// Calling the functions that are in the handles of objects for what happens to them.
+// Calling the functions that handles store for events of their objects.
 #include "Calls/application_raising.h"
 #include "Calls/callback_raising.h"
 #include "Calls/run_apart.h"
@@ -9,7 +9,7 @@
 
 static int run_callback(lua_State *L) {
     const clua_callback *callback = lua_touserdata(L, 1);
-    // Without a handle there is no function. It stays where it is while that runs.
+    // An object without a handle has no function. The handle stays on the stack during the call.
     if (!clua_push_existing_handle(L, callback->object)) return 0;
     if (clua_push_completion(L, 2, callback->is_kept) != LUA_TFUNCTION) return 0;
     if (callback->argument != NULL)
@@ -33,7 +33,7 @@ static int run_completions(lua_State *L) {
     const completions *completions = lua_touserdata(L, 1);
     clua_completion completion;
     while (clua_are_globals_real(L) && completions->next(completions->context, &completion)) {
-        bool exists = completion.is_pinned ? clua_push_unpinned_handle(L, completion.object, completion.place)
+        bool exists = completion.is_pinned ? clua_push_unpinned_handle(L, completion.object, completion.slot)
                                            : clua_push_existing_handle(L, completion.object);
         if (exists && clua_push_completion(L, 2, false) == LUA_TFUNCTION) {
             lua_pushvalue(L, 2);
@@ -49,7 +49,7 @@ int clua_run_completions(lua_State *L, clua_next_completion next, void *context,
     return clua_run_apart(L, run_completions, &completions, failure);
 }
 
-// Decodes the value and assigns it to a field of the table on top.
+// Decodes the value, and assigns it to a field of the table on top.
 static void set_decoded(lua_State *L, const char *name, const clua_parcel *value) {
     if (value == NULL) return;
     int table = lua_gettop(L);

@@ -1,5 +1,5 @@
-// Core: the record beside each Lua state, and what all other folders need of it. Core says what a host is. It gives everything that is kept
-// in the registry a place of its own, and raises the error for lack of memory. It uses nothing but Lua.
+// Core: the record beside each Lua state, and what every other folder needs from it. Core defines what a host is, gives each kept value a
+// fixed slot in the registry, and raises the out-of-memory error. Core depends on Lua alone.
 #ifndef CLUA_CORE_FOLDER_H
 #define CLUA_CORE_FOLDER_H
 

@@ -1,4 +1,4 @@
-// Settings of the process's allocator, which belong to the application: it asks for them.
+// Settings of the process-wide allocator. The allocator belongs to the application, so they change only when the application asks.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE  // madvise
 #endif
@@ -15,15 +15,15 @@
 #include <jemalloc/jemalloc.h>
 #include <sys/mman.h>
 
-// Null where the application has another allocator.
+// Null when the application links another allocator.
 #pragma weak mallctl
 
 enum { HUGE_PAGE_BYTES = 2 << 20 };
 
 static extent_hooks_t usual_hooks, hooks;
 
-// An arena takes 2 MiB at first, and then more each time. Who takes that much again is going to use it, and a huge page is one page fault
-// instead of 512, and one entry of the processor's table.
+// An arena starts with 2 MiB and later grows by larger extents. A thread that needs such an extent is about to use it, so a huge page pays:
+// it costs one page fault instead of 512, and one TLB entry.
 static void *allocate_extent(
     extent_hooks_t *self, void *address, size_t size, size_t alignment, bool *is_zeroed, bool *is_committed, unsigned arena
 ) {
@@ -33,7 +33,7 @@ static void *allocate_extent(
     return extent;
 }
 
-// The first arena only, that of the thread that began: those of the workers hold little, and there are many.
+// Only the first arena, that of the main thread, gets huge pages. The workers' arenas hold little, and there are many of them.
 static void take_huge_pages(void) {
     if (mallctl == NULL) return;
     extent_hooks_t *now, *ours = &hooks;
@@ -49,7 +49,7 @@ static void take_huge_pages(void) {}
 
 static void set_allocator(void) {
 #ifdef __GLIBC__
-    // Other threads may allocate meanwhile: they read each of the numbers in one piece.
+    // Other threads may allocate meanwhile. They read each of these numbers atomically.
     mallopt(M_MMAP_THRESHOLD, 32 << 20);
     mallopt(M_TRIM_THRESHOLD, 32 << 20);
 #endif

@@ -1,4 +1,4 @@
-// What to do when memory has run out.
+// Raising when memory runs out.
 #ifndef CLUA_MEMORY_RAISING_H
 #define CLUA_MEMORY_RAISING_H
 
@@ -6,13 +6,13 @@
 
 #define CLUA_NO_MEMORY "not enough memory"
 
-/// Raises the error that Lua itself raises, but with a status of LUA_ERRRUN.
+/// Raises the out-of-memory error with Lua's own message, but with the status LUA_ERRRUN.
 static inline int clua_no_memory(lua_State *L) {
-    lua_pushliteral(L, CLUA_NO_MEMORY);  // a string that every state has from the start
+    lua_pushliteral(L, CLUA_NO_MEMORY);  // every state holds this string from the start, so pushing it allocates nothing
     return lua_error(L);
 }
 
-/// Makes room for `count` values. For functions of which no more than a few hundred calls are nested: there it is memory that lacks.
+/// Reserves `count` stack slots. For functions that nest at most a few hundred deep, where a failure means lack of memory. May raise.
 static inline void clua_need_stack(lua_State *L, int count) {
     if (!lua_checkstack(L, count)) clua_no_memory(L);
 }

@@ -1,7 +1,6 @@
 // What this layer keeps in a state's registry.
 //
-// Each value has a place of its own in the registry's array, next to those that `luaL_ref` gives out, so that reading one costs
-// little.
+// Each value has a fixed index in the array part of the registry, next to those that `luaL_ref` hands out, so that a read is cheap.
 #ifndef CLUA_REGISTRY_RAISING_H
 #define CLUA_REGISTRY_RAISING_H
 
@@ -10,40 +9,40 @@
 #include "state.h"
 
 typedef enum clua_kept {
-    CLUA_KEPT_WEAK_METATABLE,  // of tables whose values are weak
-    CLUA_KEPT_SPARE_HANDLE,   // one that holds nothing yet
-    CLUA_KEPT_WATCHER,        // weak array: the watcher; see collections.c
+    CLUA_KEPT_WEAK_METATABLE,       // metatable of tables with weak values
+    CLUA_KEPT_PREALLOCATED_HANDLE,  // a handle that holds no object yet
+    CLUA_KEPT_WATCHER,              // weak array that holds the watcher; see collections.c
     CLUA_KEPT_WATCHER_METATABLE,
-    CLUA_KEPT_CLASSES,        // table: class (light userdata) -> class table
-    CLUA_KEPT_REAL_GLOBALS,   // the state's own global table
-    CLUA_KEPT_FRESH_GLOBALS,  // name -> value in a fresh state
-    CLUA_KEPT_BODY_METATABLE,  // of the environments of bodies
-    CLUA_KEPT_FULL_ENVIRONMENTS,  // weak table: environment that was filled -> true, or the set of modules that were applied to it
-    CLUA_KEPT_MODULE_GLOBALS, // name of a module -> what loading it has done to the globals
-    CLUA_KEPT_MODULE_INDEX,   // weak table: value -> the name of the module that it is, or is a field of
-    CLUA_KEPT_MODULE_FIELDS,  // weak table: value -> its key in that module; nothing for the module itself
-    CLUA_KEPT_MODULES_KNOWN,  // the module's name -> what was looked at under that name
-    CLUA_KEPT_SEARCHPATH,     // package.searchpath
-    CLUA_KEPT_LOADLIB,        // package.loadlib
-    CLUA_KEPT_REQUIRE,        // require
-    CLUA_KEPT_PATH_NAMES,     // the coroutine `path_names` of the state
-    CLUA_KEPT_SAMPLES,        // weak table: prototype (light userdata) -> a closure
-    CLUA_KEPT_FACTORIES,      // table: code (light userdata) -> compiled factory
-    CLUA_KEPT_ERROR,          // what a message handler says of the last error: value, message, traceback
-    CLUA_KEPT_SPARES,         // the first of the closures that are used again, as in clua_state
-    CLUA_KEPT_METATABLES = CLUA_KEPT_SPARES + CLUA_SPARE_COUNT,  // the first of the classes' metatables, by kind
+    CLUA_KEPT_CLASSES,              // table: class (light userdata) -> class table
+    CLUA_KEPT_REAL_GLOBALS,         // the state's own global table
+    CLUA_KEPT_FRESH_GLOBALS,        // name -> value in a fresh state
+    CLUA_KEPT_BODY_METATABLE,       // metatable of the environments of bodies
+    CLUA_KEPT_FULL_ENVIRONMENTS,    // weak table: filled environment -> true, or the set of modules applied to it
+    CLUA_KEPT_MODULE_GLOBALS,       // module name -> what loading the module did to the globals
+    CLUA_KEPT_MODULE_INDEX,         // weak table: value -> name of the module that it is or belongs to
+    CLUA_KEPT_MODULE_FIELDS,        // weak table: value -> its key in that module; nil for the module itself
+    CLUA_KEPT_MODULES_KNOWN,        // module name -> the value that was indexed under that name
+    CLUA_KEPT_SEARCHPATH,           // package.searchpath
+    CLUA_KEPT_LOADLIB,              // package.loadlib
+    CLUA_KEPT_REQUIRE,              // require
+    CLUA_KEPT_PATH_NAMES,           // the coroutine `path_names` of the state
+    CLUA_KEPT_SAMPLES,              // weak table: prototype (light userdata) -> a closure
+    CLUA_KEPT_FACTORIES,            // table: code (light userdata) -> compiled factory
+    CLUA_KEPT_ERROR,                // the message handler's record of the last error: value, message, traceback
+    CLUA_KEPT_CACHED_CLOSURES,      // the first of the cached closures, as in clua_state
+    CLUA_KEPT_METATABLES = CLUA_KEPT_CACHED_CLOSURES + CLUA_CACHED_CLOSURE_COUNT,  // the first metatable, by kind
     CLUA_KEPT_COUNT = CLUA_KEPT_METATABLES + CLUA_MAX_KINDS + 1
 } clua_kept;
 
-/// Makes the places, each with nothing in it. Before anything else uses the registry. May raise. Needs 1 free stack slot.
+/// Creates the entries, all empty. Call it before anything else uses the registry. May raise. Needs 1 free stack slot.
 void clua_registry_open(lua_State *L);
 
-/// Pushes what is kept there, false for nothing; returns its type. Never raises. Needs 1 slot.
+/// Pushes the kept value, or false if there is none, and returns its type. Never raises. Needs 1 free stack slot.
 static inline int clua_push_kept(lua_State *L, int kept) {
     return lua_rawgeti(L, LUA_REGISTRYINDEX, clua_state_of(L)->first_kept + kept);
 }
 
-/// Keeps the value on top, and pops it. Never raises: the field exists.
+/// Stores the value on top as the kept value, and pops it. Never raises, because the field exists.
 static inline void clua_keep(lua_State *L, int kept) {
     lua_rawseti(L, LUA_REGISTRYINDEX, clua_state_of(L)->first_kept + kept);
 }

@@ -1,11 +1,10 @@
-// What ThreadSanitizer lacks.
+// A workaround for ThreadSanitizer.
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer) && defined(__linux__)
 #include <setjmp.h>
 
-// Lua raises by `_longjmp`, or by what that is with Debian's options; of ways out of a function ThreadSanitizer notices `longjmp` alone. On
-// its own stack of calls those that were left so would stay, and after 65,536 of them it would write beyond the end, into other memory of
-// its own.
+// Lua raises with `_longjmp`, or with `__longjmp_chk` under Debian's build options. ThreadSanitizer intercepts only `longjmp`. It would
+// keep the frames that the others leave on its shadow call stack, and after 65,536 of them it would overwrite its own memory.
 #define UNSEEN __attribute__((disable_sanitizer_instrumentation, noreturn))
 void __longjmp_chk(jmp_buf target, int value);
 

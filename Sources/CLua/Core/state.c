@@ -1,7 +1,7 @@
 #include "state.h"
 
 void clua_collect_seldom(lua_State *L) {
-    // The pause counts in generational mode, too, as long as more is in use at each collection than at the one before.
+    // The pause also applies in generational mode, as long as each collection leaves more in use than the one before.
     lua_gc(L, LUA_GCSETPAUSE, 300);
 }
 

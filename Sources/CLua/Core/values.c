@@ -1,7 +1,7 @@
 #include "values.h"
 
 lua_Integer clua_packed_length(lua_State *L, int index) {
-    // The key comes from a traversal, so that no string has to be made.
+    // The traversal supplies the key, so no string has to be created.
     lua_Integer length = (lua_Integer)lua_rawlen(L, index);
     if (!lua_checkstack(L, 2)) return length;
     lua_pushnil(L);

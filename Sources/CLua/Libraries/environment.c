@@ -4,13 +4,13 @@
 #include "Libraries/environment_raising.h"
 #include "Limits/stop_raising.h"
 
-// In the metatable of an environment: the table that it reads through to, and the set of names that it does not read there.
+// Keys in the metatable of an environment: the table that it reads through to, and the set of names that it hides from there.
 static const char base_key, hidden_key;
 
-// An environment is made with nothing in it but `_G`, and reads through to its base: that is cheap, and few bodies look at the table
-// itself. Where one may, `clua_fill_environment` copies the base, so that the body finds a plain table without a metatable, as a script does.
+// A new environment contains only `_G` and reads through to its base. That is cheap, and few bodies inspect the table itself. For a body
+// that may, `clua_fill_environment` copies the base, so that the body finds a plain table without a metatable, as a script does.
 
-// Makes a metatable: reads go to `read`, assignments of new names to `assign` unless it is 0. Stack indices. Leaves it.
+// Pushes a new metatable that reads from the table at `read`, and assigns new names by the value at `assign`, 0 for plain assignment.
 static void push_metatable(lua_State *L, int read, int assign) {
     lua_createtable(L, 0, 3);
     lua_pushvalue(L, read);
@@ -23,8 +23,8 @@ static void push_metatable(lua_State *L, int read, int assign) {
     lua_rawsetp(L, -2, &base_key);
 }
 
-// __newindex of an environment that is not filled: to assign nil to a name of the base, that has to be a name of its own first, and a
-// prelude may have given the globals a metatable.
+// __newindex of an environment that is not filled. The environment must own a name of the base before a script can assign nil to it. A
+// prelude may also have given the globals a metatable.
 static int assign_filled(lua_State *L) {
     lua_settop(L, 3);
     clua_fill_environment(L, 1);
@@ -51,14 +51,14 @@ void clua_environment_open(lua_State *L) {
     clua_keep(L, CLUA_KEPT_MODULE_GLOBALS);
     lua_pushcfunction(L, assign_filled);
     push_metatable(L, globals, globals + 1);
-    // Should a body get hold of an environment that is not filled, then at least not of what all have in common.
+    // A body that gets hold of an unfilled environment must not reach the shared metatable.
     lua_pushboolean(L, 0);
     lua_setfield(L, -2, "__metatable");
     clua_keep(L, CLUA_KEPT_BODY_METATABLE);
     lua_settop(L, globals - 1);
 }
 
-// Both fields are there already: assigning them allocates nothing.
+// Both fields exist already, so assigning them allocates nothing.
 void clua_separate_globals(lua_State *L) {
     clua_push_kept(L, CLUA_KEPT_BODY_METATABLE);
     clua_push_kept(L, CLUA_KEPT_FRESH_GLOBALS);
@@ -73,13 +73,13 @@ void clua_push_real_globals(lua_State *L) { clua_push_kept(L, CLUA_KEPT_REAL_GLO
 
 void clua_push_current_globals(lua_State *L) { lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS); }
 
-// The registry has that field already: storing allocates nothing.
+// The registry field exists already, so storing allocates nothing.
 void clua_set_current_globals(lua_State *L) {
     clua_state_of(L)->current_globals = lua_topointer(L, -1);
     lua_rawseti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
 }
 
-// Gives the metatable on top to a new table in which `_G` is the table itself. Leaves the table.
+// Creates a table with the metatable on top and with `_G` as itself. Replaces the metatable by the table.
 static void push_with_metatable(lua_State *L) {
     lua_createtable(L, 0, 2);
     lua_insert(L, -2);
@@ -93,7 +93,7 @@ static void push_with_metatable(lua_State *L) {
 void clua_push_environment(lua_State *L) {
     clua_push_kept(L, CLUA_KEPT_BODY_METATABLE);
     push_with_metatable(L);
-    // What a metatable of the globals does, it must do to this table, not to the base.
+    // A metatable of the globals must act on this table, not on the base.
     if (clua_state_of(L)->globals_have_metatable) clua_fill_environment(L, -1);
 }
 
@@ -115,7 +115,7 @@ static int read_unless_hidden(lua_State *L) {
     return 1;
 }
 
-// Gives the environment at `index` a metatable of its own, like the one it has, that hides the names in a new set. Leaves the set.
+// Gives the environment at `index` its own copy of its metatable, with a new set of hidden names. Pushes the set.
 static void push_new_hidden_set(lua_State *L, int index) {
     lua_getmetatable(L, index);
     int old = lua_gettop(L);
@@ -149,7 +149,7 @@ void clua_hide_global(lua_State *L) {
     lua_settop(L, environment);
 }
 
-// Whether the table at `index` was filled. Needs 2 slots.
+// Whether the table at `index` is a filled environment. Needs 2 slots.
 static bool is_full(lua_State *L, int index) {
     if (!clua_state_of(L)->has_full_environments) return false;
     lua_pushvalue(L, index);
@@ -168,7 +168,7 @@ bool clua_is_environment(lua_State *L, int index) {
     return is_marked || is_full(L, index);
 }
 
-// Copies what the table at `base` has, but for the names in the set at `hidden`, where the one at `environment` has nothing. Stack indices.
+// Copies the fields of `base` that `environment` lacks, except the names in the set `hidden`. All are stack indices.
 static void copy_base(lua_State *L, int environment, int base, int hidden) {
     lua_pushnil(L);
     while (lua_next(L, base)) {
@@ -200,7 +200,7 @@ void clua_fill_environment(lua_State *L, int index) {
         lua_pushboolean(L, 1);
         lua_rawset(L, -3);
         clua_state_of(L)->has_full_environments = true;
-        // What a prelude has set there; a copy, since the body may change it.
+        // A prelude may have set it. The body gets a copy, which it may change.
         if (lua_getmetatable(L, base))
             clua_push_copy(L, -1);
         else
@@ -229,7 +229,7 @@ void clua_adopt_global(lua_State *L) {
 
 void clua_push_copy(lua_State *L, int index) {
     int table = lua_absindex(L, index);
-    lua_newtable(L);  // mostly a metatable, which is small
+    lua_newtable(L);  // usually a metatable, which is small
     int copy = lua_gettop(L);
     lua_pushnil(L);
     while (lua_next(L, table)) {
@@ -245,7 +245,7 @@ void clua_copy_globals(lua_State *L) {
     lua_remove(L, -2);
 }
 
-// Sets in the table at `to` what the one at `from` has under each key of the one at `keys`, also nil. Stack indices.
+// Assigns the fields of `from`, nil included, to `to`, for every key in `keys`. All are stack indices.
 static void set_all(lua_State *L, int keys, int from, int to) {
     lua_pushnil(L);
     while (lua_next(L, keys)) {
@@ -310,7 +310,7 @@ void clua_adopt_globals(lua_State *L) {
     clua_push_kept(L, CLUA_KEPT_FRESH_GLOBALS);
     clua_copy_changes(L, before + 1, before + 1, before, before + 2);
     clua_copy_changes(L, before, before + 1, before, before + 2);
-    // So that environments have it, too.
+    // Environments get it from there.
     bool has_metatable = lua_getmetatable(L, before + 1);
     if (!has_metatable) lua_pushnil(L);
     lua_setmetatable(L, before + 2);
@@ -318,11 +318,11 @@ void clua_adopt_globals(lua_State *L) {
     lua_settop(L, before - 1);
 }
 
-// Replaces the environment on top by the one where it reads the global with the name at `name`; false, and nothing left, when
-// there is none.
+// Replaces the environment on top by the table where it looks for the global with the name at `name`. Returns false and pops the
+// environment if there is no such table.
 static bool next_environment(lua_State *L, int name) {
     int environment = lua_gettop(L);
-    // The real globals may have a metatable of the script's, without a base.
+    // The real globals may have a metatable from a script, which has no base.
     bool found = lua_getmetatable(L, environment) && lua_rawgetp(L, -1, &base_key) == LUA_TTABLE;
     if (found) lua_copy(L, -1, environment);
     if (found && lua_rawgetp(L, environment + 1, &hidden_key) == LUA_TTABLE) {
@@ -339,7 +339,8 @@ static int read_global(lua_State *L) {
     return 1;
 }
 
-// The name is on top: pushes what a metatable that a script has given to the globals makes of it, nil where that is an error.
+// The name is on top. Pushes what a script's metatable of the globals returns for it, or nil on an error. A stop or a lack of memory is
+// raised.
 static void push_made_global(lua_State *L, int environment) {
     int name = lua_gettop(L);
     clua_push_real_globals(L);
@@ -376,7 +377,7 @@ bool clua_global_differs(lua_State *L, int index) {
     clua_push_kept(L, CLUA_KEPT_FRESH_GLOBALS);
     lua_pushvalue(L, name);
     lua_rawget(L, -2);
-    // In an environment `_G` is the environment: nothing to send.
+    // In an environment `_G` is the environment itself, so it is not sent.
     bool differs = !lua_rawequal(L, -1, name + 1) && !lua_rawequal(L, name + 1, environment);
     lua_settop(L, name + 1);
     lua_remove(L, name);

@@ -1,7 +1,7 @@
-// Global tables. May raise.
+// Global tables. May raise, except where noted.
 //
-// A state has its real globals; an operation runs with an environment, a table of its own. The environment reads through to a base: the
-// real globals, or in a worker's state what a fresh state has of them. Where the body may look at the table itself, it is filled.
+// A state has its real globals. An operation runs with an environment, a table of its own that reads through to a base: the real globals
+// or, in a worker's state, a fresh state's globals. The environment is filled if the body may inspect the table itself.
 #ifndef CLUA_ENVIRONMENT_RAISING_H
 #define CLUA_ENVIRONMENT_RAISING_H
 
@@ -10,70 +10,69 @@
 
 #include "state.h"
 
-/// Remembers the globals of a fresh state. Needs 6 free stack slots.
+/// Records the globals of a fresh state. Needs 6 free stack slots.
 void clua_environment_open(lua_State *L);
 
-/// Pushes the state's own global table, whatever is running. Never raises. Needs 1 slot.
+/// Pushes the state's own global table. Never raises. Needs 1 slot.
 void clua_push_real_globals(lua_State *L);
 
-/// Pushes the global table in force. Never raises. Needs 1 slot.
+/// Pushes the current global table. Never raises. Needs 1 slot.
 void clua_push_current_globals(lua_State *L);
 
-/// Puts the table on top in force, what `load`, `loadfile` and `dofile` use; pops it. Never raises.
+/// Makes the table on top the current one, which `load`, `loadfile` and `dofile` use, and pops it. Never raises.
 void clua_set_current_globals(lua_State *L);
 
-/// Whether those are the state's own: no body is running, or one that was made here. Never raises.
+/// Whether the current globals are the state's own: no body is running, or only one created in this state. Never raises.
 static inline bool clua_are_globals_real(lua_State *L) {
     const clua_state *state = clua_state_of(L);
     return state->current_globals == state->real_globals;
 }
 
-/// Pushes a new environment for a body, in which `_G` is itself. Needs 5 slots.
+/// Pushes a new environment for a body. Its `_G` is the environment itself. Needs 5 slots.
 void clua_push_environment(lua_State *L);
 
-/// Pushes a new environment for what came along to a state that goes on: names that came along are found there, all others are read
-/// and assigned in the table in force. Needs 5 slots.
+/// Pushes a new environment for values that arrive in a running state. Globals that came with them are found there. Reads and assignments
+/// of all other globals go to the current table. Needs 5 slots.
 void clua_push_overlay(lua_State *L);
 
-/// With an environment made here and a name on top: where it has no value of its own the global is nil, whatever lies behind.
+/// Stack: an environment created here, a name. Hides the global of the base, so that it is nil unless the environment itself has a value.
 /// Pops the name. Needs 8 slots.
 void clua_hide_global(lua_State *L);
 
 /// Whether the table at `index` is a global table or an environment. Never raises. Needs 3 slots.
 bool clua_is_environment(lua_State *L, int index);
 
-/// Makes the environment at `index` a table like that of a script: with all globals in it, and no metatable but what a prelude has given to
-/// the globals. Does nothing to other tables. May raise.
+/// Makes the environment at `index` a table like a script's: with all globals, and no metatable but that of a prelude. Does nothing to
+/// other tables. Reserves its own slots.
 void clua_fill_environment(lua_State *L, int index);
 
-/// The same with the global table in force, for who may be about to look at it.
+/// As clua_fill_environment for the current global table, before a script may inspect it.
 void clua_fill_current_environment(lua_State *L);
 
-/// With a name on top of the stack: replaces it by the value of that global in the environment at `index`, and returns whether it
-/// is another one than a fresh state has. A metatable that the script gave to the real globals is asked, too. Needs 7 slots.
+/// Replaces the name on top by the value of that global in the environment at `index`. Returns whether the value differs from a fresh
+/// state's. Also consults a script's metatable of the real globals. Needs 7 slots.
 bool clua_global_differs(lua_State *L, int index);
 
-/// With the real globals, a name and a value on top: assigns the global, and counts it as one that a fresh state has. Pops all.
-/// Needs 4 slots.
+/// Stack: the real globals, a name, a value. Assigns the global, also in the record of a fresh state's globals. Pops all three. Needs 4
+/// slots.
 void clua_adopt_global(lua_State *L);
 
-/// For every key of the table at `keys` for which the one at `now` has something else than the one at `before`: sets it in `to`. Stack
-/// indices. Needs 4 slots.
+/// Assigns to `to` every key of `keys` for which `now` and `before` differ, with the value in `now`. All are stack indices. Needs 4 slots.
 void clua_copy_changes(lua_State *L, int keys, int now, int before, int to);
 
-/// Pushes a copy of the table at `index`. Needs 5 slots.
+/// Pushes a shallow copy of the table at `index`. Needs 5 slots.
 void clua_push_copy(lua_State *L, int index);
 
-/// Has the real globals be those of a fresh state. Pushes a copy of what they were. Needs 8 slots.
+/// Resets the real globals to a fresh state's. Pushes a copy of their previous content. Needs 8 slots.
 void clua_reset_globals(lua_State *L);
 
-/// With such a copy on top: gives the real globals back what they do not have. Pops it. Needs 6 slots.
+/// Pops that copy, and restores the globals that the real table lacks now. Needs 6 slots.
 void clua_merge_globals(lua_State *L);
 
 /// Pushes a copy of the table of the real globals. Needs 6 slots.
 void clua_copy_globals(lua_State *L);
 
-/// With such a copy on top: what has changed since it was made counts as what a fresh state has. Pops it. Needs 8 slots.
+/// Pops that copy, and adopts all changes since it was made as a fresh state's globals. Needs 8 slots.
 void clua_adopt_globals(lua_State *L);
 
 #endif

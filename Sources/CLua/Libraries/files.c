@@ -6,11 +6,11 @@
 
 #include "Libraries/libraries_raising.h"
 
-// Lua's own `io.popen` has the C library flush all files of the process, so that what the script has written is there for the command. That
-// waits for each file that another thread is using, and while it waits nobody can open one: a body that reads from a pipe would stop all
-// others. Only the state's own files matter, and nobody else uses those. So they are noted where they are opened.
+// Lua's own `io.popen` makes the C library flush all files of the process, so that the command sees what the script has written. That waits
+// for every file that another thread is using, and meanwhile no thread can open a file. So one body that reads from a pipe could stop all
+// others. Only the state's own files matter, and no other thread uses them. Therefore a state records the files that it opens.
 
-// Upvalues: a function of the `io` library that may open a file; the set of open files, which does not keep them.
+// Upvalues: a function of the `io` library that may open a file; the weak set of open files.
 static int open_file(lua_State *L) {
     int count = lua_tocfunction(L, lua_upvalueindex(1))(L);
     if (count > 0 && luaL_testudata(L, -count, LUA_FILEHANDLE) != NULL) {
@@ -34,11 +34,11 @@ static void flush_files(lua_State *L, int files) {
 
 static int close_command(lua_State *L) {
     luaL_Stream *file = luaL_checkudata(L, 1, LUA_FILEHANDLE);
-    errno = 0;  // what comes before is not the command's
+    errno = 0;  // discard an earlier error, which is not the command's
     return luaL_execresult(L, pclose(file->f));
 }
 
-// `io.popen`, which `open_file` calls: the upvalues are those of that.
+// `io.popen`, called by `open_file`, whose upvalues it sees.
 static int open_command(lua_State *L) {
     const char *command = luaL_checkstring(L, 1);
     const char *mode = luaL_optstring(L, 2, "r");

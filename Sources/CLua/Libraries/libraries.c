@@ -13,7 +13,7 @@
 #include "Limits/stop_raising.h"
 #include "state.h"
 
-// As Lua's `print`, but the line is written in one piece: lines of states that print at once do not mix.
+// As Lua's `print`, but writes the line in one piece, so that lines of different states do not mix.
 static int print(lua_State *L) {
     int count = lua_gettop(L);
     luaL_Buffer line;
@@ -32,7 +32,7 @@ static int print(lua_State *L) {
     return 0;
 }
 
-// Unlike a concatenation, `write` shows a float that is an integer without a point.
+// Unlike a concatenation, `write` prints a float with an integral value without a point.
 static void replace_float(lua_State *L, int index) {
     if (lua_type(L, index) != LUA_TNUMBER || lua_isinteger(L, index)) return;
     char digits[64];
@@ -41,12 +41,12 @@ static void replace_float(lua_State *L, int index) {
     lua_replace(L, index);
 }
 
-// Upvalues: Lua's `io.write` or a file's `write`; how many arguments come before the text. Writes all of the text in one piece; as Lua's
-// does, what comes before an argument that is no text, too.
+// Upvalues: Lua's `io.write` or a file's `write`; the number of arguments before the text. Writes the text in one piece. As in Lua, the
+// text before an invalid argument is written, too.
 static int write_whole(lua_State *L) {
     int first = (int)lua_tointeger(L, lua_upvalueindex(2)) + 1;
     int last = lua_gettop(L);
-    // An error names the function that was called, so it is raised here, but for those of the file itself.
+    // An error message names the called function, so it is raised here, except the errors of the file itself.
     if (first > 1) luaL_checkudata(L, 1, LUA_FILEHANDLE);
     int wrong = first;
     while (wrong <= last && lua_isstring(L, wrong)) replace_float(L, wrong++);
@@ -69,7 +69,7 @@ static int write_whole(lua_State *L) {
     return lua_gettop(L) - text;
 }
 
-// The table that has `write` is on top; `before` arguments come before the text.
+// The table with `write` is on top. `before` is the number of arguments before the text.
 static void replace_write(lua_State *L, int before) {
     lua_getfield(L, -1, "write");
     lua_pushinteger(L, before);
@@ -77,7 +77,7 @@ static void replace_write(lua_State *L, int before) {
     lua_setfield(L, -2, "write");
 }
 
-// Upvalue: Lua's `os.exit`. The host decides.
+// Upvalue: Lua's `os.exit`. The host decides first.
 static int exit_process(lua_State *L) {
     int status = lua_isboolean(L, 1) ? !lua_toboolean(L, 1) : (int)luaL_optinteger(L, 1, 0);
     clua_state_of(L)->call_host(L, clua_state_of(L)->host->exit, status);
@@ -96,39 +96,38 @@ static void replace_exit(lua_State *L) {
     lua_pop(L, 1);
 }
 
-// Upvalue: a function of the `debug` library that may give away the function that runs. It is called without a frame of its own, which
-// would change what its levels mean.
+// Upvalue: a `debug` function that may expose the running function. The call adds no frame, which would shift its stack levels.
 static int look(lua_State *L) {
     clua_state_of(L)->look_count++;
     return lua_tocfunction(L, lua_upvalueindex(1))(L);
 }
 
-// Upvalue: a function from which a body may get hold of its environment, or of code that has it. It is called without a frame of its own.
+// Upvalue: a function that may expose a body's environment, or code that has it. The call adds no frame.
 static int reveal(lua_State *L) {
     clua_fill_current_environment(L);
     return lua_tocfunction(L, lua_upvalueindex(1))(L);
 }
 
-// Upvalue: a function of the `debug` library that assigns upvalues, perhaps those of a closure that is to be used again.
+// Upvalue: a `debug` function that assigns upvalues, perhaps those of a cached closure.
 static int assign(lua_State *L) {
-    clua_spares_forget_upvalues(clua_state_of(L));
+    clua_cached_closures_forget_upvalues(clua_state_of(L));
     return lua_tocfunction(L, lua_upvalueindex(1))(L);
 }
 
-// Upvalue: `debug.upvaluejoin`, which is both: the upvalue that a function gets may be an environment.
+// Upvalue: `debug.upvaluejoin`. It assigns an upvalue, and that upvalue may be an environment.
 static int join(lua_State *L) {
     clua_fill_current_environment(L);
     return assign(L);
 }
 
-// Upvalue: `debug.sethook`, which takes the place of a hook that stops what runs.
+// Upvalue: `debug.sethook`. It may replace the hook that stops a body, so the hook is set again.
 static int set_hook(lua_State *L) {
     int count = lua_tocfunction(L, lua_upvalueindex(1))(L);
     clua_switch_running(L);
     return count;
 }
 
-// Whether the level of a thread's stack that is at stack index `index` is a C function.
+// Whether the level of `thread` given at stack index `index` is a C function.
 static bool is_c_function(lua_State *L, int index, lua_State *thread) {
     int is_integer;
     lua_Integer level = lua_tointegerx(L, index, &is_integer);
@@ -137,7 +136,8 @@ static bool is_c_function(lua_State *L, int index, lua_State *thread) {
     return lua_getinfo(thread, "S", &about) != 0 && *about.what == 'C';
 }
 
-// Upvalue: `debug.setlocal`. What C functions have on their stacks, as handles that keep what the host works with, is no local variable.
+// Upvalue: `debug.setlocal`. The stack slots of C functions, such as the handles that keep the host's objects alive, are not local
+// variables.
 static int set_local(lua_State *L) {
     lua_State *thread = lua_tothread(L, 1);
     if (thread != NULL ? is_c_function(L, 2, thread) : is_c_function(L, 1, L)) {
@@ -147,7 +147,7 @@ static int set_local(lua_State *L) {
     return lua_tocfunction(L, lua_upvalueindex(1))(L);
 }
 
-// In the table on top: each function is called by another one, whose upvalue it is.
+// Wraps functions of the table on top: each becomes the upvalue of its replacement.
 static void replace_fields(lua_State *L, const luaL_Reg *replaced) {
     for (const luaL_Reg *entry = replaced; entry->name != NULL; entry++) {
         lua_getfield(L, -1, entry->name);
@@ -172,8 +172,8 @@ static void watch_loading(lua_State *L) {
     lua_pop(L, 1);
 }
 
-// Lua makes the metatable of long buffers when one is first needed. Should memory run out in the middle of that, it would stay without
-// what frees and closes them, and every later one would be an error.
+// Lua creates the metatable of long buffers on first use. If memory ran out halfway, the metatable would lack its finalizer, and every
+// later buffer would be an error. So it is created now.
 static void make_long_buffer(lua_State *L) {
     luaL_Buffer buffer;
     luaL_buffinitsize(L, &buffer, LUAL_BUFFERSIZE + 1);
@@ -202,7 +202,7 @@ void clua_open_libraries(lua_State *L) {
     clua_open_protected_calls(L);
 }
 
-// What a state's warnings are doing now; `context` is the state's main thread.
+// A state uses one of these three: warnings are off, on, or a warning is incomplete. `context` is the state's main thread.
 static void warn_off(void *context, const char *message, int to_be_continued);
 static void warn_on(void *context, const char *message, int to_be_continued);
 static void warn_continue(void *context, const char *message, int to_be_continued);
@@ -218,7 +218,7 @@ static void warn_off(void *context, const char *message, int to_be_continued) {
     is_control(context, message, to_be_continued);
 }
 
-// A warning comes in pieces and is written in one, so that those of several threads do not mix.
+// A warning arrives in pieces. It is written in one, so that the warnings of several threads do not mix.
 static void warn_continue(void *context, const char *message, int to_be_continued) {
     clua_state *state = clua_state_of(context);
     size_t count = strlen(message);

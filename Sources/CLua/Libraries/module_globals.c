@@ -1,8 +1,8 @@
 // What modules do to the globals.
 //
-// Loading a module may define globals, or give the global table a metatable. The module's functions go on using the state's own globals, so
-// that is where it happens. In the state of a worker the environments of bodies do not read those: a body sees what a module has done
-// when it requires the module, also when another body had it loaded, and others never do.
+// Loading a module may define globals, or give the global table a metatable. The module's functions keep using the state's own globals, so
+// the changes are made there. In a worker's state the environments of bodies do not read those globals. A body sees a module's changes once
+// it requires the module, even if another body loaded it. Other bodies never see them.
 #include <lua5.4/lauxlib.h>
 #include <string.h>
 
@@ -11,10 +11,11 @@
 #include "Libraries/libraries_raising.h"
 #include "Libraries/modules_raising.h"
 
-// In the record of a module: the metatable that it has given to the globals. As a value there: the name was removed.
+// `metatable_key` is the key, in a module's record, of the metatable that it gave to the globals. `removed` is the value for a removed
+// name.
 static const char metatable_key, removed;
 
-// Stack indices in `require`; the results are behind them.
+// Stack indices in `require`. The results follow.
 enum { NAME = 1, ENVIRONMENT, CALLERS_GLOBALS, OLD_GLOBALS, GLOBALS_BEFORE, METATABLE_BEFORE, LAST = METATABLE_BEFORE };
 
 static bool is_loaded(lua_State *L) {
@@ -38,7 +39,7 @@ static void restore_metatable(lua_State *L) {
     lua_pop(L, 1);
 }
 
-// Notes in the table at `record` the names that are in the globals no more. Stack indices.
+// Records in the table at `record` the names that the globals have lost. Stack indices.
 static void record_removals(lua_State *L, int real, int record) {
     lua_pushnil(L);
     while (lua_next(L, GLOBALS_BEFORE)) {
@@ -53,7 +54,7 @@ static void record_removals(lua_State *L, int real, int record) {
     }
 }
 
-// Keeps what the module has changed; `metatable` is that of the globals now.
+// Records what the module has changed. `metatable` is the stack index of the globals' present metatable.
 static void record_changes(lua_State *L, int metatable) {
     int top = lua_gettop(L), real = top + 1, record = top + 2;
     clua_push_real_globals(L);
@@ -73,7 +74,7 @@ static void record_changes(lua_State *L, int metatable) {
     lua_settop(L, top);
 }
 
-// Does to the table at `globals` what the module has done when it was loaded. The metatable is a copy: whoever gets it may change it.
+// Applies the module's recorded changes to the table at `globals`. Whoever gets the metatable may change it, so it is copied.
 static void apply_changes(lua_State *L, int globals) {
     int top = lua_gettop(L), record = top + 2;
     clua_push_kept(L, CLUA_KEPT_MODULE_GLOBALS);
@@ -99,7 +100,7 @@ static void apply_changes(lua_State *L, int globals) {
     lua_settop(L, top);
 }
 
-// The same to the environment at `ENVIRONMENT`, once.
+// Applies the changes to the environment at `ENVIRONMENT`, once per module.
 static void apply_to_environment(lua_State *L) {
     clua_push_kept(L, CLUA_KEPT_MODULE_GLOBALS);
     lua_pushvalue(L, NAME);
@@ -128,7 +129,7 @@ static void apply_to_environment(lua_State *L) {
     lua_pop(L, 2);
 }
 
-// Pushes the environment of whoever calls `require`, or nil: a body, or a completion block or an observer that a body has set.
+// Pushes the environment of the caller of `require`, or nil. The caller is a body, or a completion block or observer that a body has set.
 static void push_environment(lua_State *L) {
     clua_push_current_globals(L);
     if (!clua_are_globals_real(L)) return;
@@ -152,10 +153,10 @@ static void push_environment(lua_State *L) {
     lua_pushnil(L);
 }
 
-// Calls Lua's `require`; its results, or the error, are on top. Returns the status.
+// Calls Lua's `require`. Pushes its results, or the error, and returns the status.
 static int load_module(lua_State *L, bool is_recorded) {
     clua_state *state = clua_state_of(L);
-    // A module that another one requires sees what that one has done, and a prelude's what the prelude has.
+    // A nested module sees what the module around it has done, and a prelude's module what the prelude has done.
     bool is_apart = is_recorded && state->loads == 0 && !state->is_in_prelude;
     if (is_apart) {
         clua_reset_globals(L);

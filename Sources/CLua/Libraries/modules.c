@@ -7,19 +7,19 @@
 #include "Libraries/environment_raising.h"
 #include "Libraries/modules_raising.h"
 
-// A light userdata is the same address for everybody, but only the module knows whose.
+// A light userdata is the same address in every state, but only its module knows what the address means.
 static bool has_identity(lua_State *L, int index) {
     int type = lua_type(L, index);
     return type == LUA_TTABLE || type == LUA_TFUNCTION || type == LUA_TUSERDATA || type == LUA_TLIGHTUSERDATA;
 }
 
-// Which of the filter's bits is that of the value at `index`.
+// The filter bit of the value at `index`.
 static unsigned filter_bit(lua_State *L, int index) {
     return (unsigned)((uint64_t)(uintptr_t)lua_topointer(L, index) * UINT64_C(0x9e3779b97f4a7c15) >> (64 - CLUA_FILTER_BITS));
 }
 
-// Indexes the value at `value`: it is the module with the name at `name`, or its field with the key at `key`, which is 0 for none. `table`
-// is where the index is, and behind it the fields. All are stack indices. Needs 2 slots.
+// Indexes the value at `value` as the module with the name at `name`, or as its field with the key at `key` (0 for none). `table` is the
+// index table; the table of fields is next to it. All are stack indices. Needs 2 slots.
 static void index_value(lua_State *L, int table, int value, int name, int key) {
     unsigned bit = filter_bit(L, value);
     clua_state_of(L)->module_filter[bit / 64] |= UINT64_C(1) << bit % 64;
@@ -28,7 +28,7 @@ static void index_value(lua_State *L, int table, int value, int name, int key) {
         lua_pushvalue(L, key);
     else
         lua_pushnil(L);
-    lua_rawset(L, table + 1);  // first: should this fail, nothing is indexed
+    lua_rawset(L, table + 1);  // first, so that nothing is indexed if this fails
     lua_pushvalue(L, value);
     lua_pushvalue(L, name);
     lua_rawset(L, table);
@@ -54,7 +54,7 @@ static void index_fields(lua_State *L, int table, int name, int module) {
 // Indexes the module at `module` and its fields.
 static void index_module(lua_State *L, int table, int name, int module) {
     if (!has_identity(L, module)) return;
-    // A module's own name wins over its being a field of another.
+    // A module's own name takes precedence over its being a field of another module.
     if (!is_in(L, table, module) || is_in(L, table + 1, module)) index_value(L, table, module, name, 0);
     if (lua_istable(L, module)) index_fields(L, table, name, module);
 }
@@ -118,7 +118,7 @@ void clua_modules_adopt(lua_State *L, const char *module, int key, int value) {
 
 void clua_modules_changed(lua_State *L) { clua_state_of(L)->modules_changed = true; }
 
-// Pushes the file where `require` finds the module with the name at `name`. False, and nothing left, when there is none.
+// Pushes the file where `require` finds the module with the name at `name`. Returns false and pushes nothing if there is none.
 static bool push_file(lua_State *L, int name, const char *path_name) {
     int base = lua_gettop(L);
     clua_push_kept(L, CLUA_KEPT_SEARCHPATH);
@@ -136,7 +136,7 @@ static bool push_file(lua_State *L, int name, const char *path_name) {
     return found;
 }
 
-// Whether the C library of the module's root holds it, too: `cjson.safe` is in cjson.so.
+// Whether the C library of the module's root contains it, too: `cjson.safe` is in cjson.so.
 static bool is_in_root(lua_State *L, int name) {
     int base = lua_gettop(L);
     const char *text = lua_tostring(L, name), *dot = strchr(text, '.');
@@ -156,7 +156,7 @@ static bool is_in_root(lua_State *L, int name) {
     return found;
 }
 
-// Whether another state, with the same paths, would find the module too.
+// Whether another state with the same paths would find the module, too.
 static bool is_found(lua_State *L, int name) {
     int base = lua_gettop(L);
     bool found = push_file(L, name, "path") || push_file(L, name, "cpath") || is_in_root(L, name);

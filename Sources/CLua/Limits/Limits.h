@@ -1,5 +1,5 @@
-// Limits: how what runs is stopped. A body that takes too long, needs too much memory or is asked to end is stopped; Ctrl-C interrupts a
-// script. `pcall` and its kin pass a stop on. Limits may use Core.
+// Limits: how running code is stopped. A body that exceeds its time or memory limit, or that is asked to end, is stopped. Ctrl-C interrupts
+// a script. `pcall` and similar functions pass a stop on. Limits may use Core.
 #ifndef CLUA_LIMITS_FOLDER_H
 #define CLUA_LIMITS_FOLDER_H
 

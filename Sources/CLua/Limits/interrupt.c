@@ -17,16 +17,16 @@
 static clua_state *_Atomic target;
 static void (*_Atomic wake)(void *);  // ends a sleep of the target's thread
 static void *_Atomic wake_context;
-static _Atomic int64_t first_at;  // milliseconds, of some clock
+static _Atomic int64_t first_at;  // milliseconds on the monotonic clock
 static struct sigaction previous_interrupt, previous_terminate;
 static bool catches;
-static atomic_bool catches_terminate;  // several runtimes may come to have work at once
+static atomic_bool catches_terminate;  // atomic, because several runtimes may get work at once
 
-// Beside the signal in `interrupt`: it has not become an error yet, and nobody has taken it. In one word, because the handler may run on
-// another thread than the state.
+// Set in `interrupt` beside the signal number while the signal has neither become an error nor been taken. Both share one word because the
+// handler may run on a thread other than the state's.
 enum { IS_PENDING = 1 << 8 };
 
-// Signals that come within this many milliseconds are one request: `timeout`, for one, sends each twice.
+// Signals within this many milliseconds count as one request. For example, `timeout` sends each signal twice.
 enum { ONE_REQUEST = 200 };
 
 static int64_t milliseconds(void) {
@@ -35,13 +35,13 @@ static int64_t milliseconds(void) {
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-// Hook: turns the signal into an error at the next instruction. A coroutine inherits it from who makes it just then: where it comes
-// second, nothing is left to take.
+// Hook: turns the signal into an error at the next instruction. A coroutine that is created meanwhile inherits the hook. If that
+// coroutine's hook fires second, no signal is left to take.
 static void stop(lua_State *L, lua_Debug *activation) {
     (void)activation;
     lua_sethook(L, NULL, 0, 0);
     clua_stop *stop = &clua_state_of(L)->stop;
-    if (stop->requested != 0 || stop->raised != 0) clua_arm_stop(L);  // that has a hook, too
+    if (stop->requested != 0 || stop->raised != 0) clua_arm_stop(L);  // that also needs a hook
     if (clua_take_interrupt(L) == 0) return;
     luaL_where(L, 0);
     lua_pushliteral(L, "interrupted!");
@@ -49,10 +49,10 @@ static void stop(lua_State *L, lua_Debug *activation) {
     lua_error(L);
 }
 
-// Acts in a script's functions only: the C functions that this library calls protected have other uses for an error.
+// The hook fires only inside Lua functions. The C functions that this library calls in protected mode interpret an error in their own way.
 static void arm(lua_State *L) { lua_sethook(L, stop, LUA_MASKCOUNT, 1); }
 
-// In the signal's handler: lua_sethook may be called there, as the manual says.
+// Runs in the signal handler. The manual allows lua_sethook there.
 static void handle(int signal_number) {
     clua_state *state = target;
     if (state == NULL || state->stop.interrupt != 0) {
@@ -62,18 +62,18 @@ static void handle(int signal_number) {
             clua_release_interrupts();
         else
             sigaction(signal_number, &by_default, NULL);
-        raise(signal_number);  // acts when this function returns
+        raise(signal_number);  // takes effect when this function returns
         return;
     }
     first_at = milliseconds();
     state->stop.interrupt = signal_number | IS_PENDING;
     int error = errno;
-    // The signal of stops reaches the state's thread even where that blocks this one.
+    // The stop signal reaches the state's thread even if that thread blocks this signal.
     if (pthread_equal(state->stop.thread, pthread_self()))
         arm(state->stop.running);
     else
         pthread_kill(state->stop.thread, clua_get_stop_signal());
-    // It may have looked for a signal, and be about to sleep.
+    // The thread may have checked for a signal already, and be about to sleep.
     wake(wake_context);
     errno = error;
 }
@@ -105,14 +105,14 @@ void clua_release_interrupts(void) {
 
 void clua_forget_interrupts(clua_state *state) {
     if (target != state) return;
-    // The second signal of one request may still come: until the time for that is over it is ignored.
+    // The second signal of one request may still arrive. The handler ignores it until that time is over.
     if (state->stop.interrupt != 0 && milliseconds() - first_at < ONE_REQUEST)
         target = NULL;
     else
         clua_release_interrupts();
 }
 
-// The hook stays: it finds nothing.
+// The hook stays set. It will find nothing to raise.
 int clua_take_interrupt(lua_State *L) {
     atomic_int *interrupt = &clua_state_of(L)->stop.interrupt;
     if ((*interrupt & IS_PENDING) == 0) return 0;

@@ -1,4 +1,4 @@
-// The functions of the standard libraries that catch errors, in a form that does not catch a stop.
+// Replacements for the standard functions that catch errors. They do not catch a stop.
 #include <lua5.4/lauxlib.h>
 #include <lua5.4/lualib.h>
 
@@ -6,7 +6,7 @@
 
 // MARK: pcall, xpcall
 
-// Results: a boolean, and what the function returned or raised. `below` counts the values under the boolean.
+// Results: a boolean, then what the function returned or raised. `below` is the number of values under the boolean.
 static int finish_call(lua_State *L, int status, lua_KContext below) {
     if (status == LUA_OK || status == LUA_YIELD) return lua_gettop(L) - (int)below;
     if (clua_is_stop(L, status)) return clua_raise_stop(L);
@@ -36,9 +36,9 @@ static int protected_call_with_handler(lua_State *L) {
 
 // MARK: load
 
-// Upvalue: Lua's `load`, which makes a result of whatever its reader function raises.
+// Upvalue: Lua's `load`. It would return whatever its reader function raises.
 static int load_passing_stops(lua_State *L) {
-    // An error names the function that was called, so it is raised here.
+    // An error message names the called function, so the arguments are checked here.
     luaL_optstring(L, 3, NULL);
     luaL_optstring(L, 2, NULL);
     if (!lua_isstring(L, 1)) luaL_checktype(L, 1, LUA_TFUNCTION);
@@ -50,7 +50,7 @@ static int load_passing_stops(lua_State *L) {
 
 // MARK: coroutines
 
-// Ends the coroutine: its pending `__close` handlers run. Returns a status, with an error on top of it.
+// Ends the coroutine and runs its pending `__close` handlers. Returns a status, with the error on top of the coroutine if it failed.
 static int reset(lua_State *coroutine) {
     lua_State *before = clua_switch_running(coroutine);
     int status = lua_resetthread(coroutine);
@@ -58,7 +58,7 @@ static int reset(lua_State *coroutine) {
     return status;
 }
 
-// Resumes `coroutine` with the arguments on top of L. Returns how many results there are on top of L, or -1 with an error there.
+// Resumes `coroutine` with the arguments on top of L. Returns the number of results on top of L, or -1 with the error there. Raises a stop.
 static int resume(lua_State *L, lua_State *coroutine, int argument_count) {
     if (!lua_checkstack(coroutine, argument_count)) {
         lua_pushliteral(L, "too many arguments to resume");
@@ -107,7 +107,7 @@ static int call_wrapped(lua_State *L) {
     int count = resume(L, coroutine, lua_gettop(L));
     if (count >= 0) return count;
     int status = lua_status(coroutine);
-    if (status != LUA_OK && status != LUA_YIELD) {  // it died of the error: what it has to close is closed
+    if (status != LUA_OK && status != LUA_YIELD) {  // the error killed it, so its variables have to be closed
         status = reset(coroutine);
         if (clua_is_stop(L, status)) return clua_raise_stop(L);
         lua_xmove(coroutine, L, 1);

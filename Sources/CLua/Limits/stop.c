@@ -14,17 +14,17 @@
 #include "state.h"
 
 enum {
-    GRACE = 50000000,  // instructions that `__close` handlers may take in all before they are stopped, too
-    STEP = 100000,     // and after that, between two attempts
+    GRACE = 50000000,  // instructions that `__close` handlers may run in total before they are stopped as well
+    STEP = 100000,     // instructions between two further attempts
 };
 
 static int stop_signal;
-// The states that this thread runs, the one that was attached last first. Looked at by its signal handler.
+// The states attached to this thread, the latest first. The signal handler of the thread reads it.
 static _Thread_local clua_state *_Atomic thread_states;
 
 static clua_stop *stop_of(lua_State *L) { return &clua_state_of(L)->stop; }
 
-// Only who asks a body to stop ever meets the state's own thread here.
+// Contention is rare: only a thread that asks a body to stop ever competes with the state's own thread.
 static void lock(clua_stop *stop) {
     while (atomic_exchange_explicit(&stop->is_locked, true, memory_order_acquire)) sched_yield();
 }
@@ -41,7 +41,7 @@ const char *clua_stop_words(int reason) {
     }
 }
 
-// Pushes where the innermost Lua function is. Stack: leaves a string.
+// Pushes the position of the innermost Lua function as a string.
 static void push_position(lua_State *L) {
     lua_Debug activation;
     for (int level = 0; lua_getstack(L, level, &activation); level++) {
@@ -60,7 +60,7 @@ static char *copy_top(lua_State *L) {
     return text;
 }
 
-// Remembers where the stop happens: no message handler will be called.
+// Records where the stop happens, because Lua calls no message handler for it.
 static int describe(lua_State *L) {
     clua_stop *stop = stop_of(L);
     lua_State *stopped = lua_touserdata(L, 1);
@@ -77,7 +77,7 @@ static void hook(lua_State *L, lua_Debug *activation);
 
 int clua_raise_stop(lua_State *L) {
     clua_stop *stop = stop_of(L);
-    // Once more after a while: a handler that does not end, or something that swallowed the error.
+    // Raise again after a while, in case a handler does not end or something swallows the error.
     lua_sethook(L, hook, LUA_MASKCOUNT, stop->message == NULL ? GRACE : STEP);
     if (stop->message == NULL && lua_checkstack(L, LUA_MINSTACK)) {
         lua_pushcfunction(L, describe);
@@ -90,17 +90,17 @@ int clua_raise_stop(lua_State *L) {
 
 static void remove_hook(lua_State *L) {
     lua_sethook(L, NULL, 0, 0);
-    clua_rearm_interrupt(L);  // that has a hook, too
+    clua_rearm_interrupt(L);  // that also needs a hook
 }
 
 static void hook(lua_State *L, lua_Debug *activation) {
     (void)activation;
     clua_stop *stop = stop_of(L);
     if (stop->raised == 0) {
-        // Before it is looked why: what is requested from here on sets the hook again.
+        // Remove the hook before reading the reason: a later request sets the hook again.
         remove_hook(L);
         stop->raised = atomic_exchange(&stop->requested, 0);
-        if (stop->raised == 0) return;  // it was meant for a body that has ended
+        if (stop->raised == 0) return;  // the request was meant for a body that has ended
     }
     clua_raise_stop(L);
 }
@@ -111,17 +111,17 @@ bool clua_is_stop(lua_State *L, int status) { return status == LUA_ERRMEM && sto
 
 void clua_stop_at_limit(clua_state *state, size_t size) {
     clua_stop *stop = &state->stop;
-    if (stop->refused_size != size) {  // Lua collects garbage, and asks again
+    if (stop->refused_size != size) {  // Lua collects garbage and tries once more
         stop->refused_size = size;
         return;
     }
     stop->refused_size = 0;
     stop->raised = CLUA_STOP_MEMORY;
-    state->limit_bytes = state->possible_bytes;  // what unwinds may use what it needs
+    state->limit_bytes = state->possible_bytes;  // unwinding may use what it needs
     lua_sethook(atomic_load(&stop->running), hook, LUA_MASKCOUNT, STEP);
 }
 
-// MARK: asking from outside
+// MARK: requests from outside
 
 static void handle_signal(int signal_number) {
     (void)signal_number;
@@ -175,8 +175,8 @@ void clua_detach_thread(lua_State *L) {
         if (other->stop.next_on_thread == state) other->stop.next_on_thread = state->stop.next_on_thread;
 }
 
-// ThreadSanitizer keeps signals from a thread that is inside a library which it does not know, as Lua is. It does not see what that
-// library reads either.
+// ThreadSanitizer delays signals to a thread inside an uninstrumented library such as Lua. It does not see that library's reads either, so
+// the hook can be set from another thread.
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 enum { sets_hook_from_outside = true };
@@ -187,7 +187,7 @@ enum { sets_hook_from_outside = false };
 enum { sets_hook_from_outside = false };
 #endif
 
-// With the lock held.
+// The caller holds the lock.
 static void request(clua_stop *stop, clua_stop_reason reason) {
     atomic_store(&stop->requested, reason);
     if (sets_hook_from_outside || pthread_equal(stop->thread, pthread_self()))
@@ -245,9 +245,9 @@ void clua_stop_here(lua_State *L, clua_stop_reason reason) {
     if (stop->raised == 0) stop->raised = reason;
 }
 
-// MARK: what runs
+// MARK: the running body
 
-// What runs and what it is asked change together: a request meets one of the two.
+// The running body and the request to it change together under the lock, so that a request never reaches the wrong body.
 void clua_begin_body(lua_State *L, const void *body, clua_suspended_body *suspended) {
     clua_state *state = clua_state_of(L);
     clua_stop *stop = &state->stop;

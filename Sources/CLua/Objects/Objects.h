@@ -1,5 +1,5 @@
-// Objects: the host's objects as Lua values. A handle holds one object. This folder makes handles, finds them again, keeps them alive, and
-// releases what they held. It also has the class tables and the observers of scripts. Objects may use Core and Limits.
+// Objects: the host's objects as Lua values. A handle holds one object. This folder creates handles, finds them again, pins them, and
+// releases their objects. It also has the class tables and the observers of scripts. Objects may use Core and Limits.
 #ifndef CLUA_OBJECTS_FOLDER_H
 #define CLUA_OBJECTS_FOLDER_H
 

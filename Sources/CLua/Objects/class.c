@@ -8,11 +8,11 @@
 #include "Objects/object_raising.h"
 #include "values.h"
 
-// In the metatable of a class: the handle of its object, or its name when the host has made it; its superclass; which version of
-// its contents this is; whether it belongs to this state.
+// Keys in the metatable of a class: the handle of its object, or the name of a built-in class; its superclass; the version of its contents;
+// whether this state owns the class.
 static const char object_key, parent_key, version_key, home_key;
 
-// MARK: what a class is
+// MARK: class identity
 
 void clua_mark_built_in_class(lua_State *L, const char *name) {
     lua_getmetatable(L, -1);
@@ -21,7 +21,7 @@ void clua_mark_built_in_class(lua_State *L, const char *name) {
     lua_pop(L, 1);
 }
 
-// Pushes what the metatable of the class at `index` has at `key`; nothing, and false, when it is no class.
+// Pushes the field `key` from the metatable of the class at `index`. Returns false and pushes nothing if the value is no class.
 static bool push_of_class(lua_State *L, int index, const void *key) {
     if (lua_type(L, index) != LUA_TTABLE || !lua_getmetatable(L, index)) return false;
     if (lua_rawgetp(L, -1, &object_key) == LUA_TNIL) {
@@ -56,9 +56,9 @@ clua_class_identity clua_identify_class(lua_State *L, int index) {
     return identity;
 }
 
-// MARK: making
+// MARK: creation
 
-// Puts the class table on top among the classes of the state.
+// Registers the class table on top under its object.
 static void remember(lua_State *L, const void *object) {
     clua_push_kept(L, CLUA_KEPT_CLASSES);
     lua_pushvalue(L, -2);
@@ -87,7 +87,7 @@ static int describe_class(lua_State *L) {
 
 static int call_host(lua_State *L, clua_function function, int member) { return clua_state_of(L)->call_host(L, function, member); }
 
-// __newindex of a class. The host says which names are wrong.
+// __newindex of a class. The host rejects invalid names.
 static int assign_field(lua_State *L) {
     lua_settop(L, 3);
     call_host(L, clua_state_of(L)->host->assign_class_field, 0);
@@ -102,7 +102,7 @@ static int return_operation(lua_State *L, int status, lua_KContext operation) {
     return 1;
 }
 
-// Upvalue: the class. Makes an operation, and has the class's `init` prepare it.
+// Upvalue: the class. Creates an operation and calls the class's `init` on it.
 static int new_operation(lua_State *L) {
     if (lua_rawequal(L, 1, lua_upvalueindex(1))) {
         lua_getmetatable(L, 1);
@@ -162,7 +162,7 @@ void clua_push_class(lua_State *L, void *object, int kind) {
     remember(L, object);
 }
 
-// Name and superclass are on top; gives them to the class at `index`, and pops them.
+// Gives the class at `index` the name and the superclass on top, and pops both.
 static void set_parent(lua_State *L, int index) {
     lua_getmetatable(L, index);
     lua_insert(L, -3);
@@ -187,7 +187,7 @@ void clua_make_class(lua_State *L, void *object, int kind, const char *name, int
 
 // MARK: contents
 
-// Whether the key on top is a field that belongs to the class in its state only.
+// Whether the key on top is a field that never leaves the state.
 static bool is_own(lua_State *L) {
     size_t count;
     const char *name = clua_string(L, -1, &count);
@@ -233,7 +233,7 @@ static void clear(lua_State *L, int class) {
     }
 }
 
-// Raises when the superclass on top inherits from the class at `class`: no script can make that.
+// Raises if the superclass on top inherits from the class at `class`. No script can build such a cycle.
 static void check_parent(lua_State *L, int class) {
     int parent = lua_gettop(L) + 1;
     lua_pushvalue(L, -1);
@@ -270,7 +270,7 @@ void clua_set_class_contents(lua_State *L, int index, lua_Integer version, bool 
     lua_settop(L, base);
 }
 
-// MARK: looking up
+// MARK: lookup
 
 void clua_find_in_class(lua_State *L, int index) {
     int key = lua_gettop(L);

@@ -1,8 +1,8 @@
-// Classes of operations that scripts define. May raise, except where it says so.
+// Operation classes that scripts define. May raise, except where noted.
 //
-// A class is a table in each state that knows it, the same one whenever it comes; its metatable says which object of the host it
-// stands for. It belongs to the state that made it: there the table is the script's own, elsewhere its contents are those that
-// came with what runs, or the latest.
+// Each state that knows a class has exactly one table for it. The metatable names the host object behind the class. The state that created
+// the class owns it: its table is the script's own. In every other state the contents come with the running body, or are the latest
+// received.
 #ifndef CLUA_CLASS_RAISING_H
 #define CLUA_CLASS_RAISING_H
 
@@ -12,41 +12,41 @@
 #include "class.h"
 #include "object.h"
 
-/// Marks the class table on top as one that the host has made, of this name. Needs 2 slots.
+/// Marks the class table on top as a built-in class with this name. Needs 2 free stack slots.
 void clua_mark_built_in_class(lua_State *L, const char *name);
 
-/// Makes the class of the script's that `object` stands for, which this state owns, a subclass of the class table at stack index
-/// `parent`. Leaves its table. Needs 8 slots.
+/// Creates the script class behind `object`, owned by this state, as a subclass of the class table at `parent`. Leaves the new table on
+/// top. Needs 8 free stack slots.
 void clua_make_class(lua_State *L, void *object, int kind, const char *name, int parent);
 
-/// The handle of the object that the table at `index` stands for, if it is a script's class, else NULL. Never raises. Needs 2 slots.
+/// The object handle of the script class at `index`, or NULL for any other value. Never raises. Needs 2 free stack slots.
 clua_handle *clua_class_handle(lua_State *L, int index);
 
-/// Pushes the superclass of the class at `index`; nothing, and false, when it is no class. Never raises. Needs 2 slots.
+/// Pushes the superclass of the class at `index`. Returns false and pushes nothing for other values. Never raises. Needs 2 slots.
 bool clua_push_parent(lua_State *L, int index);
 
-/// Pushes the table of the class `object`, empty when nothing of it has come to this state. Needs 8 slots.
+/// Pushes the table of the class `object`. The table is empty if the class's contents have not reached this state. Needs 8 slots.
 void clua_push_class(lua_State *L, void *object, int kind);
 
-/// Pushes the table of the class `object`, or nil when nothing of it has come to this state. Never raises. Needs 2 slots.
+/// Pushes the table of the class `object`, or nil if this state does not know the class. Never raises. Needs 2 free stack slots.
 void clua_push_known_class(lua_State *L, const void *object);
 
-/// The class table on top is the one of `object` here, unless there is another. Needs 3 slots.
+/// Makes the class table on top the table of `object` in this state, unless the state already has one. Needs 3 free stack slots.
 void clua_adopt_class(lua_State *L, const void *object);
 
-/// Replaces the key on top by what the class at `index`, or the nearest of its superclasses that is a script's, has at it. Never
-/// raises. Needs 3 slots.
+/// Replaces the key on top by its value in the class at `index`, or in the nearest script-defined superclass. Never raises. Needs 3 free
+/// stack slots.
 void clua_find_in_class(lua_State *L, int index);
 
-/// The same for a name. Leaves the value. Needs 5 slots.
+/// As clua_find_in_class for a name. Pushes the value. Needs 5 free stack slots.
 void clua_push_class_field(lua_State *L, int index, const char *name);
 
-/// Pushes a new table of what a class contains itself, its name, and its superclass. Returns the number of this version of it.
-/// Needs 8 slots.
+/// Pushes a new table with the class's own contents, then its name, then its superclass. Returns the version number of the contents. Needs
+/// 8 free stack slots.
 lua_Integer clua_push_class_contents(lua_State *L, int index);
 
-/// With contents, name and superclass on top: makes them those of the class at `index`, unless it belongs to this state, or has newer
-/// ones and `is_forced` is false. Pops them. Needs 8 slots.
+/// Gives the class at `index` the contents, name and superclass on top, and pops them. Does nothing more if this state owns the class, or
+/// if it has newer contents and `is_forced` is false. Needs 8 free stack slots.
 void clua_set_class_contents(lua_State *L, int index, lua_Integer version, bool is_forced);
 
 #endif

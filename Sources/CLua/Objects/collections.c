@@ -1,15 +1,15 @@
-// When a garbage collection has ended: nothing refers to the watcher, a userdata, so that its finalizer runs then.
+// Work at the end of a garbage collection. Nothing refers to the watcher, a userdata, so each collection finalizes it.
 #include "Objects/collections_raising.h"
 
 #include <lua5.4/lauxlib.h>
 
 #include "Core/registry_raising.h"
 #include "Objects/object_raising.h"
-#include "Objects/places_raising.h"
+#include "Objects/slot_map_raising.h"
 #include "state.h"
 
-// Whether there is one whose finalizer has still to be called. Lua takes it out of the weak array before that, and may be unable to call it
-// then, at the limit of nested calls for one.
+// Whether a watcher exists whose finalizer has not run. Lua removes it from the weak array before the finalizer, and then may be unable to
+// call the finalizer, for example at the limit of nested calls.
 static bool has_watcher(lua_State *L) {
     clua_push_kept(L, CLUA_KEPT_WATCHER);
     bool has = lua_rawgeti(L, -1, 1) == LUA_TUSERDATA;
@@ -34,11 +34,11 @@ void clua_need_watcher(lua_State *L) {
 static int collected(lua_State *L) {
     clua_state *state = clua_state_of(L);
     clua_release_freed_handles(state);
-    clua_trim_places(L);
+    clua_trim_slot_map(L);
     if (state->tells_host) state->tells_host = state->host->collected(L);
     lua_settop(L, 1);
     if (has_watcher(L)) return 0;
-    // Each collection gets a new one: to one that has got old, not every collection comes.
+    // Each collection gets a new watcher, because minor collections skip an old object.
     lua_pushcfunction(L, make_watcher);
     if (lua_pcall(L, 0, 0, 0) != LUA_OK) {
         lua_settop(L, 1);

@@ -1,13 +1,13 @@
-// What is done when a garbage collection has ended. May raise.
+// Work at the end of a garbage collection. May raise.
 #ifndef CLUA_COLLECTIONS_RAISING_H
 #define CLUA_COLLECTIONS_RAISING_H
 
 #include <lua5.4/lua.h>
 
-/// Prepares a fresh state, after clua_objects_open. Needs 2 free stack slots.
+/// Prepares a fresh state. Call it after clua_objects_open. Needs 2 free stack slots.
 void clua_collections_open(lua_State *L);
 
-/// Sees to it that what follows the end of a garbage collection is done. Needs 3 free stack slots.
+/// Makes sure that the next end of a garbage collection is noticed. Needs 3 free stack slots.
 void clua_need_watcher(lua_State *L);
 
 #endif

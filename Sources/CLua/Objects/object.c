@@ -6,7 +6,7 @@
 #include "Core/registry_raising.h"
 #include "Objects/collections_raising.h"
 #include "Objects/object_raising.h"
-#include "Objects/places_raising.h"
+#include "Objects/slot_map_raising.h"
 
 static clua_object_functions object_functions;
 
@@ -14,7 +14,7 @@ void clua_set_object_functions(clua_object_functions functions) { object_functio
 void clua_object_retain(void *object) { object_functions.retain(object); }
 void clua_object_release(void *object) { object_functions.release(object); }
 
-// Objects that this thread has still to release, while it is releasing one.
+// Objects queued by this thread for release while it releases another one.
 static _Thread_local struct {
     bool is_releasing;
     void **objects;
@@ -47,12 +47,12 @@ void clua_object_release_in_turn(void *object) {
     waiting.is_releasing = false;
 }
 
-uint32_t clua_object_place(const void *object, const void *state) {
-    return object_functions.place_of == NULL ? CLUA_NO_PLACE : object_functions.place_of(object, state);
+uint32_t clua_object_slot(const void *object, const void *state) {
+    return object_functions.slot_of == NULL ? CLUA_NO_SLOT : object_functions.slot_of(object, state);
 }
 
-bool clua_object_set_place(void *object, const void *state, uint32_t place) {
-    return object_functions.set_place != NULL && object_functions.set_place(object, state, place);
+bool clua_object_set_slot(void *object, const void *state, uint32_t slot) {
+    return object_functions.set_slot != NULL && object_functions.set_slot(object, state, slot);
 }
 
 static clua_handle *to_handle(lua_State *L, int index) {
@@ -63,23 +63,23 @@ static clua_handle *to_handle(lua_State *L, int index) {
 
 clua_handle *clua_to_handle(lua_State *L, int index) {
     clua_handle *handle = to_handle(L, index);
-    if (handle != NULL && handle->is_latent) {
+    if (handle != NULL && handle->is_deferred) {
         void *home = clua_state_of(L)->object;
         handle->object = object_functions.make(home, handle->has_callback);
-        handle->is_latent = false;
-        clua_object_set_place(handle->object, home, handle->place);
+        handle->is_deferred = false;
+        clua_object_set_slot(handle->object, home, handle->slot);
     }
     return handle;
 }
 
-clua_handle *clua_to_latent_handle(lua_State *L, int index) {
+clua_handle *clua_to_deferred_handle(lua_State *L, int index) {
     clua_handle *handle = to_handle(L, index);
-    return handle != NULL && handle->is_latent ? handle : NULL;
+    return handle != NULL && handle->is_deferred ? handle : NULL;
 }
 
-// MARK: handles that have gone
+// MARK: freed handles
 
-// What a handle holds is at the end of what Lua allocates for it.
+// The handle is at the end of the block that Lua allocates for it.
 static clua_handle *handle_in(const clua_handles *handles, void *block) {
     return (clua_handle *)((char *)block + handles->block_size) - 1;
 }
@@ -91,7 +91,7 @@ bool clua_handle_is_freed(clua_handles *handles, void *block) {
     return true;
 }
 
-// What goes with an object may free further handles, or make some.
+// Releasing an object may free further handles, or create some.
 void clua_release_freed_handles(clua_state *state) {
     clua_handles *handles = &state->handles;
     if (handles->is_releasing) return;
@@ -99,7 +99,7 @@ void clua_release_freed_handles(clua_state *state) {
     while (handles->freed != NULL) {
         void *block = handles->freed;
         handles->freed = *(void **)block;
-        void *object = clua_leave_place(state, handle_in(handles, block));
+        void *object = clua_free_slot(state, handle_in(handles, block));
         free(block);
         if (object != NULL) clua_object_release(object);
     }
@@ -108,7 +108,7 @@ void clua_release_freed_handles(clua_state *state) {
 
 void clua_handles_close(clua_state *state) {
     clua_release_freed_handles(state);
-    clua_places_close(&state->handles);
+    clua_slot_map_close(&state->handles);
 }
 
 // MARK: handles
@@ -122,13 +122,13 @@ void clua_push_metatable(lua_State *L, int kind) {
 }
 
 static clua_handle *push_empty_userdata(lua_State *L) {
-    clua_handle *handle = lua_newuserdatauv(L, sizeof(clua_handle), CLUA_SLOT_COUNT);
+    clua_handle *handle = lua_newuserdatauv(L, sizeof(clua_handle), CLUA_USER_VALUE_COUNT);
     *handle = (clua_handle){0};
     return handle;
 }
 
 void clua_objects_open(lua_State *L) {
-    clua_places_open(L);
+    clua_slot_map_open(L);
     lua_createtable(L, 0, 4);
     clua_keep(L, CLUA_KEPT_CLASSES);
     clua_state *state = clua_state_of(L);
@@ -138,10 +138,10 @@ void clua_objects_open(lua_State *L) {
     lua_pop(L, 1);
 }
 
-// Pushes what a table of a chunk has at a place, if that is a handle.
-static bool push_from(lua_State *L, int table, uint32_t place) {
+// Pushes the handle at a slot from one of its page's tables, if there is one.
+static bool push_from(lua_State *L, int table, uint32_t slot) {
     lua_rawgeti(L, LUA_REGISTRYINDEX, table);
-    bool exists = lua_rawgeti(L, -1, clua_place_in_chunk(place)) == LUA_TUSERDATA;
+    bool exists = lua_rawgeti(L, -1, clua_index_in_page(slot)) == LUA_TUSERDATA;
     if (exists)
         lua_replace(L, -2);
     else
@@ -151,14 +151,14 @@ static bool push_from(lua_State *L, int table, uint32_t place) {
 
 bool clua_push_existing_handle(lua_State *L, const void *object) {
     const clua_state *state = clua_state_of(L);
-    uint32_t place = clua_find_place(state, object);
-    if (place == 0) return false;
-    const clua_chunk *chunk = clua_chunk_of(&state->handles, place);
-    // One that nothing referred to is not there any more, unless a finalizer of a script came to it again, and had it pinned.
-    return push_from(L, chunk->handles, place) || push_from(L, chunk->pins, place);
+    uint32_t slot = clua_find_slot(state, object);
+    if (slot == 0) return false;
+    const clua_slot_page *page = clua_page_of(&state->handles, slot);
+    // The weak table has lost an unreferenced handle. If a finalizer of a script resurrected and pinned the handle, the pins still have it.
+    return push_from(L, page->handles, slot) || push_from(L, page->pins, slot);
 }
 
-// Pushes a handle that holds nothing, and sees to it that there is a place for what it will hold.
+// Pushes a handle without an object, and reserves a slot for it.
 static clua_handle *push_empty_handle(lua_State *L) {
     clua_state *state = clua_state_of(L);
     if (state->handles.freed != NULL || state->handles.used == 0) {
@@ -166,7 +166,7 @@ static clua_handle *push_empty_handle(lua_State *L) {
         clua_need_watcher(L);
     }
     clua_handle *handle = push_empty_userdata(L);
-    clua_need_place(L);
+    clua_reserve_slot(L);
     return handle;
 }
 
@@ -175,23 +175,23 @@ static int make_empty_handle(lua_State *L) {
     return 1;
 }
 
-// While a handle was made, a finalizer of a script may have got one for its object: takes its place on the stack.
+// A finalizer may have created a handle for the object meanwhile. Replaces the new handle on top by that one.
 static bool replace_by_existing(lua_State *L, const void *object) {
     if (!clua_push_existing_handle(L, object)) return false;
     lua_remove(L, -2);
     return true;
 }
 
-// The handle on top, empty so far, gets its place, which there is, and takes over a reference to its object if there is one: before the
-// metatable may have to be made.
-static void place_handle(lua_State *L, clua_handle *handle, int kind, void *object) {
+// Gives the empty handle on top the slot reserved for it, and the caller's reference to `object` unless NULL. The handle owns the object
+// before the metatable is created, which may raise.
+static void put_in_slot(lua_State *L, clua_handle *handle, int kind, void *object) {
     clua_state *state = clua_state_of(L);
     handle->kind = (unsigned)kind;
-    clua_take_place(state, handle);
+    clua_take_slot(state, handle);
     if (object != NULL) clua_take_object(state, handle, object);
-    lua_rawgeti(L, LUA_REGISTRYINDEX, clua_chunk_of(&state->handles, handle->place)->handles);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, clua_page_of(&state->handles, handle->slot)->handles);
     lua_pushvalue(L, -2);
-    lua_rawseti(L, -2, clua_place_in_chunk(handle->place));
+    lua_rawseti(L, -2, clua_index_in_page(handle->slot));
     lua_pop(L, 1);
     clua_push_metatable(L, kind);
     lua_setmetatable(L, -2);
@@ -199,20 +199,20 @@ static void place_handle(lua_State *L, clua_handle *handle, int kind, void *obje
 
 static void fill_handle(lua_State *L, void *object, int kind) {
     clua_handle *handle = lua_touserdata(L, -1);
-    place_handle(L, handle, kind, object);
+    put_in_slot(L, handle, kind, object);
     handle->class_object = object_functions.class_of != NULL ? object_functions.class_of(object, kind) : NULL;
 }
 
-void clua_push_latent_handle(lua_State *L, int kind) {
+void clua_push_deferred_handle(lua_State *L, int kind) {
     clua_handle *handle = push_empty_handle(L);
-    handle->is_latent = true;
-    place_handle(L, handle, kind, NULL);
+    handle->is_deferred = true;
+    put_in_slot(L, handle, kind, NULL);
 }
 
-// Whether the value on top is the spare handle, and has a place to go to.
-static bool is_spare(lua_State *L) {
+// Whether the value on top is the preallocated handle, and a free slot exists for it.
+static bool is_usable(lua_State *L) {
     const clua_handle *handle = lua_touserdata(L, -1);
-    return handle != NULL && handle->object == NULL && clua_has_place(clua_state_of(L));
+    return handle != NULL && handle->object == NULL && clua_has_free_slot(clua_state_of(L));
 }
 
 void clua_push_owned_handle(lua_State *L, void *object, int kind) {
@@ -223,9 +223,9 @@ void clua_push_owned_handle(lua_State *L, void *object, int kind) {
 }
 
 void clua_push_new_handle(lua_State *L, void *object, int kind) {
-    // The spare one was made while nothing was owned. The next is made when this one owns the object.
-    clua_push_kept(L, CLUA_KEPT_SPARE_HANDLE);
-    if (!is_spare(L)) {
+    // The preallocated handle was created while nothing was owned. The next one is created after this one owns the object.
+    clua_push_kept(L, CLUA_KEPT_PREALLOCATED_HANDLE);
+    if (!is_usable(L)) {
         lua_pop(L, 1);
         lua_pushcfunction(L, make_empty_handle);
         if (lua_pcall(L, 0, 1, 0) != LUA_OK) {
@@ -236,7 +236,7 @@ void clua_push_new_handle(lua_State *L, void *object, int kind) {
     }
     fill_handle(L, object, kind);
     push_empty_handle(L);
-    clua_keep(L, CLUA_KEPT_SPARE_HANDLE);
+    clua_keep(L, CLUA_KEPT_PREALLOCATED_HANDLE);
 }
 
 void clua_push_handle(lua_State *L, void *object, int kind) {

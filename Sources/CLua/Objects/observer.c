@@ -16,7 +16,7 @@ void clua_add_observer(lua_State *L, int index, int function) {
         lua_insert(L, -2);
         lua_rawseti(L, -2, 1);
         lua_pushvalue(L, -1);
-        lua_setiuservalue(L, index, CLUA_SLOT_FUNCTIONS);
+        lua_setiuservalue(L, index, CLUA_USER_VALUE_FUNCTIONS);
     }
     lua_pushvalue(L, observation);
     lua_pushvalue(L, function);
@@ -43,14 +43,14 @@ int clua_observations(lua_State *L, const void *object, void **observations, int
 void clua_remove_observer(lua_State *L, const void *object, const void *observation) {
     int top = lua_gettop(L);
     if (!lua_checkstack(L, 6)) return;
-    // Where there is no handle, there is no function.
+    // An object without a handle has no observer function.
     if (clua_push_existing_handle(L, object) && clua_push_observers(L)
         && clua_push_existing_handle(L, observation)) {
         lua_pushvalue(L, -1);
         if (lua_rawget(L, -3) != LUA_TNIL) {
             lua_pop(L, 1);
             lua_pushnil(L);
-            lua_rawset(L, -3);  // replaces a field that exists: cannot raise
+            lua_rawset(L, -3);  // replaces an existing field, so it cannot raise
         }
     }
     lua_settop(L, top);

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The types are those of Lua's luaconf.h on 64-bit machines; the header of a dump says whether they are.
+// The types of Lua's luaconf.h on 64-bit machines. The header of a dump says whether they are the same.
 #define HEADER "\x1bLua\x54\x00\x19\x93\r\n\x1a\n\x04\x08\x08"
 #define HEADER_COUNT (sizeof(HEADER) - 1)
-#define PREAMBLE_COUNT (HEADER_COUNT + 8 + 8)  // the header, a lua_Integer and a lua_Number to compare
+#define PREAMBLE_COUNT (HEADER_COUNT + 8 + 8)  // the header, then a lua_Integer and a lua_Number to compare
 #define MAX_UPVALUES 255
 
 enum opcode {
@@ -44,7 +44,7 @@ static uint32_t arg_c(uint32_t instruction) { return instruction >> 24; }
 static uint32_t arg_bx(uint32_t instruction) { return instruction >> 15; }
 static uint32_t arg_ax(uint32_t instruction) { return instruction >> 7; }
 
-// After a failure every read gives zeros.
+// After a failure every read returns zeros.
 typedef struct reader {
     const uint8_t *at;
     const uint8_t *end;
@@ -55,17 +55,17 @@ typedef struct reader {
 } reader;
 
 typedef struct string {
-    const uint8_t *bytes;  // NULL for what is not a string
+    const uint8_t *bytes;  // NULL for other constants
     size_t count;
 } string;
 
-// For each upvalue of a function, the number (from 1) of the outermost function's upvalue that it is, or 0.
+// Maps each upvalue of a function to the outermost function's upvalue that it is: its number from 1, or 0 for none.
 typedef struct upvalue_map {
     size_t count;
     uint8_t outer[MAX_UPVALUES];
 } upvalue_map;
 
-// The parts of one function that say which globals it reads.
+// The parts of a function that show which globals it reads.
 typedef struct body {
     const uint8_t *code;
     size_t code_count;
@@ -80,7 +80,7 @@ static void fail(reader *in, clua_chunk_status status) {
     in->at = in->end;
 }
 
-// NULL when there are not that many bytes.
+// Returns NULL if fewer bytes are left.
 static const uint8_t *read_bytes(reader *in, size_t count) {
     if (failed(in) || (size_t)(in->end - in->at) < count) {
         fail(in, CLUA_CHUNK_UNREADABLE);
@@ -107,7 +107,7 @@ static size_t read_number(reader *in) {
     }
 }
 
-// A number of things of at least `size` bytes each: no more than there is room for.
+// Reads a count of items of at least `size` bytes each. Fails if the rest of the dump is too short for them.
 static size_t read_count(reader *in, size_t size) {
     size_t count = read_number(in);
     if (count <= (size_t)(in->end - in->at) / size) return count;
@@ -116,7 +116,7 @@ static size_t read_count(reader *in, size_t size) {
 }
 
 static string read_string(reader *in) {
-    size_t size = read_number(in);  // 0 for none, otherwise one more than the bytes
+    size_t size = read_number(in);  // 0 for none, otherwise the length plus 1
     string none = {NULL, 0};
     if (size == 0) return none;
     string read = {read_bytes(in, size - 1), size - 1};
@@ -162,7 +162,7 @@ static void read_upvalues(reader *in, const upvalue_map *parent, upvalue_map *ma
     if (failed(in)) return;
     map->count = count;
     for (size_t i = 0; i < count; i++) {
-        const uint8_t *description = read_bytes(in, 3);  // in the parent's stack?, index, kind
+        const uint8_t *description = read_bytes(in, 3);  // whether it is in the parent's stack, index, kind
         if (parent == NULL)
             map->outer[i] = (uint8_t)(i + 1);
         else if (description[0] != 0)
@@ -177,7 +177,7 @@ static void read_upvalues(reader *in, const upvalue_map *parent, upvalue_map *ma
 
 static void skip_debug_information(reader *in) {
     read_bytes(in, read_count(in, 1));
-    for (size_t i = read_count(in, 2); i > 0; i--) {  // lines, where a byte for the difference is not enough
+    for (size_t i = read_count(in, 2); i > 0; i--) {  // absolute lines, where a byte for the difference is too small
         read_number(in);
         read_number(in);
     }
@@ -186,7 +186,7 @@ static void skip_debug_information(reader *in) {
         read_number(in);
         read_number(in);
     }
-    for (size_t i = read_count(in, 1); i > 0; i--) read_string(in);  // names of upvalues
+    for (size_t i = read_count(in, 1); i > 0; i--) read_string(in);  // upvalue names
 }
 
 static uint32_t instruction(const body *function, size_t index) {
@@ -210,7 +210,7 @@ static void add_read(reader *in, uint8_t upvalue, string name) {
     in->reads[in->read_count++] = read;
 }
 
-// `upvalue` is from 1; 0 is none.
+// `upvalue` counts from 1; 0 means none.
 static void note_whole(reader *in, uint8_t upvalue) {
     if (upvalue > 0) in->whole[(upvalue - 1) / 64] |= UINT64_C(1) << (upvalue - 1) % 64;
 }
@@ -223,15 +223,15 @@ static void note_read(reader *in, const body *function, const upvalue_map *map, 
     if (name.count == 2 && memcmp(name.bytes, "_G", 2) == 0) note_whole(in, map->outer[upvalue]);
 }
 
-// Whether `code` reads the field of the table in register `table` that register `key` names.
+// Whether `code` reads a field of the table in register `table`, with the name in register `key`.
 static bool reads_register(uint32_t code, uint32_t table, uint32_t key) {
     if (opcode(code) == OP_SELF && arg_k(code) != 0) return false;
     return (opcode(code) == OP_GETTABLE || opcode(code) == OP_SELF) && arg_b(code) == table && arg_c(code) == key;
 }
 
-// The compiler reads an upvalue's field in one instruction only when the name is at most 40 bytes and one of the first 256
-// constants. Otherwise it emits OP_GETUPVAL, puts the name in a register if it must, and reads, with nothing between; a
-// store has the same beginning and then the value.
+// The compiler reads a field of an upvalue in one instruction only if the name has at most 40 bytes and is one of the first 256 constants.
+// Otherwise it emits OP_GETUPVAL, loads the name into a register if necessary, and then reads, with nothing in between. A store starts in
+// the same way and then loads the value.
 static void scan_read_by_register(reader *in, const body *function, const upvalue_map *map, size_t index) {
     uint32_t get = instruction(function, index), next = instruction(function, index + 1);
     uint32_t table = arg_a(get), upvalue = arg_b(get);
@@ -264,17 +264,17 @@ static bool assigns_upvalues(const body *function) {
 }
 
 typedef struct description {
-    const uint8_t *upvalues;  // the place where a function's upvalues are described
+    const uint8_t *upvalues;  // the descriptions of the function's upvalues in the dump
     bool has_parameters;
     bool is_reusable;
 } description;
 
-// `about`, unless NULL, says more of the function.
+// Fills `about` unless it is NULL.
 static void read_function(reader *in, const upvalue_map *parent, int depth, upvalue_map *map, description *about) {
-    read_string(in);  // the source; none when it is the parent's
+    read_string(in);  // the source, or none if it is the parent's
     read_number(in);  // the first and the last line
     read_number(in);
-    const uint8_t *frame = read_bytes(in, 3);  // parameters, whether there are more, stack size
+    const uint8_t *frame = read_bytes(in, 3);  // parameter count, whether there are varargs, stack size
 
     body function = {0};
     function.code_count = read_count(in, sizeof(uint32_t));
@@ -354,22 +354,22 @@ static uint8_t *put(uint8_t *to, const void *bytes, size_t count) {
     return to + count;
 }
 
-#define NUMBER(n) (0x80 | (n))  // as the format writes numbers up to 127
+#define NUMBER(n) (0x80 | (n))  // the format's encoding of numbers up to 127
 
-// The factory has a parameter for each upvalue, and is called without arguments: each call captures its own registers, and
-// the return, with k set, closes them. It has no source, so that a function without source does not inherit one.
+// The factory has a parameter for each upvalue and is called without arguments. So each call captures fresh registers, and the return, with
+// k set, closes them. The factory has no source, so that a function without a source does not inherit one.
 uint8_t *clua_chunk_factory(const uint8_t *dump, size_t dump_count, const clua_chunk *chunk, size_t *factory_count) {
     uint8_t count = (uint8_t)chunk->upvalue_count;
     uint32_t code[2] = {
         OP_CLOSURE | (uint32_t)count << 7,                       // R[count] := closure of nested function 0
         OP_RETURN | (uint32_t)count << 7 | 1u << 15 | 2u << 16,  // return R[count]; k
     };
-    const uint8_t before[] = {0,  // upvalues of the closure
+    const uint8_t before[] = {0,  // upvalue count of the closure
                               NUMBER(0), NUMBER(0), NUMBER(0),  // no source, lines
-                              count, 0, (uint8_t)(count + 2),   // parameters, no more, stack size
+                              count, 0, (uint8_t)(count + 2),   // parameters, no varargs, stack size
                               NUMBER(2)};
     const uint8_t between[] = {NUMBER(0), NUMBER(0), NUMBER(1)};  // constants, upvalues, nested functions
-    const uint8_t after[] = {NUMBER(0), NUMBER(0), NUMBER(0), NUMBER(0)};  // debug information
+    const uint8_t after[] = {NUMBER(0), NUMBER(0), NUMBER(0), NUMBER(0)};  // no debug information
 
     const size_t skipped = PREAMBLE_COUNT + 1;
     size_t size = PREAMBLE_COUNT + sizeof(before) + sizeof(code) + sizeof(between) + (dump_count - skipped) + sizeof(after);

@@ -1,4 +1,4 @@
-// Reading a function that lua_dump wrote, in the binary format of Lua 5.4. Nothing here calls Lua.
+// Parsing a function that lua_dump wrote, in the binary format of Lua 5.4. Nothing here calls Lua.
 #ifndef CLUA_CHUNK_H
 #define CLUA_CHUNK_H
 
@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/// The function reads field `name` of its upvalue number `upvalue` (from 1), itself or in a function nested in it. For an
-/// upvalue that holds an environment this is a global variable. The name points into the dump; no zero byte ends it.
+/// The function, or one nested in it, reads field `name` of its upvalue `upvalue` (from 1). If the upvalue holds an environment, that is a
+/// global variable. The name points into the dump and is not zero-terminated.
 typedef struct clua_global_read {
     int upvalue;
     const char *name;
@@ -15,29 +15,29 @@ typedef struct clua_global_read {
 } clua_global_read;
 
 typedef struct clua_chunk {
-    bool has_parameters;      // or takes any number of arguments
-    uint64_t whole[4];        // a bit for each upvalue, from 0: it is used otherwise than for its fields by name, or for its `_G`
-    bool is_reusable;         // it defines no functions, and assigns no upvalue: when it has returned, its closure is as it was
+    bool has_parameters;      // or varargs
+    uint64_t whole[4];        // one bit per upvalue, from 0: set if it is used otherwise than for fields by name, or for `_G`
+    bool is_reusable;         // defines no functions and assigns no upvalue, so a call leaves its closure unchanged
     int upvalue_count;
-    size_t upvalues;          // offset, in the dump, of the descriptions of the function's upvalues, 3 bytes each
-    clua_global_read *reads;  // owned (malloc); sorted by upvalue, each pair once
+    size_t upvalues;          // offset in the dump of the function's upvalue descriptions, 3 bytes each
+    clua_global_read *reads;  // owned (malloc); sorted by upvalue, without duplicates
     size_t read_count;
 } clua_chunk;
 
 typedef enum clua_chunk_status { CLUA_CHUNK_OK, CLUA_CHUNK_UNREADABLE, CLUA_CHUNK_NO_MEMORY } clua_chunk_status;
 
-/// Functions nested deeper than this are unreadable; the compiler of Lua stops earlier.
+/// Functions nested deeper are rejected. Lua's compiler stops earlier.
 #define CLUA_CHUNK_MAX_DEPTH 200
 
-/// Reads any bytes safely, truncated and altered ones too. `chunk` owns nothing unless the status is CLUA_CHUNK_OK.
-/// The C stack grows by about 0.5 KB for each level of nested functions.
+/// Parses arbitrary bytes safely, also truncated or altered ones. `chunk` owns nothing unless the status is CLUA_CHUNK_OK. The C stack
+/// grows by about 0.5 KB per level of nesting.
 clua_chunk_status clua_chunk_parse(const uint8_t *dump, size_t dump_count, clua_chunk *chunk);
 
-/// The most upvalues that a factory can make.
+/// The largest number of upvalues that a factory supports.
 #define CLUA_FACTORY_MAX_UPVALUES 200
 
-/// A binary chunk that, called without arguments, returns a new closure of the function in `dump`, each upvalue its own,
-/// unshared and nil. `chunk` is what clua_chunk_parse said about this dump. Made by malloc; NULL when there is no memory.
+/// Returns a binary chunk that, called without arguments, returns a new closure of the dumped function. Its upvalues are fresh, unshared
+/// and nil. `chunk` is the result of clua_chunk_parse for this dump. The block comes from malloc; NULL if memory runs out.
 uint8_t *clua_chunk_factory(const uint8_t *dump, size_t dump_count, const clua_chunk *chunk, size_t *factory_count);
 
 #endif

@@ -9,34 +9,34 @@
 #include "Core/memory_raising.h"
 #include "Core/registry_raising.h"
 
-// How many compiled codes a state remembers before it forgets them all.
+// The number of compiled codes that a state remembers before it drops them all.
 #define MAX_COMPILED 4096
 #define MIN_RECORDS 64
 
-// How many references a state counts at once. Who receives a code gives its reference back, so the count is on the line of another
-// processor each time.
+// The number of references that a state acquires at once. Receivers release their references on other processors, so the count is in
+// another cache each time.
 #define PREPAID_AT_ONCE 64
 
-// What the state knows of a prototype. It is right only while `samples`, a weak table from light userdata (prototype) to one
-// closure, has the prototype's entry: then the closure lives, and so does the prototype. Otherwise the address may by now be
-// another prototype's, and the code is a guess, to be compared with a new dump.
+// What a state knows of a prototype. The record is valid only while `samples`, a weak table from prototype (light userdata) to one closure,
+// has an entry: the closure then keeps the prototype alive. Otherwise the address may belong to another prototype by now, and the code is
+// only a candidate for comparison with a new dump.
 typedef struct record {
-    const void *prototype;  // NULL for a free place
+    const void *prototype;  // NULL for a free record
     clua_code *code;        // owned
 } record;
 
-// A state's own.
+// The caches of one state.
 typedef struct clua_code_caches {
-    bool by_prototype;  // whether prototypes are where we think
+    bool by_prototype;  // prototypes are where this code expects them
     record *records;    // open addressing; the capacity is a power of two, at least twice the count
     size_t record_count, record_capacity;
-    clua_code *last;    // without `by_prototype`: what clua_code_of said, owned
+    clua_code *last;    // owned: the last result of clua_code_of, if not `by_prototype`
     clua_code **compiled;  // owned: the keys of `factories`
     size_t compiled_count, compiled_capacity;
     size_t compile_count;
 } caches;
 
-// MARK: Codes
+// MARK: codes
 
 void clua_code_retain(clua_code *code) { atomic_fetch_add_explicit(&code->references, 1, memory_order_relaxed); }
 
@@ -61,7 +61,7 @@ void clua_code_release(clua_code *code) {
     if (code != NULL) release(code, 1);
 }
 
-// The reference of the state that made the code, and those that it has not given to anybody.
+// Releases the reference of the state that made the code, and the references that nobody has received.
 static void let_go(clua_code *code) {
     if (code == NULL) return;
     int count = 1 + code->prepaid;
@@ -89,7 +89,7 @@ static int append(lua_State *L, const void *piece, size_t count, void *context) 
     return 0;
 }
 
-// NULL when there is no memory. Never raises: lua_getinfo asked for this makes nothing. Needs 1 free stack slot.
+// Returns NULL if memory runs out. Never raises, because this lua_getinfo call allocates nothing. Needs 1 free stack slot.
 static char *copy_label(lua_State *L, int function) {
     lua_Debug about;
     lua_pushvalue(L, function);
@@ -116,7 +116,7 @@ static clua_chunk_status analyse(clua_code *code) {
     return code->factory == NULL ? CLUA_CHUNK_NO_MEMORY : CLUA_CHUNK_OK;
 }
 
-// Takes the bytes; a code with one reference, or NULL. Needs 1 free stack slot.
+// Consumes the bytes. Returns a code with one reference, or NULL. Needs 1 free stack slot.
 static clua_code *make_code(lua_State *L, int function, buffer dump, clua_chunk_status *status) {
     clua_code *code = calloc(1, sizeof(clua_code));
     *status = CLUA_CHUNK_NO_MEMORY;
@@ -135,8 +135,8 @@ static clua_code *make_code(lua_State *L, int function, buffer dump, clua_chunk_
     return NULL;
 }
 
-// A code for the function, with a reference for the caller: `known` (may be NULL) when it is the same. Raises, but only
-// while it owns nothing: neither lua_dump nor lua_getinfo does. Needs 1 free stack slot.
+// Returns the function's code with a reference for the caller: `known` (may be NULL) if it is the same code. May raise, but only while it
+// owns nothing, because neither lua_dump nor lua_getinfo raises. Needs 1 free stack slot.
 static clua_code *dump_code(lua_State *L, int function, clua_code *known) {
     buffer dump = {NULL, 0, 0};
     lua_pushvalue(L, function);
@@ -158,7 +158,7 @@ static clua_code *dump_code(lua_State *L, int function, clua_code *known) {
     return code;
 }
 
-// MARK: What a state keeps
+// MARK: caches of a state
 
 static caches *caches_of(lua_State *L) { return clua_state_of(L)->codes; }
 
@@ -183,7 +183,7 @@ static void push_weak_table(lua_State *L) {
     lua_setmetatable(L, -2);
 }
 
-// The beginning of an LClosure, as Lua 5.4's lobject.h has it.
+// The start of an LClosure in Lua 5.4's lobject.h.
 typedef struct lua_closure {
     void *next;
     unsigned char type, marked, upvalue_count;
@@ -197,7 +197,7 @@ static const void *prototype_of(lua_State *L, int function) {
     return closure->prototype;
 }
 
-// Whether closures of one prototype agree about it and others do not. Needs 4 free stack slots.
+// Whether prototype_of works here: closures of one prototype agree, others differ. Needs 4 free stack slots.
 static bool finds_prototypes(lua_State *L) {
     const char source[] = "local function make() return function() return make end end return make, make(), make()";
     if (luaL_loadbufferx(L, source, sizeof(source) - 1, "=prototypes", "t") != LUA_OK) lua_error(L);
@@ -220,10 +220,10 @@ void clua_code_open(lua_State *L) {
 
 size_t clua_code_compile_count(lua_State *L) { return caches_of(L)->compile_count; }
 
-// MARK: Sending
+// MARK: sending
 
-// The place of the prototype, or the free place where it belongs. There is always one.
-static record *place(record *records, size_t capacity, const void *prototype) {
+// Returns the record of the prototype, or the free record where it belongs. There is always a free one.
+static record *find_record(record *records, size_t capacity, const void *prototype) {
     size_t hash = (size_t)(((uint64_t)(uintptr_t)prototype * UINT64_C(0x9e3779b97f4a7c15)) >> 32);
     for (size_t i = hash;; i++) {
         record *at = &records[i & (capacity - 1)];
@@ -238,8 +238,8 @@ static bool is_alive(lua_State *L, const record *known) {
     return alive;
 }
 
-// Drops the records of prototypes without a living closure that we know, and makes room for twice the rest and one more.
-// Stack: ..., samples. Needs 1 free stack slot.
+// Drops the records of prototypes whose sample closure is dead, and makes room for twice the rest plus one. Stack: ..., samples. Needs 1
+// free stack slot.
 static void rebuild_records(lua_State *L, caches *own) {
     clua_state_of(L)->last_prototype = NULL;
     size_t count = 0, capacity = MIN_RECORDS;
@@ -250,7 +250,7 @@ static void rebuild_records(lua_State *L, caches *own) {
     for (size_t i = 0; i < own->record_capacity; i++) {
         record *known = &own->records[i];
         if (is_alive(L, known))
-            *place(records, capacity, known->prototype) = *known;
+            *find_record(records, capacity, known->prototype) = *known;
         else
             let_go(known->code);
     }
@@ -260,16 +260,16 @@ static void rebuild_records(lua_State *L, caches *own) {
     own->record_count = count;
 }
 
-// For a prototype without an entry in `samples`.
+// For a prototype without an entry in `samples`. May raise.
 static clua_code *learn(lua_State *L, caches *own, int function) {
     const void *prototype = prototype_of(L, function);
     function = lua_absindex(L, function);
     clua_push_kept(L, CLUA_KEPT_SAMPLES);
-    record *at = own->record_capacity == 0 ? NULL : place(own->records, own->record_capacity, prototype);
+    record *at = own->record_capacity == 0 ? NULL : find_record(own->records, own->record_capacity, prototype);
     bool known = at != NULL && at->prototype == prototype;
     if (!known && 2 * (own->record_count + 1) > own->record_capacity) {
         rebuild_records(L, own);
-        at = place(own->records, own->record_capacity, prototype);
+        at = find_record(own->records, own->record_capacity, prototype);
     }
     clua_code *code = dump_code(L, function, at->code);
     clua_state_of(L)->last_prototype = NULL;
@@ -302,7 +302,7 @@ clua_code *clua_code_known(lua_State *L, int function) {
     lua_pop(L, 2);
     if (!is_known) return NULL;
     state->last_prototype = prototype;
-    return state->last_code = place(own->records, own->record_capacity, prototype)->code;
+    return state->last_code = find_record(own->records, own->record_capacity, prototype)->code;
 }
 
 clua_code *clua_code_of(lua_State *L, int function) {
@@ -313,15 +313,15 @@ clua_code *clua_code_of(lua_State *L, int function) {
     return known != NULL ? known : learn(L, own, function);
 }
 
-// MARK: Receiving
+// MARK: receiving
 
-// Pushes the function that the chunk is.
+// Pushes the function in the chunk.
 static void load(lua_State *L, caches *own, const uint8_t *chunk, size_t count) {
     if (luaL_loadbufferx(L, (const char *)chunk, count, "=code", "b") != LUA_OK) lua_error(L);
     own->compile_count++;
 }
 
-// Stack: ..., factories, factory. Assigning nil to what is there makes nothing, so this cannot raise. Needs 1 free stack slot.
+// Stack: ..., factories, factory. Never raises, because assigning nil to an existing field allocates nothing. Needs 1 free stack slot.
 static void forget_compiled(lua_State *L, caches *own) {
     for (size_t i = 0; i < own->compiled_count; i++) {
         lua_pushnil(L);
@@ -340,7 +340,7 @@ static void reserve_compiled(lua_State *L, caches *own) {
     own->compiled_capacity = capacity;
 }
 
-// Stack: ..., factories. Pushes the factory. Loading may run finalizers, which may come here for other codes, or the same.
+// Stack: ..., factories. Pushes the factory. Loading may run finalizers, which may get here for any code.
 static void compile_factory(lua_State *L, clua_code *code) {
     caches *own = caches_of(L);
     load(L, own, code->factory, code->factory_count);
@@ -352,7 +352,7 @@ static void compile_factory(lua_State *L, clua_code *code) {
     own->compiled[own->compiled_count++] = code;
 }
 
-// Loading makes new upvalues, all nil but the first, which is the globals.
+// Loading creates new upvalues. All are nil except the first, which Lua sets to the globals, so it is reset.
 static void instantiate_without_factory(lua_State *L, const clua_code *code) {
     load(L, caches_of(L), code->dump, code->dump_count);
     lua_pushnil(L);

@@ -1,7 +1,7 @@
-// The code of one function prototype, on its way from one state to others.
+// The code of one function prototype, shared between states.
 //
-// A prototype is dumped once in the state that sends it and compiled once in each state that receives it, however many
-// closures are sent. What raises is called from C functions in protected mode, on any coroutine of the state.
+// The sending state dumps a prototype once, and each receiving state compiles it once, however many closures are sent. Functions that raise
+// must be called from C functions in protected mode. Any coroutine of the state will do.
 #ifndef CLUA_CODE_H
 #define CLUA_CODE_H
 
@@ -14,19 +14,19 @@
 #include "Transfer/chunk.h"
 #include "state.h"
 
-enum { CLUA_LINE_BYTES = 64 };  // of memory, which goes from one processor to another as a whole
+enum { CLUA_LINE_BYTES = 64 };  // size of a cache line
 
-/// Nothing but the counts changes after the code is made, so all threads may read it.
+/// Only the counts change after creation, so all threads may read it. The padding keeps the counts on cache lines of their own.
 typedef struct clua_code {
     atomic_int references;
     uint8_t apart_from_references[CLUA_LINE_BYTES];
-    int prepaid;  // of the references, those that nobody has yet; belongs to the state that made the code
+    int prepaid;  // references that nobody has received; belongs to the state that made the code
     uint8_t apart_from_prepaid[CLUA_LINE_BYTES];
-    uint8_t *dump;     // as string.dump gives it, with debug information
+    uint8_t *dump;     // as from string.dump, with debug information
     size_t dump_count;
-    uint8_t *factory;  // see clua_chunk_factory; NULL when there are too many upvalues
+    uint8_t *factory;  // see clua_chunk_factory; NULL if there are too many upvalues
     size_t factory_count;
-    bool has_parameters;  // or takes any number of arguments
+    bool has_parameters;  // or varargs
     bool is_reusable;     // see clua_chunk
     uint64_t whole[4];    // see clua_chunk
     int upvalue_count;
@@ -35,37 +35,37 @@ typedef struct clua_code {
     char *label;       // "<pipeline.lua:12>": the source as errors name it, and the line of `function`
 } clua_code;
 
-/// Whether the function uses its upvalue, from 1, otherwise than for its fields by name.
+/// Whether the function uses its upvalue (from 1) otherwise than for fields by name.
 static inline bool clua_code_uses_whole(const clua_code *code, int upvalue) {
     return (code->whole[(upvalue - 1) / 64] >> (upvalue - 1) % 64 & 1) != 0;
 }
 
-/// Prepares a fresh state; call it once. Raises for lack of memory. Needs 6 free stack slots.
+/// Prepares a fresh state. Call it once. Raises if memory runs out. Needs 6 free stack slots.
 void clua_code_open(lua_State *L);
 
-/// Gives back what belonged to a state that has been closed. Never raises.
+/// Frees what belonged to a closed state. Never raises.
 void clua_code_close(clua_state *state);
 
-/// The code of the Lua function at stack index `function`. It is borrowed, and may go away with the next call in this state:
-/// retain it to keep it. Raises for other values and for lack of memory. Needs 5 free stack slots.
+/// The code of the Lua function at `function`. It is borrowed, and the next call in this state may free it; retain it to keep it. Raises
+/// for other values, or if memory runs out. Needs 5 free stack slots.
 clua_code *clua_code_of(lua_State *L, int function);
 
-/// The same, if it is known without making anything; NULL otherwise. `function` is a Lua function. Never raises. Needs 2 free stack slots.
+/// As clua_code_of for a Lua function, but returns NULL if the code is not known yet. Never raises. Needs 2 free stack slots.
 clua_code *clua_code_known(lua_State *L, int function);
 
-/// A reference for who is going to receive a code of this state's. Never raises.
+/// Acquires a reference for a receiver. Only the state that made the code may call it. Never raises.
 void clua_code_give(clua_code *code);
 
-/// Any thread; never raise. NULL is fine to release.
+/// Any thread. Never raise. clua_code_release accepts NULL.
 void clua_code_retain(clua_code *code);
 void clua_code_release(clua_code *code);
 
-/// Pushes a new closure with upvalues of its own, all nil. The caller keeps a reference to `code` meanwhile. Raises for lack of
-/// memory or stack. May run a garbage collection. Needs 5 free stack slots, leaves 1.
+/// Pushes a new closure with fresh upvalues, all nil. The caller holds a reference to `code` meanwhile. May run a garbage collection.
+/// Raises if memory or stack runs out. Needs 5 free stack slots, leaves 1.
 void clua_code_instantiate(lua_State *L, clua_code *code);
 
-/// How often clua_code_instantiate had to compile in this state: the first time for each code; each time without a factory,
-/// and again after more codes than the state remembers (4096). For tests. Never raises.
+/// How often clua_code_instantiate has compiled in this state: once per code, but each time for a code without a factory, and again after
+/// the state has dropped its compiled codes (4096). For tests. Never raises.
 size_t clua_code_compile_count(lua_State *L);
 
 #endif

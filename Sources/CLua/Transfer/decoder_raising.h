@@ -1,4 +1,4 @@
-// What decodes a parcel, in two files: the values, and the records that follow them. All functions may raise.
+// The decoder of parcels, in two files: one for values, one for the records that follow them. All functions may raise.
 #ifndef CLUA_DECODER_RAISING_H
 #define CLUA_DECODER_RAISING_H
 
@@ -16,55 +16,55 @@ typedef struct decoder {
     parcel_reader reader;
     clua_environment environment;
     bool has_globals;
-    bool has_strings;  // whether there is the table of strings
-    bool needs_environment;  // what came by name may use globals, or has functions that belong to another parcel
-    bool uses_environment;  // something that was decoded may look at the global table itself
+    bool has_strings;  // the table of strings exists
+    bool needs_environment;  // a value that travels by name may use globals, or has functions from another parcel
+    bool uses_environment;  // some decoded value may inspect the global table itself
     uint32_t object_count;
     uint32_t string_count;
-    // Stack indices of tables, nil until needed.
+    // Stack indices of tables, each nil until needed.
     int environments;  // number -> environment
     int objects;       // ordinal -> object
     int strings;       // 1 + number -> string
-    int classes;       // in turn classes, the numbers of their versions, contents, names and superclasses
+    int classes;       // groups of five: class, version, contents, name, superclass
     lua_Integer class_count;
-    int late;          // alternately objects, and the metatables that they get at the end; the values follow on the stack
+    int late;          // alternately an object and the metatable to set at the end; the decoded values follow on the stack
     lua_Integer late_count;
 } decoder;
 
 static inline int malformed(decoder *d) { return reader_malformed(&d->reader); }
 static inline uint32_t read_count(decoder *d, size_t limit) { return reader_count(&d->reader, limit); }
 
-/// Pushes the next value. `depth` is how many objects are being read around it. Whoever pushes more than scalars makes room.
+/// Pushes the next value. `depth` counts the objects around it. Whoever pushes more than scalars reserves stack slots.
 void decode_value(decoder *d, int depth);
 
-/// Pushes a value with a tag of at most CLUA_TAG_STRING, which has been read. Needs 1 free stack slot.
+/// Pushes the value whose tag, at most CLUA_TAG_STRING, was read. Needs 1 free stack slot.
 void decode_plain(parcel_reader *reader, uint8_t tag);
 
-/// Pushes the next string, whose tag has been read.
+/// Pushes the string whose tag was read.
 void decoder_push_string(decoder *d);
 
-/// Pushes the table whose tag has been read.
+/// Pushes the table whose tag was read.
 void decode_table(decoder *d, bool is_kept, int depth);
 
-/// Of a table, how many values are at 1, 2, 3 …, and how many pairs follow.
+/// Reads two counts of a table: the values at 1, 2, 3 …, and the pairs.
 void decode_table_counts(decoder *d, uint32_t counts[2]);
 
-/// Fills the table on top, whose counts have been read.
+/// Fills the table on top, whose counts were read.
 void decode_table_body(decoder *d, const uint32_t counts[2], int depth);
 
-/// Sets the upvalues of the new function on top; `code` is its code, or NULL where that is not at hand.
+/// Sets the upvalues of the new function on top. `code` is its code, or NULL if unknown.
 void decode_upvalues(decoder *d, const clua_code *code, int upvalue_count, int depth);
 
-/// Stores the value on top, which stays, in the table at stack index `table`, made when it is needed first.
+/// Stores the value on top, which stays there, in the table at stack index `table`. Creates the table on first use.
 void decoder_keep(decoder *d, int table, lua_Integer number);
 
-/// Pushes an object that has been met.
+/// Pushes the object with this ordinal.
 void decoder_push_object(decoder *d, uint32_t ordinal);
 
 /// Pushes the environment with this number.
 void decoder_push_environment(decoder *d, uint32_t number);
 
-/// Reads all records.
+/// Decodes all records.
 void decode_records(decoder *d);
 
 #endif

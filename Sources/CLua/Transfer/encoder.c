@@ -4,8 +4,8 @@
 
 #include "Core/memory_raising.h"
 #include "Libraries/environment_raising.h"
-#include "Transfer/lent_string.h"
-#include "Transfer/parcel_survey.h"
+#include "Transfer/shared_string.h"
+#include "Transfer/parcel_analysis.h"
 #include "object.h"
 
 // MARK: memory
@@ -27,7 +27,7 @@ pointer_entry *encoder_meet(encoder *e, const void *key, bool *found) {
     return entry;
 }
 
-// Makes the table at `anchors`.
+// Creates the table at `anchors` unless it exists.
 static void need_anchors(encoder *e) {
     if (lua_istable(e->L, e->anchors)) return;
     clua_need_stack(e->L, 1);
@@ -41,19 +41,19 @@ lua_Integer encoder_anchor(encoder *e) {
     return e->anchor_count;
 }
 
-// MARK: trails
+// MARK: paths
 
-const trail_step *encoder_step(encoder *e, trail_kind kind, lua_Integer number, const char *text, const char *label) {
+const path_step *encoder_step(encoder *e, path_kind kind, lua_Integer number, const char *text, const char *label) {
     if (!e->is_tracking) return NULL;
-    if (e->trails == NULL || e->trails->count == sizeof e->trails->steps / sizeof *e->trails->steps) {
-        trail_block *block = malloc(sizeof *block);
+    if (e->path_blocks == NULL || e->path_blocks->count == sizeof e->path_blocks->steps / sizeof *e->path_blocks->steps) {
+        path_block *block = malloc(sizeof *block);
         if (block == NULL) clua_no_memory(e->L);
-        block->next = e->trails;
+        block->next = e->path_blocks;
         block->count = 0;
-        e->trails = block;
+        e->path_blocks = block;
     }
-    trail_step *step = &e->trails->steps[e->trails->count++];
-    *step = (trail_step){e->trail, kind, number, text, label, e->trail != NULL ? e->trail->record : 0};
+    path_step *step = &e->path_blocks->steps[e->path_blocks->count++];
+    *step = (path_step){e->path, kind, number, text, label, e->path != NULL ? e->path->record : 0};
     return step;
 }
 
@@ -73,12 +73,12 @@ uint32_t encoder_code(encoder *e, clua_code *code) {
         entry->number = (uint32_t)e->codes.count;
         *(clua_code **)encoder_append(e, &e->codes, sizeof code) = code;
         clua_code_give(code);
-        if (e->survey != NULL) survey_add(e, code->dump_count);
+        if (e->analysis != NULL) analysis_add(e, code->dump_count);
     }
     return entry->number;
 }
 
-// Notes the global whose name is on top, read by the function `label` in the environment below it. Pops the name.
+// Adds the global whose name is on top, read by the function `label` in the environment below it. Pops the name.
 static void note_global(encoder *e, uint32_t environment, const char *label) {
     lua_State *L = e->L;
     lua_pushvalue(L, -1);
@@ -86,7 +86,7 @@ static void note_global(encoder *e, uint32_t environment, const char *label) {
         lua_pop(L, 2);
         return;
     }
-    // Stack: environment, name, value. A table for each environment says which names were noted.
+    // Stack: environment, name, value. For each environment a table has the names that were added.
     bool is_noted = true;
     need_anchors(e);
     if (lua_rawgeti(L, e->anchors, -(lua_Integer)environment - 1) == LUA_TNIL) {
@@ -104,10 +104,10 @@ static void note_global(encoder *e, uint32_t environment, const char *label) {
         lua_pushvalue(L, -3);
         lua_pushboolean(L, 1);
         lua_rawset(L, -3);
-        const trail_step *before = e->trail;
-        e->trail = NULL;
-        const trail_step *step = encoder_step(e, TRAIL_GLOBAL, 0, lua_tostring(L, -3), label);
-        e->trail = before;
+        const path_step *before = e->path;
+        e->path = NULL;
+        const path_step *step = encoder_step(e, PATH_GLOBAL, 0, lua_tostring(L, -3), label);
+        e->path = before;
         lua_pushvalue(L, -3);
         lua_Integer name = encoder_anchor(e);
         lua_pushvalue(L, -2);
@@ -127,21 +127,21 @@ void encoder_note_globals(encoder *e, const clua_code *code, int upvalue) {
     }
 }
 
-// MARK: the end
+// MARK: completion
 
-// Gives back everything but what a parcel has taken over.
+// Frees everything that no parcel has taken over.
 void encoder_free(encoder *e) {
     pointer_map_free(&e->met);
-    list *lists[] = {&e->bodies, &e->globals, &e->rebuilt, &e->found, &e->places, &e->levels};
+    list *lists[] = {&e->bodies, &e->globals, &e->rebuilt, &e->found, &e->fixups, &e->levels};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) free(lists[i]->items);
-    while (e->trails != NULL) {
-        trail_block *next = e->trails->next;
-        free(e->trails);
-        e->trails = next;
+    while (e->path_blocks != NULL) {
+        path_block *next = e->path_blocks->next;
+        free(e->path_blocks);
+        e->path_blocks = next;
     }
     for (size_t i = 0; i < e->codes.count; i++) clua_code_release(((clua_code **)e->codes.items)[i]);
     for (size_t i = 0; i < e->references.count; i++) clua_object_release(((clua_reference *)e->references.items)[i].object);
-    for (size_t i = 0; i < e->strings.count; i++) clua_lent_string_release(((clua_lent_string **)e->strings.items)[i]);
+    for (size_t i = 0; i < e->strings.count; i++) clua_shared_string_release(((clua_shared_string **)e->strings.items)[i]);
     free(e->strings.items);
     free(e->codes.items);
     free(e->references.items);
@@ -155,7 +155,7 @@ void encoder_need_more(encoder *e) {
     if (e->more == NULL) clua_no_memory(e->L);
 }
 
-// Hands what was written to `parcel`.
+// Moves the result to `parcel`.
 void encoder_fill(encoder *e, clua_parcel *parcel) {
     *parcel = (clua_parcel){.value_count = (uint32_t)e->count};
     if (e->more != NULL) {

@@ -1,4 +1,4 @@
-// What is known while values are encoded. May raise, except where it says so.
+// The encoder's state. Functions may raise, except where noted.
 #ifndef CLUA_ENCODER_H
 #define CLUA_ENCODER_H
 
@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "Transfer/code.h"
-#include "Transfer/parcel_trail.h"
+#include "Transfer/parcel_path.h"
 #include "Transfer/parcel_writer.h"
 #include "Transfer/pointer_map.h"
 #include "parcel.h"
@@ -15,15 +15,15 @@
 typedef struct postponed {
     uint32_t ordinal;
     lua_Integer anchor;
-    const trail_step *trail;
+    const path_step *path;
 } postponed;
 
-// A global that a function reads and that differs from a fresh state's. The environment is at 0 in a Lua table, which is at
-// -1 - `environment` in the one at `anchors`.
+// A global that a function reads and whose value differs from a fresh state's. The table at `anchors` has, at -1 - `environment`, a Lua
+// table with the environment at 0.
 typedef struct global_read {
     uint32_t environment;
     lua_Integer anchor;  // of the name; the value follows
-    const trail_step *trail;
+    const path_step *path;
 } global_read;
 
 // A growing array of anything.
@@ -33,13 +33,13 @@ typedef struct list {
     size_t capacity;
 } list;
 
-typedef struct trail_block {
-    struct trail_block *next;
+typedef struct path_block {
+    struct path_block *next;
     size_t count;
-    trail_step steps[256];
-} trail_block;
+    path_step steps[256];
+} path_block;
 
-// A key that is kept: the next table of the same shape has it at the same place.
+// A key that was written. The next table of the same shape has it at the same position.
 typedef struct known_key {
     const char *bytes;
     uint32_t number;
@@ -50,53 +50,53 @@ enum { KNOWN_KEYS = 16 };
 typedef struct encoder {
     lua_State *L;
     parcel_writer writer;
-    known_key known_keys[KNOWN_KEYS];  // by place in the table
-    pointer_map met;       // tables, functions, kept strings, cells of upvalues, environments, codes
+    known_key known_keys[KNOWN_KEYS];  // by position in the table
+    pointer_map met;       // tables, functions, kept strings, upvalue cells, environments, codes
     uint32_t object_count;
     uint32_t string_count;
     uint32_t environment_count;
     list codes;            // clua_code *, retained
     list references;       // clua_reference, retained
-    list strings;          // clua_lent_string *, owned; the last may be NULL
-    clua_parcel_more *more;  // where these lists will be; NULL: in none
+    list strings;          // clua_shared_string *, owned; the last may be NULL
+    clua_parcel_more *more;  // the future owner of these lists; NULL if the parcel needs none
     list bodies;           // postponed; the objects are in the Lua table at `anchors`
     list globals;          // global_read; name and value are in the Lua table at `anchors`
-    list rebuilt, found, places, levels;  // see parcel_rebuild.c
-    int anchors;           // stack index of a table, which is made when something has to be kept
+    list rebuilt, found, fixups, levels;  // see parcel_rebuild.c
+    int anchors;           // stack index of the table that keeps values alive, created on first use
     lua_Integer anchor_count;
-    bool is_tracking;      // whether trails are kept
+    bool is_tracking;      // whether paths are recorded
     bool has_culprit;
-    trail_block *trails;
-    const trail_step *trail;
-    struct survey *survey; // NULL for a parcel that is to be sent
-    int count;             // how many values
+    path_block *path_blocks;
+    const path_step *path;
+    struct analysis *analysis;  // NULL for a parcel that is to be sent
+    int count;             // the number of values
     clua_parcel_role role;
 } encoder;
 
-/// A new item at the end of a list of items of this size.
+/// Appends an item to a list of items of this size.
 void *encoder_append(encoder *e, list *list, size_t size);
 
-/// The entry of an address that is met, perhaps for the first time. Valid until the next call.
+/// Returns the entry of an address, new or old. It is valid until the next call.
 pointer_entry *encoder_meet(encoder *e, const void *key, bool *found);
 
-/// Keeps the value on top alive until the end: its address must not become another's. Pops it; returns its number. Needs no slot.
+/// Keeps the value on top alive until the end, so that its address stays unique. Pops it and returns its number. Reserves its own slots.
 lua_Integer encoder_anchor(encoder *e);
 
-/// A step after the trail so far; NULL while no trails are kept.
-const trail_step *encoder_step(encoder *e, trail_kind kind, lua_Integer number, const char *text, const char *label);
+/// Appends a step to the current path. Returns NULL while paths are not recorded.
+const path_step *encoder_step(encoder *e, path_kind kind, lua_Integer number, const char *text, const char *label);
 
-/// The number of the environment at `index`, of the code of a function.
+/// The number of the environment at `index`, or of a function's code.
 uint32_t encoder_environment(encoder *e, int index);
 uint32_t encoder_code(encoder *e, clua_code *code);
 
-/// The environment on top is upvalue number `upvalue` of a function with this code: what the function reads there, and is not as in
-/// a fresh state, comes along. Needs 12 stack slots.
+/// The environment on top is upvalue `upvalue` of a function with this code. Adds the globals that the function reads there and that differ
+/// from a fresh state's. Needs 12 stack slots.
 void encoder_note_globals(encoder *e, const clua_code *code, int upvalue);
 
-/// The last step of writing: room for what the parcel will have besides bytes and one code. Raises for lack of memory.
+/// The last step that may raise: allocates what the parcel needs beyond bytes and one code.
 void encoder_need_more(encoder *e);
 
-/// Never raise: hand what was written to `parcel`; give back everything that no parcel has taken over.
+/// Never raise. The first moves the result to `parcel`; the second frees everything that no parcel has taken over.
 void encoder_fill(encoder *e, clua_parcel *parcel);
 void encoder_free(encoder *e);
 

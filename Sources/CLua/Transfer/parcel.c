@@ -1,4 +1,4 @@
-// What parcels own, and how they are decoded from outside.
+// The ownership of parcels, and decoding as seen from outside.
 #include "parcel.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 #include "Libraries/environment_raising.h"
 #include "Libraries/modules_raising.h"
 #include "Transfer/code.h"
-#include "Transfer/lent_string.h"
+#include "Transfer/shared_string.h"
 #include "Transfer/parcel_raising.h"
 #include "object.h"
 
@@ -44,7 +44,7 @@ static void release_more(clua_parcel_more *more) {
     for (size_t i = 0; i < more->code_count; i++) clua_code_release(more->codes[i]);
     for (size_t i = 0; i < more->reference_count; i++)
         if (!more->references[i].is_unowned) clua_object_release_in_turn(more->references[i].object);
-    for (size_t i = 0; i < more->string_count; i++) clua_lent_string_release(more->strings[i]);
+    for (size_t i = 0; i < more->string_count; i++) clua_shared_string_release(more->strings[i]);
     free(more->strings);
     free(more->codes);
     free(more->references);

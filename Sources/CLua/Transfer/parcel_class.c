@@ -1,4 +1,4 @@
-// Classes of operations in a parcel: who they are goes by reference, what is in them by value.
+// Operation classes in a parcel: their identity travels by reference, their contents by value.
 #include "Transfer/parcel_class.h"
 
 #include "Libraries/environment_raising.h"
@@ -35,14 +35,14 @@ void encode_class(encoder *e, const clua_handle *class) {
     if (entry == NULL) return;
     uint32_t ordinal = encode_begin(e, entry, CLUA_TAG_CLASS);
     write_reference(e, class->object, class->kind);
-    // What is wrong in it does not depend on how it was reached.
-    const trail_step *before = e->trail;
+    // An error inside a class does not depend on the path to the class.
+    const path_step *before = e->path;
     lua_getmetatable(L, -1);
     lua_getfield(L, -1, "__name");
-    e->trail = encoder_step(e, TRAIL_CLASS, 0, lua_tostring(L, -1), NULL);
+    e->path = encoder_step(e, PATH_CLASS, 0, lua_tostring(L, -1), NULL);
     lua_pop(L, 2);
     encode_later(e, ordinal);
-    e->trail = before;
+    e->path = before;
 }
 
 void encode_class_record(encoder *e, uint32_t ordinal) {
@@ -58,7 +58,7 @@ void encode_class_record(encoder *e, uint32_t ordinal) {
     encode_value(e, 1);  // the superclass
     lua_settop(L, class + 1);
     lua_pushvalue(L, -1);
-    encoder_anchor(e);  // its address must not become another table's
+    encoder_anchor(e);  // keeps the address unique
     encode_value(e, 1);
     lua_settop(L, class);
 }

@@ -9,7 +9,7 @@
 #include "Objects/object_raising.h"
 #include "Transfer/code.h"
 #include "Transfer/decoder_raising.h"
-#include "Transfer/lent_string.h"
+#include "Transfer/shared_string.h"
 #include "Transfer/parcel_format.h"
 #include "Transfer/parcel_raising.h"
 #include "parcel.h"
@@ -24,12 +24,12 @@ static void push_text(parcel_reader *reader) {
 
 void decoder_push_string(decoder *d) { push_text(&d->reader); }
 
-static void push_lent_string(decoder *d) {
-    const clua_lent_string *string = clua_parcel_string(d->parcel, read_count(d, clua_parcel_string_count(d->parcel)));
+static void push_shared_string(decoder *d) {
+    const clua_shared_string *string = clua_parcel_string(d->parcel, read_count(d, clua_parcel_string_count(d->parcel)));
     lua_pushlstring(d->L, string->bytes, string->count);
 }
 
-// MARK: what is remembered
+// MARK: values met before
 
 void decoder_keep(decoder *d, int table, lua_Integer number) {
     lua_State *L = d->L;
@@ -46,7 +46,7 @@ static void push_kept(decoder *d, int table, lua_Integer number) {
     lua_rawgeti(d->L, table, number);
 }
 
-// Strings have places in an array, the first few.
+// The strings that a parcel refers to again are in an array, preallocated for the first few.
 static void keep_string(decoder *d) {
     lua_State *L = d->L;
     if (!d->has_strings) {
@@ -85,7 +85,7 @@ void decoder_push_environment(decoder *d, uint32_t number) {
     decoder_keep(d, d->environments, number);
 }
 
-// Some function may look at the table itself.
+// Fills all environments, because some function may inspect the table itself.
 static void fill_environments(decoder *d) {
     lua_State *L = d->L;
     if (lua_isnil(L, d->environments)) return;
@@ -98,7 +98,7 @@ static void fill_environments(decoder *d) {
 
 // MARK: tables
 
-// The value on top is the metatable of the object below it. Pops it.
+// Pops the metatable on top. The object below it gets the metatable, at the end if `is_late`.
 static void set_metatable(decoder *d, bool is_late) {
     lua_State *L = d->L;
     if (!lua_istable(L, -1)) malformed(d);
@@ -118,7 +118,7 @@ void decode_table_counts(decoder *d, uint32_t counts[2]) {
     if ((uint64_t)counts[0] + 2 * (uint64_t)counts[1] > reader_remaining(&d->reader)) malformed(d);
 }
 
-// Pushes what can be a key of a table.
+// Pushes a value that is valid as a table key.
 static void decode_key(decoder *d, int depth) {
     int tag = reader_peek(&d->reader);
     decode_value(d, depth);
@@ -169,14 +169,14 @@ static void decode_table_later(decoder *d) {
 
 // MARK: functions
 
-// An environment that is an upvalue. A function that reads and assigns globals by name does not look at the table itself.
+// Decodes an upvalue that is an environment. A function that accesses globals by name only does not inspect the table itself.
 static void decode_environment_upvalue(decoder *d, const clua_code *code, int number) {
     d->reader.next++;
     if (code == NULL || clua_code_uses_whole(code, number)) d->uses_environment = true;
     decoder_push_environment(d, read_count(d, UINT32_MAX));
 }
 
-// Another function has it, too.
+// Decodes an upvalue that shares the cell of another function's upvalue.
 static void decode_upvalue_again(decoder *d, const clua_code *code, int function, int number) {
     lua_State *L = d->L;
     d->reader.next++;
@@ -208,7 +208,7 @@ void decode_upvalues(decoder *d, const clua_code *code, int upvalue_count, int d
     }
 }
 
-// Returns its code.
+// Returns the function's code.
 static const clua_code *push_new_function(decoder *d) {
     clua_code *code = clua_parcel_code(d->parcel, read_count(d, clua_parcel_code_count(d->parcel)));
     clua_need_stack(d->L, 12);
@@ -236,7 +236,7 @@ static void decode_handle(decoder *d) {
     clua_push_handle(d->L, reference->object, reference->kind);
 }
 
-// Pushes a class; what is in it follows.
+// Pushes a class. A record with its contents follows.
 static void decode_class(decoder *d) {
     const clua_reference *reference = clua_parcel_reference(d->parcel, read_count(d, clua_parcel_reference_count(d->parcel)));
     clua_need_stack(d->L, 12);
@@ -245,7 +245,7 @@ static void decode_class(decoder *d) {
     decoder_keep(d, d->objects, d->object_count++);
 }
 
-// An operation and its class.
+// Pushes an operation, and adopts its class.
 static void decode_instance(decoder *d, int depth) {
     lua_State *L = d->L;
     clua_need_stack(L, 12);
@@ -304,7 +304,7 @@ void decode_value(decoder *d, int depth) {
         decoder_push_string(d);
         keep_string(d);
         break;
-    case CLUA_TAG_STRING_LENT: push_lent_string(d); break;
+    case CLUA_TAG_STRING_SHARED: push_shared_string(d); break;
     case CLUA_TAG_STRING_AGAIN: push_string_again(d); break;
     case CLUA_TAG_TABLE:
     case CLUA_TAG_TABLE_KEPT: decode_table(d, tag == CLUA_TAG_TABLE_KEPT, depth); break;
@@ -326,7 +326,7 @@ void decode_value(decoder *d, int depth) {
     }
 }
 
-// MARK: the whole
+// MARK: parcels
 
 static void set_late_metatables(decoder *d) {
     lua_State *L = d->L;
@@ -346,14 +346,14 @@ static void set_classes(decoder *d) {
         for (int j = 0; j < 5; j++) lua_rawgeti(L, d->classes, i + j);
         lua_Integer version = lua_tointeger(L, class + 1);
         lua_remove(L, class + 1);
-        // What runs sees the contents that came with it.
+        // A new body sees the contents that came with it.
         clua_set_class_contents(L, class, version, d->environment == CLUA_FRESH_ENVIRONMENT);
         lua_pop(L, 1);
     }
 }
 
 bool clua_parcel_ignores_arguments(const clua_parcel *parcel) {
-    // The first function that is met has the first code.
+    // The first function in a parcel has the first code.
     if (parcel->value_count == 0 || parcel->byte_count < 2 || clua_parcel_code_count(parcel) == 0) return false;
     uint8_t tag = clua_parcel_bytes(parcel)[1];
     return (tag == CLUA_TAG_FUNCTION || tag == CLUA_TAG_FUNCTION_KEPT) && !clua_parcel_code(parcel, 0)->has_parameters;
@@ -379,7 +379,7 @@ void clua_decode_here(lua_State *L, const clua_parcel *parcel, clua_environment 
         decode_records(&decoder);
         set_classes(&decoder);
         set_late_metatables(&decoder);
-        // A body that has `load` as an upvalue may use globals although its own code does not.
+        // A body with `load` as an upvalue may use globals even if its own code does not.
         if (decoder.needs_environment && environment == CLUA_FRESH_ENVIRONMENT) {
             decoder_push_environment(&decoder, 0);
             lua_pop(L, 1);

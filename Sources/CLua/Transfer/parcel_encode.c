@@ -9,74 +9,74 @@
 #include "Libraries/modules_raising.h"
 #include "Objects/class_raising.h"
 #include "Transfer/encoder.h"
-#include "Transfer/lent_string.h"
+#include "Transfer/shared_string.h"
 #include "Transfer/parcel_class.h"
 #include "Transfer/parcel_flat.h"
 #include "Transfer/parcel_format.h"
 #include "Transfer/parcel_rebuild.h"
-#include "Transfer/parcel_survey.h"
+#include "Transfer/parcel_analysis.h"
 #include "object.h"
 #include "parcel.h"
 
 static void encode_typed(encoder *e, int depth, int type);
 
-// MARK: trails
+// MARK: paths
 
-// The value on top, and how it was reached, is what the error is about. Returns only in a survey.
+// Reports that the value on top cannot be sent, with its path. Returns only in an analysis pass.
 static void refuse(encoder *e) {
     if (e->is_tracking)
-        trail_push_message(e->L, e->trail, -1);
+        path_push_message(e->L, e->path, -1);
     else
         e->has_culprit = true;
-    if (e->survey == NULL) lua_error(e->L);
-    survey_note(e, -2);
+    if (e->analysis == NULL) lua_error(e->L);
+    analysis_note(e, -2);
 }
 
-// Encodes the value on top as the next step of the trail, and pops it.
-static inline void encode_step(encoder *e, int depth, trail_kind kind, lua_Integer number, const char *text, const char *label) {
+// Encodes the value on top as the next step of the path, and pops it.
+static inline void encode_step(encoder *e, int depth, path_kind kind, lua_Integer number, const char *text, const char *label) {
     if (!e->is_tracking) {
         encode_value(e, depth);
     } else {
-        const trail_step *before = e->trail;
-        e->trail = encoder_step(e, kind, number, text, label);
+        const path_step *before = e->path;
+        e->path = encoder_step(e, kind, number, text, label);
         encode_value(e, depth);
-        e->trail = before;
+        e->path = before;
     }
     lua_pop(e->L, 1);
 }
 
-// The step to the value on top, found under the key below it.
-static const trail_step *field_step(encoder *e) {
+// The path step to the value on top, whose key is below it.
+static const path_step *field_step(encoder *e) {
     lua_State *L = e->L;
     if (!e->is_tracking) return NULL;
-    if (lua_isinteger(L, -2)) return encoder_step(e, TRAIL_ELEMENT, lua_tointeger(L, -2), NULL, NULL);
-    if (lua_type(L, -2) != LUA_TSTRING) return encoder_step(e, TRAIL_OTHER, 0, luaL_typename(L, -2), NULL);
+    if (lua_isinteger(L, -2)) return encoder_step(e, PATH_ELEMENT, lua_tointeger(L, -2), NULL, NULL);
+    if (lua_type(L, -2) != LUA_TSTRING) return encoder_step(e, PATH_OTHER, 0, luaL_typename(L, -2), NULL);
     size_t count;
     const char *name = lua_tolstring(L, -2, &count);
     lua_pushvalue(L, -2);
-    encoder_anchor(e);  // a function with __transfer might remove it from the table
-    return encoder_step(e, TRAIL_FIELD, (lua_Integer)count, name, NULL);
+    encoder_anchor(e);  // a __transfer function might remove it from the table
+    return encoder_step(e, PATH_FIELD, (lua_Integer)count, name, NULL);
 }
 
 // MARK: strings and names
 
-// A long string is not copied.
-static void encode_lent(encoder *e, const char *bytes, size_t count) {
-    clua_lent_string **place = encoder_append(e, &e->strings, sizeof *place);
-    *place = clua_lend_string(clua_state_of(e->L), bytes, count);
-    if (*place == NULL) clua_no_memory(e->L);
-    writer_byte(&e->writer, CLUA_TAG_STRING_LENT);
+// Shares a long string instead of copying it.
+static void encode_shared(encoder *e, const char *bytes, size_t count) {
+    clua_shared_string **string = encoder_append(e, &e->strings, sizeof *string);
+    *string = clua_share_string(clua_state_of(e->L), bytes, count);
+    if (*string == NULL) clua_no_memory(e->L);
+    writer_byte(&e->writer, CLUA_TAG_STRING_SHARED);
     writer_varint(&e->writer, e->strings.count - 1);
 }
 
 static void encode_string(encoder *e, const char *bytes, size_t count) {
-    // What a function captures is counted in bytes.
-    if (count >= CLUA_MIN_LENT_STRING && e->survey == NULL) return encode_lent(e, bytes, count);
+    // The analysis pass counts bytes, so it copies long strings, too.
+    if (count >= CLUA_MIN_SHARED_STRING && e->analysis == NULL) return encode_shared(e, bytes, count);
     e->string_count++;
     write_text(&e->writer, bytes, count);
 }
 
-// A name, which is always there: no tag.
+// Writes a name without a tag, because a name is always there.
 static void write_name(encoder *e, int index) {
     size_t count;
     const char *bytes = lua_tolstring(e->L, index, &count);
@@ -88,11 +88,11 @@ static inline void write_again(parcel_writer *writer, uint32_t number) {
     writer_varint(writer, number);
 }
 
-// The keys of tables repeat: a short one is written once. Below the value on top is the key of pair `place`.
-static void encode_key_string(encoder *e, uint32_t place) {
+// Table keys repeat, so a short one is written once. The key is below the value on top and belongs to pair `pair`.
+static void encode_key_string(encoder *e, uint32_t pair) {
     size_t count;
     const char *bytes = lua_tolstring(e->L, -2, &count);
-    known_key *known = &e->known_keys[place % KNOWN_KEYS];
+    known_key *known = &e->known_keys[pair % KNOWN_KEYS];
     if (known->bytes == bytes) return write_again(&e->writer, known->number);
     if (count <= CLUA_MAX_KEPT_STRING) {
         bool found;
@@ -108,7 +108,7 @@ static void encode_key_string(encoder *e, uint32_t place) {
     encode_string(e, bytes, count);
 }
 
-// If the value on top travels by name, writes the name.
+// If the value on top travels by name, writes the name and returns true.
 static bool encode_by_name(encoder *e) {
     if (!clua_module_name(e->L, -1)) return false;
     bool has_field = !lua_isnil(e->L, -1);
@@ -121,7 +121,7 @@ static bool encode_by_name(encoder *e) {
 
 // MARK: objects
 
-// The tag that was written there; NULL when memory has run out since, and the bytes are of no more use.
+// The tag at this offset, or NULL if memory ran out. The bytes are useless then.
 static uint8_t *tag_at_offset(encoder *e, size_t offset) { return e->writer.failed ? NULL : &e->writer.bytes[offset]; }
 
 pointer_entry *encode_again(encoder *e, const void *pointer) {
@@ -135,7 +135,7 @@ pointer_entry *encode_again(encoder *e, const void *pointer) {
     return NULL;
 }
 
-// Starts an object that was not met before: its ordinal and, at the end of the bytes, its tag.
+// Starts a new object: records its ordinal and the offset of its tag, and writes the tag.
 uint32_t encode_begin(encoder *e, pointer_entry *entry, uint8_t tag) {
     entry->offset = e->writer.count;
     entry->ordinal = e->object_count;
@@ -146,7 +146,7 @@ uint32_t encode_begin(encoder *e, pointer_entry *entry, uint8_t tag) {
 void encode_later(encoder *e, uint32_t ordinal) {
     lua_pushvalue(e->L, -1);
     lua_Integer number = encoder_anchor(e);
-    *(postponed *)encoder_append(e, &e->bodies, sizeof(postponed)) = (postponed){ordinal, number, e->trail};
+    *(postponed *)encoder_append(e, &e->bodies, sizeof(postponed)) = (postponed){ordinal, number, e->path};
 }
 
 // MARK: tables
@@ -161,23 +161,23 @@ static void encode_metatable(encoder *e, int depth) {
     lua_pushvalue(L, -2);
     if (rebuild_later(e, 0)) {
         static const char message[] = "cannot send a metatable that has a __transfer of its own";
-        if (e->survey == NULL) luaL_error(L, message);
+        if (e->analysis == NULL) luaL_error(L, message);
         lua_pushstring(L, message);
-        survey_note(e, -2);
+        analysis_note(e, -2);
     }
     lua_pop(L, 2);
     lua_pushliteral(L, "__gc");
     bool is_late = lua_rawget(L, -2) != LUA_TNIL;
     lua_pop(L, 1);
     writer_byte(&e->writer, is_late ? CLUA_METATABLE_LATER : CLUA_METATABLE);
-    encode_step(e, depth, TRAIL_METATABLE, 0, NULL, NULL);
+    encode_step(e, depth, PATH_METATABLE, 0, NULL, NULL);
 }
 
-// The key below the value on top, of pair `place`.
-static void encode_key(encoder *e, int depth, int type, uint32_t place) {
-    if (type == LUA_TSTRING) return encode_key_string(e, place);
+// Encodes the key below the value on top, of pair `pair`.
+static void encode_key(encoder *e, int depth, int type, uint32_t pair) {
+    if (type == LUA_TSTRING) return encode_key_string(e, pair);
     lua_pushvalue(e->L, -2);
-    encode_step(e, depth, TRAIL_KEY, 0, NULL, NULL);
+    encode_step(e, depth, PATH_KEY, 0, NULL, NULL);
 }
 
 static void encode_table_body(encoder *e, int depth) {
@@ -189,8 +189,8 @@ static void encode_table_body(encoder *e, int depth) {
     bool in_sequence = true;
     lua_pushnil(L);
     while (lua_next(L, table)) {
-        const trail_step *before = e->trail, *step = field_step(e);
-        e->trail = step;
+        const path_step *before = e->path, *step = field_step(e);
+        e->path = step;
         int key_type = lua_type(L, -2), type = lua_type(L, -1);
         bool is_later = (rebuild_possible(L, -2, key_type) || rebuild_possible(L, -1, type)) && rebuild_later(e, table);
         in_sequence = in_sequence && !is_later && key_type == LUA_TNUMBER && lua_isinteger(L, -2)
@@ -198,13 +198,13 @@ static void encode_table_body(encoder *e, int depth) {
         if (in_sequence) {
             counts[0]++;
         } else if (!is_later) {
-            e->trail = before;
+            e->path = before;
             encode_key(e, depth, key_type, counts[1]++);
-            e->trail = step;
+            e->path = step;
         }
         if (!is_later) encode_typed(e, depth, type);
         lua_pop(L, 1);
-        e->trail = before;
+        e->path = before;
     }
     if (!e->writer.failed) memcpy(e->writer.bytes + counts_at, counts, sizeof counts);
     encode_metatable(e, depth);
@@ -232,9 +232,10 @@ static void encode_table(encoder *e, int depth) {
 
 // MARK: functions
 
-// Encodes the value on top, and pops it: number `number` of the function at `container`, or of the parcel when that is 0.
-static void encode_slot(encoder *e, int container, int number, int depth, const trail_step *step) {
-    e->trail = step;
+// Encodes the value on top, and pops it. It is upvalue `number` of the function at `container`, or value `number` of the parcel if
+// `container` is 0.
+static void encode_slot(encoder *e, int container, int number, int depth, const path_step *step) {
+    e->path = step;
     lua_pushinteger(e->L, number);
     lua_insert(e->L, -2);
     if (rebuild_later(e, container))
@@ -249,7 +250,7 @@ static void encode_upvalues(encoder *e, const clua_code *code, uint32_t ordinal,
     int function = lua_gettop(L);
     if (e->is_tracking) {
         lua_pushvalue(L, function);
-        encoder_anchor(e);  // the names are its code's
+        encoder_anchor(e);  // the upvalue names belong to its code
     }
     for (int i = 1; i <= code->upvalue_count; i++) {
         bool found;
@@ -261,7 +262,7 @@ static void encode_upvalues(encoder *e, const clua_code *code, uint32_t ordinal,
             writer_varint(&e->writer, cell->ordinal);
             writer_varint(&e->writer, cell->number);
             if (!lua_getupvalue(L, function, i)) continue;
-            // Another function may read other globals in the same environment.
+            // This function may read other globals of the same environment.
             if (lua_istable(L, -1) && code->global_read_count > 0 && clua_is_environment(L, -1)) encoder_note_globals(e, code, i);
             lua_pop(L, 1);
             continue;
@@ -269,10 +270,10 @@ static void encode_upvalues(encoder *e, const clua_code *code, uint32_t ordinal,
         *cell = (pointer_entry){cell->key, tag_at, ordinal, (uint32_t)i};
         const char *name = lua_getupvalue(L, function, i);
         if (code->global_read_count > 0 && lua_istable(L, -1) && clua_is_environment(L, -1)) encoder_note_globals(e, code, i);
-        const trail_step *before = e->trail;
-        e->trail = NULL;
-        const trail_step *step = encoder_step(e, TRAIL_UPVALUE, 0, name, code->label);
-        if (e->survey != NULL && strcmp(name, "_ENV") != 0) survey_begin(e, (trail_step *)step);
+        const path_step *before = e->path;
+        e->path = NULL;
+        const path_step *step = encoder_step(e, PATH_UPVALUE, 0, name, code->label);
+        if (e->analysis != NULL && strcmp(name, "_ENV") != 0) analysis_begin(e, (path_step *)step);
         encode_slot(e, function, i, depth, step);
         encoder_follow(e, before);
     }
@@ -303,7 +304,7 @@ static void encode_function(encoder *e, int depth) {
 static void encode_userdata(encoder *e) {
     clua_handle *handle = clua_to_handle(e->L, -1);
     if (handle == NULL || handle->object == NULL) {
-        // One that was rebuilt has been met; no other can be sent.
+        // A rebuilt userdata is in the map already. Other userdata cannot be sent.
         if (encode_by_name(e)) return;
         bool found;
         bool is_rebuilt = encoder_meet(e, lua_topointer(e->L, -1), &found)->number != 0;
@@ -318,7 +319,7 @@ static void encode_userdata(encoder *e) {
 
 void encode_value(encoder *e, int depth) { encode_typed(e, depth, lua_type(e->L, -1)); }
 
-// Writes the value on top, which has this type, and leaves it. `depth` is how many objects are being written around it.
+// Encodes the value on top, which has this type, and leaves it there. `depth` counts the objects around it.
 static void encode_typed(encoder *e, int depth, int type) {
     lua_State *L = e->L;
     size_t count;
@@ -349,19 +350,19 @@ static void encode_typed(encoder *e, int depth, int type) {
     }
 }
 
-// MARK: the whole
+// MARK: parcels
 
 static void encode_root(encoder *e, int number) {
-    trail_kind kind = e->role == CLUA_RESULTS ? TRAIL_RESULT : e->role == CLUA_STORED ? TRAIL_VALUE : TRAIL_ARGUMENT;
+    path_kind kind = e->role == CLUA_RESULTS ? PATH_RESULT : e->role == CLUA_STORED ? PATH_VALUE : PATH_ARGUMENT;
     int shown = e->role == CLUA_BODY ? number - 1 : number;
     lua_pushvalue(e->L, 1 + number);
-    encode_slot(e, 0, number, 0, encoder_step(e, shown == 0 ? TRAIL_MAIN : kind, shown, NULL, NULL));
+    encode_slot(e, 0, number, 0, encoder_step(e, shown == 0 ? PATH_MAIN : kind, shown, NULL, NULL));
 }
 
 static void encode_body_record(encoder *e, postponed body) {
     lua_State *L = e->L;
     lua_rawgeti(L, e->anchors, body.anchor);
-    encoder_follow(e, body.trail);
+    encoder_follow(e, body.path);
     if (clua_class_handle(L, -1) != NULL) {
         encode_class_record(e, body.ordinal);
         lua_pop(L, 1);
@@ -373,8 +374,8 @@ static void encode_body_record(encoder *e, postponed body) {
         encode_table_body(e, 1);
     } else {
         clua_code *code = clua_code_of(L, lua_gettop(L));
-        encoder_code(e, code);  // keeps it
-        // A function that is written later is always kept: there is no tag to change.
+        encoder_code(e, code);  // retains it
+        // A function in a record always has the tag LATER, which is never patched.
         encode_upvalues(e, code, body.ordinal, 0, 1);
     }
     lua_pop(L, 1);
@@ -383,12 +384,12 @@ static void encode_body_record(encoder *e, postponed body) {
 static void encode_global_record(encoder *e, global_read read) {
     lua_State *L = e->L;
     if (!e->writer.failed) e->writer.bytes[0] |= CLUA_HAS_GLOBALS;
-    encoder_follow(e, read.trail);
+    encoder_follow(e, read.path);
     lua_rawgeti(L, e->anchors, -1 - (lua_Integer)read.environment);
     lua_rawgeti(L, -1, 0);
     lua_rawgeti(L, e->anchors, read.anchor);
     lua_rawgeti(L, e->anchors, read.anchor + 1);
-    if (e->survey != NULL) survey_begin(e, (trail_step *)read.trail);
+    if (e->analysis != NULL) analysis_begin(e, (path_step *)read.path);
     if (!rebuild_later(e, lua_gettop(L) - 2)) {
         writer_byte(&e->writer, CLUA_TAG_GLOBAL);
         writer_varint(&e->writer, read.environment);
@@ -398,12 +399,12 @@ static void encode_global_record(encoder *e, global_read read) {
     lua_pop(L, 4);
 }
 
-// Writes everything. Stack: the encoder, as light userdata, then the values.
+// Encodes all values. Stack: the encoder as light userdata, then the values.
 int encode_all(lua_State *L) {
     encoder *e = lua_touserdata(L, 1);
     e->L = L;
     clua_need_stack(L, 20);
-    e->anchors = 1;  // where the light userdata is for now
+    e->anchors = 1;  // the index of the light userdata for now
     writer_byte(&e->writer, 0);
     for (int i = 1; i <= e->count; i++) encode_root(e, i);
     size_t global = 0;
@@ -417,7 +418,7 @@ int encode_all(lua_State *L) {
     } while (rebuild_next(e));
     writer_byte(&e->writer, CLUA_TAG_END);
     if (e->writer.failed) clua_no_memory(L);
-    if (e->survey != NULL) survey_end(e);
+    if (e->analysis != NULL) analysis_end(e);
     encoder_need_more(e);
     return 0;
 }
@@ -441,14 +442,14 @@ int clua_encode(lua_State *L, int count, clua_parcel_role role, clua_parcel *par
     *parcel = (clua_parcel){0};
     if (count == 1 && (encode_scalar(L, parcel) || encode_flat(L, parcel))) return LUA_OK;
     if (!lua_checkstack(L, count + 4)) {
-        lua_settop(L, lua_gettop(L) - 1);  // room for the message: the caller's values are of no more use
+        lua_settop(L, lua_gettop(L) - 1);  // makes room for the message; the caller no longer needs the values
         lua_pushnil(L);
         return LUA_ERRMEM;
     }
     bool has_culprit;
     int status = attempt(L, count, role, false, parcel, &has_culprit);
     if (status == LUA_OK || !has_culprit) return status;
-    // Once more, to find out how the culprit is reached; perhaps it belongs to a module loaded behind our back.
+    // Try once more, with paths, to name the culprit. It may also belong to a module that was loaded unnoticed.
     lua_pop(L, 1);
     clua_modules_changed(L);
     return attempt(L, count, role, true, parcel, &has_culprit);

@@ -3,7 +3,7 @@
 #include "Libraries/modules_raising.h"
 #include "Transfer/code.h"
 
-// All of these return false, and have changed nothing but the writer, where a value is not flat.
+// All these functions return false, and change nothing but the writer, if a value is not flat.
 
 static bool write_flat(parcel_writer *writer, lua_State *L, int type) {
     size_t count;
@@ -14,14 +14,14 @@ static bool write_flat(parcel_writer *writer, lua_State *L, int type) {
     case LUA_TNUMBER: write_number(writer, L); return true;
     case LUA_TSTRING:
         bytes = lua_tolstring(L, -1, &count);
-        if (count >= CLUA_MIN_LENT_STRING) return false;
+        if (count >= CLUA_MIN_SHARED_STRING) return false;
         write_text(writer, bytes, count);
         return true;
     default: return false;
     }
 }
 
-// Two upvalues that are one variable are not flat.
+// Upvalues that share a cell are not flat.
 static bool is_first_of_its_cell(lua_State *L, int function, int number) {
     const void *cell = number > 1 ? lua_upvalueid(L, function, number) : NULL;
     for (int i = 1; i < number; i++)
@@ -29,7 +29,7 @@ static bool is_first_of_its_cell(lua_State *L, int function, int number) {
     return true;
 }
 
-// A function of known code whose upvalues are flat: it sees no globals.
+// Writes a function of known code whose upvalues are flat, and which therefore sees no globals.
 static bool write_flat_function(parcel_writer *writer, lua_State *L, clua_code *code) {
     enum { MAX_UPVALUES = 8 };
     if (code == NULL || code->upvalue_count > MAX_UPVALUES) return false;
@@ -65,7 +65,7 @@ bool encode_flat(lua_State *L, clua_parcel *parcel) {
     }
     writer_finish(&writer, parcel);
     parcel->value_count = 1;
-    // What has parameters gets its operation, and through that at functions of others.
+    // A function with parameters gets its operation, and through it can reach functions of others.
     parcel->is_flat = code == NULL || !code->has_parameters;
     if (code != NULL) {
         clua_code_give(code);

@@ -1,4 +1,4 @@
-// The easy values, for which nothing is needed but memory: no protected call, and no encoder. Never raises.
+// Flat values: encoding them needs memory only, no protected call and no encoder. Nothing here raises.
 #ifndef CLUA_PARCEL_FLAT_H
 #define CLUA_PARCEL_FLAT_H
 
@@ -15,7 +15,7 @@ static inline void write_text(parcel_writer *writer, const char *bytes, size_t c
 
 enum { CLUA_MAX_SCALAR_BYTES = 11 };
 
-/// Writes the number on top to `bytes`; returns how many they are.
+/// Writes the number on top to `bytes`. Returns the number of bytes.
 static inline size_t put_number(uint8_t *bytes, lua_State *L) {
     if (lua_isinteger(L, -1)) {
         lua_Integer value = lua_tointeger(L, -1);
@@ -32,7 +32,7 @@ static inline void write_number(parcel_writer *writer, lua_State *L) {
     if (writer_reserve(writer, CLUA_MAX_SCALAR_BYTES)) writer->count += put_number(writer->bytes + writer->count, L);
 }
 
-/// Encodes the value on top if it is a nil, a boolean or a number, into an empty parcel. False: it is something else.
+/// Encodes the value on top into an empty parcel if it is a nil, a boolean or a number. Otherwise returns false.
 static inline bool encode_scalar(lua_State *L, clua_parcel *parcel) {
     uint8_t *bytes = (uint8_t *)parcel->few;
     size_t count = 1;
@@ -50,8 +50,8 @@ static inline bool encode_scalar(lua_State *L, clua_parcel *parcel) {
     return true;
 }
 
-/// Encodes the value on top if it is a nil, a boolean, a number, a string that is not very long, or a function whose code is known and
-/// whose upvalues are such. False: it is something else, or memory ran out.
+/// Encodes the value on top if it is a nil, a boolean, a number, a string that is not very long, or a function of known code with such
+/// upvalues. Returns false for other values, or if memory runs out.
 bool encode_flat(lua_State *L, clua_parcel *parcel);
 
 #endif

@@ -1,15 +1,17 @@
-// How the bytes of a parcel are laid out.
+// The format of a parcel's bytes.
 //
 // parcel  := flags value* record* END
-// record  := CLASS_BODY ordinal version name superclass contents | BODY ordinal body | GLOBAL environment name value | TABLE_KEPT body | REBUILT arguments count | PLACE container key value
+// record  := CLASS_BODY ordinal version name superclass contents | BODY ordinal body | GLOBAL environment name value
+//          | TABLE_KEPT body | REBUILT arguments count | FIXUP container key value
 //
-// Every table, function and rebuilt object gets an ordinal when it is first met. Nested ones are written where they are met, up
-// to a depth; those that lie deeper are written as an empty object there, and their bodies follow in records, so that neither
-// side needs a stack as deep as the data. An object that is met again is a reference to its ordinal; the first tag is then
-// changed to say that the object has to be remembered, so that the decoder remembers no others.
+// Every table, function and rebuilt object gets an ordinal when the encoder first meets it. Nested objects are written inline up to a
+// depth. A deeper object is written as an empty one, and its body follows in a record, so that neither side needs a stack as deep as the
+// data. An object that is met again is written as a reference to its ordinal. Its first tag is then changed to KEPT, so that the decoder
+// remembers no other objects.
 //
-// A rebuilt object is the first result of a function; that and its arguments are in a table, which has the ordinal `arguments`. The
-// object itself is only in records PLACE: a table and a key, a function and the number of an upvalue, or nil and the number of a value.
+// A rebuilt object is the first result of a function. The function and its arguments are in a table, which has the ordinal `arguments`. The
+// object itself appears only in FIXUP records, each of which says where it belongs: a table and a key, a function and an upvalue number, or
+// nil and a value number.
 #ifndef CLUA_PARCEL_FORMAT_H
 #define CLUA_PARCEL_FORMAT_H
 
@@ -17,49 +19,49 @@ enum {
     CLUA_TAG_NIL,
     CLUA_TAG_FALSE,
     CLUA_TAG_TRUE,
-    CLUA_TAG_INTEGER,            // zigzag varint
-    CLUA_TAG_FLOAT,              // 8 bytes, as they are
-    CLUA_TAG_STRING,             // count, bytes
-    CLUA_TAG_STRING_KEPT,        // the same, met again later
-    CLUA_TAG_STRING_AGAIN,       // number of the kept string
-    CLUA_TAG_STRING_LENT,        // number of the lent string
-    CLUA_TAG_TABLE,              // body
-    CLUA_TAG_TABLE_KEPT,         // body
-    CLUA_TAG_TABLE_LATER,        // the body is in a record
-    CLUA_TAG_FUNCTION,           // code, body
-    CLUA_TAG_FUNCTION_KEPT,      // code, body
-    CLUA_TAG_FUNCTION_LATER,     // code; the body is in a record
-    CLUA_TAG_OBJECT_AGAIN,       // ordinal
-    CLUA_TAG_HANDLE,             // number of the reference
-    CLUA_TAG_INSTANCE,           // number of the reference, its class
-    CLUA_TAG_CLASS,              // number of the reference; the contents are in a record
-    CLUA_TAG_ENVIRONMENT,        // number of the environment
-    CLUA_TAG_MODULE,             // name
-    CLUA_TAG_MODULE_FIELD,       // name, key
-    CLUA_TAG_UPVALUE_AGAIN,      // ordinal of a function, number of its upvalue; only in bodies of functions
-    CLUA_TAG_BODY,               // ordinal, body
-    CLUA_TAG_CLASS_BODY,         // ordinal, version, name, superclass, table
-    CLUA_TAG_GLOBAL,             // environment, name, value
-    CLUA_TAG_REBUILT,            // ordinal of a table, count of values in it
-    CLUA_TAG_PLACE,              // container, key, value
+    CLUA_TAG_INTEGER,         // zigzag varint
+    CLUA_TAG_FLOAT,           // 8 bytes, as they are
+    CLUA_TAG_STRING,          // count, bytes
+    CLUA_TAG_STRING_KEPT,     // as STRING, referred to again later
+    CLUA_TAG_STRING_AGAIN,    // number of the kept string
+    CLUA_TAG_STRING_SHARED,   // number of the shared string
+    CLUA_TAG_TABLE,           // body
+    CLUA_TAG_TABLE_KEPT,      // body
+    CLUA_TAG_TABLE_LATER,     // the body is in a record
+    CLUA_TAG_FUNCTION,        // code, body
+    CLUA_TAG_FUNCTION_KEPT,   // code, body
+    CLUA_TAG_FUNCTION_LATER,  // code; the body is in a record
+    CLUA_TAG_OBJECT_AGAIN,    // ordinal
+    CLUA_TAG_HANDLE,          // number of the reference
+    CLUA_TAG_INSTANCE,        // number of the reference, its class
+    CLUA_TAG_CLASS,           // number of the reference; the contents are in a record
+    CLUA_TAG_ENVIRONMENT,     // number of the environment
+    CLUA_TAG_MODULE,          // name
+    CLUA_TAG_MODULE_FIELD,    // name, key
+    CLUA_TAG_UPVALUE_AGAIN,   // ordinal of a function, number of its upvalue; only in function bodies
+    CLUA_TAG_BODY,            // ordinal, body
+    CLUA_TAG_CLASS_BODY,      // ordinal, version, name, superclass, table
+    CLUA_TAG_GLOBAL,          // environment, name, value
+    CLUA_TAG_REBUILT,         // ordinal of a table, number of values in it
+    CLUA_TAG_FIXUP,           // container, key, value
     CLUA_TAG_END
 };
 
-// A table's body: 4 bytes, the count of values at 1, 2, 3 …; 4 bytes, the count of pairs; values; pairs; one of these, and then
-// the metatable unless there is none.
+// The body of a table: 4 bytes, the number of values at 1, 2, 3 …; 4 bytes, the number of pairs; the values; the pairs; one of these, and
+// then the metatable if there is one.
 enum {
     CLUA_NO_METATABLE,
     CLUA_METATABLE,
-    CLUA_METATABLE_LATER  // has __gc: set when everything is complete
+    CLUA_METATABLE_LATER  // has __gc: set when everything else is complete
 };
 
 // The first byte of a parcel.
 enum { CLUA_HAS_GLOBALS = 1 };
 
 enum {
-    CLUA_INLINE_DEPTH = 64,    // objects nested deeper are written in records
-    CLUA_MIN_LENT_STRING = 1 << 14,  // strings of this length are referred to, not copied
-    CLUA_MAX_KEPT_STRING = 40  // longer strings are not interned by Lua, so their pointers say nothing
+    CLUA_INLINE_DEPTH = 64,            // objects nested deeper are written in records
+    CLUA_MIN_SHARED_STRING = 1 << 14,  // strings of at least this length are shared, not copied
+    CLUA_MAX_KEPT_STRING = 40          // Lua does not intern longer strings, so their addresses identify nothing
 };
 
 #endif

@@ -1,5 +1,5 @@
-// The bytes of a parcel while they are read. They are not trusted: a defect here, or a parcel that somebody else
-// has made, must be an error. All may raise.
+// Reading the bytes of a parcel. They are not trusted: malformed bytes, from a defect or from elsewhere, must raise an error. Everything
+// here may raise, except reader_remaining and reader_peek.
 #ifndef CLUA_PARCEL_READER_RAISING_H
 #define CLUA_PARCEL_READER_RAISING_H
 
@@ -17,7 +17,7 @@ static inline int reader_malformed(parcel_reader *reader) { return luaL_error(re
 
 static inline size_t reader_remaining(const parcel_reader *reader) { return (size_t)(reader->end - reader->next); }
 
-/// The next byte, which stays the next; -1 at the end.
+/// The next byte without consuming it, or -1 at the end.
 static inline int reader_peek(const parcel_reader *reader) { return reader->next < reader->end ? *reader->next : -1; }
 
 static inline uint8_t reader_byte(parcel_reader *reader) {
@@ -43,7 +43,7 @@ static inline uint64_t reader_varint(parcel_reader *reader) {
     return 0;
 }
 
-/// A number below `limit`.
+/// Reads a number below `limit`.
 static inline uint32_t reader_count(parcel_reader *reader, size_t limit) {
     uint64_t value = reader_varint(reader);
     if (value >= limit) reader_malformed(reader);

@@ -5,41 +5,41 @@
 #include "Libraries/environment_raising.h"
 #include "Libraries/modules_raising.h"
 #include "Transfer/parcel_format.h"
-#include "Transfer/parcel_survey.h"
+#include "Transfer/parcel_analysis.h"
 #include "object.h"
 
 typedef enum rebuilt_state { FOUND, OPEN, MADE } rebuilt_state;
 
-// An object to be made again. The Lua table at `anchors` has it at `anchor`, and then the table of what __transfer returned.
+// An object to be rebuilt. The Lua table at `anchors` has it at `anchor`, followed by the table of what __transfer returned.
 typedef struct rebuilt {
     rebuilt_state state;
-    int count;             // what __transfer returned
-    uint32_t arguments;    // ordinal of the table of that
+    int count;             // number of values that __transfer returned
+    uint32_t arguments;    // ordinal of the table with those values
     lua_Integer anchor;
-    size_t waiting;        // the place that waits for it and was noted last: 1 + index, 0 for none
-    const trail_step *trail;
+    size_t waiting;        // list of the fixups waiting for it, newest first: 1 + index, 0 for none
+    const path_step *path;
 } rebuilt;
 
-// Where such an object belongs. The Lua table at `anchors` has container, key and value, from `anchor` on.
-typedef struct place {
+// A location that waits for a rebuilt object. The Lua table at `anchors` has container, key and value, starting at `anchor`.
+typedef struct fixup {
     lua_Integer anchor;
-    size_t next;  // another place that waits for the same object: 1 + index, 0 for none
-    const trail_step *trail;
-} place;
+    size_t next;  // next fixup that waits for the same object: 1 + index, 0 for none
+    const path_step *path;
+} fixup;
 
-// An object of which the arguments have been written: those found among them are made first.
+// An object whose arguments have been written. Objects found among the arguments are made first.
 typedef struct level {
     size_t rebuilt;
     size_t first, next;  // indices in `found`
 } level;
 
 static rebuilt *rebuilt_at(encoder *e, size_t index) { return &((rebuilt *)e->rebuilt.items)[index]; }
-static place *place_at(encoder *e, size_t index) { return &((place *)e->places.items)[index]; }
+static fixup *fixup_at(encoder *e, size_t index) { return &((fixup *)e->fixups.items)[index]; }
 static void note_found(encoder *e, size_t index) { *(size_t *)encoder_append(e, &e->found, sizeof(size_t)) = index; }
 
 // MARK: finding
 
-// Stack: __transfer, the object. Returns what it returns.
+// Stack: __transfer, the object. Returns what __transfer returns.
 static int call_transfer(lua_State *L) {
     lua_call(L, 1, LUA_MULTRET);
     int count = lua_gettop(L);
@@ -49,7 +49,7 @@ static int call_transfer(lua_State *L) {
     return count;
 }
 
-// Calls __transfer of the object on top, and notes what it returns. False, in a survey, when that fails. Needs 8 slots.
+// Calls __transfer of the object on top, and records the results. Returns false, in an analysis pass only, if that fails. Needs 8 slots.
 static bool add_rebuilt(encoder *e) {
     lua_State *L = e->L;
     int object = lua_gettop(L);
@@ -59,14 +59,14 @@ static bool add_rebuilt(encoder *e) {
     lua_rawget(L, -2);
     lua_remove(L, -2);
     lua_pushvalue(L, object);
-    if (e->survey == NULL) {
+    if (e->analysis == NULL) {
         lua_call(L, 2, LUA_MULTRET);
     } else {
         int status = lua_pcall(L, 2, LUA_MULTRET, 0);
         if (status != LUA_OK) {
             if (status == LUA_ERRMEM) lua_error(L);
             luaL_tolstring(L, -1, NULL);
-            survey_note(e, object);
+            analysis_note(e, object);
             lua_settop(L, object);
             return false;
         }
@@ -79,7 +79,7 @@ static bool add_rebuilt(encoder *e) {
     lua_insert(L, object + 1);
     for (int i = count; i >= 1; i--) lua_rawseti(L, object + 1, i);
     encoder_anchor(e);
-    *(rebuilt *)encoder_append(e, &e->rebuilt, sizeof(rebuilt)) = (rebuilt){.count = count, .anchor = anchor, .trail = e->trail};
+    *(rebuilt *)encoder_append(e, &e->rebuilt, sizeof(rebuilt)) = (rebuilt){.count = count, .anchor = anchor, .path = e->path};
     return true;
 }
 
@@ -92,7 +92,7 @@ static bool has_transfer(lua_State *L, int index) {
     return has;
 }
 
-// Whether the object on top goes by reference or by name, whatever its metatable has.
+// Whether the object on top travels by reference or by name, whatever its metatable says.
 static bool is_known_there(lua_State *L) {
     if (clua_to_handle(L, -1) != NULL || (lua_istable(L, -1) && clua_is_environment(L, -1))) return true;
     if (!clua_module_name(L, -1)) return false;
@@ -100,7 +100,7 @@ static bool is_known_there(lua_State *L) {
     return true;
 }
 
-// Whether the value at `index` has to be rebuilt and is not yet; then `*awaited` is its index in `rebuilt`.
+// Whether the value at `index` has to be rebuilt and is not yet. If so, `*awaited` is its index in `rebuilt`.
 static bool is_awaited(encoder *e, int index, size_t *awaited) {
     lua_State *L = e->L;
     if (!has_transfer(L, index)) return false;
@@ -108,7 +108,7 @@ static bool is_awaited(encoder *e, int index, size_t *awaited) {
     bool found = true;
     pointer_entry *entry = is_known_there(L) ? NULL : encoder_meet(e, lua_topointer(L, -1), &found);
     if (!found) {
-        entry->number = (uint32_t)e->rebuilt.count + 1;  // 0: met as something else
+        entry->number = (uint32_t)e->rebuilt.count + 1;  // 0 means met as something else
         *awaited = e->rebuilt.count;
         if (!add_rebuilt(e)) {
             encoder_meet(e, lua_topointer(L, -1), &found)->number = 0;
@@ -121,15 +121,15 @@ static bool is_awaited(encoder *e, int index, size_t *awaited) {
     }
     lua_pop(L, 1);
     if (entry == NULL || rebuilt_at(e, *awaited)->state == MADE) return false;
-    // Once more where it was found before: what is being written may need it sooner.
+    // Add it again although it was found before: what is being written may need it sooner.
     if (rebuilt_at(e, *awaited)->state == FOUND) note_found(e, *awaited);
     return true;
 }
 
-static void wait_for(encoder *e, size_t awaited, place place) {
-    place.next = rebuilt_at(e, awaited)->waiting;
-    *(struct place *)encoder_append(e, &e->places, sizeof place) = place;
-    rebuilt_at(e, awaited)->waiting = e->places.count;
+static void wait_for(encoder *e, size_t awaited, fixup fixup) {
+    fixup.next = rebuilt_at(e, awaited)->waiting;
+    *(struct fixup *)encoder_append(e, &e->fixups, sizeof fixup) = fixup;
+    rebuilt_at(e, awaited)->waiting = e->fixups.count;
 }
 
 bool rebuild_later(encoder *e, int container) {
@@ -140,12 +140,12 @@ bool rebuild_later(encoder *e, int container) {
         lua_pushnil(L);
     else
         lua_pushvalue(L, container);
-    place place = {.anchor = encoder_anchor(e), .trail = e->trail};
+    fixup fixup = {.anchor = encoder_anchor(e), .path = e->path};
     lua_pushvalue(L, -2);
     encoder_anchor(e);
     lua_pushvalue(L, -1);
     encoder_anchor(e);
-    wait_for(e, awaited, place);
+    wait_for(e, awaited, fixup);
     return true;
 }
 
@@ -157,7 +157,7 @@ static void open_rebuilt(encoder *e, size_t index) {
     rebuilt *object = rebuilt_at(e, index);
     object->state = OPEN;
     *(level *)encoder_append(e, &e->levels, sizeof(level)) = (level){index, e->found.count, e->found.count};
-    encoder_follow(e, object->trail);
+    encoder_follow(e, object->path);
     uint32_t counts[2] = {(uint32_t)object->count, 0};
     lua_rawgeti(L, e->anchors, object->anchor + 1);
     int arguments = lua_gettop(L);
@@ -165,7 +165,7 @@ static void open_rebuilt(encoder *e, size_t index) {
     object->arguments = encode_begin(e, encoder_meet(e, lua_topointer(L, arguments), &found), CLUA_TAG_TABLE_KEPT);
     writer_bytes(&e->writer, counts, sizeof counts);
     for (uint32_t i = 1; i <= counts[0]; i++) {
-        e->trail = encoder_step(e, TRAIL_REBUILD, i, NULL, NULL);
+        e->path = encoder_step(e, PATH_REBUILD, i, NULL, NULL);
         lua_pushinteger(L, i);
         lua_rawgeti(L, arguments, i);
         if (rebuild_later(e, arguments))
@@ -173,24 +173,24 @@ static void open_rebuilt(encoder *e, size_t index) {
         else
             encode_value(e, 1);
         lua_pop(L, 2);
-        e->trail = rebuilt_at(e, index)->trail;
+        e->path = rebuilt_at(e, index)->path;
     }
     writer_byte(&e->writer, CLUA_NO_METATABLE);
     lua_pop(L, 1);
 }
 
-// Writes that a key and a value have come for a place; or lets it wait for the other one of them.
-static void fill_place(encoder *e, place place) {
+// Writes the fixup record if key and value are available, or else waits for the missing one.
+static void write_fixup(encoder *e, fixup fixup) {
     lua_State *L = e->L;
-    encoder_follow(e, place.trail);
-    for (int i = 0; i < 3; i++) lua_rawgeti(L, e->anchors, place.anchor + i);
+    encoder_follow(e, fixup.path);
+    for (int i = 0; i < 3; i++) lua_rawgeti(L, e->anchors, fixup.anchor + i);
     size_t awaited;
     if (is_awaited(e, -2, &awaited) || is_awaited(e, -1, &awaited)) {
-        wait_for(e, awaited, place);
+        wait_for(e, awaited, fixup);
         lua_pop(L, 3);
         return;
     }
-    writer_byte(&e->writer, CLUA_TAG_PLACE);
+    writer_byte(&e->writer, CLUA_TAG_FIXUP);
     for (int i = -3; i <= -1; i++) {
         lua_pushvalue(L, i);
         encode_value(e, 1);
@@ -211,16 +211,16 @@ static void make_rebuilt(encoder *e, size_t index) {
     object->state = MADE;
     size_t waiting = object->waiting;
     while (waiting != 0) {
-        place place = *place_at(e, waiting - 1);
-        waiting = place.next;
-        fill_place(e, place);
+        fixup fixup = *fixup_at(e, waiting - 1);
+        waiting = fixup.next;
+        write_fixup(e, fixup);
     }
 }
 
 bool rebuild_next(encoder *e) {
     if (e->levels.count == 0) {
         if (e->found.count == 0) return false;
-        *(level *)encoder_append(e, &e->levels, sizeof(level)) = (level){0};  // of the values themselves
+        *(level *)encoder_append(e, &e->levels, sizeof(level)) = (level){0};  // the level of the parcel's values
     }
     level *top = &((level *)e->levels.items)[e->levels.count - 1];
     while (top->next < e->found.count) {

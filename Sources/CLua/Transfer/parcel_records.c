@@ -1,4 +1,4 @@
-// The records of a parcel that follow its values.
+// Decoding the records that follow the values of a parcel.
 #include <lua5.4/lauxlib.h>
 
 #include "Core/memory_raising.h"
@@ -25,7 +25,7 @@ static void decode_body_record(decoder *d) {
     lua_pop(L, 1);
 }
 
-// Contents are put in place when everything is complete.
+// The contents are installed when everything else is complete.
 static void decode_class_record(decoder *d) {
     lua_State *L = d->L;
     int class = lua_gettop(L) + 1;
@@ -39,7 +39,7 @@ static void decode_class_record(decoder *d) {
     if (clua_identify_class(L, -2).built_in == NULL && clua_class_handle(L, -2) == NULL) malformed(d);
     if (!lua_istable(L, -1)) malformed(d);
     lua_insert(L, class + 2);
-    // Stack: class, version, contents, name, superclass; all are kept.
+    // Stack: class, version, contents, name, superclass. All five are stored.
     for (int i = 0; i < 5; i++) {
         lua_pushvalue(L, class + i);
         decoder_keep(d, d->classes, ++d->class_count);
@@ -63,7 +63,7 @@ static void decode_global_record(decoder *d) {
     lua_pop(L, 1);
 }
 
-// Calls the function with the arguments that are all in one table.
+// Calls the function in a table with the arguments in the same table.
 static void decode_rebuilt_record(decoder *d) {
     lua_State *L = d->L;
     decoder_push_object(d, read_count(d, d->object_count));
@@ -77,11 +77,11 @@ static void decode_rebuilt_record(decoder *d) {
     lua_settop(L, arguments - 1);
 }
 
-static void decode_place_record(decoder *d) {
+static void decode_fixup_record(decoder *d) {
     lua_State *L = d->L;
     int container = lua_gettop(L) + 1;
     for (int i = 0; i < 3; i++) decode_value(d, 1);
-    // The value of a place is the first of what a script's function returned.
+    // The value is the first result of a script's function, so it may be nil, or NaN as a key.
     bool is_key = !lua_isnil(L, container + 1) && lua_rawequal(L, container + 1, container + 1);
     lua_Integer number = lua_tointeger(L, container + 1);
     if (lua_istable(L, container)) {
@@ -96,7 +96,7 @@ static void decode_place_record(decoder *d) {
     lua_settop(L, container - 1);
 }
 
-// A table that other records refer to.
+// Decodes a table that other records refer to.
 static void decode_table_record(decoder *d) {
     decode_table(d, true, 0);
     lua_pop(d->L, 1);
@@ -106,7 +106,7 @@ void decode_records(decoder *d) {
     for (;;) switch (reader_byte(&d->reader)) {
         case CLUA_TAG_TABLE_KEPT: decode_table_record(d); break;
         case CLUA_TAG_REBUILT: decode_rebuilt_record(d); break;
-        case CLUA_TAG_PLACE: decode_place_record(d); break;
+        case CLUA_TAG_FIXUP: decode_fixup_record(d); break;
         case CLUA_TAG_BODY: decode_body_record(d); break;
         case CLUA_TAG_CLASS_BODY: decode_class_record(d); break;
         case CLUA_TAG_GLOBAL: decode_global_record(d); break;

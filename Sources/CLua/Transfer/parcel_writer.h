@@ -1,4 +1,4 @@
-// The bytes of a parcel while they are written. Never raises.
+// Writing the bytes of a parcel. Nothing here raises.
 #ifndef CLUA_PARCEL_WRITER_H
 #define CLUA_PARCEL_WRITER_H
 
@@ -9,12 +9,12 @@
 
 #include "parcel.h"
 
-/// Stays where it is: it may point into itself.
+/// Must not move, because it may point into itself.
 typedef struct parcel_writer {
     uint8_t *bytes;  // `few`, or owned
     size_t count;
     size_t capacity;
-    bool failed;  // memory ran out: what was written since is lost
+    bool failed;  // memory ran out, and all later bytes are lost
     uint8_t few[CLUA_FEW_BYTES];
 } parcel_writer;
 
@@ -30,7 +30,7 @@ static inline void writer_free(parcel_writer *writer) {
     writer_init(writer);
 }
 
-/// Hands what was written to `parcel`.
+/// Moves the bytes to `parcel`.
 static inline void writer_finish(parcel_writer *writer, clua_parcel *parcel) {
     parcel->byte_count = writer->count;
     if (writer->bytes == writer->few) {
@@ -46,7 +46,7 @@ static inline bool writer_reserve(parcel_writer *writer, size_t count) {
     if (writer->capacity - writer->count >= count) return true;
     if (writer->failed) return false;
     size_t needed = writer->count + count, capacity = writer->capacity * 4;
-    if (capacity < needed) capacity = needed + 64;  // a long string, and perhaps nothing else
+    if (capacity < needed) capacity = needed + 64;  // probably a long string and little else
     bool are_few = writer->bytes == writer->few;
     uint8_t *bytes = realloc(are_few ? NULL : writer->bytes, capacity);
     if (bytes == NULL) {
@@ -69,7 +69,7 @@ static inline void writer_bytes(parcel_writer *writer, const void *bytes, size_t
     writer->count += count;
 }
 
-/// 7 bits a byte, the low ones first: 10 bytes at most. Returns how many.
+/// Writes 7 bits per byte, the low ones first: at most 10 bytes. Returns the number of bytes.
 static inline size_t put_varint(uint8_t *bytes, uint64_t value) {
     size_t count = 0;
     while (value >= 0x80) {

@@ -19,7 +19,7 @@ void pointer_map_free(pointer_map *map) {
     pointer_map_init(map);
 }
 
-// Addresses are multiples of 8 or 16; a multiplication spreads them.
+// Addresses are multiples of 8 or 16, so a multiplication spreads them.
 static size_t slot_of(const void *key, size_t mask) { return (size_t)(((uint64_t)(uintptr_t)key * 0x9E3779B97F4A7C15u) >> 20) & mask; }
 
 static uint32_t *free_slot(uint32_t *index, size_t mask, const void *key) {
@@ -57,13 +57,13 @@ pointer_entry *pointer_map_get(pointer_map *map, const void *key, bool *found) {
         return entry;
     }
     *found = false;
-    uint32_t *place = &map->index[slot];
+    uint32_t *target = &map->index[slot];
     if (map->count == map->capacity) {
         if (!grow(map)) return NULL;
-        place = free_slot(map->index, 2 * map->capacity - 1, key);
+        target = free_slot(map->index, 2 * map->capacity - 1, key);
     }
     pointer_entry *entry = &map->entries[map->count++];
     *entry = (pointer_entry){.key = key};
-    *place = (uint32_t)map->count;
+    *target = (uint32_t)map->count;
     return entry;
 }

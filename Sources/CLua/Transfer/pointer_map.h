@@ -1,4 +1,4 @@
-// A hash table from addresses to numbers, for values met while encoding.
+// A hash table from addresses to numbers, for the values that the encoder meets.
 #ifndef CLUA_POINTER_MAP_H
 #define CLUA_POINTER_MAP_H
 
@@ -15,11 +15,11 @@ typedef struct pointer_entry {
 
 enum { POINTER_MAP_FEW = 8 };
 
-/// Stays where it is: it may point into itself.
+/// Must not move, because it may point into itself.
 typedef struct pointer_map {
-    pointer_entry *entries;  // one after the other; `few`, or owned
-    uint32_t *index;         // by address: 1 + number of an entry, or 0; `few_index`, or owned
-    size_t capacity;         // for how many entries there is room, a power of two; the index is twice as long
+    pointer_entry *entries;  // in insertion order; `few`, or owned
+    uint32_t *index;         // by address: 1 + index of an entry, or 0; `few_index`, or owned
+    size_t capacity;         // of `entries`, a power of two; the index has twice the size
     size_t count;
     pointer_entry few[POINTER_MAP_FEW];
     uint32_t few_index[2 * POINTER_MAP_FEW];
@@ -28,8 +28,8 @@ typedef struct pointer_map {
 void pointer_map_init(pointer_map *map);
 void pointer_map_free(pointer_map *map);
 
-/// The entry for `key`; `*found` says whether it was there. A new one is to be filled in. NULL when memory ran out. Valid until the
-/// next call.
+/// Returns the entry for `key`, valid until the next call. The caller fills in a new entry, for which `*found` is false. Returns NULL if
+/// memory runs out.
 pointer_entry *pointer_map_get(pointer_map *map, const void *key, bool *found);
 
 #endif

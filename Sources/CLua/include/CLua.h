@@ -1,4 +1,4 @@
-// All of C that Swift sees: Lua's own headers and the layer over them. docs/c-boundary.md has the rule.
+// Everything in C that Swift sees: Lua's own headers and this layer. docs/c-boundary.md states the rule.
 #ifndef CLUA_H
 #define CLUA_H
 
@@ -10,7 +10,7 @@
 #include "class.h"
 #include "host.h"
 #include "interrupt.h"
-#include "latent.h"
+#include "deferred.h"
 #include "libraries.h"
 #include "lifetime.h"
 #include "object.h"

@@ -1,8 +1,8 @@
-// How Lua calls the host, and how the host answers.
+// How Lua calls the host, and how the host replies.
 //
-// The host must never push a string, make a table or raise while one of its frames is on the C stack: any of these may be a
-// longjmp. So a host function reads its arguments with functions that cannot raise, writes its answer into a clua_reply, and
-// returns; only then does this layer push the answer or raise the error.
+// The host must never push a string, create a table or raise while one of its frames is on the C stack, because each of these may longjmp.
+// So a host function reads its arguments with functions that cannot raise, writes its answer into a clua_reply, and returns. Only then does
+// this layer push the answer or raise the error.
 #ifndef CLUA_CALLBACK_H
 #define CLUA_CALLBACK_H
 
@@ -21,27 +21,27 @@ typedef enum clua_reply_kind {
     CLUA_REPLY_NUMBER,          // number
     CLUA_REPLY_STRING,          // bytes
     CLUA_REPLY_HANDLE,          // `reference`
-    CLUA_REPLY_HANDLES,         // an array of references
+    CLUA_REPLY_HANDLES,         // an array of handles, from `references`
     CLUA_REPLY_PARCEL,          // the values in `parcel`
-    CLUA_REPLY_CLASS,           // a new class of the script's: references[0], named `bytes`, a subclass of the class at stack index 1
-    CLUA_REPLY_CLASS_FIELD,     // what the class of the operation at stack index 1 has at the key at index 2
-    CLUA_REPLY_RESULTS,         // the same, decoded once into the handle at index 1: the first (integer 1) or a table of all;
-                                // or, when `parcel` is NULL, the first value of each of `parcels`
+    CLUA_REPLY_CLASS,           // a new script class: references[0], named `bytes`, a subclass of the class at stack index 1
+    CLUA_REPLY_CLASS_FIELD,     // the field of the class of the operation at stack index 1, with the key at index 2
+    CLUA_REPLY_RESULTS,         // as PARCEL, decoded once into the handle at index 1: the first value (integer 1) or a table of all;
+                                // or, if `parcel` is NULL, the first value of each of `parcels`
     CLUA_REPLY_PROGRESS,        // a table: totalUnitCount = integer, completedUnitCount = integer2, fractionCompleted
     CLUA_REPLY_VALUES,          // the top `integer` values of the stack
     CLUA_REPLY_COMPLETION,      // the completion block in the handle at index 1
-    CLUA_REPLY_OBSERVATION,     // `reference`; the handle at index 1 keeps the function at index `integer` for it
-    CLUA_REPLY_SET_COMPLETION,  // no value; the handle at index 1 gets the completion block at completion_index, or none
+    CLUA_REPLY_OBSERVATION,     // `reference`; the handle at index 1 stores the function at index `integer` for it
+    CLUA_REPLY_SET_COMPLETION,  // no value; the handle at index 1 gets the completion block at completion_index, or loses its own
     CLUA_REPLY_ADD_BODY,        // no value; the arguments from body_first on become the body `body_number` of the handle at index 1
     CLUA_REPLY_ARGUMENT,        // the value at stack index `integer`
-    CLUA_REPLY_SENT,            // the handle at stack index `integer`, which needs its body no more
-    CLUA_REPLY_ERROR,           // raises `bytes`, with the position of the caller before it
-    CLUA_REPLY_ARGUMENT_ERROR,  // raises `bytes` as the fault of argument `integer`
-    CLUA_REPLY_STOP,            // stops the body that is running, for the clua_stop_reason `integer`
-    CLUA_REPLY_NO_MEMORY        // raises the error that Lua raises when memory has run out
+    CLUA_REPLY_SENT,            // the handle at stack index `integer`, which drops its body
+    CLUA_REPLY_ERROR,           // raises `bytes`, prefixed with the caller's position
+    CLUA_REPLY_ARGUMENT_ERROR,  // raises `bytes` as an error in argument `integer`
+    CLUA_REPLY_STOP,            // stops the running body, for the clua_stop_reason `integer`
+    CLUA_REPLY_NO_MEMORY        // raises the out-of-memory error
 } clua_reply_kind;
 
-/// A host function's answer. What it points to was made by malloc and is freed by this layer; references are owned, too.
+/// A host function's answer. Its blocks come from malloc and this layer frees them. Its references are owned, too.
 typedef struct clua_reply {
     clua_reply_kind kind;
     lua_Integer integer;
@@ -54,12 +54,12 @@ typedef struct clua_reply {
     clua_reference *references;
     size_t reference_count;
     const clua_parcel *parcel;
-    const clua_parcel **parcels;  // the array is owned
+    const clua_parcel **parcels;  // owned array
     size_t parcel_count;
     void *parcel_owner;  // owned: keeps `parcel` and `parcels` alive
-    int body_first;  // CLUA_REPLY_HANDLE: the arguments from here on become the body of the handle; 0 for none
-    int body_number;  // which of several bodies, 1 and up; 0: the only one
-    int completion_index;  // the value at this stack index becomes what is called when the object has ended; 0 for none
+    int body_first;  // CLUA_REPLY_HANDLE: the arguments from here on become the handle's body; 0 for none
+    int body_number;  // 1 and up if the operation has several bodies; 0 for a single one
+    int completion_index;  // stack index of the new completion block; 0 for none
 } clua_reply;
 
 #endif

@@ -1,5 +1,5 @@
-// What a host tells this layer of itself: its classes, its functions, and what it wants to be asked. The folders below Calls reach the host
-// by these functions, and by nothing else.
+// What a host tells this layer about itself: its classes, its functions, and its callbacks. The folders below Calls reach the host through
+// these functions alone.
 #ifndef CLUA_HOST_H
 #define CLUA_HOST_H
 
@@ -11,10 +11,10 @@ struct clua_handle;
 struct clua_parcel;
 struct clua_reply;
 
-/// A function of the host. `member` says which of a class's members was meant, 0 for a name that is none.
+/// A function of the host. `member` is the number of a class member, or 0 for an unknown name.
 typedef void (*clua_function)(lua_State *L, int member, struct clua_reply *reply);
 
-/// A name that scripts use, and the number by which the host knows it (1 and up).
+/// A name that scripts use, and the host's number for it (1 and up).
 typedef struct clua_member {
     const char *name;
     int member;
@@ -26,48 +26,47 @@ typedef struct clua_member {
 typedef struct clua_class {
     const char *name;
     int kind;  // 1 to CLUA_MAX_KINDS; 0 for a class with a base
-    const char *base;  // the class from which it inherits everything but its functions; NULL for none
+    const char *base;  // the class that it inherits from; its own functions take precedence; NULL for none
     const clua_member *functions;  // fields of the class table, and methods of its objects
     size_t function_count;
     const clua_member *properties;
     size_t property_count;
     const clua_member *class_properties;
     size_t class_property_count;
-    clua_function call;       // a function
-    clua_function get;        // a property: object, key
-    clua_function set;        // a property: object, key, value
-    clua_function class_get;  // a property of the class table: class, key
+    clua_function call;       // calls a function
+    clua_function get;        // reads a property: object, key
+    clua_function set;        // writes a property: object, key, value
+    clua_function class_get;  // reads a property of the class table: class, key
     clua_function describe;   // tostring: object
 } clua_class;
 
-/// What scripts see of a host. The same for all of its states, and alive as long as they are.
+/// What scripts see of a host. All states of the host share it, and it outlives them.
 typedef struct clua_host {
     const clua_class *classes;
     size_t class_count;
     const clua_member *functions;  // fields of the module
     size_t function_count;
-    clua_function call;  // one of these functions
-    clua_function exit;  // os.exit with the status `member`: when it answers with nothing, the process ends here as in Lua
-    /// Called in the sending state after `parcel`, which refers to host objects, was encoded from values that are still on
-    /// the stack. May encode more, must not raise.
+    clua_function call;  // calls one of these functions
+    clua_function exit;  // os.exit with the status `member`; if it replies with nothing, the process exits here as in Lua
+    /// Called in the sending state after encoding a `parcel` that refers to host objects, with the values still on the stack. May encode
+    /// more. Must not raise.
     void (*sent)(lua_State *L, const struct clua_parcel *parcel);
-    // Of the class whose handles may be latent; 0 where none is. See latent.h.
-    int latent_kind;
-    int latent_function;  // makes one, where its first argument is a function: its body
-    const char *callback_property;  // is the function in CLUA_SLOT_FUNCTIONS
-    int adding_kind;      // of the objects to which they are added, by this function; 0 where there are none
+    // The class whose handles may be deferred; 0 for none. See deferred.h.
+    int deferred_kind;
+    int deferred_function;  // creates an operation, deferred if the first argument is a function, its body
+    const char *callback_property;  // the property that holds the function in CLUA_USER_VALUE_FUNCTIONS
+    int adding_kind;      // the kind of the objects to which adding_function adds operations; 0 for none
     int adding_function;
-    /// Makes the operation of `handle`, a latent one at stack index 2, and adds it to `object`. False: it is not that simple, or was refused; then
-    /// the function is called. Must not raise.
-    bool (*add_latent)(lua_State *L, void *object, struct clua_handle *handle);
-    // For classes of operations that scripts define; 0 and NULL where no class has the function `subclass`.
-    int class_kind;                    // the kind of the objects that such classes stand for
-    clua_function new_operation;       // makes one of the class at stack index 1; the member is 1 when that has a method `start`
-    clua_function assign_class_field;  // refuses a wrong field: class, key, value
-    /// Answers with a parcel that holds the class `object`, or with nil.
+    /// Creates the operation of `handle`, a deferred one at stack index 2, and adds it to `object`. Returns false if that is not so simple
+    /// or was refused; the caller then calls the function. Must not raise.
+    bool (*add_deferred)(lua_State *L, void *object, struct clua_handle *handle);
+    // For operation classes that scripts define. 0 and NULL if no class has the function `subclass`.
+    int class_kind;                    // the kind of the objects behind such classes
+    clua_function new_operation;       // creates an operation of the class at stack index 1; member 1: that class has a method `start`
+    clua_function assign_class_field;  // rejects an invalid field: class, key, value
+    /// Replies with a parcel that contains the class `object`, or with nil.
     void (*class_contents)(lua_State *L, void *object, struct clua_reply *reply);
-    /// Called when a garbage collection has ended, once for each clua_watch_collections. Must not raise. Returns whether it wants to
-    /// be called again.
+    /// Called at the end of a garbage collection, once for each clua_watch_collections. Returns whether to call it again. Must not raise.
     bool (*collected)(lua_State *L);
 } clua_host;
 

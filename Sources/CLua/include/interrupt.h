@@ -1,4 +1,4 @@
-// Ctrl-C, and a polite request to end: how they reach a state that is running, or a thread that waits.
+// Ctrl-C and SIGTERM: how they reach a running state or a waiting thread.
 #ifndef CLUA_INTERRUPT_H
 #define CLUA_INTERRUPT_H
 
@@ -7,33 +7,33 @@
 
 #include "state.h"
 
-/// From now on the first SIGINT raises the error `interrupted!` in what the state of `L` is running; the next one ends the process.
-/// One state of a process at a time. `wake` ends a sleep of its thread; it is called in the signal's handler.
+/// Makes the first SIGINT raise the error `interrupted!` in whatever the state of `L` is running. The next one ends the process. Only one
+/// state per process catches interrupts. The signal handler calls `wake`, which ends a sleep of the state's thread.
 void clua_catch_interrupts(lua_State *L, void (*wake)(void *context), void *context);
 
-/// `L` runs now, or its hook was taken away: sets it where a signal has still to be raised. On the thread of `L`.
+/// Sets the hook again if a signal still has to be raised: `L` has started to run, or lost its hook. Call it on the thread of `L`.
 void clua_rearm_interrupt(lua_State *L);
 
-/// SIGTERM does the same from now on, until clua_release_interrupts. Nothing where SIGINT is not caught. One thread at a time.
+/// Does the same for SIGTERM until clua_release_interrupts. No effect unless SIGINT is caught. One thread at a time may call it.
 void clua_catch_terminate(void);
 
-/// Puts both signals back to what they were. One that has come already stays for its state.
+/// Restores the previous handlers of both signals. A signal that has already arrived stays pending for its state.
 void clua_release_interrupts(void);
 
-/// The same, if it is this state that they reach: it is about to be closed. Soon after the first signal, when a second one is no other, only
-/// the next one that counts does it.
+/// As clua_release_interrupts, if `state` is the target. Call it before closing the state. Soon after the first signal, the handlers stay
+/// until the next separate request, because a second signal may belong to the same request.
 void clua_forget_interrupts(clua_state *state);
 
-/// The signal that has come for `L` and has not become an error yet, or 0; takes it.
+/// Takes the pending signal of `L`, one that has not become an error yet. Returns 0 if there is none.
 int clua_take_interrupt(lua_State *L);
 
-/// Whether the signal that has come for `L` has become an error, or was taken.
+/// Whether the last signal of `L` has become an error, or was taken.
 bool clua_interrupt_was_raised(lua_State *L);
 
-/// That error has become a value: it is raised again. On the thread of `L`, which runs.
+/// Raises the interrupt again, because a caller caught its error as a value. Call it on the thread of `L`, while `L` runs.
 void clua_renew_interrupt(lua_State *L);
 
-/// The signal that came last for `L` since clua_catch_interrupts, or 0.
+/// The last signal for `L` since clua_catch_interrupts, or 0.
 int clua_last_interrupt(lua_State *L);
 
 #endif

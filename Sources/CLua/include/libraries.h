@@ -1,17 +1,17 @@
-// The standard libraries of our states, from outside.
+// The standard libraries of a state, as the host sees them.
 #ifndef CLUA_LIBRARIES_H
 #define CLUA_LIBRARIES_H
 
 #include <lua5.4/lua.h>
 
-/// From now on bodies see of the state's own globals only what a fresh state has, and what preludes and the host have added: what
-/// modules do to the globals is seen by the bodies that require them. For the states of workers, before anything runs there. Never raises.
+/// Makes bodies see only the globals of a fresh state plus those of preludes and the host. What a module does to the globals is visible
+/// only to the bodies that require it. For worker states, before anything runs there. Never raises.
 void clua_separate_globals(lua_State *L);
 
-/// Shows warnings from now on. Never raises.
+/// Turns warnings on. Never raises.
 void clua_enable_warnings(lua_State *L);
 
-/// Lua's release and copyright.
+/// Lua's version and copyright.
 const char *clua_copyright(void);
 
 #endif

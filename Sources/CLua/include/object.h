@@ -1,8 +1,7 @@
-// Engine objects (operations, queues, errors) as Lua values.
+// Host objects (operations, queues, errors) as Lua values.
 //
-// A handle is a full userdata that holds one reference to an object of the host. Each Lua state has at most one live handle
-// for an object, so handles compare equal, and work as table keys, within a state; besides one that nothing referred to any more, and that
-// a finalizer of a script came to again.
+// A handle is a full userdata that owns one reference to a host object. A state has at most one live handle per object, so handles compare
+// equal and work as table keys within a state. The exception is an unreferenced handle that a finalizer of a script resurrects.
 #ifndef CLUA_OBJECT_H
 #define CLUA_OBJECT_H
 
@@ -12,65 +11,66 @@
 
 #include "state.h"
 
-/// What a handle holds.
+/// The contents of a handle.
 typedef struct clua_handle {
-    void *object;  // owned: one reference; NULL while being made, and while it `is_latent`
-    void *class_object;  // of an operation whose class a script has defined: that class, kept by the operation; else NULL
-    uint32_t place;  // among those of its state
+    void *object;  // owned: one reference; NULL until the handle gets its object, and while it `is_deferred`
+    void *class_object;  // the script class of an operation, kept alive by the operation; NULL for all others
+    uint32_t slot;  // in the slot map of its state
     uint32_t kind : 4;  // index of the class, 1 to CLUA_MAX_KINDS; selects the metatable
-    uint32_t has_results : 1;  // see CLUA_SLOT_RESULTS
-    uint32_t is_latent : 1;  // its object is made when something asks for it
-    uint32_t has_callback : 1;  // of a latent one: there is a function in CLUA_SLOT_FUNCTIONS
+    uint32_t has_results : 1;  // see CLUA_USER_VALUE_RESULTS
+    uint32_t is_deferred : 1;  // the object is created on demand
+    uint32_t has_callback : 1;  // of a deferred handle: CLUA_USER_VALUE_FUNCTIONS has a function
     uint32_t pin_count : 25;
 } clua_handle;
 
-/// How the host counts references to its objects. Set once, before the first state is made.
+/// How the host manages its objects. Set once, before the first state is created.
 typedef struct clua_object_functions {
     void (*retain)(void *object);
     void (*release)(void *object);
-    void *(*class_of)(void *object, int kind);  // what the handle's `class_object` is; NULL where there are no such classes
-    /// The object itself may know the place of its handle in one state: `state` is what clua_state_new was given. CLUA_NO_PLACE: that is
-    /// another state, or the object knows none. NULL where no object does.
-    uint32_t (*place_of)(const void *object, const void *state);
-    /// Has it remember that. False: it does not know its place there. NULL where no object does.
-    bool (*set_place)(void *object, const void *state, uint32_t place);
-    /// Makes the object of a latent handle in one state, where `set_place` is true of it; gives a reference. NULL where no handle is latent.
+    void *(*class_of)(void *object, int kind);  // the handle's `class_object`; NULL if there are no such classes
+    /// Returns the slot of the object's handle in one state, if the object stores it. `state` is the object given to clua_state_new.
+    /// CLUA_NO_SLOT means another state, or an object that stores no slot. NULL if no object stores one.
+    uint32_t (*slot_of)(const void *object, const void *state);
+    /// Stores the slot in the object. Returns false if the object does not store a slot for that state. NULL if no object stores one.
+    bool (*set_slot)(void *object, const void *state, uint32_t slot);
+    /// Creates the object of a deferred handle in a state for which `set_slot` succeeds. Returns an owned reference. NULL if no handle is
+    /// deferred.
     void *(*make)(void *state, bool has_callback);
 } clua_object_functions;
 
-#define CLUA_NO_PLACE UINT32_MAX
+#define CLUA_NO_SLOT UINT32_MAX
 
 void clua_set_object_functions(clua_object_functions functions);
 void clua_object_retain(void *object);
 void clua_object_release(void *object);
 
-/// As clua_object_release, but what a released object releases in its turn waits until it has gone: a chain of any length needs no
-/// deep stack.
+/// As clua_object_release, but what the released object releases in turn is queued until the first release has finished. So a chain of any
+/// length needs no deep stack.
 void clua_object_release_in_turn(void *object);
 
-/// Lua frees `block`, of `block_size` bytes. Returns whether that was a handle; then the block is kept until its object is released:
-/// Lua is at work at its collection, and the code of others may run when an object goes.
+/// Called when Lua frees `block`, of `block_size` bytes. Returns true if the block is a handle. The block then stays allocated until its
+/// object is released, because foreign code may run at that release, and Lua is in the middle of a collection now.
 bool clua_handle_is_freed(clua_handles *handles, void *block);
 
-/// Releases what the handles of a state hold, which has been closed.
+/// Releases what the handles of a closed state hold, and frees the slot map.
 void clua_handles_close(clua_state *state);
 
-/// The handle's user values.
+/// The user values of a handle.
 enum {
-    CLUA_SLOT_BODY = 1,        // a function, or a table: function, arguments, n; of an operation with several, a table of these
-    CLUA_SLOT_RESULTS = 1,     // if the handle `has_results`: what the operation ended with, as this state decoded it
-    CLUA_SLOT_FUNCTIONS = 2,   // the completion block, or what a timer calls; once the object is observed, a table: 1 -> that,
-                               // observation -> function
-    CLUA_SLOT_COUNT = 2
+    CLUA_USER_VALUE_BODY = 1,       // a function, or a table: function, arguments, n; with several bodies, a table of these
+    CLUA_USER_VALUE_RESULTS = 1,    // if the handle `has_results`: the operation's results as decoded in this state
+    CLUA_USER_VALUE_FUNCTIONS = 2,  // the completion block or a timer's function; once the object is observed, a table:
+                                    // 1 -> that function, observation -> function
+    CLUA_USER_VALUE_COUNT = 2
 };
 
-/// The handle at `index`, or NULL when the value there is something else. Never raises.
+/// The handle at `index`, or NULL for any other value. Creates the object of a deferred handle. Never raises.
 clua_handle *clua_to_handle(lua_State *L, int index);
 
-/// The same if it is latent, and NULL for every other handle.
-clua_handle *clua_to_latent_handle(lua_State *L, int index);
+/// The handle at `index` if it is deferred, otherwise NULL. Never raises.
+clua_handle *clua_to_deferred_handle(lua_State *L, int index);
 
-/// Takes back one clua_pin. Never raises.
+/// Undoes one clua_pin. Never raises.
 void clua_unpin(lua_State *L, void *object);
 
 #endif

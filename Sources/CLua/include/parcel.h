@@ -1,8 +1,8 @@
 // Parcels: Lua values on their way from one state to another.
 //
-// A parcel is immutable bytes plus counted references to host objects and to compiled code. It is encoded in the sending
-// state and decoded, any number of times, in receiving states; no lock is held for either. Both run in protected mode with
-// only C frames below them, so a host may call them directly.
+// A parcel is immutable bytes plus counted references to host objects and to compiled code. The sending state encodes it, and receiving
+// states decode it any number of times. Neither takes a lock. Both run in protected mode with only C frames below them, so a host may call
+// them directly.
 #ifndef CLUA_PARCEL_H
 #define CLUA_PARCEL_H
 
@@ -14,7 +14,7 @@
 #include "state.h"
 
 struct clua_code;
-struct clua_lent_string;
+struct clua_shared_string;
 
 typedef struct clua_reference {
     void *object;  // owned, unless `is_unowned`
@@ -22,29 +22,29 @@ typedef struct clua_reference {
     bool is_unowned;
 } clua_reference;
 
-/// What few parcels have. All of it is owned.
+/// What only few parcels need. All of it is owned.
 typedef struct clua_parcel_more {
     clua_reference *references;
-    struct clua_lent_string **strings;  // long ones, which are not among the bytes
+    struct clua_shared_string **strings;  // long strings, which are not copied into the bytes
     struct clua_code **codes;
     uint32_t reference_count, string_count, code_count;
 } clua_parcel_more;
 
-/// 48 bytes, which with what a host puts in front of them is a line of memory: who receives a parcel takes that line from another processor.
+/// 48 bytes. With the header that a host puts before it this fits a cache line, which the receiver fetches from another processor.
 typedef struct clua_parcel {
     union {
-        uint64_t few[CLUA_FEW_BYTES / 8];  // bytes; words are what Swift copies in one piece
-        uint8_t *bytes;                    // owned, where it `has_block`
+        uint64_t few[CLUA_FEW_BYTES / 8];  // the bytes; Swift copies whole words in one piece
+        uint8_t *bytes;                    // owned, if `has_block`
     };
     size_t byte_count;
     union {
-        struct clua_code *code;  // owned, or NULL: there is none
-        clua_parcel_more *more;  // owned, where it `has_more`: all codes are there, too
+        struct clua_code *code;  // owned, or NULL if there is no code
+        clua_parcel_more *more;  // owned, if `has_more`; then it holds all codes
     };
-    uint32_t value_count;  // how many values clua_decode pushes
+    uint32_t value_count;  // the number of values that clua_decode pushes
     bool has_block, has_more;
-    bool is_flat;      // one plain value; or a function without parameters that sees no globals, and nothing but plain values
-    bool is_disowned;  // it refers to its owner: see clua_parcel_disown
+    bool is_flat;      // one plain value, or a function without parameters, without globals, and with plain upvalues only
+    bool is_disowned;  // it refers to its owner; see clua_parcel_disown
 } clua_parcel;
 
 static inline const uint8_t *clua_parcel_bytes(const clua_parcel *parcel) {
@@ -67,33 +67,35 @@ static inline clua_reference *clua_parcel_reference(const clua_parcel *parcel, s
 
 static inline size_t clua_parcel_string_count(const clua_parcel *parcel) { return parcel->has_more ? parcel->more->string_count : 0; }
 
-static inline struct clua_lent_string *clua_parcel_string(const clua_parcel *parcel, size_t index) { return parcel->more->strings[index]; }
+static inline struct clua_shared_string *clua_parcel_string(const clua_parcel *parcel, size_t index) {
+    return parcel->more->strings[index];
+}
 
-/// Whether the parcel owns nothing: all that it is lies in `few`.
+/// Whether the parcel is stored in `few` alone and owns nothing.
 static inline bool clua_parcel_is_few(const clua_parcel *parcel) { return !parcel->has_block && parcel->code == NULL; }
 
-/// How the values are named in an error: "argument 1", "result 1", … In a body the first value is the function itself; in an invocation
-/// all values are arguments.
+/// How errors name the values: "argument 1", "result 1", … In a body the first value is the function itself. In an invocation all values
+/// are arguments.
 typedef enum clua_parcel_role { CLUA_BODY, CLUA_INVOCATION, CLUA_RESULTS, CLUA_STORED } clua_parcel_role;
 
-/// Encodes the top `count` values of the stack, which stay there. Returns LUA_OK; otherwise the status, with the error's
-/// message on top of the stack and `parcel` empty.
+/// Encodes the top `count` values, which stay on the stack. Returns LUA_OK; or an error status, with the message on top and `parcel` empty.
+/// Does not raise.
 int clua_encode(lua_State *L, int count, clua_parcel_role role, clua_parcel *parcel);
 
-/// Pushes the values of `parcel`; functions that use globals see `environment`:
+/// Pushes the values of `parcel`. Functions that use globals get this environment:
 typedef enum clua_environment {
-    CLUA_FRESH_ENVIRONMENT,   // a new global table that reads through to the state's: what an operation runs with
-    CLUA_CURRENT_ENVIRONMENT  // the global table now in force; globals that came along shadow it
+    CLUA_FRESH_ENVIRONMENT,   // a new global table that reads through to the state's: for operations
+    CLUA_CURRENT_ENVIRONMENT  // the current global table; globals in the parcel shadow it
 } clua_environment;
 
-/// Returns LUA_OK with `value_count` values pushed, or the status with the error's message pushed.
+/// Returns LUA_OK with `value_count` values pushed, or an error status with the message pushed. Does not raise.
 int clua_decode(lua_State *L, const clua_parcel *parcel, clua_environment environment);
 
-/// For a parcel that `owner` holds, and that is decoded only while `owner` is alive: lets go of the references to it. If there were any it
-/// `is_disowned` from then on.
+/// For a parcel that `owner` holds and that is decoded only while `owner` is alive: drops the references to `owner`. The parcel
+/// `is_disowned` if there were any.
 void clua_parcel_disown(clua_parcel *parcel, const void *owner);
 
-/// Gives back what the parcel owns. Safe from any thread; an empty parcel is fine.
+/// Releases what the parcel owns. Any thread. An empty parcel is fine.
 void clua_parcel_release(clua_parcel *parcel);
 
 #endif

@@ -1,5 +1,5 @@
-// The record that this layer has beside each Lua state. Every folder has its part of it here, as data: what the parts mean, and all that is
-// done with them, is in the folders.
+// The record beside each Lua state. It holds the data of every folder. The folders themselves define what the data means, and the
+// operations on it.
 #ifndef CLUA_STATE_H
 #define CLUA_STATE_H
 
@@ -12,98 +12,98 @@
 
 #include "host.h"
 
-/// Limits: how what runs is stopped. Written by its own thread, but for `requested` and what `lock` guards.
+/// Limits: stopping what runs. Only the state's thread writes these fields, except `requested`, `interrupt` and those that the lock guards.
 typedef struct clua_stop {
-    _Atomic(lua_State *) running;  // the coroutine that runs now
-    atomic_int requested;          // a reason; the hook is set, or will be when something runs
-    int raised;                    // the reason for which an error is under way
-    char *message;                 // "pipeline.lua:12: …" where it was raised; malloc'ed
+    _Atomic(lua_State *) running;  // the running coroutine
+    atomic_int requested;          // a reason; the hook is set, or will be when a coroutine is switched to
+    int raised;                    // the reason of the stop being raised
+    char *message;                 // malloc'ed: "pipeline.lua:12: …", the position where it was raised
     char *traceback;               // malloc'ed
-    size_t refused_size;           // the last allocation that the memory limit refused
-    atomic_bool is_locked;         // for a few instructions, or a signal that is sent
+    size_t refused_size;           // size of the last allocation that the memory limit refused
+    atomic_bool is_locked;         // the lock; held for a few instructions, or while a signal is sent
     pthread_t thread;              // guarded
-    const void *body;              // guarded: what is running, to whom a request must be addressed
-    struct clua_suspended_body *suspended;  // guarded: what runs around it, innermost first
-    bool is_given_up;              // guarded: the body has not noticed that it was asked to stop, and nobody waits for that
-    bool is_attached;              // guarded: the thread is alive
-    struct clua_state *next_on_thread;  // of the states of the same thread; written by that alone
-    atomic_int interrupt;  // the signal of Ctrl-C, or the like, that has come, and whether it is no error yet; see interrupt.c
+    const void *body;              // guarded: the running body, which a request must name
+    struct clua_suspended_body *suspended;  // guarded: the bodies suspended around it, innermost first
+    bool is_given_up;              // guarded: the body ignored a request, and nobody waits for it any more
+    bool is_attached;              // guarded: a thread is attached
+    struct clua_state *next_on_thread;  // list of the states of one thread; only that thread writes it
+    atomic_int interrupt;  // the last interrupt signal, and whether it is pending; see interrupt.c
 } clua_stop;
 
 /// Objects: the handles of a state.
 ///
-/// They have no finalizers, which would cost as much again: the state's allocator notices that Lua frees one. See
+/// Handles have no finalizers, which would double their cost. Instead the state's allocator notices when Lua frees one; see
 /// `clua_handle_is_freed`.
 typedef struct clua_handles {
-    struct clua_chunk **chunks;  // owned, by number, NULL where there is none; see Objects/places_raising.h
-    uint32_t chunk_limit;  // their numbers are less
-    uint32_t chunk_count;
-    uint32_t free_number;  // all that are less are in use
-    struct clua_chunk *roomy;  // the first of a list of those that have room
-    uint32_t used, most_used;  // how many handles have a place, and had at most since clua_trim_places
-    uint32_t *index;  // owned: a hash table from objects that do not know their handles' places to those
+    struct clua_slot_page **pages;  // owned; by number, NULL for an unused number; see Objects/slot_map_raising.h
+    uint32_t page_limit;  // size of `pages`
+    uint32_t page_count;
+    uint32_t free_number;  // all lower numbers are in use
+    struct clua_slot_page *nonfull;  // list of the pages with free slots
+    uint32_t used, most_used;  // slots in use now, and at most since clua_trim_slot_map
+    uint32_t *index;  // owned: a hash table from object to slot, for objects that do not store their slot
     uint32_t index_size, indexed;
     bool is_releasing;
-    size_t block_size;  // of what Lua allocates for a handle
-    void *freed;  // owned: the blocks of those that have gone, whose objects are still to be released; each begins with the next one
+    size_t block_size;  // size of the block that Lua allocates for a handle
+    void *freed;  // owned: list of freed handles whose objects are still to be released; each block starts with a link
 } clua_handles;
 
-/// Transfer: long strings of a state to which parcels refer, a hash table. See Transfer/lent_string.h.
-typedef struct clua_lent_strings {
-    struct clua_lent_string **buckets;  // owned; NULL until something is lent
+/// Transfer: the long strings of a state that parcels share, as a hash table. See Transfer/shared_string.h.
+typedef struct clua_shared_strings {
+    struct clua_shared_string **buckets;  // owned; NULL until a string is shared
     size_t bucket_count, count;
-} clua_lent_strings;
+} clua_shared_strings;
 
-enum { CLUA_FEW_BYTES = 24 };  // so many bytes of a parcel need no block of their own
+enum { CLUA_FEW_BYTES = 24 };  // parcels up to this size need no separate block
 
-/// Calls: a closure that one body has run as and the next one may. See Calls/spare_raising.h.
-typedef struct clua_spare {
-    struct clua_code *code;  // owned; NULL: there is none
+/// Calls: a closure that ran one body and may run the next one. See Calls/cached_closure_raising.h.
+typedef struct clua_cached_closure {
+    struct clua_code *code;  // owned; NULL if the entry is empty
     bool is_running;
-    uint64_t look_count;  // the state's, when it began to run
-    // What its upvalues are: those of a parcel that needs no block of its own. No bytes: it is not known.
+    uint64_t look_count;  // the state's `look_count` when the closure began to run
+    // The bytes of the parcel that supplied the upvalues, if they need no block; no bytes if the upvalues are unknown.
     uint8_t bytes[CLUA_FEW_BYTES];
     size_t byte_count;
-} clua_spare;
+} clua_cached_closure;
 
-enum { CLUA_SPARE_COUNT = 8 };
+enum { CLUA_CACHED_CLOSURE_COUNT = 8 };
 
-// Some 200 values travel by name: of the others one in a hundred is taken for one of them at first.
+// Some 200 values travel by name. About one in a hundred other values passes the filter and needs a lookup.
 enum { CLUA_FILTER_BITS = 14 };
 
-/// The record beside each state; every coroutine of the state reaches it.
+/// The record beside each state. Every coroutine of the state reaches it.
 typedef struct clua_state {
-    void *object;  // the host's own, not owned
+    void *object;  // the host's object, not owned
     const clua_host *host;
-    size_t used_bytes;  // memory held by the state now
-    size_t possible_bytes;  // the machine has no more: `limit_bytes` without a limit
-    size_t state_limit;  // more than this it never gets: what needs more raises a memory error
-    size_t limit_bytes;  // the same for what is running now, which may have a limit of its own
+    size_t used_bytes;  // memory that the state holds now
+    size_t possible_bytes;  // the machine's memory; `limit_bytes` has this value if there is no limit
+    size_t state_limit;  // the limit of the state; beyond it Lua raises a memory error
+    size_t limit_bytes;  // the limit of what runs now, which may be lower
     clua_stop stop;
-    int first_kept;  // where the registry has what this layer keeps
-    const void *real_globals, *current_globals;  // its own global table, and the one in force, by address
+    int first_kept;  // registry index of the first kept value
+    const void *real_globals, *current_globals;  // addresses of the state's own global table and of the current one
     bool separates_globals;    // see clua_separate_globals
-    bool has_full_environments;  // or had
-    bool globals_have_metatable;  // a prelude has given them one
+    bool has_full_environments;  // some environment is filled, or was
+    bool globals_have_metatable;  // a prelude has given the globals a metatable
     bool is_in_prelude;
-    int loads;                 // calls of `require` that load a module now, one inside the other
-    bool has_description;      // of an error under way, in the registry
-    bool modules_changed;      // whether `package.loaded` may have changed
-    uint64_t module_filter[(1 << CLUA_FILTER_BITS) / 64];  // a bit for each value that travels by name, by its address; others may share it
+    int loads;                 // nested calls of `require` that are loading a module
+    bool has_description;      // the registry describes an error in flight
+    bool modules_changed;      // `package.loaded` may have changed
+    uint64_t module_filter[(1 << CLUA_FILTER_BITS) / 64];  // a Bloom filter: one bit for the address of each value that travels by name
     clua_handles handles;
-    bool tells_host;  // that a collection has ended
-    char *warning;  // owned: what has come of one that is not complete, or NULL
+    bool tells_host;  // the host wants to know when a collection ends
+    char *warning;  // owned: the pieces of an incomplete warning, or NULL
     size_t warning_count;
     struct clua_code_caches *codes;  // owned
-    // The prototype whose code was looked up last, as long as Lua has not freed it, and that code; NULL: none.
+    // The last prototype that was looked up, and its code. NULL if there is none, or once Lua has freed the prototype.
     const void *last_prototype;
     struct clua_code *last_code;
-    clua_spare spares[CLUA_SPARE_COUNT];
-    uint64_t look_count;  // how often the `debug` library was asked for what may have been a function that runs
-    uint64_t reuse_count;  // how often a body has run as a closure that another one had run as; for tests
-    clua_lent_strings lent;
+    clua_cached_closure cached_closures[CLUA_CACHED_CLOSURE_COUNT];
+    uint64_t look_count;  // calls of `debug` functions that may have seen a running function
+    uint64_t reuse_count;  // bodies that ran in a cached closure; for tests
+    clua_shared_strings shared_strings;
     lua_State *path_names;  // see clua_paths_changed
-    const void *paths[3];  // what clua_paths_changed saw last, compared by address
+    const void *paths[3];  // addresses that clua_paths_changed saw last
     int (*call_host)(lua_State *L, clua_function function, int member);  // clua_call_host, for the folders below Calls
 } clua_state;
 
@@ -112,19 +112,19 @@ static inline clua_state *clua_state_of(lua_State *L) {
     return *(clua_state **)lua_getextraspace(L);  // Lua copies this word into every coroutine
 }
 
-/// Somebody may have assigned upvalues of closures that are there: the next bodies are given theirs again. Never raises.
-static inline void clua_spares_forget_upvalues(clua_state *state) {
-    for (int i = 0; i < CLUA_SPARE_COUNT; i++) state->spares[i].byte_count = 0;
+/// Called when a script may have assigned upvalues of cached closures. The next bodies set all upvalues again. Never raises.
+static inline void clua_cached_closures_forget_upvalues(clua_state *state) {
+    for (int i = 0; i < CLUA_CACHED_CLOSURE_COUNT; i++) state->cached_closures[i].byte_count = 0;
 }
 
-/// The state gets no more than so many bytes from now on. Never raises.
+/// Limits the memory of the state to `bytes`. Never raises.
 void clua_limit_state(lua_State *L, size_t bytes);
 
-/// A collection waits until the state has three times what the one before has left, not twice, as long as that grows: who makes many things
-/// that stay has fewer collections, which find nothing. Never raises.
+/// Lets the next collection wait until the heap has grown to three times, not twice, what the last one left, while that keeps growing.
+/// Programs that build up lasting data save collections that would free nothing. Never raises.
 void clua_collect_seldom(lua_State *L);
 
-/// See `Runtime.Configuration.prefersSpeedToMemory`. From any thread.
+/// See `Runtime.Configuration.prefersSpeedToMemory`. Any thread.
 void clua_prefer_speed_to_memory(void);
 
 #endif

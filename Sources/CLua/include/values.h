@@ -5,16 +5,16 @@
 #include <lua5.4/lua.h>
 #include <stddef.h>
 
-/// lua_next, for a traversal that does not change the table: then the key always comes from the table, and nothing can raise.
-/// Needs 1 free stack slot.
+/// lua_next, for a traversal that does not change the table. The key then always comes from the table, so nothing can raise. Needs 1 free
+/// stack slot.
 static inline int clua_next(lua_State *L, int index) { return lua_next(L, index); }
 
-/// The bytes of the string at `index`; NULL for every other type, so that no number is converted in place. Never raises.
+/// The bytes of the string at `index`, or NULL for any other type. Unlike lua_tolstring, it never converts a number in place. Never raises.
 static inline const char *clua_string(lua_State *L, int index, size_t *count) {
     return lua_type(L, index) == LUA_TSTRING ? lua_tolstring(L, index, count) : NULL;
 }
 
-/// How many values the table at `index` holds, as `table.pack` or a plain array says it. Never raises. Needs 1 free stack slot.
+/// The number of values in the table at `index`: its field `n`, as from `table.pack`, or else its length. Never raises.
 lua_Integer clua_packed_length(lua_State *L, int index);
 
 #endif

@@ -105,7 +105,7 @@ enum OperationClass {
         return .nothing
     }
 
-    /// `Operation.new()` or `Operation.new { main =, … }`. C handles `Operation.new(main, ...)`, which makes a latent handle.
+    /// `Operation.new()` or `Operation.new { main =, … }`. C handles `Operation.new(main, ...)`, which makes a deferred handle.
     private static func new(_ call: Call) throws(CallError) -> Answer {
         if call.isMissing(at: 1), call.count == 0 {
             return .newOperation(LuaOperation(in: call.state, kind: .function, bodyCount: 0), bodyAt: 0)

@@ -7,7 +7,7 @@ enum ScriptModule {
         case now, sleep, after, every, process, sh, prelude, captures
     }
 
-    private static let noPlace = UInt32.max  // CLUA_NO_PLACE
+    private static let noSlot = UInt32.max  // CLUA_NO_SLOT
 
     /// Calls `body` with a host object if that is an operation made by `state`. Such an operation stores the position of its handle there.
     @inline(__always)
@@ -41,11 +41,11 @@ enum ScriptModule {
                         unsafe (operation as? LuaOperation)?.scriptClass.map { unsafe Unmanaged.passUnretained($0).toOpaque() }
                     }
                 },
-                place_of: { pointer, state in
-                    unsafe withOperation(pointer, madeBy: state) { $0.placeOfHandle } ?? noPlace
+                slot_of: { pointer, state in
+                    unsafe withOperation(pointer, madeBy: state) { $0.handleSlot } ?? noSlot
                 },
-                set_place: { pointer, state, place in
-                    unsafe withOperation(pointer, madeBy: state) { $0.placeOfHandle = place } != nil
+                set_slot: { pointer, state, slot in
+                    unsafe withOperation(pointer, madeBy: state) { $0.handleSlot = slot } != nil
                 },
                 make: { state, hasCompletion in
                     guard let state = unsafe state else { return nil }
@@ -73,10 +73,10 @@ enum ScriptModule {
                     guard let lua = unsafe lua, let parcel = unsafe parcel else { return }
                     unsafe LuaState.of(lua).seal(referencesOf: parcel)
                 },
-                latent_kind: ObjectKind.operation.rawValue, latent_function: OperationClass.Function.new.number,
+                deferred_kind: ObjectKind.operation.rawValue, deferred_function: OperationClass.Function.new.number,
                 callback_property: StaticName.completionBlock, adding_kind: ObjectKind.queue.rawValue,
                 adding_function: OperationQueueClass.Function.addOperation.number,
-                add_latent: { lua, queue, handle in
+                add_deferred: { lua, queue, handle in
                     guard let lua = unsafe lua, let queue = unsafe queue, let handle = unsafe handle else { return false }
                     return unsafe LuaState.addDeferredOperation(lua, to: queue, handle)
                 },

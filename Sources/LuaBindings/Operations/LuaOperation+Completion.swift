@@ -187,13 +187,13 @@ extension LuaState {
         while left > 0, let operation = unsafe state.due.take() {
             left -= 1
             unsafe current = operation
-            let (due, place) = unsafe operation._withUnsafeGuaranteedRef { operation in
-                unsafe (operation.takeCompletion(in: state), operation.isHome(state) ? operation.placeOfHandle : 0)
+            let (due, slot) = unsafe operation._withUnsafeGuaranteedRef { operation in
+                unsafe (operation.takeCompletion(in: state), operation.isHome(state) ? operation.handleSlot : 0)
             }
             switch due {
             case .completes(let isPinned):
                 unsafe state.ranCompletionCount += 1
-                unsafe completion.pointee = clua_completion(object: operation.toOpaque(), is_pinned: isPinned, place: place)
+                unsafe completion.pointee = clua_completion(object: operation.toOpaque(), is_pinned: isPinned, slot: slot)
                 return true
             case .waits: unsafe operation._withUnsafeGuaranteedRef { unsafe state.due.append($0) }
             case .nothing: break

@@ -1,22 +1,21 @@
 import CLua
 import OpEngine
 
-/// Deferred operations: only their handles know of them until something asks for the operation. C calls such a handle latent: see
-/// `latent.h`.
+/// Deferred operations: only their handles know of them until something asks for the operation. See `deferred.h`.
 extension LuaOperation {
-    /// Makes the operation of a latent handle in `state`, because something has asked for it.
+    /// Makes the operation of a deferred handle in `state`, because something has asked for it.
     convenience init(deferredIn state: borrowing LuaState, hasCompletion: Bool) {
         self.init(state.origin(of: .function, nil), Fields(deferredWithCompletion: hasCompletion))
     }
 }
 
 extension LuaState {
-    /// Makes the operation of `handle`, a latent one at stack index 2, and adds it to `queue`, an `OperationQueue`. The operation is
+    /// Makes the operation of `handle`, a deferred one at stack index 2, and adds it to `queue`, an `OperationQueue`. The operation is
     /// inline.
     ///
     /// - Returns: true if the operation was added. False, and nothing was done, if a script has observed something in this state, if the
     ///   body captures more than plain values, or if it will run in this state. Also false if the queue has rejected the operation; then
-    ///   the handle is no longer latent.
+    ///   the handle is no longer deferred.
     static func addDeferredOperation(
         _ lua: OpaquePointer, to queue: UnsafeMutableRawPointer, _ handle: UnsafeMutablePointer<clua_handle>
     ) -> Bool {
@@ -30,7 +29,7 @@ extension LuaState {
     private func addDeferredOperation(_ lua: OpaquePointer, to queue: OperationQueue, _ handle: UnsafeMutablePointer<clua_handle>) -> Bool {
         if hasObserved || runsHere(in: queue) { return false }
         var contents = unsafe clua_parcel()
-        guard unsafe clua_encode_latent(lua, 2, &contents) else { return false }
+        guard unsafe clua_encode_deferred(lua, 2, &contents) else { return false }
         let isFlat = unsafe contents.is_flat
         let hasCompletion = unsafe handle.pointee.has_callback != 0
         let operation = unsafe Unmanaged.passRetained(
@@ -39,7 +38,7 @@ extension LuaState {
                 LuaOperation.StateWord(body: Parcel(contents), isInHandle: true, hasCompletion: hasCompletion), hasCompletion: hasCompletion
             ))
         return unsafe operation._withUnsafeGuaranteedRef { made in
-            made.placeOfHandle = unsafe handle.pointee.place
+            made.handleSlot = unsafe handle.pointee.slot
             unsafe clua_give_object(lua, 2, handle, operation.toOpaque())
             if hasCompletion { awaitCompletion() }
             // Encoding may run finalizers, and they may ask for the operation, so the handle already has it here.

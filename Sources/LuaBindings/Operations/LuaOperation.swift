@@ -25,17 +25,17 @@ import Synchronization
 ///
 /// - Concurrency: safe from every thread.
 @safe public final class LuaOperation: Operation, @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because `stateWord` is atomic, the out-of-line state has a lock, `placeOfHandle` belongs to one thread,
+    // Safety: `@unchecked Sendable` because `stateWord` is atomic, the out-of-line state has a lock, `handleSlot` belongs to one thread,
     // and the engine protects its own part.
 
     // 112 bytes, together with the fields of `Operation`.
 
     /// What this operation shares with all operations made in the same way.
     let origin: Origin
-    /// The state of the operation. See `States`.
+    /// The state of the operation. See the table above.
     let stateWord: Atomic<StateWord>
-    /// The position of the handle in the state that made the operation. Only that state's thread uses it.
-    @safe @exclusivity(unchecked) var placeOfHandle: UInt32 = 0
+    /// The slot of the handle in the Lua state that made the operation. Only that state's thread uses it.
+    @safe @exclusivity(unchecked) var handleSlot: UInt32 = 0
 
     /// What the bodies of an operation are.
     enum Kind: Int, CaseIterable {

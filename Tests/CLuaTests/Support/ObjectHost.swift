@@ -18,8 +18,8 @@ import CLua
         unsafe clua_set_object_functions(
             clua_object_functions(
                 retain: { unsafe $0!.assumingMemoryBound(to: Int.self).pointee += 1 },
-                release: { unsafe $0!.assumingMemoryBound(to: Int.self).pointee -= 1 }, class_of: nil, place_of: nil,
-                set_place: nil, make: nil))
+                release: { unsafe $0!.assumingMemoryBound(to: Int.self).pointee -= 1 }, class_of: nil, slot_of: nil,
+                set_slot: nil, make: nil))
         return unsafe State(host: host)
     }
 
@@ -49,8 +49,8 @@ import CLua
         unsafe host.initialize(
             to: clua_host(
                 classes: nil, class_count: 0, functions: functions, function_count: names.count,
-                call: { unsafe ObjectHost.call($0!, $1, $2!) }, exit: nil, sent: { _, _ in }, latent_kind: 0,
-                latent_function: 0, callback_property: nil, adding_kind: 0, adding_function: 0, add_latent: nil, class_kind: 0,
+                call: { unsafe ObjectHost.call($0!, $1, $2!) }, exit: nil, sent: { _, _ in }, deferred_kind: 0,
+                deferred_function: 0, callback_property: nil, adding_kind: 0, adding_function: 0, add_deferred: nil, class_kind: 0,
                 new_operation: nil,
                 assign_class_field: nil, class_contents: nil, collected: nil))
         return unsafe UnsafePointer(host)

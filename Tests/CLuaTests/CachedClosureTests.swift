@@ -2,7 +2,7 @@ import CLua
 import Testing
 
 /// Bodies that run as the closure that another one has run as.
-@Suite struct SpareTests {
+@Suite struct CachedClosureTests {
     @Test func theNextBodyOfTheSameCodeRunsAsTheSameClosure() throws {
         let parcel = try body("local n, s = 1, 'x'; return function() return n + 1, s .. n end")
         let receiver = State()
@@ -37,7 +37,7 @@ import Testing
     }
 
     @Test func codesThatShareAPlaceTakeTurns() throws {
-        let count = CLUA_SPARE_COUNT + 1
+        let count = CLUA_CACHED_CLOSURE_COUNT + 1
         let parcels = try (1...count).map { try body("local n = \($0); return function() return n + \($0) end") }
         let receiver = State()
         for _ in 1...3 { for (index, parcel) in parcels.enumerated() { #expect(try receiver.run(body: parcel) == "\(2 * (index + 1))") } }

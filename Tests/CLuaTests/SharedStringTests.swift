@@ -2,7 +2,7 @@ import CLua
 import Testing
 
 /// Long strings, to which parcels refer.
-@Suite struct LentStringTests {
+@Suite struct SharedStringTests {
     private static let million = "return ('0123456789'):rep(100000)"
     private static let check = "assert(... == ('0123456789'):rep(100000))"
 
@@ -69,7 +69,7 @@ import Testing
             }
             parcels = []
             let used = try sender.usedBytes() + receiver.usedBytes()
-            #expect(unsafe clua_state_of(sender.lua).pointee.lent.count == 0)
+            #expect(unsafe clua_state_of(sender.lua).pointee.shared_strings.count == 0)
             return used
         }
         _ = try round()

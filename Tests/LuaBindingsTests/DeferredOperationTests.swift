@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 /// An operation that a script has just made is nothing but its handle, and then a word, until more is known of it. Nobody sees that.
-@Suite struct LatentOperationTests {
+@Suite struct DeferredOperationTests {
     /// Each way in which something may ask for the operation, before it is added and after it.
     private static let questions = [
         "none": "",

@@ -1,4 +1,4 @@
-#include "Transfer/parcel_trail.h"
+#include "Transfer/parcel_path.h"
 
 #include <ctype.h>
 #include <lua5.4/lauxlib.h>
@@ -9,7 +9,7 @@
 
 enum { MOST_STEPS = 20 };
 
-static bool is_root(const trail_step *step) { return step->kind <= TRAIL_GLOBAL; }
+static bool is_root(const path_step *step) { return step->kind <= PATH_GLOBAL; }
 
 static bool is_name(const char *text, size_t count) {
     if (count == 0 || isdigit((unsigned char)text[0])) return false;
@@ -25,38 +25,38 @@ static void add_field(luaL_Buffer *message, const char *text, size_t count) {
     if (!name) luaL_addstring(message, "\"]");
 }
 
-static void add_root(luaL_Buffer *message, const trail_step *step) {
+static void add_root(luaL_Buffer *message, const path_step *step) {
     lua_State *L = message->L;
     switch (step->kind) {
-    case TRAIL_ARGUMENT: lua_pushfstring(L, "argument %I", step->number); break;
-    case TRAIL_RESULT: lua_pushfstring(L, "result %I", step->number); break;
-    case TRAIL_UPVALUE: lua_pushfstring(L, "upvalue '%s'", step->text); break;
-    case TRAIL_GLOBAL: lua_pushfstring(L, "global '%s'", step->text); break;
-    case TRAIL_CLASS: lua_pushfstring(L, "class %s", step->text); break;
-    case TRAIL_MAIN: lua_pushliteral(L, "the main function"); break;
+    case PATH_ARGUMENT: lua_pushfstring(L, "argument %I", step->number); break;
+    case PATH_RESULT: lua_pushfstring(L, "result %I", step->number); break;
+    case PATH_UPVALUE: lua_pushfstring(L, "upvalue '%s'", step->text); break;
+    case PATH_GLOBAL: lua_pushfstring(L, "global '%s'", step->text); break;
+    case PATH_CLASS: lua_pushfstring(L, "class %s", step->text); break;
+    case PATH_MAIN: lua_pushliteral(L, "the main function"); break;
     default: lua_pushliteral(L, "the value"); break;
     }
     luaL_addvalue(message);
 }
 
-static void add_step(luaL_Buffer *message, const trail_step *step) {
+static void add_step(luaL_Buffer *message, const path_step *step) {
     lua_State *L = message->L;
     switch (step->kind) {
-    case TRAIL_FIELD: add_field(message, step->text, (size_t)step->number); return;
-    case TRAIL_ELEMENT: lua_pushfstring(L, "[%I]", step->number); break;
-    case TRAIL_OTHER: lua_pushfstring(L, "[a %s]", step->text); break;
-    case TRAIL_KEY: lua_pushliteral(L, " key"); break;
-    case TRAIL_METATABLE: lua_pushliteral(L, ".<metatable>"); break;
+    case PATH_FIELD: add_field(message, step->text, (size_t)step->number); return;
+    case PATH_ELEMENT: lua_pushfstring(L, "[%I]", step->number); break;
+    case PATH_OTHER: lua_pushfstring(L, "[a %s]", step->text); break;
+    case PATH_KEY: lua_pushliteral(L, " key"); break;
+    case PATH_METATABLE: lua_pushliteral(L, ".<metatable>"); break;
     default: lua_pushfstring(L, ".<__transfer value %I>", step->number); break;
     }
     luaL_addvalue(message);
 }
 
-// Adds the steps from the root on; of a long trail the middle is left out.
-static const trail_step *add_trail(luaL_Buffer *message, const trail_step *last) {
-    const trail_step *steps[MOST_STEPS];  // the last ones, newest first
+// Adds the steps from the root on. A long path is shortened in the middle. Returns the root.
+static const path_step *add_path(luaL_Buffer *message, const path_step *last) {
+    const path_step *steps[MOST_STEPS];  // the last steps, newest first
     size_t count = 0;
-    const trail_step *step = last;
+    const path_step *step = last;
     for (; !is_root(step); step = step->parent) {
         if (count < MOST_STEPS) steps[count] = step;
         count++;
@@ -95,21 +95,21 @@ static const char *remedy_for(lua_State *L, int index) {
     }
 }
 
-void trail_push_name(lua_State *L, const trail_step *last) {
+void path_push_name(lua_State *L, const path_step *last) {
     luaL_Buffer name;
     luaL_buffinit(L, &name);
-    add_trail(&name, last);
+    add_path(&name, last);
     luaL_pushresult(&name);
 }
 
-void trail_push_message(lua_State *L, const trail_step *last, int index) {
+void path_push_message(lua_State *L, const path_step *last, int index) {
     int culprit = lua_absindex(L, index);
     const char *type = type_of(L, culprit);
     const char *remedy = remedy_for(L, culprit);
     luaL_Buffer message;
     luaL_buffinit(L, &message);
     luaL_addstring(&message, "cannot send ");
-    const trail_step *root = add_trail(&message, last);
+    const path_step *root = add_path(&message, last);
     lua_pushfstring(L, " (%s)", type);
     luaL_addvalue(&message);
     if (root->label != NULL) {

@@ -1,4 +1,4 @@
-#include "Transfer/parcel_survey.h"
+#include "Transfer/parcel_analysis.h"
 
 #include <lua5.4/lauxlib.h>
 #include <stdlib.h>
@@ -14,23 +14,23 @@
 #include "state.h"
 
 static size_t *size_of(encoder *e, uint32_t record) {
-    survey *s = e->survey;
+    analysis *s = e->analysis;
     while (s->sizes.count <= record) *(size_t *)encoder_append(e, &s->sizes, sizeof(size_t)) = 0;
     return (size_t *)s->sizes.items + record;
 }
 
-// What has been written since this was done last belongs to the current record.
+// Attributes the bytes written since the last call to the current record.
 static void count(encoder *e) {
-    survey *s = e->survey;
+    analysis *s = e->analysis;
     *size_of(e, s->current) += e->writer.count - s->counted;
     s->counted = e->writer.count;
 }
 
-void survey_add(encoder *e, size_t size) { *size_of(e, e->survey->current) += size; }
+void analysis_add(encoder *e, size_t size) { *size_of(e, e->analysis->current) += size; }
 
-void survey_follow(encoder *e) {
+void analysis_follow(encoder *e) {
     count(e);
-    e->survey->current = e->trail != NULL ? e->trail->record : 0;
+    e->analysis->current = e->path != NULL ? e->path->record : 0;
 }
 
 static const char *kind_of(lua_State *L, int value) {
@@ -50,13 +50,13 @@ static const char *kind_of(lua_State *L, int value) {
     return lua_isfunction(L, value) ? "function" : "value";
 }
 
-// Stack: the name. Leaves a record of the value at `value` with that name.
-static void push_record(encoder *e, int value, const trail_step *last, const char *kind) {
+// Stack: the name. Replaces it by a new record with that name for the value at `value`.
+static void push_record(encoder *e, int value, const path_step *last, const char *kind) {
     lua_State *L = e->L;
     lua_createtable(L, 0, 6);
     lua_insert(L, -2);
     lua_setfield(L, -2, "name");
-    const trail_step *root = last;
+    const path_step *root = last;
     while (root != NULL && root->parent != NULL) root = root->parent;
     if (root != NULL && root->label != NULL) {
         lua_pushstring(L, root->label);
@@ -67,45 +67,45 @@ static void push_record(encoder *e, int value, const trail_step *last, const cha
     lua_pushstring(L, luaL_typename(L, value));
     lua_setfield(L, -2, "type");
     lua_pushvalue(L, -1);
-    lua_rawseti(L, e->survey->records, ++e->survey->count);
+    lua_rawseti(L, e->analysis->records, ++e->analysis->count);
 }
 
-void survey_begin(encoder *e, trail_step *step) {
+void analysis_begin(encoder *e, path_step *step) {
     lua_State *L = e->L;
     clua_need_stack(L, 12);
     int value = lua_gettop(L);
-    trail_push_name(L, step);
+    path_push_name(L, step);
     push_record(e, value, step, kind_of(L, value));
     lua_settop(L, value);
     count(e);
-    e->survey->current = step->record = e->survey->count;
+    e->analysis->current = step->record = e->analysis->count;
 }
 
-void survey_note(encoder *e, int culprit) {
+void analysis_note(encoder *e, int culprit) {
     lua_State *L = e->L;
     clua_need_stack(L, 12);
     culprit = lua_absindex(L, culprit);
     int message = lua_gettop(L);
-    lua_rawgeti(L, e->survey->records, e->trail != NULL ? e->trail->record : 0);
+    lua_rawgeti(L, e->analysis->records, e->path != NULL ? e->path->record : 0);
     bool is_first = lua_istable(L, -1) && lua_getfield(L, -1, "error") == LUA_TNIL;
     lua_settop(L, is_first ? message + 1 : message);
     if (!is_first) {
-        if (e->trail != NULL)
-            trail_push_name(L, e->trail);
+        if (e->path != NULL)
+            path_push_name(L, e->path);
         else
             lua_pushliteral(L, "the value");
-        push_record(e, culprit, e->trail, "value");
+        push_record(e, culprit, e->path, "value");
     }
     lua_pushvalue(L, message);
     lua_setfield(L, -2, "error");
     lua_settop(L, message - 1);
 }
 
-void survey_end(encoder *e) {
+void analysis_end(encoder *e) {
     lua_State *L = e->L;
     count(e);
-    for (uint32_t i = 1; i <= e->survey->count; i++) {
-        lua_rawgeti(L, e->survey->records, i);
+    for (uint32_t i = 1; i <= e->analysis->count; i++) {
+        lua_rawgeti(L, e->analysis->records, i);
         lua_pushinteger(L, (lua_Integer)*size_of(e, i));
         lua_setfield(L, -2, "size");
         lua_pop(L, 1);
@@ -115,8 +115,8 @@ void survey_end(encoder *e) {
 int clua_push_captures(lua_State *L) {
     lua_createtable(L, 4, 0);
     clua_modules_changed(L);
-    survey survey = {.records = 3};
-    encoder e = {.count = 1, .role = CLUA_BODY, .is_tracking = true, .survey = &survey};
+    analysis analysis = {.records = 3};
+    encoder e = {.count = 1, .role = CLUA_BODY, .is_tracking = true, .analysis = &analysis};
     pointer_map_init(&e.met);
     lua_pushcfunction(L, encode_all);
     lua_pushlightuserdata(L, &e);
@@ -124,6 +124,6 @@ int clua_push_captures(lua_State *L) {
     lua_pushvalue(L, 2);
     int status = lua_pcall(L, 3, 0, 0);
     encoder_free(&e);
-    free(survey.sizes.items);
+    free(analysis.sizes.items);
     return status == LUA_OK ? 1 : lua_error(L);
 }

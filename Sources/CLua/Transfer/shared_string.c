@@ -1,0 +1,79 @@
+#include "Transfer/shared_string.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+
+// The block of a Lua string ends with its bytes and a zero. So the end identifies the string, whatever precedes the bytes.
+static const char *end_of(const char *bytes, size_t count) { return bytes + count + 1; }
+
+static clua_shared_string **bucket_of(clua_shared_string **buckets, size_t bucket_count, const char *end) {
+    return &buckets[(size_t)(((uint64_t)(uintptr_t)end * 0x9E3779B97F4A7C15u) >> 32) & (bucket_count - 1)];
+}
+
+// Returns the link to the string that ends there, or the link where it belongs.
+static clua_shared_string **find(const clua_shared_strings *table, const char *end) {
+    clua_shared_string **link = bucket_of(table->buckets, table->bucket_count, end);
+    while (*link != NULL && end_of((*link)->bytes, (*link)->count) != end) link = &(*link)->next;
+    return link;
+}
+
+// Keeps the table as it is if memory runs out. Returns false if there is no table at all.
+static bool grow(clua_shared_strings *table) {
+    if (table->count < table->bucket_count) return true;
+    size_t bucket_count = table->bucket_count == 0 ? 16 : 2 * table->bucket_count;
+    clua_shared_string **buckets = calloc(bucket_count, sizeof *buckets);
+    if (buckets == NULL) return table->bucket_count > 0;
+    for (size_t i = 0; i < table->bucket_count; i++) {
+        while (table->buckets[i] != NULL) {
+            clua_shared_string *string = table->buckets[i];
+            table->buckets[i] = string->next;
+            clua_shared_string **link = bucket_of(buckets, bucket_count, end_of(string->bytes, string->count));
+            string->next = *link;
+            *link = string;
+        }
+    }
+    free(table->buckets);
+    table->buckets = buckets;
+    table->bucket_count = bucket_count;
+    return true;
+}
+
+clua_shared_string *clua_share_string(clua_state *state, const char *bytes, size_t count) {
+    clua_shared_strings *table = &state->shared_strings;
+    if (!grow(table)) return NULL;
+    clua_shared_string **link = find(table, end_of(bytes, count)), *string = *link;
+    if (string != NULL) {
+        atomic_fetch_add(&string->owners, 1);
+        return string;
+    }
+    string = malloc(sizeof *string);
+    if (string == NULL) return NULL;
+    *string = (clua_shared_string){.bytes = bytes, .count = count};
+    atomic_init(&string->owners, 2);
+    *link = string;
+    table->count++;
+    return string;
+}
+
+void clua_shared_string_release(clua_shared_string *string) {
+    if (string == NULL || atomic_fetch_sub(&string->owners, 1) != 1) return;
+    free(string->block);
+    free(string);
+}
+
+bool clua_hand_over_block(clua_state *state, void *block, size_t size) {
+    clua_shared_strings *table = &state->shared_strings;
+    if (table->count == 0) return false;
+    clua_shared_string **link = find(table, (const char *)block + size), *string = *link;
+    if (string == NULL) return false;
+    *link = string->next;
+    table->count--;
+    string->block = block;
+    clua_shared_string_release(string);
+    return true;
+}
+
+void clua_shared_strings_free(clua_state *state) {
+    free(state->shared_strings.buckets);
+    state->shared_strings = (clua_shared_strings){0};
+}

@@ -1,0 +1,34 @@
+// Long strings that parcels share with a state instead of copying them.
+//
+// Strings never change, and Lua does not move them, so a receiver may read them on another thread. Lua collects a shared string as any
+// other. Its memory block then belongs to the parcels, and the last of them frees it. Nothing here raises.
+#ifndef CLUA_SHARED_STRING_H
+#define CLUA_SHARED_STRING_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "state.h"
+
+typedef struct clua_shared_string {
+    const char *bytes;
+    size_t count;
+    atomic_size_t owners;           // the parcels, and the state while Lua has the string
+    void *block;                    // Lua's memory; NULL while Lua has the string
+    struct clua_shared_string *next;  // in the state's table
+} clua_shared_string;
+
+/// Shares a string of the state with one more parcel, which must release it. Returns NULL if memory runs out.
+clua_shared_string *clua_share_string(clua_state *state, const char *bytes, size_t count);
+
+/// Any thread. NULL is fine.
+void clua_shared_string_release(clua_shared_string *string);
+
+/// Called when Lua frees a block. If it is a shared string, gives the block to its parcels and returns true.
+bool clua_hand_over_block(clua_state *state, void *block, size_t size);
+
+/// Frees the table of a closed state. The parcels keep their strings.
+void clua_shared_strings_free(clua_state *state);
+
+#endif
