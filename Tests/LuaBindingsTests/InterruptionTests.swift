@@ -47,7 +47,12 @@ private final class SignalCount: Sendable {
                     try runtime.catchInterrupts()
                     pace.step()
                     do throws(LuaError) {
-                        try runtime.evaluate("local n = sent() while sent() == n do \(body) end for i = 1, 2000 do \(body) end")
+                        try runtime.evaluate(
+                            """
+                            local n, deadline = sent(), os.time() + 60
+                            while sent() == n and os.time() < deadline do \(body) end
+                            for i = 1, 2000 do \(body) end
+                            """)
                         lost += 1
                     } catch { #expect(error.message.hasSuffix("interrupted!")) }
                     pace.step()

@@ -35,10 +35,15 @@ static int64_t milliseconds(void) {
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+static void stop(lua_State *L, lua_Debug *activation);
+
+// The hook raises only inside Lua functions. The C functions that this library calls in protected mode interpret an error in their own way.
+static void arm(lua_State *L) { lua_sethook(L, stop, CLUA_STOP_EVENTS, 1); }
+
 // Hook: turns the signal into an error at the next instruction. A coroutine that is created meanwhile inherits the hook. If that
 // coroutine's hook fires second, no signal is left to take.
 static void stop(lua_State *L, lua_Debug *activation) {
-    (void)activation;
+    if (activation->event != LUA_HOOKCOUNT) return arm(L);  // see CLUA_STOP_EVENTS
     lua_sethook(L, NULL, 0, 0);
     clua_stop *stop = &clua_state_of(L)->stop;
     if (stop->requested != 0 || stop->raised != 0) clua_arm_stop(L);  // that also needs a hook
@@ -48,9 +53,6 @@ static void stop(lua_State *L, lua_Debug *activation) {
     lua_concat(L, 2);
     lua_error(L);
 }
-
-// The hook fires only inside Lua functions. The C functions that this library calls in protected mode interpret an error in their own way.
-static void arm(lua_State *L) { lua_sethook(L, stop, LUA_MASKCOUNT, 1); }
 
 // Runs in the signal handler. The manual allows lua_sethook there.
 static void handle(int signal_number) {

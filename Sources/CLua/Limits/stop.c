@@ -94,7 +94,7 @@ static void remove_hook(lua_State *L) {
 }
 
 static void hook(lua_State *L, lua_Debug *activation) {
-    (void)activation;
+    if (activation->event != LUA_HOOKCOUNT) return clua_arm_stop(L);  // see CLUA_STOP_EVENTS
     clua_stop *stop = stop_of(L);
     if (stop->raised == 0) {
         // Remove the hook before reading the reason: a later request sets the hook again.
@@ -105,7 +105,7 @@ static void hook(lua_State *L, lua_Debug *activation) {
     clua_raise_stop(L);
 }
 
-void clua_arm_stop(lua_State *L) { lua_sethook(L, hook, LUA_MASKCOUNT, 1); }
+void clua_arm_stop(lua_State *L) { lua_sethook(L, hook, CLUA_STOP_EVENTS, 1); }
 
 bool clua_is_stop(lua_State *L, int status) { return status == LUA_ERRMEM && stop_of(L)->raised != 0; }
 
@@ -200,6 +200,14 @@ void clua_request_stop(lua_State *L, const void *body, clua_stop_reason reason) 
     clua_stop *stop = stop_of(L);
     lock(stop);
     if (stop->is_attached && stop->body == body) request(stop, reason);
+    unlock(stop);
+}
+
+void clua_repeat_stop(lua_State *L, const void *body) {
+    clua_stop *stop = stop_of(L);
+    lock(stop);
+    int reason = atomic_load(&stop->requested);
+    if (stop->is_attached && stop->body == body && reason != 0) request(stop, reason);
     unlock(stop);
 }
 

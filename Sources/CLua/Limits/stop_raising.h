@@ -29,6 +29,10 @@ void clua_stop_at_limit(clua_state *state, size_t size);
 /// No block can be this large: a request for one raises a memory error.
 #define CLUA_IMPOSSIBLE_SIZE ((size_t)1 << 48)
 
+/// The events for which our hooks are set. A count event stops the code. A call event only sets the hook once more: if the signal arrives
+/// just while Lua finds that there is no hook (luaG_traceexec), Lua overlooks the new hook until the next call.
+#define CLUA_STOP_EVENTS (LUA_MASKCOUNT | LUA_MASKCALL)
+
 /// Sets the hook that stops what `L` runs. Async-signal-safe, as lua_sethook is.
 void clua_arm_stop(lua_State *L);
 

@@ -33,6 +33,9 @@ void *clua_thread_object(void);
 /// and calls clua_stop_here. The state must not be closed meanwhile.
 void clua_request_stop(lua_State *L, const void *body, clua_stop_reason reason);
 
+/// Any thread: sends the signal again if `body` has not reacted to its request. Lua may overlook one. The state must not be closed meanwhile.
+void clua_repeat_stop(lua_State *L, const void *body);
+
 /// As clua_request_stop, for whatever the state is running, body or not.
 void clua_request_end(lua_State *L);
 

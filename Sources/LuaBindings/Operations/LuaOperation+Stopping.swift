@@ -48,6 +48,7 @@ extension LuaOperation {
             return running
         }
         if withFields({ $0.hasReturned }) { endStopped(reason) }
+        if !states.isEmpty { core.io.after(Self.gracePeriod / 2) { self.repeatStop(in: states) } }
         for state in states where !core.isMain(state) {
             core.io.after(Self.gracePeriod) { self.replaceWorkerIfStuck(in: state) }
         }
@@ -55,6 +56,13 @@ extension LuaOperation {
 
     /// Seconds that a body has to notice a stop request before it is reported.
     private static let gracePeriod = 1.0
+
+    /// Lua may have overlooked the first signal. See `CLUA_STOP_EVENTS`.
+    private func repeatStop(in states: [LuaState]) {
+        core.states.withLock { current in
+            for state in states where current.contains(where: { $0 === state }) { state.repeatStop(of: self) }
+        }
+    }
 
     /// Nothing can stop a body that executes no Lua instruction. A new worker lets the other operations go on.
     private func replaceWorkerIfStuck(in state: LuaState) {
