@@ -1,0 +1,60 @@
+import Testing
+
+/// What docs/getting-started.md prints at a shell's prompt, or at ours.
+struct Transcript: CustomTestStringConvertible {
+    static let page = "docs/getting-started.md"
+    private static let blocks = Markdown.blocks(in: String(decoding: Paths.read("\(Paths.package)/\(page)") ?? [], as: UTF8.self))
+
+    let block: Markdown.Block
+    var testDescription: String { "\(Self.page):\(block.line)" }
+
+    static func all(_ language: String) -> [Transcript] { blocks.filter { $0.language == language }.map(Transcript.init) }
+
+    /// The scripts of the page, under the names in their first lines.
+    static var scripts: [String: String] {
+        var scripts: [String: String] = [:]
+        for block in blocks where block.language == "lua" {
+            guard let first = block.text.split(separator: "\n").first, first.hasPrefix("-- ") else { continue }
+            scripts[String(first.dropFirst(3))] = block.text
+        }
+        return scripts
+    }
+
+    /// The lines that are typed after a prompt.
+    func typed(after prompt: String) -> [String] {
+        block.text.split(separator: "\n").filter { $0.hasPrefix(prompt) }.map { String($0.dropFirst(prompt.count)) }
+    }
+}
+
+@Suite("Getting started")
+struct GettingStartedTests {
+    @Test("The page has scripts, commands and sessions, and each script is run")
+    func found() {
+        let commands = Transcript.all("console").flatMap { $0.typed(after: "$ ") }
+        #expect(!Transcript.scripts.isEmpty && !Transcript.all("prompt").isEmpty)
+        for name in Transcript.scripts.keys { #expect(commands.contains { $0.contains(name) }, "nothing runs \(name)") }
+    }
+
+    @Test("Commands print what the page says", arguments: Transcript.all("console"))
+    func console(transcript: Transcript) throws {
+        let directory = try ScratchDirectory()
+        for (name, text) in Transcript.scripts { try directory.write(text, to: name) }
+        try directory.write("#!/bin/bash\nexec -a opscript \"$OPSCRIPT\" \"$@\"\n", to: "bin/opscript")
+        var found = ""
+        for line in transcript.typed(after: "$ ") {
+            let command = Command.shell("chmod +x bin/opscript; PATH=$PWD/bin:$PATH; { eval \"$1\"; } 2>&1", line)
+            found += "$ \(line)\n" + (try command.directory(directory.path).run().text)
+        }
+        #expect(found == transcript.block.text, "\(found)")
+    }
+
+    @Test("Our prompt prints what the page says", arguments: Transcript.all("prompt"))
+    func prompt(transcript: Transcript) throws {
+        let input = transcript.typed(after: "> ").map { $0 + "\n" }.joined()
+        let outcome = try Command.opscript("-i").input(input).run()
+        // What is typed is not in the output, nor is the end of its line; before the first prompt is the version, after the last the end.
+        let lines = transcript.block.text.split(separator: "\n").map { $0.hasPrefix("> ") ? "> " : $0 + "\n" }
+        let found = outcome.text.split(separator: "\n", maxSplits: 1).last.map(String.init) ?? ""
+        #expect(found == lines.joined() + "> \n" && outcome.errors.isEmpty, "\(outcome)")
+    }
+}

@@ -1,0 +1,40 @@
+#!/usr/bin/env opscript
+-- Works through a directory, never more than two files at a time.
+
+local function run(...) return opscript.process({ ... }):wait().stdout end
+
+local directory = run("mktemp", "-d"):gsub("\n$", "")
+for i = 1, 6 do
+  local file <close> = assert(io.open(directory .. "/file" .. i, "w"))
+  file:write(("x"):rep(100 * i))
+end
+
+local function size(op, path)
+  local start = opscript.now()
+  local file <close> = assert(io.open(path, "rb"))
+  local bytes = #file:read "a"
+  opscript.sleep(0.02)                                       -- stands for longer work
+  return bytes, start, opscript.now()
+end
+
+local pool = opscript.OperationQueue.new { name = "pool", maxConcurrentOperationCount = 2 }
+local names, ops = {}, {}
+for name in run("ls", directory):gmatch "[^\n]+" do
+  names[#names + 1] = name
+  ops[#ops + 1] = pool:addOperation(size, directory .. "/" .. name)
+end
+pool:waitUntilAllOperationsAreFinished()
+
+local most = 0
+for i, op in ipairs(ops) do
+  print(names[i], op.result)
+  local together = 0                                         -- how many were at work when this one began
+  for _, other in ipairs(ops) do
+    local began = op.results[2]
+    if other.results[2] <= began and began < other.results[3] then together = together + 1 end
+  end
+  most = math.max(most, together)
+end
+print("never more than two: " .. tostring(most <= 2))
+
+run("rm", "-r", directory)

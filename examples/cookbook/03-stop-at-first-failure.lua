@@ -1,0 +1,29 @@
+#!/usr/bin/env opscript
+-- Runs programs at the same time. The first that fails ends the others.
+
+local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
+
+local function run(op, command)
+  local ended = opscript.process(command):wait()
+  if op.isCancelled then return end                          -- the program was ended by us
+  if ended.status ~= 0 then error(("status %d: %s"):format(ended.status, ended.stderr), 0) end
+end
+
+local commands = { { "sleep", "100" }, { "sh", "-c", "echo 'disk full' >&2; exit 3" }, { "sleep", "200" } }
+local queue = OperationQueue.new { maxConcurrentOperationCount = #commands }
+local ops, culprit = {}, nil
+for i, command in ipairs(commands) do
+  ops[i] = Operation.new { name = "command " .. i, main = run, arguments = { command } }
+  ops[i].completionBlock = function(op)                      -- runs here, so it can use the variables around it
+    if op.error and not culprit then
+      culprit = op
+      queue:cancelAllOperations()                            -- ends the programs that these operations have started
+    end
+  end
+end
+
+local start = opscript.now()
+queue:addOperations(ops, true)
+for _, op in ipairs(ops) do print(op) end
+io.write(culprit.name, " failed with ", culprit.error.message)
+print("within 50 seconds: " .. tostring(opscript.now() - start < 50))

@@ -1,0 +1,32 @@
+#!/usr/bin/env opscript
+-- A class of operations: commands that fail when their status is not 0, and keep their output.
+
+local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
+
+local Command = Operation:subclass "Command"
+Command.expectedStatus = 0                                   -- one for all, unless an operation has its own
+
+function Command:init(line)                                  -- called by Command.new, here
+  self.name = line
+  self.line = line
+end
+
+function Command:main()                                      -- called on a worker
+  local ended = opscript.sh(self.line):wait()
+  if ended.status ~= self.expectedStatus then error("status " .. tostring(ended.status), 0) end
+  return (ended.stdout:gsub("\n$", ""))
+end
+
+local Count = Command:subclass "Count"                       -- a class of that class
+
+function Count:main() return tonumber(Command.main(self)) end
+
+local hello = Command.new "echo hello"
+local count = Count.new "printf 'a\nb\nc\n' | wc -l"
+local fails = Command.new "exit 2"
+local expected = Command.new "echo two; exit 2"
+expected.expectedStatus = 2
+
+local ops = { hello, count, fails, expected }
+OperationQueue.new():addOperations(ops, true)
+for _, op in ipairs(ops) do print(op.error or op.result, op:isKindOf(Count)) end

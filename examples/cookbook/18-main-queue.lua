@@ -1,0 +1,27 @@
+#!/usr/bin/env opscript
+-- Workers compute, the main queue shows: its operations run in the script's own state, on its variables as they are.
+
+local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
+local background, main = OperationQueue.new "background", OperationQueue.main
+
+local view = { lines = {} }                                  -- never leaves this state
+function view:show(text) self.lines[#self.lines + 1] = text end
+
+local finish = Operation.new(function()
+  table.sort(view.lines)
+  for _, line in ipairs(view.lines) do print(line) end
+end)
+
+for n = 10, 30, 10 do
+  local compute = Operation.new(function()                   -- on a worker: gets copies
+    local a, b = 0, 1
+    for _ = 1, n do a, b = b, a + b end
+    return a
+  end)
+  local show = Operation.new(function() view:show("fib(" .. n .. ") = " .. compute.result) end)
+  show:addDependency(compute)
+  finish:addDependency(show)
+  background:addOperation(compute)
+  main:addOperation(show)
+end
+main:addOperation(finish)                                    -- runs when the script has returned: the command waits for it

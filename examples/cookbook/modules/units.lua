@@ -1,0 +1,9 @@
+-- Conversions that 11-share-a-module.lua uses in each worker.
+local units = { used = 0 }
+
+function units.celsius(fahrenheit)
+  units.used = units.used + 1                                -- this table belongs to one state: each worker counts for itself
+  return (fahrenheit - 32) * 5 / 9
+end
+
+return units
