@@ -173,4 +173,26 @@ struct EndingTests {
         #expect(["status 130", "status 143"].contains(outcome.lines.first), "\(outcome)")
         #expect(outcome.lines.dropFirst() == ["completed"], "\(outcome)")
     }
+
+    /// On one processor the thread of the timers mostly begins after the script has ended, and the first thing that it does is to free memory.
+    @Test("It ends on one processor, too, with a thread whose first use of memory is to give some back")
+    func onOneProcessor() throws {
+        let script = """
+            local queue = opscript.OperationQueue.new()
+            local polite = queue:addOperation(function(op) while not op.isCancelled do opscript.sleep(3600) end end)
+            local endless = queue:addOperation(function() while true do end end)
+            local greedy = opscript.Operation.new { memoryLimit = 1 << 20, main = function() return ("x"):rep(1 << 24) end }
+            queue:addOperation(greedy)
+            while not (polite.isExecuting and endless.isExecuting) do opscript.sleep(0.001) end
+            polite:cancel()
+            endless:interrupt()
+            queue:waitUntilAllOperationsAreFinished()
+            print(endless.error.kind, greedy.error.kind)
+            """
+        for _ in 0..<5 {
+            let outcome = try Command.shell("exec taskset -c \"$(taskset -cp $$ | grep -oE '[0-9]+' | tail -1)\" \"$OPSCRIPT\" -", "-")
+                .input(script).run()
+            #expect(outcome.status == 0 && outcome.text == "interrupted\tmemory\n", "\(outcome)")
+        }
+    }
 }

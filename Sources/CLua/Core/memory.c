@@ -33,6 +33,15 @@ static void *allocate_extent(
     return extent;
 }
 
+// jemalloc's own hook initializes the calling thread's data, which allocates. A thread whose first call is `free` gets here with the arena's
+// lock held, and would wait for itself. On Linux adjacent mappings can always be merged.
+static bool merge_extents(
+    extent_hooks_t *self, void *first, size_t first_size, void *second, size_t second_size, bool is_committed, unsigned arena
+) {
+    (void)self, (void)first, (void)first_size, (void)second, (void)second_size, (void)is_committed, (void)arena;
+    return false;  // merged
+}
+
 // Only the first arena, that of the main thread, gets huge pages. The workers' arenas hold little, and there are many of them.
 static void take_huge_pages(void) {
     if (mallctl == NULL) return;
@@ -41,6 +50,7 @@ static void take_huge_pages(void) {
     if (mallctl("arena.0.extent_hooks", &now, &size, NULL, 0) != 0) return;
     usual_hooks = hooks = *now;
     hooks.alloc = allocate_extent;
+    hooks.merge = merge_extents;
     mallctl("arena.0.extent_hooks", NULL, NULL, &ours, sizeof ours);
 }
 #else

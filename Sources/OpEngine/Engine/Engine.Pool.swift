@@ -215,7 +215,8 @@ extension Engine {
             awake -= 1
             isAnyWorkerSearching = false
             threadLimit = max(1, workers.count)
-            return wakeIfNeeded(worker.engine)
+            // To start another thread would fail as well.
+            return workers.isEmpty ? .none : wakeIfNeeded(worker.engine)
         }
 
         // MARK: Undeclared blocking

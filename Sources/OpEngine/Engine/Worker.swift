@@ -70,7 +70,7 @@ public final class Worker: @unchecked Sendable {
             self.run()
         } orElse: { [self] in
             let (wake, isAlone) = engine.pool.withLock { ($0.couldNotStart(self), $0.workers.isEmpty) }
-            if isAlone { fatalError("opscript: cannot start a thread") }
+            if isAlone { fatalError("opscript: cannot start a thread: the limit of processes, or of memory, is reached") }
             engine.perform(wake)
         }
     }
