@@ -22,7 +22,7 @@ extension LuaOperation {
             if exchanged { break }
             old = current
         }
-        unsafe made.pointee.fields =
+        unsafe OutOfLineState.fields(of: made).pointee =
             old == .nothing ? Fields(bodies: origin.bodies) : Fields(of: old, body: unsafe old.body.map { unsafe Parcel(taking: $0) })
         unsafe made.pointee.lock.unlock()
         return unsafe made

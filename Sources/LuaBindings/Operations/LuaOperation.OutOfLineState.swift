@@ -7,7 +7,18 @@ extension LuaOperation {
     /// The out-of-line state of an operation and its lock: 64 bytes, one cache line.
     struct OutOfLineState: ~Copyable {
         let lock = Lock()
-        var fields: Fields
+        private var fields: Fields
+
+        /// Where `fields` begins.
+        private static let fieldsOffset = max(MemoryLayout<Lock>.stride, MemoryLayout<Fields>.alignment)
+
+        /// The fields of `outOfLine`; the caller holds the lock. Not `outOfLine.pointee.fields`: that is an access to the whole structure, which
+        /// ThreadSanitizer reports against a thread that tries the lock meanwhile.
+        @inline(__always)
+        static func fields(of outOfLine: UnsafeMutablePointer<OutOfLineState>) -> UnsafeMutablePointer<Fields> {
+            // Safety: `fields` is the second of two stored properties.
+            unsafe (UnsafeMutableRawPointer(outOfLine) + fieldsOffset).assumingMemoryBound(to: Fields.self)
+        }
 
         @inline(__always)
         static func make(_ fields: consuming Fields) -> UnsafeMutablePointer<OutOfLineState> {

@@ -129,7 +129,7 @@ import Synchronization
     private func with<Result>(_ outOfLine: UnsafeMutablePointer<OutOfLineState>, _ body: (inout Fields) -> Result) -> Result {
         unsafe outOfLine.pointee.lock.lock()
         defer { unsafe outOfLine.pointee.lock.unlock() }
-        return unsafe body(&outOfLine.pointee.fields)
+        return unsafe body(&OutOfLineState.fields(of: outOfLine).pointee)
     }
 
     @inline(__always)
