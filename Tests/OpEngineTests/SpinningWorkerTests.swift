@@ -1,4 +1,5 @@
 import CPlatform
+import CTestSupport
 import Glibc
 import TestSupport
 import Testing
@@ -64,7 +65,8 @@ import Testing
         #expect(queue.operationCount == 0)
     }
 
-    /// In a process of its own: a worker that sleeps for the address space, which other tests change, looks blocked and is replaced.
+    /// In a process of its own: a worker that sleeps for a lock whose holder is no worker looks blocked and is replaced. Other tests change the
+    /// address space, which has such a lock. A sanitizer has more of them.
     @Test func aSpinningWorkerServesOtherQueues() async {
         await #expect(processExitsWith: .success) {
             let engine = Engine(workerCount: 1)
@@ -76,7 +78,8 @@ import Testing
                 second.waitUntilAllOperationsAreFinished()
             }
             first.waitUntilAllOperationsAreFinished()
-            #expect(engine.threadCount == 1)
+            let isSanitized = has_address_sanitizer() || has_thread_sanitizer()
+            #expect(isSanitized ? engine.threadCount <= 4 : engine.threadCount == 1)
         }
     }
 

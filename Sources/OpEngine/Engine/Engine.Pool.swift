@@ -243,8 +243,9 @@ extension Engine {
         /// Whether one of the first scheduled queues has an explicit maximum, which allows more operations.
         var hasExplicitMaximumInLine: Bool { runQueues.hasExplicitMaximumInLine }
 
-        /// The workers that should be running operations.
-        var busy: [Worker] { workers.filter { !$0.isParked && $0.blockingCount == 0 } }
+        /// The workers that should be running operations. Not those that search: a woken worker counts as searching before its waker gets to
+        /// wake its thread, which sleeps until then.
+        var busy: [Worker] { workers.filter { !$0.isParked && !$0.isSearching && $0.blockingCount == 0 } }
 
         /// Lets `count` workers beyond the usual number be awake, and wakes them together instead of letting each wake the next.
         mutating func allow(surplus count: Int, _ engine: Engine) -> [Wake] {
