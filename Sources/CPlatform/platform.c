@@ -45,10 +45,8 @@ __attribute__((constructor)) static void register_barriers(void) {
     cplatform_orders_all_threads = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
 }
 
-void cplatform_heavy_barrier(void) {
-    if (cplatform_orders_all_threads) {
-        syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
-    } else {
-        __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    }
+bool cplatform_heavy_barrier(void) {
+    if (cplatform_orders_all_threads) return syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    return true;
 }

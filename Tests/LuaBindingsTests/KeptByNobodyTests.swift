@@ -28,6 +28,27 @@ import Testing
         }
     }
 
+    /// A state whose block was taken away may set another one before the operation leaves its list.
+    @Test func oneThatHasAnotherBlockByThenStaysDue() throws {
+        try withRuntime { runtime throws in
+            let operation = try runtime.operation(
+                """
+                ran = 0
+                queue.isSuspended = true
+                local op = Operation.new(function() end)
+                op.completionBlock = function() ran = ran + 1 end
+                return queue:addOperation(op)
+                """)
+            let mine = try #require(operation as? LuaOperation)
+            mine.noteDue()
+            mine.removeFromDue(at: .home)
+            #expect(try !runtime.state().due.isEmpty)
+            operation.queue?.isSuspended = false
+            _ = try runtime.finish()
+            #expect(try runtime.run("return ran") == [1])
+        }
+    }
+
     @Test func aWaitThatEndsBeforeTheOperationLeavesNothingOnIt() throws {
         try withRuntime { runtime throws in
             let operation = try runtime.operation(

@@ -1,4 +1,5 @@
 import CPlatform
+import CTestSupport
 import Glibc
 import TestSupport
 import Testing
@@ -21,6 +22,13 @@ import Testing
     @Test func alsoWhereTheKernelOrdersNothing() async {
         await #expect(processExitsWith: .success) {
             unsafe cplatform_orders_all_threads = false
+            contend()
+        }
+    }
+
+    @Test func alsoWhereASandboxForbidsToOrderThem() async {
+        await #expect(processExitsWith: .success) {
+            #expect(forbid_membarrier() && !cplatform_heavy_barrier())
             contend()
         }
     }

@@ -86,7 +86,8 @@ static inline void cplatform_event_clear(int descriptor) {
 // At least one of them sees the other's store. With the kernel's `membarrier`, the light barrier costs nothing and the heavy one about 30
 // µs. Without it, both are full fences.
 extern bool cplatform_orders_all_threads __attribute__((swift_attr("nonisolated(unsafe)")));  // constant, but for tests
-void cplatform_heavy_barrier(void);
+// Returns false if the kernel has refused, as it may after a sandbox was entered: then nothing is promised.
+bool cplatform_heavy_barrier(void);
 static inline void cplatform_light_barrier(void) {
     if (__builtin_expect(cplatform_orders_all_threads, true)) {
         __atomic_signal_fence(__ATOMIC_SEQ_CST);

@@ -44,7 +44,7 @@ extension LuaOperation {
         if replaced.isAwaited { withState(replaced.state) { state in state.post { state.stopAwaitingCompletion() } } }
         // After `tellWhenFinished` the end unpins the handle there. If the end has begun, `noteDue` may have put the operation into that
         // state's list.
-        if !tellWhenFinished() { withState(replaced.state) { $0.due.remove(self) } }
+        if !tellWhenFinished() { removeFromDue(at: replaced.state) }
         return isSealed
     }
 
@@ -57,7 +57,19 @@ extension LuaOperation {
             state.due.append(self)
             // Another state may replace the completion block at this moment. Either that state finds the operation in the list, or this
             // thread sees the new block.
-            if !hasCompletion(at: reference) { state.due.remove(self) }
+            if !hasCompletion(at: reference) { removeFromDue(at: reference) }
+        }
+    }
+
+    /// Takes the operation off the list of due operations of a state whose completion block was replaced.
+    func removeFromDue(at reference: StateReference) {
+        withState(reference) { state in
+            state.due.remove(self)
+            // The state may have set another block meanwhile. Then the entry that was removed may have been for that one. A second entry
+            // does no harm.
+            guard hasCompletion(at: reference) else { return }
+            state.due.append(self)
+            state.announceDue()
         }
     }
 

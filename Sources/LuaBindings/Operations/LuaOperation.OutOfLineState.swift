@@ -10,13 +10,13 @@ extension LuaOperation {
         private var fields: Fields
 
         /// Where `fields` begins.
-        private static let fieldsOffset = max(MemoryLayout<Lock>.stride, MemoryLayout<Fields>.alignment)
+        private static let fieldsOffset = (MemoryLayout<Lock>.size + MemoryLayout<Fields>.alignment - 1) & -MemoryLayout<Fields>.alignment
 
         /// The fields of `outOfLine`; the caller holds the lock. Not `outOfLine.pointee.fields`: that is an access to the whole structure, which
         /// ThreadSanitizer reports against a thread that tries the lock meanwhile.
         @inline(__always)
         static func fields(of outOfLine: UnsafeMutablePointer<OutOfLineState>) -> UnsafeMutablePointer<Fields> {
-            // Safety: `fields` is the second of two stored properties.
+            // Safety: `fields` is the second of two stored properties, and begins where its alignment allows.
             unsafe (UnsafeMutableRawPointer(outOfLine) + fieldsOffset).assumingMemoryBound(to: Fields.self)
         }
 

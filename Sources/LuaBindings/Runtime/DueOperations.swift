@@ -35,8 +35,9 @@ import Synchronization
         }
     }
 
-    /// Removes an operation that no longer has a completion block here. An operation that the state's thread has already fetched stays in
-    /// the list until that thread looks at it, which is soon. O(n), searching backwards from the newest.
+    /// Removes one entry of an operation. The caller must check afterwards whether the operation has a completion block here. An operation
+    /// that the state's thread has already fetched stays until that thread looks at it, which is soon. O(n), searching backwards from the
+    /// newest.
     func remove(_ operation: LuaOperation) {
         let removed = unsafe arrived.withLock { arrived -> Unmanaged<LuaOperation>? in
             let index = unsafe arrived.operations.lastIndex { unsafe $0.toOpaque() == Unmanaged.passUnretained(operation).toOpaque() }

@@ -66,11 +66,11 @@ import Synchronization
         ThreadContext.whileWaitingForLock {
             while true {
                 unsafe sleepers.pointee.store(Lock.sleeper, ordering: .relaxed)
-                cplatform_heavy_barrier()
+                let isOrdered = cplatform_heavy_barrier()
                 // `sleepers` stays set, because other threads may sleep as well. The unlock then wakes the next one.
                 if tryLock() { return }
-                // Safety: `address` is valid while the lock is borrowed.
-                _ = unsafe cplatform_futex_wait(address, Lock.heldWithSleeper, nil)
+                // Without the barrier the unlock may overlook this thread.
+                futexWait(word, while: Lock.heldWithSleeper, until: isOrdered ? nil : .now + .milliseconds(1))
             }
         }
     }
@@ -78,8 +78,7 @@ import Synchronization
     @inline(never)
     private func wakeOne() {
         unsafe sleepers.pointee.store(Lock.noSleeper, ordering: .relaxed)
-        // Safety: the kernel uses the address only as a key.
-        unsafe cplatform_futex_wake(address, 1)
+        futexWake(word)
     }
 
     // MARK: The two bytes

@@ -48,4 +48,7 @@ void provide_page(struct missing_page *page);
 /// Frees what was made, when nobody reads it any more.
 void free_page(struct missing_page *page);
 
+// Has the kernel refuse `membarrier` to the calling thread and those that it starts, as a sandbox may. False where it cannot.
+bool forbid_membarrier(void);
+
 #endif
