@@ -2,8 +2,8 @@
 import Foundation
 import PackageDescription
 
-// What is measured, and what it is measured against, each a program of its own: `subject WORKLOAD COUNT` prints one number.
-// `bench` runs them in turn. See docs/performance.md; `scripts/bench` builds and runs all of it.
+// Each subject is a program of its own: `subject WORKLOAD COUNT` prints one number. `bench` runs the subjects in turn.
+// `scripts/bench` builds and runs all of it. docs/performance.md explains the workloads.
 
 let settings: [SwiftSetting] = [.swiftLanguageMode(.v6)]
 let engine = Target.Dependency.product(name: "OpEngine", package: "opscript")
@@ -12,7 +12,7 @@ let hasTBB = FileManager.default.fileExists(atPath: "/usr/include/oneapi/tbb.h")
 var targets: [Target] = [
     .target(name: "CMeasuring"),
     .target(name: "Measuring", dependencies: ["CMeasuring"], swiftSettings: settings),
-    // The workloads are written once, in Operations, and compiled twice.
+    // The workloads in Operations are compiled twice: with OpEngine and with Foundation.
     .executableTarget(name: "OpEngineSubject", dependencies: [engine, "Measuring"], swiftSettings: settings),
     .executableTarget(
         name: "HostSubject", dependencies: [engine, .product(name: "LuaBindings", package: "opscript"), "Measuring"],

@@ -1,7 +1,7 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-// The cases are written once, in Cases, and compiled twice: with Foundation's operations and with OpEngine's.
+// The cases are compiled twice: with Foundation's operations and with OpEngine's.
 // `scripts/conformance` runs each case in a process of its own.
 
 let settings: [SwiftSetting] = [.swiftLanguageMode(.v5)]

@@ -1,14 +1,14 @@
 ---@meta opscript
--- The module `opscript` for lua-language-server, which completes and checks scripts with it. Put this folder into the server's
+-- The module `opscript` for lua-language-server, which completes and checks scripts with it. Add this folder to the server's
 -- `Lua.workspace.library`.
 
----How urgent an operation is among those that are ready in its queue. The integers -8, -4, 0, 4 and 8 are taken, too; others go to the
----nearest level towards normal.
+---The priority of an operation among the ready operations of its queue. The integers -8, -4, 0, 4 and 8 are accepted, too; any other
+---integer becomes the nearest level towards normal.
 ---@alias opscript.QueuePriority "veryLow"|"low"|"normal"|"high"|"veryHigh"
 
 ---@alias opscript.QualityOfService "userInteractive"|"userInitiated"|"default"|"utility"|"background"
 
----What dependents do when an operation failed or was cancelled: run all the same, or be cancelled.
+---Whether an operation runs when a dependency failed or was cancelled: "finished" runs it, "succeeded" cancels it.
 ---@alias opscript.DependencyPolicy "finished"|"succeeded"
 
 ---@alias opscript.ErrorKind "error"|"timeout"|"memory"|"interrupted"|"dependency"
@@ -23,27 +23,27 @@
 ---@field OperationQueue opscript.OperationQueue
 opscript = {}
 
----Seconds of a clock that never goes back.
+---The time of a monotonic clock, in seconds.
 ---@return number
 function opscript.now() end
 
----Waits, and runs callbacks meanwhile. Ends at once when the operation that sleeps is cancelled.
+---Sleeps; callbacks run meanwhile. Returns at once when the operation that sleeps is cancelled.
 ---@param seconds number
 function opscript.sleep(seconds) end
 
----Calls `f` once, in this state.
+---Calls `f` once after `seconds`, in this state.
 ---@param seconds number
 ---@param f fun(timer: opscript.Timer)
 ---@return opscript.Timer
 function opscript.after(seconds, f) end
 
----Calls `f` again and again, in this state.
+---Calls `f` every `seconds`, in this state.
 ---@param seconds number
 ---@param f fun(timer: opscript.Timer)
 ---@return opscript.Timer
 function opscript.every(seconds, f) end
 
----Starts a program, without a shell. What starts it inside an operation is ended when that is cancelled.
+---Starts a program without a shell. A program that an operation starts is ended when the operation is cancelled.
 ---@param program opscript.ProcessOptions `{ program, argument, … }`, with options
 ---@return opscript.Process
 function opscript.process(program) end
@@ -53,21 +53,21 @@ function opscript.process(program) end
 ---@return opscript.Process
 function opscript.sh(command) end
 
----Runs `f` once in every worker's state, now and later ones, before its next operation, with the state's own globals.
+---Runs `f` once in every worker's state, present and future, before its next operation and with the state's own globals.
 ---@param f fun()
 function opscript.prelude(f) end
 
----What `f` would take along to another state: a record for each upvalue and global, and for what cannot be sent.
+---What `f` would take along to another state: a record for each upvalue and global, and for each value that cannot be sent.
 ---@param f function
 ---@return opscript.Capture[]
 function opscript.captures(f) end
 
----A function, or a method of an object, that runs once, in whichever state its queue runs it. Names that are not listed are the
----operation's own storage: values are copied in when they are assigned, and out when they are read.
+---A function, or a method of an object, that runs once, in the state that its queue chooses. Names that are not listed here are the
+---operation's own storage: a value is copied in when it is assigned, and out when it is read.
 ---@class opscript.Operation
 ---@field current opscript.Operation? (of the class) the operation whose body is running in this state
 ---@field name string?
----@field isReady boolean assigning sets the script's own part of it
+---@field isReady boolean assigning sets the script's own condition
 ---@field isExecuting boolean
 ---@field isFinished boolean
 ---@field isCancelled boolean
@@ -77,12 +77,12 @@ function opscript.captures(f) end
 ---@field qualityOfService opscript.QualityOfService
 ---@field completionBlock fun(op: opscript.Operation)? called once, in the state that set it, when the operation has finished
 ---@field result any the first value that `main` returned
----@field results { n: integer, [integer]: any }? all of them
+---@field results { n: integer, [integer]: any }? all values that `main` returned
 ---@field error opscript.Error?
 ---@field dependencyPolicy opscript.DependencyPolicy
----@field memoryLimit integer? bytes that its body may hold
----@field timeout number? seconds of executing
----@field executionBlocks integer? of a BlockOperation: how many functions it has
+---@field memoryLimit integer? the most bytes that its body may hold
+---@field timeout number? the most seconds that it may execute
+---@field executionBlocks integer? the number of functions of a BlockOperation
 ---@field [string] any
 local Operation = {}
 
@@ -111,11 +111,11 @@ function Operation.new(main, ...) end
 ---@return T
 function Operation:subclass(name) end
 
----What a subclass does with the arguments of `new`.
+---Override it to receive the arguments of `new`.
 ---@param ... any
 function Operation:init(...) end
 
----What a subclass does.
+---Override it with the work of the operation.
 ---@return any ...
 function Operation:main() end
 
@@ -123,20 +123,20 @@ function Operation:main() end
 ---@return boolean
 function Operation:isKindOf(class) end
 
----Runs it here and now.
+---Runs the operation at once, in this state.
 function Operation:start() end
 
----Sets `isCancelled`, which the body looks at; what sleeps or waits in it wakes.
+---Sets `isCancelled`, which the body should check. Wakes the body when it sleeps or waits.
 function Operation:cancel() end
 
----Cancels it, and stops a body that does not look.
+---Cancels the operation, and stops a body that does not check `isCancelled`.
 function Operation:interrupt() end
 
----Ends an asynchronous operation, with results.
+---Ends an asynchronous operation with results.
 ---@param ... any
 function Operation:finish(...) end
 
----Ends an asynchronous operation, with an error.
+---Ends an asynchronous operation with an error.
 ---@param err any
 function Operation:fail(err) end
 
@@ -146,22 +146,22 @@ function Operation:addDependency(op) end
 ---@param op opscript.Operation
 function Operation:removeDependency(op) end
 
----Waits, and runs callbacks and operations of the main queue meanwhile.
+---Waits; callbacks and operations of the main queue run meanwhile.
 ---@param timeout? number seconds
 ---@return boolean # whether it has finished
 function Operation:waitUntilFinished(timeout) end
 
----Of a BlockOperation: one more function.
+---Adds a function to a BlockOperation.
 ---@param f fun(op: opscript.Operation, ...: any): ...
 ---@param ... any
 function Operation:addExecutionBlock(f, ...) end
 
----What keeps it from running, as a sentence and as a table; nil when nothing does.
+---What keeps the operation from running, as a sentence and as a table; nil when nothing does.
 ---@return string?
 ---@return opscript.Blockage?
 function Operation:why() end
 
----Calls `f` in this state after each change of a property, or of a stored name.
+---Calls `f` in this state after each change of a property or a stored name.
 ---@param keyPath string
 ---@param options opscript.ObservationOption[]
 ---@param f fun(op: opscript.Operation, change: opscript.Change)
@@ -178,7 +178,7 @@ local BlockOperation = {}
 ---@return opscript.BlockOperation
 function BlockOperation.new(f, ...) end
 
----Calls a method of an object.
+---An operation that calls a method of an object.
 ---@class opscript.InvocationOperation: opscript.Operation
 local InvocationOperation = {}
 
@@ -189,17 +189,17 @@ local InvocationOperation = {}
 function InvocationOperation.new(object, method, ...) end
 
 ---@class opscript.OperationQueue
----@field main opscript.OperationQueue (of the class) runs its operations in the main state, as they are
----@field current opscript.OperationQueue? (of the class) the queue of what is running
+---@field main opscript.OperationQueue (of the class) runs its functions in the main state, without copying them
+---@field current opscript.OperationQueue? (of the class) the queue of the running operation
 ---@field defaultMaxConcurrentOperationCount integer (of the class)
 ---@field name string?
 ---@field maxConcurrentOperationCount integer
 ---@field isSuspended boolean
 ---@field qualityOfService opscript.QualityOfService
----@field dependencyPolicy opscript.DependencyPolicy of operations that are added from now on
+---@field dependencyPolicy opscript.DependencyPolicy given to operations that are added from now on
 ---@field operations opscript.Operation[]
 ---@field operationCount integer
----@field underlyingQueue nil the workers run its operations
+---@field underlyingQueue nil always nil, because workers run the operations
 ---@field progress opscript.Progress
 local OperationQueue = {}
 
@@ -228,7 +228,7 @@ function OperationQueue:addOperation(op, ...) end
 ---@param wait? boolean
 function OperationQueue:addOperations(list, wait) end
 
----Runs `f` when everything that was added before has finished, and before anything that is added later.
+---Runs `f` after all operations that were added before it, and before any that is added later.
 ---@param f fun(op: opscript.Operation, ...: any): ...
 ---@param ... any
 ---@return opscript.Operation
@@ -260,11 +260,11 @@ function OperationQueue:observe(keyPath, options, f) end
 ---@field old any
 ---@field isPrior boolean?
 
----What keeps an operation from running; only what applies is there.
+---What keeps an operation from running. Only the fields that apply are present.
 ---@class opscript.Blockage
 ---@field isInQueue false?
 ---@field unfinishedDependencies opscript.Operation[]?
----@field neverAdded opscript.Operation[]? those of them that are in no queue
+---@field neverAdded opscript.Operation[]? the unfinished dependencies that are in no queue
 ---@field cycle opscript.Operation[]?
 ---@field isReadyByItself false?
 ---@field queue opscript.OperationQueue?
@@ -275,7 +275,7 @@ function OperationQueue:observe(keyPath, options, f) end
 ---@field before opscript.Operation[]?
 
 ---@class opscript.Capture
----@field name string how it is reached
+---@field name string the path by which it is reached
 ---@field kind "value"|"function"|"module"|"globals"|"operation"|"queue"|"class"|"object"
 ---@field type string
 ---@field size integer bytes
@@ -286,7 +286,7 @@ function OperationQueue:observe(keyPath, options, f) end
 ---@field keyPath string
 local Observation = {}
 
----Ends it. (That nobody holds the observation does not.)
+---Ends the observation. Losing the last reference to it does not.
 function Observation:invalidate() end
 
 ---@class opscript.Timer
@@ -318,11 +318,11 @@ function Timer:cancel() end
 ---@field stderr string?
 local Process = {}
 
----Waits until it has ended, and its output has been read.
+---Waits until the process has ended and its output has been read.
 ---@return opscript.ProcessResult
 function Process:wait() end
 
----@param signal? string|integer `"TERM"` unless given
+---@param signal? string|integer `"TERM"` by default
 function Process:kill(signal) end
 
 return opscript

@@ -1,10 +1,10 @@
 #!/usr/bin/env opscript
--- A build: commands that depend on each other's files, as many at once as there are cores, only where something is out of date.
+-- A build: runs commands that need each other's files, as many at once as there are cores, and only where a file is out of date.
 --
 --   build.lua [DIRECTORY]
 --
--- Builds a C program in DIRECTORY, by default one of its own that it writes first. `CC` names the compiler (default: cc).
--- A command that fails fails its operation; what needs its file is cancelled, the rest goes on.
+-- Builds a C program in DIRECTORY, by default an example that it writes first. `CC` names the compiler (default: cc).
+-- A command that fails makes its operation fail. Rules that need its file are cancelled, and the others go on.
 
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 local compiler = os.getenv "CC" or "cc"
@@ -23,7 +23,7 @@ if not directory then
   end
 end
 
--- What is made, from what, and how. The name of a rule is the file that it makes.
+-- The rules: the file to make, its sources, and the command. The name of a rule is the file that it makes.
 local rules = {
   ["main.o"] = { from = { "main.c", "sum.h" }, compiler, "-c", "main.c" },
   ["sum.o"] = { from = { "sum.c", "sum.h" }, compiler, "-c", "sum.c" },

@@ -1,21 +1,21 @@
 #!/usr/bin/env opscript
--- What a log says: how often each package was installed, upgraded and removed, by day.
+-- Counts how often each package was installed, upgraded and removed, by day, according to a log.
 --
 --   logs.lua [FILE]...
 --
--- Reads logs as dpkg writes them (`2026-01-31 12:00:00 install zlib1g:amd64 <none> 1:1.2.13`); without an argument
--- /var/log/dpkg.log. A file is cut into pieces of some MB, which are read on all cores.
+-- Reads logs of dpkg (`2026-01-31 12:00:00 install zlib1g:amd64 <none> 1:1.2.13`), by default /var/log/dpkg.log.
+-- Each file is cut into pieces of some MB, which are read on all cores.
 
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 local pieceSize = 4 * 1024 * 1024
 
--- Runs on a worker: counts in the lines that begin in this piece of the file.
+-- Runs on a worker: counts the lines that begin in this piece of the file.
 local function count(op, path, first)
   local file <close> = assert(io.open(path, "rb"))
   file:seek("set", first)
   if first > 0 then
     file:seek("set", first - 1)
-    file:read "L" -- the rest of a line that began before
+    file:read "L" -- the rest of a line that began in the piece before
   end
   local days, packages = {}, {}
   while file:seek() < first + pieceSize and not op.isCancelled do

@@ -1,14 +1,14 @@
 #!/usr/bin/env opscript
--- Photos are downloaded and halved, shown, filtered, and each is shown again.
+-- Downloads photos, halves, shows and filters them, and shows each again.
 --
 --   photos.lua [--serial] [--cancel] [DIRECTORY]
 --
--- 20 downloads; one reload of the whole view that depends on all of them; 20 filters that depend on the reload; 20 reloads of
--- one item, each depending on its filter. Downloads and filters run on workers, reloads here: the view belongs to this state.
--- --serial: one at a time. --cancel: everything is cancelled when half of the downloads have finished.
+-- 20 downloads; a reload of the whole view that depends on all of them; 20 filters that depend on the reload; 20 reloads of
+-- one item, each of which depends on its filter. Downloads and filters run on workers, reloads run here: the view belongs to this state.
+-- --serial runs one operation at a time. --cancel cancels everything when half of the downloads have finished.
 --
--- The pictures are left in DIRECTORY, which is removed at the end when none is given. Needs ImageMagick's `convert` and
--- lua-socket; the server is a process of its own (photoserver.lua).
+-- The pictures stay in DIRECTORY. Without DIRECTORY they are in a temporary one, which is removed at the end. Needs ImageMagick's
+-- `convert` and lua-socket. The server is a process of its own (photoserver.lua).
 
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 local http = require "socket.http"
@@ -29,7 +29,7 @@ end
 local isTemporary = not directory
 if isTemporary then directory = opscript.process({ "mktemp", "-d" }):wait().stdout:gsub("\n$", "") end
 
--- Runs a program; its error output becomes the error of the operation that runs it.
+-- Runs a program. Its error output becomes the error of the calling operation.
 local function run(...)
   local ended = opscript.process({ ... }):wait()
   if ended.status ~= 0 then error((...) .. ": " .. ended.stderr, 0) end
@@ -95,7 +95,7 @@ end
 local background, main = OperationQueue.new "photos", OperationQueue.main
 if serial then background.maxConcurrentOperationCount = 1 end
 
--- An operation whose storage says what it was, and when its body ended.
+-- Makes an operation whose storage tells its kind and when its body ended.
 local all = {}
 local function make(what, body, ...)
   local op = Operation.new(function(op, ...)

@@ -1,14 +1,14 @@
--- A small HTTP server for photos.lua: gives the files of a directory to whoever asks on this machine.
+-- A small HTTP server for photos.lua. It serves the files of a directory to clients on this machine.
 --
 --   photoserver.lua DIRECTORY
 --
--- Prints its port. Ends when it is told to (SIGTERM).
+-- Prints its port, and runs until it receives SIGTERM.
 
 local socket = require "socket"
 
 local directory = assert(arg[1], "usage: photoserver.lua DIRECTORY")
 local server = assert(socket.bind("127.0.0.1", 0))
-server:settimeout(0.1) -- so that it looks up now and then when it is told to end
+server:settimeout(0.1) -- so that it notices soon when it is told to end
 print((select(2, server:getsockname())))
 io.stdout:flush()
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env opscript
--- What happens after a failure: `dependencyPolicy` says it, for an operation or for a queue.
+-- What happens after a failure. An operation's or a queue's `dependencyPolicy` decides.
 
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 
 local function say(op) return op.name .. " ran" end
 
--- By default an operation runs when its dependencies have finished, whether they succeeded or not: it can look.
+-- By default an operation runs when its dependencies have finished, even if they failed. It can check them.
 local fails = Operation.new { name = "fails", main = function() error("out of paper", 0) end }
 local looks = Operation.new {
   name = "looks",
@@ -13,13 +13,13 @@ local looks = Operation.new {
   dependencies = { fails },
 }
 
--- With "succeeded" it is cancelled instead, and so is what depends on it in the same way.
+-- With "succeeded" the operation is cancelled instead, and so are dependents with the same policy.
 local strict = Operation.new { name = "strict", main = say, dependencies = { fails }, dependencyPolicy = "succeeded" }
 local stricter = Operation.new { name = "stricter", main = say, dependencies = { strict }, dependencyPolicy = "succeeded" }
 
--- What does not depend on the failure goes on.
+-- Operations that do not depend on the failure go on.
 local other = Operation.new { name = "other", main = say, dependencyPolicy = "succeeded" }
--- And this runs in any case: it cleans up.
+-- This cleanup has the default policy, so it always runs.
 local last = Operation.new { name = "last", main = say, dependencies = { stricter, other } }
 
 local operations = { fails, looks, strict, stricter, other, last }

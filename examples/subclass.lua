@@ -1,9 +1,9 @@
 #!/usr/bin/env opscript
--- Classes of operations: one that tries again, and one of those that computes.
+-- Classes of operations: one that tries again, and a subclass of it that computes.
 
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 
--- Calls `attempt` until it works, at most `attempts` times.
+-- Calls `attempt` until it succeeds, at most `attempts` times.
 local Retrying = Operation:subclass "Retrying"
 Retrying.attempts = 3
 
@@ -19,7 +19,7 @@ function Retrying:main()
   error(problem, 0)
 end
 
--- Works when it has been tried often enough.
+-- Succeeds when it has been tried often enough.
 local Lucky = Retrying:subclass "Lucky"
 
 function Lucky:init(name, needed)

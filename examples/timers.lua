@@ -1,10 +1,10 @@
 #!/usr/bin/env opscript
--- Asynchronous operations that timers finish: a service that answers late, a client that tries again, a clock that shows that
+-- Asynchronous operations that timers finish: a service that answers late, a client that tries again, and a clock that shows that
 -- nothing is blocked.
 
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 
--- Answers after a while, and only the third time.
+-- Answers after a while, and only at the third request.
 local calls = 0
 local function service(answer)
   calls = calls + 1
@@ -12,8 +12,8 @@ local function service(answer)
   opscript.after(0.02, function() answer(number == 3 and "here you are" or nil, "busy") end)
 end
 
--- An operation that goes on until the service has answered, with longer and longer pauses in between. It runs here, where the
--- service is; no thread waits.
+-- An operation that goes on until the service has answered, with growing pauses in between. It runs here, where the service is, and
+-- no thread waits.
 local request = Operation.new {
   name = "request",
   asynchronous = true,
@@ -40,7 +40,7 @@ request.completionBlock = function(op)
 end
 OperationQueue.main:addOperation(request)
 
--- An operation with a timeout: its timer is stopped with it.
+-- A timeout ends an asynchronous operation, too.
 local late = Operation.new { name = "late", asynchronous = true, timeout = 0.05, main = function() end }
 late.completionBlock = function(op) print(op.error.kind, op.error.operation.name) end
 OperationQueue.new():addOperation(late)

@@ -3,13 +3,13 @@
 --
 --   wordcount.lua [--all] [FILE or DIRECTORY]...
 --
--- A directory stands for the regular files in it and below it, and for the symbolic links to such files (`find`'s
--- `-xtype f`); it is not left through a link to another directory. Without an argument: the licence texts that every
--- Debian has. A word is a maximal run of the letters A-Z and a-z, lower-cased.
+-- A directory stands for the regular files below it and the symbolic links to regular files (`find -xtype f`). Links to
+-- directories are not followed. Without an argument, the script reads the licence texts that every Debian has. A word is a
+-- maximal run of the letters A-Z and a-z, in lower case.
 --
--- Prints how many words there are, as `N total`, then the 20 most frequent (--all: every one) as `N word`, most frequent
--- first, ties in alphabetical order. A file that cannot be read is named on stderr; the others are counted, and the exit
--- status is 1.
+-- Prints the number of words as `N total`, and then the 20 most frequent words (--all: every word) as `N word`, most frequent
+-- first, ties in alphabetical order. Prints the names of unreadable files to stderr, counts the others,
+-- and exits with status 1.
 
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 
@@ -19,21 +19,21 @@ local all, paths, failed = false, {}, false
 
 local function shellQuote(s) return "'" .. s:gsub("'", [['\'']]) .. "'" end
 
--- Only a directory can be opened with "/." behind its name.
+-- Only a directory can be opened with "/." after its name.
 local function isDirectory(path)
   if path == "" then return false end
   local file <close> = io.open(path .. "/.", "rb")
   return file ~= nil
 end
 
--- `find` would take a name that starts with one of these for an expression.
+-- `find` would read a name that starts with one of these characters as an expression.
 local function findable(path) return path:find "^[-(),!]" and "./" .. path or path end
 
 local function addFilesBelow(directory)
   local find = assert(io.popen("find -H " .. shellQuote(findable(directory)) .. " -xtype f -print0"))
   local found = {}
   for path in find:read "a":gmatch "([^\0]+)\0" do found[#found + 1] = path end
-  if not find:close() then failed = true end -- `find` has said what it could not read
+  if not find:close() then failed = true end -- `find` has reported what it could not read
   table.sort(found)
   table.move(found, 1, #found, #paths + 1, paths)
 end
@@ -94,7 +94,7 @@ end)
 -- Runs here, on the main queue.
 local report = Operation.new(function() io.write(merge.result) end)
 
--- Completion blocks run here too, on the live variables.
+-- Completion blocks run here, too, on the variables themselves.
 local filesDone, unfinished = 0, #counters + 1
 
 local function completed()

@@ -1,1 +1,1 @@
--- Nothing: the start and the end of the interpreter.
+-- Does nothing: measures the start and the end of the interpreter.

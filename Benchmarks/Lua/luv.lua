@@ -1,4 +1,4 @@
--- The same workloads with luv: `lua5.4 luv.lua WORKLOAD COUNT` prints the value, and the processor time of one in nanoseconds.
+-- The workloads of opscript.lua with luv. `lua5.4 luv.lua WORKLOAD COUNT` prints the value and the processor time per operation in ns.
 local uv = require "luv"
 
 local function seconds(f)
@@ -7,7 +7,7 @@ local function seconds(f)
   return (uv.hrtime() - start) / 1e9
 end
 
--- What a worker returns comes as the arguments of the second function.
+-- luv passes the worker's results to the second function as arguments.
 local function exchange(value, count)
   return seconds(function()
     local work = uv.new_work(function(sent) return sent end, function(result) assert(#result == #value) end)

@@ -1,4 +1,4 @@
--- The workloads of scripts, with opscript: `opscript opscript.lua WORKLOAD COUNT` prints the value, and the processor time of one in nanoseconds.
+-- The workloads of scripts. `opscript opscript.lua WORKLOAD COUNT` prints the value and the processor time per operation in nanoseconds.
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 local queue = OperationQueue.new()
 
@@ -14,7 +14,7 @@ local function rows()
   return rows
 end
 
--- Sends a value there and back so many times; microseconds for each.
+-- Sends a value to a worker and back `count` times; returns microseconds per exchange.
 local function exchange(value, count)
   return seconds(function()
     for _ = 1, count do
@@ -28,7 +28,7 @@ end
 
 local workloads = {}
 
--- A closure, a handle, and the completion counted here.
+-- Each operation has a closure and a handle, and its completion block counts it in the main state.
 function workloads.L1(count)
   return seconds(function()
     local finished = 0
@@ -42,7 +42,7 @@ function workloads.L1(count)
   end) / count * 1e9
 end
 
--- One function, again and again; nothing is kept of the operations.
+-- Uses the same function each time and keeps no operation.
 function workloads.L1f(count)
   local function body() end
   return seconds(function()
@@ -51,7 +51,7 @@ function workloads.L1f(count)
   end) / count * 1e9
 end
 
--- The median of so many exchanges.
+-- Returns the median of `count` exchanges.
 local function ping(count)
   local times = {}
   for i = 1, count do
@@ -67,7 +67,7 @@ end
 
 workloads.L5 = ping
 
--- The same beside `count` operations with completion blocks that wait; every other one has got it in its queue.
+-- Measures exchanges while `count` operations with completion blocks wait. Half of them set their block after they were added.
 workloads["L5-waiting"] = function(count)
   local waiting = OperationQueue.new { isSuspended = true }
   for i = 1, count do
@@ -85,7 +85,7 @@ end
 function workloads.T1(count) return exchange(("x"):rep(1000000), count) end
 function workloads.T2(count) return exchange(rows(), count) / 1000 end
 
--- The memory of an operation that waits, and of one that has finished and whose handle is kept, in bytes; the collector's own included.
+-- The memory in bytes of a waiting operation, and of a finished one whose handle is kept. Both include the collector's share.
 local function resident()
   collectgarbage()
   local file <close> = assert(io.open("/proc/self/statm"))

@@ -1,4 +1,4 @@
--- What the interpreter alone does, for counting instructions: calls, strings, tables.
+-- Instruction count of the interpreter alone: calls, strings, tables.
 local function fibonacci(n) return n < 2 and n or fibonacci(n - 1) + fibonacci(n - 2) end
 local words = {}
 for i = 1, 20000 do words[i] = ("%d:%s"):format(i, i % 7) end

@@ -1,8 +1,8 @@
 import Measuring
 
-// Operations as programs have them: subclasses, with names, completion blocks and dependencies, from several threads.
+// Operations as programs use them: subclasses with names, completion blocks and dependencies, added from several threads.
 
-/// What most programs derive from `Operation`.
+/// A typical subclass of `Operation`.
 // Safety: `@unchecked Sendable` because only `main` changes it.
 final class Work: Operation, @unchecked Sendable {
     private let input: Int
@@ -37,7 +37,7 @@ func dressed(_ count: Int) -> Double {
     } / Double(count)
 }
 
-/// Each depends on the two before it, which are in this queue and in the other.
+/// Each operation depends on the two before it: one in its own queue, one in the other queue.
 func alternating(_ count: Int) -> Double {
     let queues = (OperationQueue(), OperationQueue())
     return nanoseconds {
@@ -54,7 +54,7 @@ func alternating(_ count: Int) -> Double {
     } / Double(count)
 }
 
-/// Four threads add to one queue.
+/// Four threads add operations to one queue.
 func producers(_ count: Int, _ add: @escaping @Sendable (OperationQueue) -> Void) -> Double {
     let queue = OperationQueue()
     return nanoseconds {

@@ -1,6 +1,6 @@
 import Measuring
 
-/// The workloads of operations and queues, for whichever module `Shim.swift` names.
+/// The workloads of operations and queues. They run against the module that `Shim.swift` names.
 var operationWorkloads: [String: Workload] {
     [
         "W1": { flood($0, in: OperationQueue()) },
@@ -66,7 +66,7 @@ private func submit(_ count: Int) -> (time: Double, bytes: Double) {
     return (time / Double(count), bytes / Double(count))
 }
 
-/// Only the running is measured.
+/// Measures only the running, not the adding.
 private func chain(_ count: Int) -> Double {
     let queue = OperationQueue()
     let first = BlockOperation {}
@@ -103,7 +103,7 @@ private func layeredGraph(_ count: Int) -> Double {
     let queue = OperationQueue()
     let (layerCount, width) = layers(of: count)
     return nanoseconds {
-        // Two arrays, used again: one for each layer would have the allocator tidy up each time.
+        // Two arrays are reused. With a new array for each layer, the allocator would consolidate memory each time.
         var before: [Operation] = [], layer: [Operation] = []
         for _ in 0..<layerCount {
             for index in 0..<width {
@@ -133,7 +133,7 @@ private func priorities(_ count: Int, _ add: (OperationQueue, Operation.QueuePri
     } / Double(count)
 }
 
-/// How much sooner `count` computations end on two workers than on one.
+/// How many times faster `count` computations finish on two workers than on one.
 private func speedUp(_ count: Int) -> Double {
     func time(on workers: Int) -> Double {
         let queue = OperationQueue()

@@ -2,10 +2,10 @@ import Glibc
 
 /// One claim about operations, tested in a process of its own.
 struct Case {
-    /// The clause of docs/operation-semantics.md.
+    /// The number of the clause in docs/operation-semantics.md.
     let clause: Int
     let name: String
-    /// The process must be ended by a trap.
+    /// A trap must end the process.
     var traps = false
     let body: () throws -> Void
 
@@ -17,17 +17,17 @@ struct Case {
     }
 }
 
-/// The claim does not hold.
+/// Thrown when the claim does not hold.
 struct Wrong: Error { let what: String }
 
-/// This implementation has no such thing.
+/// Thrown when this implementation does not have the feature.
 struct NotAvailable: Error {}
 
 func expect(_ condition: Bool, _ what: String) throws {
     if !condition { throw Wrong(what: what) }
 }
 
-/// Lets what should not happen happen: other threads have run for a while. For claims that something does not come.
+/// Lets other threads run for a while. For claims that something does not happen.
 func giveOthersTime() {
     var time = timespec(tv_sec: 0, tv_nsec: 50_000_000)
     nanosleep(&time, nil)

@@ -113,14 +113,13 @@ let dependencyCases = [
     },
 ]
 
-/// Seconds on the monotonic clock.
 private func now() -> Double {
     var time = timespec()
     clock_gettime(CLOCK_MONOTONIC, &time)
     return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
 }
 
-/// How long it takes to add and run `count` dependents of one operation.
+/// The time to add and run `count` dependents of one operation.
 private func secondsForDependents(_ count: Int) -> Double {
     let queue = OperationQueue()
     let gate = BlockOperation {}
@@ -135,7 +134,7 @@ private func secondsForDependents(_ count: Int) -> Double {
     return now() - start
 }
 
-/// How long it takes to add and run one operation with `count` dependencies.
+/// The time to add and run one operation with `count` dependencies.
 private func secondsForDependencies(_ count: Int) -> Double {
     let queue = OperationQueue()
     let end = BlockOperation {}
@@ -152,7 +151,7 @@ private func secondsForDependencies(_ count: Int) -> Double {
     return now() - start
 }
 
-/// Eight times as many may cost sixteen times as much, or little.
+/// Eight times as many operations may take sixteen times as long, or a negligible time.
 private func expectLinear(_ seconds: (Int) -> Double) throws {
     _ = seconds(50)
     let few = seconds(250)
@@ -174,7 +173,7 @@ let scaleCases = [
         for operation in all.dropFirst() { queue.addOperation(operation) }
         queue.addOperation(gate)
         queue.waitUntilAllOperationsAreFinished()
-        // Released one after the other, the dependents first.
+        // Releases the operations one after the other, dependents first.
         while !all.isEmpty { all.removeLast() }
     },
     Case(11, "a chain of 100,000 that never ran is released") {

@@ -1,5 +1,5 @@
-/// Says by its getter alone that its work goes on after `main`.
-// Safety: its properties have locks, or one thread uses them at a time.
+/// Its work goes on after `main`; only the getter of `isFinished` says so.
+// Safety: locks guard its properties, or only one thread at a time uses them.
 private final class Later: Operation, @unchecked Sendable {
     private let done = Locked(false)
     let mayEnd = Gate()
@@ -14,8 +14,8 @@ private final class Later: Operation, @unchecked Sendable {
     }
 }
 
-/// Combines what it says with what its superclass does.
-// Safety: its properties have locks, or one thread uses them at a time.
+/// Combines its own flag with the flag of its superclass.
+// Safety: locks guard its properties, or only one thread at a time uses them.
 private final class Combined: Operation, @unchecked Sendable {
     private let done = Locked(false)
     override var isFinished: Bool { super.isFinished && done.withLock { $0 } }
@@ -26,7 +26,7 @@ private final class Combined: Operation, @unchecked Sendable {
     }
 }
 
-// Safety: its properties have locks, or one thread uses them at a time.
+// Safety: locks guard its properties, or only one thread at a time uses them.
 private final class Urgent: BlockOperation, @unchecked Sendable {
     override var queuePriority: QueuePriority {
         get { .veryHigh }
@@ -34,8 +34,8 @@ private final class Urgent: BlockOperation, @unchecked Sendable {
     }
 }
 
-/// Has members of its own with names that Foundation does not use.
-// Safety: its properties have locks, or one thread uses them at a time.
+/// Has members whose names Foundation does not use.
+// Safety: locks guard its properties, or only one thread at a time uses them.
 private final class OwnNames: Operation, @unchecked Sendable {
     private let queue = "a queue"
     var error: String?
@@ -47,15 +47,15 @@ private final class OwnNames: Operation, @unchecked Sendable {
     override func main() { fail(with: finished()) }
 }
 
-// Safety: its properties have locks, or one thread uses them at a time.
+// Safety: locks guard its properties, or only one thread at a time uses them.
 private final class Described: Operation, @unchecked Sendable {
     override var description: String { "described" }
 }
 
-// Safety: its properties have locks, or one thread uses them at a time.
+// Safety: locks guard its properties, or only one thread at a time uses them.
 private final class Plain: OperationQueue, @unchecked Sendable { var title = "plain" }
 
-// Safety: its properties have locks, or one thread uses them at a time.
+// Safety: locks guard its properties, or only one thread at a time uses them.
 private final class Titled: OperationQueue, @unchecked Sendable {
     let title: String
     init(title: String) {
@@ -64,7 +64,7 @@ private final class Titled: OperationQueue, @unchecked Sendable {
     }
 }
 
-// Safety: its properties have locks, or one thread uses them at a time.
+// Safety: locks guard its properties, or only one thread at a time uses them.
 private final class Overriding: OperationQueue, @unchecked Sendable {
     override init() {
         super.init()
@@ -121,7 +121,7 @@ let idiomCases = [
     },
     Case(15, "a completion block may be set while the operation executes") {
         let (log, completed) = (Log<Int>(), Gate())
-        // Safety: its properties have locks, or one thread uses them at a time.
+        // Safety: locks guard its properties, or only one thread at a time uses them.
         final class Setting: Operation, @unchecked Sendable {
             var set: ((Operation) -> Void)?
             override func main() { set?(self) }

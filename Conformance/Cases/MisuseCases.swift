@@ -7,7 +7,7 @@ let misuseCases = [
         try expect(log.count == 1, "it ran \(log.count) times")
     },
     Case(2, "starting an executing one is refused", traps: true) {
-        // Safety: its properties have locks, or one thread uses them at a time.
+        // Safety: locks guard its properties, or only one thread at a time uses them.
         final class Restarting: Operation, @unchecked Sendable { override func main() { start() } }
         Restarting().start()
     },

@@ -1,4 +1,4 @@
-/// A serial queue whose operations write their names; held until `body` has added them.
+/// The order in which the operations of a serial queue ran. The queue is suspended until `body` has added them.
 private func order(_ body: (OperationQueue, (String) -> BlockOperation) -> Void) -> [String] {
     let queue = OperationQueue()
     queue.maxConcurrentOperationCount = 1
@@ -74,7 +74,7 @@ let orderCases = [
     },
 ]
 
-/// The most that executed at once while `count` operations ran.
+/// The largest number of operations that executed at the same time while `count` operations ran.
 private func mostAtOnce(_ queue: OperationQueue, _ count: Int) -> Int {
     let running = Locked((now: 0, most: 0))
     for _ in 0..<count {

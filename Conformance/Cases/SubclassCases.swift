@@ -1,6 +1,6 @@
 import Glibc
 
-/// The state that classes print in tutorials: an enumeration, announced with string keys.
+/// Keeps its state as classes in tutorials do: in an enumeration, announced with string keys.
 private class Announcing: Operation {
     enum Phase: String {
         case ready = "isReady"
@@ -39,7 +39,7 @@ private class Announcing: Operation {
     }
 }
 
-/// The other order of the tutorials: `main` first.
+/// The other order that tutorials use: it calls `main` before it announces that it executes.
 private final class LateExecuting: Announcing {
     override func start() {
         starts.append(1)
@@ -53,7 +53,7 @@ private final class LateExecuting: Announcing {
     override func main() { phase = .finished }
 }
 
-/// Says by itself when it is ready.
+/// Decides by itself when it is ready.
 private final class Readiness: Operation {
     private let allowed = Locked(false)
     override var isReady: Bool { super.isReady && allowed.withLock { $0 } }

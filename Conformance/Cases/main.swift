@@ -1,7 +1,7 @@
 import Glibc
 
-// list          every case: clause, name, `traps` or `runs`
-// run NAME      status 0: the claim holds; 1: it does not, and stdout says why; 3: not available
+// list          prints every case: clause, name, `traps` or `runs`
+// run NAME      exits with 0 when the claim holds, 1 when it does not (stdout says why), 3 when the feature does not exist
 setvbuf(stdout, nil, _IONBF, 0)
 let arguments = CommandLine.arguments
 switch arguments.dropFirst().first {

@@ -1,7 +1,7 @@
 import CLua
 import Testing
 
-/// Bodies that run as the closure that another one has run as.
+/// A body may run as the closure that an earlier body with the same code ran as.
 @Suite struct CachedClosureTests {
     @Test func theNextBodyOfTheSameCodeRunsAsTheSameClosure() throws {
         let parcel = try body("local n, s = 1, 'x'; return function() return n + 1, s .. n end")
@@ -22,7 +22,7 @@ import Testing
         #expect(receiver.reuseCount == 3)
     }
 
-    /// What the closure has already it is not given again.
+    /// The closure still holds the upvalues of its last parcel, so they are not set again.
     @Test func thoseOfTheLastParcelStay() throws {
         let sender = State()
         try sender.run("function make(n) return function() return n end end")
@@ -67,7 +67,7 @@ import Testing
         #expect(receiver.reuseCount == 2)
     }
 
-    /// Each of these may be kept by somebody, or its upvalues are not its own.
+    /// A closure is not reused when somebody may keep it, or when it shares its upvalues.
     @Test(arguments: [
         ("local n = 1; return function() local function f() return n end; return f() + 1 end", "2"),
         ("local t = {}; return function() t[#t + 1] = 1; return #t end", "1"),
@@ -87,7 +87,7 @@ import Testing
         #expect(receiver.reuseCount == 0)
     }
 
-    /// By a function that it calls, or by a hook.
+    /// A called function or a hook can get the running closure from the debug library.
     @Test(arguments: [
         "keep(debug.getinfo(2, 'f').func)",
         "debug.sethook(function() keep(debug.getinfo(2, 'f').func) end, 'l')",
@@ -110,7 +110,7 @@ import Testing
         #expect(receiver.reuseCount == 0)
     }
 
-    /// The registry has it, too.
+    /// Code can also find the closure in the registry.
     @Test func whatSomebodyHasAssignedToItsUpvaluesIsNotTheNextOnes() throws {
         let parcel = try body("local n = 5; return function() return n + 1 end")
         let receiver = State()
@@ -134,7 +134,7 @@ import Testing
         #expect(receiver.reuseCount == 2)
     }
 
-    /// The results may have left no slot of the stack.
+    /// The results may have used up every slot of the stack.
     @Test func oneThatWasLookedAtMayReturnAnyNumberOfValues() throws {
         let receiver = State()
         try receiver.run("function string.look() debug.getinfo(1) return 1 end")
@@ -166,10 +166,10 @@ import Testing
 }
 
 extension State {
-    /// How often a body has run as the closure of another one.
+    /// How often a body has run as the closure of an earlier body.
     fileprivate var reuseCount: Int { unsafe Int(clua_state_of(lua).pointee.reuse_count) }
 
-    /// Runs the body of an operation that has no parameters; returns its results with spaces between.
+    /// Runs the body of an operation without parameters and returns its results, separated by spaces.
     fileprivate func run(body: Parcel, memoryLimit: Int = 0) throws(ScriptError) -> String {
         let suspended = UnsafeMutablePointer<clua_suspended_body>.allocate(capacity: 1)
         unsafe clua_begin_body(lua, nil, suspended)

@@ -1,7 +1,7 @@
 import CLua
 import Testing
 
-/// The code of functions on its way.
+/// The transport of the code of functions.
 @Suite struct CodeTests {
     @Test func errorsSayFileAndLine() throws {
         try roundTrip(

@@ -1,9 +1,9 @@
 import CLua
 import Testing
 
-/// The global tables that functions get where they arrive.
+/// The global tables that functions get on arrival.
 @Suite struct EnvironmentTests {
-    /// Decodes what `source` returns in a state that has run `prelude`, and runs `check` there.
+    /// Decodes the results of `source` in a state that has run `prelude`, and runs `check` there.
     private func arrive(_ source: String, in environment: clua_environment, after prelude: String = "", check: String) throws {
         let parcel = try State().encode(source)
         let receiver = State()

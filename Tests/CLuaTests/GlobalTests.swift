@@ -1,7 +1,7 @@
 import CLua
 import Testing
 
-/// Which globals come along with a function.
+/// Which globals travel with a function.
 @Suite struct GlobalTests {
     @Test func globalsThatAFunctionReadsComeAlong() throws {
         try roundTrip("greeting, unused = 'hello', io.stdout; return function() return greeting end", check: "assert((...)() == 'hello')")

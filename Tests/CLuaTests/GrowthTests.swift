@@ -2,10 +2,10 @@ import CLua
 import CTestSupport
 import Testing
 
-/// Sending over and over does not fill memory. In processes of their own, so that nobody else allocates meanwhile.
+/// Sending values again and again does not use more and more memory. Each test has its own process, so that no other code allocates.
 @Suite(.disabled(if: has_thread_sanitizer(), "one thread only")) struct GrowthTests {
-    /// Does `step` `count` times; expects the states to grow by less than `limit` bytes in the second half, and what is malloc'ed
-    /// by less than what malloc keeps for itself.
+    /// Calls `step` `count` times. In the second half of the calls, the states must grow by less than `limit` bytes, and the allocated
+    /// memory by less than the amount that malloc itself keeps.
     private static func expectNoGrowth(_ count: Int, limit: Int, _ states: [State], _ step: (Int) throws -> Void) throws {
         func measure() throws -> [Int] { try states.map { try $0.usedBytes() } + [allocated_bytes()] }
         for number in 0..<count / 2 { try step(number) }
@@ -32,7 +32,7 @@ import Testing
     @Test func functionsOfWhichEachHasItsOwnCode() async {
         await #expect(processExitsWith: .success) {
             let sender = State(), receiver = State()
-            // A state forgets what it has compiled after 4096 codes.
+            // A state discards its compiled code after 4096 functions.
             try Self.expectNoGrowth(4 * 4096, limit: 200_000, [sender, receiver]) { number in
                 try sender.run("return function() return 'function number \(100_000 + number)' end")
                 try receiver.decode(try sender.encode(1, as: CLUA_BODY), in: CLUA_FRESH_ENVIRONMENT)

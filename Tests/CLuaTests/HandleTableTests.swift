@@ -2,14 +2,14 @@ import CLua
 import CTestSupport
 import Testing
 
-/// The tables by which handles are found have room for those that there are, not for the most that there ever were. In processes of
-/// their own: objects are counted by the host of the process.
+/// The handle tables shrink to the number of handles in use. Each test has its own process, because the host counts the objects of the
+/// whole process.
 @Suite(.disabled(if: has_thread_sanitizer(), "one thread only")) struct HandleTableTests {
-    /// How many would have room in the pages that there are.
+    /// The number of handles that fit into the allocated pages.
     private static func capacity(_ state: State) -> UInt32 { unsafe clua_state_of(state.lua).pointee.handles.page_count * 64 }
     private static func used(_ state: State) -> UInt32 { unsafe clua_state_of(state.lua).pointee.handles.used }
 
-    /// 200,000 handles, all there at once; every 10,000th is kept, another one pinned.
+    /// Makes 200,000 handles. Every 10,000th one is kept, and as many others are pinned.
     private static let making = """
         kept = {}
         collectgarbage('stop')
@@ -26,11 +26,11 @@ import Testing
             let before = try (state.usedBytes(), allocated_bytes())
             try state.run(Self.making)
             #expect(Self.capacity(state) >= 200_000)
-            // The first collection finds the room in use, the second gives it up, the third frees it.
+            // The first collection finds the slots still in use, the second gives them up, the third frees them.
             try state.run("collectgarbage()")
             let after = try (state.usedBytes(), allocated_bytes())
             #expect(Self.used(state) == 40)
-            // A page for each at most: some two kilobytes. The registry has two numbers for each page that there was.
+            // Each handle takes one page of two kilobytes at most. The registry keeps two numbers for each page that ever existed.
             #expect(Self.capacity(state) <= 41 * 64)
             #expect(after.0 - before.0 < 250_000, "\(before.0) bytes of the state, then \(after.0)")
             #expect(after.1 - before.1 < 350_000 || after.1 == 0, "\(before.1) bytes, then \(after.1)")
@@ -63,7 +63,7 @@ import Testing
         }
     }
 
-    /// Those of scripts; nothing else refers to the handles any more. Then the tables become smaller.
+    /// Finalizers of scripts use handles that nothing else refers to. The tables shrink afterwards.
     @Test func finalizersMayUseHandlesThatAreGarbage() async {
         await #expect(processExitsWith: .success) {
             do {
@@ -103,7 +103,7 @@ import Testing
             let handleBytes = unsafe clua_state_of(state.lua).pointee.handles.block_size
             let used = try state.usedBytes()
             try state.run("collectgarbage('stop') for i = 1, 200000 do all[i] = nil end")
-            // They are collected for want of memory.
+            // The collector frees them because memory is short.
             state.limitBytes = used - 200_000 * handleBytes + 100_000
             try state.run("collectgarbage() collectgarbage()")
             #expect(Self.used(state) == 40 && Self.capacity(state) <= 41 * 64)

@@ -2,7 +2,7 @@ import CLua
 import CTestSupport
 import Testing
 
-/// Memory runs out at every allocation of a state in turn.
+/// Each allocation of a state in turn fails for lack of memory.
 @Suite(.disabled(if: has_thread_sanitizer(), "one thread only")) struct MemoryTests {
     private static let sources = [
         "return { 1, 'text', { x = { y = {} } } }, ('long'):rep(100)",
@@ -20,7 +20,7 @@ import Testing
         "return { x = coroutine.create(print) }",
     ]
 
-    /// Does `body` under limits from less than what the state holds upwards, until memory suffices; returns how often it did not.
+    /// Calls `body` with rising memory limits, starting below the memory in use, until one suffices. Returns the number of failures.
     private func squeeze(_ state: State, step: Int, _ body: () throws -> Void) throws -> Int {
         let base = try state.usedBytes()
         for failures in 0... {
@@ -54,7 +54,7 @@ import Testing
                 sender.count = count
             }
         }
-        // A tree of plain values needs no memory of the state.
+        // Encoding a tree of plain values allocates nothing in the state.
         #expect(number == 0 ? failures == 0 : failures > 128)
     }
 

@@ -2,7 +2,7 @@ import CLua
 import TestSupport
 import Testing
 
-/// What goes by name.
+/// Values that are sent by name.
 @Suite struct ModuleTests {
     @Test func librariesAndTheirFunctionsAreTheReceivers() throws {
         try roundTrip(

@@ -3,7 +3,7 @@ import CTestSupport
 import TestSupport
 import Testing
 
-/// A parcel with wrong bytes is an error, never worse.
+/// Decoding a corrupted parcel raises an error and does no other harm.
 @Suite(.disabled(if: has_thread_sanitizer(), "one thread only")) struct MutationTests {
     private static let sources = [
         "return nil, true, 1, -1, 1.5, 'text', math.maxinteger, ('x'):rep(300)",
@@ -25,7 +25,7 @@ import Testing
         "local a, b = {}, {}; a[b], b[a] = a, b; return { a, { [a] = { [b] = function() return a, b end } } }",
     ]
 
-    /// The functions by which a parcel that names them could do harm.
+    /// Removes the functions through which a corrupted parcel could do harm.
     private static let disarm = "for _, name in ipairs { 'execute', 'exit', 'remove', 'rename' } do os[name] = nil end io = nil load = nil"
 
     @Test func wrongBytesAreAnError() throws {
@@ -66,7 +66,7 @@ import Testing
         try receiver.run("collectgarbage() collectgarbage()")
     }
 
-    /// One to four changes: a byte set, flipped, removed or added; a piece copied elsewhere.
+    /// Makes one to four changes: sets, flips, removes or adds a byte, or copies a piece to another place.
     private static func altered(_ original: [UInt8], using random: inout SeededGenerator) -> [UInt8] {
         var bytes = original
         for _ in 0...Int.random(in: 0..<4, using: &random) {

@@ -1,7 +1,7 @@
 import CLua
 import Testing
 
-/// What cannot be sent, and how the error says so.
+/// The errors for values that cannot be sent.
 @Suite struct RefusalTests {
     @Test(arguments: [
         (

@@ -1,7 +1,7 @@
 import CLua
 import Testing
 
-/// Long strings, to which parcels refer.
+/// Parcels refer to long strings instead of copying them.
 @Suite struct SharedStringTests {
     private static let million = "return ('0123456789'):rep(100000)"
     private static let check = "assert(... == ('0123456789'):rep(100000))"
@@ -12,7 +12,7 @@ import Testing
         try receiver.run(check, arguments: receiver.count)
     }
 
-    @Test("A long string is not copied when it is encoded")
+    @Test("Encoding does not copy a long string")
     func notCopied() throws {
         let sender = State()
         #expect(try sender.encode(Self.million).bytes.count < 16)
@@ -26,7 +26,7 @@ import Testing
         try receive(parcel)
     }
 
-    @Test("A state does not keep a long string because it was sent, and others can read it all the same")
+    @Test("Sending a long string does not keep it alive in its state, yet other states can read it")
     func collected() throws {
         let sender = State()
         let before = try sender.usedBytes()
@@ -36,7 +36,7 @@ import Testing
         try receive(parcel)
     }
 
-    @Test("One long string may be in several parcels, which go before the string and after it")
+    @Test("Several parcels may share a long string, and may be released before or after it")
     func severalParcels() throws {
         let sender = State()
         try sender.run(Self.million)
@@ -53,7 +53,7 @@ import Testing
         try receive(third)
     }
 
-    @Test("Long strings that were sent leave nothing behind, in whatever order they go")
+    @Test("Long strings that were sent leak nothing, whatever the order of their release")
     func leaveNothing() throws {
         let sender = State(), receiver = State()
         func round() throws -> Int {
@@ -77,7 +77,7 @@ import Testing
         #expect(abs(after - before) < 20_000)
     }
 
-    @Test("A function that captures a long string shows its size")
+    @Test("The captures of a function show the size of a long string")
     func captured() throws {
         let state = State()
         try state.run("local text = ('x'):rep(100000); return function() return text end")
@@ -86,7 +86,7 @@ import Testing
         try state.run("local records = ... ; assert(records[1].name:find 'text' and records[1].size >= 100000)", arguments: 1)
     }
 
-    @Test("A number of a long string that a parcel does not have is an error")
+    @Test("A parcel that refers to a long string it does not have is an error")
     func wrongNumber() throws {
         let parcel = try State().encode(Self.million)
         let receiver = State()
@@ -98,7 +98,7 @@ import Testing
                 receiver.count = 0
             }
         }
-        // Flags, tag, number, end.
+        // The four bytes are the flags, the tag, the number of the string, and the end.
         #expect(receiver.decode(parcel, bytes: [0, parcel.bytes[1], 1, parcel.bytes[3]], in: CLUA_FRESH_ENVIRONMENT) == LUA_ERRRUN)
         #expect(receiver.decode(parcel, bytes: parcel.bytes, in: CLUA_FRESH_ENVIRONMENT) == LUA_OK)
     }

@@ -1,9 +1,9 @@
 import CLua
 import Testing
 
-/// Values whose metatable says how they are made again.
+/// Values whose metatable says how to rebuild them on arrival.
 @Suite struct TransferTests {
-    /// A class of objects that hold a coroutine, which cannot be sent.
+    /// A class whose objects hold a coroutine, which cannot be sent.
     private static let counter = """
         Counter = {}
         Counter.__index = Counter

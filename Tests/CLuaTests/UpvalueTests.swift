@@ -2,7 +2,7 @@ import CLua
 import Testing
 
 @Suite struct UpvalueTests {
-    /// A function whose code is known, and whose upvalues are plain values, is written without an encoder: each of these comes twice.
+    /// Each function is sent twice. Once its code is known, a function with plain upvalues is written without an encoder.
     @Test(arguments: [
         ("local a, b, c, d, e = 1, 'x', nil, false, 0.5; return function() return a, b, c, d, e end", "1|x|nil|false|0.5"),
         ("local a = 1; local f = function() return a end; return f", "1"),
@@ -92,7 +92,7 @@ import Testing
 
     @Test(arguments: [0, 1, 2, 199, 200, 201, 254, 255])
     func everyNumberOfUpvaluesWorks(_ count: Int) throws {
-        // Locals are limited to 200 a function, so they are spread over two levels.
+        // A function has at most 200 locals, so they are spread over two levels.
         let outer = (0..<min(count, 150)).map { "local a\($0) = \($0)" }.joined(separator: " ")
         let inner = (min(count, 150)..<max(count, 150)).map { "local b\($0) = \($0)" }.joined(separator: " ")
         let names = (0..<count).map { $0 < 150 ? "a\($0)" : "b\($0)" }.joined(separator: ", ")

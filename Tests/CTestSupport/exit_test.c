@@ -1,8 +1,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-// As long as the process of an exit test lives, it occupies a thread of Swift's pool in the process that waits for it. Two that do not end
-// would stop all tests, and nobody could say where. The testing library gives this variable to such a process.
+// The process of an exit test occupies a thread of Swift's pool in the parent process for as long as it lives. Two that never end would
+// block all tests without a trace, so each gets a limited life. The testing library sets this variable in the child process.
 __attribute__((constructor)) static void limit_life(void) {
     if (getenv("SWT_EXIT_TEST_ID") != NULL) alarm(300);
 }

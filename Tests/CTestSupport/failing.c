@@ -4,16 +4,16 @@
 #include <stdlib.h>
 
 struct failing {
-    // What its state allocates with.
+    // The allocator of the state.
     lua_Alloc allocate;
     void *context;
-    atomic_size_t before;  // allocations that still succeed
-    atomic_int left;       // failures to come
+    atomic_size_t before;  // the number of allocations that still succeed
+    atomic_int left;       // the number of failures to come
     atomic_bool has_failed;
     struct failing *next;
 };
 
-// All that there are: a state may be gone before a test asks whether an allocation failed there.
+// Records are never freed: a test may ask whether an allocation failed in a state that has gone.
 static _Atomic(struct failing *) all;
 
 static void *allocate(void *context, void *block, size_t old_size, size_t new_size) {

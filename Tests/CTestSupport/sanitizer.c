@@ -26,9 +26,9 @@ bool has_thread_sanitizer(void) {
 }
 
 #ifdef THREAD_SANITIZER
-// ThreadSanitizer does not see the slow path of Synchronization.Mutex, which is not compiled for it, and reports what two threads do
-// one after the other. These are the mangled names of the closures that LuaBindings passes to `withLock`: they get the guarded
-// value, and nobody else has it.
+// ThreadSanitizer does not see the slow path of Synchronization.Mutex, which is not compiled for it, and reports accesses of two threads
+// that the mutex has ordered. These are the mangled names of the closures that LuaBindings passes to `withLock`; only they access the
+// guarded value.
 const char *__tsan_default_suppressions(void);
 const char *__tsan_default_suppressions(void) {
     return "race:s11LuaBindings0A9OperationC*7Mutable*Vz\n"

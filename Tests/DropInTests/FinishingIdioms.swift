@@ -3,20 +3,20 @@ import Glibc
 import OpEngine
 import TestSupport
 
-// The ways in which published classes say that an asynchronous operation executes and has finished. Each has the members and the order of
-// announcements of the classes that README.md lists for it, and a body that ends on another thread.
+// The ways in which published classes announce that an asynchronous operation executes and has finished. Each class here has the members
+// and the order of announcements of the classes that README.md lists for it. Its work ends on another thread.
 
-/// How a test has the work of an operation end.
+/// Lets a test decide when the work of an operation ends.
 protocol Ending: Operation {
-    /// Opened when the work may end.
+    /// The test opens it to let the work end.
     var mayEnd: Gate { get }
     var starts: Log<Int> { get }
-    /// Says that the work has ended.
+    /// Announces that the work has ended.
     func complete()
 }
 
 extension Ending {
-    /// The work, on a thread of its own.
+    /// Runs the work on another thread.
     func work() {
         starts.append(1)
         DispatchQueue.global().async {
@@ -26,7 +26,7 @@ extension Ending {
     }
 }
 
-/// A state whose observers announce both the old and the new flag.
+/// Keeps a state whose observers announce the old and the new flag.
 class StateWithObservers: Operation, Ending {
     enum State: String {
         case ready, executing, finished
@@ -70,7 +70,7 @@ extension String {
     fileprivate var capitalizedFirst: String { prefix(1).uppercased() + dropFirst() }
 }
 
-/// The same, but it runs `main` first and says afterwards that it executes. The work ends later.
+/// The same state, but `start` calls `main` before it announces that the operation executes. The work ends later.
 final class StateAfterMain: StateWithObservers {
     private let hasStarted = Gate()
     override func start() {
@@ -88,7 +88,7 @@ final class StateAfterMain: StateWithObservers {
     }
 }
 
-/// The setters of the flags announce; `start` is that of `Operation`. The private queue has a name that libraries like.
+/// Announces changes in the setters of the flags, and inherits `start` from `Operation`. The private queue has a common name.
 class SettableFlags: Operation, Ending {
     let mayEnd = Gate()
     let starts = Log<Int>()
@@ -126,7 +126,7 @@ class SettableFlags: Operation, Ending {
     func complete() { finishOperation() }
 }
 
-/// The same with a `start` of its own, which runs `main` on the private queue.
+/// The same, with its own `start`, which runs `main` on the private queue.
 final class SettableFlagsWithStart: SettableFlags {
     private let queue = DispatchQueue(label: "start")
     override func start() {
@@ -139,7 +139,7 @@ final class SettableFlagsWithStart: SettableFlags {
     }
 }
 
-/// Two variables with observers, and readiness that is a third.
+/// Keeps two observed variables for the flags, and a third one for readiness.
 final class ObservedVariables: Operation, Ending {
     let mayEnd = Gate()
     let starts = Log<Int>()
@@ -164,7 +164,7 @@ final class ObservedVariables: Operation, Ending {
         work()
     }
 
-    /// Announces both at once, one inside the other.
+    /// Announces both changes, one nested in the other.
     func finish() {
         willChangeValue(forKey: "isExecuting")
         willChangeValue(forKey: "isFinished")
@@ -178,7 +178,7 @@ final class ObservedVariables: Operation, Ending {
     func complete() { finish() }
 }
 
-/// A state behind a concurrent queue with barriers, cancelled by an override that finishes what has begun.
+/// Guards its state with a concurrent queue and barriers. Its `cancel` finishes an operation that has begun.
 final class StateBehindBarriers: Operation, Ending {
     private enum OperationState { case ready, executing, finished }
 
@@ -223,7 +223,7 @@ final class StateBehindBarriers: Operation, Ending {
     func complete() { finish() }
 }
 
-/// A result that is generic, delivered by the completion block that the class sets in its initialiser.
+/// Has a generic result, which the completion block delivers. The class sets that block in its initialiser.
 class ResultOperation<Success>: SettableFlagsWithResult {
     private(set) var result: Result<Success, any Error>?
     var onResult: ((Result<Success, any Error>) -> Void)?
@@ -247,7 +247,7 @@ class ResultOperation<Success>: SettableFlagsWithResult {
     }
 }
 
-/// What the class above derives from: `error`, `outcome` and `finished` are members of its own.
+/// The superclass of the class above: it declares its own `error`, `outcome` and `finished`.
 class SettableFlagsWithResult: Operation {
     var error: (any Error)?
     private(set) var outcome = "none"
@@ -265,8 +265,8 @@ class SettableFlagsWithResult: Operation {
     func willFinish() {}
 }
 
-/// A task that `start` begins.
-// Safety: `@unchecked Sendable` because the flags have a lock, and `start` sets the task before anybody reads it.
+/// Runs its work in a task that `start` creates.
+// Safety: `@unchecked Sendable` because a lock guards the flags, and `start` sets the task before any other code reads it.
 final class TaskBased: Operation, Ending, @unchecked Sendable {
     let mayEnd = Gate()
     let starts = Log<Int>()

@@ -9,7 +9,7 @@ import Testing
         { StateBehindBarriers() },
     ]
 
-    @Test("It ends once, when its work has ended, and not before", arguments: all)
+    @Test("An operation ends once, when its work has ended, and not before", arguments: all)
     func ends(make: @Sendable () -> any Ending) {
         let queue = OperationQueue()
         let (log, completed) = (Log<String>(), Gate())
@@ -21,7 +21,7 @@ import Testing
         let dependent = BlockOperation { [unowned operation] in log.append("dependent \(operation.isFinished)") }
         dependent.addDependency(operation)
         queue.addOperations([dependent, operation], waitUntilFinished: false)
-        // Another operation passes it meanwhile.
+        // Another operation overtakes it.
         queue.addOperations([BlockOperation {}], waitUntilFinished: true)
         #expect(log.entries.isEmpty && queue.operationCount == 2)
         operation.mayEnd.open()
@@ -31,7 +31,7 @@ import Testing
         #expect(operation.isFinished && !operation.isExecuting && !operation.isCancelled)
     }
 
-    @Test("Cancelled before it starts, it leaves its queue without having worked", arguments: all)
+    @Test("An operation that is cancelled before it starts leaves its queue without working", arguments: all)
     func isCancelledBefore(make: @Sendable () -> any Ending) {
         let queue = OperationQueue()
         queue.isSuspended = true
@@ -46,7 +46,7 @@ import Testing
         #expect(operation.starts.count == 0 && operation.isCancelled)
     }
 
-    @Test("Hundreds end in a queue of limited width, in whatever order their work does", arguments: all)
+    @Test("Hundreds of operations end in a queue of limited width, in whatever order their work ends", arguments: all)
     func manyEnd(make: @Sendable () -> any Ending) {
         let queue = OperationQueue()
         queue.maxConcurrentOperationCount = 4
@@ -59,7 +59,7 @@ import Testing
         #expect(queue.operationCount == 0 && operations.allSatisfy { $0.isFinished && $0.starts.count == 1 })
     }
 
-    @Test("One that is finished by `cancel` ends at once, and its later end does nothing")
+    @Test("An operation that `cancel` finishes ends at once, and the later end of its work does nothing")
     func isFinishedByCancel() {
         let queue = OperationQueue()
         let operation = StateBehindBarriers()
@@ -74,7 +74,7 @@ import Testing
         #expect(operation.isFinished && operation.isCancelled)
     }
 
-    @Test("One that starts a task ends when that has", arguments: [false, true])
+    @Test("An operation that starts a task ends when the task ends", arguments: [false, true])
     func endsWithItsTask(isCancelled: Bool) async {
         let queue = OperationQueue()
         let operation = TaskBased()
@@ -87,7 +87,7 @@ import Testing
         #expect(operation.isFinished && operation.starts.count == (isCancelled ? 0 : 1))
     }
 
-    @Test("A result is delivered by the completion block that the class has set, which removes itself")
+    @Test("The completion block that the class sets delivers the result and removes itself")
     func deliversItsResult() {
         let queue = OperationQueue()
         let delivered = Gate()

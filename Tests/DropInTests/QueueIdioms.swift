@@ -2,9 +2,9 @@ import Dispatch
 import OpEngine
 import TestSupport
 
-// Queues, groups and extensions as published code has them.
+// Queues, groups and extensions in the form of published code.
 
-/// Drops what comes when it is full.
+/// Drops operations that are added while it is full.
 final class BoundedQueue: OperationQueue {
     private var maxSize = 20
     var title = "bounded"
@@ -19,7 +19,7 @@ final class BoundedQueue: OperationQueue {
     }
 }
 
-/// Cancels what is left when it goes.
+/// Cancels the remaining operations in its deinitialiser.
 final class CancellingQueue: OperationQueue {
     convenience init(maxConcurrentOperationCount: Int) {
         self.init()
@@ -33,7 +33,7 @@ protocol QueueDelegate: AnyObject {
     func operationQueue(_ queue: DelegatingQueue, didFinish operation: Operation)
 }
 
-/// Tells its delegate, and has conditions of its operations run before them.
+/// Tells its delegate of operations, and runs their conditions before them.
 final class DelegatingQueue: OperationQueue {
     weak var delegate: (any QueueDelegate)?
 
@@ -82,7 +82,7 @@ extension OperationQueue {
 }
 
 extension Operation {
-    /// Runs `block` after the completion block that there is.
+    /// Runs `block` after the existing completion block.
     func addCompletionBlock(_ block: @escaping () -> Void) {
         if let existing = completionBlock {
             completionBlock = {
@@ -105,7 +105,7 @@ extension Operation {
     }
 }
 
-/// Runs operations in a queue of its own, suspended until it starts.
+/// Runs operations in a private queue, which is suspended until the group starts.
 final class GroupOperation: Operation {
     let queue = OperationQueue()
     private let finishingOperation = BlockOperation {}
@@ -147,7 +147,7 @@ final class GroupOperation: Operation {
     }
 }
 
-/// Adds itself to its queue again as a new operation until it succeeds.
+/// Adds a new copy of itself to its queue until it succeeds.
 final class RetryOperation: Operation {
     private let retriesLeft: Int
     private let attempt: (Int) -> Bool
@@ -166,7 +166,7 @@ final class RetryOperation: Operation {
     }
 }
 
-/// Excludes others of the same category by making each depend on the one before.
+/// Makes operations of one category exclude each other: each depends on the one before.
 final class ExclusivityController {
     private let lock = Locked<[String: [Operation]]>([:])
 

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 @Suite struct QueueTests {
-    @Test("A queue that overrides `addOperation` may refuse")
+    @Test("A queue that overrides `addOperation` may refuse an operation")
     func refuses() {
         let queue = BoundedQueue(title: "two", maxSize: 2)
         queue.isSuspended = true
@@ -14,7 +14,7 @@ import Testing
         queue.waitUntilAllOperationsAreFinished()
     }
 
-    @Test("A queue that cancels in its deinitialiser lets everything end")
+    @Test("A queue that cancels its operations in its deinitialiser lets all of them end")
     func cancelsWhenItGoes() {
         let ended = Gate()
         do {
@@ -39,7 +39,7 @@ import Testing
         }
     }
 
-    @Test("A delegate hears of operations, whose conditions run before them")
+    @Test("A delegate is told of operations, and their conditions run before them")
     func tellsItsDelegate() {
         let (queue, delegate, log) = (DelegatingQueue(), Delegate(), Log<String>())
         queue.delegate = delegate
@@ -51,7 +51,7 @@ import Testing
         #expect(log.entries == ["condition", "body"] && delegate.log.entries == ["will add -", "will add conditional"])
     }
 
-    @Test("Completion blocks are chained, dependencies added in lists, operations added one after the other")
+    @Test("Completion blocks can be chained, dependencies added as a list, and operations added one by one")
     func extends() {
         let queue = OperationQueue(name: "extended", limit: 2, quality: .utility)
         queue.pause()
@@ -73,7 +73,7 @@ import Testing
         #expect(log.entries == ["first", "second", "last", "one", "two"] && queue.name == "extended")
     }
 
-    @Test("A group ends when its operations have", arguments: [false, true])
+    @Test("A group ends when its operations have ended", arguments: [false, true])
     func groups(isCancelled: Bool) {
         let queue = OperationQueue()
         let (log, began, mayEnd, completed) = (Log<Int>(), Gate(), Gate(), Gate())
@@ -94,13 +94,13 @@ import Testing
         mayEnd.open(10)
         completed.wait()
         queue.waitUntilAllOperationsAreFinished()
-        // What is cancelled waits for nothing: the group may have ended before the child that executes.
+        // A cancelled operation waits for nothing, so the group may end before its executing child.
         group.queue.waitUntilAllOperationsAreFinished()
         #expect(group.isFinished && children.allSatisfy(\.isFinished) && group.queue.operationCount == 0)
         if !isCancelled { #expect(log.entries.last == 10) }
     }
 
-    @Test("An operation adds its next attempt to the queue that it runs in")
+    @Test("An operation can add its next attempt to the queue in which it runs")
     func retries() {
         let queue = OperationQueue()
         let (attempts, done) = (Log<Int>(), Gate())

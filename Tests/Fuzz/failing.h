@@ -1,5 +1,5 @@
-// Included before everything else: each allocation of Sources/CLua, Lua's included, can be made to fail.
-#include <malloc.h>  // declares what is replaced below, as the others do
+// Included before all other headers. It lets a test make each allocation of Sources/CLua fail, including those of Lua.
+#include <malloc.h>  // declares the functions that are replaced below, as do the next headers
 #include <stdlib.h>
 #include <string.h>
 #if __has_include(<jemalloc/jemalloc.h>)

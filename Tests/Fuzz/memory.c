@@ -1,9 +1,9 @@
-// Each allocation fails in turn, those of C included, while values are sent: `scripts/fuzz memory` builds and runs it.
+// Makes each allocation fail in turn while values are sent, including the allocations in C. `scripts/fuzz memory` builds and runs it.
 //
 //   memory seeds.lua
 //
-// Each step is repeated with allocation n failing, n = 0, 1, 2 …, until none fails: once only that one, and once all that follow too.
-// What fails leaves the state as it was. AddressSanitizer looks for leaks.
+// Each step is repeated with allocation n failing, n = 0, 1, 2 …, until none fails: first only allocation n fails, then all later ones
+// too. A failed step must leave the state as it was. AddressSanitizer looks for leaks.
 #include <stdbool.h>
 #include <stdio.h>
 
@@ -14,8 +14,8 @@
 #undef calloc
 #undef strdup
 
-static size_t before;      // allocations that still succeed
-static int left;           // failures to come
+static size_t before;      // the number of allocations that still succeed
+static int left;           // the number of failures to come
 static bool has_failed;
 
 static bool fails(void) {
@@ -31,7 +31,7 @@ static bool fails(void) {
 
 static size_t size_of(const void *block);
 
-// A block knows its size, so that one that becomes smaller never fails, as Lua requires.
+// A block stores its size, so that shrinking it never fails, as Lua requires.
 void *failing_realloc(void *block, size_t size) {
     if ((block == NULL || size > size_of(block)) && fails()) return NULL;
     return realloc(block, size);
@@ -43,8 +43,8 @@ char *failing_strdup(const char *text) { return fails() ? NULL : strdup(text); }
 size_t malloc_usable_size(void *block);
 static size_t size_of(const void *block) { return malloc_usable_size((void *)block); }
 
-static int references;  // to the host's object
-static int many[300];   // to others
+static int references;  // references to the host's object
+static int many[300];   // references to other objects
 static void retain(void *object) { ++*(int *)object; }
 static void release(void *object) { --*(int *)object; }
 
@@ -54,7 +54,7 @@ static void check(bool is_right, const char *what, int step, size_t number) {
     abort();
 }
 
-// Answers by the number of the member, so that every kind of answer is given.
+// The number of the member selects the answer, so that every kind of answer occurs.
 static void call(lua_State *L, int member, clua_reply *reply) {
     (void)L;
     switch (member) {
@@ -93,7 +93,7 @@ static const char calls[] =
     "handle.text, handle.stored = 1, {}\n"
     "return opscript.text(), #opscript.handles(), opscript.progress(), handle.unknown, tostring(handle)";
 
-// A step leaves the stack as it was; false when memory was lacking.
+// A step leaves the stack as it was. It returns false when memory was lacking.
 typedef bool step(lua_State *L, clua_parcel *parcel);
 
 static bool failed(lua_State *L, int status, clua_failure *failure) {
@@ -106,7 +106,7 @@ static bool failed(lua_State *L, int status, clua_failure *failure) {
     return status != LUA_OK;
 }
 
-// Stack: the values.
+// Encodes all values on the stack.
 static bool encode(lua_State *L, clua_parcel *parcel) {
     clua_failure failure = {0};
     int count = lua_gettop(L);
@@ -159,7 +159,7 @@ static bool host_calls(lua_State *L, clua_parcel *parcel) {
 
 static const char collect[] = "collectgarbage() collectgarbage()";
 
-// Handles that are many for a moment: their tables become larger, and smaller.
+// Pins many handles for a moment, so that their tables grow and shrink.
 static bool handles_go(lua_State *L, clua_parcel *parcel) {
     (void)parcel;
     clua_failure failure = {0};
@@ -175,7 +175,7 @@ static bool handles_go(lua_State *L, clua_parcel *parcel) {
 
 static size_t exhausted;
 
-// `is_written`: the step makes the parcel.
+// `is_written` is true when the step makes the parcel.
 static void exhaust(lua_State *L, step *step, int number, clua_parcel *parcel, bool is_written) {
     int top = lua_gettop(L);
     for (int failures = 2; failures <= 1000000; failures += 999998)
@@ -202,7 +202,7 @@ static lua_State *new_state(void) {
     return L;
 }
 
-// Leaves the table of seeds as the only value.
+// Leaves only the table of seeds on the stack.
 static lua_State *seeded_state(const char *path) {
     lua_State *L = new_state();
     check(luaL_loadfile(L, path) == LUA_OK, lua_tostring(L, -1), 0, 0);

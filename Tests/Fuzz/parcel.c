@@ -1,11 +1,11 @@
-// A fuzzer of the decoder, for libFuzzer: whatever the bytes of a parcel are, decoding them is an error or gives values that can be
-// sent again; never worse. `scripts/fuzz parcel` builds and runs it.
+// A libFuzzer target for the decoder. Whatever the bytes of a parcel are, decoding must raise an error or give values that can be sent
+// again. `scripts/fuzz parcel` builds and runs it.
 //
 //   parcel --seeds=seeds.lua CORPUS          fuzzes
-//   parcel --seeds=seeds.lua --write=CORPUS  writes the parcels to begin with into a folder
+//   parcel --seeds=seeds.lua --write=CORPUS  writes the initial parcels into a folder
 //
-// An input is four bytes, and the bytes of a parcel: which seed has its codes and objects, the environment, and how much memory the state
-// may take beyond what it holds (two bytes, 0 for enough).
+// An input is four bytes followed by the bytes of a parcel. The four bytes choose the seed whose codes and objects are used, the
+// environment, and the memory that the state may take beyond what it holds (two bytes, 0 for enough).
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ enum { HEADER = 4, MOST_SEEDS = 64, KIND = 1, ENOUGH = 32 << 20 };
 
 static clua_parcel seeds[MOST_SEEDS];
 static int seed_count;
-static int references;  // to the host's only object
+static int references;  // references to the host's only object
 
 static void retain(void *object) { ++*(int *)object; }
 static void release(void *object) { --*(int *)object; }
@@ -88,14 +88,14 @@ int LLVMFuzzerInitialize(int *count, char ***arguments) {
     exit(0);
 }
 
-// A parcel can name every function of the libraries, and call it. These would end the fuzzer, or reach for what is outside, or take
-// for ever, or change what is on the stack of their caller.
+// A parcel can name and call every function of the libraries. This removes functions that would end the fuzzer, touch the outside, run
+// for ever, or change their caller's stack.
 static const char disarm[] =
     "for _, name in ipairs { 'os', 'io', 'debug', 'load', 'loadfile', 'dofile', 'print', 'collectgarbage' } do _G[name] = nil;"
     "  package.loaded[name] = nil end "
     "table.move = nil string.rep = nil package.loadlib = nil package.path = '' package.cpath = ''";
 
-// Leaves the values, or nothing.
+// Leaves the decoded values, or nothing.
 static bool decode(lua_State *L, const clua_parcel *parcel, clua_environment environment) {
     int top = lua_gettop(L);
     int status = clua_decode(L, parcel, environment);
@@ -116,7 +116,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     state->limit_bytes = state->used_bytes + (room == 0 ? ENOUGH : room);
 
     clua_parcel parcel = seeds[data[0] % seed_count];
-    // Where libFuzzer's own copy ends, memory of others may begin: one of our own has an end that is watched.
+    // Other memory may follow libFuzzer's buffer directly. AddressSanitizer watches the end of this copy.
     parcel.byte_count = size - HEADER;
     parcel.bytes = malloc(parcel.byte_count);
     parcel.has_block = true;

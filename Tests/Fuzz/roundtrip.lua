@@ -1,9 +1,9 @@
--- Random values and functions, sent to a worker and back, must come back as they went.
+-- Random values and functions that are sent to a worker and back must return unchanged.
 --
 --   opscript Tests/Fuzz/roundtrip.lua [SEED [ROUNDS [SECONDS]]]
 --
--- Each round has the seed SEED + its number, from 0; a failure prints the seed that repeats it with ROUNDS = 1. It ends after as many
--- rounds, or the first after as many seconds.
+-- The seed of a round is SEED plus the number of the round, from 0. A failure prints the seed that repeats it with ROUNDS = 1. The test
+-- ends after ROUNDS rounds or after SECONDS seconds, whichever comes first.
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 local first = math.tointeger(arg[1]) or os.time()
 local rounds = math.tointeger(arg[2]) or math.huge
@@ -26,7 +26,7 @@ local numbers = {
   1 / 0, -1 / 0, 2 ^ 53, 2 ^ 63,
 }
 
--- A float of any bits, those of NaN with anything in it included.
+-- A float with random bits, which includes every kind of NaN.
 local function anyFloat()
   if chance(50) then return (string.unpack("<d", string.pack("<i8", random(0)))) end
   return (string.unpack("<d", string.pack("<I8", (chance(50) and 0xFFF or 0x7FF) << 52 | random(1, (1 << 52) - 1))))
@@ -48,7 +48,7 @@ local function scalar()
   return pick(words)
 end
 
--- A key that is neither nil nor NaN.
+-- A random key that is neither nil nor NaN.
 local function key()
   local value
   repeat value = scalar() until value == value and type(value) ~= "table" and type(value) ~= "userdata"
@@ -57,7 +57,7 @@ end
 
 -- Graphs ---------------------------------------------------------------------------------------------------------------
 
--- Makers of functions: each makes some that share variables, and the last of them sets these.
+-- Each maker returns functions that share variables. The last of these functions sets the variables.
 local makers = {
   function()
     local a
@@ -102,7 +102,7 @@ local makers = {
   end,
 }
 
--- A class whose objects are made again on arrival. What refers back to the object is in a table, which is complete afterwards.
+-- A class whose objects are rebuilt on arrival. A reference back to the object is in a table, which is complete only afterwards.
 local function transferClass()
   local class = {}
   local function rebuild(fields) return setmetatable(fields, class) end
@@ -175,17 +175,17 @@ end
 
 local compare
 
--- What a key of `a` is in `b`.
+-- Returns the key of `b` that corresponds to the key `k` of `a`.
 local function counterpart(state, a, b, k, path)
   if type(k) ~= "table" and type(k) ~= "function" then return k end
   if state.of[k] ~= nil then return state.of[k] end
-  -- Not met yet: tables that are keys have an id, unique among them.
+  -- An unknown key: tables that are keys have an id that is unique among them.
   for other in next, b do
     if type(other) == "table" and type(k) == "table" and rawequal(rawget(other, "id"), rawget(k, "id")) and state.from[other] == nil then
       return other
     end
   end
-  if type(k) == "function" then return k end  -- of a library
+  if type(k) == "function" then return k end  -- a function of a library
   error(path .. ": a key is missing", 0)
 end
 
@@ -267,7 +267,7 @@ local function finish(operation)
   return operation.results
 end
 
--- The ways there are; each gives back what came of the values.
+-- The ways to send values. Each returns the values that come back.
 local ways = {
   arguments = function(values)
     return finish(queue:addOperation(function(_, ...) return ... end, table.unpack(values, 1, values.n)))
@@ -296,7 +296,7 @@ local ways = {
 }
 local names = { "arguments", "upvalue", "global", "storage", "nested" }
 
--- What cannot be sent, wherever it is, is an error that says how it is reached.
+-- A value that cannot be sent must raise an error with the path to it, wherever it is.
 local function plant(values)
   local culprit = pick { coroutine.create(print), io.tmpfile() or coroutine.create(print), debug.upvalueid(plant or finish, 1) }
   values.n = values.n + 1

@@ -1,4 +1,4 @@
--- What the parcel fuzzer starts from: each function's results become a parcel. `object` is an object of the host.
+-- The seeds of the parcel fuzzer: the results of each function become a parcel. `object` is an object of the host.
 local object = ...
 
 local function cycle()

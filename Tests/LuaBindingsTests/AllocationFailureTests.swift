@@ -5,9 +5,9 @@ import Testing
 
 @testable import LuaBindings
 
-/// Each allocation of a Lua state fails in turn: that is an error that a script can catch, and nothing worse.
+/// Each allocation of a Lua state in turn fails. A script can catch the error, and nothing worse happens.
 @Suite(.disabled(if: has_thread_sanitizer(), "one thread only")) struct AllocationFailureTests {
-    /// Runs a step with its n-th allocation failing, n = 0, 1, 2 …, until none fails; returns how many did.
+    /// Repeats a step with its n-th allocation failing, n = 0, 1, 2 …, until none fails. Returns the number of failures.
     private static let exhaust = """
         function helper(a) return a[1] end
         n = 7
@@ -35,8 +35,8 @@ import Testing
         end
         """
 
-    /// A runtime with one worker, whose scripts have `failAllocation(n)`, for the state that calls it, `stopFailing()`, for the last one that
-    /// did, from any state, and `exhaust(step)`.
+    /// A runtime with one worker. Its scripts have three more functions: `failAllocation(n)` acts on the calling state; `stopFailing()`, in
+    /// any state, acts on the state that called `failAllocation` last; `exhaust(step)` runs a step as described above.
     private func withFailingRuntime(_ body: (Runtime) throws -> Void) throws {
         try withRuntime(workers: 1) { runtime in
             let core = try #require(try runtime.operation("return Operation.new()") as? LuaOperation).core
@@ -67,7 +67,7 @@ import Testing
         #expect(Set(names.joined()).subtracting(words) == [])
     }
 
-    @Test("In the main state", arguments: AllocationSteps.all.keys.sorted())
+    @Test("A script in the main state survives the failure of any allocation", arguments: AllocationSteps.all.keys.sorted())
     func inTheMainState(name: String) throws {
         try withFailingRuntime { runtime in
             let step = try #require(AllocationSteps.all[name])
@@ -77,7 +77,7 @@ import Testing
         }
     }
 
-    @Test("In a worker, below a body that goes on", arguments: AllocationSteps.all.keys.sorted())
+    @Test("A script in a worker survives the failure of any allocation", arguments: AllocationSteps.all.keys.sorted())
     func inAWorker(name: String) throws {
         try withFailingRuntime { runtime in
             let step = try #require(AllocationSteps.all[name])

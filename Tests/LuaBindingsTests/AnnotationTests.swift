@@ -4,11 +4,11 @@ import Testing
 
 @testable import LuaBindings
 
-/// `editor/opscript.d.lua`, which editors read, says what the module has: nothing is missing, nothing is too much.
+/// `editor/opscript.d.lua`, which editors read, declares exactly what the module has.
 @Suite struct AnnotationTests {
-    /// What the file declares.
+    /// The declarations in the file.
     private struct Declarations {
-        /// The fields of each class, and the functions of each, `.name` or `:name`.
+        /// The fields and functions of each class. A function is written as `.name` or `:name`.
         var fields: [String: Set<String>] = [:]
         var functions: [String: Set<String>] = [:]
         var aliases: [String: Set<String>] = [:]
@@ -136,7 +136,7 @@ import Testing
         #expect(aliases == expected.mapValues { Set($0) })
     }
 
-    /// Tables that the module makes: each field that one has is declared, and each that is declared is in one of them.
+    /// The fields of the tables that the module makes are exactly the declared fields.
     @Test func theTablesThatAreMadeHaveTheFields() throws {
         let file = try Self.declarations()
         try withRuntime { runtime in
@@ -193,7 +193,7 @@ import Testing
                 """)
             let classes = ["Progress", "Change", "ProcessResult", "Capture", "Blockage"]
             let declared = classes.flatMap { name in file.fields["opscript.\(name)"]!.map { "\(name).\($0)" } }
-            // An operation in a cycle cannot be made by a script: that is refused.
+            // A script cannot make an operation that is in a cycle, so no table has this field.
             #expect(Set(made.compactMap(\.text)).union(["Blockage.cycle"]) == Set(declared))
         }
     }

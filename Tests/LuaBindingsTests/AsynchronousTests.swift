@@ -153,7 +153,7 @@ import Testing
                     "'o' can never finish: it is executing, and nothing is left that could finish it",
                     "'byHand' can never finish: it is executing, and nothing is left that could finish it",
                 ])
-            // And closing the runtime waits for neither.
+            // Closing the runtime does not wait for either operation.
         }
     }
 

@@ -2,7 +2,7 @@ import LuaBindings
 import OpEngine
 import Testing
 
-/// `BlockOperation`: several functions, one operation.
+/// `BlockOperation`: one operation with several functions.
 @Suite struct BlockOperationTests {
     @Test func eachBlockHasAResult() throws {
         try script(
@@ -25,7 +25,7 @@ import Testing
             """)
     }
 
-    /// Each waits until all have begun: with one after the other none would ever end.
+    /// Each function waits until all have begun, so none would end if they ran one after the other.
     @Test func theBlocksRunConcurrently() throws {
         try script(
             workers: 4,

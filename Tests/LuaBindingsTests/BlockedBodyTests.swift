@@ -5,10 +5,10 @@ import OpEngine
 import TestSupport
 import Testing
 
-/// Bodies that block in Lua's own library or in a module, of which the engine is told nothing.
+/// Bodies that block in Lua's library or in a module. The engine is not told about such calls.
 @Suite struct BlockedBodyTests {
-    /// Two bodies block in `body`, which knows its operation `op`, its number `i` and a folder; another operation runs `release`, which
-    /// knows the two operations and the folder, and lets them go on.
+    /// Two operations run `body`, which blocks. It has the variables `op`, `i` (its number) and `folder`. Another operation runs
+    /// `release`, which unblocks them. It has the variables `blocked` (the two operations) and `folder`.
     private func expectOthersToRun(workers: Int = 2, blocking body: String, releasing release: String) throws {
         var template = Array("/tmp/opscript-XXXXXX".utf8CString)
         // Safety: the name is a local variable that outlives the call.
@@ -107,7 +107,7 @@ import Testing
                 end
                 computing:waitUntilAllOperationsAreFinished()
                 """)
-            // A body may wait for the allocator's lock, whose holder, a thread of another test, waits for a processor: that looks blocked.
+            // A body looks blocked while it waits for the allocator's lock and the holder, a thread of another test, waits for a processor.
             #expect(runtime.engine.threadCount <= 4)
         }
     }

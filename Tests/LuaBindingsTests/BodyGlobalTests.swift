@@ -2,7 +2,7 @@ import LuaBindings
 import TestSupport
 import Testing
 
-/// The globals of one operation are not there in the next.
+/// The globals of one operation do not exist in the next one.
 @Suite struct BodyGlobalTests {
     @Test(arguments: [
         "leak = 1", "_G.leak = 1", "rawset(_G, 'leak', 1)", "load('leak = 1')()", "load('_G.leak = 1')()", "load('_ENV.leak = 1')()",
@@ -83,7 +83,7 @@ import Testing
         }
     }
 
-    /// What a body prints of its globals must be what a script prints of its own.
+    /// A body and a script must print the same about their globals.
     @Test(arguments: [
         "local n = {} for name in pairs(_G) do n[#n + 1] = name end table.sort(n) return table.concat(n, ' ')",
         "local n = {} for name in pairs(_ENV) do n[#n + 1] = name end table.sort(n) return table.concat(n, ' ')",
@@ -97,7 +97,7 @@ import Testing
     ])
     func aBodySeesWhatAScriptSees(_ source: String) throws {
         try withRuntime(workers: 1) { runtime throws in
-            // What the runtime of a test has more is not a fresh state's.
+            // A fresh state does not have what the runtime of a test adds.
             try runtime.run("Operation, OperationQueue, queue = nil; if not arg then arg = {} end")
             let expected = try runtime.run(source)
             let operation = try runtime.operation(
@@ -106,7 +106,7 @@ import Testing
         }
     }
 
-    /// Its upvalues have no names.
+    /// The upvalues of a stripped function have no names.
     @Test func aStrippedBodySeesWhatAScriptSees() throws {
         try withRuntime(workers: 1) { runtime throws in
             let operation = try runtime.operation(
@@ -155,7 +155,7 @@ import Testing
             """)
     }
 
-    /// Whichever body has a module loaded: those that require it see what it does to the globals, and no others.
+    /// The bodies that require a module see its changes to the globals, and no others do, whichever body loaded it.
     @Test(arguments: ["strict", "outer"])
     func whatAModuleDoesToTheGlobalsIsSeenByThoseThatRequireIt(_ name: String) throws {
         let modules = try ModuleDirectory([
@@ -182,7 +182,7 @@ import Testing
                     "return queue:addOperation(function() return undefined, fromModule, helper, getmetatable(_G) end)")
                 #expect(try runtime.results(of: other) == [.nil, .nil, .nil, .nil])
             }
-            // One that was loaded as a part of another is seen by itself, too.
+            // Requiring a module that was loaded by another module shows its changes, too.
             let inner = try runtime.operation("return queue:addOperation(function() require 'strict' return fromModule() end)")
             #expect(try runtime.results(of: inner) == ["helped"])
             // Modules do not see the metatable.
@@ -220,7 +220,7 @@ import Testing
         }
     }
 
-    /// However the script has got hold of its globals: what arrives is a table like a script's, and nothing that others have, too.
+    /// However the script obtains its globals, they arrive as a table like a script's own, which is shared with no other body.
     @Test(arguments: [
         "local G = _G return queue:addOperation(function() return rawget(G, 'print') == print, getmetatable(G), G == _G end)",
         "local G = _ENV return queue:addOperation(function() return rawget(G, 'print') == print, getmetatable(G), G == _ENV end)",
@@ -255,7 +255,7 @@ import Testing
         }
     }
 
-    /// What bodies had loaded before does not matter, and what a body has changed itself is left alone.
+    /// It does not matter which modules earlier bodies loaded, and a module leaves alone what the body has changed.
     @Test func eachModuleIsSeenAsIfNothingHadBeenLoadedBefore() throws {
         let modules = try ModuleDirectory([
             "inner": "function fromInner() return 'inner' end", "outer": "require 'inner' function fromOuter() return 'outer' end",
@@ -287,14 +287,14 @@ import Testing
         ])
         try withRuntime(workers: 1) { runtime throws in
             try runtime.run(modules.prelude)
-            // Also where it was loaded before.
+            // The module may have been loaded before.
             _ = try runtime.results(of: runtime.operation("return queue:addOperation(function() require 'strict' end)"))
             try runtime.run("opscript.prelude(function() require 'strict' end)")
             let body = "return made, select(2, pcall(function() return undefined end))"
             for _ in 1...2 {
                 let operation = try runtime.operation("return queue:addOperation(function() \(body) end)")
                 #expect(try runtime.results(of: operation) == [1, "undeclared undefined"])
-                // The metatable is the body's own.
+                // The metatable belongs to this body alone.
                 let other = try runtime.operation(
                     "return queue:addOperation(function() getmetatable(_G).__index = nil return undefined end)")
                 #expect(try runtime.results(of: other) == [.nil])

@@ -6,7 +6,7 @@ import Testing
 
 /// Completion blocks run in the state that set them.
 @Suite struct CompletionTests {
-    @Test("It may be set while the operation executes, inside or outside of it, and removed at any time; it is refused after the end")
+    @Test("A completion block may be set while its operation executes and removed at any time, but not set after the end")
     func setWhileItExecutes() throws {
         try script(
             """
@@ -91,7 +91,7 @@ import Testing
             """)
     }
 
-    /// Nobody waits for a block that is not going to run.
+    /// A wait does not wait for a block that will not run.
     @Test(arguments: ["op.completionBlock = nil", "op.completionBlock = function() replaced = true end"])
     func aBlockMayBeReplacedOrRemovedByAnotherState(assignment: String) throws {
         try script(
@@ -122,7 +122,7 @@ import Testing
             """)
     }
 
-    /// Waits wait for it, too.
+    /// Waits also wait for the new block.
     @Test func aBlockMayBeSetAnewAfterItWasRemovedFromAnOperationInAQueue() throws {
         try script(
             """
@@ -196,7 +196,7 @@ import Testing
         }
     }
 
-    /// Not while one of its functions is on the stack.
+    /// A state that ran out of memory is discarded, but not while one of its functions is on the stack.
     @Test func aBlockMayRunWhatExhaustsTheMemoryOfItsState() throws {
         var configuration = Runtime.Configuration()
         configuration.workerCount = 1
@@ -241,7 +241,7 @@ import Testing
             """)
     }
 
-    /// Its handle has to stay: the host may add it.
+    /// The handle must stay alive, because the host may add the operation.
     @Test func theBlockOfAnOperationOfTheHostStaysWhenAScriptIsRefused() throws {
         try withRuntime { runtime throws in
             let operation = LuaOperation(try runtime.function("return function() return 1 end"))
@@ -277,7 +277,7 @@ import Testing
             """)
     }
 
-    /// For whoever observes it, it is a property like the others.
+    /// To an observer, the completion block is a property like the others.
     @Test func theHostSeesTheBlockThatAScriptHasSet() throws {
         try withRuntime { runtime throws in
             let log = Log<String>()
@@ -436,7 +436,7 @@ import Testing
         return try Runtime(configuration)
     }
 
-    /// The end comes to an inbox that nobody looks into any more.
+    /// The operation ends after the inbox of its state was closed.
     @Test func aRuntimeThatClosesWhileAnObserverHearsOfTheEndIsLetGo() throws {
         weak var weakly: Operation?
         weak var engine: Engine?
@@ -460,7 +460,7 @@ import Testing
             thread.join()
             token.invalidate()
         }()
-        // The thread's closure goes a moment after that has been joined.
+        // The thread releases its closure shortly after `join` returns.
         for _ in 0..<1_000_000 where weakly != nil || engine != nil { sched_yield() }
         #expect(weakly == nil)
         #expect(engine == nil)

@@ -2,9 +2,9 @@ import LuaBindings
 import TestSupport
 import Testing
 
-/// Modules as Debian packs them, used inside operations.
+/// Debian's Lua modules, used inside operations.
 @Suite struct DebianModuleTests {
-    /// What a script of these tests begins with: `run` adds a body to a queue, and gives its results or raises its error.
+    /// The start of each script: `run` adds a body to a queue and returns its results or raises its error.
     private static let prelude = """
         function run(...)
           local operation = queue:addOperation(...)
@@ -15,7 +15,7 @@ import Testing
 
         """
 
-    /// Runs a script that uses `modules`. One that is missing is a failure of the test.
+    /// Runs a script that uses `modules`. The test fails when a module is missing.
     private func script(_ modules: [String], _ source: String) throws {
         try withRuntime { runtime in
             for module in modules {
@@ -31,7 +31,7 @@ import Testing
     }
 
     @Test(
-        "A module that a body sees goes by name",
+        "A module that a body uses is sent by name",
         arguments: [
             ("cjson", "encode { 1, { a = 'x' } } == '[1,{\"a\":\"x\"}]' and decode('[3]')[1] == 3", "encode, decode"),
             ("cjson.safe", "decode('[') == nil and encode { 1 } == '[1]'", "encode, decode"),

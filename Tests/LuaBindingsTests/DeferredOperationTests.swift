@@ -3,9 +3,9 @@ import OpEngine
 import TestSupport
 import Testing
 
-/// An operation that a script has just made is nothing but its handle, and then a word, until more is known of it. Nobody sees that.
+/// A new operation of a script is only a handle, and then a word, until more must be stored. Scripts do not notice this.
 @Suite struct DeferredOperationTests {
-    /// Each way in which something may ask for the operation, before it is added and after it.
+    /// The ways to access an operation, before and after it is added.
     private static let questions = [
         "none": "",
         "its name": "assert(o.name == nil) o.name = 'x'",
@@ -89,7 +89,7 @@ import Testing
             """)
     }
 
-    /// The setter of completion blocks, which is in C, takes nothing for a handle that is none.
+    /// The setter of completion blocks, written in C, rejects values that are not handles.
     @Test func theMetatableOfOperationsDoesNotTrustItsArguments() throws {
         try script(
             """
@@ -105,7 +105,7 @@ import Testing
             """)
     }
 
-    /// Short ones are in a word, others are not; with a completion block, without one, and with something else to be kept.
+    /// Short results fit into a word and longer ones do not. The operation may have a completion block or other stored properties.
     @Test func resultsOfEverySizeComeBack() throws {
         try script(
             """
@@ -191,7 +191,7 @@ import Testing
         }
     }
 
-    /// What is done to it while it is added: a collection may begin when the changed path is made known to the workers.
+    /// The finalizer runs while the operation is added: telling the workers the changed path may start a collection.
     @Test func aFinalizerMayAskForItWhileItIsAdded() throws {
         try script(
             """
@@ -244,7 +244,7 @@ import Testing
             """)
     }
 
-    /// The word becomes variables on one thread while others run the body, cancel it, and end it.
+    /// The word becomes a structure on one thread while others run the body, cancel the operation, and end it.
     @Test func itMayGrowAtAnyTime() throws {
         try withRuntime(workers: 3) { runtime throws in
             try runtime.run(

@@ -4,9 +4,9 @@ import OpEngine
 import TestSupport
 import Testing
 
-/// Completion blocks of operations that have ended before their state comes to run them: they run together.
+/// Completion blocks that become due before their state runs them are run together.
 @Suite struct DueCompletionTests {
-    /// They run one after the other; a wait in one of them goes on with the others.
+    /// The blocks run one after the other. A block that waits lets the others run meanwhile.
     @Test func aBlockMayWaitForTheBlocksThatAreDueBehindIt() throws {
         try script(
             """
@@ -29,7 +29,7 @@ import Testing
             """)
     }
 
-    /// Also through a function of the host, which runs what the main thread has to do.
+    /// A function of the host that drains the main inbox also runs the other blocks.
     @Test func aBlockMayHaveTheHostWaitForTheBlocksBehindIt() throws {
         try withRuntime { runtime throws in
             let inbox = runtime.engine.mainInbox
@@ -80,7 +80,7 @@ import Testing
         }
     }
 
-    /// The script keeps nothing of it.
+    /// The script keeps no reference to the operation.
     @Test func aBlockThatIsSetWhileTheOperationEndsRuns() throws {
         try withRuntime { runtime throws in
             let token = Locked<KeyValueObservation?>(nil)
@@ -88,7 +88,7 @@ import Testing
                 let operation = try #require(arguments.first?.operation), queue = try #require(operation.queue)
                 let observation = operation.observe(\.completionBlock) { _, _ in
                     queue.isSuspended = false
-                    // Not a wait, which would run the block.
+                    // A wait would run the block.
                     while !operation.isFinished { sched_yield() }
                 }
                 token.withLock { $0 = observation }

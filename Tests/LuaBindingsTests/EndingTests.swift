@@ -2,7 +2,7 @@ import LuaBindings
 import OpEngine
 import Testing
 
-/// What `finish` reports.
+/// The report that `finish` returns.
 @Suite struct EndingTests {
     @Test func everythingThatWasLeftHasRun() throws {
         try withRuntime { runtime throws in

@@ -1,7 +1,7 @@
 import LuaBindings
 import Testing
 
-/// `operation.error` as scripts see it.
+/// `operation.error` from the script's view.
 @Suite struct ErrorObjectTests {
     @Test func itHasMessageTracebackKindAndOperation() throws {
         try script(

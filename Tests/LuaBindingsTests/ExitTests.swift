@@ -2,7 +2,7 @@ import LuaBindings
 import OpEngine
 import Testing
 
-/// A script ends the process of its host only when that allows it.
+/// A script can end the host's process only when the host allows it.
 @Suite struct ExitTests {
     @Test func theHostIsNotEndedByDefault() throws {
         try withRuntime { runtime throws in
@@ -36,7 +36,7 @@ import Testing
 
     @Test func aScriptThatClosesItsRuntimeIsStoppedWithAMessage() async {
         let outcome = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
-            // Safety: one thread uses it.
+            // Safety: only one thread uses it.
             nonisolated(unsafe) let runtime = try Runtime()
             try unsafe runtime.register("close") { _ in
                 unsafe runtime.close()

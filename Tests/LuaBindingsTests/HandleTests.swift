@@ -3,18 +3,18 @@ import OpEngine
 import TestSupport
 import Testing
 
-/// An operation of the host that does something when it goes.
+/// An operation of the host that calls a function in its deinitialiser.
 private final class Going: Operation, @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because its one field is constant.
+    // Safety: `@unchecked Sendable` because its only field is a constant.
     private let goes: @Sendable () -> Void
 
     private init(_ goes: @escaping @Sendable () -> Void) { self.goes = goes }
 
     deinit { goes() }
 
-    /// Scripts get one by `make`.
+    /// Makes such operations available to scripts as `make()`.
     static func register(in runtime: Runtime, _ goes: @escaping @Sendable (Runtime) throws -> Void) throws {
-        // Safety: one thread only, and the runtime is there as long.
+        // Safety: only one thread uses the runtime, which outlives the operations.
         nonisolated(unsafe) unowned let runtime = runtime
         let go: @Sendable () -> Void = {
             do { try unsafe goes(runtime) } catch { Issue.record(error) }
@@ -23,9 +23,9 @@ private final class Going: Operation, @unchecked Sendable {
     }
 }
 
-/// An operation is one value in a state, however it came there.
+/// An operation has one handle in each state, wherever the state got it from.
 @Suite struct HandleTests {
-    /// A handle keeps what the host works with while a function of the host's runs.
+    /// Handles on the stack of a C function keep the host's objects alive while it runs, so scripts must not overwrite them.
     @Test func whatFunctionsOfCHaveOnTheirStacksIsNoLocalVariable() throws {
         try script(
             """
@@ -85,7 +85,7 @@ private final class Going: Operation, @unchecked Sendable {
             """)
     }
 
-    /// Making room for more handles runs them.
+    /// Finalizers run when the handle table grows.
     @Test func finalizersMayMakeOperations() throws {
         try script(
             """
@@ -105,7 +105,7 @@ private final class Going: Operation, @unchecked Sendable {
             """)
     }
 
-    /// The operation is garbage when its handle is used again.
+    /// The operation is already garbage when the finalizer uses its handle.
     @Test func finalizersMayAddOperationsThatOnlyTheyReferTo() throws {
         try script(
             """
@@ -125,7 +125,7 @@ private final class Going: Operation, @unchecked Sendable {
             """)
     }
 
-    /// What the host does when an object goes may be anything: no collection is under way then, and no other object is going.
+    /// The host may do anything in a deinitialiser: no collection is running then, and no other deinitialiser.
     @Test func anObjectOfTheHostMayRunAScriptWhenItGoes() throws {
         let (calls, most) = (Locked(0), Locked(0))
         try withRuntime { runtime throws in
@@ -143,7 +143,7 @@ private final class Going: Operation, @unchecked Sendable {
             try runtime.register("make_other") { _ in [.operation(Operation())] }
             try runtime.run("gone = 0; for i = 1, 1000 do make() end collectgarbage() collectgarbage()")
             #expect(try runtime.run("return gone") == [1000])
-            // As soon as a collection ends, though nothing of the host is called.
+            // The deinitialiser runs as soon as a collection ends, even when no function of the host is called.
             try runtime.run("make() for i = 1, 1000000 do local t = { i } if gone == 1001 then return end end error 'not yet'")
         }
         #expect(calls.withLock { $0 } == 1001 && most.withLock { $0 } == 1)
@@ -160,7 +160,7 @@ private final class Going: Operation, @unchecked Sendable {
         #expect(messages.withLock { $0 } == Array(repeating: "the runtime is closed", count: 3))
     }
 
-    /// At the limit of nested calls Lua cannot call a finalizer, and drops it.
+    /// At the limit of nested calls Lua cannot call a finalizer and drops it.
     @Test func objectsGoAfterFinalizersWereDropped() throws {
         try withRuntime { runtime throws in
             let gone = Locked(0)
@@ -173,7 +173,7 @@ private final class Going: Operation, @unchecked Sendable {
         }
     }
 
-    /// Making the one has the collector run a finalizer that makes the other.
+    /// While the first handle is made, the collector runs a finalizer that asks for a handle of the same operation.
     @Test func aFinalizerThatGetsAHandleWhileItIsMadeGetsTheSame() throws {
         try script(
             """
@@ -193,7 +193,7 @@ private final class Going: Operation, @unchecked Sendable {
             """)
     }
 
-    /// It captures nothing, and gets at a function that looks at `package.path` by its operation.
+    /// The body captures nothing. It obtains a function that reads `package.path` from a dependency.
     @Test func aPathThatHasChangedIsKnownToABodyThatComesToOthersFunctions() throws {
         try script(
             workers: 1,
@@ -231,7 +231,7 @@ private final class Going: Operation, @unchecked Sendable {
             """)
     }
 
-    /// They were copied. What the operation ends with takes their place.
+    /// The functions were copied when the operation was added. Its results take their place.
     @Test func anOperationThatWasAddedLetsGoOfItsFunctions() throws {
         try script(
             """

@@ -15,7 +15,7 @@ import Testing
         try withRuntime { runtime throws in
             let operation = try runtime.operation(source)
             let other = try runtime.operation(source)
-            // The script has forgotten it.
+            // The script no longer refers to the operation.
             try runtime.run("collectgarbage() collectgarbage()")
             let queue = OperationQueue(engine: runtime.engine)
             queue.addOperation(operation)

@@ -4,9 +4,9 @@ import Testing
 
 @testable import LuaBindings
 
-/// A worker's thread, and its Lua state, stay while something is to be called back there, and go when nothing is.
+/// A worker's thread and its Lua state stay while a callback is pending in the state, and end afterwards.
 @Suite struct IdleWorkerTests {
-    /// What a body on a worker sets. Each calls `tell` when `event` has started, or a moment later.
+    /// What a body on a worker sets up. Each line calls `tell` once `event` has started, or shortly after.
     @Test(arguments: [
         "opscript.after(0.02, tell)",
         "opscript.every(0.02, function(timer) timer:cancel() tell() end)",
@@ -20,7 +20,7 @@ import Testing
     ])
     func whatIsToBeCalledBackIs(what: String) throws {
         try withRuntime(workers: 1, idleTime: .zero) { runtime throws in
-            // What the callback sees shows that it runs where it was set.
+            // The value that the callback sees shows that it runs in the state that set it.
             try runtime.run(
                 """
                 event, told = Operation.new(function(op) op.stored = 1 if op.own then op.own:finish() end end), Operation.new()
@@ -51,7 +51,7 @@ import Testing
         }
     }
 
-    /// The next thread is nearly always where the one before was, and looks the same.
+    /// The next state is nearly always at the same address as the one before.
     @Test func aBlockIsNotTakenForOneOfTheStateThatHasGone() throws {
         try withRuntime(workers: 1, idleTime: .zero) { runtime throws in
             for _ in 1...5 {
@@ -104,7 +104,7 @@ import Testing
                     #expect(try threads().count > before.count)
                 }
             }
-            // The kernel lists a thread for a moment after it was joined. One more starts threads for the whole process.
+            // The kernel lists a thread for a moment after it was joined. One more thread starts the threads of the process.
             try waitUntil { try threads().subtracting(before).count <= 1 }
         }
     }

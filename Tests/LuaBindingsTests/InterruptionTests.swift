@@ -10,7 +10,7 @@ private final class SignalCount: Sendable {
     let value = Atomic(0)
 }
 
-/// Ctrl-C, whenever it comes. One test, because a process has one runtime that catches it.
+/// Ctrl-C at any moment. This is one test, because only one runtime of a process catches the signal.
 @Suite struct InterruptionTests {
     @Test func itEndsAScriptAtAnyMoment() throws {
         let bodies = [
@@ -35,7 +35,7 @@ private final class SignalCount: Sendable {
                 for _ in 0..<rounds * bodies.count {
                     pace.step()
                     for _ in 0..<Int.random(in: 0..<5000, using: &random) { turn.add(1, ordering: .relaxed) }
-                    // Whichever thread the kernel chooses.
+                    // The kernel may deliver the signal to any thread.
                     pthread_kill(Bool.random(using: &random) ? scriptThread : pthread_self(), SIGINT)
                     sent.value.add(1, ordering: .releasing)
                     pace.step()
@@ -63,7 +63,7 @@ private final class SignalCount: Sendable {
         }
     }
 
-    /// Threads of Swift's pool, and workers, block signals.
+    /// Threads of Swift's pool and workers block signals.
     private func mask(_ how: Int32) {
         var signals = sigset_t()
         unsafe sigemptyset(&signals)

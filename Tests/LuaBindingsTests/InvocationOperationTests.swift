@@ -2,7 +2,7 @@ import LuaBindings
 import OpEngine
 import Testing
 
-/// `InvocationOperation`: a method of an object as an operation.
+/// `InvocationOperation`: an operation that calls a method of an object.
 @Suite struct InvocationOperationTests {
     @Test func itCallsTheMethodOfACopy() throws {
         try script(

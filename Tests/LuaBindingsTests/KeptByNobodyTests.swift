@@ -4,9 +4,9 @@ import Testing
 @testable import LuaBindings
 @_spi(Locking) @testable import OpEngine
 
-/// What operations and states keep of each other ends in time.
+/// Operations and states release each other in time.
 @Suite struct KeptByNobodyTests {
-    /// The end has begun, and the state that set the block has it in its list, when the host takes the block away.
+    /// The operation has begun to end and is in the due list of the state that set the block when the host removes the block.
     @Test func oneWhoseBlockIsRemovedAtItsEndIsKeptByNobody() throws {
         try withRuntime { runtime throws in
             let operation = try runtime.operation(
@@ -23,12 +23,12 @@ import Testing
             }
             operation.queue?.isSuspended = false
             removed.wait()
-            // The state has not run meanwhile.
+            // The state has not run since.
             #expect(try runtime.state().due.isEmpty)
         }
     }
 
-    /// A state whose block was taken away may set another one before the operation leaves its list.
+    /// After its block was removed, a state may set another one before the operation leaves the list.
     @Test func oneThatHasAnotherBlockByThenStaysDue() throws {
         try withRuntime { runtime throws in
             let operation = try runtime.operation(

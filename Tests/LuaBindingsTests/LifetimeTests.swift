@@ -4,9 +4,9 @@ import OpEngine
 import TestSupport
 import Testing
 
-/// Operations go when nobody needs them.
+/// Operations are released when nothing needs them.
 @Suite struct LifetimeTests {
-    /// What holds an operation for a while: a body or block that captures it, storage, results.
+    /// References to an operation that are cycles: from its body or completion block, its storage, or its results.
     @Test(arguments: [
         "local o; o = Operation.new(function() return o end); return o",
         "local o = Operation.new(function(op) return op end); o.completionBlock = function() local _ = o end; return o",
@@ -50,7 +50,7 @@ import Testing
         }
     }
 
-    /// Elsewhere somebody might still add them.
+    /// Another state could still have added the operations.
     @Test func operationsThatAnotherStateHadGo() throws {
         try script(
             workers: 1,
@@ -132,7 +132,7 @@ import Testing
         #expect(weakly == nil)
     }
 
-    /// They keep each other until the runtime closes.
+    /// The operations keep each other alive until the runtime closes.
     @Test(arguments: [
         "local a, b = Operation.new(function() end), Operation.new(function() end); a.friend, b.friend = b, a; return a",
         "local a, b; a = Operation.new(function() return b end); b = Operation.new(function() return a end); return a",
@@ -191,7 +191,7 @@ import Testing
                 end
                 """, arguments: [.integer(TestLength.size(50_000))])
             weak let weakly = try runtime.operation("return last")
-            // Nothing but results holds the chain now.
+            // Only results keep the chain alive now.
             _ = try runtime.results(of: runtime.operation("return queue:addOperation(function() collectgarbage() collectgarbage() end)"))
             try runtime.run("collectgarbage() collectgarbage()")
             #expect(weakly != nil)
@@ -244,7 +244,7 @@ import Testing
         }
     }
 
-    /// However many there were at a time, and although one is still there that came last.
+    /// The memory is freed however many operations there were at once, even while the last one still exists.
     @Test func memoryForManyOperationsIsGivenBack() async {
         await #expect(processExitsWith: .success) {
             try withRuntime { runtime throws in
@@ -272,14 +272,14 @@ import Testing
                 }
                 _ = try add(1000)
                 let few = try add(1000), many = try add(TestLength.size(200_000))
-                // A byte of each: the registry keeps two numbers for 64 handles.
+                // At most one byte per operation: the registry keeps two numbers for 64 handles.
                 #expect(many.0 - few.0 < 200_000, "\(few) then \(many)")
                 #expect(many.1 - few.1 < 300_000, "\(few) then \(many)")
             }
         }
     }
 
-    /// Each body is compiled code that no worker has seen, captures a closure of its own, makes an operation, and may fail.
+    /// Each body is code that no worker has compiled yet, captures a closure, makes an operation, and may fail.
     @Test func bodiesLeaveNothingBehindInWorkers() async {
         await #expect(processExitsWith: .success) {
             try withRuntime(workers: 1) { runtime throws in
@@ -310,7 +310,7 @@ import Testing
                     guard case .integer(let worker) = held[0] else { return (0, 0) }
                     return (worker, allocated_bytes())
                 }
-                // A state keeps the last few thousand functions that it has compiled: some 2 MB of such.
+                // A state keeps the last few thousand functions that it has compiled, which take some 2 MB here.
                 let before = try run(TestLength.size(5000)), after = try run(TestLength.size(15_000))
                 #expect(before.worker < 3_000_000 && after.worker < 3_000_000, "\(before) then \(after)")
                 #expect(after.process - before.process < 4_000_000, "\(before) then \(after)")

@@ -3,7 +3,7 @@ import OpEngine
 import TestSupport
 import Testing
 
-/// Operations that a host makes of Lua functions.
+/// Operations that a host makes from Lua functions.
 @Suite struct LuaFunctionTests {
     @Test func operationsCallItWithThemselvesAndTheirArguments() throws {
         try withRuntime { runtime throws in
@@ -23,7 +23,7 @@ import Testing
         }
     }
 
-    /// What one call changes no other one sees, nor does the main state.
+    /// Neither another call nor the main state sees what a call changes.
     @Test func everyCallHasWhatTheFunctionCapturedAsItWas() throws {
         try withRuntime { runtime throws in
             try runtime.run("n, t = 1, { 1 }")
@@ -53,7 +53,7 @@ import Testing
         }
     }
 
-    /// Functions that the body has left in the state share what it has captured.
+    /// Functions that a body leaves in the state share the variables that the body captured.
     @Test func whatACallHasLeftBehindKeepsWhatThatHasCaptured() throws {
         try withRuntime(workers: 1) { runtime throws in
             let function = try runtime.function(
@@ -79,7 +79,7 @@ import Testing
         }
     }
 
-    /// Of a function with any number of arguments Lua keeps a second copy, where `debug.getlocal` finds it.
+    /// Lua keeps a second copy of a variadic function on the stack, where `debug.getlocal` finds it.
     @Test func whoKeepsTheFunctionThatRunsKeepsWhatItHasCaptured() throws {
         try script(
             workers: 1,
@@ -141,7 +141,7 @@ import Testing
         }
     }
 
-    /// A script gets it as any other operation.
+    /// A script receives the operation like any other.
     @Test func scriptsMayAddThemAndReadWhatTheyReturn() throws {
         try withRuntime { runtime throws in
             let function = try runtime.function("return function(_, x) return x + 1 end")
@@ -165,7 +165,7 @@ import Testing
             let error = #expect(throws: LuaError.self) { try runtime.function(coroutine) }
             #expect(error?.message.hasPrefix("cannot send upvalue 'c' (a coroutine) of function") == true)
             #expect(throws: LuaError.self) { try runtime.function("return function(") }
-            // A C function is one that has a name.
+            // A C function can be sent when it has a name.
             let operation = LuaOperation(try runtime.function("return math.type"), arguments: [])
             OperationQueue(engine: runtime.engine).addOperation(operation)
             #expect(try runtime.results(of: operation) == [.nil])
@@ -184,7 +184,7 @@ import Testing
                 circle = first
                 queue.addOperations([first, second], waitUntilFinished: true)
             }
-            // The worker's state had a handle of it.
+            // The worker's state had a handle of the operation.
             let collect = LuaOperation(try runtime.function("return function() collectgarbage() collectgarbage() end"))
             queue.addOperations([collect], waitUntilFinished: true)
             #expect(circle == nil)

@@ -1,7 +1,7 @@
 import LuaBindings
 import Testing
 
-/// The main queue runs in the main state, and functions run there as they are.
+/// The main queue runs functions in the main state, without copying them.
 @Suite struct MainQueueTests {
     @Test func upvaluesAndGlobalsAreShared() throws {
         try withRuntime { runtime throws in

@@ -4,9 +4,9 @@ import OpEngine
 import TestSupport
 import Testing
 
-/// Observers run in the state that set them, are told everything, and keep nothing alive.
+/// Observers run in the state that set them, see every change, and keep nothing alive.
 @Suite struct ObservingTests {
-    @Test("A queue without a name of its own has none for scripts")
+    @Test("A queue that was given no name has no name in scripts")
     func unnamedQueues() throws {
         try script(
             """
@@ -174,7 +174,7 @@ import Testing
         }
     }
 
-    /// What is observed and can be reached only by its observer.
+    /// Observed operations that only their observer refers to.
     @Test(arguments: [
         "local o = Operation.new(function() end); o:observe('isFinished', function() return o end); return o",
         "local o = Operation.new(function() end); local t; t = o:observe('x', function() return t, o end); return o",
@@ -280,8 +280,8 @@ import Testing
                     return (Int(used * 1024), allocated_bytes())
                 }
                 let before = try observe(5000), after = try observe(TestLength.isLong ? 100_000 : 15_000)
-                // Tables keep room for the most handles that there were at once, which the pace of the collector decides: they may have
-                // become twice as long.
+                // Tables have room for the largest number of handles that existed at once. That number depends on the pace of the
+                // collector, so the tables may have doubled in size.
                 #expect(after.0 - before.0 < 300_000, "\(before) then \(after)")
                 #expect(after.1 - before.1 < 1_500_000, "\(before) then \(after)")
             }

@@ -4,9 +4,9 @@ import Testing
 
 @testable import LuaBindings
 
-/// What operations weigh.
+/// The memory that operations take.
 @Suite struct OperationSizeTests {
-    /// The C library's allocator gives larger blocks back under a lock, which the thread that adds operations needs.
+    /// The C library's allocator frees larger blocks under a lock that the thread adding operations needs, too.
     @Test func anOperationAndWhatChangesOfItAreBlocksThatNeedNoLock() throws {
         try withRuntime { runtime throws in
             let operation = LuaOperation(try runtime.function("return function() end"))

@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 @Suite struct ProcessTests {
-    /// Whether a process has gone, or is only waiting to be forgotten; and the wait for that.
+    /// `isGone` tells whether a process has ended, even if it is still a zombie; `awaitEnd` waits for that.
     private static let prelude = """
         function isGone(pid)
             local file <close> = io.open('/proc/' .. pid .. '/stat')
@@ -34,7 +34,7 @@ import Testing
         }
     }
 
-    // MARK: what a program is given, and what it gives
+    // MARK: input and output of a program
 
     @Test(arguments: [
         ("{ 'echo', 'two words', 5 }", "0 nil two words 5\n "),
@@ -142,12 +142,12 @@ import Testing
         try withRuntime { runtime throws in
             let error = #expect(throws: LuaError.self) { try runtime.run("opscript.\(source)") }
             #expect(error?.message.replacing("script:1: bad", with: "bad") == message)
-            // Nothing is left that would be waited for.
+            // `finish` would wait for a program that was started.
             _ = try runtime.finish()
         }
     }
 
-    // MARK: much at once
+    // MARK: many programs at once
 
     @Test func muchOutputIsTakenWhileTheStateIsBusy() throws {
         #expect(
@@ -217,7 +217,7 @@ import Testing
 
     // MARK: waiting
 
-    /// With one worker, the second operation runs only if the first gives its place away.
+    /// With one worker, the second operation runs only if the waiting one gives up its place.
     @Test func aWaitGivesItsPlaceToAnotherThread() throws {
         #expect(
             try run(
@@ -305,7 +305,7 @@ import Testing
                 + "it had written to stdout: said before\nPID\nPID\n")
     }
 
-    /// Nobody of the group heeds SIGTERM, and the leader's children outlive it.
+    /// All processes of the group ignore SIGTERM, and the children outlive the leader.
     @Test func whoIgnoresTheEndIsKilled() throws {
         #expect(
             try run(
@@ -325,7 +325,7 @@ import Testing
                 """) == ["KILL", true])
     }
 
-    /// What an orphan that left the group holds open is not waited for.
+    /// Nobody waits for the pipe that an orphan outside the group holds open.
     @Test func anOrphanInAGroupOfItsOwnKeepsNobodyWaiting() throws {
         #expect(
             try run(
@@ -392,7 +392,7 @@ import Testing
                 """) == ["TERM"])
     }
 
-    /// Of two operations only the one that started it takes the program along.
+    /// Only cancelling the operation that started the program ends it.
     @Test func cancellingAnotherOnesWaitLeavesTheProgramAlone() throws {
         #expect(
             try run(

@@ -3,7 +3,7 @@ import OpEngine
 import TestSupport
 import Testing
 
-/// A script that waits for a queue waits for its completion blocks, too, and for what these add.
+/// A script that waits for a queue also waits for its completion blocks, and for operations that these add.
 @Suite struct QueueWaitTests {
     @Test func whatCompletionBlocksAddIsWaitedForTogetherWithTheQueue() throws {
         try withRuntime { runtime throws in
@@ -27,7 +27,7 @@ import Testing
                 """)
         }
     }
-    /// The one that waits is among those that are due.
+    /// The waiting block itself is among the due blocks.
     @Test func completionBlocksMayWaitForTheirQueue() throws {
         try script(
             """
@@ -49,7 +49,7 @@ import Testing
             """)
     }
 
-    /// Also what observers add, who hear of an end beside the completion blocks.
+    /// The wait includes operations that observers add when they are told of an end, besides the completion blocks.
     @Test func aWaitForAQueueEndsWhenItIsEmpty() throws {
         try script(
             """

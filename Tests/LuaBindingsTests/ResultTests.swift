@@ -3,7 +3,7 @@ import OpEngine
 import TestSupport
 import Testing
 
-/// What a host gets from an operation.
+/// The results of an operation, as a host reads them.
 @Suite struct ResultTests {
     @Test func valuesOfEveryTypeArrive() throws {
         try withRuntime { runtime throws in
@@ -14,7 +14,7 @@ import Testing
         }
     }
 
-    /// Short ones are kept in another way, until the operation has something else to keep.
+    /// Short results are stored differently until the operation has to store something else.
     @Test(arguments: [
         "", "nil", "true", "1", "-1", "(1 << 27) - 1", "1 << 27", "1 << 62", "1.5", "''", "'abc'", "'abcd'", "1, 2", "1, 2, 3", "nil, nil",
         "nil, nil, nil, nil, nil, nil", "{ 1 }", "('x'):rep(100)",
@@ -109,7 +109,7 @@ import Testing
             """)
     }
 
-    /// Few bytes are in the operation itself, more in a parcel.
+    /// The operation stores a few bytes itself; a parcel holds longer results.
     @Test func resultsOfEverySizeArriveAndCanBeReadMoreThanOnce() throws {
         try withRuntime { runtime throws in
             let text = try runtime.function("return function(_, n) return ('x'):rep(n) end")

@@ -30,7 +30,7 @@ import Testing
         }
     }
 
-    /// What leaves functions of C early may do so any number of times, under ThreadSanitizer, too.
+    /// Errors and yields that leave C functions early may happen any number of times, also under ThreadSanitizer.
     @Test(arguments: [
         "for i = 1, 100000 do pcall(opscript.Operation.new, i) end",
         "local f = coroutine.wrap(function() while true do pcall(coroutine.yield) end end) for i = 1, 100000 do f() end",

@@ -4,9 +4,9 @@ import OpEngine
 import TestSupport
 import Testing
 
-/// Runtimes as wholes.
+/// The runtime as a whole.
 @Suite struct RuntimeTests {
-    /// Of the command's; an application's states are Lua's own in this.
+    /// `prefersSpeedToMemory` is what the command uses. By default, a state has Lua's own settings.
     @Test(arguments: [false, true]) func theMainStateIsCollectedMoreSeldomWhereSpeedCounts(prefersSpeed: Bool) throws {
         var configuration = Runtime.Configuration()
         configuration.prefersSpeedToMemory = prefersSpeed
@@ -129,11 +129,11 @@ import Testing
     #if DEBUG
         @Test func anotherThreadIsCaught() async {
             let outcome = await #expect(processExitsWith: .failure) {
-                // Safety: that this is wrong is what the test shows.
+                // Safety: the test shows that this use is wrong.
                 nonisolated(unsafe) let runtime = try Runtime()
                 TestThread { _ = try? unsafe runtime.run("return 1") }.join()
             }
-            // Not because it lasted too long.
+            // The process must trap, not run into its time limit.
             #expect(outcome?.exitStatus != .signal(SIGALRM))
         }
     #endif

@@ -2,7 +2,7 @@ import LuaBindings
 import OpEngine
 import Testing
 
-/// Several runtimes of one thread.
+/// Several runtimes on one thread.
 @Suite struct SeveralRuntimeTests {
     @Test(arguments: [false, true]) func bodiesOfTheFirstAreStopped(otherIsClosed: Bool) throws {
         try withRuntime { first throws in
@@ -38,7 +38,7 @@ import Testing
         }
     }
 
-    /// A host function makes one on a worker, and closes it.
+    /// A function of the host makes another runtime on a worker and closes it.
     @Test func theWorkersOwnGoesOn() throws {
         try withRuntime(workers: 1) { first throws in
             try first.register("other") { _ in

@@ -2,7 +2,7 @@ import LuaBindings
 import OpEngine
 import Testing
 
-/// No Lua state holds more than its host allows.
+/// No Lua state holds more memory than its host allows.
 @Suite struct StateLimitTests {
     private func runtime(limit: Int) throws -> Runtime {
         var configuration = Runtime.Configuration()
@@ -75,7 +75,7 @@ import Testing
         #expect(throws: LuaError.self) { try runtime(limit: 10_000) }
     }
 
-    /// Lua raises the error where there was no memory to say where.
+    /// When Lua raises this error, it has no memory to add the position.
     @Test func whoNeedsMoreThanItsLimitIsToldSo() throws {
         try script(
             """

@@ -4,11 +4,11 @@ import Testing
 
 @testable import LuaBindings
 
-/// The packed word against a structure that has a field for each property.
+/// Compares the packed word with a structure that has a field for each property.
 @Suite struct StateWordTests {
-    /// What an inline word says, unpacked.
+    /// The content of an inline word, unpacked.
     private struct Reference {
-        /// Which of the test's parcels.
+        /// The index of one of the test's parcels.
         var body: Int?
         var isInHandle = false
         var results: ReturnedValues.Few?
@@ -36,7 +36,7 @@ import Testing
         if reference.body != nil { #expect(word.isInHandle == reference.isInHandle, comment) }
         guard let expected = reference.results else { return #expect(word.results == nil, comment) }
         guard case .few(let few)? = word.results else { return #expect(Bool(false), comment) }
-        // A word keeps as many bytes as there are.
+        // A word keeps only the bytes of the results.
         let kept: UInt64 = expected.byteCount == 0 ? 0 : ~0 >> (64 - 8 * UInt64(expected.byteCount))
         #expect(few.bytes.0 & kept == expected.bytes.0 & kept, comment)
         #expect(few.byteCount == expected.byteCount && few.valueCount == expected.valueCount, comment)
@@ -64,7 +64,7 @@ import Testing
                     unsafe taken?.release()
                     if reference.body != nil { (reference.body, reference.isInHandle) = (nil, false) }
                 case 1:
-                    // A word that owns a body is asked for that first.
+                    // The owner of a word takes its body before it sets results.
                     if reference.body != nil { break }
                     let low: UInt64 = Bool.random(using: &random) ? 0 : 1
                     let few = ReturnedValues.Few(

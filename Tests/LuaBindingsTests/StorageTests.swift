@@ -1,7 +1,7 @@
 import LuaBindings
 import Testing
 
-/// Names of the script's own on operations.
+/// Properties that a script invents for an operation.
 @Suite struct StorageTests {
     @Test func valuesAreCopiedInAndOut() throws {
         try script(

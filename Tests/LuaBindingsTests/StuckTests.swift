@@ -3,7 +3,7 @@ import OpEngine
 import TestSupport
 import Testing
 
-/// Bodies inside a C function that does not return cannot be stopped.
+/// A body inside a C function that does not return cannot be stopped.
 @Suite struct StuckTests {
     @Test(arguments: ["interrupt()", "timeout = 0.01"]) func anotherWorkerTakesThePlaceOfItsWorker(how: String) throws {
         var configuration = Runtime.Configuration()

@@ -166,7 +166,7 @@ import Testing
                 """)
     }
 
-    /// It comes without its class to states that have never seen that.
+    /// The operation arrives without its class in states that do not know the class yet.
     @Test func anOperationThatWasFoundHasItsClass() throws {
         try script(
             Self.download + """

@@ -65,7 +65,7 @@ import Testing
                 queue:addOperation(op):waitUntilFinished()
                 assert(op.result == 'in time' and not op.isCancelled and not op.error)
                 """)
-            // Its timer is nothing that might still happen.
+            // A pending timeout does not keep `finish` waiting.
             let ending = try runtime.finish()
             #expect(ending.unreadFailures.isEmpty && ending.stuckOperations.isEmpty)
         }

@@ -24,8 +24,8 @@ import Testing
     }
 
     @Test func timersFireInTheOrderOfTheirTimes() throws {
-        // A thread may lose its processor between two calls: only what is certain is compared. One that is registered when an earlier
-        // one has been due for long comes after it.
+        // A thread may lose its processor between two calls, so the test compares only what is certain: a timer does not overtake
+        // another one that was due before it was set.
         _ = try script(
             """
             local earliest, latest, order = {}, {}, {}
@@ -76,7 +76,7 @@ import Testing
         }
     }
 
-    /// While the state is busy, a timer fires many times, and calls once.
+    /// While the state is busy, a timer fires many times but calls its function only once.
     @Test func repeatingTimersDoNotPileUp() throws {
         try withRuntime { runtime throws in
             try runtime.run(
@@ -88,12 +88,12 @@ import Testing
                 OperationQueue.main:addOperation(function() seen = count; timer:cancel() end)
                 """)
             _ = try runtime.finish()
-            // One, and those that came until it was looked at.
+            // One call, and those that came before `seen` was set.
             #expect([1, 2, 3].contains(try runtime.global("seen")))
         }
     }
 
-    /// Nor does one that fires while its function waits call it again inside of itself.
+    /// While its function waits, a timer that fires again does not call the function a second time.
     @Test func aFunctionThatWaitsIsNotNestedInItself() throws {
         #expect(
             try script(
@@ -222,7 +222,7 @@ import Testing
         }
     }
 
-    /// The function is all that refers to the timer, and the timer to the function: both stay as long as they are needed.
+    /// Only the function refers to the timer, and only the timer to the function. Both stay alive as long as they are needed.
     @Test func aFunctionIsCollectedWhenItsTimerHasEnded() throws {
         try withRuntime { runtime throws in
             try runtime.run(
@@ -277,7 +277,7 @@ import Testing
         }
     }
 
-    // MARK: for the layers above
+    // MARK: the interface for higher layers
 
     @Test func aClosureIsReleasedWhenItsTimerHasEnded() throws {
         let tracker = LifetimeTracker()
@@ -304,7 +304,7 @@ import Testing
         #expect(tracker.alive == 0)
     }
 
-    /// Every thread starts and cancels; whatever the order, nothing is lost, and all of it ends.
+    /// Each thread starts and cancels timers. Whatever the order, no timer is lost, and all of them end.
     @Test func timersAreStartedAndCancelledByManyThreads() throws {
         let tracker = LifetimeTracker()
         let io = IOThread()

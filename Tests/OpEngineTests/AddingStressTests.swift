@@ -2,11 +2,11 @@ import OpEngine
 import TestSupport
 import Testing
 
-/// What happens to an operation at the moment when a queue takes possession of it.
+/// Operations that change at the moment when a queue takes them over.
 @Suite struct AddingStressTests {
     private let count = 2000
 
-    /// Does both with each operation, at the same moment.
+    /// Calls both functions for each operation at the same moment, on two threads.
     private func race(_ operations: [BlockOperation], _ one: @escaping @Sendable (Int) -> Void, _ other: @escaping @Sendable (Int) -> Void)
     {
         let pace = Pace(threads: 2)
@@ -54,7 +54,7 @@ import Testing
         }
     }
 
-    /// The other thread may find it linked before it knows where.
+    /// The other thread may find the operation linked to its dependency before the operation has a place in its queue.
     @Test(arguments: [false, true]) func aDependencyMayFinishWhileItsDependentIsAdded(cancels: Bool) {
         let engine = Engine(workerCount: 1)
         let queue = OperationQueue(engine: engine)
@@ -85,7 +85,7 @@ import Testing
             operations[$0].addDependency(gate)
         }
         queue.isSuspended = false
-        // Its place is behind theirs.
+        // `last` comes after all others in the queue.
         let last = BlockOperation {}
         queue.addOperation(last)
         last.waitUntilFinished()

@@ -5,10 +5,10 @@ import OpEngine
 import TestSupport
 import Testing
 
-/// Bodies that block in calls that the engine knows nothing of.
+/// Bodies that block in calls that the engine is not told about.
 @Suite struct BlockedThreadTests {
-    /// Has both workers of an engine block in `block` until another operation calls `release`, once for each: without a third thread that
-    /// never comes.
+    /// Makes both workers of an engine block in `block` until another operation calls `release` once for each of them. That operation runs
+    /// only if the engine starts a third thread.
     private func expectOthersToRun(
         maximum: Int = -1, while block: @escaping @Sendable () -> Void, release: @escaping @Sendable () -> Void
     ) {
@@ -44,7 +44,7 @@ import Testing
 
     @Test func pipes() {
         var ends: [Int32] = [0, 0]
-        // Safety: here and below, what is passed is a local variable that outlives the call.
+        // Safety: here and below, the argument is a local variable that outlives the call.
         let made = unsafe pipe(&ends)
         #expect(made == 0)
         let (read, write) = (ends[0], ends[1])
@@ -69,7 +69,7 @@ import Testing
             let made = unsafe mkfifo(path, 0o600)
             #expect(made == 0)
             let isWritten = Locked(false)
-            // To open one end waits until somebody opens the other.
+            // Opening one end of a FIFO blocks until another thread opens the other end.
             expectOthersToRun(
                 while: { close(unsafe open(path, O_RDONLY)) },
                 release: {
@@ -111,11 +111,11 @@ import Testing
         #expect(engine.threadCount == 2)
     }
 
-    /// A page that is not there yet. Safety: `@unchecked Sendable` because it is a constant, which two threads use as the kernel allows.
+    /// A page that does not exist yet. Safety: `@unchecked Sendable` because it is a constant, and the kernel lets two threads use it.
     @safe private final class MissingPage: @unchecked Sendable {
         private let page: OpaquePointer
 
-        /// Nil where the kernel lets no process wait for its own pages.
+        /// Returns nil when the kernel does not let a process handle its own page faults.
         init?() {
             guard let page = unsafe make_missing_page() else { return nil }
             unsafe self.page = page
@@ -162,7 +162,7 @@ import Testing
 
     // MARK: How many
 
-    /// Each waits for the last one to begin, in a queue that allows for that.
+    /// Each body waits until the last one has begun, in a queue whose maximum allows that.
     @Test func asManyAsTheMaximumAllowsForAreThereTogether() {
         let count = TestLength.size(5000)
         let engine = Engine(workerCount: 2)
@@ -176,7 +176,7 @@ import Testing
             }
         }
         began.wait(count)
-        // So many may start a little too early, and find nothing to do.
+        // A few threads may start slightly too early and find nothing to do.
         #expect(engine.threadCount <= count + 32)
         mayEnd.open(count)
         queue.waitUntilAllOperationsAreFinished()
@@ -201,7 +201,7 @@ import Testing
         #expect(engine.threadCount == 3)
     }
 
-    /// The system has no memory for more stacks: the pool goes on with the threads that there are.
+    /// The system has no memory for more stacks. The pool goes on with the threads it has.
     @Test func noMoreThanTheSystemAllowsFor() async {
         if has_address_sanitizer() || has_thread_sanitizer() { return }
         await #expect(processExitsWith: .success) {
@@ -229,10 +229,10 @@ import Testing
         } while (now.tv_sec - start.tv_sec) * 1000 + (now.tv_nsec - start.tv_nsec) / 1_000_000 < milliseconds
     }
 
-    /// However many the maximum allows for, and though more threads compute than there are processors.
+    /// This holds for any maximum, even when more threads compute than there are processors.
     ///
-    /// In a process of its own: threads of other tests could hold the allocator's lock, or the kernel's of the address space, while they wait
-    /// for a processor. A sanitizer takes such locks, too.
+    /// The test has its own process: threads of other tests could hold a lock of the allocator or the kernel while they wait for a
+    /// processor. A sanitizer takes such locks, too.
     @Test func bodiesThatComputeAreNotReplaced() async {
         await #expect(processExitsWith: .success) {
             for maximum in [-1, 1000] {
@@ -247,7 +247,7 @@ import Testing
         }
     }
 
-    /// One that was blocked and computes counts again, at the latest when its operation has ended.
+    /// A worker that was blocked and now computes counts as running again, at the latest when its operation has ended.
     @Test func whoComesBackIsOneTooMany() {
         let engine = Engine(workerCount: 1)
         let queue = OperationQueue(engine: engine)
@@ -279,9 +279,9 @@ import Testing
         #expect(most.withLock { $0 } == 1)
     }
 
-    // MARK: What else is true meanwhile
+    // MARK: Stalls and quiescence
 
-    /// A call that blocks returns some time: it is not the end of everything.
+    /// A blocking call will return at some time, so it is no stall.
     @Test func aBlockedBodyIsNoStall() throws {
         let engine = Engine(workerCount: 1, hostMayAddOperations: false)
         let queue = OperationQueue(engine: engine)
@@ -300,7 +300,7 @@ import Testing
         expectRest(of: engine)
     }
 
-    /// Once it waits in a way that the engine knows, it is there again, and what can never end is refused.
+    /// When a blocked body starts a wait that the engine knows, it is no longer blocked, and a wait that can never end is refused.
     @Test func aWaitOfOneThatWasBlockedCanStall() throws {
         let engine = Engine(workerCount: 1, hostMayAddOperations: false)
         let queue = OperationQueue(engine: engine)
@@ -315,7 +315,7 @@ import Testing
         #expect(refusals.count == 1)
     }
 
-    /// It waits in a way that the engine knows, too: that counts once.
+    /// A blocked body that also waits in a way that the engine knows counts only once.
     @Test func oneThatIsBlockedMayWaitAsWell() throws {
         let engine = Engine(workerCount: 2)
         let queue = OperationQueue(engine: engine)
@@ -335,7 +335,7 @@ import Testing
         #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
     }
 
-    /// Every worker has noted that it is back.
+    /// Waits until every worker has noticed that it is no longer blocked.
     private func expectRest(of engine: Engine) {
         let end = ContinuousClock.now + .seconds(10)
         while !engine.isQuiescent, ContinuousClock.now < end {

@@ -34,7 +34,7 @@ import Testing
         override func main() { finish() }
     }
 
-    /// So a wait for its queue is no wait for itself.
+    /// Therefore a completion block that waits for its queue does not wait for itself.
     @Test(arguments: [BlockOperation(), Subclassed(), Finishing()])
     func theBlockIsNotPartOfTheOperation(operation: Operation) {
         let queue = OperationQueue(engine: Engine(workerCount: 1))
@@ -70,7 +70,7 @@ import Testing
         #expect(operation.completionBlock == nil && log.entries.isEmpty)
     }
 
-    /// A way to break a cycle, wherever it is called.
+    /// Removing the block breaks a cycle, wherever the removal happens.
     @Test func itCanBeRemovedAtAnyTime() throws {
         let log = Log<Bool>()
         let operation = BlockOperation {
@@ -84,7 +84,7 @@ import Testing
         #expect(log.entries.isEmpty && operation.outcome == .succeeded)
     }
 
-    /// Of a block that is accepted and one that is refused, each at any moment of the end.
+    /// The block is set at a random moment of the end. It runs if it is accepted, and does not run if it is refused.
     @Test func oneThatIsSetAtTheEndRunsExactlyWhenItIsAccepted() {
         let queue = OperationQueue(engine: Engine(workerCount: 1))
         for _ in 0..<TestLength.size(20_000) {
@@ -128,7 +128,7 @@ import Testing
         #expect(telling.tellWhenFinished() && telling.tellWhenFinished())
         telling.completionBlock = { [log = telling.log] in log.append("completion block") }
         run(telling)
-        // Others who are told make no difference.
+        // Another callback for the end does not change the order.
         telling.whenFinished {}
         #expect(telling.log.entries == ["will finish: false", "completion block", "did finish: true"])
         #expect(!telling.tellWhenFinished())

@@ -144,7 +144,7 @@ import Testing
         await began.wait()
         task.cancel()
         await #expect(throws: CancellationError.self) { try await task.value }
-        // The closure returned a value all the same.
+        // The cancelled closure still returned a value.
         let value = try await operation.value
         #expect(value == 1 && operation.outcome == .cancelled)
     }

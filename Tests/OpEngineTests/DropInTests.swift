@@ -2,13 +2,13 @@ import OpEngine
 import TestSupport
 import Testing
 
-/// What code that was written for Foundation's classes does, and a class that is only like them may not allow.
+/// Code written for Foundation's classes does these things. Classes that only resemble them may not allow them.
 @Suite struct DropInTests {
     private let engine = Engine(workerCount: 2)
 
     // MARK: Subclasses of queues
 
-    // Safety: `@unchecked Sendable`, here and below, because the properties are constants, have locks, or are used by one thread.
+    // Safety: `@unchecked Sendable`, here and below, because the properties are constants, have locks, or are used by one thread only.
     private final class WithoutInitialiser: OperationQueue, @unchecked Sendable { var added = 1 }
 
     // Safety: as above.
@@ -61,7 +61,7 @@ import Testing
 
     // MARK: Names
 
-    /// Foundation has none of these, so its users may.
+    /// Foundation does not use these names, so its users may declare them.
     // Safety: as above.
     private final class OwnNames: Operation, @unchecked Sendable {
         static let current = "mine"
@@ -91,7 +91,7 @@ import Testing
         let operation = OwnNames()
         OwnNamesOfAQueue(engine: engine).addOperations([operation], waitUntilFinished: true)
         #expect(operation.error == "a dispatch queue" && OwnNames.current == "mine")
-        // Ours are there all the same.
+        // The members of the engine are still there.
         #expect((operation as Operation).outcome == .succeeded && (operation as Operation).error == nil)
     }
 
@@ -122,7 +122,7 @@ import Testing
 
     // MARK: Subclasses of operations
 
-    /// Its work goes on after `main`, and nothing but the getter of one flag says so.
+    /// Its work goes on after `main`, and only the getter of `isFinished` says so.
     // Safety: as above.
     private class Later: Operation, @unchecked Sendable {
         let hasDone = Locked(false)
@@ -144,7 +144,7 @@ import Testing
         private var baseHasFinished: Bool { true }
     }
 
-    /// Says what the class of the engine says, too.
+    /// Combines its own flag with the flag of the superclass.
     // Safety: as above.
     private final class Combined: Operation, @unchecked Sendable {
         let hasDone = Locked(false)
@@ -167,7 +167,7 @@ import Testing
         let dependent = BlockOperation { log.append("dependent: \(operation.isFinished)") }
         dependent.addDependency(operation)
         queue.addOperations([operation, dependent], waitUntilFinished: false)
-        // Not before another operation has passed behind it.
+        // The check comes after an operation of another queue has run.
         let other = OperationQueue(engine: Engine(workerCount: 1))
         other.addOperations([BlockOperation {}], waitUntilFinished: true)
         #expect(queue.operationCount == 2 && log.entries.isEmpty)
@@ -229,7 +229,7 @@ import Testing
 
     // MARK: Ends that a subclass announces
 
-    /// Announces its end in `main`, and only there.
+    /// Announces its end only in `main`.
     // Safety: as above.
     private final class Announcing: Operation, @unchecked Sendable {
         private let hasEnded = Locked(false)
@@ -267,7 +267,7 @@ import Testing
 
     // MARK: Cost
 
-    /// Each removal that looked through all of them would take minutes.
+    /// If each removal searched all dependencies, the test would take minutes.
     @Test(arguments: ["last first", "first first", "every other"])
     func removingManyDependenciesIsLinear(order: String) {
         let count = TestLength.size(200_000)
@@ -283,7 +283,7 @@ import Testing
         for dependency in removed { gate.removeDependency(dependency) }
         let (left, isReady) = (gate.dependencies.count, gate.isReady)
         #expect(left == count - removed.count && isReady == (removed.count == count))
-        // The list is in order, and takes others.
+        // The list is in order, and accepts new dependencies.
         let gone = Set(removed)
         let isInOrder = gate.dependencies.elementsEqual(dependencies.lazy.filter { !gone.contains($0) })
         #expect(isInOrder)

@@ -34,7 +34,7 @@ import Testing
     }
 
     @Test func whoAddsDuringAShutdownCancelsWhatItAdds() {
-        // Safety: what it adds is constant, and has a lock.
+        // Safety: the added property is constant and has a lock.
         final class Tidying: Operation, @unchecked Sendable {
             let added = Locked<[Operation]>([])
 
@@ -45,7 +45,7 @@ import Testing
                     added.append(operation)
                     return added.count
                 }
-                // Else one that cancels this one again would never end.
+                // Without a limit, an operation that cancels this one again would never end.
                 if count < 100 { try? queue?.tryAddOperation(operation) }
             }
         }
@@ -132,7 +132,7 @@ import Testing
         #expect(log.entries == ["other", "job", "end"])
     }
 
-    /// It comes while its worker looks for work, so that no other worker does.
+    /// The job arrives while its worker looks for work, which keeps other workers from looking.
     @Test func aJobMayWaitForAnOperation() throws {
         let engine = Engine(workerCount: 2)
         let queue = OperationQueue(engine: engine)

@@ -13,7 +13,7 @@ private final class ManualExecutor: OperationExecutor {
 
     var count: Int { jobs.withLock { $0.count } }
 
-    /// Runs the oldest job; false when there is none.
+    /// Runs the oldest job. Returns false when there is none.
     @discardableResult
     func runOne() -> Bool {
         guard let job = jobs.withLock({ $0.isEmpty ? nil : $0.removeFirst() }) else { return false }
@@ -120,7 +120,7 @@ private final class ManualExecutor: OperationExecutor {
         let queue = queue()
         let gone = named("gone")
         queue.addOperation(gone)
-        // Ended from outside, so that the queue is empty while the job is on its way.
+        // `finish` is called from outside, so the queue is empty while its job has not run yet.
         let later = ManualExecutor()
         // Safety: adds nothing to its superclass.
         final class Ended: AsyncOperation, @unchecked Sendable {}

@@ -3,7 +3,7 @@ import OpEngine
 import TestSupport
 import Testing
 
-/// What Foundation on Linux gets wrong, each with a test of its own. These stand with what they belong to:
+/// Defects of Foundation on Linux that have no other place. The tests of these defects are elsewhere:
 ///
 /// | defect | test |
 /// |---|---|
@@ -91,7 +91,7 @@ import Testing
         }
     }
 
-    /// The work is counted in processor time of this thread, which other load does not change, on an engine without others.
+    /// The work is measured in processor time of this thread, which other load does not change. The simulated engine has no other threads.
     @Test func tenTimesTheDependentsCostTenTimesTheWork() {
         func work(_ count: Int) -> Int {
             let before = threadTime()
@@ -109,7 +109,7 @@ import Testing
         }
         let (few, many) = TestLength.isLong ? (100_000, 1_000_000) : (10_000, 100_000)
         _ = work(few)
-        // Linear is 10, quadratic is 100.
+        // Linear growth would be a factor of 10, quadratic growth a factor of 100.
         #expect(work(many) < 30 * work(few))
     }
 

@@ -7,7 +7,7 @@ import Testing
     private let engine = Engine(workerCount: 1)
     private var inbox: Inbox { engine.mainInbox }
 
-    /// - Parameter seconds: how long to wait for it.
+    /// - Parameter seconds: how long to wait until it is readable.
     private func isReadable(seconds: Int32 = 0) -> Bool {
         var event = pollfd(fd: inbox.fileDescriptor, events: Int16(POLLIN), revents: 0)
         return unsafe poll(&event, 1, seconds * 1000) == 1
@@ -31,7 +31,7 @@ import Testing
         other.mainQueue.addOperation {}
         var event = pollfd(fd: other.mainInbox.fileDescriptor, events: Int16(POLLIN), revents: 0)
         #expect(unsafe poll(&event, 1, 0) == 1)
-        // What is never drained keeps its engine.
+        // An inbox that is never drained would keep its engine alive.
         #expect(other.mainInbox.drain() == 1)
     }
 

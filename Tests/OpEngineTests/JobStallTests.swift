@@ -2,9 +2,9 @@ import OpEngine
 import TestSupport
 import Testing
 
-/// Waits of jobs, and in front of jobs, that nothing can end: they fail, and so does what waits for anything else.
+/// A job waits, or stands behind a wait, and nothing can end the wait. Such a wait fails, and so do all others.
 @Suite struct JobStallTests {
-    /// How a wait of the main thread ends that nothing ends either.
+    /// The outcome of a wait of the main thread that nothing can end either.
     private func outcome(_ body: @escaping @Sendable (Engine) -> Void) -> Inbox.Outcome? {
         let outcomes = Log<Inbox.Outcome>()
         let thread = TestThread {

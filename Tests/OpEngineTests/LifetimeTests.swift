@@ -3,13 +3,13 @@ import Synchronization
 import TestSupport
 import Testing
 
-/// Who may go when, seen best under AddressSanitizer.
+/// When objects are released. AddressSanitizer finds most mistakes here.
 @Suite struct LifetimeTests {
     @Test func anAsynchronousOperationMayBeTheLastThatHoldsItsEngine() {
         weak var weakEngine: Engine?
         let operation = AsyncOperation()
         do {
-            // No worker, which would keep the engine too.
+            // No worker is started, since it would keep the engine alive, too.
             let engine = Engine(workerCount: 1)
             weakEngine = engine
             engine.mainQueue.addOperation(operation)
@@ -54,7 +54,7 @@ import Testing
         #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
     }
 
-    /// While a dependency finishes, its dependents go, end, are added and removed on another thread.
+    /// While a dependency finishes, another thread releases, ends, adds and removes its dependents.
     @Test func dependentsMayGoEndAndChangeWhileTheirDependencyFinishes() {
         let seed = UInt64.random(in: 0..<1_000_000)
         var random = SeededGenerator(seed: seed)
@@ -64,7 +64,7 @@ import Testing
         for round in 0..<1000 {
             let (dependency, other) = (Operation(), Operation())
             let choices = (0..<12).map { _ in Int.random(in: 0..<5, using: &random) }
-            // Owned by the thread below alone.
+            // Only the thread below owns the operations.
             let box = Locked<[Operation]>([])
             let ran = Atomic<Int>(0)
             for choice in choices {
@@ -86,7 +86,7 @@ import Testing
                 for choice in choices {
                     let dependent = dependents.removeFirst()
                     switch choice {
-                    // 0: it goes.
+                    // 0: only the reference is released.
                     case 1: dependent.removeDependency(dependency)
                     case 2: dependent.cancel()
                     case 3: dependent.removeDependency(dependency)
@@ -127,9 +127,9 @@ import Testing
         #expect(log.entries == [0, 1, 2, 3])
     }
 
-    /// Its end runs on the thread that releases both, while the other is on its way to its queue.
+    /// The deinitialiser runs on the thread that releases both operations, while the other operation is on its way to its queue.
     @Test func aDependentThatGoesMayEndAnotherThatIsReleasedWithIt() {
-        // Safety: what it adds is constant.
+        // Safety: the added property is constant.
         final class Ending: Operation, @unchecked Sendable {
             private let other: AsyncOperation
 

@@ -6,7 +6,7 @@ import Testing
 
 @_spi(Locking) @testable import OpEngine
 
-/// A wake-up that is lost shows as a test that does not end.
+/// A lost wake-up shows as a test that does not end.
 @Suite struct LockTests {
     @Test func itIsFourBytesThatTheKernelCanCompare() {
         #expect(MemoryLayout<Lock>.size == 4 && MemoryLayout<Lock>.alignment == 4)
@@ -33,7 +33,7 @@ import Testing
         }
     }
 
-    /// A lock is gone as soon as the last thread has unlocked it and let go of what it is part of.
+    /// A lock may be freed as soon as the last thread has unlocked it and released its owner.
     @Test func itGoesWithItsOwner() {
         for _ in 0..<TestLength.size(2000) {
             let counter = Counter()
@@ -44,8 +44,8 @@ import Testing
     }
 }
 
-/// What a lock guards.
-// Safety: `@unchecked Sendable` because the lock guards the count, and nothing else does.
+/// A value that a lock guards.
+// Safety: `@unchecked Sendable` because the lock guards the count, and there is nothing else.
 private final class Counter: @unchecked Sendable {
     private let lock = Lock()
     private var count = 0
@@ -54,7 +54,7 @@ private final class Counter: @unchecked Sendable {
 
     func increment() { lock.withLock { count += 1 } }
 
-    /// The same, and leaves the processor meanwhile, so that others find the lock held until they sleep.
+    /// Increments, and yields the processor while it holds the lock, so that others find the lock held until they sleep.
     func incrementSlowly() {
         lock.withLock {
             let before = count
@@ -63,7 +63,7 @@ private final class Counter: @unchecked Sendable {
         }
     }
 
-    /// The same, and goes to sleep at once when the lock is held.
+    /// Increments, and goes to sleep at once when the lock is held.
     func incrementSleepily() {
         lock.lockSlowly(spins: 0)
         count += 1
@@ -71,7 +71,7 @@ private final class Counter: @unchecked Sendable {
     }
 }
 
-/// More threads than processors; some go to sleep just when others unlock.
+/// Uses more threads than processors. Some threads go to sleep just when others unlock.
 private func contend() {
     let (threadCount, rounds) = (6, TestLength.size(20_000))
     let counter = Counter()
@@ -90,10 +90,10 @@ private func contend() {
     for thread in threads { thread.join() }
     #expect(counter.value == threadCount * rounds)
 
-    // Two in step: nobody comes later who would wake the one that sleeps.
+    // Two threads in step: no third thread could wake the sleeping one later.
     let pair = Counter()
     let pace = Pace(threads: 2)
-    // Each round may take a turn of both on a busy processor.
+    // On a busy processor, a round may take both threads a time slice.
     let pairRounds = rounds / 10
     let other = TestThread {
         for _ in 0..<pairRounds {

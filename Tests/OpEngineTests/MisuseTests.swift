@@ -149,7 +149,7 @@ import Testing
             operation.addDependency(BlockOperation {})
             operation.start()
         }
-        // Not because it lasted too long.
+        // The process must trap, not run into its time limit.
         #expect(outcome?.exitStatus != .signal(SIGALRM))
     }
 }

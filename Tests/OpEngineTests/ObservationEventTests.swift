@@ -17,7 +17,7 @@ private final class Recorder: OperationObserver {
         let recorder = Recorder()
         queue.addObserver(recorder)
         queue.addObserver(recorder)
-        // It keeps events, which keep the queue.
+        // The recorder keeps events, and these keep the queue.
         defer { queue.removeObserver(recorder) }
         let (first, second) = (BlockOperation {}, BlockOperation {})
         second.addDependency(first)
@@ -43,7 +43,7 @@ private final class Recorder: OperationObserver {
         let operation = BlockOperation {}
         operation.addDependency(Operation())
         queue.addOperation(operation)
-        // The operations that are there have events from now on.
+        // Existing operations report events from now on.
         engine.addObserver(recorder)
         defer { engine.removeObserver(recorder) }
         operation.cancel()

@@ -3,7 +3,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-/// A subclass that overrides the flags and announces them.
+/// Overrides the flags and announces them.
 private final class Recipe: Operation, @unchecked Sendable {
     // Safety: `@unchecked Sendable` because the flags are atomic.
     private let running = Atomic<Bool>(false)
@@ -23,7 +23,7 @@ private final class Recipe: Operation, @unchecked Sendable {
     }
 }
 
-/// What one observer of a flag was told, which must be its initial value and then each value once, in turn.
+/// The changes that one observer of a flag was told of: the initial value, and then each value once, in order.
 private final class Witness: Sendable {
     private let told = Log<String>()
 
@@ -34,7 +34,7 @@ private final class Witness: Sendable {
         }
     }
 
-    /// Each old value is the new one before it, and each change is one.
+    /// Each old value equals the new value before it, and each entry is a change.
     var isLegal: Bool {
         let values = told.entries.map { $0.split(separator: " ").map(String.init) }
         guard let first = values.first, first[0] == "-" else { return false }
@@ -46,7 +46,7 @@ private final class Witness: Sendable {
 }
 
 @Suite struct ObservationStressTests {
-    /// Threads start, cancel, hold and release one operation at the same time, while others subscribe and unsubscribe.
+    /// Threads start, cancel, hold and release one operation while others subscribe and unsubscribe.
     @Test(arguments: [false, true]) func noChangeIsMissedDoubledOrOutOfOrder(overridden: Bool) {
         let engine = Engine(workerCount: 2)
         let queue = OperationQueue(engine: engine)
@@ -80,7 +80,7 @@ private final class Witness: Sendable {
             ]
             for thread in threads { thread.join() }
             operation.waitUntilFinished()
-            // What is told after this was told after everything else.
+            // Once the observer of this change is called, all earlier changes have been delivered.
             let allTold = Gate()
             let last = operation.observe(\.name, options: .new) { _, _ in allTold.open() }
             operation.name = "end"
@@ -125,7 +125,7 @@ private final class Witness: Sendable {
                 }
             }
             for thread in setters + [observer] { thread.join() }
-            // Who delivers may be a setter, which has been joined.
+            // A setter may deliver changes; all setters have been joined.
             for entries in told.withLock({ $0.map(\.entries) }) {
                 #expect(zip(entries, entries.dropFirst()).allSatisfy { $0.new == $1.old }, "round \(round): \(entries)")
                 #expect(entries.first?.old == nil && entries.last?.new == operation.queuePriority, "round \(round): \(entries)")
@@ -157,7 +157,7 @@ private final class Witness: Sendable {
             }
         }
         for thread in threads { thread.join() }
-        // One that depends on an operation nobody starts.
+        // Frees an operation that depends on one that is never started.
         queue.cancelAllOperations()
         queue.waitUntilAllOperationsAreFinished()
         #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)

@@ -3,9 +3,9 @@ import Testing
 
 @testable @_spi(Subclassing) import OpEngine
 
-/// Whether it is seen what a class overrides.
+/// The engine notices which members a class overrides.
 @Suite struct OperationClassTests {
-    // Safety: `@unchecked Sendable`, here and below, because nothing is added to the superclass but constants.
+    // Safety: `@unchecked Sendable`, here and below, because nothing but constants is added to the superclass.
     private final class Empty: Operation, @unchecked Sendable {}
     // Safety: as above.
     private class OnlyMain: Operation, @unchecked Sendable {
@@ -86,7 +86,7 @@ import Testing
         first.cancel()
         queue.addOperations([third, second, first], waitUntilFinished: true)
         completed.wait()
-        // The end releases `third` first: all of that may be over before the observer of `second` is called.
+        // `third` is released first: all of this may happen before the observer of `second` is called.
         told.wait()
         token.invalidate()
         #expect(log.entries == ["main true true", "main true true"] && changes.entries == [true])

@@ -34,8 +34,8 @@ import Testing
         #expect(log.entries == Operation.QueuePriority.allCases.reversed())
     }
 
-    /// Apple promises the order of addition for operations that are ready when they are added; here the others come in as they
-    /// become ready.
+    /// For operations that are ready when they are added, Apple promises the order of addition. In OpEngine, the others follow in the
+    /// order in which they become ready.
     @Test func anOperationIsInWhenItIsReadyAndOneFinishReleasesInOrderOfDependency() {
         let queue = OperationQueue(engine: Engine(workerCount: 1))
         queue.maxConcurrentOperationCount = 1

@@ -5,9 +5,9 @@ import Testing
 
 private struct Failure: Error {}
 
-/// Every way of ending, and what it means for dependents.
+/// Every way in which an operation can end, and its effect on dependents.
 @Suite struct OutcomeTests {
-    /// The outcomes of a dependent with each policy.
+    /// The outcomes of the operation, and of a dependent with each policy.
     private func dependents(_ prepare: (OperationQueue, Operation) -> Void, of operation: Operation) -> [Operation.Outcome?] {
         let queue = OperationQueue(engine: Engine(workerCount: 2))
         queue.isSuspended = true
@@ -37,7 +37,7 @@ private struct Failure: Error {}
         }
     }
 
-    /// Between the failure of a dependency and the cancelling that follows, another dependency ends.
+    /// Another dependency ends between the failure of a dependency and the cancellation that follows.
     @Test func whatMustBeCancelledDoesNotStartMeanwhile() {
         struct Failure: Error {}
         let queue = OperationQueue(engine: Engine(workerCount: 1))
@@ -45,7 +45,7 @@ private struct Failure: Error {}
         let log = Log<String>()
         let strict = Hesitating {
             other.finish()
-            // What is ready in a queue is taken before what comes after it.
+            // The queue would start `strict`, which has a higher priority, before this operation.
             queue.addOperations([BlockOperation { log.append("later") }], waitUntilFinished: true)
         } block: {
             log.append("ran")

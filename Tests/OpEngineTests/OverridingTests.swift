@@ -2,7 +2,7 @@ import OpEngine
 import TestSupport
 import Testing
 
-/// What Foundation leaves open can be overridden, and the engine works with it.
+/// Members that Foundation lets a subclass override. The engine uses the overrides.
 @Suite struct OverridingTests {
     private final class Watched: BlockOperation, @unchecked Sendable {
         // Safety: the log has a lock.

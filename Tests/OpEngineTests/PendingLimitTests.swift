@@ -11,7 +11,7 @@ import Testing
         queue.maxPendingOperationCount = 3
         let log = Log<Int>()
         let most = Locked(0)
-        // On a thread of its own: this thread is the one of the main queue.
+        // The producer has its own thread, because the test's thread is the main queue's.
         let producer = TestThread {
             for index in 0..<2000 {
                 queue.addOperation {
@@ -72,7 +72,7 @@ import Testing
         #expect(log.entries == Array(0..<10))
     }
 
-    /// Starts a thread that adds one operation to a full queue, does `change`, and sees that the thread goes on.
+    /// Fills a queue, starts a thread that adds one more operation, calls `change`, and expects the thread to go on.
     private func expectPlace(after change: (OperationQueue, Operation) -> Void) {
         let engine = Engine(workerCount: 1)
         let queue = OperationQueue(engine: engine)

@@ -31,7 +31,7 @@ import Testing
             "/sys/fs/cgroup/cpu,cpuacct/docker/x/cpu.cfs_period_us": "100000\n",
         ]
         #expect(count(8, files) == 4)
-        // Inside the container its group is the root.
+        // Inside a container, the container's own group appears as the root.
         files["/sys/fs/cgroup/cpu/cpu.cfs_quota_us"] = "300000\n"
         files["/sys/fs/cgroup/cpu/cpu.cfs_period_us"] = "100000\n"
         #expect(count(8, files) == 3)

@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 @Suite struct QualityOfServiceTests {
-    /// Writes down its name and the nice value of its thread, relative to the process's.
+    /// Records its name and the nice value of its thread, relative to the process's nice value.
     private final class Recorder: Sendable {
         let log = Log<String>()
 
@@ -21,7 +21,7 @@ import Testing
 
     private let recorder = Recorder()
 
-    /// A queue that starts nothing until its operations are all there, and runs them one at a time.
+    /// Runs the operations one at a time. None starts before all have been added.
     private func run(on queue: OperationQueue, _ operations: [Operation]) {
         queue.maxConcurrentOperationCount = 1
         queue.isSuspended = true
@@ -73,7 +73,7 @@ import Testing
         #expect(recorder.log.entries == ["a 0", "b 5"])
     }
 
-    /// A thread inherits the nice value of the one that starts it.
+    /// A thread inherits the nice value of the thread that starts it.
     @Test func aBackgroundOperationsForegroundWorkIsNotNice() {
         let engine = Engine(workerCount: 1)
         let (background, foreground) = (OperationQueue(engine: engine), OperationQueue(engine: engine))
@@ -147,7 +147,7 @@ import Testing
         let wins = recorder.operation("e", .utility)
         wins.threadPriority = -1
         #expect(wins.threadPriority == 0)
-        // Above the middle it would raise the queue.
+        // The operations are added one by one: a thread priority above the middle would raise the whole queue.
         for operation in operations + [wins] { queue.addOperations([operation], waitUntilFinished: true) }
         #expect(recorder.log.entries == ["a 10", "b 5", "c 0", "d 0", "e 5"])
     }

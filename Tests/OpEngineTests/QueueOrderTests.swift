@@ -3,7 +3,7 @@ import Testing
 
 @testable @_spi(Locking) import OpEngine
 
-/// Order where operations are taken off lists in the middle, and where their numbers are used up.
+/// The order of operations that are removed from the middle of a list, and the order when the numbers run out.
 @Suite struct QueueOrderTests {
     private let queue = OperationQueue(engine: Engine(workerCount: 2))
 
@@ -32,7 +32,7 @@ import Testing
             case 1: operation.addDependency(gate)
             default: operation.removeDependency(gate)
             }
-            // Who stays ready, and keeps its priority, keeps its place.
+            // An operation that stays ready and keeps its priority keeps its place.
             if wasReady && operation.isReady && operation.queuePriority == priority { continue }
             ready.removeAll { $0 == index }
             if operation.isReady { ready.append(index) }
@@ -46,7 +46,7 @@ import Testing
         #expect(log.entries == expected, "seed \(seed)")
     }
 
-    /// Each queue numbers its operations with 32 bits, from 0 whenever it is empty.
+    /// Each queue numbers its operations with 32 bits and restarts at 0 whenever it is empty.
     @Test(arguments: [0, 1, 2, 3])
     func whenTheNumbersAreUsedUpTheOrderIsKept(distance: Int) throws {
         let log = Log<Int>()
@@ -58,7 +58,7 @@ import Testing
         queue.core.state.withLock { $0.added = numbers - 4 - distance }
         for index in 2..<10 {
             let operation = operation(index)
-            // Some wait, so that two lists have to be put in order.
+            // Some operations wait, so two lists must be renumbered.
             if index % 3 == 0 { operation.addDependency(last) }
             if index % 4 == 0 { try queue.tryAddBarrier(operation) } else { queue.addOperation(operation) }
         }
@@ -68,11 +68,11 @@ import Testing
         for operation in all where !operation.isReady { operation.removeDependency(last) }
         queue.isSuspended = false
         queue.waitUntilAllOperationsAreFinished()
-        // Between the barriers 1, 4 and 8 those that waited come behind the others.
+        // Between the barriers 1, 4 and 8, the operations that waited come last.
         #expect(log.entries == [0, 1, 2, 3, 4, 5, 7, 6, 8, 9])
     }
 
-    /// What who adds and who takes both change is one line of memory, of 64 bytes; what only one of them changes is in others.
+    /// Adding and taking operations change the same cache line of 64 bytes. Fields that only one of the two changes are in other lines.
     @Test func whatEachOperationChangesIsInOneLine() throws {
         typealias State = OperationQueue.State
         func line<Field>(of field: PartialKeyPath<State>, _: Field.Type, from first: Int = 8) throws -> ClosedRange<Int> {

@@ -110,7 +110,7 @@ import Testing
 
     @Test(arguments: CancelAll.allCases)
     func cancelAllLetsNothingBeginThatItWillCancel(_ way: CancelAll) {
-        // Safety: what it adds has a lock.
+        // Safety: the added property has a lock.
         final class Obedient: Operation, @unchecked Sendable {
             let (began, wasCancelled) = (Gate(), Gate())
             let uncancelled = Locked(0)
@@ -150,7 +150,7 @@ import Testing
     }
 
     @Test func cancelAllCancelsDependentsFirst() {
-        // Safety: what it adds has a lock.
+        // Safety: the added property has a lock.
         final class Logging: Operation, @unchecked Sendable {
             let log: Log<String>
 
@@ -273,7 +273,7 @@ import Testing
         #expect(added.queue === queue && added.isReady && added.dependencyPolicy == .succeeded)
         #expect(throws: OperationError.self) { try queue.tryAddOperation(added) }
         #expect(throws: OperationError.self) { try added.tryStart() }
-        // It waits, leaves the ready list, and comes back to it, as any other.
+        // The operation waits, leaves the ready list, and returns to it, like any other.
         let first = BlockOperation { log.append(1) }
         added.addDependency(first)
         added.queuePriority = .veryHigh

@@ -3,7 +3,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-/// Random graphs in several queues, with cancelling, changing and waiting in between. A failure prints the seed.
+/// Random graphs in several queues, with cancellations, changes and waits in between. A failure prints the seed.
 @Suite struct RandomTests {
     private func check(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
@@ -41,7 +41,7 @@ import Testing
             default: break
             }
         }
-        // A barrier may stand between an operation and its dependency: then only cancelling helps.
+        // A barrier may stand between an operation and its dependency. Only cancelling resolves that.
         for queue in queues { queue.isSuspended = false }
         let limit = ContinuousClock.now + .milliseconds(200)
         for queue in queues { _ = try? queue.tryWaitUntilAllOperationsAreFinished(until: limit) }

@@ -3,8 +3,8 @@ import Synchronization
 import TestSupport
 import Testing
 
-/// Becomes ready when it is told; an override combined with `super`, as the documentation asks for.
-// Safety: what it adds is atomic.
+/// Becomes ready when `allow` is called. Its override uses `super`, as the documentation asks for.
+// Safety: the added property is atomic.
 private final class Gated: Operation, @unchecked Sendable {
     private let allowed = Atomic<Bool>(false)
     override var isReady: Bool { super.isReady && allowed.load(ordering: .acquiring) }
@@ -16,8 +16,8 @@ private final class Gated: Operation, @unchecked Sendable {
     }
 }
 
-/// Does something while a worker asks whether it is ready, then gives the answer that was true before.
-// Safety: what it adds is constant or atomic.
+/// Changes something while a worker asks whether it is ready, and then gives the answer from before the change.
+// Safety: the added properties are constant or atomic.
 private final class Meddling: Operation, @unchecked Sendable {
     private let meddle: @Sendable (Operation) -> Bool
     private let hasMeddled = Atomic<Bool>(false)
@@ -28,9 +28,9 @@ private final class Meddling: Operation, @unchecked Sendable {
     }
 }
 
-/// What changes while a worker is about to start an operation.
+/// Changes while a worker is about to start an operation.
 @Suite struct ReadinessTests {
-    /// It may be started by hand then: there is no moment between the two.
+    /// The dependent may then be started by hand: no moment lies between the two changes.
     @Test func whoSeesThatADependencyHasFinishedSeesThatItsDependentIsReady() {
         let queue = OperationQueue(engine: Engine(workerCount: 1))
         var unready = 0
@@ -51,7 +51,7 @@ private final class Meddling: Operation, @unchecked Sendable {
             for dependent in dependents { dependent.addDependency(dependency) }
             queue.addOperation(dependency)
             while !dependency.isFinished {}
-            // It takes a while until the last of them has been told; not so for who looks.
+            // Observers are told one after the other, which takes a while; the property has its new value at once.
             let token = dependents[0].observe(\.isReady, options: [.initial, .old, .new]) {
                 log.append("\($1.oldValue.map { "\($0)" } ?? "-") \($1.newValue!)")
             }
@@ -103,7 +103,7 @@ private final class Meddling: Operation, @unchecked Sendable {
         #expect(log.entries == ["dependency", "operation"])
     }
 
-    /// A million by `OPSCRIPT_LONG_TESTS=1`.
+    /// `OPSCRIPT_LONG_TESTS=1` runs a million rounds.
     @Test func readinessCombinedWithSuperIsNeverMissed() {
         let rounds = TestLength.isLong ? 1_000_000 : 50_000
         let batch = 500

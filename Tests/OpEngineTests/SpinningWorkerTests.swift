@@ -6,7 +6,7 @@ import Testing
 
 @testable import OpEngine
 
-/// In these tests the test's thread spins at a queue instead of a worker.
+/// In these tests, the test's thread spins at a queue in place of a worker.
 @Suite struct SpinningWorkerTests {
     private let engine = Engine(workerCount: 1)
 
@@ -21,7 +21,7 @@ import Testing
         #expect(queue.core.endSpinning())
         #expect(queue.core.runOne(on: ThreadContext.current, by: .foreground))
         #expect(log.entries == [1])
-        // The remaining operation is scheduled in the usual way.
+        // The remaining operation is scheduled as usual.
         queue.waitUntilAllOperationsAreFinished()
         #expect(engine.threadCount == 1)
     }
@@ -65,8 +65,8 @@ import Testing
         #expect(queue.operationCount == 0)
     }
 
-    /// In a process of its own: a worker that sleeps for a lock whose holder is no worker looks blocked and is replaced. Other tests change the
-    /// address space, which has such a lock. A sanitizer has more of them.
+    /// The test has its own process. A worker that sleeps for a lock looks blocked and is replaced when the holder is no worker. Other
+    /// tests take such a lock when they change the address space. A sanitizer has more of them.
     @Test func aSpinningWorkerServesOtherQueues() async {
         await #expect(processExitsWith: .success) {
             let engine = Engine(workerCount: 1)

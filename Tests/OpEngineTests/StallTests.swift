@@ -8,7 +8,7 @@ import Testing
     @Test func aRunThatNothingCanEndSaysSo() {
         let engine = engine()
         #expect(engine.mainInbox.run(until: { false }) == .stalled)
-        // Without its engine as well.
+        // The same holds for an inbox whose engine is gone.
         let orphan = Engine(workerCount: 1).mainInbox
         #expect(orphan.run(until: { false }) == .stalled)
     }
@@ -75,7 +75,7 @@ import Testing
     }
 
     @Test func anAsynchronousOperationStartedByHandKeepsEveryEngineAlive() throws {
-        // Safety: what it adds is locked.
+        // Safety: a lock guards the added property.
         final class Overriding: Operation, @unchecked Sendable {
             private let isRunning = Locked(false)
             private let hasEnded = Locked(false)

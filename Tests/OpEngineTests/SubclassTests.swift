@@ -3,8 +3,8 @@ import Synchronization
 import TestSupport
 import Testing
 
-/// A subclass that keeps its own state, announced with string keys, as the classic recipe has it.
-// Safety: what it adds is locked or atomic.
+/// Keeps its own state and announces it with string keys, as the classic recipe does.
+// Safety: the added properties are locked or atomic.
 private class Announcing: Operation, @unchecked Sendable {
     enum Phase: String {
         case ready = "isReady"
@@ -43,7 +43,7 @@ private class Announcing: Operation, @unchecked Sendable {
     }
 }
 
-// Safety: what it adds is atomic.
+// Safety: the added property is atomic.
 private final class Readiness: Operation, @unchecked Sendable {
     private let allowed = Atomic<Bool>(false)
     override var isReady: Bool { super.isReady && allowed.load(ordering: .acquiring) }

@@ -2,11 +2,11 @@ import Testing
 
 @testable import OpEngine
 
-/// What is concluded from the samples of threads.
+/// The conclusions that the engine draws from samples of threads.
 @Suite struct ThreadSampleTests {
     private let start = ContinuousClock.now
 
-    /// The sample of a thread that was read each millisecond: how long it had run, in microseconds, and its state.
+    /// The sample of a thread that was read once a millisecond. A reading is the processor time in microseconds and the state.
     private func sample(_ readings: [(time: Int64?, state: Character?)]) -> ThreadSample {
         var sample = ThreadSample()
         for (index, reading) in readings.enumerated() {
@@ -43,7 +43,7 @@ import Testing
         }
     }
 
-    /// It may wait for a lock which the other one holds.
+    /// The sleeping thread may wait for a lock that the other thread holds.
     @Test func oneThatSleepsWhileAnotherHasNoTurnIsNotBlocked() {
         let sleeper = sample([(50, "S"), (50, "S"), (50, "S")])
         let hasNoTurn = sample([(90, "R"), (90, "R"), (90, "R")])

@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 @Suite struct ThreadTests {
-    /// Opens a gate on the thread that lets go of it last.
+    /// Opens a gate on the thread that releases it last.
     private final class Opening: Sendable {
         let gate: Gate
         init(_ gate: Gate) { self.gate = gate }
@@ -99,7 +99,7 @@ import Testing
     }
 
     @Test func shutdownWaitsForAThreadThatHasRetired() {
-        /// What a layer above has on the thread, and takes its time to clean up.
+        /// Data that a higher layer keeps on the thread and that takes time to clean up.
         final class Slow: Sendable {
             let begins: Gate
             let log: Log<String>
@@ -122,7 +122,7 @@ import Testing
         #expect(log.entries == ["gone", "shut down"])
     }
 
-    /// A host whose standard output is closed ends in the way that the system has for that, whichever thread writes.
+    /// Whichever thread writes, a host whose standard output is closed ends with the system's default signal.
     @Test func writingToAClosedPipeIsASignal() async {
         await #expect(processExitsWith: .signal(SIGPIPE)) {
             var ends: [Int32] = [-1, -1]

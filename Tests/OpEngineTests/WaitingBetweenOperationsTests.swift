@@ -2,19 +2,19 @@ import OpEngine
 import TestSupport
 import Testing
 
-/// What may wait, or end something, on a worker's thread outside of the bodies of operations.
+/// Code outside the bodies of operations may wait on a worker's thread, or end an operation there.
 @Suite struct WaitingBetweenOperationsTests {
     private let engine = Engine(workerCount: 2)
     private let log = Log<Bool>()
 
-    /// A queue in which one operation runs at a time.
+    /// A queue that runs one operation at a time.
     private func serial() -> OperationQueue {
         let queue = OperationQueue(engine: engine)
         queue.maxConcurrentOperationCount = 1
         return queue
     }
 
-    /// Notes whether the end of `operation` comes.
+    /// Waits for `operation` and logs whether it finished.
     private static func wait(for operation: Operation, _ log: Log<Bool>) {
         log.append((try? operation.tryWaitUntilFinished(until: .now + .seconds(30))) ?? false)
     }
@@ -33,7 +33,7 @@ import Testing
         deinit { body() }
     }
 
-    /// A job that a worker runs between two operations of a queue.
+    /// The worker runs the job between two operations of a queue.
     @Test func aJobBetweenTwoOperationsMayWaitForTheNext() {
         let queue = serial()
         let (done, second) = (Gate(), BlockOperation {})
@@ -48,7 +48,6 @@ import Testing
         #expect(log.entries == [true])
     }
 
-    /// The end of an operation.
     @Test func theDeinitOfAnOperationMayWaitForTheNext() {
         let queue = serial()
         let (done, second) = (Gate(), BlockOperation {})
@@ -64,7 +63,6 @@ import Testing
         #expect(log.entries == [true])
     }
 
-    /// An observer of a dependent.
     @Test func whoObservesADependentMayWaitForTheNext() {
         let queue = serial()
         let (first, second, dependent) = (Overriding {}, BlockOperation {}, BlockOperation {})
@@ -80,7 +78,7 @@ import Testing
         token.invalidate()
     }
 
-    /// An override of `start` that goes on after `super.start()`.
+    /// The override of `start` goes on after `super.start()`.
     @Test func anOverrideOfStartMayWaitForTheNext() {
         final class Starting: Operation, @unchecked Sendable {
             // Safety: immutable.
@@ -102,7 +100,7 @@ import Testing
         #expect(log.entries == [true])
     }
 
-    /// When it goes, it waits for what `operation` returns then.
+    /// Waits in its deinitialiser for the operation that `operation` returns.
     private final class Waiting: OperationObserver {
         let log: Log<Bool>
         let done: Gate
@@ -117,7 +115,7 @@ import Testing
         }
     }
 
-    /// A worker that spins at a queue, or is about to park, holds the last reference to it.
+    /// A worker that spins at the queue or is about to park holds the last reference to it.
     @Test(arguments: [1, 2]) func theObserverOfAQueueThatGoesMayWait(workers: Int) {
         let engine = Engine(workerCount: workers)
         let other = OperationQueue(engine: engine)
@@ -139,7 +137,7 @@ import Testing
         #expect(!log.entries.contains(false))
     }
 
-    /// A worker goes from a queue that nobody holds any more to another one.
+    /// The worker leaves a queue that nothing else refers to and turns to the next one.
     @Test func theObserverOfAQueueThatGoesMayWaitForTheNextQueue() {
         let engine = Engine(workerCount: 1)
         let (mayEnd, done, second) = (Gate(), Gate(), BlockOperation {})
@@ -154,7 +152,7 @@ import Testing
         #expect(log.entries == [true])
     }
 
-    /// The value before an announced change goes with a lock held.
+    /// The old value of an announced change is released while a lock is held.
     @Test func theOldValueOfAnAnnouncedChangeMayUseTheOperation() {
         final class Value: Sendable {
             let operation: Operation
@@ -180,7 +178,7 @@ import Testing
         }
         let operation = Observable()
         let token = operation.observe(\.isFinished) { _, _ in }
-        // A thread of its own, which may stand still without the others.
+        // On a separate thread: if it deadlocked, `join` would run into its time limit.
         TestThread {
             operation.thing = Value(operation)
             operation.thing = nil
@@ -193,21 +191,21 @@ import Testing
         func execute(_ job: @escaping @Sendable () -> Void) { job() }
     }
 
-    /// An executor that runs its jobs at once.
+    /// The executor runs its jobs at once, on the calling thread.
     @Test func anInlineExecutorMayRunWhatWaitsForItsSibling() {
         let inline = OperationQueue(engine: engine)
         inline.underlyingQueue = Inline()
         expectSiblingsToMeet(in: inline)
     }
 
-    /// The hook of a host's loop, where it is on the thread.
+    /// The hook drains the inbox at once, on the thread that wakes it.
     @Test func aHookThatDrainsMayRunWhatWaitsForItsSibling() {
         engine.mainInbox.onWake = { [engine] in _ = engine.mainInbox.drain() }
         expectSiblingsToMeet(in: engine.mainQueue)
         engine.mainInbox.onWake = nil
     }
 
-    /// Two operations are released together; the one in `queue` waits for the other.
+    /// Releases two operations together. The one in `queue` waits for the other.
     private func expectSiblingsToMeet(in queue: OperationQueue) {
         let other = OperationQueue(engine: engine)
         let (first, sibling) = (AsyncOperation(), BlockOperation {})

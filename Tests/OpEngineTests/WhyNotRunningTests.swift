@@ -20,7 +20,7 @@ import Testing
 
     private func why(_ operation: Operation) -> String { operation.whyNotRunning.map { "\($0)" } ?? "it runs" }
 
-    /// Ready by itself when its test says so, and when its dependencies have finished.
+    /// Ready when both its own flag is set and its dependencies have finished.
     // Safety: `@unchecked Sendable` because only the test's thread changes it.
     private final class Gated: Operation, @unchecked Sendable {
         var isOpen = false
@@ -149,7 +149,7 @@ import Testing
         #expect("\(error!)" == "this wait can never end: a depends on itself: a → b → c → a")
         a.cancel()
         queue.waitUntilAllOperationsAreFinished()
-        // Finished dependencies stay listed: a cycle holds itself until it is opened.
+        // Finished dependencies stay listed, so a cycle keeps itself alive until it is opened.
         a.removeDependency(b)
     }
 

@@ -4,13 +4,13 @@ import Synchronization
 /// A program started with `posix_spawn`.
 struct ChildProcess {
     private let identifier: pid_t
-    /// The reading end of a pipe that ends when the program, and whatever it started, has ended.
+    /// The reading end of a pipe. It reports the end of the file when the program and its descendants have ended.
     private let life: Int32
 
-    /// Held from the making of a pipe to the start of the program, so that no other program inherits the pipe.
+    /// Held from creating a pipe until the program has started, so that no other program inherits the pipe.
     private static let starting = Mutex(())
 
-    /// Starts `program`, whose name is the first of `arguments`, with the descriptors of its standard streams, in their order.
+    /// Starts `program` with `arguments`, the first of which is its name. `streams` are the descriptors of its standard streams.
     init(program: String, arguments: [String], environment: [String], streams: [Int32]) throws {
         self = try Self.starting.withLock { _ in
             var ends: [Int32] = [-1, -1]
@@ -33,7 +33,7 @@ struct ChildProcess {
         self.life = life
     }
 
-    /// The descriptors of `streams` are 0, 1, 2 and so on in the program.
+    /// Starts the program with the descriptors of `streams` as 0, 1, 2 and so on.
     private static func spawn(program: String, arguments: [String], environment: [String], streams: [Int32]) throws -> pid_t {
         var actions = unsafe posix_spawn_file_actions_t()
         unsafe posix_spawn_file_actions_init(&actions)
@@ -42,7 +42,7 @@ struct ChildProcess {
             unsafe posix_spawn_file_actions_adddup2(&actions, stream, Int32(number))
         }
 
-        // Ours may ignore or block signals that a shell would not.
+        // This process may ignore or block signals that a shell would not.
         var attributes = posix_spawnattr_t()
         unsafe posix_spawnattr_init(&attributes)
         defer { unsafe posix_spawnattr_destroy(&attributes) }
@@ -67,7 +67,7 @@ struct ChildProcess {
         return identifier
     }
 
-    /// The status, 128 + n when signal n ended it; nil when it took longer and was killed.
+    /// Waits for the end and returns the status, or 128 + n when signal n ended the program. Kills it after `seconds` and returns nil.
     func wait(seconds: Int) throws -> Int32? {
         defer { close(life) }
         var event = pollfd(fd: life, events: 0, revents: 0)

@@ -1,67 +1,67 @@
 import Glibc
 
-/// A program to run to its end, with what it is given; `run()` gives what it did.
+/// A program with its input and arguments. `run()` runs it to its end and returns its outcome.
 ///
-/// The environment is empty but for `PATH` and what `environment` says, so that no setting of the developer's reaches it.
+/// The environment contains only `PATH` and `environment`, so that no setting of the developer reaches the program.
 struct Command {
-    /// A path, or a name that is looked up in `PATH`.
+    /// A path, or a name that is searched for in `PATH`.
     var program: String
-    /// What the program finds as its own name, `argv[0]`.
+    /// The name that the program finds in `argv[0]`.
     var name: String
     var arguments: [String] = []
     var input = ""
     var environment: [String: String] = [:]
-    /// The directory to run it in; nil means ours.
+    /// The directory in which it runs; nil means the current one.
     var directory: String?
-    /// Seconds after which it is killed; that is an error of the test.
+    /// After so many seconds the program is killed, and the test fails.
     var timeout = 60
 
-    /// The command under test: `OPSCRIPT_COMMAND`, or the optimised build in this package.
+    /// The command under test: `OPSCRIPT_COMMAND`, or the optimised build of this package.
     static func opscript(_ arguments: String...) -> Command {
         Command(program: Paths.opscript, name: "opscript", arguments: arguments)
     }
 
-    /// The stock interpreter, to compare with.
+    /// The stock interpreter, for comparison.
     static func lua(_ arguments: String...) -> Command {
         Command(program: "lua5.4", name: "opscript", arguments: arguments)
     }
 
-    /// A shell, for pipelines; the command under test is `$OPSCRIPT` in it.
+    /// A shell, for pipelines. The shell variable `OPSCRIPT` has the path of the command under test.
     static func shell(_ script: String, _ arguments: String...) -> Command {
         Command(
             program: "/bin/sh", name: "sh", arguments: ["-c", script, "sh"] + arguments, environment: ["OPSCRIPT": Paths.opscript])
     }
 
-    /// The command with some input.
+    /// The command with `text` as its standard input.
     func input(_ text: String) -> Command {
         var copy = self
         copy.input = text
         return copy
     }
 
-    /// The command in a directory.
+    /// The command, running in the directory `path`.
     func directory(_ path: String) -> Command {
         var copy = self
         copy.directory = path
         return copy
     }
 
-    /// The command with more variables in its environment.
+    /// The command with additional environment variables.
     func environment(_ variables: [String: String]) -> Command {
         var copy = self
         copy.environment.merge(variables) { $1 }
         return copy
     }
 
-    /// Runs it to its end. Blocks the calling thread.
+    /// Runs the program to its end. Blocks the calling thread.
     func run() throws -> Outcome {
-        // Files take any amount of output without a reader.
+        // A file takes any amount of output without a reader.
         let input = try ScratchFile(holding: Array(input.utf8))
         let output = try ScratchFile()
         let errors = try ScratchFile()
         var (start, line) = (program, [name] + arguments)
         if let directory {
-            // `posix_spawn` cannot change the directory; bash can, and set `argv[0]`.
+            // `posix_spawn` cannot change the directory. Bash can, and it can set `argv[0]`.
             (start, line) = ("bash", ["bash", "-c", #"cd -- "$1" && shift && exec -a "$@""#, "bash", directory, name, program] + arguments)
         }
         let child = try ChildProcess(
@@ -79,9 +79,9 @@ struct Command {
     }
 }
 
-/// What a program did.
+/// The outcome of a program.
 struct Outcome: Equatable, CustomStringConvertible {
-    /// The exit status; 128 + n when signal n ended it.
+    /// The exit status, or 128 + n when signal n ended the program.
     var status: Int32
     /// The bytes of stdout.
     var output: [UInt8]
@@ -98,7 +98,7 @@ struct Outcome: Equatable, CustomStringConvertible {
     var description: String { "status \(status)\nstdout:\n\(text)\nstderr:\n\(errorText)" }
 }
 
-/// Something went wrong that is not what is being tested.
+/// A failure of the test itself, not of what it tests.
 struct CommandError: Error, CustomStringConvertible {
     var description: String
 }

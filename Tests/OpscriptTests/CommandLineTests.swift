@@ -1,6 +1,6 @@
 import Testing
 
-/// A command line, given to the stock interpreter and to ours.
+/// A command line for the stock interpreter and for opscript.
 struct Invocation: CustomTestStringConvertible {
     var testDescription: String
     var arguments: [String]
@@ -75,7 +75,7 @@ struct Invocation: CustomTestStringConvertible {
 
 @Suite("The command line")
 struct CommandLineTests {
-    /// Both run where the modules of the golden scripts are.
+    /// Both run in the folder that has the modules of the golden scripts.
     private static let directory = Paths.package + "/Tests/OpscriptTests"
 
     private func compare(_ invocation: Invocation, directory: String = directory) throws {
@@ -94,7 +94,7 @@ struct CommandLineTests {
     @Test("Scripts do what lua does", arguments: Invocation.scripts)
     func scripts(invocation: Invocation) throws { try compare(invocation) }
 
-    @Test("A script in a file is given its arguments, and its errors say where")
+    @Test("A script in a file gets its arguments, and its errors have a position")
     func file() throws {
         let directory = try ScratchDirectory()
         try directory.write("print(...)\nfor i = -3, #arg do print(i, arg[i]) end", to: "args.lua")
@@ -113,14 +113,14 @@ struct CommandLineTests {
         }
     }
 
-    @Test("An error in standard input that is the script is status 1", arguments: ["error 'boom'", "x = = 1"])
+    @Test("An error in a script from standard input gives status 1", arguments: ["error 'boom'", "x = = 1"])
     func standardInput(script: String) throws {
-        // The stock interpreter ends with 0 here, and with 1 when the script is named `-`.
+        // The stock interpreter ends with 0 here, but with 1 when the script is named `-`.
         #expect(try Command.opscript().input(script).run() == Command.opscript("-").input(script).run())
         #expect(try Command.opscript().input(script).run().status == 1)
     }
 
-    @Test("-v says which Lua it is, as lua does")
+    @Test("-v prints the version of Lua, as lua does")
     func version() throws {
         let stock = try Command.lua("-v").run()
         let ours = try Command.opscript("-v").run()
@@ -129,7 +129,7 @@ struct CommandLineTests {
         #expect(try Command.opscript("-v", "-e", "print 'then'").run().lines.last == "then")
     }
 
-    @Test("--help and --version answer on stdout, with status 0", arguments: ["--help", "--version"])
+    @Test("--help and --version print to stdout and give status 0", arguments: ["--help", "--version"])
     func information(option: String) throws {
         let outcome = try Command.opscript(option).run()
         #expect(outcome.status == 0 && outcome.errors.isEmpty && !outcome.output.isEmpty, "\(outcome)")
@@ -144,7 +144,7 @@ struct CommandLineTests {
         }
     }
 
-    @Test("An unknown option is named, with the usage, status 1", arguments: ["-x", "-h", "--unknown", "-vv"])
+    @Test("An unknown option is named together with the usage, and gives status 1", arguments: ["-x", "-h", "--unknown", "-vv"])
     func unknown(option: String) throws {
         let outcome = try Command.opscript(option).run()
         let lines = outcome.errorText.split(separator: "\n").map(String.init)
@@ -153,7 +153,7 @@ struct CommandLineTests {
         #expect(outcome.status == 1 && outcome.output.isEmpty, "\(outcome)")
     }
 
-    @Test("SIGINT is an error of the script while there is no operation")
+    @Test("SIGINT raises an error in the script while there is no operation")
     func interruption() throws {
         let outcome = try Command.opscript("-e", "io.popen('kill -INT $PPID'):close() while true do end").run()
         #expect(outcome.errorText.hasPrefix("opscript: (command line):1: interrupted!\nstack traceback:\n"), "\(outcome)")
@@ -161,7 +161,7 @@ struct CommandLineTests {
     }
 
     @Test(
-        "Once a script has made an operation, memory that was freed is used again without asking the system",
+        "Once a script has made an operation, freed memory is reused without asking the system",
         .enabled(if: Paths.hasJemalloc))
     func freedMemory() throws {
         let chunk = """
@@ -184,17 +184,17 @@ struct CommandLineTests {
             print(faults() - before)
             """
         let faults = try #require(Int(Command.opscript("-e", chunk).run().text.dropLast()))
-        // It would be 40,000 if each string's memory came anew. What is free is given back after seconds, which a busy machine may take.
+        // With new memory for each string it would be 40,000. The allocator frees memory only after seconds, which a busy machine may take.
         #expect(faults < 10_000)
     }
 
-    @Test("The module is a global and can be required")
+    @Test("The module is a global and can also be required")
     func module() throws {
         let chunk = "print(opscript == require 'opscript', package.loaded.opscript == opscript, type(opscript.Operation.new))"
         #expect(try Command.opscript("-e", chunk).run().text == "true\ttrue\tfunction\n")
     }
 
-    @Test("As a filter it ends quietly when nobody reads any more")
+    @Test("As a filter, opscript ends quietly when its reader has gone")
     func filter() throws {
         let outcome = try Command.shell(#"{ "$OPSCRIPT" -e 'while true do print "line" end'; echo "status $?" >&2; } | head -n 1"#).run()
         #expect(outcome.text == "line\n")
@@ -205,28 +205,28 @@ struct CommandLineTests {
     func prompt() throws {
         let input = "1 + 1, 'two'\nx = 5\nx * 2\nlocal y =\n3; print(y)\nerror 'boom'\nx =\n= 1\n#undefined + 1\nprint 'last'\n"
         let (stock, ours) = (try Command.lua("-i").input(input).run(), try Command.opscript("-i").input(input).run())
-        // The first line says who is there. Debian's `lua` also echoes what it reads, by its line editor.
+        // The first lines name the interpreters. Debian's `lua` also echoes its input, through its line editor.
         #expect(ours.lines.dropFirst() == ["> 2\ttwo", "> > 10", "> >> 3", "> > >> > > last", "> "], "\(ours)")
         #expect(ours.errorText == stock.errorText)
         #expect(ours.status == stock.status)
     }
 
-    @Test("A prompt whose `print` fails says so, and goes on")
+    @Test("A prompt whose `print` fails reports it and goes on")
     func failingPrint() throws {
         let input = "print = 3\n5\nprint = error\n'six'\nprint = nil\n7\n"
         let (stock, ours) = (try Command.lua("-i").input(input).run(), try Command.opscript("-i").input(input).run())
         #expect(ours.errorText == stock.errorText && ours.errorText.hasPrefix("error calling 'print' (attempt to call"))
     }
 
-    /// `lfs.currentdir` frees what the C library has allocated.
-    @Test("All memory comes from jemalloc, also that of libraries", .enabled(if: Paths.hasJemalloc))
+    /// `lfs.currentdir` frees memory that the C library has allocated.
+    @Test("All memory comes from jemalloc, including the memory of libraries", .enabled(if: Paths.hasJemalloc))
     func allocator() throws {
         let outcome = try Command.opscript("-e", "assert(#require 'lfs'.currentdir() > 0)")
             .environment(["MALLOC_CONF": "stats_print:true"]).run()
         #expect(outcome.status == 0 && outcome.errorText.contains("jemalloc statistics"), "\(outcome)")
     }
 
-    @Test("On a terminal, the prompt runs operations, and completion blocks on its variables")
+    @Test("On a terminal, the prompt runs operations, and their completion blocks use its variables")
     func terminal() throws {
         let lines = [
             "done, queue = 0, opscript.OperationQueue.new()", "op = opscript.Operation.new(function() return 6 * 7 end)",
@@ -240,7 +240,7 @@ struct CommandLineTests {
 }
 
 extension Outcome {
-    /// The same, without how many levels a long traceback leaves out: that depends on the frames below the script.
+    /// The outcome without the number of levels that a long traceback skips. It depends on the frames below the script.
     fileprivate var withoutDepth: Outcome {
         var copy = self
         copy.errors = Array(errorText.replacing(/skipping \d+ levels/, with: "skipping levels").utf8)

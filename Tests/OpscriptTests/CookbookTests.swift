@@ -1,28 +1,28 @@
 import Testing
 
-/// A file of `examples/cookbook`, and what docs/cookbook.md has of it: below the link to the file its text, and what it prints.
+/// A file of `examples/cookbook`, and its section in docs/cookbook.md: a link to the file, followed by its text and its output.
 struct Recipe: CustomTestStringConvertible {
     static let directory = "examples/cookbook"
     static let page = "docs/cookbook.md"
 
-    /// Relative to the directory.
+    /// The path relative to the directory of recipes.
     let name: String
-    /// The code in the page; nil when the page has none.
+    /// The code on the page; nil when the page does not have the recipe.
     private(set) var code: String?
-    /// What it prints, by the page.
+    /// The output according to the page.
     private(set) var output: String?
     var testDescription: String { name }
 
-    /// One that only other recipes use.
+    /// Whether only other recipes use the file.
     var isModule: Bool { name.contains("/") }
 
-    /// Those that the page has, in its order.
+    /// The recipes on the page, in its order.
     static let ofPage: [Recipe] = {
         let text = String(decoding: Paths.read("\(Paths.package)/\(page)") ?? [], as: UTF8.self)
         let lines = text.split(separator: "\n", omittingEmptySubsequences: false)
         let blocks = Markdown.blocks(in: text)
         return blocks.indices.compactMap { index in
-            // The link, an empty line, the fence.
+            // The link is two lines above the block: the link, an empty line, the fence.
             guard blocks[index].language == "lua", blocks[index].line > 2 else { return nil }
             let link = lines[blocks[index].line - 3].split(separator: "](../\(directory)/")
             guard link.count == 2, link[1].hasSuffix(")") else { return nil }
@@ -31,7 +31,6 @@ struct Recipe: CustomTestStringConvertible {
         }
     }()
 
-    /// The names of the files.
     static let files =
         (try? Command.shell("cd \"$1\" && find . -name '*.lua' | LC_ALL=C sort", "\(Paths.package)/\(directory)").run())?
         .lines.map { String($0.dropFirst(2)) } ?? []
@@ -41,13 +40,13 @@ struct Recipe: CustomTestStringConvertible {
 
 @Suite("Cookbook")
 struct CookbookTests {
-    @Test("The page has every recipe once, in the order of their numbers")
+    @Test("The page has every recipe once, in the order of the numbers")
     func found() {
         #expect(Recipe.ofPage.map(\.name).filter { !$0.contains("/") } == Recipe.files.filter { !$0.contains("/") })
         #expect(Recipe.files.count >= 15)
     }
 
-    @Test("The code of a recipe in the page is that of its file", arguments: Recipe.all)
+    @Test("The code on the page equals the file of the recipe", arguments: Recipe.all)
     func code(recipe: Recipe) throws {
         let path = "\(Recipe.directory)/\(recipe.name)"
         let code = try #require(recipe.code, "\(Recipe.page) has no code below a link to \(path)")
@@ -57,7 +56,7 @@ struct CookbookTests {
         #expect(code == file, "\(Recipe.page) shows another \(path); first difference: '\(difference.0)', the file has '\(difference.1)'")
     }
 
-    @Test("A recipe prints what the page says", arguments: Recipe.all.filter { !$0.isModule })
+    @Test("A recipe prints the output that the page shows", arguments: Recipe.all.filter { !$0.isModule })
     func output(recipe: Recipe) throws {
         let expected = try #require(recipe.output, "\(Recipe.page) has no block with the output of \(recipe.name)")
         let outcome = try Command.opscript("\(Recipe.directory)/\(recipe.name)").directory(Paths.package).run()

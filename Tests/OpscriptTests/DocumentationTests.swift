@@ -5,12 +5,12 @@ struct DocumentationTests {
     private static let files = ["README.md", "docs/coming-from.md", "docs/limits.md", "docs/lua-api.md"]
     private static let scripts = files.flatMap { DocumentedScript.all(in: $0) }
 
-    @Test("All documents have scripts")
+    @Test("Every document has scripts")
     func found() {
         #expect(Set(Self.scripts.map(\.file)) == Set(Self.files))
     }
 
-    @Test("A script in a document prints what the document says", arguments: scripts)
+    @Test("A script in a document prints the output that the document shows", arguments: scripts)
     func script(script: DocumentedScript) throws {
         let expected = try #require(script.output, "no block with the output follows the script")
         let outcome = try Command.opscript("-").input(script.text).run()

@@ -1,6 +1,6 @@
 import Testing
 
-@Suite("How a run ends")
+@Suite("The end of a run")
 struct EndingTests {
     private static let prelude = """
         local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
@@ -12,7 +12,7 @@ struct EndingTests {
         try Command.opscript("-").input(Self.prelude + script).run()
     }
 
-    @Test("What the script left is run before the command ends")
+    @Test("The command runs everything the script has left before it ends")
     func remaining() throws {
         let outcome = try run(
             """
@@ -28,7 +28,7 @@ struct EndingTests {
         #expect(outcome.status == 0 && outcome.errors.isEmpty, "\(outcome)")
     }
 
-    @Test("A failure that nobody read is reported with its traceback, status 1")
+    @Test("A failure that was not read is reported with its traceback, and gives status 1")
     func unread() throws {
         let outcome = try run(
             """
@@ -43,7 +43,7 @@ struct EndingTests {
     }
 
     @Test(
-        "A failure is read by reading `error`, wherever that is",
+        "Reading `error` anywhere marks a failure as read",
         arguments: [
             "op:waitUntilFinished() print(op.error.message)",
             "op.completionBlock = function(op) print(op.error.message) end",
@@ -56,7 +56,7 @@ struct EndingTests {
         #expect(outcome == Outcome(status: 0, output: Array("boom\n".utf8), errors: []), "\(outcome)")
     }
 
-    @Test("An error of a completion block is reported, status 1")
+    @Test("An error in a completion block is reported and gives status 1")
     func completionBlock() throws {
         let outcome = try run(
             """
@@ -68,7 +68,7 @@ struct EndingTests {
     }
 
     @Test(
-        "os.exit ends the command from anywhere, and what was written is not lost",
+        "os.exit ends the command from anywhere without losing output",
         arguments: [
             "io.write 'out' os.exit(3)",
             "queue:addOperation(function() io.write 'out' os.exit(3) end):waitUntilFinished() print 'not reached'",
@@ -89,7 +89,7 @@ struct EndingTests {
         #expect(outcome == Outcome(status: 3, output: Array("out".utf8), errors: []), "\(outcome)")
     }
 
-    @Test("os.exit in an operation: what nobody has read is reported")
+    @Test("os.exit in an operation reports the failures that were not read")
     func exitWithFailures() throws {
         let outcome = try run(
             """
@@ -102,7 +102,7 @@ struct EndingTests {
     }
 
     @Test(
-        "Operations that can never run are named, status 1",
+        "Operations that can never run are named, and give status 1",
         arguments: [
             "local op = Operation.new { name = 'the held one', main = print } op:addDependency(Operation.new(print)) queue:addOperation(op)",
             "queue.isSuspended = true queue:addOperation(Operation.new { name = 'the held one', main = print })",
@@ -114,7 +114,7 @@ struct EndingTests {
     }
 
     @Test(
-        "A wait that nothing can end is an error that names the operation",
+        "A wait that can never end is an error that names the operation",
         arguments: [
             "local op = Operation.new { name = 'the held one', main = print } op:waitUntilFinished()",
             "local op = Operation.new { name = 'the held one', main = function(op) op:waitUntilFinished() end } queue:addOperation(op)",
@@ -124,14 +124,14 @@ struct EndingTests {
         #expect(outcome.status == 1 && outcome.errorText.contains("the held one"), "\(outcome)")
     }
 
-    @Test("The script's own error is reported as lua does, and what it started still ends")
+    @Test("An error of the script is reported as lua does, and its operations still end")
     func scriptError() throws {
         let outcome = try run("queue:addOperation(function() print 'ran' end):waitUntilFinished()\nerror 'at the end'")
         #expect(outcome.status == 1 && outcome.text == "ran\n", "\(outcome)")
         #expect(outcome.errorText.hasPrefix("opscript: stdin:4: at the end\nstack traceback:\n"), "\(outcome)")
     }
 
-    @Test("Without operations SIGTERM does what it does to every process, also inside a function of C")
+    @Test("Without operations, SIGTERM ends the process as usual, even inside a C function")
     func terminatedWithoutOperations() throws {
         let directory = try ScratchDirectory()
         let outcome = try Command.shell(
@@ -147,7 +147,7 @@ struct EndingTests {
         #expect(outcome.lines.last == "status 143", "\(outcome)")
     }
 
-    @Test("Two signals at once are one: everything is ended in order, programs too")
+    @Test("Two signals at once end all operations and programs in order, as one signal does")
     func terminatedTwice() throws {
         let directory = try ScratchDirectory()
         let outcome = try Command.shell(
@@ -174,8 +174,8 @@ struct EndingTests {
         #expect(outcome.lines.dropFirst() == ["completed"], "\(outcome)")
     }
 
-    /// On one processor the thread of the timers mostly begins after the script has ended, and the first thing that it does is to free memory.
-    @Test("It ends on one processor, too, with a thread whose first use of memory is to give some back")
+    /// On one processor, the timer thread usually starts only after the script has ended, and the first thing it does is to free memory.
+    @Test("On one processor, the command ends even when a thread frees memory before it allocates any")
     func onOneProcessor() throws {
         let script = """
             local queue = opscript.OperationQueue.new()

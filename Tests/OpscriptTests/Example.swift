@@ -5,10 +5,10 @@ struct Example {
     private let program: String
     private let name: String
 
-    /// Builds it.
+    /// Builds the program.
     init(_ name: String) throws {
         let products = Paths.package + "/.build/" + name
-        // SwiftPM does not see new files of a package that lies beside: without its plan it looks again.
+        // SwiftPM does not notice new files in a package that lies beside this one. Without its saved plan it looks again.
         var build = Command.shell(
             #"rm -f -- "$2"/*.yaml && swift build --package-path "$1" --scratch-path "$2" --product "$3""#,
             Paths.package + "/examples/" + name, products, name)

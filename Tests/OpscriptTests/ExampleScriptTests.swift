@@ -1,11 +1,11 @@
 import Testing
 
-/// The examples that show one idea each; `ExampleTests` has those of `wordcount.lua`.
+/// The examples that show one idea each. `ExampleTests` tests `wordcount.lua`.
 @Suite("Example scripts")
 struct ExampleScriptTests {
     private func example(_ name: String, _ arguments: String...) -> Command {
         var command = Command.opscript("\(Paths.package)/examples/\(name).lua")
-        command.name = Paths.opscript  // one that starts itself again finds it
+        command.name = Paths.opscript  // an example that starts opscript again finds it by this name
         command.arguments += arguments
         command.environment["CC"] = "clang"
         command.timeout = 300
@@ -21,7 +21,7 @@ struct ExampleScriptTests {
 
     // MARK: photos
 
-    /// Expects the order that dependencies demand.
+    /// Expects an order that respects the dependencies.
     private func expectOrder(of lines: [String]) throws {
         let reload = try #require(lines.firstIndex(of: "reload"))
         #expect(Set(lines[..<reload]) == Set((1...20).map { "download \($0)" }) && reload == 20)
@@ -33,7 +33,7 @@ struct ExampleScriptTests {
         #expect(lines.count == 62 && lines.last == "2 of the view, 20 of items")
     }
 
-    @Test("photos downloads and halves, shows, filters, and shows each again")
+    @Test("photos downloads, halves, shows and filters all photos, and shows each again")
     func photos() throws {
         let directory = try ScratchDirectory()
         let outcome = try example("photos", directory.path).run()
@@ -44,7 +44,7 @@ struct ExampleScriptTests {
         #expect(pictures.lines == (1...20).map { "\($0).png 32x24 Gray" }, "\(pictures)")
     }
 
-    @Test("photos, one at a time, goes in the order in which the operations were added")
+    @Test("photos runs in the order of addition when it runs one operation at a time")
     func serialPhotos() throws {
         let outcome = try example("photos", "--serial").run()
         #expect(outcome.status == 0 && outcome.errors.isEmpty, "\(outcome)")
@@ -52,7 +52,7 @@ struct ExampleScriptTests {
         #expect(outcome.lines.filter { $0.hasPrefix("download") } == (1...20).map { "download \($0)" })
     }
 
-    @Test("photos, cancelled in the middle, shows nothing more")
+    @Test("photos shows nothing more after it was cancelled halfway")
     func cancelledPhotos() throws {
         let outcome = try example("photos", "--cancel").run()
         #expect(outcome.status == 0, "\(outcome)")
@@ -63,7 +63,7 @@ struct ExampleScriptTests {
 
     // MARK: commands
 
-    @Test("build makes what is out of date, and says what failed")
+    @Test("build makes what is out of date, and reports what failed")
     func build() throws {
         let first = try example("build").run()
         #expect(Set(first.lines.prefix(2)) == ["clang -c main.c", "clang -c sum.c"], "\(first)")
@@ -92,11 +92,11 @@ struct ExampleScriptTests {
         #expect(again.lines == ["main.o", "sum.o", "program", "output"].map { $0 + ": up to date" }, "\(again)")
     }
 
-    @Test("logs counts each line once, wherever the pieces are cut")
+    @Test("logs counts each line once, wherever a file is cut into pieces")
     func logs() throws {
         let directory = try ScratchDirectory()
         let line = "2026-01-0%d 12:00:00 %s package%d:amd64 <none> 1.0\n"
-        // Six million bytes and more: two pieces.
+        // More than six million bytes make two pieces.
         let script = """
             local actions = { "install", "upgrade", "remove", "status" }
             for i = 1, 120000 do io.write((\"\(line.dropLast())\\n\"):format(i % 3 + 1, actions[i % 4 + 1], i % 7)) end
@@ -116,7 +116,7 @@ struct ExampleScriptTests {
 
     // MARK: classes, timers, failures
 
-    @Test("subclass tries again, and is cancelled by its own method")
+    @Test("subclass tries again, and its own method cancels it")
     func subclass() throws {
         let outcome = try example("subclass").run()
         #expect(
@@ -127,7 +127,7 @@ struct ExampleScriptTests {
         #expect(outcome.status == 0 && outcome.errors.isEmpty)
     }
 
-    @Test("timers finish operations while the script goes on")
+    @Test("timers finishes operations while the script goes on")
     func timers() throws {
         let outcome = try example("timers").run()
         #expect(
@@ -137,7 +137,7 @@ struct ExampleScriptTests {
         #expect(outcome.lines.first == "waiting" && outcome.status == 0 && outcome.errors.isEmpty)
     }
 
-    @Test("policies say what happens after a failure")
+    @Test("policies shows what happens after a failure")
     func policies() throws {
         let outcome = try example("policies").run()
         #expect(

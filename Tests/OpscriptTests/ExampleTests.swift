@@ -4,7 +4,7 @@ import Testing
 struct ExampleTests {
     private static let wordcount = Paths.package + "/examples/wordcount.lua"
 
-    /// Counts the words of the files that `find` gives for the arguments, in the form of `wordcount.lua --all`, with none of it.
+    /// Counts words without `wordcount.lua`: finds the files with `find`, and prints the counts in the format of `wordcount.lua --all`.
     private static let pipeline = #"""
         export LC_ALL=C
         for argument in "$@"; do
@@ -35,14 +35,14 @@ struct ExampleTests {
         #expect(found.status == 0)
     }
 
-    @Test("wordcount agrees with tr, sort and uniq on Debian's licences, to the last count")
+    @Test("wordcount agrees exactly with a shell pipeline on Debian's licences")
     func licences() throws {
         let directory = try ScratchDirectory()
         let files = try Command.shell("find -H /usr/share/common-licenses -xtype f | wc -l").run()
         try expectAgreement([], directory: directory, files: try #require(Int(files.lines[0])))
     }
 
-    @Test("wordcount agrees on files and directories with any names and any bytes")
+    @Test("wordcount agrees with a shell pipeline on files and directories with any names and any bytes")
     func names() throws {
         let directory = try ScratchDirectory()
         try directory.write("One two  two\nTHREE three-three, don't 4ever", to: "a b/it's \"here\"/new\nline")
@@ -58,7 +58,7 @@ struct ExampleTests {
         #expect(all.lines.first == "21 total" && all.status == 0, "\(all)")
     }
 
-    @Test("wordcount prints the total and the twenty most frequent, ties in alphabetical order")
+    @Test("wordcount prints the total and the twenty most frequent words, ties in alphabetical order")
     func top() throws {
         let directory = try ScratchDirectory()
         let words = (0..<26).map { String(Character(Unicode.Scalar(UInt8(ascii: "a") + $0))) }
@@ -69,11 +69,11 @@ struct ExampleTests {
         #expect(outcome.errorText == "1 file\n")
     }
 
-    @Test("wordcount names the files it cannot read, counts the others, status 1")
+    @Test("wordcount names the files it cannot read, counts the others, and gives status 1")
     func unreadable() throws {
         let directory = try ScratchDirectory()
         try directory.write("word", to: "file")
-        // The second can be opened, but not read.
+        // The second file can be opened but not read.
         let outcome = try count("missing", "/proc/self/mem", "file", "", directory: directory)
         #expect(outcome.text == "1 total\n1 word\n" && outcome.status == 1, "\(outcome)")
         let errors = outcome.errorText.split(separator: "\n").map(String.init)

@@ -1,6 +1,6 @@
 import Testing
 
-/// What docs/getting-started.md prints at a shell's prompt, or at ours.
+/// A session in docs/getting-started.md, at the prompt of a shell or of opscript.
 struct Transcript: CustomTestStringConvertible {
     static let page = "docs/getting-started.md"
     private static let blocks = Markdown.blocks(in: String(decoding: Paths.read("\(Paths.package)/\(page)") ?? [], as: UTF8.self))
@@ -10,7 +10,7 @@ struct Transcript: CustomTestStringConvertible {
 
     static func all(_ language: String) -> [Transcript] { blocks.filter { $0.language == language }.map(Transcript.init) }
 
-    /// The scripts of the page, under the names in their first lines.
+    /// The scripts of the page. The first line of each names it.
     static var scripts: [String: String] {
         var scripts: [String: String] = [:]
         for block in blocks where block.language == "lua" {
@@ -20,7 +20,7 @@ struct Transcript: CustomTestStringConvertible {
         return scripts
     }
 
-    /// The lines that are typed after a prompt.
+    /// The lines that are typed after `prompt`.
     func typed(after prompt: String) -> [String] {
         block.text.split(separator: "\n").filter { $0.hasPrefix(prompt) }.map { String($0.dropFirst(prompt.count)) }
     }
@@ -28,14 +28,14 @@ struct Transcript: CustomTestStringConvertible {
 
 @Suite("Getting started")
 struct GettingStartedTests {
-    @Test("The page has scripts, commands and sessions, and each script is run")
+    @Test("The page has scripts, commands and sessions, and each script is run by a command")
     func found() {
         let commands = Transcript.all("console").flatMap { $0.typed(after: "$ ") }
         #expect(!Transcript.scripts.isEmpty && !Transcript.all("prompt").isEmpty)
         for name in Transcript.scripts.keys { #expect(commands.contains { $0.contains(name) }, "nothing runs \(name)") }
     }
 
-    @Test("Commands print what the page says", arguments: Transcript.all("console"))
+    @Test("Commands print the output that the page shows", arguments: Transcript.all("console"))
     func console(transcript: Transcript) throws {
         let directory = try ScratchDirectory()
         for (name, text) in Transcript.scripts { try directory.write(text, to: name) }
@@ -48,11 +48,11 @@ struct GettingStartedTests {
         #expect(found == transcript.block.text, "\(found)")
     }
 
-    @Test("Our prompt prints what the page says", arguments: Transcript.all("prompt"))
+    @Test("The opscript prompt prints the output that the page shows", arguments: Transcript.all("prompt"))
     func prompt(transcript: Transcript) throws {
         let input = transcript.typed(after: "> ").map { $0 + "\n" }.joined()
         let outcome = try Command.opscript("-i").input(input).run()
-        // What is typed is not in the output, nor is the end of its line; before the first prompt is the version, after the last the end.
+        // The output lacks the typed text and its line ends. It starts with the version, and ends with a last prompt.
         let lines = transcript.block.text.split(separator: "\n").map { $0.hasPrefix("> ") ? "> " : $0 + "\n" }
         let found = outcome.text.split(separator: "\n", maxSplits: 1).last.map(String.init) ?? ""
         #expect(found == lines.joined() + "> \n" && outcome.errors.isEmpty, "\(outcome)")

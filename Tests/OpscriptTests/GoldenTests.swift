@@ -1,9 +1,9 @@
 import Glibc
 import Testing
 
-/// Each script in `Golden` is a test: it is run there, and what it does must be what the files beside it say.
+/// Each script in `Golden` is a test: its outcome must match the files beside it.
 ///
-/// `NAME.expected` is its stdout. Optional: `NAME.stderr` (none: nothing), `NAME.status` (none: 0), `NAME.args` (an argument a line).
+/// `NAME.expected` is its stdout. Optional: `NAME.stderr` (default: empty), `NAME.status` (default: 0), `NAME.args` (one argument a line).
 struct Golden: CustomTestStringConvertible {
     let name: String
     var testDescription: String { name }
@@ -21,7 +21,7 @@ struct Golden: CustomTestStringConvertible {
         return names.sorted().map(Golden.init(name:))
     }()
 
-    /// The bytes of the file beside the script, if there is one.
+    /// The bytes of the file with this suffix, if it exists.
     func file(_ suffix: String) -> [UInt8]? { Paths.read("\(Paths.golden)/\(name).\(suffix)") }
 
     func text(_ suffix: String) -> String? { file(suffix).map { String(decoding: $0, as: UTF8.self) } }
@@ -32,7 +32,7 @@ struct Golden: CustomTestStringConvertible {
         return try command.run()
     }
 
-    /// Makes what the command did what it must do.
+    /// Writes the outcome into the files, as the new expectation.
     func update(to outcome: Outcome) throws {
         try Paths.write(outcome.output, to: "\(Paths.golden)/\(name).expected")
         for (suffix, bytes, isDefault) in [
@@ -52,7 +52,7 @@ struct GoldenTests {
         #expect(!Golden.all.isEmpty)
     }
 
-    @Test("A script prints what the files beside it say", arguments: Golden.all)
+    @Test("A script has the outcome that the files beside it state", arguments: Golden.all)
     func golden(script: Golden) throws {
         let outcome = try script.run()
         if Paths.environment("OPSCRIPT_UPDATE_GOLDEN") == "1" { return try script.update(to: outcome) }

@@ -4,7 +4,7 @@ import Testing
 @Suite("Signals while timers and programs exist")
 struct InterruptionTests {
     @Test(
-        "The first cancels the timers and ends the programs; the status says which it was",
+        "The first signal cancels timers and ends programs, and the status tells which signal it was",
         arguments: [
             ("INT", 130, ""), ("TERM", 143, ""), ("INT", 130, "local ended = opscript.process({ 'sleep', 1000 }):wait()"),
             ("INT", 130, "while true do end"), ("TERM", 143, "opscript.sleep(1e6)"),
@@ -31,7 +31,7 @@ struct InterruptionTests {
         for pid in pids { #expect(kill(pid, 0) != 0 && errno == ESRCH, "process \(pid) is still there") }
     }
 
-    @Test("A timer alone is interrupted as well")
+    @Test("A signal interrupts a script that only has a timer")
     func timer() throws {
         let script = "opscript.every(0.01, function() end) opscript.after(0.05, function() io.popen('kill -INT $PPID'):close() end)"
         let outcome = try Command.opscript("-e", script).run()
@@ -39,7 +39,7 @@ struct InterruptionTests {
     }
 
     @Test(
-        "Coroutines are interrupted, and what resumes them after that",
+        "A signal interrupts coroutines, and the code that resumes them afterwards",
         arguments: [
             "coroutine.wrap(function() while true do end end)()",
             "while true do coroutine.wrap(function() coroutine.yield() end)() end",
@@ -62,7 +62,7 @@ struct InterruptionTests {
     }
 
     @Test(
-        "Where an error becomes a value, the script is interrupted behind that",
+        "A signal that arrives where an error becomes a value interrupts the script afterwards",
         arguments: [
             "Operation.new { asynchronous = true, name = 'finished', main = function(op) op:finish(endless) end }:start()",
             "local op = Operation.new { asynchronous = true, main = function() end } op:start() op:finish(endless)",
@@ -79,7 +79,7 @@ struct InterruptionTests {
         #expect([1, 130].contains(outcome.status) && outcome.output.isEmpty, "\(outcome)")
     }
 
-    @Test("What is being stopped does not go on")
+    @Test("A body that is being stopped does not go on after a signal")
     func stopped() throws {
         let script = """
             local closing = setmetatable({}, { __close = function() io.popen('kill -INT $PPID'):close() while true do end end })
@@ -94,7 +94,7 @@ struct InterruptionTests {
         #expect(outcome.text == "timeout\n", "\(outcome)")
     }
 
-    @Test("A script that does nothing but start operations by hand is interrupted", arguments: ["", "for i = 1, 3e6 do end"])
+    @Test("A signal interrupts a script that only starts operations by hand", arguments: ["", "for i = 1, 3e6 do end"])
     func startedByHand(body: String) throws {
         let script = """
             opscript.sh 'sleep 0.2; kill -INT $PPID'

@@ -5,7 +5,7 @@ import Testing
     private static let directory = Paths.environment("OPSCRIPT_LUA_SUITE")
 
     @Test(
-        "Its files do what they do with lua5.4, in the main state and inside an operation",
+        "The files of the suite behave as with lua5.4, in the main state and inside an operation",
         .enabled(
             if: directory != nil,
             "NOT RUN: set OPSCRIPT_LUA_SUITE to the folder of the tests of the release that lua5.4 -v names (lua.org has them)"))

@@ -1,12 +1,12 @@
 import Testing
 
-/// The code in a Markdown file that stands between fences.
+/// The fenced code in a Markdown file.
 enum Markdown {
-    /// What is between two lines that begin with ` ``` `.
+    /// The text between two lines that begin with ` ``` `.
     struct Block {
-        /// What follows the first fence: `lua`, or nothing.
+        /// The word after the opening fence, such as `lua`; may be empty.
         let language: String
-        /// The line of the first fence, counted from 1.
+        /// The line of the opening fence, counted from 1.
         let line: Int
         var text = ""
     }
@@ -26,7 +26,7 @@ enum Markdown {
     }
 }
 
-/// A script in a document, and what the document says that it prints: the block after it, when that has no language.
+/// A script in a document, and its output according to the document: the block that follows, when it has no language.
 struct DocumentedScript: CustomTestStringConvertible {
     let file: String
     let line: Int

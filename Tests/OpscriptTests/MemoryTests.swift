@@ -5,7 +5,7 @@ import Testing
 struct MemoryTests {
     private static var hasHugePages: Bool { unsafe access("/sys/kernel/mm/transparent_hugepage/enabled", F_OK) == 0 }
 
-    /// Fills some 30 MB, and says whether huge pages were asked for.
+    /// Fills some 30 MB, and prints whether huge pages were requested.
     private static let fill = """
         local kept = {}
         for i = 1, 500000 do kept[i] = {} end
@@ -14,7 +14,7 @@ struct MemoryTests {
         print(isHuge)
         """
 
-    @Test("Once there are operations it grows by huge pages", .enabled(if: hasHugePages && Paths.hasJemalloc))
+    @Test("Once there are operations, memory grows by huge pages", .enabled(if: hasHugePages && Paths.hasJemalloc))
     func hugePages() throws {
         let outcome = try Command.opscript(
             "-e", "opscript.OperationQueue.new():addOperation(function() end):waitUntilFinished()", "-e", Self.fill
@@ -22,7 +22,7 @@ struct MemoryTests {
         #expect(outcome.status == 0 && outcome.text == "true\n")
     }
 
-    @Test("Before it does not", .enabled(if: hasHugePages))
+    @Test("Without operations, memory does not grow by huge pages", .enabled(if: hasHugePages))
     func noHugePages() throws {
         let outcome = try Command.opscript("-e", Self.fill).run()
         #expect(outcome.status == 0 && outcome.text == "false\n")

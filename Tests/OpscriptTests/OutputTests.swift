@@ -1,6 +1,6 @@
 import Testing
 
-@Suite("What scripts write")
+@Suite("The output of scripts")
 struct OutputTests {
     private static let queue = "local queue = opscript.OperationQueue.new { maxConcurrentOperationCount = 8 }\n"
 
@@ -8,13 +8,13 @@ struct OutputTests {
         try Command.opscript("--workers", "8", "-").input(Self.queue + script).run()
     }
 
-    /// Each writes a line of one letter: `c`, 2000 times.
+    /// Each statement writes a line that consists of the letter `c`, 2000 times.
     private static let lines = [
         "print(c:rep(2000))", "print(setmetatable({}, { __tostring = function() return c:rep(2000) end }))",
         "io.write(c:rep(500), c:rep(1500), '\\n')", "io.stdout:write(c:rep(500), c:rep(1500), '\\n')",
     ]
 
-    @Test("Lines that operations and the script write at the same time are not mixed", arguments: ["", "io.stdout:setvbuf 'no'"])
+    @Test("Lines that operations and the script print at the same time are not mixed", arguments: ["", "io.stdout:setvbuf 'no'"])
     func notMixed(mode: String) throws {
         let outcome = try run(
             """
@@ -27,7 +27,7 @@ struct OutputTests {
         #expect(outcome.lines.allSatisfy { $0.count == 2000 && Set($0).count == 1 })
     }
 
-    @Test("Nor are warnings, which every state shows with -W")
+    @Test("Warnings that several states show with -W are not mixed")
     func warningsNotMixed() throws {
         let outcome = try Command.opscript(
             "--workers", "8", "-W", "-e",
@@ -37,7 +37,7 @@ struct OutputTests {
         #expect(outcome.errorText == String(repeating: "Lua warning: one warning\n", count: 800))
     }
 
-    @Test("Nor are those on stderr")
+    @Test("Lines that operations and the script write to stderr at the same time are not mixed")
     func errorsNotMixed() throws {
         let outcome = try run(
             """
@@ -50,7 +50,7 @@ struct OutputTests {
         #expect(lines.allSatisfy { $0.count == 2000 && Set($0).count == 1 })
     }
 
-    @Test("What cannot be printed is Lua's own error, and nothing is written; a number will do as text")
+    @Test("A value that cannot be printed raises Lua's error and prints nothing, and a number counts as text")
     func whatCannotBePrinted() throws {
         let script = """
             local function try(text)
@@ -73,7 +73,7 @@ struct OutputTests {
         #expect(number == Outcome(status: 0, output: Array("12\n".utf8), errors: []), "\(number)")
     }
 
-    @Test("write refuses what is no text as Lua does, after what comes before it, however much that is and however deep the stack")
+    @Test("write reports a bad argument as Lua does, after writing what precedes it, however much that is and however deep the stack")
     func whatCannotBeWritten() throws {
         let script = """
             local function try(write, ...) io.stderr:write(tostring(select(2, pcall(write, ...))), '\\n') end
@@ -105,11 +105,11 @@ struct OutputTests {
         #expect(outcome == stock, "status \(outcome.status)\n\(outcome.errorText)\ninstead of\n\(stock.errorText)")
     }
 
-    /// Writes, without a flush, more than a buffer holds, and less.
+    /// Writes more than a buffer holds, and then less, without flushing.
     private static let parting = "io.stdout:setvbuf('full') io.write(('x'):rep(99999), '\\n') io.write 'the end'"
 
     @Test(
-        "What was written comes out at the end of the process, however it ends",
+        "All output is written at the end of the process, however it ends",
         arguments: [
             ("", 0), ("error 'wrong'", 1), ("os.exit(3)", 3), ("os.exit(3, true)", 3),
             ("queue:addOperation(function() os.exit(3) end)", 3),
@@ -133,7 +133,7 @@ struct OutputTests {
     }
 
     @Test(
-        "Writing to a closed pipe ends the process quietly, as it does other filters",
+        "Writing to a closed pipe ends the process quietly, as with other filters",
         arguments: [
             "while true do print 'text' end",
             "while true do io.write('text', '\\n') end",
@@ -158,7 +158,7 @@ struct OutputTests {
     }
 
     @Test(
-        "So it does when the pipe is closed before the last of it is written",
+        "A pipe that is closed before the last write ends the process quietly, too",
         arguments: [
             "io.read() io.write 'late'", "io.read() io.write 'late' os.exit(3)",
             "queue:addOperation(function() io.read() io.stdout:setvbuf 'full' io.write 'late' end)",

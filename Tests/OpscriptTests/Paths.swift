@@ -1,6 +1,6 @@
 import Glibc
 
-/// Where things are.
+/// Where the package, its tests and the command are.
 enum Paths {
     /// The directory of this package.
     static let package: String = {
@@ -11,7 +11,7 @@ enum Paths {
     /// The command under test.
     static let opscript = environment("OPSCRIPT_COMMAND") ?? package + "/.build/release/opscript"
 
-    /// Whether that has the allocator that `scripts/build` links in. A debug build has the C library's.
+    /// Whether the command has the allocator that `scripts/build` links in. A debug build uses the C library's.
     static let hasJemalloc = !opscript.hasSuffix("/debug/opscript")
 
     static let golden = package + "/Tests/OpscriptTests/Golden"
@@ -21,7 +21,7 @@ enum Paths {
         return unsafe String(cString: value)
     }
 
-    /// The bytes of a file, or nil when it cannot be read.
+    /// The bytes of a file; nil when it cannot be read.
     static func read(_ path: String) -> [UInt8]? {
         guard let file = unsafe fopen(path, "rb") else { return nil }
         defer { unsafe fclose(file) }
@@ -34,7 +34,6 @@ enum Paths {
         }
     }
 
-    /// Replaces a file.
     static func write(_ bytes: [UInt8], to path: String) throws {
         guard let file = unsafe fopen(path, "wb") else { throw CommandError(description: "cannot write \(path): errno \(errno)") }
         unsafe fwrite(bytes, 1, bytes.count, file)

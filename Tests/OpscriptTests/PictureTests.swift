@@ -1,13 +1,13 @@
 import Testing
 
-/// The pictures of the documents, which scripts of ours draw.
+/// The pictures in the documents, which scripts draw.
 @Suite("Pictures")
 struct PictureTests {
     private func picture(_ name: String) throws -> Outcome {
         try Command.opscript("scripts/pictures/\(name).lua", "docs/performance.md").directory(Paths.package).run()
     }
 
-    @Test("The chart is that of the tables in docs/performance.md")
+    @Test("The chart matches the tables in docs/performance.md")
     func performance() throws {
         let outcome = try picture("performance")
         let file = Paths.read(Paths.package + "/docs/images/performance.svg") ?? []
@@ -15,7 +15,7 @@ struct PictureTests {
         #expect(outcome.output == file, "the tables have changed since the chart was drawn: scripts/picture performance")
     }
 
-    @Test("The picture of a run has each operation, and the thread or state it ran in")
+    @Test("The picture of a run shows each operation, and the thread or state in which it ran")
     func run() throws {
         let outcome = try picture("run")
         #expect(outcome.status == 0 && outcome.errors.isEmpty, "\(outcome)")

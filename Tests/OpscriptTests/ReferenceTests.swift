@@ -1,9 +1,9 @@
 import Testing
 
-/// The command is what is optimised: the compiler keeps nothing there that nobody uses.
-@Suite("What keeps what a script works with")
+/// These tests are for the optimised command, in which the compiler releases an object after its last use.
+@Suite("Objects that a script uses stay alive")
 struct ReferenceTests {
-    @Test("An operation that has left by reference is sent whole, though collections end meanwhile")
+    @Test("An operation that was sent by reference is sent whole, even if collections end meanwhile")
     func sealedOperation() throws {
         let script = """
             local queue, names = opscript.OperationQueue.new(), {}
@@ -28,7 +28,7 @@ struct ReferenceTests {
         #expect(outcome.status == 0, "\(outcome)")
     }
 
-    @Test("A queue that a script waits for stays while completion blocks run, whatever they do to the stack")
+    @Test("A queue that a script waits for stays alive while completion blocks run, whatever they do to the stack")
     func queueOfAWait() throws {
         let script = """
             local OperationQueue = opscript.OperationQueue

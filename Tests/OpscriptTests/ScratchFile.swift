@@ -1,6 +1,6 @@
 import Glibc
 
-/// A file without a name, gone with its owner.
+/// A file without a name. It is deleted with this object.
 final class ScratchFile {
     let descriptor: Int32
 
@@ -16,7 +16,7 @@ final class ScratchFile {
 
     deinit { close(descriptor) }
 
-    /// All that was written to it.
+    /// Everything that was written to the file.
     func contents() -> [UInt8] {
         let size = Int(lseek(descriptor, 0, SEEK_END))
         lseek(descriptor, 0, SEEK_SET)
@@ -26,7 +26,7 @@ final class ScratchFile {
     }
 }
 
-/// A directory of a test's own, removed with its owner.
+/// A directory for one test. It is deleted with this object.
 final class ScratchDirectory {
     let path: String
 
@@ -40,7 +40,7 @@ final class ScratchDirectory {
         _ = try? Command(program: "rm", name: "rm", arguments: ["-rf", "--", path]).run()
     }
 
-    /// Writes a file, with the directories above it, and gives its path.
+    /// Writes a file, creating the directories above it, and returns its path.
     @discardableResult
     func write(_ text: String, to name: String) throws -> String {
         let file = "\(path)/\(name)"

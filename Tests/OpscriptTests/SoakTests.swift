@@ -2,7 +2,7 @@ import Testing
 
 /// The short form of `scripts/soak --lua`.
 @Suite("Everything at once") struct SoakTests {
-    @Test("All that scripts can do, from several states, does what it must, and memory stays what it was")
+    @Test("All features of scripts work from several states at once, and memory does not grow")
     func everything() throws {
         let seed = Int.random(in: 0...Int(Int32.max))
         var command = Command.opscript("\(Paths.package)/Tests/Soak/everything.lua", "3", "\(seed)")

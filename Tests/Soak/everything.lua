@@ -1,10 +1,10 @@
--- Everything that scripts can do, at once and from several states, again and again: `scripts/soak --lua SECONDS`.
+-- Uses all features of scripts at once, from several states, again and again: `scripts/soak --lua SECONDS`.
 --
 --   opscript Tests/Soak/everything.lua SECONDS [SEED [WITHOUT...]]
 --
--- Each round starts some jobs, chosen at random, in operations of their own, and some in the main state, and waits for all. What they
--- found is checked; so is that memory stays what it was after the first rounds. WITHOUT names what not to do: `memory` (do not look at
--- memory), `stop` (no interruption: ThreadSanitizer delivers no signal to Lua).
+-- Each round starts random jobs, some in operations of their own and some in the main state, and waits for all. Each job checks its
+-- results. Memory must stay at the level of the first rounds. WITHOUT names what to leave out: `memory` (the check of memory) or
+-- `stop` (interruptions: under ThreadSanitizer, Lua receives no signals).
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 local seconds = tonumber(arg[1]) or 10
 local seed = math.tointeger(arg[2]) or os.time()
@@ -19,7 +19,7 @@ end
 
 local function endless() while true do end end
 
--- What is done; each runs in any state, by itself, and raises an error where something is not as it must be.
+-- The jobs. Each can run in any state, and raises an error when a result is wrong.
 local jobs = {}
 
 function jobs.graph(queue, random)
@@ -150,7 +150,7 @@ function jobs.interrupting(queue, random)
     op.begun = true
     coroutine.wrap(function() pcall(endless) end)()
   end)
-  while not operation.begun do opscript.sleep(0.001) end  -- nothing that needs a worker: all may be in such a loop
+  while not operation.begun do opscript.sleep(0.001) end  -- needs no worker: all workers may be in such a loop
   operation:interrupt()
   operation:waitUntilFinished()
   assert(operation.isCancelled and operation.error.kind == "interrupted")
@@ -261,7 +261,7 @@ for name in pairs(jobs) do names[#names + 1] = name end
 table.sort(names)
 
 local function run(name, seed)
-  -- A generator of the job's own: `math.random` is its state's.
+  -- A generator of the job's own: `math.random` belongs to the state.
   local state = seed
   local function random(low, high)
     if not high then low, high = 1, low end
@@ -274,7 +274,7 @@ end
 
 -- Memory ---------------------------------------------------------------------------------------------------------------
 
--- Bytes that the main state holds, and that the process does.
+-- The number of bytes that the main state and the process hold.
 local function memory()
   collectgarbage()
   collectgarbage()
@@ -309,14 +309,14 @@ while opscript.now() - started < seconds or rounds < 40 do
     os.exit(1)
   end
   rounds, count = rounds + 1, count + #running + 1
-  -- After a third of the time every worker has done everything.
+  -- After a third of the time every worker has run every job.
   if not heldBefore and rounds >= 20 and opscript.now() - started > seconds / 3 then heldBefore, residentBefore = memory() end
 end
 
 local held, resident = memory()
 if not without.memory then
   local grownHeld, grownResident = held - heldBefore, resident - residentBefore
-  -- What a state has compiled fills a cache of some megabytes, and is forgotten when that is full; there are some dozen workers.
+  -- A state caches its compiled code, some megabytes, and discards it when the cache is full. There are some dozen workers.
   if grownHeld > 4 * 1024 * 1024 or grownResident > 192 * 1024 * 1024 then
     io.stderr:write("soak: memory has grown: the main state by ", grownHeld, " bytes, the process by ", grownResident, "\n")
     os.exit(1)

@@ -1,12 +1,12 @@
 import Glibc
 
-/// A place where threads wait until a test lets them go on. Opens once for each `open`; `openForEver` for everybody.
+/// Threads wait at a gate until a test opens it. Each `open` lets one thread through; `openForEver` lets all through.
 public final class Gate: @unchecked Sendable {
     // Safety: the semaphore is safe from every thread; the pointer is a constant.
     private let semaphore = UnsafeMutablePointer<sem_t>.allocate(capacity: 1)
     private let seconds: Int
 
-    /// - Parameter seconds: after this long a waiting thread ends the test run, because the gate will never open.
+    /// - Parameter seconds: the time after which a waiting thread ends the test run, because the gate will never open.
     public init(seconds: Int = 60) {
         self.seconds = seconds
         sem_init(semaphore, 0, 0)
@@ -23,7 +23,7 @@ public final class Gate: @unchecked Sendable {
     /// Lets `count` threads through.
     public func open(_ count: Int) { for _ in 0..<count { open() } }
 
-    /// Waits to be let through.
+    /// Waits until `open` lets this thread through.
     public func wait() {
         var deadline = timespec()
         clock_gettime(CLOCK_REALTIME, &deadline)
@@ -33,6 +33,6 @@ public final class Gate: @unchecked Sendable {
         }
     }
 
-    /// Waits for `count` openings.
+    /// Waits for `count` calls of `open`.
     public func wait(_ count: Int) { for _ in 0..<count { wait() } }
 }

@@ -1,17 +1,17 @@
-/// Counts objects that should go: what is tested captures a token, and when all is over none may be left.
+/// Counts objects that should be released. The code under test captures a token, and no token may be alive at the end.
 public final class LifetimeTracker: Sendable {
     private let count = Locked(0)
 
-    /// A tracker without tokens.
+    /// Creates a tracker without tokens.
     public init() {}
 
-    /// How many tokens are alive.
+    /// The number of live tokens.
     public var alive: Int { count.withLock { $0 } }
 
-    /// A new one, alive until nobody holds it.
+    /// A new token, alive until it is released.
     public func token() -> Token { Token(self) }
 
-    /// Counted from its beginning to its end.
+    /// Counted while it is alive.
     public final class Token: Sendable {
         private let tracker: LifetimeTracker
 

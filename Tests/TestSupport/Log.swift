@@ -1,20 +1,20 @@
-/// What happened, in order, written from any thread.
+/// Records events in order. Any thread may append.
 public final class Log<Entry: Sendable>: Sendable {
     private let storage = Locked<[Entry]>([])
 
-    /// Nothing has happened.
+    /// Creates an empty log.
     public init() {}
 
-    /// Adds an entry.
+    /// Appends an entry.
     public func append(_ entry: Entry) { storage.withLock { $0.append(entry) } }
 
-    /// What has happened until now.
+    /// The entries so far.
     public var entries: [Entry] { storage.withLock { $0 } }
-    /// How many entries there are.
+    /// The number of entries.
     public var count: Int { entries.count }
 }
 
-/// A thread of the test's own, neither a worker nor the test's.
+/// A thread that belongs to a test. It is neither a worker nor the thread of the test.
 public final class TestThread: Sendable {
     private let ended = Gate()
 

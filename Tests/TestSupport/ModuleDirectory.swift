@@ -1,14 +1,14 @@
 import Glibc
 
-/// A directory with Lua modules, removed with its owner.
+/// A directory with Lua modules. It is deleted with this object.
 public final class ModuleDirectory {
-    /// Where it is.
+    /// The path of the directory.
     public let path: String
     private let files: [String]
 
-    /// Writes the modules.
+    /// Creates the directory and writes the modules.
     ///
-    /// - Parameter modules: the text of each, by name.
+    /// - Parameter modules: the text of each module, by its name.
     public init(_ modules: [String: String]) throws {
         var template = Array("/tmp/opscript-modules-XXXXXX".utf8CString)
         guard mkdtemp(&template) != nil else { throw FileError(description: "mkdtemp: errno \(errno)") }
@@ -27,7 +27,7 @@ public final class ModuleDirectory {
         rmdir(path)
     }
 
-    /// A chunk that makes a state search here.
+    /// A chunk that makes a state search the directory for modules.
     public var prelude: String { "package.path = '\(path)/?.lua;' .. package.path" }
 }
 

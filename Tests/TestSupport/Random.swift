@@ -1,8 +1,8 @@
-/// A repeatable source of random numbers (SplitMix64): the same seed gives the same test.
+/// A repeatable source of random numbers (SplitMix64): the same seed gives the same numbers.
 public struct SeededGenerator: RandomNumberGenerator {
     private var state: UInt64
 
-    /// The sequence that belongs to `seed`.
+    /// Creates the generator of the sequence that belongs to `seed`.
     public init(seed: UInt64) { state = seed }
 
     /// The next number.

@@ -5,7 +5,7 @@ private final class Body {
     init(_ run: @escaping @Sendable () -> Void) { self.run = run }
 }
 
-/// Runs `body` on a new thread, which nobody joins.
+/// Runs `body` on a new thread that is never joined.
 func startThread(_ body: @escaping @Sendable () -> Void) {
     var thread = pthread_t()
     let argument = Unmanaged.passRetained(Body(body)).toOpaque()

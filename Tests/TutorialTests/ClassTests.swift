@@ -83,7 +83,7 @@ import Testing
         #expect(operation.isFinished && Printed.count(of: "after \(text): 5") == 1)
     }
 
-    /// The end of the tutorial's script: `start()`, then `cancel()`, whose override finishes what still works.
+    /// The end of the tutorial's script: `start()`, then `cancel()`, whose override finishes an operation that still works.
     @Test func printingAsyncOperationThatIsCancelledCompletesOnce() {
         let log = Log<Bool>()
         let completed = Gate()
@@ -97,7 +97,7 @@ import Testing
         operation.cancel()
         completed.wait()
         #expect(operation.isFinished && log.entries == [true])
-        // What it began goes on, and finishes it a second time.
+        // The work goes on, and finishes the operation a second time.
         operation.step.open(5)
         while Printed.count(of: "cancelled") < 5 { sched_yield() }
         operation.waitUntilFinished()
@@ -133,7 +133,7 @@ import Testing
         #expect(first.isFinished && second.isFinished)
     }
 
-    /// Its `main` ends at once, and `start` says afterwards that it executes: the first finish counts.
+    /// `main` ends at once, and `start` announces afterwards that the operation executes. The first finish counts.
     @Test func lateExecutingAsyncOperationThatFinishesInMainLeavesItsQueue() {
         final class Work: LateExecuting.AsyncOperation {
             override func main() { state = .finished }

@@ -1,12 +1,12 @@
 import Foundation
 import Testing
 
-/// docs/operation-semantics.md names the tests that prove its clauses: they exist.
+/// The tests that docs/operation-semantics.md names exist.
 @Suite struct DocumentationTests {
     private static let tests = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
     private static let page = tests.deletingLastPathComponent().appendingPathComponent("docs/operation-semantics.md")
 
-    /// The text of every file of tests, under its name without the ending.
+    /// The text of every test file, by the file's name without its extension.
     private static func suites() throws -> [String: String] {
         var suites: [String: String] = [:]
         let files = FileManager.default.enumerator(at: tests, includingPropertiesForKeys: nil)

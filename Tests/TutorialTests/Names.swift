@@ -1,6 +1,6 @@
 import OpEngine
 
-// A module that imports Foundation as well says once whose names it means: its own declarations win over imported ones.
+// A module that also imports Foundation says once whose names it means: its own declarations take precedence over imported ones.
 
 typealias Operation = OpEngine.Operation
 typealias BlockOperation = OpEngine.BlockOperation

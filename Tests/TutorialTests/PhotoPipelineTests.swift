@@ -3,7 +3,7 @@ import OpEngine
 import TestSupport
 import Testing
 
-/// One at a time: the tutorial's data source is one for all.
+/// The tests run one at a time, because the tutorial has only one data source.
 @Suite(.serialized) struct PhotoPipelineTests {
     /// An operation has done its work.
     private struct Event: Equatable {
@@ -20,13 +20,13 @@ import Testing
         }
     }
 
-    /// One whose main thread is this one.
+    /// A controller whose main thread is this thread.
     private func controller() -> DependencyViewController {
         MainThread.becomeCurrent()
         return DependencyViewController(engine: Engine(workerCount: 2))
     }
 
-    /// Starts the pipeline, and waits until its operations are in their queues.
+    /// Starts the pipeline and waits until its operations are in their queues.
     private func start(_ controller: DependencyViewController) {
         let added = Gate()
         controller.start(added: { added.open() })
@@ -72,10 +72,10 @@ import Testing
             #expect(reload < filter && filter < reloadItem)
         }
         if maximum == 1 { #expect(running.withLock { $0.most } == 1) }
-        // Once when the button was touched, once when all were loaded, once for each item.
+        // The first two reloads are for the button and the finished downloads; one for each item follows.
         #expect(controller.collectionView.reloads.prefix(2) == [nil, nil])
         #expect(Set(controller.collectionView.reloads.dropFirst(2).map { $0?.item }) == Set(0..<20))
-        // Halved, then filtered.
+        // Each photo is halved and then filtered.
         let photos = PhotoDataSource.shared.list.enumerated().map { ($0.offset, $0.element.data?.bytes) }
         #expect(photos.allSatisfy { $1 == Array(repeating: ~UInt8($0 + 1), count: 4) })
         for operation in controller.uiOperation + controller.backgroundOperations {
@@ -92,7 +92,7 @@ import Testing
         let (hasBegun, mayEnd) = (Gate(), Gate())
         let passed = Locked(0)
         Delay.set { _ in
-            // Five downloads have ended when one is held, and others with it.
+            // Five downloads pass. The sixth and all later ones are held.
             let number = passed.withLock { passed in
                 passed += 1
                 return passed

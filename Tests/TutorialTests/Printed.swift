@@ -1,7 +1,7 @@
 import OpEngine
 import TestSupport
 
-/// What the classes printed, in place of standard output: the tests look at it. Texts are different in each test.
+/// Collects what the classes print, for the tests, in place of standard output. Each test prints different texts.
 enum Printed {
     private static let texts = Log<String>()
     private static let lines = Locked<[Line]>([])
@@ -28,6 +28,6 @@ enum Printed {
     }
 }
 
-/// Stands before the standard library's.
+/// Replaces the standard library's function.
 func print(_ item: Any) { Printed.add("\(item)") }
 func print(_ operation: Operation, _ word: String, _ indexPath: Any? = nil) { Printed.add(word, of: operation) }

@@ -1,5 +1,5 @@
 #!/usr/bin/env opscript
--- Counts the words of many files. Each file is an operation; the sums are added up here.
+-- Counts the words of many files. Each file is an operation; this state adds up the counts.
 
 local queue = opscript.OperationQueue.new "words"
 

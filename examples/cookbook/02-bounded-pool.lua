@@ -28,7 +28,7 @@ pool:waitUntilAllOperationsAreFinished()
 local most = 0
 for i, op in ipairs(ops) do
   print(names[i], op.result)
-  local together = 0                                         -- how many were at work when this one began
+  local together = 0                                         -- the number at work when this one began
   for _, other in ipairs(ops) do
     local began = op.results[2]
     if other.results[2] <= began and began < other.results[3] then together = together + 1 end

@@ -1,11 +1,11 @@
 #!/usr/bin/env opscript
--- Runs programs at the same time. The first that fails ends the others.
+-- Runs programs at the same time. The first one that fails ends the others.
 
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 
 local function run(op, command)
   local ended = opscript.process(command):wait()
-  if op.isCancelled then return end                          -- the program was ended by us
+  if op.isCancelled then return end                          -- we ended the program
   if ended.status ~= 0 then error(("status %d: %s"):format(ended.status, ended.stderr), 0) end
 end
 

@@ -4,17 +4,17 @@
 local Operation = opscript.Operation
 local queue = opscript.OperationQueue.new()
 
--- An operation: whatever its body does, it is stopped.
+-- An operation is stopped, whatever its body does.
 local endless = Operation.new { name = "endless", timeout = 0.05, main = function() while true do end end }
 queue:addOperation(endless)
 endless:waitUntilFinished()
 print(endless.error.kind)
 
--- A program: it is ended, with all that it has started.
+-- A program is ended, with all processes that it has started.
 local program = opscript.process { "sleep", 1000, timeout = 0.05 }
 print(pcall(program.wait, program))
 
--- A wait: the operation goes on.
+-- A wait ends, but the operation goes on.
 local slow = queue:addOperation(function(op)
   while not op.isCancelled do opscript.sleep(1) end
   return "cancelled later"

@@ -1,5 +1,5 @@
 #!/usr/bin/env opscript
--- Shows how far the work is: a mark for each operation that has finished, in one line.
+-- Shows the progress in one line: a mark for each operation that has finished.
 
 local queue = opscript.OperationQueue.new()
 
@@ -12,7 +12,7 @@ end
 io.write "["
 for n = 1, 20 do
   local op = opscript.Operation.new(work, n)
-  op.completionBlock = function()                            -- runs in this state while it waits
+  op.completionBlock = function()                            -- runs in this state while the state waits
     io.write "#"
     io.flush()
   end

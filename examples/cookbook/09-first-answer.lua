@@ -1,9 +1,9 @@
 #!/usr/bin/env opscript
--- Searches in many places at once. When one search has the answer, the rest is cancelled.
+-- Searches in many places at once. When one search has the answer, the others are cancelled.
 
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 
-local function mix(n) return n * 48271 % 2147483647 end      -- each number has another result
+local function mix(n) return n * 48271 % 2147483647 end      -- a different result for each number
 local wanted = mix(1234567)
 
 local function search(op, first, last)                       -- runs on a worker

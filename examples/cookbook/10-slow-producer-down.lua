@@ -1,5 +1,5 @@
 #!/usr/bin/env opscript
--- Keeps a fast producer from filling memory: it goes on only when there are fewer than eight operations that have not finished.
+-- Keeps a fast producer from filling memory: it goes on only while fewer than eight operations are unfinished.
 
 local queue = opscript.OperationQueue.new()
 local limit, most, sum = 8, 0, 0

@@ -1,5 +1,5 @@
 #!/usr/bin/env opscript
--- Uses a module in operations. It goes by name: each worker loads it once, with the `package.path` of the script.
+-- Uses a module in operations. The module is sent by name: each worker loads it once, with the `package.path` of the script.
 
 local here = arg[0]:match "^(.*/)" or "./"
 package.path = here .. "modules/?.lua;" .. package.path
@@ -13,4 +13,4 @@ end
 queue:waitUntilAllOperationsAreFinished()
 
 for _, op in ipairs(ops) do print(op.result) end
-print("used here: " .. units.used)                           -- the workers have other copies
+print("used here: " .. units.used)                           -- the workers have their own copies

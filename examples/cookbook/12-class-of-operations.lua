@@ -6,7 +6,7 @@ local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 local Command = Operation:subclass "Command"
 Command.expectedStatus = 0                                   -- one for all, unless an operation has its own
 
-function Command:init(line)                                  -- called by Command.new, here
+function Command:init(line)                                  -- called by Command.new, in this state
   self.name = line
   self.line = line
 end
@@ -17,7 +17,7 @@ function Command:main()                                      -- called on a work
   return (ended.stdout:gsub("\n$", ""))
 end
 
-local Count = Command:subclass "Count"                       -- a class of that class
+local Count = Command:subclass "Count"                       -- a subclass of Command
 
 function Count:main() return tonumber(Command.main(self)) end
 

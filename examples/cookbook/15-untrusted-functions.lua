@@ -1,5 +1,5 @@
 #!/usr/bin/env opscript
--- Runs functions that nobody has read: with a limit of memory and of time, and only the globals that they may use.
+-- Runs untrusted functions with limits on memory and time, and with only the globals that they may use.
 
 local sources = {
   good = "local sum = 0 for i = 1, 100 do sum = sum + i end return sum",

@@ -1,5 +1,5 @@
 #!/usr/bin/env opscript
--- Is told what happens to operations and queues, and what an operation says about itself.
+-- Observes changes of operations and queues, and what an operation reports about itself.
 
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 
@@ -10,11 +10,11 @@ end)
 queue.isSuspended = false
 opscript.sleep(0)                                            -- observers are called while this state sleeps or waits
 token:invalidate()
-queue.isSuspended = true                                     -- nobody is told any more
+queue.isSuspended = true                                     -- no observer is called any more
 queue.isSuspended = false
 
 local copy = Operation.new(function(op)
-  for percent = 50, 100, 50 do op.percent = percent end      -- any name: the operation's own storage
+  for percent = 50, 100, 50 do op.percent = percent end      -- any other name is the operation's own storage
 end)
 copy:observe("isExecuting", { "new" }, function(op, change)
   print(change.new and "begins" or "ends")

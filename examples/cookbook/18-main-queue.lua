@@ -1,5 +1,5 @@
 #!/usr/bin/env opscript
--- Workers compute, the main queue shows: its operations run in the script's own state, on its variables as they are.
+-- Workers compute, and the main queue shows the results: its operations run in the script's own state, on the variables themselves.
 
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 local background, main = OperationQueue.new "background", OperationQueue.main
@@ -13,7 +13,7 @@ local finish = Operation.new(function()
 end)
 
 for n = 10, 30, 10 do
-  local compute = Operation.new(function()                   -- on a worker: gets copies
+  local compute = Operation.new(function()                   -- runs on a worker, with copies
     local a, b = 0, 1
     for _ = 1, n do a, b = b, a + b end
     return a
@@ -24,4 +24,4 @@ for n = 10, 30, 10 do
   background:addOperation(compute)
   main:addOperation(show)
 end
-main:addOperation(finish)                                    -- runs when the script has returned: the command waits for it
+main:addOperation(finish)                                    -- runs after the script has returned; the command waits for it

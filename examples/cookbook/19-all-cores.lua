@@ -1,5 +1,5 @@
 #!/usr/bin/env opscript
--- Splits a computation over all cores: more pieces than cores, so that none is idle at the end.
+-- Splits a computation over all cores, into more pieces than cores, so that no core is idle at the end.
 
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 

@@ -9,14 +9,14 @@ local svg = require "svg"
 
 local page = assert(arg[1], "usage: performance.lua PERFORMANCE.md")
 
--- The cells of a row of a table, without the bars.
+-- Returns the cells of a row of a table.
 local function cells(line)
   local cells = {}
   for cell in line:sub(2):gmatch "%s*(.-)%s*|" do cells[#cells + 1] = cell end
   return cells
 end
 
--- Tables whose first heading is empty and whose second is a name of ours: each row by what its first cell begins with.
+-- Reads the tables whose first heading is empty and whose second is one of our names. The first word of a row is its key.
 local rows, heading = {}, nil
 for line in io.lines(page) do
   if not line:find "^|" then

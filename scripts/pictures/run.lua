@@ -1,6 +1,6 @@
 -- Prints a picture of a run: when the operations of a small pipeline ran, on which threads, and what waited for what.
 --
--- Four programs are waited for, what they deliver is computed with, the results are merged on a worker and shown on the main queue.
+-- The pipeline waits for four programs, computes with their output, merges the results on a worker, and reports on the main queue.
 
 package.path = (arg[0]:match "^(.*/)" or "./") .. "?.lua;" .. package.path
 local svg = require "svg"
@@ -14,13 +14,13 @@ local function compute(steps)
   return sum
 end
 
--- An operation whose results are when it began and ended, and in which state.
+-- Makes an operation whose results are its start, its end, and the state in which it ran.
 local all = {}
 local function make(name, kind, dependencies, body, ...)
   local op = Operation.new { name = name, dependencies = dependencies, arguments = { ... }, main = function(_, ...)
     local start = opscript.now()
     body(...)
-    return start, opscript.now(), tostring(string) -- each state has a table of its own for the library
+    return start, opscript.now(), tostring(string) -- each state has its own table `string`
   end }
   all[#all + 1] = { op = op, kind = kind }
   return op
@@ -34,7 +34,7 @@ end
 local merge = make("merge", "lua", parses, compute, 700000)
 local report = make("report", "main", { merge }, compute, 250000)
 
--- Threads and states exist before: their making is not what is shown.
+-- Creates the threads and states first, since the picture does not show how they are made.
 local warm = {}
 for i = 1, 4 do
   warm[i] = queue:addOperation(function() opscript.process({ "sleep", "0.02" }):wait() compute(100000) end)

@@ -1,11 +1,11 @@
--- Writes SVG: what the scripts beside it draw with.
+-- Writes SVG, for the scripts beside this one.
 local svg = {}
 svg.__index = svg
 
 local entities = { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;" }
 local function escape(text) return (tostring(text):gsub('[&<>"]', entities)) end
 
--- Coordinates have one digit behind the point, so that the same picture is the same text everywhere.
+-- Coordinates have one decimal digit, so that the same picture is the same text everywhere.
 local function number(value)
   local text = ("%.1f"):format(value):gsub("%.0$", "")
   return text == "-0" and "0" or text
@@ -22,7 +22,7 @@ local function attributes(t)
   return table.concat(parts)
 end
 
--- A picture of a size in pixels, on white, with a title for who cannot see it.
+-- A picture with a size in pixels and a white background. The title describes it to readers who cannot see it.
 function svg.new(width, height, title)
   local self = setmetatable({ width = width, height = height, title = title, lines = {} }, svg)
   self:rectangle(0.5, 0.5, width - 1, height - 1, { rx = 6, fill = "#ffffff", stroke = "#d0d7de" })
@@ -39,7 +39,7 @@ function svg:line(x1, y1, x2, y2, more)
   self:add(('<line x1="%s" y1="%s" x2="%s" y2="%s"%s/>'):format(number(x1), number(y1), number(x2), number(y2), attributes(more)))
 end
 
--- From one point to another, leaving and arriving horizontally.
+-- Draws a curve between two points that leaves and arrives horizontally.
 function svg:curve(x1, y1, x2, y2, more)
   local bend = math.max(12, (x2 - x1) / 2)
   local path = ("M%s %s C%s %s %s %s %s %s"):format(

@@ -48,7 +48,7 @@ import Foundation
         for var workload in catalogue.all where only?.contains(workload.name) ?? true {
             if comparesProcessorTime {
                 guard ["ns", "µs", "ms"].contains(workload.unit), workload.name != "S" else { continue }
-                // The goals are for the time that passes.
+                // The goals are about elapsed time, so they do not apply to processor time.
                 (workload.unit, workload.goals) = ("ns", [])
             }
             let outcome = try programs.measure(workload, rounds: rounds ?? (isQuick ? 3 : 5))

@@ -1,9 +1,9 @@
-/// How a cost grows with something.
+/// How a cost grows with a parameter.
 struct Curve {
     var name: String
     var title: String
     var unit = "ns"
-    /// What a subject is to be asked for at each value of the abscissa.
+    /// The command that measures a subject at each value of the x axis.
     var series: [(subject: String, points: [(x: Double, command: [String])])]
 
     static func all(_ programs: Programs, isQuick: Bool) -> [Curve] {
@@ -11,7 +11,7 @@ struct Curve {
             let path = programs.path(of: program)
             return programs.isThere(path) ? (subject, xs.map { (Double($0), [path] + arguments($0)) }) : nil
         }
-        /// With the peers that have the workload; `slow` is where the slow one ends.
+        /// A curve over the number of operations, with every peer that has the workload. `slow` is the largest number for slow peers.
         func byCount(_ name: String, _ title: String, _ workload: String, _ counts: [Int], slow: Int) -> Curve {
             let all = counts.filter { !isQuick || $0 <= 100_000 }
             let arguments: @Sendable (Int) -> [String] = { [workload, "\($0)"] }

@@ -1,6 +1,6 @@
 import Foundation
 
-/// A picture, as SVG.
+/// A chart, as SVG.
 struct Plot {
     private static let colours = ["#1b6ca8", "#888888", "#c2571a", "#3c8d40", "#7a4ea3", "#b0892b", "#444444", "#a83254"]
 
@@ -31,7 +31,7 @@ struct Plot {
         }
     }
 
-    /// A bar for each value, with its least and its most.
+    /// One bar for each value, with its minimum and maximum.
     static func bars(title: String, unit: String, _ bars: [(name: String, sample: Sample)]) -> Plot {
         var plot = Plot(title: title, width: 640, height: Double(50 + 28 * bars.count))
         let scale = 400 / (bars.map(\.sample.most).max() ?? 1)
@@ -48,7 +48,7 @@ struct Plot {
         return plot
     }
 
-    /// A line through the points of each series, over a logarithmic axis.
+    /// One line for each series, with a logarithmic x axis.
     static func lines(title: String, unit: String, _ series: [(name: String, points: [(x: Double, y: Double)])]) -> Plot {
         var plot = Plot(title: title, width: 640, height: Double(340 + 18 * series.count))
         let points = series.flatMap(\.points)

@@ -1,12 +1,12 @@
 import Foundation
 
-/// Where the subjects are, and how they are run.
+/// Where the subjects are, and how to run them.
 struct Programs {
     /// The folder of the built subjects.
     let folder: String
-    /// The command.
+    /// The path of the command `opscript`.
     let opscript: String
-    /// The folder of the scripts.
+    /// The folder of the benchmark scripts.
     let scripts: String
     let hasLuv: Bool
     let hasValgrind: Bool
@@ -15,10 +15,10 @@ struct Programs {
 
     func isThere(_ path: String) -> Bool { FileManager.default.isExecutableFile(atPath: path) }
 
-    /// Whether the processor time of an operation is compared instead of the value.
+    /// Compares the processor time per operation instead of the value.
     var comparesProcessorTime = false
 
-    /// The least of what the programs of a subject print; nil when none of them has the workload.
+    /// The smallest value that the programs of a subject print; nil when none of them has the workload.
     func run(_ subject: Subject) throws(Failure) -> Double? {
         var least: Double?
         for command in subject.commands {
@@ -32,7 +32,7 @@ struct Programs {
         touchMemory()
         let (status, output) = try execute(command)
         if status == 3 { return nil }
-        // The last line: the value, and the processor time.
+        // The last line has the value and the processor time.
         let numbers = output.split(separator: "\n").last?.split(whereSeparator: \.isWhitespace).compactMap { Double($0) } ?? []
         guard status == 0, let value = comparesProcessorTime && numbers.count == 2 ? numbers[1] : numbers.first else {
             throw Failure("\(command.joined(separator: " ")) ended with \(status) and printed \(output.debugDescription)")
@@ -46,9 +46,9 @@ struct Failure: Error {
     init(_ text: String) { self.text = text }
 }
 
-/// Uses 256 MB of memory and gives it back, so that the kernel has it to hand for what is measured next. A virtual machine may return what it
-/// has not used for seconds to its host, and who gets that again waits thirty times as long for each page: no subject is to pay for what
-/// the one before it has used.
+/// Touches 256 MB of memory and frees it, so that the kernel has pages ready for the next subject. A virtual machine may return pages
+/// that it has not used for seconds to its host, and getting such a page back takes thirty times as long. No subject should pay for the
+/// memory that an earlier one used.
 private func touchMemory() {
     let size = 256 << 20
     guard let memory = mmap(nil, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), memory != MAP_FAILED else { return }
@@ -57,7 +57,7 @@ private func touchMemory() {
     munmap(memory, size)
 }
 
-/// Runs a program; its status, and what it printed.
+/// Runs a program and returns its status and its output.
 func execute(_ command: [String]) throws(Failure) -> (status: Int32, output: String) {
     let process = Process()
     process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
@@ -75,7 +75,7 @@ func execute(_ command: [String]) throws(Failure) -> (status: Int32, output: Str
     }
 }
 
-/// How many instructions a program executes, in millions, less those of the same with an empty script.
+/// The number of instructions that a program executes, in millions, minus the number for an empty script.
 func instructions(of command: [String]) throws(Failure) -> Double {
     func count(_ command: [String]) throws(Failure) -> Double {
         let counter = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", "--log-fd=1"]
@@ -91,7 +91,7 @@ func instructions(of command: [String]) throws(Failure) -> Double {
     return try count(command) - count(command.dropLast() + [empty])
 }
 
-/// How long a program takes from its start to its end, in milliseconds; the median of three times.
+/// The time from the start of a program to its end, in milliseconds: the median of three runs.
 func startTime(of command: [String]) throws(Failure) -> Double {
     var times: [Double] = []
     for _ in 0..<3 {

@@ -1,6 +1,6 @@
 import Foundation
 
-/// Three digits that count.
+/// Rounds to three significant digits.
 func short(_ value: Double) -> String {
     let digits = value == 0 ? 0 : max(0, 2 - Int(floor(log10(abs(value)))))
     return String(format: "%.\(digits)f", value)
@@ -8,7 +8,7 @@ func short(_ value: Double) -> String {
 
 private func padded(_ text: String, _ width: Int) -> String { text + String(repeating: " ", count: max(0, width - text.count)) }
 
-/// The processors and how busy they are: figures mean nothing without.
+/// The processors and their load, without which the figures mean nothing.
 func machine() -> String {
     let information = (try? String(contentsOfFile: "/proc/cpuinfo", encoding: .utf8)) ?? ""
     let model = information.split(separator: "\n").first { $0.hasPrefix("model name") }?.split(separator: ":").last
@@ -18,7 +18,7 @@ func machine() -> String {
 }
 
 extension Outcome {
-    /// A line for us, and one for each peer.
+    /// One line for our subject and one for each peer.
     var table: String {
         let head = "\(padded(workload.name, 10)) \(padded(workload.title, 34))"
         let value = padded("\(short(ours.median)) \(workload.unit)", 12)
@@ -32,7 +32,7 @@ extension Outcome {
         return lines.joined(separator: "\n")
     }
 
-    /// How far the processors were from each other, there and back: a virtual machine's may share a cache in one second and not in the next.
+    /// The round-trip time between two processors. The processors of a virtual machine may share a cache at one moment and not at the next.
     private var distance: String {
         if roundTrips.most == 0 { return "" }
         return "(processors \(short(roundTrips.median)) ns apart, \(short(roundTrips.least)) to \(short(roundTrips.most)))"
@@ -48,7 +48,7 @@ extension Outcome {
         return "goal " + limits.joined(separator: ", ")
     }
 
-    /// One object for each subject; only ours has ratios and goals.
+    /// One object for each subject. Only our subject has ratios and goals.
     var json: [[String: Any]] {
         func object(_ name: String, _ sample: Sample) -> [String: Any] {
             [

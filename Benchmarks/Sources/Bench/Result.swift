@@ -1,6 +1,6 @@
 import CMeasuring
 
-/// What the rounds of one subject gave.
+/// The values of one subject, one for each round.
 struct Sample {
     var values: [Double] = []
 
@@ -14,15 +14,15 @@ struct Sample {
     var most: Double { values.max() ?? 0 }
 }
 
-/// What the rounds of one workload gave. In each round all subjects ran in turn, as often as the workload says; the median counts.
+/// The result of one workload. Each round runs all subjects in turn, as often as the workload says, and keeps the median.
 struct Outcome {
     let workload: Workload
     var ours = Sample()
     var peers: [(name: String, sample: Sample)] = []
-    /// How long a line of memory took from one processor to another and back, in nanoseconds, before each round.
+    /// The round-trip time of a cache line between two processors, in nanoseconds, measured before each round.
     var roundTrips = Sample()
 
-    /// Ours divided by the peer's, round by round.
+    /// The ratio of our value to the peer's, for each round.
     func ratio(to peer: String) -> Sample? {
         guard let sample = peers.first(where: { $0.name == peer })?.sample else { return nil }
         return Sample(values: zip(ours.values, sample.values).map { $0 / $1 })
@@ -34,7 +34,7 @@ struct Outcome {
         return workload.moreIsBetter ? value >= limit : value <= limit
     }
 
-    /// Whether all goals that must be reached are, of those that could be compared.
+    /// Whether all mandatory goals that could be compared are reached.
     var isMet: Bool { workload.goals.allSatisfy { isMet($0.must, of: $0) != false } }
 }
 
@@ -57,7 +57,7 @@ extension Programs {
         return outcome
     }
 
-    /// What a round's runs of each subject gave, ours first; nil for who has no such workload.
+    /// The values of each subject in one round, ours first; nil for a subject that does not have the workload.
     private func turns(of workload: Workload) throws(Failure) -> [Sample?] {
         let subjects = [workload.ours] + workload.peers
         var samples = [Sample?](repeating: Sample(), count: subjects.count)

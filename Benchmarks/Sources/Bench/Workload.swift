@@ -1,15 +1,15 @@
-/// Something that can be measured: a program that prints a number.
+/// What is measured: one or more programs that print a number.
 struct Subject {
     var name: String
-    /// Programs, each with its arguments; the least of what they print counts.
+    /// Programs with their arguments. The smallest number that they print counts.
     var commands: [[String]]
 }
 
-/// What a result has to be.
+/// A limit that a result is compared with.
 struct Goal {
-    /// Compared with whom; nil: the value itself.
+    /// The peer to compare with; nil: the limit applies to the value itself.
     var peer: String?
-    /// At most this, as a ratio to the peer's; at least this where more is better.
+    /// The limit that must be reached, as a ratio to the peer's value: an upper limit, or a lower one where more is better.
     var must: Double?
     var best: Double?
 }
@@ -22,15 +22,15 @@ struct Workload {
     var peers: [Subject]
     var goals: [Goal]
     var moreIsBetter = false
-    /// How often each subject runs in a round, in turn with the others; the median counts. More than once where a run is
-    /// short: it depends on the moment.
+    /// How often each subject runs in a round, alternating with the others; the median counts. Short runs are repeated because a single
+    /// one depends on chance.
     var turns = 1
 }
 
-/// All workloads of docs/performance.md. `programs` are where the subjects are; a peer that is not installed is left out.
+/// All workloads of docs/performance.md. `programs` says where the subjects are; peers that are not installed are left out.
 struct Catalogue {
     let programs: Programs
-    /// A tenth of the work.
+    /// Does a tenth of the work.
     let isQuick: Bool
 
     private func count(_ full: Int) -> String { String(isQuick ? max(1, full / 10) : full) }
@@ -41,7 +41,7 @@ struct Catalogue {
 
     private func ours(_ workload: String, _ count: Int) -> Subject { subject("OpEngine", "OpEngineSubject", workload, count) }
 
-    /// The peers of an engine's workload; `slow` is the number of operations for those that are slow.
+    /// The peers of an engine workload. `slow` is the number of operations for slow peers.
     private func peers(_ workload: String, _ full: Int, slow: Int? = nil, without: Set<String> = []) -> [Subject] {
         let pools = ["lock", "steal"].map { [programs.path(of: "CSubject"), "\(workload)/\($0)", count(full)] }
         let all = [
@@ -54,7 +54,7 @@ struct Catalogue {
         return all.filter { !without.contains($0.name) && programs.isThere($0.commands[0][0]) }
     }
 
-    /// Those of the engine.
+    /// The workloads of the engine.
     var engine: [Workload] {
         [
             Workload(
@@ -109,7 +109,7 @@ struct Catalogue {
         subject(name, name == "Foundation" ? "FoundationSubject" : "DispatchSubject", workload, full)
     }
 
-    /// Operations as programs have them.
+    /// The workloads of operations as programs use them.
     var dressed: [Workload] {
         [
             Workload(
@@ -136,7 +136,7 @@ struct Catalogue {
         ]
     }
 
-    /// What operations leave in memory.
+    /// The workloads that measure the memory operations leave behind.
     var memory: [Workload] {
         [
             Workload(
@@ -166,7 +166,7 @@ struct Catalogue {
         return (programs.hasLuv ? [luv] : []) + [subject("C", "CLuaSubject", workload, full)]
     }
 
-    /// Those of scripts.
+    /// The workloads of scripts.
     var scripts: [Workload] {
         [
             Workload(
@@ -191,7 +191,7 @@ struct Catalogue {
         ]
     }
 
-    /// Those of the command.
+    /// The workloads of the command.
     var command: [Workload] {
         let plain = programs.scripts + "/plain.lua"
         let counter = [programs.path(of: "bench"), "--instructions"]

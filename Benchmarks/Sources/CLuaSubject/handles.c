@@ -1,5 +1,5 @@
-// What the script of L1 needs at least in Lua alone: its closures; a userdata and a block of memory for each operation; three calls of C
-// functions; a table that keeps the userdata; and the call of the completion block. Nothing is sent, nothing runs, there are no threads.
+// The minimum that the script of L1 costs in Lua alone: its closures, a userdata and a block of memory per operation, three calls of C
+// functions, a table that keeps the userdata, and the call of the completion block. It sends nothing, runs nothing and has no threads.
 #include "handles.h"
 
 #include <lua5.4/lauxlib.h>
@@ -7,7 +7,7 @@
 
 enum { MAIN = 1, COMPLETION, SLOTS = COMPLETION };
 
-static int pinned, pinned_count;  // the table in the registry, and how many are in it
+static int pinned, pinned_count;  // the table in the registry, and its number of elements
 
 struct handle {
     void *operation;
@@ -23,7 +23,7 @@ static int new(lua_State *lua) {
     return 1;
 }
 
-// operation.completionBlock = function
+// Implements `operation.completionBlock = function`.
 static int set(lua_State *lua) {
     lua_settop(lua, 3);
     lua_setiuservalue(lua, 1, COMPLETION);

@@ -1,4 +1,4 @@
 #include <lua5.4/lua.h>
 
-/// Does with `count` operations what the script of L1 does, but for the operations themselves.
+/// Does what the script of L1 does with `count` operations, except for running them.
 void run_handles(lua_State *lua, int count);

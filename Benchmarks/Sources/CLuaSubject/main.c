@@ -1,5 +1,5 @@
-// A pool of Lua states in C, as little as one can write: functions are compiled once in each state and known by a number, values
-// are copied by a simple serialiser. `CLuaSubject WORKLOAD COUNT` prints two numbers, as the other subjects do.
+// A minimal pool of Lua states in C. Each state compiles a function once and knows it by a number; a simple serialiser copies the
+// values. `CLuaSubject WORKLOAD COUNT` prints two numbers, as the other subjects do.
 #define _GNU_SOURCE
 #include "handles.h"
 
@@ -191,7 +191,7 @@ static void *work(void *argument) {
     return argument;
 }
 
-// The value on the top of the stack goes along, if there is one.
+// Sends the value on top of the stack along, if there is one.
 static void submit(lua_State *lua, int function) {
     struct job *job = calloc(1, sizeof *job);
     job->function = function;
@@ -235,7 +235,7 @@ static int by_value(const void *left, const void *right) {
     return (difference > 0) - (difference < 0);
 }
 
-// The median, in microseconds.
+// Returns the median in microseconds.
 static double ping(lua_State *lua, int count) {
     double *times = malloc(sizeof *times * (size_t)count);
     for (int i = 0; i < count; i++) times[i] = flood(lua, 1);
@@ -260,7 +260,7 @@ static double exchange(lua_State *lua, const char *value, int count) {
 
 static double string(lua_State *lua, int count) { return exchange(lua, "return ('x'):rep(1000000)", count); }
 
-// Milliseconds.
+// Returns milliseconds.
 static double rows(lua_State *lua, int count) {
     return exchange(lua, "local rows = {} "
                          "for i = 1, 10000 do rows[i] = { id = i, name = 'row ' .. i, score = i / 3 } end return rows", count) / 1000;

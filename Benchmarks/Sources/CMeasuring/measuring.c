@@ -60,7 +60,7 @@ double cmeasuring_round_trip(void) {
     return start / rounds;
 }
 
-// With a constant to begin with, the result would be one, too.
+// With a constant start value, the compiler would replace the loop by a constant.
 uint64_t cmeasuring_compute_briefly(void) {
     static volatile uint64_t seed = 88172645463325252;
     uint64_t state = seed;

@@ -1,4 +1,4 @@
-// The C limit: `CSubject WORKLOAD COUNT` prints two numbers, as the other subjects do. `WORKLOAD/lock` and `WORKLOAD/steal`
+// The lower limit in C: `CSubject WORKLOAD COUNT` prints two numbers, as the other subjects do. `WORKLOAD/lock` and `WORKLOAD/steal`
 // choose the pool.
 #define _GNU_SOURCE
 #include "pool.h"
@@ -62,7 +62,7 @@ static void free_all(struct node **nodes, int count) {
     free(nodes);
 }
 
-// Only the running is measured.
+// Measures only the running, not the submitting.
 static double chain(int count) {
     struct node **nodes = malloc(sizeof *nodes * (size_t)count);
     for (int i = 0; i < count; i++) {
@@ -122,7 +122,7 @@ static int by_value(const void *left, const void *right) {
     return (difference > 0) - (difference < 0);
 }
 
-// The median, in microseconds.
+// Returns the median in microseconds.
 static double ping(int count) {
     double *times = malloc(sizeof *times * (size_t)count);
     for (int i = 0; i < count; i++) {
@@ -161,7 +161,7 @@ static void compute(void *argument) {
     (void)argument;
 }
 
-// How much sooner the computations end on two workers than on one thread.
+// How many times faster the computations finish on two workers than on one thread.
 static double speed_up(int count) {
     double start = now();
     for (int i = 0; i < count; i++) compute(NULL);

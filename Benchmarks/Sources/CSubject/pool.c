@@ -15,7 +15,7 @@ struct list {
     struct node *first, *last;
 };
 
-// The deque of Chase and Lev: its worker pushes and pops at the bottom, others steal at the top. What does not fit goes to the lists.
+// A Chase-Lev deque: its worker pushes and pops at the bottom, others steal at the top. Nodes that do not fit go to the lists.
 struct deque {
     _Alignas(64) atomic_long top;
     _Alignas(64) atomic_long bottom;
@@ -26,9 +26,9 @@ static enum pool_kind kind;
 static int worker_count;
 static pthread_mutex_t lock;
 static struct list ready[LEVELS];
-static atomic_long queued; // how many nodes are on the lists
+static atomic_long queued; // the number of nodes on the lists
 static atomic_bool suspended;
-static atomic_int searching; // at most one wake-up is on its way
+static atomic_int searching; // allows only one wake-up at a time
 static atomic_int asleep;
 static atomic_uint wakeups;
 static _Alignas(64) atomic_long unfinished;
@@ -61,7 +61,7 @@ static void append(struct node *node) {
     list->last = node;
 }
 
-// Nodes linked through `next`.
+// The nodes are linked through `next`.
 static void push(struct node *nodes, long count) {
     pthread_mutex_lock(&lock);
     for (struct node *next; nodes; nodes = next) {
@@ -73,7 +73,7 @@ static void push(struct node *nodes, long count) {
     if (!atomic_load_explicit(&suspended, memory_order_relaxed)) wake_one();
 }
 
-// Some of the first nodes of the highest level, linked through `next`.
+// Returns some of the first nodes of the highest level, linked through `next`.
 static struct node *take_some(void) {
     if (atomic_load(&suspended) || atomic_load(&queued) == 0) return NULL;
     pthread_mutex_lock(&lock);
@@ -175,7 +175,7 @@ void node_submit(struct node *node) {
     push(node, 1);
 }
 
-// Runs it, and then one of those that it released: the others may go to other workers.
+// Runs a node and then one of the nodes that it released. Other workers may take the rest.
 static void run(struct node *node) {
     while (node) {
         node->body(node->argument);

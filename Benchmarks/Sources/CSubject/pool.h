@@ -1,4 +1,4 @@
-// A pool of threads with as little as a graph of operations needs: the limit that the engine is measured against.
+// A minimal pool of threads for graphs of operations: the limit that the engine is measured against.
 #ifndef POOL_H
 #define POOL_H
 
@@ -14,22 +14,22 @@ struct edge {
     struct edge *next;
 };
 
-// An operation: what it runs, how many others it waits for, who waits for it.
+// An operation: its function, the number of nodes it waits for, and the nodes that wait for it.
 struct node {
     void (*body)(void *argument);
     void *argument;
     struct node *next;
     struct edge *dependents;
-    // Its dependencies, and 1 until it is submitted.
+    // The number of unfinished dependencies, plus 1 until the node is submitted.
     atomic_int waits_for;
     atomic_flag lock;
     bool has_ended;
     unsigned char level;
-    // Whoever made it frees it.
+    // The caller that made the node frees it.
     bool is_kept;
 };
 
-// One lock and a list for each level; or lists of each worker that others steal from.
+// Either one lock with a list for each level, or a deque for each worker, from which others steal.
 enum pool_kind { ONE_LOCK, STEALING };
 
 enum { LEVELS = 5 };
@@ -37,11 +37,11 @@ enum { LEVELS = 5 };
 void pool_start(enum pool_kind kind, int workers);
 struct node *node_make(void (*body)(void *), void *argument);
 void node_depend(struct node *node, struct node *on);
-// Runs it as soon as what it waits for has ended.
+// Runs the node as soon as its dependencies have ended.
 void node_submit(struct node *node);
-// Holds back what is submitted.
+// While suspended, the pool holds back submitted nodes.
 void pool_suspend(bool suspended);
-// Waits until everything that was submitted has ended.
+// Waits until every submitted node has ended.
 void pool_wait(void);
 
 #endif

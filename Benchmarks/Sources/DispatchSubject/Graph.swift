@@ -2,7 +2,7 @@ import Dispatch
 import Measuring
 import Synchronization
 
-/// Dependencies as one writes them for libdispatch: each node counts what it waits for, and whoever ends the last of that submits it.
+/// Dependencies as programs write them for libdispatch: each node counts its unfinished dependencies, and the last to end submits it.
 final class Node: Sendable {
     private let waitsFor = Atomic<Int>(1)
     private let dependents = Mutex<[Node]?>([])
@@ -11,12 +11,12 @@ final class Node: Sendable {
         other.dependents.withLock { dependents in
             guard dependents != nil else { return }
             dependents?.append(self)
-            // Before the other one can end.
+            // Counted before the dependency can end.
             waitsFor.wrappingAdd(1, ordering: .relaxed)
         }
     }
 
-    /// To be called once for each node, after its dependencies are known, and by each of those when it ends.
+    /// Call this once for each node after adding its dependencies. Each dependency calls it when it ends.
     func release(to graph: Graph) {
         if waitsFor.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue > 0 { return }
         graph.queue.async { self.run(graph) }

@@ -53,7 +53,7 @@ private func ping(_ count: Int) -> Double {
     }
 }
 
-/// Five levels of a queue's work are the five global queues here.
+/// The five global queues stand for the five priorities of an operation queue.
 private func priorities(_ count: Int) -> Double {
     let classes: [DispatchQoS.QoSClass] = [.background, .utility, .default, .userInitiated, .userInteractive]
     let queues = classes.map { DispatchQueue.global(qos: $0) }

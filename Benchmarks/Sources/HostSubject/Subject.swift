@@ -2,7 +2,7 @@ import LuaBindings
 import Measuring
 import OpEngine
 
-/// A host that gives its operations a Lua function, or runs a script.
+/// A host that runs a Lua function as an operation, or runs a script.
 @main struct Subject {
     static func main() throws {
         let runtime = try Runtime()
@@ -14,7 +14,7 @@ import OpEngine
         runtime.close()
     }
 
-    /// What the process still has of an operation that a script has made, when all have finished and been collected.
+    /// The memory that an operation of a script leaves in the process once all have finished and been collected.
     private static func leftBytes(_ count: Int, in runtime: Runtime) -> Double {
         let script = """
             local kept, queue, finished = {}, opscript.OperationQueue.new(), 0

@@ -1,11 +1,11 @@
 import CMeasuring
 import Glibc
 
-/// A workload: runs so many operations and returns the value in its unit; nanoseconds for each operation unless the name says otherwise.
+/// A workload: runs the given number of operations and returns the value in its unit, by default nanoseconds per operation.
 public typealias Workload = (Int) -> Double
 
-/// The program of a subject: `subject WORKLOAD COUNT` prints the value, and the processor time of an operation in nanoseconds. A tenth of the work goes before, unmeasured, so that threads
-/// are there. The status is 3 for a workload that the subject does not have.
+/// The main function of a subject. `subject WORKLOAD COUNT` prints the value and the processor time per operation in nanoseconds.
+/// Runs a tenth of the work first, unmeasured, to start the threads. The status is 3 when the subject does not have the workload.
 public func measure(_ workloads: [String: Workload]) {
     let (workload, count) = choose(from: workloads)
     _ = workload(max(1, count / 10))
@@ -14,7 +14,7 @@ public func measure(_ workloads: [String: Workload]) {
     print(value, (processorTime() - start) / Double(count))
 }
 
-/// The same for workloads that wait on no thread.
+/// The same for asynchronous workloads.
 public func measure(_ workloads: [String: @Sendable (Int) async -> Double]) async {
     let (workload, count) = choose(from: workloads)
     _ = await workload(max(1, count / 10))
@@ -33,36 +33,36 @@ private func choose<Value>(from workloads: [String: Value]) -> (Value, Int) {
     return (workload, count)
 }
 
-/// What all threads of the process have used, in nanoseconds.
+/// The processor time that all threads of the process have used, in nanoseconds.
 private func processorTime() -> Double {
     var time = timespec()
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time)
     return Double(time.tv_sec) * 1e9 + Double(time.tv_nsec)
 }
 
-/// How long `body` takes, in nanoseconds.
+/// The duration of `body` in nanoseconds.
 public func nanoseconds(_ body: () -> Void) -> Double {
     let start = ContinuousClock.now
     body()
     return nanoseconds(since: start)
 }
 
-/// How long ago `start` was, in nanoseconds.
+/// The time since `start` in nanoseconds.
 public func nanoseconds(since start: ContinuousClock.Instant) -> Double {
     (ContinuousClock.now - start) / .nanoseconds(1)
 }
 
-/// The median of `count` times, in microseconds.
+/// The median duration of `count` calls of `body`, in microseconds.
 public func medianMicroseconds(_ count: Int, _ body: () -> Void) -> Double {
     var times = (0..<count).map { _ in nanoseconds(body) }
     times.sort()
     return times[count / 2] / 1000
 }
 
-/// How many bytes are allocated now, what the allocator adds to each block included.
+/// The number of allocated bytes, including the allocator's overhead for each block.
 public func allocatedBytes() -> Double { cmeasuring_allocated_bytes() }
 
-/// Keeps a processor busy for a fixed amount of work, about 20 ms.
+/// Keeps a processor busy with a fixed amount of work, about 20 ms.
 @inline(never)
 public func compute() -> UInt64 {
     var state: UInt64 = 88_172_645_463_325_252
@@ -74,10 +74,10 @@ public func compute() -> UInt64 {
     return state
 }
 
-/// Work of about 0.12 µs.
+/// Computes for about 0.12 µs.
 public func computeBriefly() -> UInt64 { cmeasuring_compute_briefly() }
 
-/// Runs `body` on so many threads, with the number of each from 0 on, and waits for them.
+/// Runs `body` on `count` threads, passing each its number from 0 on, and waits for them.
 public func onThreads(_ count: Int, _ body: @escaping @Sendable (Int) -> Void) {
     final class Start {
         let run: () -> Void
@@ -97,13 +97,13 @@ public func onThreads(_ count: Int, _ body: @escaping @Sendable (Int) -> Void) {
     for thread in threads { pthread_join(thread, nil) }
 }
 
-/// How many layers and how wide the graph of `W4` is.
+/// The number of layers of the graph of `W4`, and its width.
 public func layers(of count: Int) -> (count: Int, width: Int) {
     let width = min(1000, max(8, count / 10))
     return (max(2, count / width), width)
 }
 
-/// The three nodes of the layer before that a node of `W4` depends on.
+/// The three nodes of the previous layer that a node of `W4` depends on.
 public func dependencies(of index: Int, width: Int) -> (Int, Int, Int) {
     (index, (index + 1) % width, (index + 7) % width)
 }

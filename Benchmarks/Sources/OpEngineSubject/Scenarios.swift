@@ -1,12 +1,12 @@
 import Measuring
 import OpEngine
 
-/// What only the engine has, or what is asked of it alone.
+/// Workloads for features that only the engine has, or that are measured for the engine alone.
 var engineWorkloads: [String: Workload] {
     var workloads: [String: Workload] = [
         "M-finished": { keptBytes($0) },
         "M-left": { leftBytes($0) },
-        // For instruction counts: without threads, so that nothing depends on chance.
+        // For instruction counts: without threads, the result is deterministic.
         "I-flood": { simulated($0) { queue, count in for _ in 0..<count { queue.addOperation {} } } },
         "I-chain": { count in
             simulated(count) { queue, count in
@@ -72,7 +72,7 @@ private final class IgnoresEvents: OperationObserver {
     func operationChanged(_ event: OperationEvent) {}
 }
 
-/// Adds operations to a queue without threads, and runs them.
+/// Adds operations to a queue of a simulated engine, and runs them.
 private func simulated(_ count: Int, _ add: (OperationQueue, Int) -> Void) -> Double {
     let simulation = Engine.Simulation(seed: 1)
     let queue = OperationQueue(engine: simulation.engine)
@@ -82,7 +82,7 @@ private func simulated(_ count: Int, _ add: (OperationQueue, Int) -> Void) -> Do
     } / Double(count)
 }
 
-/// Each operation depends on those before it, so many.
+/// Each operation depends on the `dependencies` operations before it.
 private func addGraph(to queue: OperationQueue, count: Int, dependencies: Int) {
     var before: [Operation] = []
     for index in 0..<count {
@@ -101,7 +101,7 @@ private func flood(_ count: Int, on engine: Engine, queues: Int) -> Double {
     } / Double(count)
 }
 
-/// In a queue in which so many wait for a dependency.
+/// Runs `count` operations in a queue in which `waiting` others wait for a dependency.
 private func flood(_ count: Int, beside waiting: Int) -> Double {
     let (queue, gate, last) = (OperationQueue(), BlockOperation {}, BlockOperation {})
     for _ in 0..<waiting {
@@ -109,7 +109,7 @@ private func flood(_ count: Int, beside waiting: Int) -> Double {
         operation.addDependency(gate)
         queue.addOperation(operation)
     }
-    // Behind all that are ready.
+    // Lets all other ready operations go first.
     last.queuePriority = .veryLow
     let time = nanoseconds {
         for _ in 0..<count { queue.addOperation {} }
@@ -130,7 +130,7 @@ private func observedFlood(_ count: Int, observers: Int) -> Double {
     } / Double(count)
 }
 
-/// The memory of an operation that has finished and is kept.
+/// The memory of a finished operation that is kept.
 private func keptBytes(_ count: Int) -> Double {
     let queue = OperationQueue()
     var kept: [Operation] = []
@@ -145,7 +145,7 @@ private func keptBytes(_ count: Int) -> Double {
     return withExtendedLifetime(kept) { (allocatedBytes() - before) / Double(count) }
 }
 
-/// What is left of the memory of an operation when it has gone.
+/// The memory that an operation leaves behind after it was released.
 private func leftBytes(_ count: Int) -> Double {
     let before = allocatedBytes()
     _ = keptBytes(count)

@@ -27,7 +27,7 @@ static double flood(int count) {
     return nanoseconds(start) / count;
 }
 
-// Only the running is measured.
+// Measures only the running, not the construction.
 static double chain(int count) {
     tbb::flow::graph graph;
     std::vector<std::unique_ptr<Node>> nodes;
@@ -73,7 +73,7 @@ static void build_and_run_layers(int layers, int width) {
     graph.wait_for_all();
 }
 
-// Of these two the end of the graph is measured as well: the operations of the other subjects have gone when their clocks are read.
+// These two also measure the destruction of the graph: the other subjects have released their operations when they stop the clock.
 static double fan(int count) {
     auto start = Clock::now();
     build_and_run_fan(count);

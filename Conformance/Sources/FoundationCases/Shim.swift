@@ -5,15 +5,15 @@ typealias BlockOperation = Foundation.BlockOperation
 typealias OperationQueue = Foundation.OperationQueue
 typealias QualityOfService = Foundation.QualityOfService
 
-/// Runs the main queue on the calling thread, the process's first, until `isDone`.
+/// Runs the main queue until `isDone`. The calling thread must be the first thread of the process.
 func runMainQueue(until isDone: () -> Bool) {
     while !isDone() { RunLoop.main.run(mode: .default, before: Date(timeIntervalSinceNow: 0.01)) }
 }
 
-/// What a queue's `progress` says: completed, total.
+/// The completed and the total unit count of a queue's `progress`.
 func progress(of queue: OperationQueue) throws -> (Int64, Int64) { (queue.progress.completedUnitCount, queue.progress.totalUnitCount) }
 
-/// Asks for the progress of so many operations before they are added, which Foundation needs.
+/// Announces how many operations will be added. Foundation needs this to count their progress.
 func beginProgress(of queue: OperationQueue, expecting count: Int64) { queue.progress.totalUnitCount = count }
 
 /// Foundation on Linux has no key-value observing.

@@ -1,16 +1,16 @@
 import CLua
 
-/// A host with objects that are numbers, and count who refers to them. Scripts get one with `opscript.object(number)`;
-/// `opscript.pin(number)` and `opscript.unpin(number)` keep its handle. For processes in which nobody else has objects.
+/// A host whose objects are numbers with reference counts. In scripts, `opscript.object(number)` returns an object's handle;
+/// `opscript.pin(number)` and `opscript.unpin(number)` keep the handle alive or let it go. Use it only in a process of its own.
 @safe enum ObjectHost {
-    // Safety: one thread only uses it; see above.
+    // Safety: only one thread uses it; see above.
     private nonisolated(unsafe) static let counts = UnsafeMutablePointer<Int>.allocate(capacity: limit)
     private static let limit = 300_000
 
-    /// How many references there are to each object, by number.
+    /// The number of references to an object.
     static func references(to number: Int) -> Int { unsafe counts[number] }
 
-    /// How many there are to all together.
+    /// The number of references to all objects.
     static var references: Int { unsafe UnsafeBufferPointer(start: counts, count: limit).reduce(0, +) }
 
     static func state() -> State {
@@ -37,7 +37,7 @@ import CLua
         }
     }
 
-    // Safety: written once, before the first state reads it.
+    // Safety: it is written once, before the first state reads it.
     private nonisolated(unsafe) static let host: UnsafePointer<clua_host> = {
         let names: [StaticString] = ["object", "pin", "unpin"]
         let functions = UnsafeMutablePointer<clua_member>.allocate(capacity: names.count)

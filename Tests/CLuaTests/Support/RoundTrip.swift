@@ -1,9 +1,9 @@
 import CLua
 
-/// Runs `source` in one state, sends what it returns to two others, and runs `check` there with the values as `...`: once as an
-/// operation's body arrives, and once as results do.
+/// Runs `source` in one state, sends the results to two other states, and runs `check` there with the values as `...`. The values arrive
+/// once as the body of an operation and once as its results.
 ///
-/// - Parameter prelude: what each state runs first.
+/// - Parameter prelude: a chunk that each state runs first.
 func roundTrip(_ source: String, check: String = "", after prelude: String = "") throws {
     let sender = State()
     try sender.run(prelude)
@@ -16,7 +16,7 @@ func roundTrip(_ source: String, check: String = "", after prelude: String = "")
     }
 }
 
-/// The message of the error that sending what `source` returns ends with; nil when it can be sent.
+/// The message of the error when the results of `source` are sent; nil when they can be sent.
 func refusal(_ source: String, as role: clua_parcel_role = CLUA_STORED) throws -> String? {
     let sender = State()
     try sender.run(source)

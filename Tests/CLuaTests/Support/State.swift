@@ -1,11 +1,11 @@
 import CLua
 
-/// A Lua state of a test's own.
+/// A Lua state for a test.
 @safe final class State {
     let lua: OpaquePointer
 
     /// A host without classes and functions.
-    // Safety: written once, before the first state reads it.
+    // Safety: it is written once, before the first state reads it.
     private nonisolated(unsafe) static let host: UnsafePointer<clua_host> = {
         let host = UnsafeMutablePointer<clua_host>.allocate(capacity: 1)
         unsafe host.initialize(
@@ -19,7 +19,7 @@ import CLua
 
     convenience init() { unsafe self.init(host: State.host) }
 
-    /// The host has to stay.
+    /// The host must outlive the state.
     init(host: UnsafePointer<clua_host>) {
         guard let lua = unsafe clua_state_new(nil, host, true) else { fatalError("no memory for a state") }
         unsafe self.lua = lua
@@ -27,13 +27,13 @@ import CLua
 
     deinit { unsafe clua_state_close(lua) }
 
-    /// How many values are on the stack.
+    /// The number of values on the stack.
     var count: Int32 {
         get { unsafe lua_gettop(lua) }
         set { unsafe lua_settop(lua, newValue) }
     }
 
-    /// Runs a chunk that gets the top `arguments` values as `...`, and takes them; leaves what it returns on the stack.
+    /// Runs a chunk with the top `arguments` values as `...`, pops these, and leaves the results on the stack.
     func run(_ source: String, arguments: Int32 = 0) throws(ScriptError) {
         var source = source
         try unsafe protected { failure in
@@ -46,7 +46,7 @@ import CLua
         try unsafe protected { failure in unsafe clua_call(lua, arguments, LUA_MULTRET, &failure) }
     }
 
-    /// What a chunk returns, a string; nil for any other type.
+    /// Runs a chunk and returns its string; nil when it returns a value of another type.
     func text(_ source: String) throws(ScriptError) -> String? {
         let base = count
         defer { count = base }
@@ -56,7 +56,7 @@ import CLua
         return unsafe String(decoding: UnsafeRawBufferPointer(start: bytes, count: length), as: UTF8.self)
     }
 
-    /// Encodes the top `count` values, and pops them.
+    /// Encodes the top `count` values and pops them.
     func encode(_ count: Int32, as role: clua_parcel_role) throws(ScriptError) -> Parcel {
         let parcel = Parcel()
         let base = self.count - count
@@ -69,14 +69,14 @@ import CLua
         return parcel
     }
 
-    /// Runs `source` and encodes what it returns.
+    /// Runs `source` and encodes its results.
     func encode(_ source: String, as role: clua_parcel_role = CLUA_STORED) throws(ScriptError) -> Parcel {
         let base = count
         try run(source)
         return try encode(count - base, as: role)
     }
 
-    /// Pushes the values in `parcel`.
+    /// Pushes the values of `parcel`.
     func decode(_ parcel: Parcel, in environment: clua_environment) throws(ScriptError) {
         try unsafe protected { failure in
             let status = unsafe clua_decode(lua, parcel.pointer, environment)
@@ -85,7 +85,7 @@ import CLua
         }
     }
 
-    /// As if the parcel had these bytes; returns the status.
+    /// Decodes `parcel` as if it consisted of `bytes`; returns the status.
     func decode(_ parcel: Parcel, bytes: [UInt8], in environment: clua_environment) -> Int32 {
         var bytes = bytes
         return unsafe bytes.withUnsafeMutableBufferPointer { bytes in
@@ -97,7 +97,7 @@ import CLua
         }
     }
 
-    /// More memory than this the state does not get; 0 for no limit.
+    /// The most memory that the state may hold; 0 for no limit.
     var limitBytes: Int {
         get {
             let state = unsafe clua_state_of(lua).pointee
@@ -109,7 +109,7 @@ import CLua
         }
     }
 
-    /// Memory that the state holds after a full collection.
+    /// The memory that the state holds after a full collection.
     func usedBytes() throws(ScriptError) -> Int {
         try run("collectgarbage() collectgarbage()")
         return unsafe Int(clua_state_of(lua).pointee.used_bytes)
@@ -124,7 +124,7 @@ import CLua
     }
 }
 
-/// What Lua raised.
+/// An error that Lua raised.
 struct ScriptError: Error, CustomStringConvertible {
     let status: Int32
     let message: String
@@ -138,7 +138,6 @@ struct ScriptError: Error, CustomStringConvertible {
 
     var description: String { "\(message)\n\(traceback)" }
 
-    /// Whether memory ran out.
     var isMemoryError: Bool { status == LUA_ERRMEM }
 
     private static func text(_ bytes: UnsafeMutablePointer<CChar>?, _ count: Int) -> String {
@@ -147,7 +146,7 @@ struct ScriptError: Error, CustomStringConvertible {
     }
 }
 
-/// Encoded values, given back at the end.
+/// Encoded values, released together with this object.
 @safe final class Parcel {
     let pointer = UnsafeMutablePointer<clua_parcel>.allocate(capacity: 1)
 

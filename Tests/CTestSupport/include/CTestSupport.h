@@ -1,4 +1,4 @@
-// What tests need of C.
+// C functions for tests.
 #ifndef CTESTSUPPORT_H
 #define CTESTSUPPORT_H
 
@@ -6,49 +6,49 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/// Bytes in use by everything that is malloc'ed in this process. 0 under sanitizers, which replace malloc. (Swift's Glibc module
-/// leaves <malloc.h> out.)
+/// The number of malloc'ed bytes in this process; 0 under sanitizers, which replace malloc. Written in C because Swift's Glibc module
+/// lacks <malloc.h>.
 size_t allocated_bytes(void);
 
-/// What a malloc'ed block has room for.
+/// The usable size of a malloc'ed block.
 size_t block_bytes(const void *block);
 
-/// Whether this was compiled for ThreadSanitizer. It does not see that a Lua error leaves functions, so that its own stack grows with
-/// each, and slows it down: what raises thousands of errors on one thread is not for it.
+/// Whether this was compiled for ThreadSanitizer. ThreadSanitizer does not notice that a Lua error leaves functions: its own stack grows
+/// with each error and slows it down. Tests that raise thousands of errors on one thread are disabled under it.
 bool has_thread_sanitizer(void);
 
 /// Whether this was compiled for AddressSanitizer.
 bool has_address_sanitizer(void);
 
-/// Lets this process have so many bytes of addresses more than it has now. False: it could not.
+/// Limits this process to `more` bytes of address space above what it uses now. Returns false when that fails.
 bool limit_address_space(size_t more);
 
-/// What of a state is to fail. It is there for as long as the process.
+/// Makes allocations of one state fail. It is never freed.
 struct failing;
 
-/// From now on the allocation with this number, from 0, fails in a state of the calling thread; so does the next attempt, which Lua
-/// makes after it has collected garbage.
+/// Makes allocation `number`, counted from 0, fail in a state of the calling thread. The next attempt fails as well, because Lua retries
+/// after a garbage collection.
 struct failing *fail_allocation(lua_State *L, size_t number);
 
-/// No allocation of that state fails any more. Returns whether one did since fail_allocation. From any thread.
+/// Stops the failures in that state. Returns whether an allocation has failed since fail_allocation. Callable from any thread.
 bool stop_failing(struct failing *failing);
 
-/// Lets this process, whose other threads have not been started yet, use one processor only. False: it could not. (The macros for sets of
-/// processors are not imported.)
+/// Restricts this process to one processor. Call it before starting other threads. Returns false when that fails. Written in C because
+/// Swift cannot import the macros for processor sets.
 bool use_one_processor(void);
 
-/// A page that whoever reads it waits for, until `provide_page`; NULL where the kernel does not let this process make one.
+/// A page whose readers block until `provide_page`. NULL when the kernel does not allow this process to make one.
 struct missing_page;
 struct missing_page *make_missing_page(void);
 const volatile char *address_of_page(const struct missing_page *page);
 
-/// Lets those go on who wait for it.
+/// Lets the readers of the page go on.
 void provide_page(struct missing_page *page);
 
-/// Frees what was made, when nobody reads it any more.
+/// Frees the page. No thread may be reading it.
 void free_page(struct missing_page *page);
 
-// Has the kernel refuse `membarrier` to the calling thread and those that it starts, as a sandbox may. False where it cannot.
+// Makes the kernel refuse `membarrier` to the calling thread and its future threads, as a sandbox may. Returns false when that fails.
 bool forbid_membarrier(void);
 
 #endif

@@ -1,5 +1,5 @@
-/// Everything that scripts can call, by what it is. Each is a chunk that must leave nothing behind; `o` is a fresh operation, `q` a
-/// fresh queue, `n` a number, `helper` a function, and `echo` one of the host that gives back its arguments.
+/// Everything that scripts can call, under a short description. Each step is a chunk that must leave nothing behind. It may use `o`, a new
+/// operation; `q`, a new queue; `n`, a number; `helper`, a function; and `echo`, a function of the host that returns its arguments.
 enum AllocationSteps {
     static let all = [
         "an operation": "return Operation.new(function(op, a) return a end, 1, { 2 })",

@@ -2,7 +2,7 @@ import LuaBindings
 import OpEngine
 import Testing
 
-/// Calls `body` with a runtime of its own, whose scripts have `Operation`, `OperationQueue` and a queue `queue`; closes it afterwards.
+/// Calls `body` with a new runtime, whose scripts have `Operation`, `OperationQueue` and a queue `queue`, and closes it afterwards.
 @discardableResult
 func withRuntime<Result>(workers: Int = 2, idleTime: Duration = .seconds(10), _ body: (Runtime) throws -> Result) throws -> Result {
     var configuration = Runtime.Configuration()
@@ -15,7 +15,7 @@ func withRuntime<Result>(workers: Int = 2, idleTime: Duration = .seconds(10), _ 
     return try body(runtime)
 }
 
-/// Runs a script, and everything that it leaves to run; returns what it returned.
+/// Runs a script and everything that it leaves to run. Returns the results of the script.
 @discardableResult
 func script(workers: Int = 2, _ source: String) throws -> [LuaValue] {
     try withRuntime(workers: workers) { runtime in
@@ -27,7 +27,7 @@ func script(workers: Int = 2, _ source: String) throws -> [LuaValue] {
 }
 
 extension Runtime {
-    /// The operation that a script returns.
+    /// Runs a script and returns the operation that it returns.
     func operation(_ source: String, arguments: [LuaValue] = []) throws -> Operation {
         try #require(try run(source, arguments: arguments).first?.operation)
     }

@@ -2,27 +2,27 @@ import OpEngine
 import Synchronization
 import TestSupport
 
-/// Random operations and actions from several threads on real workers of two engines. What the order is nobody knows; what must
-/// hold in every order is checked where it happens, and the rest when all has ended.
+/// Random operations and actions from several threads, on real workers of two engines. The order is unknown. What must hold in every
+/// order is checked where it happens; the rest is checked at the end.
 ///
-/// An operation waits only for what was added before it, so that everything ends by itself once nothing is held.
+/// An operation waits only for operations that were added before it, so all of them end once nothing is held.
 final class FreeRunningRound: Sendable {
     private static let threadCount = 3
     private static let serialQueue = 0
 
-    /// An operation and what is known about it.
+    /// An operation with what is known about it.
     private final class Subject: Sendable {
         let number: Int
         let dependencies: [Subject]
-        /// Added to the same queue before it, and after everything it comes after.
+        /// The last barrier that was added to the same queue before it. The barrier must finish first.
         let barrier: Subject?
         let throwsError: Bool
-        /// In the serial queue, where the order is known.
+        /// It is in the serial queue, where the order is known.
         let isSerial: Bool
         let runs = Atomic<Int>(0)
         let completions = Atomic<Int>(0)
         let ends = Atomic<Int>(0)
-        /// Dependencies that it was seen to wait for after it had been added: it must not run before they have finished.
+        /// Dependencies that it was seen waiting for after it had been added. It must not run before they have finished.
         let heldBy = Locked<[Operation]>([])
         let operation = Locked<Operation?>(nil)
 
@@ -37,16 +37,16 @@ final class FreeRunningRound: Sendable {
         var hasFinished: Bool { operation.withLock { $0 }?.isFinished ?? false }
     }
 
-    /// A queue and what is known about it.
+    /// A queue with what is known about it.
     private final class Place: Sendable {
         let queue: OperationQueue
         let isMain: Bool
         let maximum: Int
         let executing = Atomic<Int>(0)
-        /// Those whose addition has returned.
+        /// Operations whose addition has returned.
         let added = Locked<[Subject]>([])
         let lastBarrier = Locked<Subject?>(nil)
-        /// The numbers of those that ran, in order, and of those that were added, in order.
+        /// The numbers of the operations that ran, in order. `additions` has those that were added, in order.
         let order = Locked<[Int]>([])
         let additions = Locked<[Int]>([])
 
@@ -71,7 +71,7 @@ final class FreeRunningRound: Sendable {
     private let isEnding = Atomic<Bool>(false)
     private let flaw: Bool
 
-    /// - Parameter flaw: the canary: an operation is expected to wait for something that it does not depend on.
+    /// - Parameter flaw: expects an operation to wait for something that it does not depend on, to see that the checks notice.
     init(seed: UInt64, operations limit: Int, flaw: Bool = false) {
         self.seed = seed
         self.limit = limit
@@ -87,7 +87,7 @@ final class FreeRunningRound: Sendable {
         self.places = places
     }
 
-    /// Returns what was wrong.
+    /// Runs the round and returns the violations.
     func run() -> [String] {
         let threads = (0..<FreeRunningRound.threadCount).map { thread in
             TestThread { [self] in
@@ -139,7 +139,7 @@ final class FreeRunningRound: Sendable {
 
     private func addOne(thread: Int, _ random: inout SeededGenerator) {
         func number(_ count: Int) -> Int { Int.random(in: 0..<count, using: &random) }
-        // The serial queue gets plain operations of one thread: there the order is known.
+        // Only one thread adds to the serial queue, and only plain operations, so the order is known there.
         let index = number(places.count)
         let isSerial = index == FreeRunningRound.serialQueue
         if isSerial && thread != 0 { return }
@@ -177,7 +177,7 @@ final class FreeRunningRound: Sendable {
         case 0:
             operation = HeldOperation { [self] in
                 body()
-                // It counts as executing until somebody finishes it.
+                // The operation counts as executing until `finish` is called.
                 place.executing.wrappingAdd(1, ordering: .relaxed)
                 held.withLock { if let operation = Operation.current as? HeldOperation { $0.append(operation) } }
             }
@@ -212,7 +212,7 @@ final class FreeRunningRound: Sendable {
     private func add(_ operation: Operation, _ subject: Subject, to place: Place) {
         if subject.isSerial { place.additions.withLock { $0.append(subject.number) } }
         do { try place.queue.tryAddOperation(operation) } catch {
-            // Somebody was about to add it when the round ended.
+            // A thread was about to add the operation when the round ended.
             if isEnding.load(ordering: .relaxed) { return }
             violations.append("adding was refused: \(error)")
         }
@@ -220,7 +220,7 @@ final class FreeRunningRound: Sendable {
         subjects.withLock { $0.append(subject) }
     }
 
-    /// What a body or a completion block adds.
+    /// Adds an operation from a body or a completion block.
     private func addFromInside(_ place: Place) {
         if isEnding.load(ordering: .relaxed) || place === places[FreeRunningRound.serialQueue] { return }
         let subject = newSubject(place)
@@ -239,7 +239,7 @@ final class FreeRunningRound: Sendable {
         place.lastBarrier.withLock { $0 = subject }
     }
 
-    /// A dependency for one that is in its queue: if it is seen to wait, it must wait.
+    /// Adds a dependency to an operation in a queue. If the operation is then seen waiting, it must wait for the dependency.
     private func holdBack(_ subject: Subject, _ operation: Operation) {
         let hold = HeldOperation {}
         operation.addDependency(hold)
@@ -286,7 +286,7 @@ final class FreeRunningRound: Sendable {
         if subject.number % 17 == 0 { read(subject) }
     }
 
-    /// Looks at everything from wherever it is called.
+    /// Reads the properties of an operation on the calling thread.
     private func read(_ subject: Subject) {
         guard let operation = subject.operation.withLock({ $0 }) else { return }
         _ = (operation.isReady, operation.isExecuting, operation.dependencies.count, operation.queue?.operationCount, operation.outcome)

@@ -1,18 +1,18 @@
 import OpEngine
 import TestSupport
 
-/// Makes random operations and actions on a simulated engine, tells the reference model the same, and compares.
+/// Performs random operations and actions on a simulated engine and on the reference model, and compares the two.
 ///
-/// Everything happens on one thread, so that the seed decides everything, also what bodies, completion blocks and handlers do.
+/// Everything runs on one thread, so the seed decides everything, including what bodies, completion blocks and handlers do.
 final class LockStepRound: @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because the simulation has one thread only.
+    // Safety: `@unchecked Sendable` because the simulation has only one thread.
     private var random: SeededGenerator
     private let simulation: Engine.Simulation
     private let limit: Int
     private var model: ReferenceModel
     private var queues: [OperationQueue] = []
     private var operations: [Operation] = []
-    /// Who somebody starts now, or finishes before it has started.
+    /// The operation that is being started by hand. `finishedEarly` is one that is being finished before it has started.
     private var startedByHand: Int?
     private var finishedEarly: Int?
     private var depth = 0
@@ -20,7 +20,7 @@ final class LockStepRound: @unchecked Sendable {
     private var isOver = false
     private let isTelling = TestLength.environment("OPSCRIPT_MODEL_TELL") == "1"
     private let tracker = LifetimeTracker()
-    /// What happened, for comparing two runs of one seed.
+    /// What happened, to compare two runs with the same seed.
     private(set) var trace: [Int] = []
     private var completions: [Int] = []
     private var failing: Set<Int> = []
@@ -34,7 +34,7 @@ final class LockStepRound: @unchecked Sendable {
         model = ReferenceModel(flaw: flaw)
     }
 
-    /// Returns what was wrong.
+    /// Runs the round and returns the violations.
     func run() -> [String] {
         for number in 0..<4 {
             let isMain = number == LockStepRound.mainQueue
@@ -53,12 +53,12 @@ final class LockStepRound: @unchecked Sendable {
 
     private func number(_ count: Int) -> Int { Int.random(in: 0..<count, using: &random) }
     private func flip(_ count: Int) -> Bool { number(count) == 0 }
-    /// `OPSCRIPT_MODEL_TELL=1` prints what happens.
+    /// Prints what happens when `OPSCRIPT_MODEL_TELL=1` is set.
     private func tell(_ text: @autoclosure () -> String) {
         if isTelling { print(String(repeating: "  ", count: depth) + text()) }
     }
     private var anyQueue: Int { number(queues.count) }
-    /// Young ones mostly, old ones too.
+    /// Mostly recent operations, sometimes old ones.
     private var anyOperation: Int? {
         if operations.isEmpty { return nil }
         return flip(4) ? number(operations.count) : operations.count - 1 - number(min(12, operations.count))
@@ -88,7 +88,7 @@ final class LockStepRound: @unchecked Sendable {
         }
     }
 
-    /// What bodies, completion blocks and handlers do.
+    /// Random actions from bodies, completion blocks and handlers.
     private func reenter() {
         guard !isEnding, depth < 4, operations.count < limit else { return }
         depth += 1
@@ -273,7 +273,7 @@ final class LockStepRound: @unchecked Sendable {
         } else if flip(8), let one = anyOperation, operations[one] is HeldOperation, !model.operations[one].isExecuting,
             !model.operations[one].isBarrier
         {
-            // What a barrier separates stays apart though it ends before its turn; the model leaves that open.
+            // An operation that ends before its turn still keeps the sides of a barrier apart. The model leaves that open.
             finishedEarly = one
             finish(one)
             finishedEarly = nil
@@ -305,7 +305,7 @@ final class LockStepRound: @unchecked Sendable {
     private func startByHand(_ one: Int) {
         guard startedByHand == nil else { return }
         let operation = model.operations[one]
-        // One that a dependency has failed is cancelled by being started, and so ready.
+        // Starting an operation whose dependency has failed cancels it, which makes it ready.
         let isUnlucky = operation.hasUnluckyDependency && operation.policy == .succeeded && canBeAdded(one)
         if isUnlucky { model.cancel(one) }
         let isPossible = canBeAdded(one) && model.operations[one].isReady && !operation.isGateClosed
@@ -314,9 +314,9 @@ final class LockStepRound: @unchecked Sendable {
         startedByHand = nil
     }
 
-    /// Until a moment that comes as soon as nothing can run.
+    /// Waits until a deadline, which the simulation reaches as soon as nothing can run.
     private func wait() {
-        // A wait for one in no queue belongs to no simulation: it would sleep.
+        // An operation in no queue belongs to no simulation, so a wait for it would really sleep.
         guard let one = anyOperation, operations[one] !== Operation.current, model.operations[one].queue != nil else { return }
         let deadline = simulation.now + .seconds(1)
         do {
@@ -377,7 +377,7 @@ final class LockStepRound: @unchecked Sendable {
 
     // MARK: The end
 
-    /// Lets everything end that can, then cancels the rest; nothing may be left.
+    /// Lets every operation end that can and cancels the rest. No operation may be left.
     private func end() {
         guard model.violations.isEmpty else { return abandon() }
         isEnding = true
@@ -393,7 +393,7 @@ final class LockStepRound: @unchecked Sendable {
         for (index, queue) in queues.enumerated() {
             model.cancelAll(in: index)
             queue.cancelAllOperations()
-            // A barrier that waits for what comes after it.
+            // Frees a barrier that waits for operations behind it.
             for one in model.queues[index].operations { cancel(one) }
         }
         settle()
@@ -421,14 +421,14 @@ final class LockStepRound: @unchecked Sendable {
         }
     }
 
-    /// Lets go of everything: cycles are opened, operations that were never added are dropped.
+    /// Releases everything: opens cycles and drops operations that were never added.
     private func abandon() {
         for operation in operations { for dependency in operation.dependencies { operation.removeDependency(dependency) } }
         if !model.violations.isEmpty { endRegardless() }
         operations = []
     }
 
-    /// After a violation the model says nothing any more; nothing is to leak all the same.
+    /// The model is of no use after a violation, but nothing may leak.
     private func endRegardless() {
         isOver = true
         for operation in operations {

@@ -4,7 +4,7 @@ import TestSupport
 
 struct ModelFailure: Error {}
 
-/// Does not end by itself: the test finishes it.
+/// Does not end by itself; the test finishes it.
 final class HeldOperation: AsyncOperation, @unchecked Sendable {
     // Safety: the body is a constant.
     private let body: @Sendable () -> Void
@@ -12,9 +12,9 @@ final class HeldOperation: AsyncOperation, @unchecked Sendable {
     override func main() { body() }
 }
 
-/// Has a readiness of its own, combined with `super`'s as the documentation asks for.
+/// Has its own readiness, combined with the superclass's as the documentation asks for.
 final class GatedOperation: Operation, @unchecked Sendable {
-    // Safety: the body is a constant, the rest atomic.
+    // Safety: the body is a constant, and the rest is atomic.
     private let body: @Sendable () -> Void
     private let isAllowed = Atomic<Bool>(false)
     init(_ body: @escaping @Sendable () -> Void) { self.body = body }

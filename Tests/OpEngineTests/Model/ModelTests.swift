@@ -2,15 +2,15 @@ import OpEngine
 import TestSupport
 import Testing
 
-/// The engine against the reference model, with random operations and actions.
+/// Compares the engine with the reference model, using random operations and actions.
 ///
 /// | variable | |
 /// |---|---|
-/// | `OPSCRIPT_MODEL_SEED` | the seed of the first round; the others follow it |
-/// | `OPSCRIPT_MODEL_ROUNDS` | how many rounds |
-/// | `OPSCRIPT_MODEL_OPERATIONS` | how many operations a round makes |
-/// | `OPSCRIPT_MODEL_TOTAL` | how many operations in all: as many rounds as that takes |
-/// | `OPSCRIPT_MODEL_TELL` | 1: what happens is printed |
+/// | `OPSCRIPT_MODEL_SEED` | the seed of the first round; each further round adds 1 |
+/// | `OPSCRIPT_MODEL_ROUNDS` | the number of rounds |
+/// | `OPSCRIPT_MODEL_OPERATIONS` | the number of operations in a round |
+/// | `OPSCRIPT_MODEL_TOTAL` | the number of operations in all rounds, instead of the number of rounds |
+/// | `OPSCRIPT_MODEL_TELL` | 1: prints what happens |
 @Suite struct ModelTests {
     private struct Plan {
         let seeds: [UInt64]
@@ -69,7 +69,7 @@ import Testing
         #expect(other.trace != one.trace)
     }
 
-    /// The test of the test: a model that is wrong in one point must be contradicted.
+    /// Tests the test: the engine must contradict a model with one mistake.
     @Test(arguments: ReferenceModel.Flaw.allCases) func aWrongModelIsNoticed(flaw: ReferenceModel.Flaw) {
         let isNoticed = (0..<200 as Range<UInt64>).contains { !LockStepRound(seed: $0, operations: 40, flaw: flaw).run().isEmpty }
         #expect(isNoticed)

@@ -1,9 +1,9 @@
 import OpEngine
 
-/// What operations and queues do, told as simply as possible: no threads, no blocks, everything looked up by going through all.
-/// Operations and queues are numbers. Each method is called when the real thing happens; what must not happen is a violation.
+/// The simplest description of operations and queues: no threads, no blocks, and linear searches. Operations and queues are numbers.
+/// Each method is called when the real event happens. An event that must not happen is a violation.
 struct ReferenceModel {
-    /// A deliberate mistake, to see that the comparison notices.
+    /// A deliberate mistake, to see that the comparison notices it.
     enum Flaw: CaseIterable {
         case lastInFirstOut, ignoresPriority, ignoresBarriers, removalKeepsWaiting, cancellingKeepsWaiting, failureReleasesAll
         case suspensionIsIgnored, maximumIsOffByOne, finishedDependenciesAreForgotten
@@ -14,22 +14,22 @@ struct ReferenceModel {
         var isBarrier = false
         /// In order of addition.
         var dependencies: [Int] = []
-        /// Those of them that it still waits for.
+        /// The dependencies that have not finished.
         var waitsFor: Set<Int> = []
-        /// What depends on it, in order of addition.
+        /// The operations that depend on it, in order of addition.
         var dependents: [Int] = []
         var priority = 0
         var policy: OpEngine.Operation.DependencyPolicy?
         var hasUnluckyDependency = false
-        /// It was cancelled because of it, which is its error: a later one does not count.
+        /// It was cancelled because a dependency did not succeed, which is its error. Later failures do not count.
         var isCancelledByDependency = false
         var isCancelled = false
         var isExecuting = false
         var isFinished = false
         var hasFailed = false
-        /// When it joined the ready operations of its queue; nil: it has not.
+        /// When it joined the ready operations of its queue; nil if it has not.
         var inLineSince: Int?
-        /// It has a readiness of its own, which is not true yet.
+        /// It has its own readiness, which is false while `isGateClosed` is true.
         var isGated = false
         var isGateClosed = false
 
@@ -38,7 +38,7 @@ struct ReferenceModel {
     }
 
     struct Queue {
-        /// Unfinished ones, in order of addition.
+        /// The unfinished operations, in order of addition.
         var operations: [Int] = []
         var isSuspended = false
         /// Nil: no limit.
@@ -100,7 +100,7 @@ struct ReferenceModel {
         lineUp(one)
     }
 
-    /// What executes is last in the engine, which makes no difference to the order in which the others become ready.
+    /// The engine cancels executing operations last, which does not change the order in which the others become ready.
     mutating func cancelAll(in queue: Int) {
         for one in dependenciesFirst(queues[queue].operations.filter { !operations[$0].isBarrier }).reversed() { cancel(one) }
     }
@@ -130,7 +130,7 @@ struct ReferenceModel {
 
     // MARK: What the engine does
 
-    /// The body begins. `byHand`: somebody called `start`.
+    /// The body begins. `byHand` is true when it was started with `start`.
     mutating func start(_ one: Int, byHand: Bool) {
         if !byHand { checkTurn(of: one) }
         if operations[one].isExecuting || operations[one].isFinished { violate("operation \(one) runs twice") }
@@ -139,7 +139,7 @@ struct ReferenceModel {
         operations[one].inLineSince = nil
     }
 
-    /// `finishedEarly`: somebody called `finish` before it had started.
+    /// The operation ends. `finishedEarly` is true when `finish` was called before the operation started.
     mutating func finish(_ one: Int, hasFailed: Bool, byHand: Bool, finishedEarly: Bool) {
         if operations[one].isFinished { violate("operation \(one) finishes twice") }
         if !operations[one].isExecuting && !finishedEarly {
@@ -166,7 +166,7 @@ struct ReferenceModel {
 
     // MARK: What follows
 
-    /// Whether its queue may start it now; who of these it starts is decided by `precedes`.
+    /// Whether the queue may start the operation now. `precedes` decides which of several comes first.
     func mayRun(_ one: Int) -> Bool {
         if operations[one].isExecuting || operations[one].isFinished || !operations[one].isReady { return false }
         if operations[one].isGateClosed && !operations[one].isCancelled { return false }
@@ -191,7 +191,7 @@ struct ReferenceModel {
         return flaw == .lastInFirstOut ? since > otherSince : since < otherSince
     }
 
-    /// The operations that the engine should have started when it says that there is nothing to do.
+    /// The operations that the engine should have started when it says that it has nothing to do.
     var runnable: [Int] { operations.indices.filter { mayRun($0) } }
 
     /// Whether a dependency of `one` on `other` would close a cycle.
@@ -209,7 +209,7 @@ struct ReferenceModel {
 
     private mutating func checkTurn(of one: Int) {
         guard mayRun(one) else { return violate("operation \(one) starts although it may not") }
-        // Who says itself when it is ready may be asked at any moment, so its place in line says nothing.
+        // The engine may ask at any moment whether a gated operation is ready, so its place in line means nothing.
         if operations[one].isGated { return }
         for other in queues[operations[one].queue ?? 0].operations
         where other != one && !operations[other].isGated && precedes(other, one) && mayRun(other) {

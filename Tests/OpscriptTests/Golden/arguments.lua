@@ -1,4 +1,4 @@
--- What a body is given, and what it finds around itself.
+-- A body's arguments and surroundings.
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 local queue = OperationQueue.new "q"
 
@@ -16,19 +16,19 @@ op:waitUntilFinished()
 print(table.unpack(op.results, 1, op.results.n))
 print(Operation.current, OperationQueue.current == OperationQueue.main)
 
--- An operation is the same in every state.
+-- An operation keeps its identity in every state.
 local carrier = queue:addOperation(function(_, other, where) return other, other == op, where == queue, { [other] = 1 }, other.name end, op, queue)
 carrier:waitUntilFinished()
 print(carrier.result == op, carrier.results[2], carrier.results[3], carrier.results[4][op], carrier.results[5])
 
--- A function, or an operation with only a function.
+-- addOperation takes a function, or an operation made from a function.
 print(queue:addOperation(function(op, a, b) return a .. b end, "x", "y"):waitUntilFinished())
 local plain = Operation.new(function(_, ...) return select("#", ...) end, nil, nil, nil)
 queue:addOperation(plain)
 plain:waitUntilFinished()
 print(plain.result)
 
--- By hand: here and at once, without a copy.
+-- Started by hand, a body runs at once in this state, without a copy.
 local count = 0
 local byHand = Operation.new(function(op) count = count + 1; return op.isExecuting end)
 byHand:start()

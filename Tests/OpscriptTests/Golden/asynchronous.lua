@@ -1,13 +1,13 @@
--- Operations that go on after their function has returned, until somebody finishes them.
+-- Asynchronous operations go on after their function has returned, until `finish` or `fail` ends them.
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 local queue = OperationQueue.new "queue"
 
 local request = Operation.new { name = "request", asynchronous = true, main = function(op) op.sent = true end }
 queue:addOperation(request)
-queue:addOperation(function()  -- what gets the answer, sometime, somewhere
+queue:addOperation(function()  -- receives the answer later, on a worker
   while not request.sent do opscript.sleep(0.001) end
   request:finish("200 OK", { length = 12 })
-  request:finish "again"  -- the first end counts
+  request:finish "again"  -- only the first end counts
 end)
 request:waitUntilFinished()
 print(request, request.result, request.results.n, request.results[2].length)

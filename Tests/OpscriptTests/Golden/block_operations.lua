@@ -1,4 +1,4 @@
--- Operations of several functions, and operations that call a method.
+-- Operations with several functions, and operations that call a method.
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 local BlockOperation, InvocationOperation = opscript.BlockOperation, opscript.InvocationOperation
 local queue = OperationQueue.new "queue"

@@ -1,10 +1,10 @@
--- Cancelling: a flag that bodies look at; an operation that has not started never runs its body.
+-- Cancelling sets a flag that bodies check. An operation that has not started never runs its body.
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 local queue = OperationQueue.new()
 
 local function state(op) return op.isReady, op.isExecuting, op.isFinished, op.isCancelled end
 
--- Before it is in a queue.
+-- Cancel before adding to a queue.
 local early = Operation.new(function() print "must not run" end)
 early:cancel()
 print("outside a queue", state(early))
@@ -13,7 +13,7 @@ early:waitUntilFinished()
 print("finished", state(early))
 print("no outcome", early.result, early.results, early.error)
 
--- In a suspended queue, with a dependency that will not end.
+-- Cancel in a suspended queue, with a dependency that will not end.
 queue.isSuspended = true
 local never = Operation.new(function() end)
 local held = Operation.new(function() print "must not run" end)
@@ -26,7 +26,7 @@ queue.isSuspended = false
 held:waitUntilFinished()
 print("resumed", state(held))
 
--- While it executes.
+-- Cancel while executing.
 local looking = queue:addOperation(function(op)
   while not op.isCancelled do end
   return "stopped"
@@ -37,13 +37,13 @@ looking:cancel()
 looking:waitUntilFinished()
 print("it looked", looking.isCancelled, looking.result)
 
--- After the end it does nothing.
+-- Cancelling after the end does nothing.
 local done = queue:addOperation(function() return 1 end)
 done:waitUntilFinished()
 done:cancel()
 print("too late", done.isCancelled, done.result)
 
--- All of a queue, and what depends on them elsewhere.
+-- Cancel all operations of a queue. Dependents in another queue are released.
 queue.isSuspended = true
 for _ = 1, 5 do
   local op = Operation.new(function() print "must not run" end)
@@ -58,7 +58,7 @@ queue:waitUntilAllOperationsAreFinished()
 dependent:waitUntilFinished()
 print("all", dependent.result, queue.operationCount)
 
--- From another operation.
+-- Cancel from another operation.
 local victim = Operation.new(function() print "must not run" end)
 local killer = Operation.new(function() victim:cancel() end)
 victim:addDependency(killer)

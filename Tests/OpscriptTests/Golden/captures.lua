@@ -1,4 +1,4 @@
--- What would travel with a function, and what of it could not.
+-- What would travel with a function, and which of it cannot be sent.
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 
 local function show(title, f)
@@ -39,7 +39,7 @@ local nothing = setmetatable({}, { __transfer = function() end })
 local good = setmetatable({ 1 }, { __transfer = function(self) return setmetatable, { self[1] } end })
 show("__transfer", function() return raises, yields, nothing, { good }, good, raises end)
 
--- The message is the one that adding gives.
+-- The message is the same as that of addOperation.
 local f = function() return mixed end
 local _, message = pcall(queue.addOperation, queue, f)
 print(message == opscript.captures(f)[1].error, message)

@@ -1,4 +1,4 @@
--- A completion block runs here, in the state that set it, on the live variables; once, after the end, however it ended.
+-- A completion block runs once after the end, however the operation ended, in the state that set it, with its live variables.
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 local queue = OperationQueue.new()
 
@@ -21,7 +21,7 @@ local without = Operation.new { name = "without", main = function() end, complet
 without.completionBlock = nil
 print("readable", succeeded.completionBlock == count, without.completionBlock)
 
--- No promise is made on the order between operations: this is when all of both kinds have come.
+-- The order of completion blocks is not promised, so the script prints only when all of both kinds have run.
 function report(op)
   if done < 3 or depth < 5 then return end
   print("blocks", done, seen.succeeded, seen.failed, seen.cancelled, seen.without, failed.error.message)
@@ -29,7 +29,7 @@ function report(op)
 end
 queue:addOperations({ succeeded, failed, cancelled, without }, true)
 
--- It can do anything, adding operations included.
+-- A completion block may do anything, including adding operations.
 local function again(op)
   depth = op.result
   if depth == 5 then return report(op) end

@@ -1,4 +1,4 @@
--- An operation starts after those it depends on, in whichever queue they are.
+-- An operation starts after its dependencies, whichever queues they are in.
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 local one, other = OperationQueue.new "one", OperationQueue.new { name = "other", maxConcurrentOperationCount = 1 }
 
@@ -19,7 +19,7 @@ bottom:waitUntilFinished()
 print("diamond", bottom.result)
 print("listed when finished", #bottom.dependencies, bottom.dependencies[1] == left, bottom.dependencies[2] == right)
 
--- Added twice counts once; removing the last unfinished one makes it ready.
+-- A dependency that was added twice counts once. Removing the last unfinished one makes the operation ready.
 local never = Operation.new(function() end)
 local free = Operation.new(function() return "free" end)
 free:addDependency(never)
@@ -30,7 +30,7 @@ free:removeDependency(never)
 free:waitUntilFinished()
 print("removed", free.result, #free.dependencies)
 
--- The end of a dependency releases, however it ended.
+-- A dependency releases its dependents however it ended.
 local failed = Operation.new(function() error "no" end)
 local cancelled = Operation.new(function() end)
 cancelled:cancel()

@@ -1,4 +1,4 @@
--- The globals that a function, or one that it reaches, reads come along; what it assigns stays its own.
+-- A function takes along the globals that it and the functions it reaches read. Its assignments stay local.
 local queue = opscript.OperationQueue.new()
 local function run(...)
   local op = queue:addOperation(...)

@@ -1,4 +1,4 @@
--- `interrupt` stops a body that does not look, wherever it is; the worker is healthy afterwards. So does `memoryLimit`.
+-- `interrupt` and `memoryLimit` stop a body that checks nothing, wherever it is. The worker can be used afterwards.
 local Q, Op = opscript.OperationQueue, opscript.Operation
 local q = Q.new()
 local bodies = {

@@ -1,4 +1,4 @@
--- Operations of the main queue run here, in the order of their dependencies, on the variables as they are.
+-- Operations of the main queue run here, in the order of their dependencies, on the variables themselves.
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 local queue, main = OperationQueue.new(), OperationQueue.main
 
@@ -19,7 +19,7 @@ print("here", #log, log[1], file:seek("set"), file:read "a")
 print("current", show.results[1], show.results[2], work.results[2], work.results[3])
 print("one main queue", main == OperationQueue.main, main.maxConcurrentOperationCount)
 
--- A worker adds to it: that is sent here.
+-- A function that a worker adds to the main queue is sent here.
 local here = 0
 local setHere = Operation.new(function() here = here + 1 end)
 queue:addOperation(function()
@@ -29,7 +29,7 @@ queue:addOperation(function()
 end):waitUntilFinished()
 print("by reference", here)
 
--- Priorities; one at a time; errors; cancelling.
+-- Priorities, one operation at a time, errors, cancelling.
 local order = {}
 main.isSuspended = true
 for i, priority in ipairs { "low", "normal", "veryHigh" } do
@@ -45,6 +45,6 @@ main.isSuspended = false
 main:waitUntilAllOperationsAreFinished()
 print(table.concat(order, " "), failing.error.message, cancelled.isFinished, main.operationCount)
 
--- What is added last runs after the script has returned.
+-- An operation that is added last runs after the script has returned.
 main:addOperation(function() print "and here" end)
 print "the script has returned"

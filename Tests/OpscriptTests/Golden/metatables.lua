@@ -1,4 +1,4 @@
--- Metatables travel by value, and `__transfer` decides for itself.
+-- Metatables travel by value. `__transfer` decides how an object travels.
 local queue = opscript.OperationQueue.new()
 local function run(...)
   local op = queue:addOperation(...)
@@ -19,7 +19,7 @@ print("back", tostring(run(function() return vector(3) + vector(4) end)))
 local weak = run(function() return setmetatable({}, { __mode = "k" }) end)
 print("weak", getmetatable(weak).__mode)
 
--- A metatable with its own idea of transport.
+-- A metatable with its own `__transfer`.
 local Connection = {}
 Connection.__index = Connection
 local function connect(address) return setmetatable({ address = address, socket = io.tmpfile() }, Connection) end

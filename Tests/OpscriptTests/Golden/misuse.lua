@@ -1,9 +1,9 @@
--- Wrong use is an error that can be caught, says what is wrong, and changes nothing.
+-- A misuse raises an error that can be caught and says what is wrong. It changes nothing.
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 local queue = OperationQueue.new { name = "queue", isSuspended = true }
 
 local function named(name) return Operation.new { name = name, main = function() return name end } end
--- Whether `f` fails, at the line that called it, with a message in which all of these occur.
+-- Prints whether `f` fails at the line that called it, with a message that contains all further arguments.
 local function refused(what, f, ...)
   local ok, message = pcall(f)
   local parts = {}
@@ -63,7 +63,7 @@ refused("read only", function() a.isFinished = true end, "isFinished")
 refused("a name that is not one", function() a.name = {} end, "name")
 print("as it was", a.queuePriority, queue.maxConcurrentOperationCount, a.isFinished, a.name)
 
--- A dot where a colon was meant.
+-- A dot in place of a colon.
 refused("dot", function() a.cancel() end, "cancel", ":")
 refused("dot with an argument", function() a.addDependency(12) end, "addDependency")
 refused("dot on a queue", function() queue.addOperation(a) end, "addOperation", ":")

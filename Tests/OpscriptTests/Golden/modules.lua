@@ -1,4 +1,4 @@
--- What a loaded module holds goes by name, and is required on arrival.
+-- The contents of a loaded module travel by name, and the module is required on arrival.
 package.path = "modules/?.lua;" .. package.path
 local answer = require "answer"
 local insert, answerNew = table.insert, answer.new
@@ -15,19 +15,19 @@ print("its function", run(function() return answerNew == require("answer").new e
 print("a library's function", run(function() return insert == table.insert end))
 print("the module itself", run(function() return opscript == require "opscript", opscript.Operation == require("opscript").Operation end))
 
--- Back here it is ours again.
+-- Back in this state, a module is the original again.
 print("back", run(function() return answer end) == answer, run(function() return string.rep end) == string.rep)
 
--- A class of a module: the object is copied, its metatable is the module's.
+-- An object of a module's class is copied, and gets the metatable of the module.
 local object = answer.new(21)
 print("an object", run(function(_, o) return o:double(), getmetatable(o) == require "answer" end, object))
 local back = run(function(_, n) return answer.new(n) end, 4)
 print("an object back", back:double(), getmetatable(back) == answer)
 
--- A module that only this state can load goes by value.
+-- A module that only this state can load travels by value.
 package.loaded.onlyhere = { value = "by value" }
 local onlyhere = require "onlyhere"
 print("unknown there", run(function() return onlyhere.value, (pcall(require, "onlyhere")) end))
 
--- package.path and arg are the sender's.
+-- Workers have the package.path and the arg of the sender.
 print("path", run(function() return package.path:match "^[^;]*", arg[0] end))

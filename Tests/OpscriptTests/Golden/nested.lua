@@ -1,4 +1,4 @@
--- Operations that wait for operations cannot starve the pool, however deep.
+-- Operations that wait for operations cannot starve the pool, however deep they nest.
 local OperationQueue = opscript.OperationQueue
 
 local function fibonacci(op, n)
@@ -24,7 +24,7 @@ op = OperationQueue.new():addOperation(descend, 40)
 op:waitUntilFinished()
 print("depth", op.result)
 
--- In one queue, too.
+-- The same in a single queue.
 local queue = OperationQueue.new()
 local ops = {}
 for i = 1, 50 do

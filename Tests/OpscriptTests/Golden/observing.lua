@@ -46,7 +46,7 @@ other.completionBlock = nil
 other:removeDependency(gate)
 deliver()
 
--- A token ends its observation; that nobody holds it does not.
+-- A token ends its observation. An observation goes on when its token is collected.
 local count = 0
 local token = gate:observe("name", function() count = count + 1 end)
 gate:observe("name", function() count = count + 100 end)
@@ -86,7 +86,7 @@ end)
 seen:waitUntilFinished()
 print("in a worker", seen.result)
 
--- What an observer raises is reported, and stops nothing.
+-- An error in an observer is reported and stops nothing.
 op:observe("later", function() error "not caught" end)
 op:observe("later", { "new" }, log "after an error")
 op.later = 1

@@ -1,4 +1,4 @@
--- A command finds what the script has written before, to a file or to its output, and ends with its status.
+-- A command sees what the script wrote before to a file or to its output. `close` returns the command's status.
 local name = os.tmpname()
 local file = io.open(name, "w")
 file:write("hello")

@@ -1,4 +1,4 @@
--- A prelude runs once in every worker's state, before the next operation there, against its real globals.
+-- A prelude runs once in every worker's state, before the next operation there, with the state's own globals.
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 local queue = OperationQueue.new { maxConcurrentOperationCount = 1 }
 local function run(f, ...)
@@ -19,19 +19,19 @@ print("after", run(function() return ("  x "):trim(), trim "  y ", count end))
 print("once", run(function() count = count + 10 return count end), run(function() return count end))
 print("not here", string.trim, trim, count)
 
--- What a script sets itself wins over the prelude's.
+-- A global that the script sets takes precedence over the prelude's.
 count = "the script's"
 print("own", run(function() return count end))
 count = nil
 print("the prelude's", run(function() return count end))
 
--- In order, and from a worker's state too.
+-- Preludes run in order, and a worker's state may add one.
 opscript.prelude(function() order = { "first" } end)
 opscript.prelude(function() order[#order + 1] = "second" end)
 run(function() opscript.prelude(function() order[#order + 1] = "third" end) end)
 print("order", run(function() return table.concat(order, " ") end))
 
--- A function that reads the prelude's globals goes from worker to worker.
+-- A function that reads the prelude's globals can be sent from worker to worker.
 print("on", run(function()
   local inner = opscript.Operation.new(function() return trim "  z  ", order[1] end)
   opscript.OperationQueue.new():addOperation(inner)

@@ -1,4 +1,4 @@
--- Among ready operations of a queue: priority, then first in, first out. Readiness comes before priority.
+-- A queue starts its ready operations by priority, and first in, first out within a priority. An unready operation waits at any priority.
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 local queue = OperationQueue.new { maxConcurrentOperationCount = 1, isSuspended = true }
 

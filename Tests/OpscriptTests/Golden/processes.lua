@@ -1,8 +1,8 @@
--- Programs run beside the script; nothing is left of them, neither a descriptor nor a zombie.
+-- Programs run beside the script and leave neither a descriptor nor a zombie behind.
 local queue = opscript.OperationQueue.new()
 local self = io.open("/proc/self/stat"):read "n"
 
--- Not with `popen`, which may still have to close one end of its pipe when the command runs.
+-- Not with `popen`, whose pipe may not be fully closed yet when the command runs.
 local function count(command)
   local path = os.tmpname()
   os.execute(command .. " > " .. path)
@@ -40,10 +40,10 @@ for round = 1, 3 do
 end
 print("descriptors", descriptors() - before, "zombies", zombies())
 
--- What is not captured goes where the script's output goes.
+-- Output that is not captured goes where the script's output goes.
 io.stdout:flush()
 opscript.process { "echo", "inherited", stdout = "inherit" }:wait()
 print(pcall(opscript.process, { "no-such-program" }))
 
--- One that nobody waits for is waited for at the end.
+-- The command waits at its end for a program that the script does not wait for.
 opscript.sh { "sleep 0.1; echo the last", stdout = "inherit" }

@@ -1,4 +1,4 @@
--- Suspending, the maximum, what a queue says of itself.
+-- Suspension, the maximum, and the properties of queues.
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 
 local queue = OperationQueue.new "files"
@@ -35,7 +35,7 @@ stopped.maxConcurrentOperationCount = -1
 op:waitUntilFinished()
 print(op.result)
 
--- With a maximum of 1 the bodies exclude each other: this is not torn.
+-- With a maximum of 1 no two bodies run at the same time, so the file is not corrupted.
 local name = os.tmpname()
 local serial = OperationQueue.new { maxConcurrentOperationCount = 1 }
 for i = 1, 200 do

@@ -1,4 +1,4 @@
--- The outcome of an operation: results, or an error object.
+-- An operation ends with results or with an error object.
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 local queue = OperationQueue.new()
 
@@ -13,7 +13,7 @@ local none = queue:addOperation(function() end)
 none:waitUntilFinished()
 print("none", none.result, none.results.n)
 
--- An error raised as a string, with its place.
+-- An error raised as a string has a position.
 local function inner() error "broken" end
 local failed = queue:addOperation(function() inner() end)
 failed:waitUntilFinished()
@@ -22,7 +22,7 @@ print("message", e.message, tostring(e), e.value, e.kind)
 print("same", failed.error == e, e.operation == failed, failed.result, failed.results)
 print("traceback", e.traceback:match "^stack traceback:" ~= nil, e.traceback:find("results.lua:17:", 1, true) ~= nil, e.traceback:find("results.lua:18:", 1, true) ~= nil)
 
--- Anything can be raised.
+-- Any value can be raised.
 local function outcome(f)
   local op = queue:addOperation(f)
   op:waitUntilFinished()
@@ -41,7 +41,7 @@ print("runtime", e.message)
 e = outcome(function() return #undefined end)
 print("global", e.message)
 
--- An error is caught inside as ever, and seen from other operations.
+-- A body can catch errors as usual, and other operations can read them.
 local caught = queue:addOperation(function() return pcall(error, "inside", 0) end)
 local reader = Operation.new(function() return failed.error.message, failed.error.kind, failed.error.operation == failed end)
 queue:addOperations({ reader }, true)

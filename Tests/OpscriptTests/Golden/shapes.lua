@@ -1,4 +1,4 @@
--- Shared references stay shared, cycles stay cycles, keys stay keys.
+-- Shared references stay shared, cycles stay cycles, and keys stay keys.
 local queue = opscript.OperationQueue.new()
 
 local shared = { "shared" }

@@ -1,4 +1,4 @@
--- Classes of operations: derived from Operation, and from each other.
+-- Classes of operations, derived from Operation and from each other.
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 local queue = OperationQueue.new "queue"
 
@@ -27,7 +27,7 @@ for _, shape in ipairs(shapes) do print(shape, shape.result, shape:describe() ==
 print(table.unpack(shapes[3].results, 2))
 print(Shape, Cube, shapes[2]:isKindOf(Shape), shapes[2]:isKindOf(Cube), shapes[1]:isKindOf(Operation))
 
--- What is stored in an operation goes before what its class has.
+-- A value that is stored in an operation takes precedence over its class.
 local inches = Square.new(1)
 inches.unit = "in"
 inches:start()
@@ -46,7 +46,7 @@ queue:addOperation(request)
 request:waitUntilFinished()
 print(request, request.result)
 
--- Cancelling in a way of its own.
+-- A class with its own `cancel`.
 local Careful = Operation:subclass "Careful"
 function Careful:cancel()
   print("cancelling", self.name)

@@ -1,4 +1,4 @@
--- An operation that executes for longer than its timeout is stopped where it is; its worker is healthy afterwards.
+-- An operation that executes for longer than its timeout is stopped. Its worker can be used afterwards.
 local Operation, queue = opscript.Operation, opscript.OperationQueue.new()
 local bodies = {
   loop = function() while true do end end,

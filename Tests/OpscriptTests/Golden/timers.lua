@@ -13,12 +13,12 @@ cancelled:cancel()
 print(cancelled)
 print(pcall(opscript.after, 1, "print"))
 
--- A wait delivers them.
+-- A waiting state runs timers.
 local released = opscript.Operation.new(function() return "released" end)
 opscript.after(0, function() opscript.OperationQueue.main:addOperation(released) end)
 print(released:waitUntilFinished(), released.result)
 
--- The script goes on until none is pending.
+-- The script goes on until no timer is pending.
 local ticks = 0
 opscript.every(0.01, function(timer)
   ticks = ticks + 1

@@ -1,8 +1,8 @@
--- What cannot be sent is an error at the line that adds the operation, with the path to it.
+-- A value that cannot be sent is an error at the line that adds the operation. The message has the path to the value.
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 local queue = OperationQueue.new()
 
--- The path, and whether a remedy follows.
+-- Prints the path, and whether a remedy follows.
 local function refused(f)
   local ok, message = pcall(f)
   message = tostring(message)
@@ -27,7 +27,7 @@ refused(function() queue:addOperation(function() end, { [io.tmpfile()] = 1 }) en
 refused(function() queue:addOperation(function() end, coroutine.wrap(print)) end)
 print("nothing was added", queue.operationCount)
 
--- It is not an operation's to keep: sent when it is added, not when it is made.
+-- The function is sent when the operation is added, not when it is made.
 local later = Operation.new(function() return conn end)
 refused(function() queue:addOperation(later) end)
 conn.socket = nil
@@ -35,7 +35,7 @@ queue:addOperation(later)
 later:waitUntilFinished()
 print("then it goes", next(later.result))
 
--- A result that cannot be sent is its operation's error.
+-- A result that cannot be sent becomes the error of its operation.
 local op = queue:addOperation(function() return 1, { handle = io.tmpfile() } end)
 op:waitUntilFinished()
 print(op.result, (op.error.message:gsub(";.*", "")), op.error.kind)

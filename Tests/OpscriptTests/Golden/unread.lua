@@ -1,4 +1,4 @@
--- Failures that nobody read are reported at the end, each with its traceback; what was read is not.
+-- Failures that were not read are reported at the end, each with its traceback. Failures that were read are not reported.
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 local queue = OperationQueue.new { maxConcurrentOperationCount = 1 }
 

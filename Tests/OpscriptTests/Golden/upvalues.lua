@@ -1,4 +1,4 @@
--- A function takes its variables along; functions that share one still share it on arrival.
+-- A function takes its variables along. Functions that share a variable still share it on arrival.
 local queue = opscript.OperationQueue.new()
 
 local count = 10
@@ -14,7 +14,7 @@ op:waitUntilFinished()
 print("shared on arrival", op.results[1], op.results[2])
 print("a copy", count, get())
 
--- Each run starts from the copy that was taken when it was added.
+-- Each run starts from the copy that was made when the operation was added.
 local ops = {}
 for i = 1, 3 do
   count = i
@@ -27,7 +27,7 @@ count = 100
 queue:waitUntilAllOperationsAreFinished()
 print("each its own", ops[1].result, ops[2].result, ops[3].result)
 
--- Functions come back, and still share.
+-- Functions that come back as results still share their variables.
 op = queue:addOperation(function()
   local n = 0
   return function() n = n + 1 end, function() return n end
@@ -38,7 +38,7 @@ bump()
 bump()
 print("back", read())
 
--- Recursion, mutual recursion, methods, varargs, loop variables, coroutines made inside.
+-- Recursion, mutual recursion, methods, varargs, loop variables, and coroutines made inside a body.
 local function fibonacci(n) return n < 2 and n or fibonacci(n - 1) + fibonacci(n - 2) end
 local isOdd
 local function isEven(n) return n == 0 or isOdd(n - 1) end

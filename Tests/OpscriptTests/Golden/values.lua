@@ -1,4 +1,4 @@
--- Every kind of value arrives as it left, there (as an argument) and back (as a result).
+-- Every kind of value arrives unchanged, as an argument and as a result.
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 local queue = OperationQueue.new()
 

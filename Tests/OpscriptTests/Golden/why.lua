@@ -1,4 +1,4 @@
--- Why an operation does not run, a queue's progress, a dependency that did not succeed.
+-- Why an operation does not run, the progress of a queue, and a dependency that did not succeed.
 local Q, Op = opscript.OperationQueue, opscript.Operation
 local q = Q.new { name = "q", isSuspended = true }
 local a = Op.new { name = "a", main = function() end }
@@ -8,7 +8,7 @@ q:addOperation(a); print((a:why())); q.isSuspended = false; b:waitUntilFinished(
 local bad = Op.new(function() error "bad" end)
 local dep = Op.new { main = function() end, dependencyPolicy = "succeeded", name = "dep" }
 dep:addDependency(bad); q:addOperations({ dep, bad }, true); print(dep.error, dep.error.kind, bad.error)
--- The same as a table.
+-- The same information as a table.
 local held = Q.new { name = "held", isSuspended = true, maxConcurrentOperationCount = 0 }
 local first, second = Op.new { name = "first", main = print, dependencies = { Op.new { name = "outside", main = print } } }, Op.new(print)
 second.isReady = false

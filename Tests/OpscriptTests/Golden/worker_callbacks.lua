@@ -1,4 +1,4 @@
--- A completion block that an operation sets runs in that operation's state, with its variables.
+-- A completion block that an operation sets runs in the state of that operation, with its variables.
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 local queue = OperationQueue.new()
 

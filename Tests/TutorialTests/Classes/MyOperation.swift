@@ -1,5 +1,5 @@
-// A class as guides print it: a concurrent operation that keeps two flags and runs `main` on a thread of its own; and the method
-// that starts operations by hand.
+// A class as guides print it: a concurrent operation that keeps two flags and runs `main` on a thread of its own, and the method that
+// starts operations by hand.
 //
 // Edits for Linux: the stored properties have initial values; `Thread.detachNewThreadSelector(#selector(main), …)` is
 // `Thread.detachNewThread { … }`.

@@ -1,6 +1,6 @@
-// A class as guides print it: a custom initialiser and `main`; and the loop that looks at `isCancelled`.
+// A class as guides print it: a custom initialiser, `main`, and a loop that checks `isCancelled`.
 //
-// Edits for Linux: none. Edit for the tests: the loop opens a gate when it has begun.
+// Edits for Linux: none. Edit for the tests: the loop opens a gate when it begins.
 
 import Foundation
 import OpEngine

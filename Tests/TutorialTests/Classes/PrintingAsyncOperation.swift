@@ -1,7 +1,7 @@
 // A class as tutorials print it: an asynchronous operation that prints a text several times. Its `cancel` does not call `super`.
 //
-// Edits for Linux: it is nested, because tutorials have two of that name; `capitalized` is a shim (Shims.swift); `import Dispatch`.
-// Edit for the tests: the second that it sleeps before it prints is a gate, `step`.
+// Edits for Linux: it is nested, because two tutorials use the name; `capitalized` is a shim (Shims.swift); `import Dispatch`.
+// Edit for the tests: a gate, `step`, replaces the second of sleep before each print.
 
 import Dispatch
 import OpEngine

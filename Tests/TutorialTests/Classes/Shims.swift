@@ -1,4 +1,4 @@
 extension String {
-    /// Foundation's, for the files that do not import it: the first letter in upper case.
+    /// Foundation's property, for files that do not import Foundation: the first letter in upper case.
     var capitalized: String { prefix(1).uppercased() + dropFirst().lowercased() }
 }

@@ -1,7 +1,7 @@
-// A class as tutorials print it: an asynchronous operation that keeps its state in an enumeration, and says that it executes only
-// after `main`. It breaks a rule by intent or by mistake: it is finished by `cancel`, perhaps before it started.
+// A class as tutorials print it: an asynchronous operation that keeps its state in an enumeration and announces that it executes only
+// after `main`. It breaks a rule, on purpose or not: `cancel` finishes it, perhaps before it has started.
 //
-// Edits for Linux: it is nested, because tutorials have two of that name; `capitalized` is a shim (Shims.swift).
+// Edits for Linux: it is nested, because two tutorials use the name; `capitalized` is a shim (Shims.swift).
 
 import OpEngine
 

@@ -1,6 +1,6 @@
-// A class as tutorials print it, as an example of what not to do: `main` begins something that goes on after the operation's end.
+// A class that tutorials print as a bad example: `main` begins work that goes on after the end of the operation.
 //
-// Edits for Linux: `import Dispatch`. Edit for the tests: what goes on waits at a gate, and opens another at its end.
+// Edits for Linux: `import Dispatch`. Edit for the tests: that work waits at a gate, and opens another gate at its end.
 
 import Dispatch
 import OpEngine

@@ -1,6 +1,6 @@
-// A class as tutorials print it, as far as operations are concerned. Edits for Linux: no UIKit, so no superclass, outlets and data
-// source; `import Dispatch`. Edits for the tests: the queues are those of an engine whose main thread is the test's; `start` calls `added` when the operations are in their queues; `cancel` comes in the
-// two forms that are printed one after the other.
+// The operations of a class as tutorials print it. Edits for Linux: no UIKit, so no superclass, outlets or data source; `import Dispatch`.
+// Edits for the tests: the queues belong to an engine whose main thread is the test's; `start` calls `added` when the operations are in
+// their queues; `cancel` has both forms that the tutorial prints.
 
 import Dispatch
 import Foundation

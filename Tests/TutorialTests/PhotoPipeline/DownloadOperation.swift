@@ -1,4 +1,4 @@
-// A class as tutorials print it. Edits for Linux: stand-ins (StandIns.swift), `PhotoServer` among them in place of the network.
+// A class as tutorials print it. Edits for Linux: stand-ins (StandIns.swift), including `PhotoServer` in place of the network.
 // Edits for the tests: the random delay at the end is `Delay`; `MainThread.isCurrent` instead of `Thread.isMainThread`.
 
 import Foundation

@@ -1,4 +1,4 @@
-// Classes as tutorials print them. Edits for Linux: none but stand-ins (StandIns.swift). The host of the addresses is an example's.
+// Classes as tutorials print them. Edits for Linux: only stand-ins (StandIns.swift). The addresses use the host of an example.
 
 import Foundation
 

@@ -1,6 +1,6 @@
 // A class as tutorials print it. Edits for Linux: stand-ins (StandIns.swift).
 // Edit for the tests: `MainThread.isCurrent` instead of `Thread.isMainThread`.
-// Mended: it is printed with `guard isCancelled`, and so would reload only after it was cancelled.
+// Corrected: the tutorial prints `guard isCancelled`, which would reload only after a cancellation.
 
 import Foundation
 import OpEngine
@@ -28,7 +28,7 @@ class ReloadOperation: Operation {
                 }
             }
             guard MainThread.isCurrent else { fatalError() }
-            // Mended: `guard isCancelled else { … }`.
+            // Corrected: `guard isCancelled else { … }`.
             guard !isCancelled else {
                 print(self, "Cancelled")
                 return

@@ -1,4 +1,4 @@
-// Stand-ins for what the pipeline uses of UIKit and Core Image. An image is a row of bytes; a filter inverts it.
+// Stand-ins for the parts of UIKit and Core Image that the pipeline uses. An image is a row of bytes; a filter inverts it.
 
 import Foundation
 import TestSupport
@@ -25,7 +25,7 @@ extension CGSize {
     func applying(_ transform: CGAffineTransform) -> CGSize { CGSize(width: width * transform.scaleX, height: height * transform.y) }
 }
 
-/// What is drawn on, one a thread.
+/// The drawing surface of a thread.
 private final class Canvas {
     var image: UIImage?
 
@@ -71,7 +71,7 @@ extension IndexPath {
     var item: Int { self[1] }
 }
 
-/// Records what it was asked to show. Traps when it is used on another thread than the main one.
+/// Records what it was asked to show. Traps when it is used on any thread but the main thread.
 class UICollectionView {
     var indexPathsForVisibleItems: [IndexPath] { (0..<20).map { IndexPath(item: $0, section: 0) } }
     private(set) var reloads: [IndexPath?] = []
@@ -87,7 +87,7 @@ class UICollectionView {
     }
 }
 
-/// The thread of the main queue: the test's, because a test does not run on the process's first thread.
+/// The thread of the main queue: the thread of the test, because a test does not run on the first thread of the process.
 enum MainThread {
     private static let thread = Locked<pthread_t?>(nil)
 
@@ -95,12 +95,12 @@ enum MainThread {
     static var isCurrent: Bool { thread.withLock { $0 == pthread_self() } }
 }
 
-/// Where the photos come from: no network.
+/// The source of the photos, in place of the network.
 enum PhotoServer {
     static func data(of url: URL) throws -> Data { Data(repeating: UInt8(url.lastPathComponent.split(separator: ".")[0])!, count: 8) }
 }
 
-/// In place of a random delay: what the running test wants to happen there.
+/// Replaces a random delay by code of the running test.
 enum Delay {
     private static let body = Locked<(Operation) -> Void>({ _ in })
 

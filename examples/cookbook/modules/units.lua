@@ -2,7 +2,7 @@
 local units = { used = 0 }
 
 function units.celsius(fahrenheit)
-  units.used = units.used + 1                                -- this table belongs to one state: each worker counts for itself
+  units.used = units.used + 1                                -- each state has its own table, so each worker counts for itself
   return (fahrenheit - 32) * 5 / 9
 end
 

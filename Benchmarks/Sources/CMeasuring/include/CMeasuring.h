@@ -4,20 +4,20 @@
 #include <malloc.h>
 #include <stdint.h>
 
-// Why: Swift's Glibc has no malloc.h.
-// How many bytes are allocated now, what the allocator adds to each block included.
+// Why C: Swift's Glibc module has no malloc.h.
+// The number of allocated bytes, including the allocator's overhead for each block.
 static inline double cmeasuring_allocated_bytes(void) {
     struct mallinfo2 info = mallinfo2();
     return (double)(info.uordblks + info.hblkhd);
 }
 
-// Why: the macros for sets of processors, and atomic changes that no compiler moves.
-// How long a line of memory takes from the first processor that the process may use to the second and back, in nanoseconds; 0 when there is
-// only one. Some milliseconds.
+// Why C: Swift cannot call the macros for processor sets, and the compiler must not move the atomic operations.
+// The round-trip time of a cache line between the first two processors that the process may use, in nanoseconds. Returns 0 when there is
+// only one. Takes some milliseconds.
 double cmeasuring_round_trip(void);
 
-// Why: in C, no compiler of a caller sees that it has no effect.
-// Work of about 0.12 µs.
+// Why C: the compiler of a caller cannot see that the function has no effect.
+// Computes for about 0.12 µs.
 uint64_t cmeasuring_compute_briefly(void);
 
 #endif

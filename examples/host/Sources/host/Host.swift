@@ -1,5 +1,5 @@
-// A Swift program that lets a script do background work: it gives scripts a function of its own, runs a script that is in a
-// string, and awaits the result of one of its operations.
+// A Swift program that runs background work for a script. It gives scripts a function, runs a script from a string, and awaits the result
+// of one of the script's operations.
 import LuaBindings
 import OpEngine
 
@@ -38,7 +38,7 @@ struct Host {
         guard let sum = try runtime.run(script, name: "=baskets").first?.operation else { return print("no operation came back") }
         print("the sum is", try runtime.results(of: sum)[0].integer ?? 0)
 
-        // What a Swift function throws is an error in the script; what an operation raises is thrown here.
+        // An error that a Swift function throws is raised in the script. An error that an operation raises is thrown here.
         let failing = try runtime.run("return opscript.OperationQueue.new():addOperation(function() return price 'melon' end)")[0]
             .operation!
         do { _ = try runtime.results(of: failing) } catch { print("as expected:", error) }

@@ -2,7 +2,7 @@ import CEpoll
 import Glibc
 import OpEngine
 
-/// A loop that waits for several things at once; the main queue is one of them.
+/// A loop that waits for several things at once, one of which is the main queue.
 final class EpollLoop {
     private let epoll = epoll_create1(Int32(EPOLL_CLOEXEC))
     private let inbox = Engine.shared.mainInbox
@@ -14,7 +14,7 @@ final class EpollLoop {
         watch(timer)
         watch(inbox.fileDescriptor)
 
-        // Safety: reached by this thread only: the operation that ends the loop runs in `drain`.
+        // Safety: only this thread uses it: the operation that ends the loop runs in `drain`.
         nonisolated(unsafe) var hasEnded = false
         MainLoop.startWork { hasEnded = true }
         var hasTicked = false
@@ -37,7 +37,7 @@ final class EpollLoop {
         epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event)
     }
 
-    /// The descriptors that are readable.
+    /// Waits, and returns the readable descriptors.
     private func wait() -> [Int32] {
         var events = [epoll_event](repeating: epoll_event(), count: 8)
         let count = epoll_wait(epoll, &events, 8, -1)

@@ -1,5 +1,5 @@
-// A program with an event loop of its own that lets it run the main queue: `mainloop epoll` waits for the inbox's file descriptor
-// beside a timer, `mainloop dispatch` is woken by the inbox's hook inside of dispatchMain().
+// A program whose own event loop runs the main queue. `mainloop epoll` waits for the inbox's file descriptor and a timer;
+// `mainloop dispatch` drains the inbox in dispatchMain(), which the inbox's hook wakes.
 import OpEngine
 
 @main
@@ -12,7 +12,7 @@ struct MainLoop {
         }
     }
 
-    /// Work in the background whose results are shown on the main thread; `end` is called there when all has been shown.
+    /// Starts background work whose results are shown on the main thread. Calls `end` there when all results have been shown.
     static func startWork(end: @escaping @Sendable () -> Void) {
         let queue = OperationQueue()
         let last = BlockOperation {

@@ -1,4 +1,4 @@
-// epoll and timerfd are Linux's own; the Glibc module does not have them.
+// Swift's Glibc module lacks epoll and timerfd, which exist only on Linux.
 #ifndef CEPOLL_H
 #define CEPOLL_H
 
