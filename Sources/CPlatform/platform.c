@@ -38,15 +38,11 @@ void cplatform_leave_processor(void) {
     if (CPU_COUNT(&others) > 0 && sched_setaffinity(0, sizeof others, &others) == 0) sched_setaffinity(0, sizeof all, &all);
 }
 
-bool cplatform_orders_all_threads = false;
+bool cplatform_has_membarrier = false;
 
 // A constructor, because registering is slow once the process has several threads.
-__attribute__((constructor)) static void register_barriers(void) {
-    cplatform_orders_all_threads = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+__attribute__((constructor)) static void register_membarrier(void) {
+    cplatform_has_membarrier = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
 }
 
-bool cplatform_heavy_barrier(void) {
-    if (cplatform_orders_all_threads) return syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    return true;
-}
+bool cplatform_membarrier(void) { return syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0; }

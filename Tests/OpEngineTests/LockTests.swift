@@ -14,21 +14,21 @@ import Testing
 
     @Test func oneThreadAtATimeAndNobodySleepsForEver() async {
         await #expect(processExitsWith: .success) {
-            #expect(unsafe cplatform_orders_all_threads)
+            #expect(unsafe cplatform_has_membarrier)
             contend()
         }
     }
 
     @Test func alsoWhereTheKernelOrdersNothing() async {
         await #expect(processExitsWith: .success) {
-            unsafe cplatform_orders_all_threads = false
+            unsafe cplatform_has_membarrier = false
             contend()
         }
     }
 
     @Test func alsoWhereASandboxForbidsToOrderThem() async {
         await #expect(processExitsWith: .success) {
-            #expect(forbid_membarrier() && !cplatform_heavy_barrier())
+            #expect(forbid_membarrier() && !cplatform_membarrier())
             contend()
         }
     }

@@ -10,60 +10,78 @@ import Testing
 @Suite struct SpinningWorkerTests {
     private let engine = Engine(workerCount: 1)
 
-    @Test func addingSignalsTheSpinningWorker() {
-        let queue = OperationQueue(engine: engine)
-        let log = Log<Int>()
-        #expect(queue.core.beginSpinning())
-        queue.addOperation { log.append(1) }
-        queue.addOperation {}
-        #expect(queue.core.isSpinningWorkerSignalled)
-        #expect(engine.threadCount == 0)
-        #expect(queue.core.endSpinning())
-        #expect(queue.core.runOne(on: ThreadContext.current, by: .foreground))
-        #expect(log.entries == [1])
-        // The remaining operation is scheduled as usual.
-        queue.waitUntilAllOperationsAreFinished()
-        #expect(engine.threadCount == 1)
-    }
+    private func isSignalled(_ queue: OperationQueue) -> Bool { queue.core.workerSignal.isSet }
 
-    @Test func aWorkerThatStoppedSpinningIsNotSignalled() {
-        let queue = OperationQueue(engine: engine)
-        #expect(queue.core.beginSpinning())
-        #expect(!queue.core.endSpinning())
-        queue.addOperation {}
-        queue.waitUntilAllOperationsAreFinished()
-        #expect(!queue.core.isSpinningWorkerSignalled)
-    }
+    #if !WITHOUT_SPINNING_WORKER_SIGNAL
 
-    @Test func onlyOneWorkerSpinsAtAQueue() {
-        let queue = OperationQueue(engine: engine)
-        #expect(queue.core.beginSpinning())
-        #expect(!queue.core.beginSpinning())
-        #expect(!queue.core.endSpinning())
-        #expect(queue.core.beginSpinning())
-    }
+        @Test func addingSignalsTheSpinningWorker() {
+            let queue = OperationQueue(engine: engine)
+            let log = Log<Int>()
+            #expect(queue.core.beginSpinning())
+            queue.addOperation { log.append(1) }
+            queue.addOperation {}
+            #expect(isSignalled(queue))
+            #expect(engine.threadCount == 0)
+            #expect(queue.core.endSpinning())
+            #expect(queue.core.runOne(on: ThreadContext.current, by: .foreground))
+            #expect(log.entries == [1])
+            // The remaining operation is scheduled as usual.
+            queue.waitUntilAllOperationsAreFinished()
+            #expect(engine.threadCount == 1)
+        }
 
-    @Test func workForOtherThreadGroupsDoesNotSignalTheSpinningWorker() {
-        let queue = OperationQueue(engine: engine)
-        queue.qualityOfService = .background
-        #expect(queue.core.beginSpinning())
-        queue.addOperation {}
-        queue.waitUntilAllOperationsAreFinished()
-        #expect(!queue.core.endSpinning())
-    }
+        @Test func aWorkerThatStoppedSpinningIsNotSignalled() {
+            let queue = OperationQueue(engine: engine)
+            #expect(queue.core.beginSpinning())
+            #expect(!queue.core.endSpinning())
+            queue.addOperation {}
+            queue.waitUntilAllOperationsAreFinished()
+            #expect(!isSignalled(queue))
+        }
 
-    @Test func resumingAQueueSignalsTheSpinningWorker() {
-        let queue = OperationQueue(engine: engine)
-        queue.isSuspended = true
-        queue.addOperation {}
-        #expect(queue.core.beginSpinning())
-        #expect(!queue.core.isSpinningWorkerSignalled)
-        queue.isSuspended = false
-        #expect(queue.core.isSpinningWorkerSignalled)
-        #expect(queue.core.endSpinning())
-        #expect(queue.core.runOne(on: ThreadContext.current, by: .foreground))
-        #expect(queue.operationCount == 0)
-    }
+        @Test func onlyOneWorkerSpinsAtAQueue() {
+            let queue = OperationQueue(engine: engine)
+            #expect(queue.core.beginSpinning())
+            #expect(!queue.core.beginSpinning())
+            #expect(!queue.core.endSpinning())
+            #expect(queue.core.beginSpinning())
+        }
+
+        @Test func workForOtherThreadGroupsDoesNotSignalTheSpinningWorker() {
+            let queue = OperationQueue(engine: engine)
+            queue.qualityOfService = .background
+            #expect(queue.core.beginSpinning())
+            queue.addOperation {}
+            queue.waitUntilAllOperationsAreFinished()
+            #expect(!queue.core.endSpinning())
+        }
+
+        @Test func resumingAQueueSignalsTheSpinningWorker() {
+            let queue = OperationQueue(engine: engine)
+            queue.isSuspended = true
+            queue.addOperation {}
+            #expect(queue.core.beginSpinning())
+            #expect(!isSignalled(queue))
+            queue.isSuspended = false
+            #expect(isSignalled(queue))
+            #expect(queue.core.endSpinning())
+            #expect(queue.core.runOne(on: ThreadContext.current, by: .foreground))
+            #expect(queue.operationCount == 0)
+        }
+
+    #else
+
+        @Test("No worker spins at a queue, and adding an operation schedules the queue in the pool")
+        func addingSchedulesTheQueue() {
+            let queue = OperationQueue(engine: engine)
+            #expect(!queue.core.beginSpinning())
+            queue.addOperation {}
+            #expect(engine.threadCount == 1)
+            queue.waitUntilAllOperationsAreFinished()
+            #expect(!isSignalled(queue))
+        }
+
+    #endif
 
     /// The test has its own process. A worker that sleeps for a lock looks blocked and is replaced when the holder is no worker. Other
     /// tests take such a lock when they change the address space. A sanitizer has more of them.
@@ -193,57 +211,80 @@ import Testing
         #expect(batchingDelay.iterations > 0)
     }
 
-    /// Waiting for more operations would delay a thread that waits for the last one.
-    @Test(arguments: ["the queue", "an operation", "its end", "capacity"])
-    func theWorkerNoticesANewWaiter(for awaited: String) {
-        let queue = OperationQueue(engine: engine)
-        queue.maxPendingOperationCount = 1
-        #expect(queue.core.beginSpinning())
-        let operation = BlockOperation {}
-        queue.addOperation(operation)
-        #expect(!queue.core.hasNewWaiter)
-        let spinningWorker = TestThread {
-            while !queue.core.hasNewWaiter { sched_yield() }
-            _ = queue.core.endSpinning()
-            queue.core.runOne(on: ThreadContext.current, by: .foreground)
-        }
-        switch awaited {
-        case "the queue": queue.waitUntilAllOperationsAreFinished()
-        case "an operation": operation.waitUntilFinished()
-        case "its end": operation.whenFinished {}
-        default: queue.addOperation {}
-        }
-        spinningWorker.join()
-        #expect(operation.isFinished)
-        queue.waitUntilAllOperationsAreFinished()
-    }
+    #if !WITHOUT_ADAPTIVE_BATCHING && !WITHOUT_SPINNING_WORKER_SIGNAL
 
-    @Test func aWaiterFromBeforeTheSpinDoesNotCount() {
-        let queue = OperationQueue(engine: engine)
-        queue.isSuspended = true
-        let operation = BlockOperation {}
-        queue.addOperation(operation)
-        for isAwaited in [true, false] {
-            #expect(queue.core.beginSpinning() && !queue.core.hasNewWaiter)
-            if isAwaited { operation.whenFinished {} }
-            #expect(queue.core.hasNewWaiter == isAwaited)
-            _ = queue.core.endSpinning()
+        /// Waiting for more operations would delay a thread that waits for the last one.
+        @Test(arguments: ["the queue", "an operation", "its end", "capacity"])
+        func theWorkerNoticesANewWaiter(for awaited: String) {
+            let queue = OperationQueue(engine: engine)
+            queue.maxPendingOperationCount = 1
+            #expect(queue.core.beginSpinning())
+            let operation = BlockOperation {}
+            queue.addOperation(operation)
+            #expect(!queue.core.hasNewWaiter)
+            let spinningWorker = TestThread {
+                while !queue.core.hasNewWaiter { sched_yield() }
+                _ = queue.core.endSpinning()
+                queue.core.runOne(on: ThreadContext.current, by: .foreground)
+            }
+            switch awaited {
+            case "the queue": queue.waitUntilAllOperationsAreFinished()
+            case "an operation": operation.waitUntilFinished()
+            case "its end": operation.whenFinished {}
+            default: queue.addOperation {}
+            }
+            spinningWorker.join()
+            #expect(operation.isFinished)
+            queue.waitUntilAllOperationsAreFinished()
         }
-        queue.isSuspended = false
-        queue.waitUntilAllOperationsAreFinished()
-    }
+
+        @Test func aWaiterFromBeforeTheSpinDoesNotCount() {
+            let queue = OperationQueue(engine: engine)
+            queue.isSuspended = true
+            let operation = BlockOperation {}
+            queue.addOperation(operation)
+            for isAwaited in [true, false] {
+                #expect(queue.core.beginSpinning() && !queue.core.hasNewWaiter)
+                if isAwaited { operation.whenFinished {} }
+                #expect(queue.core.hasNewWaiter == isAwaited)
+                _ = queue.core.endSpinning()
+            }
+            queue.isSuspended = false
+            queue.waitUntilAllOperationsAreFinished()
+        }
+
+    #endif
+
+    #if WITHOUT_ADAPTIVE_BATCHING
+
+        @Test("A worker does not wait for more operations, and nobody tells it that a thread waits")
+        func theWorkerDoesNotWait() {
+            let queue = OperationQueue(engine: engine)
+            var batchingDelay = BatchingDelay()
+            for _ in 0..<8 { batchingDelay.foundWork(after: 3) }
+            batchingDelay.accumulateOperations(
+                in: queue.core,
+                whileIdle: {
+                    Issue.record("The worker waits.")
+                    return true
+                })
+            queue.core.noteWaiter()
+            #expect(!queue.core.hasNewWaiter)
+        }
+
+    #endif
 
     // MARK: Wake affinity
 
     @Test func aWorkerThatIsWokenOnItsWakersProcessorMigrates() {
         var wakeAffinity = WakeAffinity()
-        func departures(in wakeUps: Int) -> [Int] { (1...wakeUps).filter { _ in wakeAffinity.wasWoken(onWakersProcessor: true) } }
+        func departures(in wakeUps: Int) -> [Int] { (1...wakeUps).filter { _ in wakeAffinity.shouldMigrate(wokenOnWakersProcessor: true) } }
         // Migrating does not help, so the limit doubles each time.
-        let (inVain, after) = (departures(in: 100), wakeAffinity.wasWoken(onWakersProcessor: false))
+        let (inVain, after) = (departures(in: 100), wakeAffinity.shouldMigrate(wokenOnWakersProcessor: false))
         #expect(inVain == [4, 12, 28, 60] && !after)
         let fifth = departures(in: 64)
         // This time it helps, so the limit is reset.
-        let helped = wakeAffinity.wasWoken(onWakersProcessor: false), next = departures(in: 5)
+        let helped = wakeAffinity.shouldMigrate(wokenOnWakersProcessor: false), next = departures(in: 5)
         #expect(fifth == [64] && !helped && next == [4])
     }
 

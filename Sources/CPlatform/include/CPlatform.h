@@ -81,20 +81,14 @@ static inline void cplatform_event_clear(int descriptor) {
     errno = saved;
 }
 
-// Why: `syscall` is variadic, and Swift has no compiler barrier.
-// An asymmetric pair of barriers. One thread stores, calls the light barrier and loads; another stores, calls the heavy barrier and loads.
-// At least one of them sees the other's store. With the kernel's `membarrier`, the light barrier costs nothing and the heavy one about 30
-// µs. Without it, both are full fences.
-extern bool cplatform_orders_all_threads __attribute__((swift_attr("nonisolated(unsafe)")));  // constant, but for tests
-// Returns false if the kernel has refused, as it may after a sandbox was entered: then nothing is promised.
-bool cplatform_heavy_barrier(void);
-static inline void cplatform_light_barrier(void) {
-    if (__builtin_expect(cplatform_orders_all_threads, true)) {
-        __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    } else {
-        __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    }
-}
+// Why: `syscall` is variadic.
+// Whether `cplatform_membarrier` may be called. Constant, but for tests.
+extern bool cplatform_has_membarrier __attribute__((swift_attr("nonisolated(unsafe)")));
+// Issues a memory barrier on every processor that runs this process. Takes about 30 µs. Returns false if the kernel refuses.
+bool cplatform_membarrier(void);
+
+// Why: Swift has no compiler barrier.
+static inline void cplatform_compiler_barrier(void) { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
 
 // Why: the Swift runtime provides this function, but Swift code reaches it only through weak references, which cost a side table for each
 // object.

@@ -23,7 +23,7 @@ extension ThreadContext {
         while true {
             if predicate() { return .satisfied }
             if let deadline, ContinuousClock.now >= deadline { return .timedOut }
-            if waited?.isSpinningWorthwhile ?? false, parker.spin() { continue }
+            if parker.spin(for: waited) { continue }
             if let engine, deadline == nil {
                 let isStalled = engine.sleepUnlessStalled(parker, canStall: canStall, inbox: worker?.inbox, runsJobs: runsJobs)
                 if isStalled { return predicate() ? .satisfied : .stalled }

@@ -95,7 +95,7 @@ extension Engine {
             case end
         }
 
-        mutating func next(for worker: Worker, hasSpun: Bool) -> Next {
+        mutating func next(for worker: Worker, maySpin: Bool) -> Next {
             let hasArrived = worker.isSearching
             if hasArrived {
                 worker.isSearching = false
@@ -114,7 +114,7 @@ extension Engine {
                 remove(worker)
                 return .end
             }
-            if !hasSpun && !isAnyWorkerSearching && awake <= target {
+            if maySpin && !isAnyWorkerSearching && awake <= target {
                 worker.isSearching = true
                 isAnyWorkerSearching = true
                 return .spin
@@ -130,9 +130,6 @@ extension Engine {
             isAnyWorkerSearching = false
             return wakeIfNeeded(worker.engine)
         }
-
-        /// The queue at which the worker spins has signalled it. Returns false if enough workers are awake without this one.
-        mutating func wasSignalled(_ worker: Worker) -> (isNeeded: Bool, Wake) { (awake <= target, endSearching(worker)) }
 
         private mutating func park(_ worker: Worker) {
             worker.isParked = true

@@ -211,10 +211,6 @@ import Synchronization
 
     // MARK: Quiescence
 
-    /// Whether spinning is worthwhile for a waiting thread: some worker is awake, and at least one processor is left for the spinning
-    /// thread.
-    var isSpinningWorthwhile: Bool { pool.withLock { $0.awake > 0 && $0.awake < Processors.available } }
-
     /// Whether nothing will happen unless code outside the engine acts.
     ///
     /// True if no operation is executing or runnable, no asynchronous operation is executing (neither on this engine nor started manually

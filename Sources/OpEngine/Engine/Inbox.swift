@@ -226,7 +226,7 @@ public final class Inbox: @unchecked Sendable {
                 let outcome = simulated.run(context, self, until: predicate, deadline: deadline)
                 return outcome == .timedOut ? nil : outcome
             }
-            if engine?.isSpinningWorthwhile ?? false, parker.spin() { return nil }
+            if parker.spin(for: engine) { return nil }
             if let deadline {
                 _ = parker.park(until: deadline)
                 return nil

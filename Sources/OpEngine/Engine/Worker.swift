@@ -30,7 +30,7 @@ public final class Worker: @unchecked Sendable {
     let group: ThreadGroup
     let parker: Parker
     /// Used only on this worker's thread.
-    private var batchingDelay = BatchingDelay()
+    var batchingDelay = BatchingDelay()
     /// Used only on this worker's thread.
     private var wakeAffinity = WakeAffinity()
     /// Guarded by the lock of the engine's pool.
@@ -93,10 +93,11 @@ public final class Worker: @unchecked Sendable {
         /// The queue whose operations the worker ran last. Releasing it may run foreign code, which may wait. So the worker must not
         /// release it while it counts as searching or parked.
         var last: OperationQueue.Core?
-        var hasSpun = false
+        /// A worker spins once before it parks.
+        var maySpin = Spinning.isEnabled
         while true {
             runJobs()
-            switch engine.next(for: self, hasSpun: hasSpun) {
+            switch engine.next(for: self, maySpin: maySpin) {
             case .serve(let core, let group, let wake):
                 engine.perform(wake)
                 let isOther = last.map { $0 !== core } ?? false
@@ -108,16 +109,13 @@ public final class Worker: @unchecked Sendable {
                 }
                 serve(core, as: group, context, arriving: !isOther)
                 last = group == self.group && group == .foreground ? core : nil
-                hasSpun = false
+                maySpin = Spinning.isEnabled
             case .spin:
-                hasSpun = true
-                guard let core = last else {
-                    spin()
-                    break
-                }
-                if spin(at: core) {
-                    serveAfterSignal(core, context)
-                    hasSpun = false
+                if let core = last, core.beginSpinning() {
+                    maySpin = spin(at: core, context)
+                } else {
+                    _ = parker.spinning.spin { isNeededElsewhere }
+                    maySpin = false
                 }
             case .park(let wake):
                 engine.perform(wake)
@@ -128,7 +126,7 @@ public final class Worker: @unchecked Sendable {
                 }
                 engine.reportStall()
                 if park() { return }
-                hasSpun = false
+                maySpin = Spinning.isEnabled
             case .end: return
             }
         }
@@ -142,18 +140,10 @@ public final class Worker: @unchecked Sendable {
         inbox.runJobs()
     }
 
-    /// Serves the queue that signalled this spinning worker. If enough workers are awake without this one, because some have returned from
-    /// waits, schedules the queue for them instead.
-    private func serveAfterSignal(_ core: OperationQueue.Core, _ context: ThreadContext) {
-        let (isNeeded, wake) = engine.pool.withLock { $0.wasSignalled(self) }
-        engine.perform(wake)
-        if isNeeded { serve(core, as: .foreground, context, arriving: true) } else { engine.schedule(core, on: .foreground) }
-    }
-
     /// Runs operations of the queue until it has none left or the worker's turn is over.
     ///
     /// - Parameter arriving: whether the worker was scheduled to the queue.
-    private func serve(_ core: OperationQueue.Core, as group: ThreadGroup, _ context: ThreadContext, arriving: Bool) {
+    func serve(_ core: OperationQueue.Core, as group: ThreadGroup, _ context: ThreadContext, arriving: Bool) {
         context.whileServing(core) { serveTurn(core, as: group, context, arriving: arriving) }
     }
 
@@ -179,39 +169,8 @@ public final class Worker: @unchecked Sendable {
         }
     }
 
-    /// Searches for work for some microseconds without sleeping.
-    private func spin() { _ = parker.spin { isNeededElsewhere } }
-
-    /// Spins at `core`, which a producer may signal meanwhile. Returns true if one has.
-    private func spin(at core: OperationQueue.Core) -> Bool {
-        guard core.beginSpinning() else { return false }
-        if let iterations = parker.spin(until: { core.isSpinningWorkerSignalled || isNeededElsewhere }) {
-            batchingDelay.foundWork(after: iterations)
-            if core.isSpinningWorkerSignalled && batchingDelay.iterations > 0 { accumulateOperations(in: core) }
-        } else {
-            batchingDelay.foundNothing()
-        }
-        return core.endSpinning()
-    }
-
-    /// Waits for more operations before taking the ones that are there. See `BatchingDelay`.
-    private func accumulateOperations(in core: OperationQueue.Core) {
-        let half = batchingDelay.iterations / 2
-        let operationsArrived = spins(half, for: core) && core.receivesOperations(while: { spins(half, for: core) })
-        if !isNeededElsewhere { batchingDelay.hasWaited(operationsArrived: operationsArrived) }
-    }
-
-    /// Spins for `iterations`. Returns false early if a thread begins to wait for the queue or one of its operations, or if the worker is
-    /// needed elsewhere.
-    private func spins(_ iterations: Int, for core: OperationQueue.Core) -> Bool {
-        for _ in 0..<iterations {
-            if core.hasNewWaiter || isNeededElsewhere { return false }
-            cplatform_relax()
-        }
-        return true
-    }
-
-    private var isNeededElsewhere: Bool { engine.hasWork.load(ordering: .relaxed) || inbox.hasJobs }
+    /// Whether a spinning worker has something else to do.
+    var isNeededElsewhere: Bool { engine.hasWork.load(ordering: .relaxed) || inbox.hasJobs }
 
     /// Sleeps until there is work. Returns true if the thread must end.
     private func park() -> Bool {
@@ -219,7 +178,7 @@ public final class Worker: @unchecked Sendable {
             let reason = parker.park(until: keepsAlive ? nil : ContinuousClock.now + engine.idleTime)
             if reason == .timedOut && engine.pool.withLock({ $0.retire(self) }) { return true }
             if reason == .interrupted { continue }
-            if reason == .notified && wakeAffinity.wasWoken(onWakersProcessor: parker.isOnWakersProcessor) { cplatform_leave_processor() }
+            if reason == .notified { wakeAffinity.wasWoken(by: parker) }
             engine.pool.withLock { $0.unparkedItself(self) }
             return false
         }
@@ -227,9 +186,9 @@ public final class Worker: @unchecked Sendable {
 }
 
 extension Engine {
-    func next(for worker: Worker, hasSpun: Bool) -> Pool.Next {
+    func next(for worker: Worker, maySpin: Bool) -> Pool.Next {
         pool.withLock { pool in
-            let next = pool.next(for: worker, hasSpun: hasSpun)
+            let next = pool.next(for: worker, maySpin: maySpin)
             let hasScheduled = pool.hasScheduled
             if hasWork.load(ordering: .relaxed) != hasScheduled { hasWork.store(hasScheduled, ordering: .relaxed) }
             return next

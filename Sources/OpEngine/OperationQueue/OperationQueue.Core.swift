@@ -32,13 +32,9 @@ extension OperationQueue {
         /// The links of the engine's list of queues that have operations. Guarded by `Registry.lock`.
         var previousActive: Unmanaged<Core>?
         var nextActive: Unmanaged<Core>?
-        private let signal = Atomic<Bool>(false)
-        /// The flag that the spinning worker polls. It may be set after that worker has left; `State.hasSpinningWorker` is authoritative.
-        @inline(__always) var isSpinningWorkerSignalled: Bool { signal.load(ordering: .relaxed) }
-        /// Polled by the spinning worker as well: whether, since it began to spin, some thread has begun to wait for the queue, for
-        /// capacity in it, or for one of its operations.
-        private let newWaiter = Atomic<Bool>(false)
-        @inline(__always) var hasNewWaiter: Bool { newWaiter.load(ordering: .relaxed) }
+        let workerSignal = SpinningWorkerSignal()
+        /// Whether some thread has begun to wait here. See `BatchingDelay`.
+        let newWaiter = Atomic<Bool>(false)
 
         init(engine: Engine, isMain: Bool) {
             unsafe self.engine = engine
@@ -290,41 +286,6 @@ extension OperationQueue {
             return unsafe operation
         }
 
-        /// Lets a foreground worker that has emptied the queue spin until the next operation arrives. A producer then signals the worker
-        /// instead of entering the queue into the engine's run queue. Must be balanced by `endSpinning`. Returns false if another worker is
-        /// already spinning here.
-        func beginSpinning() -> Bool {
-            state.withLock { state in
-                if state.hasSpinningWorker { return false }
-                signal.store(false, ordering: .relaxed)
-                newWaiter.store(false, ordering: .relaxed)
-                state.hasSpinningWorker = true
-                return true
-            }
-        }
-
-        /// Notes that a thread begins to wait. See `hasNewWaiter`. Writes only if necessary, because the spinning worker polls this cache
-        /// line.
-        @inline(__always)
-        func noteWaiter() {
-            if !hasNewWaiter { newWaiter.store(true, ordering: .relaxed) }
-        }
-
-        /// Returns true if `body` returns true and operations were added while it ran.
-        func receivesOperations(while body: () -> Bool) -> Bool {
-            let before = state.withLock { $0.added }
-            return body() && state.withLock { $0.added } != before
-        }
-
-        /// Ends the spin. Returns true if the worker was signalled; it then arrives as if it had been scheduled.
-        func endSpinning() -> Bool {
-            state.withLock { state in
-                if !state.hasSpinningWorker { return true }
-                state.hasSpinningWorker = false
-                return false
-            }
-        }
-
         /// Takes one operation and runs it on a thread that was scheduled to this queue. Returns false if there was none.
         @discardableResult
         func runOne(on context: ThreadContext, by group: ThreadGroup) -> Bool {
@@ -481,7 +442,7 @@ extension OperationQueue {
         @inline(__always)
         func wake(_ consumer: State.Consumer) {
             switch consumer {
-            case .spinningWorker: signal.store(true, ordering: .relaxed)
+            case .spinningWorker: workerSignal.set()
             case .thread(.outside): scheduleOutside()
             case .thread(let group): uncheckedEngine.schedule(self, on: group)
             }

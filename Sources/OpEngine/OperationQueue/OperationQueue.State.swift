@@ -20,7 +20,7 @@ extension OperationQueue {
         /// Whether a consumer is on its way: the queue is in the engine's run queue, the spinning worker was signalled, or a main queue or
         /// an executor was notified.
         var isScheduled = false
-        /// Whether a worker spins at this queue. See `Core.beginSpinning`.
+        /// Whether a worker spins at this queue. See `SpinningWorkerSignal`.
         var hasSpinningWorker = false
         /// Whether the engine is shutting down. Suspension is then ignored, and a maximum of 0 acts as 1.
         var isEnding = false
@@ -96,9 +96,7 @@ extension OperationQueue {
             guard isRunnable && !isScheduled else { return nil }
             isScheduled = true
             let group = nextGroup
-            guard hasSpinningWorker && group == .foreground else { return .thread(group) }
-            hasSpinningWorker = false
-            return .spinningWorker
+            return takeSpinningWorker(for: group) ? .spinningWorker : .thread(group)
         }
 
         /// The thread group that the next ready operation should run on.

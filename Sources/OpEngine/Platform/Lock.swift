@@ -7,13 +7,11 @@ import Synchronization
 /// Why not `Mutex`: the standard library's slow path is not instrumented, so ThreadSanitizer reports races that do not exist. Its
 /// priority-inheriting futex also hands the lock over through the kernel whenever two threads compete.
 ///
-/// Unlocking is a plain store followed by a load, because an atomic exchange would cost as much as the rest of a short critical section.
-/// The processor may execute the load before the store and so miss a thread that is about to sleep. Before it sleeps, a thread therefore
-/// sets `sleepers`, makes the kernel issue a memory barrier on every processor that runs this process (`membarrier`, about 30 µs), and
-/// tries once more to acquire the lock. Either it finds the lock free, or the unlocking thread sees `sleepers`.
+/// Unlocking stores `state` and then loads `sleepers`. Before it sleeps, a thread stores `sleepers` and then tries once more to acquire the
+/// lock. `AsymmetricFence` orders both pairs: either the thread finds the lock free, or the unlocking thread sees `sleepers`.
 @_spi(Locking) public struct Lock: ~Copyable, Sendable {
     /// How often a thread tries to acquire the lock before it sleeps. Takes about 8 µs, less than sleeping.
-    static let spins = 20
+    static let spins = Spinning.isEnabled ? 20 : 0
     private static let free: UInt8 = 0
     private static let held: UInt8 = 1
     /// The value of the whole word while the lock is held and a thread sleeps.
@@ -42,9 +40,8 @@ import Synchronization
     /// returns.
     @inline(__always)
     public func unlock() {
-        unsafe state.pointee.store(Lock.free, ordering: .releasing)
-        cplatform_light_barrier()
-        if unsafe sleepers.pointee.load(ordering: .relaxed) != Lock.noSleeper { wakeOne() }
+        let sleeping = unsafe AsymmetricFence.store(Lock.free, in: state.pointee, thenLoad: sleepers.pointee)
+        if sleeping != Lock.noSleeper { wakeOne() }
     }
 
     /// Runs `body` with the lock held. `body` must not call code supplied by a user.
@@ -66,10 +63,10 @@ import Synchronization
         ThreadContext.whileWaitingForLock {
             while true {
                 unsafe sleepers.pointee.store(Lock.sleeper, ordering: .relaxed)
-                let isOrdered = cplatform_heavy_barrier()
+                let isOrdered = AsymmetricFence.orderAllThreads()
                 // `sleepers` stays set, because other threads may sleep as well. The unlock then wakes the next one.
                 if tryLock() { return }
-                // Without the barrier the unlock may overlook this thread.
+                // Without the order the unlock may overlook this thread.
                 futexWait(word, while: Lock.heldWithSleeper, until: isOrdered ? nil : .now + .milliseconds(1))
             }
         }

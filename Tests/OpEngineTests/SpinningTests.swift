@@ -1,0 +1,53 @@
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import OpEngine
+
+@Suite struct SpinningTests {
+    @Test("A thread spins for longer after short sleeps, and for less after others")
+    func theLimitFollowsTheSleeps() {
+        let spinning = Spinning()
+        func iterations() -> Int {
+            var count = 0
+            let found = spinning.spin {
+                count += 1
+                return false
+            }
+            #expect(found == nil)
+            return count
+        }
+        let growing = (0..<4).map { _ in
+            spinning.slept(for: .microseconds(20), isWakerElsewhere: true)
+            return iterations()
+        }
+        spinning.slept(for: .milliseconds(1), isWakerElsewhere: true)
+        let afterALongSleep = iterations()
+        spinning.slept(for: .microseconds(20), isWakerElsewhere: false)
+        let afterAWakerOnTheSameProcessor = iterations()
+        for _ in 0..<6 { spinning.slept(for: .milliseconds(1), isWakerElsewhere: true) }
+        #expect(growing == [2048, 4096, 4096, 4096])
+        #expect(afterALongSleep == 2048 && afterAWakerOnTheSameProcessor == 1024 && iterations() == 128)
+    }
+
+    #if WITHOUT_SPINNING
+
+        @Test("A thread that waits for a busy worker sleeps at once")
+        func aWaitingThreadDoesNotSpin() {
+            let engine = Engine(workerCount: 1)
+            let queue = OperationQueue(engine: engine)
+            let (started, end) = (Gate(), Locked(false))
+            queue.addOperation {
+                started.open()
+                while !end.withLock({ $0 }) {}
+            }
+            started.wait()
+            let parker = Parker()
+            parker.unpark()
+            #expect(!parker.spin(for: engine) && parker.isNotified)
+            end.withLock { $0 = true }
+            queue.waitUntilAllOperationsAreFinished()
+        }
+
+    #endif
+}
