@@ -48,7 +48,4 @@ void provide_page(struct missing_page *page);
 /// Frees the page. No thread may be reading it.
 void free_page(struct missing_page *page);
 
-// Makes the kernel refuse `membarrier` to the calling thread and its future threads, as a sandbox may. Returns false when that fails.
-bool forbid_membarrier(void);
-
 #endif
