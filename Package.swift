@@ -48,10 +48,10 @@ let package = Package(
         .target(name: "OpEngine", dependencies: ["CPlatform"], swiftSettings: strictMemory),
         .target(name: "OpEngineDispatch", dependencies: ["OpEngine"], swiftSettings: strict),
         .target(name: "LuaBindings", dependencies: ["CIO", "CLua", "OpEngine"], swiftSettings: strictMemory),
-        // Archives, as libuv's: loading shared libraries would take time at each start.
+        // Archives, as libuv's: loading shared libraries would take time at each start. What the C library has is not taken from libbsd.
         .target(
             name: "CTerminal",
-            linkerSettings: [":libedit.a", ":libbsd.a", ":libtinfo.a"].map { .linkedLibrary($0) }),
+            linkerSettings: [":libedit.a", "c", ":libbsd.a", ":libtinfo.a"].map { .linkedLibrary($0) }),
         .executableTarget(name: "opscript", dependencies: ["CTerminal", "LuaBindings"], swiftSettings: strictMemory),
         .target(name: "TestSupport", dependencies: ["OpEngine"], path: "Tests/TestSupport", swiftSettings: strict),
         // Classes as tutorials print them, in the language mode that they were written in.
