@@ -91,7 +91,8 @@ final class Progress: Sendable {
         var last = ""
         repeat {
             // The last column stays free: behind it, terminals differ in where the cursor is.
-            let width = Int(ct_columns(STDERR_FILENO)) - 1
+            let columns = Int(ct_columns(STDERR_FILENO))
+            let width = (columns > 0 ? columns : 80) - 1
             let line = sample()
             let isBusy = line.counts.finished < line.counts.added && ct_is_foreground()
             let row = isBusy && width > 0 ? line.row(width: width, hasColor: hasColor) : ""
