@@ -4,7 +4,7 @@ import LuaBindings
 /// The command.
 @main
 struct Opscript {
-    static let version = "0.1.0"
+    static let version = "0.2.0"
 
     static func main() {
         let words = CommandLine.arguments
