@@ -48,7 +48,7 @@ let package = Package(
         .target(name: "OpEngine", dependencies: ["CPlatform"], swiftSettings: strictMemory),
         .target(name: "OpEngineDispatch", dependencies: ["OpEngine"], swiftSettings: strict),
         .target(name: "LuaBindings", dependencies: ["CIO", "CLua", "OpEngine"], swiftSettings: strictMemory),
-        .executableTarget(name: "opscript", dependencies: ["LuaBindings"], swiftSettings: strictMemory),
+        .executableTarget(name: "opscript", dependencies: ["LuaBindings", "OpEngine"], swiftSettings: strictMemory),
         .target(name: "TestSupport", dependencies: ["OpEngine"], path: "Tests/TestSupport", swiftSettings: strict),
         // Classes as tutorials print them, in the language mode that they were written in.
         .testTarget(name: "TutorialTests", dependencies: ["OpEngine", "TestSupport"], swiftSettings: [.swiftLanguageMode(.v5)]),

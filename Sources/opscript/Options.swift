@@ -22,6 +22,8 @@ struct Options {
     private(set) var showsHelp = false
     private(set) var showsVersion = false
     private(set) var workerCount: Int?
+    /// The file that `--trace` names.
+    private(set) var traceFile: String?
     /// The index of the script in `words`; nil if there is none.
     private(set) var script: Int?
 
@@ -70,8 +72,19 @@ struct Options {
             }
             workerCount = count
             index += 1
+        case "--trace": traceFile = try file(of: word, &index)
         default: throw UsageError(message: "unrecognized option '\(word)'")
         }
+    }
+
+    /// What the run is called in what is written of it.
+    var title: String { file ?? "stdin" }
+
+    /// The file that follows an option.
+    private func file(of word: String, _ index: inout Int) throws(UsageError) -> String {
+        guard index < words.count, !words[index].isEmpty else { throw UsageError(message: "'\(word)' needs a file") }
+        defer { index += 1 }
+        return words[index]
     }
 
     /// The argument of an option: the rest of the word, or else the next word.

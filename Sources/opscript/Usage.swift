@@ -16,6 +16,7 @@ enum Usage {
 
         \(options)
           --workers N  run at most N operations at once (default: the processors this process may use)
+          --trace FILE write the run as trace events, for ui.perfetto.dev or chrome://tracing
           --help       show this help and exit
           --version    show the version and exit
 
