@@ -14,6 +14,11 @@ struct Command {
 
     /// Runs the command and returns the exit status.
     func run() -> Int32 {
+        let recording: Recording?
+        do throws(RecordingError) { recording = try Recording.prepare(options) } catch {
+            report(error.message)
+            return 1
+        }
         do throws(LuaError) {
             var configuration = Runtime.Configuration()
             configuration.ignoresEnvironment = options.ignoresEnvironment
@@ -21,6 +26,8 @@ struct Command {
             configuration.scriptsMayExit = true
             configuration.prefersSpeedToMemory = true
             let runtime = try Runtime(configuration)
+            recording?.begin(in: runtime)
+            defer { recording?.finish() }
             // Operations that are still running after an error or a signal get a moment to end.
             defer { runtime.close(deadline: .seconds(2)) }
             let progress = isPrompt ? nil : Progress(options.progress, runtime.monitor)

@@ -28,6 +28,8 @@ struct Options {
     private(set) var showsVersion = false
     private(set) var workerCount: Int?
     private(set) var progress = Progress.auto
+    /// The file that `--trace` names.
+    private(set) var traceFile: String?
     /// The index of the script in `words`; nil if there is none.
     private(set) var script: Int?
 
@@ -82,8 +84,19 @@ struct Options {
                 throw UsageError(message: "'\(word)': after '--progress=' comes auto, always or never")
             }
             progress = mode
+        case "--trace": traceFile = try file(of: word, &index)
         default: throw UsageError(message: "unrecognized option '\(word)'")
         }
+    }
+
+    /// What the run is called in what is written of it.
+    var title: String { file ?? "stdin" }
+
+    /// The file that follows an option.
+    private func file(of word: String, _ index: inout Int) throws(UsageError) -> String {
+        guard index < words.count, !words[index].isEmpty else { throw UsageError(message: "'\(word)' needs a file") }
+        defer { index += 1 }
+        return words[index]
     }
 
     /// The argument of an option: the rest of the word, or else the next word.

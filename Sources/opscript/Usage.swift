@@ -18,6 +18,7 @@ enum Usage {
           --workers N  run at most N operations at once (default: the processors this process may use)
           --progress[=auto|always|never]
                        show on stderr how far the operations have come; auto, the default: on a terminal, after a second
+          --trace FILE write the run as trace events, for ui.perfetto.dev or chrome://tracing
           --help       show this help and exit
           --version    show the version and exit
 

@@ -16,6 +16,7 @@
 #include "object.h"
 #include "observer.h"
 #include "parcel.h"
+#include "place.h"
 #include "run.h"
 #include "state.h"
 #include "stop.h"

@@ -12,8 +12,8 @@ import Synchronization
 /// A running process can still cause events, so while it runs no wait is reported as one that can never end.
 @safe
 final class ChildProcess: EventSource, @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because `start` writes `pointer` and `owner` once, before any thread but the I/O thread has this
-    // object, and the I/O thread reads neither. All other fields are constant, locked or atomic.
+    // Safety: `@unchecked Sendable` because `start` writes `pointer`, `owner` and `activity` once, before any thread but the I/O thread
+    // has this object. The I/O thread reads `activity` only, which was written before it got the object. All other fields are constant, locked or atomic.
 
     /// What messages call the process.
     let name: String
@@ -25,6 +25,8 @@ final class ChildProcess: EventSource, @unchecked Sendable {
     private var pointer: OpaquePointer?
     /// The operation that started the process. Used only for comparison.
     private var owner: ObjectIdentifier?
+    /// The recorder's number of the process. Written before the process starts.
+    private var activity: Int?
     private let ended = Atomic<Bool>(false)
     private let mutable = Guarded(Mutable())
 
@@ -47,11 +49,13 @@ final class ChildProcess: EventSource, @unchecked Sendable {
         if callsBack { try state.expect(self, .process) }
         state.core.expectWork()
         state.core.engine.hold()
+        if state.isRecorded { activity = Recorder.activityBegan(name, by: operation) }
         do throws(Failure) {
             unsafe pointer = try state.core.io.start(program, named: name) { self.hasEnded(operation) }
         } catch {
             state.core.engine.release()
             state.forget(self)
+            if let activity { Recorder.activityEnded(activity, error.message) }
             throw error
         }
         owner = operation.map { ObjectIdentifier($0) }
@@ -63,6 +67,7 @@ final class ChildProcess: EventSource, @unchecked Sendable {
         // Posted before anybody learns of the end, so that the callback has run when a wait returns.
         if callsBack { state.post { self.callBack() } }
         ended.store(true, ordering: .releasing)
+        if let activity { Recorder.activityEnded(activity, summary) }
         operation?.disown(self)
         for inbox in mutable.withLock({ $0.waiting }) { inbox.wake() }
         state.core.engine.release()

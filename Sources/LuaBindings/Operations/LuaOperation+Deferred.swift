@@ -6,6 +6,7 @@ extension LuaOperation {
     /// Makes the operation of a deferred handle in `state`, because something has asked for it.
     convenience init(deferredIn state: borrowing LuaState, hasCompletion: Bool) {
         self.init(state.origin(of: .function, nil), Fields(deferredWithCompletion: hasCompletion))
+        if state.isRecorded { recordPlace("", isFinal: true) }
     }
 }
 

@@ -89,6 +89,7 @@ import Synchronization
     convenience init(in state: borrowing LuaState, kind: Kind, bodyCount: Int, scriptClass: borrowing ScriptClass? = nil) {
         self.init(
             state.origin(of: kind, scriptClass), Fields(bodies: SmallArray(repeating: Body(form: .handle), count: bodyCount)))
+        if state.isRecorded { state.recordPlace(of: self, isFinal: true) }
     }
 
     convenience init(_ origin: consuming Origin, _ fields: consuming Fields) {
@@ -320,6 +321,12 @@ import Synchronization
         }
         endProcesses()
         if core.isClosing { endIfReturned() }
+    }
+
+    /// Records the line that adds the operation.
+    @_spi(Subclassing) public override func willBeRecorded() {
+        guard let state = core.existingStateOfCurrentThread else { return }
+        state.recordPlace(of: self, isFinal: inlineState != nil)
     }
 
     // MARK: readiness

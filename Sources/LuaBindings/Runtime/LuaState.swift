@@ -54,6 +54,8 @@ final class LuaState: @unchecked Sendable {
     private var unsealed: [LuaOperation] = []
     /// The operations that left by reference while they were in no queue. Their handles are pinned; nothing else in this state keeps them.
     @safe @exclusivity(unchecked) private var sealed: Set<UnsafeMutableRawPointer> = unsafe [] { didSet { keepThread() } }
+    /// See `recordPlace`.
+    var places = Places()
     private let owner = ThreadIdentity.current
     private let main: OpaquePointer
 

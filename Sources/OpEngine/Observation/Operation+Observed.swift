@@ -11,7 +11,7 @@ extension Operation {
             if extras.mailbox == nil { extras.mailbox = mailbox }
             mailbox.state.withLock { box in
                 prepare(&box)
-                state.bitwiseOr(State.observed, ordering: .acquiringAndReleasing)
+                state.bitwiseOr(State.observed | State.watched, ordering: .acquiringAndReleasing)
             }
             return mailbox
         }
@@ -27,23 +27,39 @@ extension Operation {
         if let mailbox = observedMailbox { mailbox.deliver() }
     }
 
-    /// `transition` for an observed operation. Changes the state and records the change as one step.
+    /// `transition` for an operation that is observed or recorded.
     @inline(never)
-    func observedTransition<Action>(
+    func watchedTransition<Action>(
         _ change: (inout State) -> Action, recording record: (inout Mailbox.State, State, State) -> Void
     ) -> Action {
-        guard let mailbox = observedMailbox else { return transition(change, recording: record) }
-        return mailbox.state.withLock { box in
+        if let mailbox = observedMailbox { return observedTransition(change, in: mailbox, recording: record) }
+        if loadState().has(State.recorded), let action = recordedTransition(change) { return action }
+        return transition(change, recording: record)
+    }
+
+    /// `transition` for an observed operation. Changes the state and records the change as one step.
+    private func observedTransition<Action>(
+        _ change: (inout State) -> Action, in mailbox: Mailbox, recording record: (inout Mailbox.State, State, State) -> Void
+    ) -> Action {
+        mailbox.state.withLock { box in
             var old = state.load(ordering: .relaxed)
             while true {
                 var new = State(bits: old)
                 let action = change(&new)
                 // A new subscription sets the flag again, with this lock held.
-                if box.isIdle { new.clear(State.observed) }
+                if box.isIdle {
+                    new.clear(State.observed)
+                    if !new.has(State.recorded) || new.has(State.finished) { new.clear(State.watched) }
+                }
+                let milestones = Milestones(from: State(bits: old), to: &new)
+                let buffer = milestones.isEmpty ? nil : RecordBuffer.ofThread
+                let time = buffer?.begin() ?? 0
+                defer { buffer?.end() }
                 let (exchanged, current) = state.weakCompareExchange(
                     expected: old, desired: new.bits, successOrdering: .acquiringAndReleasing, failureOrdering: .relaxed)
                 if exchanged {
                     record(&box, State(bits: old), new)
+                    if let buffer { write(milestones, at: time, to: buffer) }
                     return action
                 }
                 old = current

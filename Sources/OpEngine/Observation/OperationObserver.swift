@@ -51,8 +51,12 @@ extension Engine {
     /// The observers of all operations of an engine.
     final class EventObservers: Sendable {
         private let observers = Guarded<[any OperationObserver]>([])
-        /// Whether there are observers. Atomic, to be read without the lock.
+        /// Whether there are observers or a recorder. Atomic, to be read without the lock.
         let isUsed = Atomic<Bool>(false)
+        /// Whether there are observers.
+        let hasObservers = Atomic<Bool>(false)
+        /// Whether a recorder receives what happens.
+        let isRecorded = Atomic<Bool>(false)
 
         var all: [any OperationObserver] { observers.withLock { $0 } }
 
@@ -61,6 +65,7 @@ extension Engine {
             observers.withLock { observers in
                 guard !observers.contains(where: { $0 === observer }) else { return false }
                 observers.append(observer)
+                hasObservers.store(true, ordering: .sequentiallyConsistent)
                 isUsed.store(true, ordering: .sequentiallyConsistent)
                 return true
             }
@@ -69,22 +74,39 @@ extension Engine {
         func remove(_ observer: any OperationObserver) {
             let removed = observers.withLock { observers in
                 let removed = observers.firstIndex { $0 === observer }.map { observers.remove(at: $0) }
-                isUsed.store(!observers.isEmpty, ordering: .sequentiallyConsistent)
+                hasObservers.store(!observers.isEmpty, ordering: .sequentiallyConsistent)
+                isUsed.store(!observers.isEmpty || isRecorded.load(ordering: .relaxed), ordering: .sequentiallyConsistent)
                 return removed
             }
             withExtendedLifetime(removed) {}
+        }
+
+        func setRecorded(_ value: Bool) {
+            observers.withLock { observers in
+                isRecorded.store(value, ordering: .sequentiallyConsistent)
+                isUsed.store(!observers.isEmpty || value, ordering: .sequentiallyConsistent)
+            }
         }
     }
 }
 
 extension OperationQueue.Core {
-    /// Whether an operation that is being added must be traced. The caller holds the queue's lock.
+    /// Whether an operation that is being added must be traced or recorded. The caller holds the queue's lock.
     @inline(__always)
     func isTraced(_ state: OperationQueue.State) -> Bool {
         // Safety: the caller retains the queue, and the queue retains the engine.
         let engineIsTraced = unsafe engine.eventObservers.isUsed.load(ordering: .relaxed)
         if !engineIsTraced && state.eventObservers.isEmpty { return false }
         return !isHelper.load(ordering: .relaxed)
+    }
+
+    /// Makes an operation that is being added traced, recorded, or both. The caller holds the queue's lock.
+    @inline(never)
+    func watch(_ operation: Operation, _ state: inout OperationQueue.State) {
+        // Safety: the caller retains the queue, and the queue retains the engine.
+        let observers = unsafe engine.eventObservers
+        if observers.isRecorded.load(ordering: .relaxed) { operation.beginRecording(in: self, &state) }
+        if observers.hasObservers.load(ordering: .relaxed) || !state.eventObservers.isEmpty { operation.trace(in: self) }
     }
 
     /// Traces the operations that are in the queue from now on. The caller holds the queue's lock.

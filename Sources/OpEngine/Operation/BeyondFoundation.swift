@@ -30,11 +30,13 @@ extension BeyondFoundation where Self: Operation {
     ///
     /// - Parameter outcome: `.failed`, or `.cancelled` if the error only describes why the operation was cancelled.
     public func fail(with error: any Error, outcome: Operation.Outcome = .failed) {
-        lock.withLock {
-            guard !loadState().has(Operation.State.finished), rareExtras?.error == nil else { return }
+        let isRecorded = lock.withLock {
+            guard !loadState().has(Operation.State.finished), rareExtras?.error == nil else { return false }
             ensureRareExtras().error = error
             if outcome == .failed { transition { $0.set(Operation.State.failed) } }
+            return loadState().has(Operation.State.recorded)
         }
+        if isRecorded { record(error) }
     }
 
     /// Calls `body` once when the operation has finished, or immediately if it already has. `body` runs on the finishing thread with no

@@ -177,7 +177,9 @@ extension Operation {
         deliverChanges()
         context.whileRunning(self, in: core) { start() }
         // The usual case: the base class's `start` has finished the operation.
-        if loadState().has(State.finished) { return }
+        let last = loadState()
+        if last.has(State.finished) { return }
+        if last.has(State.recorded) { recordReturn() }
         if isFinished {
             end(takesNext: false)
         } else if transition({ $0.startReturned() }) {

@@ -73,6 +73,7 @@ extension Operation {
                     extras.name = newValue
                 }
             }
+            if loadState().has(State.recorded) { recordName(newValue) }
             deliverChanges()
         }
     }

@@ -51,7 +51,7 @@ extension Operation {
         static let notifiesSubclass: UInt64 = 1 << 53
         /// `start` is the base class's: it only calls `main` and finishes the operation. Never changes.
         static let endsWithMain: UInt64 = 1 << 54
-        /// The operation is observed. State changes go through its mailbox.
+        /// The operation is observed. State changes go through its mailbox. Set together with `watched`.
         static let observed: UInt64 = 1 << 55
         /// Releasing the operation runs no foreign code, apart from what its dependencies and extras cause.
         static let isInert: UInt64 = 1 << 56
@@ -63,6 +63,10 @@ extension Operation {
         static let isOfPlainClass: UInt64 = 1 << 59
         /// A block operation has more than one block.
         static let hasOtherBlocks: UInt64 = 1 << 60
+        /// State changes take the slow path, because the operation is observed or recorded.
+        static let watched: UInt64 = 1 << 61
+        /// The recorder knows the operation. Set together with `watched`, which is cleared when the operation has finished.
+        static let recorded: UInt64 = 1 << 62
         /// The flags that require somebody to be notified of the end.
         static let notifiesAtEnd = hasFinishHandlers | notifiesSubclass | observed
 

@@ -142,6 +142,11 @@ import Synchronization
     /// `whyNotRunning`.
     @_spi(Subclassing) open var isReadyByItself: Bool { true }
 
+    /// Called when a recorded operation is being added to a queue. The default implementation does nothing.
+    ///
+    /// The queue's lock is held: an override may only call `recordPlace`.
+    @_spi(Subclassing) open func willBeRecorded() {}
+
     /// Implements the setter of `completionBlock` and `trySetCompletionBlock`.
     @_spi(Subclassing) open func replaceCompletionBlock(with block: (@Sendable () -> Void)?) throws {
         let isObserved = isObserved
@@ -235,7 +240,8 @@ import Synchronization
 
     /// Changes the state word atomically.
     ///
-    /// `change` may run more than once and must be pure. If the operation is observed, `record` adds the change to the mailbox.
+    /// `change` may run more than once and must be pure. If the operation is observed, `record` adds the change to the mailbox. If it is
+    /// recorded, the recorder receives the change.
     @inline(__always)
     @discardableResult
     func transition<Action>(
@@ -244,7 +250,7 @@ import Synchronization
     ) -> Action {
         var old = state.load(ordering: .relaxed)
         while true {
-            if old & State.observed != 0 { return observedTransition(change, recording: record) }
+            if old & State.watched != 0 { return watchedTransition(change, recording: record) }
             var new = State(bits: old)
             let action = change(&new)
             let (exchanged, current) = state.weakCompareExchange(

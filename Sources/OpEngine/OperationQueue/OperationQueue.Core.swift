@@ -8,8 +8,8 @@ extension OperationQueue {
     /// `OperationQueue` is the object that users hold. The core retains that object while something in the queue may run. A suspended queue
     /// that no user holds is deallocated together with its operations. The core retains itself while it has operations.
     @safe final class Core: @unchecked Sendable {
-        // Safety: `@unchecked Sendable` because `state` and `unretainedQueue` have locks, `engine` is written once, and `nextScheduled` is
-        // guarded by the lock of the engine's pool.
+        // Safety: `@unchecked Sendable` because `state` and `unretainedQueue` have locks, `engine` is written once, `nextScheduled` is
+        // guarded by the lock of the engine's pool, and `recordNumber` by the queue's lock.
         let state = Guarded(State(), alignment: 64)
         // Safety: the queue object retains the engine, and a core works only while it has a queue object or runs on a worker of the engine.
         unowned(unsafe) let engine: Engine
@@ -22,6 +22,8 @@ extension OperationQueue {
         let isHelper = Atomic<Bool>(false)
         /// Whether the queue or its progress is observed, or was at some time.
         let isObserved = Atomic<Bool>(false)
+        /// The number under which the recorder knows the queue. Guarded by the queue's lock.
+        var recordNumber: RecordNumber?
         private let referenceLock = Lock()
         /// The queue object that users hold; guarded by `referenceLock`. Not `weak`: a weak reference would slow down every retain and
         /// release of the queue.
@@ -203,7 +205,7 @@ extension OperationQueue {
             // Safety: balanced when the operation has left.
             _ = unsafe Unmanaged.passRetained(operation)
             operation.setCore(self)
-            if isTraced(state) { operation.trace(in: self) }
+            if isTraced(state) { watch(operation, &state) }
             let byDefault = requiresSuccess.load(ordering: .relaxed)
             let action = operation.transition { $0.link(requiringSuccessByDefault: byDefault) }
             state.add(operation, isBarrier: isBarrier, isReady: action == .post)
@@ -422,6 +424,7 @@ extension OperationQueue {
         func change(queue: OperationQueue?, _ change: (inout State) -> Void) {
             let (consumer, released, waiters) = state.withLock { state in
                 change(&state)
+                if recordNumber != nil { recordSettings(state) }
                 var released: OperationQueue?
                 if state.isResting || state.count == 0 {
                     released = state.retainedQueue.take()

@@ -23,6 +23,8 @@ import Synchronization
     /// The operation whose `isFinished` this thread asks after `main`. See `Operation.isAskedHere`. The caller that sets it retains the
     /// operation.
     var asked: Unmanaged<Operation>?
+    /// What this thread has recorded. Nil until it records something.
+    var recordBuffer: RecordBuffer?
     /// See `Mailbox.asRecorded`.
     var readsAsRecorded = false
     /// The main inboxes that this thread is running, innermost last.
@@ -36,6 +38,8 @@ import Synchronization
         }
         return make(worker: nil)
     }
+
+    deinit { recordBuffer?.isAbandoned.store(true, ordering: .releasing) }
 
     private init(worker: Worker?) {
         parker = worker?.parker ?? Parker()

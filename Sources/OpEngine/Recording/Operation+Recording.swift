@@ -1,0 +1,182 @@
+import CPlatform
+import Synchronization
+
+/// What a change of an operation's state means for the recorder.
+struct Milestones: OptionSet {
+    let rawValue: UInt8
+
+    static let added = Milestones(rawValue: 1)
+    static let ready = Milestones(rawValue: 2)
+    static let started = Milestones(rawValue: 4)
+    static let cancelled = Milestones(rawValue: 8)
+    static let finished = Milestones(rawValue: 16)
+    /// The operation has finished without having started.
+    static let skipped = Milestones(rawValue: 32)
+    static let succeeded = Milestones(rawValue: 64)
+    static let failed = Milestones(rawValue: 128)
+}
+
+extension Milestones {
+    /// Empty if the operation is not recorded. Nothing changes after the operation has finished.
+    @inline(__always)
+    init(from old: Operation.State, to new: inout Operation.State) {
+        typealias State = Operation.State
+        self = []
+        guard new.has(State.recorded) else { return }
+        let changed = State(bits: old.bits ^ new.bits)
+        if changed.has(State.linked) { insert(.added) }
+        if changed.has(State.cancelled) { insert(.cancelled) }
+        if new.has(State.linked) && new.isReady && !(old.isReady && old.has(State.linked)) && !new.has(State.finished) { insert(.ready) }
+        if changed.has(State.started) && !new.has(State.cancelled) { insert(.started) }
+        guard changed.has(State.finished) else { return }
+        insert(.finished)
+        if !new.has(State.started) || new.has(State.cancelled) { insert(.skipped) }
+        if new.outcome == .succeeded { insert(.succeeded) } else if new.outcome == .failed { insert(.failed) }
+        // `recorded` stays set, so that a name that is set later is recorded.
+        if !new.has(State.observed) { new.clear(State.watched) }
+    }
+}
+
+extension Operation {
+    /// `transition` for an operation that is recorded and not observed. Returns nil, and has changed nothing, if that is not so any more.
+    func recordedTransition<Action>(_ change: (inout State) -> Action) -> Action? {
+        var old = state.load(ordering: .relaxed)
+        while old & (State.recorded | State.observed) == State.recorded {
+            var new = State(bits: old)
+            let action = change(&new)
+            let milestones = Milestones(from: State(bits: old), to: &new)
+            let buffer = milestones.isEmpty ? nil : RecordBuffer.ofThread
+            // Before the change, so that whoever sees the change has a later time.
+            let time = buffer?.begin() ?? 0
+            defer { buffer?.end() }
+            let (exchanged, current) = state.weakCompareExchange(
+                expected: old, desired: new.bits, successOrdering: .acquiringAndReleasing, failureOrdering: .relaxed)
+            if exchanged {
+                if let buffer { write(milestones, at: time, to: buffer) }
+                return action
+            }
+            old = current
+        }
+        return nil
+    }
+
+    private var recordAddress: UInt64 {
+        // Safety: the address is only a number. It does not change while the operation lives.
+        unsafe UInt64(UInt(bitPattern: Unmanaged.passUnretained(self).toOpaque()))
+    }
+
+    /// The address if the recorder knows the operation; 0 otherwise.
+    var knownAddress: UInt64 { loadState().has(State.recorded) ? recordAddress : 0 }
+
+    /// Writes what a change of the state means. The caller may hold the queue's lock, but not the operation's.
+    func write(_ milestones: Milestones, at time: UInt64, to buffer: RecordBuffer) {
+        let address = recordAddress
+        if milestones.contains(.added) {
+            // Safety: the queue's lock is held, and the operation is in the queue.
+            let queue = unsafe core._withUnsafeGuaranteedRef { UInt64($0.recordNumber?.queue ?? 0) }
+            let details = queue << 8 | UInt64(loadState().level) << 1 | (milestones.contains(.ready) ? 1 : 0)
+            buffer.append(.added, address, at: time, details, ThreadContext.current.operation?.knownAddress ?? 0)
+            if let name = lock.withLock({ extras?.name }) { buffer.append(.name, address, at: time, name) }
+        } else if milestones.contains(.ready) {
+            buffer.append(.ready, address, at: time)
+        }
+        if milestones.contains(.cancelled) { buffer.append(.cancelled, address, at: time) }
+        if milestones.contains(.started) {
+            buffer.append(.started, address, at: time)
+            writeDependencies(at: time, to: buffer)
+        }
+        if milestones.contains(.finished) {
+            if milestones.contains(.skipped) { writeDependencies(at: time, to: buffer) }
+            let outcome: UInt64 = milestones.contains(.succeeded) ? 0 : milestones.contains(.failed) ? 1 : 2
+            buffer.append(.finished, address, at: time, outcome)
+        }
+    }
+
+    private func writeDependencies(at time: UInt64, to buffer: RecordBuffer) {
+        lock.withLock {
+            var edges = dependencyList.makeIterator()
+            while let edge = unsafe edges.next() {
+                // Safety: an edge on the list retains its dependency.
+                unsafe edge.pointee.dependency?._withUnsafeGuaranteedRef { dependency in
+                    guard dependency.loadState().has(State.linked) else { return }
+                    buffer.append(.dependency, recordAddress, at: time, dependency.recordAddress)
+                }
+            }
+        }
+    }
+
+    /// Records all further changes of an operation that is being added to a queue. The caller holds the queue's lock.
+    func beginRecording(in core: OperationQueue.Core, _ queue: inout OperationQueue.State) {
+        guard let buffer = RecordBuffer.ofThread else { return }
+        if core.recordNumber?.recorder !== buffer.recorder {
+            core.recordNumber = RecordNumber(queue: buffer.recorder.nextNumber(), recorder: buffer.recorder)
+            core.recordSettings(queue)
+        }
+        willBeRecorded()
+        state.bitwiseOr(State.recorded | State.watched, ordering: .acquiringAndReleasing)
+    }
+
+    /// Records that the operation has left its thread without having finished.
+    @inline(never)
+    func recordReturn() {
+        RecordBuffer.ofThread?.write(.returned, recordAddress)
+    }
+
+    /// Records a new name of an operation that was added. The caller holds no lock.
+    @inline(never)
+    func recordName(_ name: String?) { RecordBuffer.ofThread?.write(.name, recordAddress, name ?? "") }
+
+    /// Records an error. The caller holds no lock.
+    @inline(never)
+    func record(_ error: any Error) {
+        guard let buffer = RecordBuffer.ofThread else { return }
+        let text = buffer.recorder.receiver.describe(error)
+        buffer.write(.error, recordAddress, text)
+    }
+
+    /// Records where a script has made or added this operation. Has no effect unless a recorder is recording.
+    ///
+    /// - Parameter isFinal: whether this replaces a place that was recorded before the operation was added.
+    package func recordPlace(_ place: String, isFinal: Bool) {
+        RecordBuffer.ofThread?.write(isFinal ? .placeMade : .placeAdded, recordAddress, place)
+    }
+}
+
+extension Engine {
+    /// Whether a recorder is recording this engine. Costs one load.
+    package var isRecorded: Bool { eventObservers.isRecorded.load(ordering: .relaxed) }
+}
+
+extension RecordBuffer {
+    /// Writes a record with the present time.
+    func write(_ kind: Entry.Kind, _ address: UInt64, _ text: String) {
+        let time = begin()
+        append(kind, address, at: time, text)
+        end()
+    }
+
+    func write(_ kind: Entry.Kind, _ address: UInt64, _ first: UInt64 = 0, _ second: UInt64 = 0) {
+        let time = begin()
+        append(kind, address, at: time, first, second)
+        end()
+    }
+}
+
+/// The number under which a recorder knows a queue.
+struct RecordNumber {
+    let queue: Int
+    let recorder: Recorder
+}
+
+extension OperationQueue.Core {
+    /// Records the queue's name and settings. The caller holds the queue's lock.
+    @inline(never)
+    func recordSettings(_ state: OperationQueue.State) {
+        guard let recordNumber, let buffer = RecordBuffer.ofThread, buffer.recorder === recordNumber.recorder else { return }
+        let time = buffer.begin()
+        defer { buffer.end() }
+        let maximum = state.maximum == .max ? UInt64.max : UInt64(state.maximum)
+        let word = UInt64(recordNumber.queue) << 1 | (state.isSuspended ? 1 : 0)
+        buffer.append(.queue, 0, at: time, word, maximum, text: state.name ?? (isMain ? "main" : ""))
+    }
+}

@@ -1,0 +1,55 @@
+/// Something that happened during a recorded run. See `Recorder`.
+public struct OperationRecord: Sendable {
+    /// What happened.
+    public enum Event: Sendable {
+        /// The first record of a thread. `worker` is the number of the worker; nil on a thread that is not in the engine's pool.
+        case thread(worker: Int?, isMain: Bool)
+        /// A queue got its first recorded operation, or its settings have changed. `maximum` is nil if the engine decides.
+        case queue(Int, name: String?, maximum: Int?, isSuspended: Bool)
+        /// The operation was added to a queue. `creator` is the operation that added it, if one did.
+        case added(queue: Int, creator: Int?, priority: Operation.QueuePriority, isReady: Bool)
+        /// The place in a script where the operation was made or added, such as `build.lua:12`; empty if it is unknown. Comes before
+        /// `added`. A place that is not final counts only if no other was recorded before.
+        case place(String, isFinal: Bool)
+        /// The operation has this name from now on. Comes right after `added` if the operation had a name then. Empty if it has none any more.
+        case name(String)
+        /// The operation depends on another recorded operation. Comes right after `started`, or after `finished` without a start.
+        case dependency(Int)
+        /// The operation's dependencies allow it to start. May occur again.
+        case ready
+        /// The thread is about to run the operation.
+        case started
+        /// The operation has left the thread without having finished.
+        case returned
+        /// The operation was cancelled while it was in the queue.
+        case cancelled
+        /// The operation recorded an error.
+        case error(String)
+        /// The operation has finished.
+        case finished(Operation.Outcome)
+        /// Something outside the engine's threads has begun, such as a program. `operation` is the operation that began it.
+        case activityBegan(Int, name: String)
+        /// The activity with this number has ended, with `detail` as its result.
+        case activityEnded(Int, detail: String)
+    }
+
+    /// The time in nanoseconds of the monotonic clock.
+    public let time: UInt64
+    /// The number of the thread that caused the record, counting from 0 within the recorder.
+    public let thread: Int
+    /// The number of the operation; -1 if the record is about none. Numbers count from 0. An operation may have the number of an earlier one
+    /// that was deallocated; its `added` is then the first record with this number since.
+    public let operation: Int
+    /// What happened.
+    public let event: Event
+}
+
+/// Receives the records of a run, in order of time and on one thread at a time.
+public protocol OperationRecordReceiver: AnyObject, Sendable {
+    /// Called for each record.
+    func receive(_ record: OperationRecord)
+    /// Called after the records of some milliseconds, and once at the end.
+    func finishBatch()
+    /// The text of an operation's error. Called on the thread that has recorded the error, with no lock held.
+    func describe(_ error: any Error) -> String
+}

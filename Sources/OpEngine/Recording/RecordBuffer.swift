@@ -1,0 +1,171 @@
+import Glibc
+import Synchronization
+
+/// The records of one thread that the recorder has not read yet: a ring that one thread fills and the recorder's thread empties, without
+/// locks.
+@safe final class RecordBuffer: @unchecked Sendable {
+    // Safety: `@unchecked Sendable` because only the owning thread writes records and only the recorder's thread reads them, each on its
+    // side of `head` and `tail`.
+
+    /// A record as it is stored. 32 bytes.
+    struct Entry {
+        enum Kind: UInt8 {
+            case thread, queue, added, placeMade, placeAdded, name, dependency, ready, started, returned, cancelled, error, finished
+            case activityBegan, activityEnded, text
+        }
+
+        let time: UInt64
+        /// The operation's address, with the kind in the highest byte. User addresses have at most 56 bits.
+        let word: UInt64
+        /// Two numbers. A record with a string has the string in their place.
+        let first: UInt64
+        let second: UInt64
+
+        // Safety: `init` has put the raw value of a kind there.
+        var kind: Kind { unsafe Kind(rawValue: UInt8(word >> 56)).unsafelyUnwrapped }
+        var address: UInt64 { word & (1 << 56 - 1) }
+
+        @inline(__always)
+        init(_ kind: Kind, _ address: UInt64, at time: UInt64, _ first: UInt64, _ second: UInt64) {
+            self.time = time
+            word = address | UInt64(kind.rawValue) << 56
+            (self.first, self.second) = (first, second)
+        }
+    }
+
+    private static let capacity = 8192
+
+    let recorder: Recorder
+    let number: Int
+    private let entries = UnsafeMutablePointer<Entry>.allocate(capacity: capacity)
+    /// How many records were written and read. Each is in a cache line of its own.
+    private let tail = Atomic<Int>(0)
+    private let gap = InlineArray<7, Int>(repeating: 0)
+    private let head = Atomic<Int>(0)
+    private let otherGap = InlineArray<7, Int>(repeating: 0)
+    /// The value of `head` when the writer looked last.
+    private var knownHead = 0
+    private var written = 0
+    /// Whether the thread has read the clock for a record that it has not published.
+    private let isWriting = Atomic<Bool>(false)
+    /// Whether the recorder still reads. Cleared once.
+    let isOpen = Atomic<Bool>(true)
+    /// Whether the thread has ended.
+    let isAbandoned = Atomic<Bool>(false)
+
+    init(recorder: Recorder, number: Int) {
+        self.recorder = recorder
+        self.number = number
+    }
+
+    deinit { unsafe entries.deallocate() }
+
+    // MARK: On the owning thread
+
+    /// Begins a group of records that have one time. Returns the time. Must be balanced by `end`.
+    @inline(__always)
+    func begin() -> UInt64 {
+        isWriting.store(true, ordering: .relaxed)
+        // Pairs with the fences of the recorder, which reads the clock and then `isWriting`.
+        atomicMemoryFence(ordering: .sequentiallyConsistent)
+        return monotonicNow()
+    }
+
+    @inline(__always)
+    func end() { isWriting.store(false, ordering: .releasing) }
+
+    @inline(__always)
+    func append(_ kind: Entry.Kind, _ address: UInt64, at time: UInt64, _ first: UInt64 = 0, _ second: UInt64 = 0) {
+        guard let slot = unsafe freeSlot() else { return }
+        // Safety: the slot is free, and only this thread writes.
+        unsafe slot.initialize(to: Entry(kind, address, at: time, first, second))
+        written += 1
+        publish()
+    }
+
+    /// Appends a record that consists of two entries. The second one has the text.
+    func append(_ kind: Entry.Kind, _ address: UInt64, at time: UInt64, _ first: UInt64, _ second: UInt64 = 0, text: String) {
+        guard let slot = unsafe freeSlot() else { return }
+        // Safety: the slot is free, and only this thread writes.
+        unsafe slot.initialize(to: Entry(kind, address, at: time, first, second))
+        written += 1
+        append(.text, 0, at: time, text)
+    }
+
+    /// Appends a record that owns a string. See `takeText`.
+    @inline(__always)
+    func append(_ kind: Entry.Kind, _ address: UInt64, at time: UInt64, _ text: String) {
+        guard let slot = unsafe freeSlot() else { return }
+        // Safety: the slot is free, and only this thread writes. A string fits into the two numbers.
+        unsafe slot.initialize(to: Entry(kind, address, at: time, 0, 0))
+        unsafe RecordBuffer.text(in: slot).initialize(to: text)
+        written += 1
+        publish()
+    }
+
+    /// Where the next record belongs; nil if nobody reads any more.
+    @inline(__always)
+    private func freeSlot() -> UnsafeMutablePointer<Entry>? {
+        if written - knownHead == RecordBuffer.capacity && !makeRoom() { return nil }
+        return unsafe entries + written & (RecordBuffer.capacity - 1)
+    }
+
+    @inline(__always)
+    private func publish() {
+        tail.store(written, ordering: .releasing)
+        if written & (RecordBuffer.capacity / 4 - 1) == 0 { recorder.wake() }
+    }
+
+    private static func text(in slot: UnsafeMutablePointer<Entry>) -> UnsafeMutablePointer<String> {
+        // Safety: the memory behind the first two words of a record holds the string.
+        unsafe (UnsafeMutableRawPointer(slot) + 16).assumingMemoryBound(to: String.self)
+    }
+
+    /// Waits until the recorder has read something. Returns false if it does not read any more.
+    @inline(never)
+    private func makeRoom() -> Bool {
+        knownHead = head.load(ordering: .acquiring)
+        if written - knownHead < RecordBuffer.capacity { return true }
+        // The recorder takes no lock that this thread may hold. To wait for it is like waiting for a lock of the engine.
+        ThreadContext.whileWaitingForLock {
+            while written - knownHead == RecordBuffer.capacity && isOpen.load(ordering: .acquiring) {
+                recorder.wake()
+                usleep(50)
+                knownHead = head.load(ordering: .acquiring)
+            }
+        }
+        return written - knownHead < RecordBuffer.capacity
+    }
+
+    // MARK: On the recorder's thread
+
+    /// The time up to which this thread has published all its records, given that a fence has followed the reading of `now`.
+    func completeTime(now: UInt64, last: UInt64) -> UInt64 { isWriting.load(ordering: .acquiring) ? last : now }
+
+    /// The records that were published and not read.
+    var published: Range<Int> { head.load(ordering: .relaxed)..<tail.load(ordering: .acquiring) }
+
+    @inline(__always)
+    subscript(index: Int) -> Entry {
+        // Safety: the caller reads a published record.
+        unsafe entries[index & (RecordBuffer.capacity - 1)]
+    }
+
+    @inline(__always)
+    func advance(to index: Int) { head.store(index, ordering: .releasing) }
+
+    /// Takes the string of a record.
+    func takeText(at index: Int) -> String {
+        // Safety: `append` has put a string there for this record, which is read once.
+        unsafe RecordBuffer.text(in: entries + index & (RecordBuffer.capacity - 1)).move()
+    }
+}
+
+/// The time in nanoseconds of the monotonic clock.
+@inline(__always)
+func monotonicNow() -> UInt64 {
+    var now = timespec()
+    // Safety: `now` is a local variable that outlives the call.
+    unsafe clock_gettime(CLOCK_MONOTONIC, &now)
+    return UInt64(now.tv_sec) * 1_000_000_000 + UInt64(now.tv_nsec)
+}

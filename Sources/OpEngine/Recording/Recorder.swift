@@ -1,0 +1,243 @@
+import CPlatform
+import Synchronization
+
+/// Records what happens to the operations of an engine, and to what runs beside them, at a fraction of a microsecond for each operation.
+///
+/// Threads write records into buffers of their own without locks. The recorder's thread reads the buffers every few milliseconds and passes
+/// the records to a receiver in order of time. A thread whose buffer is full waits for the recorder, so the memory is bounded. Only one
+/// recorder at a time may record in a process. An engine that is not recorded pays nothing.
+///
+/// Compared with `OperationObserver`, the receiver does not see the operations and cannot act on them.
+public final class Recorder: @unchecked Sendable {
+    // Safety: `@unchecked Sendable` because `state` and `buffers` have locks, and the other properties are constant, atomic, or used only
+    // by the recorder's thread until that has ended.
+
+    /// How long the recorder sleeps between two looks at the buffers.
+    private static let interval = Duration.milliseconds(10)
+    private static let active = Guarded<Recorder?>(nil)
+
+    let receiver: any OperationRecordReceiver
+    private let engine: Engine
+    private let buffers = Guarded<[RecordBuffer]>([])
+    private let threadCount = Atomic<Int>(0)
+    private let numbers = Atomic<Int>(0)
+    private let parker = Parker()
+    private let isStopping = Atomic<Bool>(false)
+    private let thread = JoinableThread()
+    /// The number of the operation at each address. Used only by the recorder's thread.
+    private var operationNumbers: [UInt64: Int] = [:]
+    /// The time of the last record of each buffer.
+    private var lastTimes: [Int: UInt64] = [:]
+
+    /// Records operations that are added to queues of `engine` from now on.
+    ///
+    /// Returns nil if another recorder is recording in this process, or if the system cannot start a thread.
+    public init?(_ engine: Engine, receiver: any OperationRecordReceiver) {
+        self.engine = engine
+        self.receiver = receiver
+        let isFirst = Recorder.active.withLock { active in
+            if active != nil { return false }
+            active = self
+            return true
+        }
+        guard isFirst else { return nil }
+        thread.keep()
+        guard startThread({ [self] in run() }) else {
+            Recorder.active.withLock { $0 = nil }
+            return nil
+        }
+        engine.eventObservers.setRecorded(true)
+    }
+
+    /// Stops recording, passes what was recorded to the receiver, and waits until it has received everything. Further calls do nothing.
+    public func stop() {
+        if isStopping.exchange(true, ordering: .acquiringAndReleasing) { return }
+        engine.eventObservers.setRecorded(false)
+        Recorder.active.withLock { $0 = nil }
+        parker.unpark()
+        thread.join(until: .now + .seconds(3600))
+    }
+
+    // MARK: Activities
+
+    /// Records that something outside the engine's threads has begun, such as a program.
+    ///
+    /// - Parameter operation: the operation that has begun it, if one has.
+    /// - Returns: the number to pass to `activityEnded`; nil if no recorder is recording.
+    public static func activityBegan(_ name: String, by operation: Operation?) -> Int? {
+        guard let buffer = RecordBuffer.ofThread else { return nil }
+        let number = buffer.recorder.nextNumber()
+        let time = buffer.begin()
+        defer { buffer.end() }
+        buffer.append(.activityBegan, operation?.knownAddress ?? 0, at: time, UInt64(number), text: name)
+        return number
+    }
+
+    /// Records that an activity has ended.
+    public static func activityEnded(_ number: Int, _ detail: String) {
+        guard let buffer = RecordBuffer.ofThread else { return }
+        let time = buffer.begin()
+        defer { buffer.end() }
+        buffer.append(.activityEnded, 0, at: time, UInt64(number), text: detail)
+    }
+
+    /// A number for a queue or an activity.
+    func nextNumber() -> Int { numbers.wrappingAdd(1, ordering: .relaxed).oldValue }
+
+    // MARK: Buffers
+
+    /// Makes the buffer of the calling thread. Nil if no recorder is recording.
+    static func openBuffer(for context: ThreadContext) -> RecordBuffer? {
+        guard let recorder = active.withLock({ $0 }) else { return nil }
+        let number = recorder.threadCount.wrappingAdd(1, ordering: .relaxed).oldValue
+        let buffer = RecordBuffer(recorder: recorder, number: number)
+        context.recordBuffer = buffer
+        // Safety: a thread's worker lives as long as the thread.
+        let worker = unsafe context.worker?.number ?? 0
+        let isMain = cplatform_thread_id() == recorder.engine.mainThread
+        recorder.buffers.withLock { $0.append(buffer) }
+        buffer.write(.thread, 0, UInt64(worker), isMain ? 1 : 0)
+        return buffer
+    }
+
+    func wake() { parker.unpark() }
+
+    // MARK: The recorder's thread
+
+    private func run() {
+        while !isStopping.load(ordering: .acquiring) {
+            pass()
+            _ = parker.park(until: .now + Recorder.interval)
+        }
+        let left = buffers.withLock { $0 }
+        for buffer in left { buffer.isOpen.store(false, ordering: .sequentiallyConsistent) }
+        atomicMemoryFence(ordering: .sequentiallyConsistent)
+        // A thread that is in the middle of a record finishes it, unless it does not run at all.
+        for _ in 0..<1000 where left.contains(where: { $0.completeTime(now: 1, last: 0) == 0 }) { sched_yield() }
+        deliver(left, until: .max)
+        buffers.withLock { $0 = [] }
+        thread.end()
+    }
+
+    /// Passes on everything that happened until now, as far as all of it was published.
+    private func pass() {
+        let all = buffers.withLock { $0 }
+        let now = monotonicNow()
+        atomicMemoryFence(ordering: .sequentiallyConsistent)
+        var until = now
+        for buffer in all {
+            let published = buffer.published
+            let last = published.isEmpty ? lastTimes[buffer.number] ?? 0 : buffer[published.upperBound - 1].time
+            until = min(until, buffer.completeTime(now: now, last: last))
+        }
+        deliver(all, until: until)
+        buffers.withLock { $0.removeAll { $0.isAbandoned.load(ordering: .acquiring) && $0.published.isEmpty } }
+    }
+
+    /// A buffer of which records are being merged.
+    private struct Source {
+        let buffer: RecordBuffer
+        var next: Int
+        let end: Int
+        var time: UInt64
+    }
+
+    /// Merges the records of all buffers up to a time.
+    private func deliver(_ all: [RecordBuffer], until: UInt64) {
+        var sources: [Source] = []
+        for buffer in all {
+            let published = buffer.published
+            if published.isEmpty || buffer[published.lowerBound].time > until { continue }
+            sources.append(
+                Source(
+                    buffer: buffer, next: published.lowerBound, end: published.upperBound, time: buffer[published.lowerBound].time))
+        }
+        if sources.isEmpty { return }
+        while !sources.isEmpty {
+            var first = 0
+            var limit = until
+            for index in sources.indices.dropFirst() {
+                if sources[index].time < sources[first].time {
+                    limit = min(limit, sources[first].time)
+                    first = index
+                } else {
+                    limit = min(limit, sources[index].time)
+                }
+            }
+            // A run of records of one thread that are earlier than those of all others.
+            drain(&sources[first], until: limit)
+            if sources[first].next == sources[first].end || sources[first].time > until { sources.remove(at: first) }
+        }
+        receiver.finishBatch()
+    }
+
+    private func drain(_ source: inout Source, until limit: UInt64) {
+        let buffer = source.buffer
+        var index = source.next
+        while index < source.end {
+            let entry = buffer[index]
+            source.time = entry.time
+            if entry.time > limit { break }
+            index += translate(entry, at: index, of: buffer)
+        }
+        lastTimes[buffer.number] = buffer[index - 1].time
+        source.next = index
+        buffer.advance(to: index)
+    }
+
+    /// Passes on a record. Returns how many entries it consists of.
+    private func translate(_ entry: RecordBuffer.Entry, at index: Int, of buffer: RecordBuffer) -> Int {
+        var length = 1
+        let operation = entry.address == 0 ? -1 : number(of: entry.address)
+        let event: OperationRecord.Event
+        switch entry.kind {
+        case .thread: event = .thread(worker: entry.first == 0 ? nil : Int(entry.first), isMain: entry.second != 0)
+        case .queue:
+            length = 2
+            let name = buffer.takeText(at: index + 1)
+            event = .queue(
+                Int(entry.first >> 1), name: name.isEmpty ? nil : name, maximum: entry.second == .max ? nil : Int(entry.second),
+                isSuspended: entry.first & 1 != 0)
+        case .added:
+            event = .added(
+                queue: Int(entry.first >> 8), creator: entry.second == 0 ? nil : number(of: entry.second),
+                priority: Operation.QueuePriority(level: UInt8(entry.first >> 1 & 7)), isReady: entry.first & 1 != 0)
+        case .placeMade: event = .place(buffer.takeText(at: index), isFinal: true)
+        case .placeAdded: event = .place(buffer.takeText(at: index), isFinal: false)
+        case .name: event = .name(buffer.takeText(at: index))
+        case .dependency: event = .dependency(number(of: entry.first))
+        case .ready: event = .ready
+        case .started: event = .started
+        case .returned: event = .returned
+        case .cancelled: event = .cancelled
+        case .error: event = .error(buffer.takeText(at: index))
+        case .finished: event = .finished(entry.first == 0 ? .succeeded : entry.first == 1 ? .failed : .cancelled)
+        case .activityBegan:
+            length = 2
+            event = .activityBegan(Int(entry.first), name: buffer.takeText(at: index + 1))
+        case .activityEnded:
+            length = 2
+            event = .activityEnded(Int(entry.first), detail: buffer.takeText(at: index + 1))
+        case .text: fatalError("opscript bug: the second half of a record without the first")
+        }
+        receiver.receive(OperationRecord(time: entry.time, thread: buffer.number, operation: operation, event: event))
+        return length
+    }
+
+    private func number(of address: UInt64) -> Int {
+        if let number = operationNumbers[address] { return number }
+        let number = operationNumbers.count
+        operationNumbers[address] = number
+        return number
+    }
+}
+
+extension RecordBuffer {
+    /// The buffer of the calling thread. Nil if no recorder is recording.
+    @inline(__always)
+    static var ofThread: RecordBuffer? {
+        let context = ThreadContext.current
+        if let buffer = context.recordBuffer, buffer.isOpen.load(ordering: .relaxed) { return buffer }
+        return Recorder.openBuffer(for: context)
+    }
+}

@@ -1,0 +1,155 @@
+import Glibc
+
+/// A file that is written from start to end through a buffer.
+///
+/// A closing text that the format requires is written after each part and replaced by the next one, so the file is valid at any time, even
+/// if the process is killed. That needs a file that can be written at a position; to any other the closing text is written at the end.
+@safe final class OutputFile {
+    // Safety: `count` is at most the buffer's capacity, and the buffer lives as long as this object.
+    private static let capacity = 1 << 18
+
+    let path: String
+    private let descriptor: Int32
+    private let closing: StaticString
+    private let isSeekable: Bool
+    private let buffer = UnsafeMutablePointer<UInt8>.allocate(capacity: capacity)
+    private var count = 0
+    private var position: off_t = 0
+    /// The error number of the first write that failed. Nothing is written after it.
+    private(set) var failure: Int32?
+
+    /// Creates or empties the file.
+    ///
+    /// - Throws: an error that names the option, the file and the reason.
+    init(_ path: String, for option: String, closing: StaticString = "") throws(RecordingError) {
+        self.path = path
+        self.closing = closing
+        descriptor = unsafe open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o666)
+        guard descriptor >= 0 else {
+            throw RecordingError(message: "\(option): cannot write '\(path)': \(unsafe String(cString: strerror(errno)))")
+        }
+        isSeekable = lseek(descriptor, 0, SEEK_CUR) == 0
+    }
+
+    deinit { unsafe buffer.deallocate() }
+
+    // MARK: Appending
+
+    func append(_ text: StaticString) {
+        unsafe append(UnsafeBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount))
+    }
+
+    func append(_ byte: UInt8) {
+        if count == OutputFile.capacity { flush() }
+        unsafe buffer[count] = byte
+        count += 1
+    }
+
+    /// Appends text as it is.
+    func append(verbatim text: String) {
+        var text = text
+        text.withUTF8 { unsafe append($0) }
+    }
+
+    private func append(_ bytes: UnsafeBufferPointer<UInt8>) {
+        guard let start = bytes.baseAddress else { return }
+        var done = 0
+        while done < bytes.count {
+            if count == OutputFile.capacity { flush() }
+            let part = min(bytes.count - done, OutputFile.capacity - count)
+            // Safety: both ranges are inside their buffers.
+            unsafe (buffer + count).update(from: start + done, count: part)
+            count += part
+            done += part
+        }
+    }
+
+    func append(_ number: some FixedWidthInteger) {
+        if number < 0 { append(UInt8(ascii: "-")) }
+        append(digits: UInt64(number.magnitude), atLeast: 1)
+    }
+
+    /// Appends nanoseconds as microseconds with three decimals.
+    func append(microseconds nanoseconds: UInt64) {
+        append(digits: nanoseconds / 1000, atLeast: 1)
+        append(UInt8(ascii: "."))
+        append(digits: nanoseconds % 1000, atLeast: 3)
+    }
+
+    private func append(digits number: UInt64, atLeast minimum: Int) {
+        if count + 20 > OutputFile.capacity { flush() }
+        var rest = number
+        var length = 1
+        while rest >= 10 {
+            rest /= 10
+            length += 1
+        }
+        length = max(length, minimum)
+        rest = number
+        for index in stride(from: count + length - 1, through: count, by: -1) {
+            unsafe buffer[index] = UInt8(ascii: "0") + UInt8(truncatingIfNeeded: rest % 10)
+            rest /= 10
+        }
+        count += length
+    }
+
+    /// Appends a JSON string. Control characters and `<` are escaped, so the text can do no harm in an HTML page either.
+    func append(json text: String) {
+        append(UInt8(ascii: "\""))
+        append(jsonBytesOf: text)
+        append(UInt8(ascii: "\""))
+    }
+
+    /// Appends what is between the quotes of a JSON string.
+    func append(jsonBytesOf text: String) {
+        var text = text
+        text.withUTF8 { bytes in
+            for index in bytes.indices {
+                let byte = unsafe bytes[index]
+                switch byte {
+                case UInt8(ascii: "\""), UInt8(ascii: "\\"):
+                    append(UInt8(ascii: "\\"))
+                    append(byte)
+                case UInt8(ascii: "\n"): append("\\n")
+                case 0..<0x20, UInt8(ascii: "<"), 0x7F:
+                    append("\\u00")
+                    append(OutputFile.hexadecimal(byte >> 4))
+                    append(OutputFile.hexadecimal(byte & 15))
+                default: append(byte)
+                }
+            }
+        }
+    }
+
+    private static func hexadecimal(_ digit: UInt8) -> UInt8 { digit < 10 ? UInt8(ascii: "0") + digit : UInt8(ascii: "a") + digit - 10 }
+
+    // MARK: Writing
+
+    /// Writes what is in the buffer.
+    func flush() {
+        var done = 0
+        while done < count, failure == nil { done += unsafe write(buffer + done, count - done, at: position + off_t(done)) }
+        position += off_t(count)
+        count = 0
+        if isSeekable { writeClosing() }
+    }
+
+    /// Writes the rest and closes the file.
+    func close() {
+        flush()
+        if !isSeekable { writeClosing() }
+        if Glibc.close(descriptor) != 0 && failure == nil { failure = errno }
+    }
+
+    private func writeClosing() {
+        guard closing.utf8CodeUnitCount > 0, failure == nil else { return }
+        unsafe _ = write(closing.utf8Start, closing.utf8CodeUnitCount, at: position)
+    }
+
+    /// Returns how many bytes were written.
+    private func write(_ start: UnsafeRawPointer, _ count: Int, at position: off_t) -> Int {
+        let written = unsafe isSeekable ? pwrite(descriptor, start, count, position) : Glibc.write(descriptor, start, count)
+        if written < 0 && errno != EINTR { failure = errno }
+        return max(0, written)
+    }
+}
