@@ -79,6 +79,9 @@ static void note_upvalues(clua_cached_closure *cached, const clua_parcel *parcel
 }
 
 bool clua_push_cached_closure(lua_State *L, const clua_parcel *parcel, clua_cached_closure **cached) {
+#if WITHOUT_CACHED_CLOSURES
+    return false;
+#endif
     if (parcel->value_count != 1 || clua_parcel_code_count(parcel) != 1) return false;
     clua_code *code = clua_parcel_code(parcel, 0);
     if (!code->is_reusable || code->upvalue_count > MAX_UPVALUES) return false;
@@ -101,15 +104,14 @@ bool clua_push_cached_closure(lua_State *L, const clua_parcel *parcel, clua_cach
     return true;
 }
 
-bool clua_cached_closure_has_returned(lua_State *L, clua_cached_closure *cached) {
-    if (cached->look_count != clua_state_of(L)->look_count) return false;
-    cached->is_running = false;
-    return true;
-}
-
-void clua_cached_closure_drop(lua_State *L, clua_cached_closure *cached) {
+void clua_leave_cached_closure(lua_State *L, clua_cached_closure *cached, bool has_returned) {
+    clua_state *state = clua_state_of(L);
+    if (has_returned && cached->look_count == state->look_count) {
+        cached->is_running = false;
+        return;
+    }
     lua_pushboolean(L, 0);
-    clua_keep(L, kept_index(clua_state_of(L), cached));
+    clua_keep(L, kept_index(state, cached));
     clua_code_release(cached->code);
     *cached = (clua_cached_closure){0};
 }

@@ -10,6 +10,7 @@
 #include "Objects/class_raising.h"
 #include "Objects/object_raising.h"
 #include "Objects/observer_raising.h"
+#include "deferred.h"
 
 // A C function pointer as light userdata. POSIX guarantees the conversion.
 static void push_pointer(lua_State *L, clua_function function) { lua_pushlightuserdata(L, (void *)function); }
@@ -192,8 +193,7 @@ static void answer_handle(lua_State *L, const clua_reply *reply) {
     if (reply->completion_index != 0) set_completion(L, last + 1, reply->completion_index);
 }
 
-// Drops the body of the handle at `index`, and pushes the handle.
-static int answer_sent(lua_State *L, int index) {
+int clua_answer_sent(lua_State *L, int index) {
     lua_pushnil(L);
     lua_setiuservalue(L, index, CLUA_USER_VALUE_BODY);
     lua_pushvalue(L, index);
@@ -209,7 +209,7 @@ static int answer(lua_State *L, clua_reply *reply) {
     case CLUA_REPLY_NUMBER: lua_pushnumber(L, reply->number); return 1;
     case CLUA_REPLY_PROGRESS: push_progress(L, reply); return 1;
     case CLUA_REPLY_VALUES: return (int)reply->integer;
-    case CLUA_REPLY_SENT: return answer_sent(L, (int)reply->integer);
+    case CLUA_REPLY_SENT: return clua_answer_sent(L, (int)reply->integer);
     case CLUA_REPLY_ARGUMENT: lua_pushvalue(L, (int)reply->integer); return 1;
     case CLUA_REPLY_NO_MEMORY: return clua_no_memory(L);
     case CLUA_REPLY_STOP:
@@ -266,28 +266,9 @@ typedef struct target {
     int member;
 } target;
 
-static int call_function(lua_State *L) {
+int clua_call_target(lua_State *L) {
     const target *target = lua_touserdata(L, lua_upvalueindex(1));
     return clua_call_host(L, target->function, target->member);
-}
-
-// Creates a deferred operation if the first argument is a function. Upvalue: as call_function's.
-static int make_deferred(lua_State *L) {
-    if (lua_type(L, 1) != LUA_TFUNCTION) return call_function(L);
-    int last = lua_gettop(L);
-    clua_push_deferred_handle(L, clua_state_of(L)->host->deferred_kind);
-    clua_set_body(L, 1, last, 0);
-    return 1;
-}
-
-// Adds an operation, which may be deferred. Upvalue: as call_function's.
-static int add_deferred(lua_State *L) {
-    const clua_host *host = clua_state_of(L)->host;
-    clua_handle *handle = clua_to_deferred_handle(L, 2);
-    if (handle == NULL) return call_function(L);
-    const clua_handle *to = clua_to_handle(L, 1);
-    if (to == NULL || (int)to->kind != host->adding_kind || !host->add_deferred(L, to->object, handle)) return call_function(L);
-    return answer_sent(L, 2);
 }
 
 // The member number of the key at stack index 2 in the table at `members`, or 0.
@@ -339,21 +320,9 @@ static int use_property(lua_State *L) {
     return clua_call_host(L, to_pointer(L, lua_upvalueindex(2)), find_member(L, lua_upvalueindex(1)));
 }
 
-// Stores the value at stack index 3 as the callback of a deferred handle, and returns true, if both fit.
-static bool set_deferred_callback(lua_State *L) {
-    int type = lua_type(L, 3);
-    if (type != LUA_TFUNCTION && type != LUA_TNIL) return false;
-    clua_handle *handle = clua_to_deferred_handle(L, 1);
-    if (handle == NULL) return false;
-    lua_settop(L, 3);
-    lua_setiuservalue(L, 1, CLUA_USER_VALUE_FUNCTIONS);
-    handle->has_callback = type == LUA_TFUNCTION;
-    return true;
-}
-
 // __newindex of objects. Upvalues: properties, function, and the name of the deferred handles' callback property or nil.
 static int set_property(lua_State *L) {
-    if (lua_rawequal(L, 2, lua_upvalueindex(3)) && set_deferred_callback(L)) return 0;
+    if (lua_rawequal(L, 2, lua_upvalueindex(3)) && clua_set_deferred_callback(L)) return 0;
     return use_property(L);
 }
 
@@ -371,21 +340,13 @@ static void push_target(lua_State *L, clua_function function, int member) {
 
 void clua_push_function(lua_State *L, clua_function function, int member) {
     push_target(L, function, member);
-    lua_pushcclosure(L, call_function, 1);
-}
-
-// Whether objects of this class may be deferred.
-static bool may_be_deferred(lua_State *L, const clua_class *class) {
-    return class->kind != 0 && class->kind == clua_state_of(L)->host->deferred_kind;
+    lua_pushcclosure(L, clua_call_target, 1);
 }
 
 static void push_class_function(lua_State *L, const clua_class *class, int member) {
-    const clua_host *host = clua_state_of(L)->host;
-    lua_CFunction function = call_function;
-    if (may_be_deferred(L, class) && member == host->deferred_function) function = make_deferred;
-    if (class->kind != 0 && class->kind == host->adding_kind && member == host->adding_function) function = add_deferred;
+    lua_CFunction function = clua_deferring_function(L, class, member);
     push_target(L, class->call, member);
-    lua_pushcclosure(L, function, 1);
+    lua_pushcclosure(L, function != NULL ? function : clua_call_target, 1);
 }
 
 // Creates the class table, with functions as fields and computed properties. Pushes it.
@@ -430,7 +391,7 @@ void clua_open_class(lua_State *L, const clua_class *class) {
     lua_pushcclosure(L, may_be_derived_from ? get_overridden_property : get_property, 3);
     lua_setfield(L, -3, "__index");
     push_pointer(L, class->set);
-    lua_pushstring(L, may_be_deferred(L, class) ? clua_state_of(L)->host->callback_property : NULL);
+    lua_pushstring(L, clua_deferred_property(L, class));
     lua_pushcclosure(L, set_property, 3);
     lua_setfield(L, -2, "__newindex");
     clua_push_function(L, class->describe, 0);

@@ -10,6 +10,12 @@ void clua_push_function(lua_State *L, clua_function function, int member);
 /// Calls the host's `function` for `member` with the values on the stack. Pushes its results and returns their number.
 int clua_call_host(lua_State *L, clua_function function, int member);
 
+/// A Lua function that calls a host's function. Upvalue: which one, as clua_push_function sets it.
+int clua_call_target(lua_State *L);
+
+/// Drops the body of the handle at `index`, and pushes the handle. Returns 1. Never raises. Needs 1 free stack slot.
+int clua_answer_sent(lua_State *L, int index);
+
 /// Creates the metatable and the class table of `class`. Pushes the class table above the module. Needs 6 free stack slots.
 void clua_open_class(lua_State *L, const clua_class *class);
 

@@ -419,7 +419,6 @@ static int run_body(lua_State *L) {
     state->limit_bytes = state->state_limit;
     int count = lua_gettop(L) - function + 1;
     if (count > 0 && clua_send(L, count, CLUA_RESULTS, run->results) != LUA_OK) return lua_error(L);
-    if (run->cached != NULL && clua_cached_closure_has_returned(L, run->cached)) run->cached = NULL;
     return 0;
 }
 
@@ -427,7 +426,7 @@ int clua_run_body(lua_State *L, clua_body body, const clua_parcel *parcel, int r
                   clua_parcel *results, clua_failure *failure) {
     body_run run = {body, parcel, result_limit, memory_limit, results, NULL};
     int status = clua_run_apart(L, run_body, &run, failure);
-    if (run.cached != NULL) clua_cached_closure_drop(L, run.cached);
+    if (run.cached != NULL) clua_leave_cached_closure(L, run.cached, status == LUA_OK);
     // Otherwise the next body's limit would start above the garbage that this one left behind.
     if (status != LUA_OK && failure->status == LUA_ERRMEM && (failure->stop == CLUA_NOT_STOPPED || failure->stop == CLUA_STOP_MEMORY))
         lua_gc(L, LUA_GCCOLLECT, 0);

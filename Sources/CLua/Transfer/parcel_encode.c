@@ -440,7 +440,7 @@ static int attempt(lua_State *L, int count, clua_parcel_role role, bool is_track
 
 int clua_encode(lua_State *L, int count, clua_parcel_role role, clua_parcel *parcel) {
     *parcel = (clua_parcel){0};
-    if (count == 1 && (encode_scalar(L, parcel) || encode_flat(L, parcel))) return LUA_OK;
+    if (count == 1 && encode_flat(L, parcel)) return LUA_OK;
     if (!lua_checkstack(L, count + 4)) {
         lua_settop(L, lua_gettop(L) - 1);  // makes room for the message; the caller no longer needs the values
         lua_pushnil(L);

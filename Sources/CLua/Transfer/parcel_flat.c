@@ -2,6 +2,8 @@
 
 #include "Libraries/modules_raising.h"
 #include "Transfer/code.h"
+#include "Transfer/parcel_writer.h"
+#include "Transfer/shared_string.h"
 
 // All these functions return false, and change nothing but the writer, if a value is not flat.
 
@@ -46,12 +48,29 @@ static bool write_flat_function(parcel_writer *writer, lua_State *L, clua_code *
     return true;
 }
 
-bool encode_flat(lua_State *L, clua_parcel *parcel) {
+// Writes a nil, a boolean or a number into the parcel without a writer.
+static bool encode_scalar(lua_State *L, int type, clua_parcel *parcel) {
+    uint8_t *bytes = (uint8_t *)parcel->few;
+    size_t count = 1;
+    switch (type) {
+    case LUA_TNIL: bytes[1] = CLUA_TAG_NIL; break;
+    case LUA_TBOOLEAN: bytes[1] = lua_toboolean(L, -1) ? CLUA_TAG_TRUE : CLUA_TAG_FALSE; break;
+    case LUA_TNUMBER: count = put_number(bytes + 1, L); break;
+    default: return false;
+    }
+    bytes[0] = 0;
+    bytes[1 + count] = CLUA_TAG_END;
+    parcel->byte_count = count + 2;
+    parcel->value_count = 1;
+    parcel->is_flat = true;
+    return true;
+}
+
+static bool encode_text_or_function(lua_State *L, int type, clua_parcel *parcel) {
     parcel_writer writer;
     writer_init(&writer);
     writer_byte(&writer, 0);
     clua_code *code = NULL;
-    int type = lua_type(L, -1);
     bool is_flat;
     if (type != LUA_TFUNCTION)
         is_flat = write_flat(&writer, L, type);
@@ -72,4 +91,13 @@ bool encode_flat(lua_State *L, clua_parcel *parcel) {
         parcel->code = code;
     }
     return true;
+}
+
+bool encode_flat(lua_State *L, clua_parcel *parcel) {
+#if WITHOUT_FLAT_PARCELS
+    return false;
+#endif
+    int type = lua_type(L, -1);
+    if (type == LUA_TSTRING || type == LUA_TFUNCTION) return encode_text_or_function(L, type, parcel);
+    return encode_scalar(L, type, parcel);
 }

@@ -59,9 +59,8 @@ enum {
 enum { CLUA_HAS_GLOBALS = 1 };
 
 enum {
-    CLUA_INLINE_DEPTH = 64,            // objects nested deeper are written in records
-    CLUA_MIN_SHARED_STRING = 1 << 14,  // strings of at least this length are shared, not copied
-    CLUA_MAX_KEPT_STRING = 40          // Lua does not intern longer strings, so their addresses identify nothing
+    CLUA_INLINE_DEPTH = 64,    // objects nested deeper are written in records
+    CLUA_MAX_KEPT_STRING = 40  // Lua does not intern longer strings, so their addresses identify nothing
 };
 
 #endif

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "Transfer/parcel_format.h"
 #include "parcel.h"
 
 /// Must not move, because it may point into itself.
@@ -87,6 +88,30 @@ static inline void writer_varint(parcel_writer *writer, uint64_t value) {
 static inline void writer_string(parcel_writer *writer, const char *bytes, size_t count) {
     writer_varint(writer, count);
     writer_bytes(writer, bytes, count);
+}
+
+static inline void write_text(parcel_writer *writer, const char *bytes, size_t count) {
+    writer_byte(writer, CLUA_TAG_STRING);
+    writer_string(writer, bytes, count);
+}
+
+enum { CLUA_MAX_NUMBER_BYTES = 11 };
+
+/// Writes the number on top, with its tag. Returns the number of bytes.
+static inline size_t put_number(uint8_t *bytes, lua_State *L) {
+    if (lua_isinteger(L, -1)) {
+        lua_Integer value = lua_tointeger(L, -1);
+        bytes[0] = CLUA_TAG_INTEGER;
+        return 1 + put_varint(bytes + 1, ((uint64_t)value << 1) ^ (uint64_t)(value >> 63));
+    }
+    lua_Number value = lua_tonumber(L, -1);
+    bytes[0] = CLUA_TAG_FLOAT;
+    memcpy(bytes + 1, &value, sizeof value);
+    return 1 + sizeof value;
+}
+
+static inline void write_number(parcel_writer *writer, lua_State *L) {
+    if (writer_reserve(writer, CLUA_MAX_NUMBER_BYTES)) writer->count += put_number(writer->bytes + writer->count, L);
 }
 
 #endif

@@ -40,6 +40,18 @@ typedef struct clua_class {
     clua_function describe;   // tostring: object
 } clua_class;
 
+/// Which operations may be deferred, see deferred.h. All zero if none.
+typedef struct clua_deferral {
+    int kind;  // the kind of their handles
+    int make_function;  // creates an operation, deferred if the first argument is a function, its body
+    const char *callback_property;  // the property that holds the function in CLUA_USER_VALUE_FUNCTIONS
+    int queue_kind;  // the kind of the objects to which `add_function` adds operations
+    int add_function;
+    /// Creates the operation of `handle`, a deferred one at stack index 2, and adds it to `queue`. Returns false if that is not so simple or
+    /// was refused; the caller then calls the function. Must not raise.
+    bool (*add)(lua_State *L, void *queue, struct clua_handle *handle);
+} clua_deferral;
+
 /// What scripts see of a host. All states of the host share it, and it outlives them.
 typedef struct clua_host {
     const clua_class *classes;
@@ -51,15 +63,7 @@ typedef struct clua_host {
     /// Called in the sending state after encoding a `parcel` that refers to host objects, with the values still on the stack. May encode
     /// more. Must not raise.
     void (*sent)(lua_State *L, const struct clua_parcel *parcel);
-    // The class whose handles may be deferred; 0 for none. See deferred.h.
-    int deferred_kind;
-    int deferred_function;  // creates an operation, deferred if the first argument is a function, its body
-    const char *callback_property;  // the property that holds the function in CLUA_USER_VALUE_FUNCTIONS
-    int adding_kind;      // the kind of the objects to which adding_function adds operations; 0 for none
-    int adding_function;
-    /// Creates the operation of `handle`, a deferred one at stack index 2, and adds it to `object`. Returns false if that is not so simple
-    /// or was refused; the caller then calls the function. Must not raise.
-    bool (*add_deferred)(lua_State *L, void *object, struct clua_handle *handle);
+    clua_deferral deferral;
     // For operation classes that scripts define. 0 and NULL if no class has the function `subclass`.
     int class_kind;                    // the kind of the objects behind such classes
     clua_function new_operation;       // creates an operation of the class at stack index 1; member 1: that class has a method `start`

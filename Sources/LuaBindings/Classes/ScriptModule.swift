@@ -47,13 +47,7 @@ enum ScriptModule {
                 set_slot: { pointer, state, slot in
                     unsafe withOperation(pointer, madeBy: state) { $0.handleSlot = slot } != nil
                 },
-                make: { state, hasCompletion in
-                    guard let state = unsafe state else { return nil }
-                    // Safety: the object is set before the first script runs and outlives the state.
-                    return unsafe Unmanaged<LuaState>.fromOpaque(state)._withUnsafeGuaranteedRef { state in
-                        unsafe Unmanaged.passRetained(LuaOperation(deferredIn: state, hasCompletion: hasCompletion)).toOpaque()
-                    }
-                }))
+                make: { unsafe LuaState.makeDeferredOperation($0, hasCompletion: $1) }))
         let descriptions = unsafe [
             OperationClass.description, BlockOperationClass.description, InvocationOperationClass.description,
             OperationQueueClass.description, ErrorClass.description, TimerClass.description, ProcessClass.description,
@@ -73,14 +67,8 @@ enum ScriptModule {
                     guard let lua = unsafe lua, let parcel = unsafe parcel else { return }
                     unsafe LuaState.of(lua).seal(referencesOf: parcel)
                 },
-                deferred_kind: ObjectKind.operation.rawValue, deferred_function: OperationClass.Function.new.number,
-                callback_property: StaticName.completionBlock, adding_kind: ObjectKind.queue.rawValue,
-                adding_function: OperationQueueClass.Function.addOperation.number,
-                add_deferred: { lua, queue, handle in
-                    guard let lua = unsafe lua, let queue = unsafe queue, let handle = unsafe handle else { return false }
-                    return unsafe LuaState.addDeferredOperation(lua, to: queue, handle)
-                },
-                class_kind: ObjectKind.scriptClass.rawValue, new_operation: { unsafe LuaState.answer($0, $1, $2, OperationSubclass.new) },
+                deferral: LuaState.deferral, class_kind: ObjectKind.scriptClass.rawValue,
+                new_operation: { unsafe LuaState.answer($0, $1, $2, OperationSubclass.new) },
                 assign_class_field: { unsafe LuaState.answer($0, $1, $2, OperationSubclass.checkField) },
                 class_contents: { _, pointer, reply in
                     guard let pointer = unsafe pointer, let reply = unsafe reply,

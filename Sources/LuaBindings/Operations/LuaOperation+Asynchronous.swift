@@ -37,7 +37,7 @@ extension LuaOperation {
     func bodyHasReturned() {
         let reason = withFields { fields in
             fields.hasReturned = true
-            return fields.stopReason
+            return fields.rare?.stopReason
         }
         if let reason { return endStopped(reason) }
         if core.isClosing && isCancelled { return endIfReturned() }

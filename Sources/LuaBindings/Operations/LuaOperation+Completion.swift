@@ -51,8 +51,7 @@ extension LuaOperation {
     /// Puts the operation into the list of due operations of the state that has set the completion block. Whoever waits in that state and
     /// has seen that the operation has finished then also waits for the completion block.
     func noteDue() {
-        let inline = inlineState.map { $0.hasCompletion ? StateReference.home : nil }
-        guard let reference = inline ?? withFields({ $0.completion?.state }) else { return }
+        guard let reference = completion?.state else { return }
         withState(reference) { state in
             state.due.append(self)
             // Another state may replace the completion block at this moment. Either that state finds the operation in the list, or this
@@ -77,10 +76,7 @@ extension LuaOperation {
     func hasCompletion(in state: LuaState) -> Bool { hasCompletion(at: reference(to: state)) }
 
     @inline(__always)
-    private func hasCompletion(at reference: StateReference) -> Bool {
-        if let word = inlineState { return word.hasCompletion && reference == .home }
-        return withFields { $0.completion?.state == reference }
-    }
+    private func hasCompletion(at reference: StateReference) -> Bool { completion?.state == reference }
 
     /// What to do with an operation in a state's list of due operations.
     enum Due {
@@ -94,9 +90,8 @@ extension LuaOperation {
 
     /// Takes the completion block of `state`. On the thread of `state`.
     @inline(__always)
-    fileprivate func takeCompletion(in state: LuaState) -> Due {
-        let reference = reference(to: state)
-        let (due, isAwaited) = takeInlineCompletion() ?? withFields { $0.takeCompletion(in: reference) }
+    func takeCompletion(in state: LuaState) -> Due {
+        let (due, isAwaited) = takeCompletion(in: reference(to: state))
         if case .completes(isPinned: true) = due { state.unwatch(self) }
         if isAwaited { state.stopAwaitingCompletion() }
         return due
@@ -119,7 +114,7 @@ extension LuaOperation {
     }
 
     /// What messages call the completion block.
-    fileprivate var nameOfCompletion: String { "the completion block of \(displayName)" }
+    var nameOfCompletion: String { "the completion block of \(displayName)" }
 
     /// Unpins the handle in `state`, because the operation has finished.
     func unpin(in state: LuaState) {
@@ -130,29 +125,6 @@ extension LuaOperation {
 }
 
 extension LuaState {
-    /// Posts a job that runs the due completion blocks, unless one is on its way. Called when a due operation has finished, and before the
-    /// state's thread does something else. From any thread.
-    @inline(__always)
-    func announceDue() {
-        if due.announce() { post { [self] in runDue() } }
-    }
-
-    /// Runs the completion blocks that are due now.
-    private func runDue() {
-        var run = DueRun(state: self, left: due.fetch())
-        while due.hasFetched && run.left > 0 {
-            do throws(Failure) {
-                try unsafe attempt { lua, failure in
-                    unsafe withUnsafeMutablePointer(to: &run) { run in
-                        unsafe clua_run_completions(
-                            lua, { unsafe $0!.assumingMemoryBound(to: DueRun.self).pointee.next($1!) }, run, &failure)
-                    }
-                }
-            } catch { run.fail(error) }
-        }
-        run.endCurrent()
-    }
-
     /// Runs the completion block of `operation` because the host has called it.
     func runCompletion(of operation: LuaOperation) {
         guard !isClosed else { return }
@@ -179,51 +151,5 @@ extension LuaState {
             if !observation.isPinned || !observation.isEnding { hasRun = true }
         }
         return hasRun
-    }
-}
-
-/// Runs the completion blocks that are due in a state at one moment, one after the other.
-@safe private struct DueRun {
-    // Safety: the run stays on the state's thread, which keeps the state alive.
-    unowned(unsafe) let state: LuaState
-    /// The number of operations left. Later arrivals wait for the next run.
-    private(set) var left: Int
-    /// The operation whose block runs, with the list's reference to it.
-    private var current: Unmanaged<LuaOperation>?
-
-    init(state: LuaState, left: Int) { (unsafe self.state, self.left) = (state, left) }
-
-    /// See `clua_next_completion`.
-    mutating func next(_ completion: UnsafeMutablePointer<clua_completion>) -> Bool {
-        endCurrent()
-        while left > 0, let operation = unsafe state.due.take() {
-            left -= 1
-            unsafe current = operation
-            let (due, slot) = unsafe operation._withUnsafeGuaranteedRef { operation in
-                unsafe (operation.takeCompletion(in: state), operation.isHome(state) ? operation.handleSlot : 0)
-            }
-            switch due {
-            case .completes(let isPinned):
-                unsafe state.ranCompletionCount += 1
-                unsafe completion.pointee = clua_completion(object: operation.toOpaque(), is_pinned: isPinned, slot: slot)
-                return true
-            case .waits: unsafe operation._withUnsafeGuaranteedRef { unsafe state.due.append($0) }
-            case .nothing: break
-            }
-            endCurrent()
-        }
-        return false
-    }
-
-    mutating func endCurrent() { unsafe current.take()?.release() }
-
-    /// Reports that the current block failed. Without a current block Lua could run nothing, and the next block is the one that failed.
-    mutating func fail(_ failure: Failure) {
-        var completion = unsafe clua_completion()
-        if unsafe current == nil, unsafe next(&completion), unsafe completion.is_pinned {
-            unsafe state.unpin(current!.takeUnretainedValue())
-        }
-        if let operation = unsafe current?.takeUnretainedValue() { unsafe state.report(failure, in: operation.nameOfCompletion) }
-        endCurrent()
     }
 }

@@ -2,30 +2,42 @@ import CLua
 import OpEngine
 
 /// Deferred operations: only their handles know of them until something asks for the operation. See `deferred.h`.
-extension LuaOperation {
-    /// Makes the operation of a deferred handle in `state`, because something has asked for it.
-    convenience init(deferredIn state: borrowing LuaState, hasCompletion: Bool) {
-        self.init(state.origin(of: .function, nil), Fields(deferredWithCompletion: hasCompletion))
-        if state.isRecorded { recordPlace("", isFinal: true) }
-    }
-}
-
 extension LuaState {
+    /// What C must know of them.
+    static var deferral: clua_deferral {
+        unsafe clua_deferral(
+            kind: ObjectKind.operation.rawValue, make_function: OperationClass.Function.new.number,
+            callback_property: StaticName.completionBlock, queue_kind: ObjectKind.queue.rawValue,
+            add_function: OperationQueueClass.Function.addOperation.number,
+            add: { lua, queue, handle in
+                guard let lua = unsafe lua, let queue = unsafe queue, let handle = unsafe handle else { return false }
+                // Safety: the handles are on the stack of the call and keep both objects alive.
+                return unsafe Unmanaged<OperationQueue>.fromOpaque(queue)._withUnsafeGuaranteedRef { queue in
+                    unsafe LuaState.with(lua) { state in
+                        unsafe state.whileRunning(lua) { unsafe state.addDeferredOperation(lua, to: queue, handle) }
+                    }
+                }
+            })
+    }
+
+    /// Makes the operation of a deferred handle in `state`, because something has asked for it. Returns an owned reference.
+    static func makeDeferredOperation(_ state: UnsafeMutableRawPointer?, hasCompletion: Bool) -> UnsafeMutableRawPointer? {
+        guard let state = unsafe state else { return nil }
+        // Safety: the object is set before the first script runs and outlives the state.
+        return unsafe Unmanaged<LuaState>.fromOpaque(state)._withUnsafeGuaranteedRef { state in
+            let fields = LuaOperation.Fields(deferredWithCompletion: hasCompletion)
+            let operation = LuaOperation(state.origin(of: .function, nil), fields)
+            if state.isRecorded { operation.recordPlace("", isFinal: true) }
+            return unsafe Unmanaged.passRetained(operation).toOpaque()
+        }
+    }
+
     /// Makes the operation of `handle`, a deferred one at stack index 2, and adds it to `queue`, an `OperationQueue`. The operation is
     /// inline.
     ///
     /// - Returns: true if the operation was added. False, and nothing was done, if a script has observed something in this state, if the
     ///   body captures more than plain values, or if it will run in this state. Also false if the queue has rejected the operation; then
     ///   the handle is no longer deferred.
-    static func addDeferredOperation(
-        _ lua: OpaquePointer, to queue: UnsafeMutableRawPointer, _ handle: UnsafeMutablePointer<clua_handle>
-    ) -> Bool {
-        // Safety: the handles are on the stack of the call and keep both objects alive.
-        unsafe Unmanaged<OperationQueue>.fromOpaque(queue)._withUnsafeGuaranteedRef { queue in
-            unsafe with(lua) { state in unsafe state.whileRunning(lua) { unsafe state.addDeferredOperation(lua, to: queue, handle) } }
-        }
-    }
-
     @inline(__always)
     private func addDeferredOperation(_ lua: OpaquePointer, to queue: OperationQueue, _ handle: UnsafeMutablePointer<clua_handle>) -> Bool {
         if hasObserved || runsHere(in: queue) { return false }

@@ -4,33 +4,33 @@
 extension LuaOperation {
     /// How many bytes of live memory the body may add to what its state held when the body began; nil for no limit.
     var memoryLimit: Int? {
-        get { ifOutOfLine { $0.memoryLimit } ?? nil }
-        set { withFields { $0.memoryLimit = newValue } }
+        get { ifOutOfLine { $0.rare?.memoryLimit } ?? nil }
+        set { withFields { $0.rareInUse.memoryLimit = newValue } }
     }
 
     var timeLimit: TimeLimit? {
-        get { ifOutOfLine { $0.timeLimit } ?? nil }
-        set { withFields { $0.timeLimit = newValue } }
+        get { ifOutOfLine { $0.rare?.timeLimit } ?? nil }
+        set { withFields { $0.rareInUse.timeLimit = newValue } }
     }
 
     /// Why the operation was asked to stop; nil if it was not.
-    var stopReason: StopReason? { ifOutOfLine { $0.stopReason } ?? nil }
+    var stopReason: StopReason? { ifOutOfLine { $0.rare?.stopReason } ?? nil }
 
     /// Ends the programs that a cancelled operation has started. Those of a finished operation keep running.
     func endProcesses() {
-        if isCancelled { for process in ifOutOfLine({ $0.processes }) ?? [] { process.end() } }
+        if isCancelled { for process in ifOutOfLine({ $0.rare?.processes ?? [] }) ?? [] { process.end() } }
     }
 
     /// Records that the operation has started `process`.
     func adopt(_ process: ChildProcess) {
-        withFields { $0.processes.append(process) }
+        withFields { $0.rareInUse.processes.append(process) }
         // The process may have ended before it was on the list.
         if !process.isRunning { disown(process) }
         endProcesses()
     }
 
     /// Forgets `process`, because it has ended.
-    func disown(_ process: ChildProcess) { withFields { $0.processes.removeAll { $0 === process } } }
+    func disown(_ process: ChildProcess) { withFields { $0.rare?.processes.removeAll { $0 === process } } }
 
     /// Cancels the operation and stops its body, even if the body does not check `isCancelled`. Safe from every thread; does not wait for
     /// the body.
@@ -40,7 +40,7 @@ extension LuaOperation {
     public func interrupt() { stop(.interrupted) }
 
     func stop(_ reason: StopReason) {
-        withFields { if !$0.hasReturned, $0.stopReason == nil { $0.stopReason = reason } }
+        withFields { if !$0.hasReturned, $0.rare?.stopReason == nil { $0.rareInUse.stopReason = reason } }
         cancel()
         let states = core.states.withLock { states in
             let running = states.filter { $0.runs(self) }
@@ -76,7 +76,7 @@ extension LuaOperation {
     /// - Returns: the memory limit, 0 for none.
     /// - Throws: an error if the operation was asked to stop before.
     func begin() throws(Failure) -> Int {
-        guard let limits = ifOutOfLine({ ($0.stopReason, $0.timeLimit, $0.memoryLimit) }) else { return 0 }
+        guard let limits = ifOutOfLine({ $0.rare.map { ($0.stopReason, $0.timeLimit, $0.memoryLimit) } }) ?? nil else { return 0 }
         if let reason = limits.0 { throw Failure(stop: reason) }
         limits.1?.begin(for: self)
         return limits.2 ?? 0

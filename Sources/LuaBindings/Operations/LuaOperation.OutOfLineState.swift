@@ -52,7 +52,15 @@ extension LuaOperation {
         private var fewBlocks: UInt8 = 0
         /// Whether the home state keeps the handle.
         fileprivate var isPinnedAtHome = false
-        fileprivate var rare: Rare?
+        private(set) var rare: Rare?
+
+        /// Like `rare`, which is made if there is none.
+        var rareInUse: Rare {
+            mutating get {
+                if rare == nil { rare = Rare() }
+                return rare!
+            }
+        }
 
         /// The bodies until they are taken, and the results from then on.
         enum Contents {
@@ -116,21 +124,9 @@ extension LuaOperation {
             }
         }
 
-        /// Exchanges the form of one body with `form`, unless the bodies are gone. Exchanging needs no reference counting.
+        /// Exchanges the form of one body with `form`, unless the bodies are gone.
         mutating func exchangeForm(_ form: inout Body.Form, ofBodyAt index: Int) {
-            guard case .bodies(var bodies) = contents, index < bodies.count else { return }
-            // Without this, changing an element would copy the array.
-            contents = .bodies(.empty)
-            switch consume bodies {
-            case .one(var body):
-                swap(&body.form, &form)
-                bodies = .one(body)
-            case .several(var several):
-                swap(&several[index].form, &form)
-                bodies = .several(several)
-            case .empty: bodies = .empty
-            }
-            contents = .bodies(bodies)
+            if index < bodies.count { swap(&bodies[index].form, &form) }
         }
 
         /// The indices of the bodies that the handle also holds.
@@ -217,13 +213,14 @@ extension LuaOperation {
     }
 
     /// The properties that most operations do not use.
-    fileprivate final class Rare {
+    final class Rare {
         var blockCount = 0
         var storage: [String: Parcel] = [:]
         var observations: [Observation] = []
         var stopReason: StopReason?
         var memoryLimit: Int?
         var timeLimit: TimeLimit?
+        /// The running processes that the operation has started.
         var processes: [ChildProcess] = []
         /// The states that keep the handle, besides the home state.
         var pinningStates: [StateReference] = []
@@ -235,7 +232,7 @@ extension LuaOperation {
 extension LuaOperation.Fields {
     var isObserved: Bool { rare.map { !$0.observations.isEmpty } ?? false }
 
-    /// Records the end. Returns the state of the completion block, if it has not been told yet, and the other states that keep a handle.
+    /// See `LuaOperation.takeEnd`.
     mutating func takeEnd() -> (completing: LuaOperation.StateReference?, others: [LuaOperation.StateReference]) {
         var others = rare?.pinningStates.filter { $0 != completion?.state } ?? []
         if isPinnedAtHome && completion?.state != .home { others.append(.home) }
@@ -244,7 +241,7 @@ extension LuaOperation.Fields {
         return (completion?.state, others)
     }
 
-    /// Takes the completion block of `state` if the operation has finished, and tells whether the state counted it as awaited.
+    /// See `LuaOperation.takeCompletion`.
     mutating func takeCompletion(in state: LuaOperation.StateReference) -> (LuaOperation.Due, isAwaited: Bool) {
         guard let completion, completion.state == state else { return (.nothing, false) }
         guard completion.isPosted else { return (.waits, false) }
@@ -283,43 +280,8 @@ extension LuaOperation.Fields {
         if !rareInUse.states.contains(where: { $0 === other }) { rareInUse.states.append(other) }
     }
 
-    private var rareInUse: LuaOperation.Rare {
-        mutating get {
-            if let rare { return rare }
-            let made = LuaOperation.Rare()
-            rare = made
-            return made
-        }
-    }
-
-    var storage: [String: Parcel] {
-        get { rare?.storage ?? [:] }
-        _modify { yield &rareInUse.storage }
-    }
-
     var observations: [Observation] {
         get { rare?.observations ?? [] }
         _modify { yield &rareInUse.observations }
-    }
-
-    var stopReason: StopReason? {
-        get { rare?.stopReason }
-        set { rareInUse.stopReason = newValue }
-    }
-
-    var memoryLimit: Int? {
-        get { rare?.memoryLimit }
-        set { rareInUse.memoryLimit = newValue }
-    }
-
-    var timeLimit: TimeLimit? {
-        get { rare?.timeLimit }
-        set { rareInUse.timeLimit = newValue }
-    }
-
-    /// The running processes that the operation has started.
-    var processes: [ChildProcess] {
-        get { rare?.processes ?? [] }
-        _modify { yield &rareInUse.processes }
     }
 }

@@ -7,21 +7,7 @@ import Synchronization
 /// The function stays in the handle of the Lua state that made the operation until the operation is added to a queue. Adding the operation
 /// copies the function, unless the function will run in that same state. Every Lua state can read the results of `main`.
 ///
-/// # States
-///
-/// The state of an operation takes one of three forms. An operation moves down this list and never up:
-///
-/// | form | where the state is | who may change it |
-/// |---|---|---|
-/// | deferred | In the handle: the function, its arguments, the completion block. There is no `LuaOperation`. | The state's thread. |
-/// | inline | In `stateWord`: one body or a few results, and whether there is a completion block. | Any thread, with `changeInline`. |
-/// | out of line | In a block of memory whose address is `stateWord`. | Any thread, with the block's lock: `withFields`. |
-///
-/// - Deferred becomes inline when the operation is added to a queue (`addDeferredOperation`), and out of line when a script or the host
-///   asks for anything else.
-/// - Inline becomes out of line when somebody stores something that the word has no room for (`moveOutOfLine`).
-///
-/// Most operations of a script are made, added, run and finished without ever needing the block of memory or its lock.
+/// `LuaOperation+State.swift` says where its state is.
 ///
 /// - Concurrency: safe from every thread.
 @safe public final class LuaOperation: Operation, @unchecked Sendable {
@@ -32,7 +18,7 @@ import Synchronization
 
     /// What this operation shares with all operations made in the same way.
     let origin: Origin
-    /// The state of the operation. See the table above.
+    /// The state of the operation, or where it is.
     let stateWord: Atomic<StateWord>
     /// The slot of the handle in the Lua state that made the operation. Only that state's thread uses it.
     @safe @exclusivity(unchecked) var handleSlot: UInt32 = 0
@@ -115,35 +101,6 @@ import Synchronization
         if let body = unsafe word.body { unsafe body.release() }
     }
 
-    /// Moves the state out of line if necessary, and calls `body` with the fields while the lock is held.
-    @inline(__always)
-    func withFields<Result>(_ body: (inout Fields) -> Result) -> Result { unsafe with(outOfLine, body) }
-
-    /// Like `withFields`, but returns nil if the state is inline.
-    @inline(__always)
-    func ifOutOfLine<Result>(_ body: (inout Fields) -> Result) -> Result? {
-        guard let outOfLine = unsafe stateWord.load(ordering: .acquiring).outOfLine else { return nil }
-        return unsafe with(outOfLine, body)
-    }
-
-    @inline(__always)
-    private func with<Result>(_ outOfLine: UnsafeMutablePointer<OutOfLineState>, _ body: (inout Fields) -> Result) -> Result {
-        unsafe outOfLine.pointee.lock.lock()
-        defer { unsafe outOfLine.pointee.lock.unlock() }
-        return unsafe body(&OutOfLineState.fields(of: outOfLine).pointee)
-    }
-
-    @inline(__always)
-    private var outOfLine: UnsafeMutablePointer<OutOfLineState> {
-        unsafe stateWord.load(ordering: .acquiring).outOfLine ?? moveOutOfLine()
-    }
-
-    /// Stores what a body has returned.
-    private func setResults(_ results: ReturnedValues, ofBodyAt index: Int) {
-        if changeInline({ $0.setResults(results) }) ?? false { return }
-        withFields { $0.setResults(results, ofBodyAt: index) }
-    }
-
     var core: RuntimeCore { origin.core }
     /// Gives `body` the core without retaining it, for hot paths.
     @inline(__always)
@@ -180,7 +137,7 @@ import Synchronization
     /// Runs the bodies on this thread, in the thread's Lua state. Several bodies of an operation in a queue run on every free worker.
     public override func main() {
         // Safety: the origin keeps its body alive.
-        if stateWord.load(ordering: .acquiring) == .nothing, let body = unsafe origin.bodyPointer {
+        if isUnchanged, let body = unsafe origin.bodyPointer {
             unsafe run(body, [], at: 0)
         } else if let body = takeInlineBody() {
             unsafe run(body.pointer, [], at: 0)
@@ -281,7 +238,7 @@ import Synchronization
     /// The results: one parcel for each block. Nil until the operation has finished, and nil for an operation that did not return.
     var results: [Parcel]? {
         guard isFinished, let outcome, outcome != .failed else { return nil }
-        let results = stateWord.load(ordering: .acquiring).results.map { .one($0) } ?? ifOutOfLine { $0.results } ?? .empty
+        let results = storedResults
         if outcome != .succeeded && (results.isEmpty || results.contains { $0 == nil }) { return nil }
         return results.map { $0?.parcel ?? .empty }
     }
@@ -314,8 +271,7 @@ import Synchronization
         // An operation that is not executing now never will: `start` checks the cancelled flag in the same atomic step. What the bodies
         // capture may retain this operation, so they are dropped here.
         if !isExecuting {
-            let body = takeInlineBody(), bodies = ifOutOfLine { exchange(&$0.bodies, with: .empty) }
-            withExtendedLifetime((body, bodies)) {}
+            dropBodies()
         } else {
             core.states.withLock { states in for state in states where state.runs(self) { state.inbox.wake() } }
         }
@@ -326,7 +282,7 @@ import Synchronization
     /// Records the line that adds the operation.
     @_spi(Subclassing) public override func willBeRecorded() {
         guard let state = core.existingStateOfCurrentThread else { return }
-        state.recordPlace(of: self, isFinal: inlineState != nil)
+        state.recordPlace(of: self, isFinal: isInline)
     }
 
     // MARK: readiness
@@ -346,14 +302,14 @@ import Synchronization
 
     // MARK: storage
 
-    func stored(_ name: String) -> Parcel? { ifOutOfLine { $0.storage[name] } ?? nil }
+    func stored(_ name: String) -> Parcel? { ifOutOfLine { $0.rare?.storage[name] } ?? nil }
 
     func store(_ value: Parcel?, as name: String) {
         value?.makeUnowned(referencesTo: self)
         registerReferences(of: value)
         let replaced = withFields { fields in
-            let replaced = fields.storage[name]
-            fields.storage[name] = value
+            let replaced = fields.rare?.storage[name]
+            fields.rareInUse.storage[name] = value
             recordChange(forKey: Self.storageKey(name), old: replaced, new: value)
             return replaced
         }
@@ -421,9 +377,7 @@ import Synchronization
 
     /// The script's completion block, as a closure for the host. The closure runs whatever function is in the handle by then.
     var scriptBlock: (@Sendable () -> Void)? {
-        let completion = inlineState.map { $0.hasCompletion ? Completion(state: .home, isPosted: $0.isPosted) : nil }
-        guard let completion = completion ?? ifOutOfLine({ $0.completion }) ?? nil, !completion.isPosted else { return nil }
-        guard let state = withState(completion.state, { $0 }) else { return nil }
+        guard let completion, !completion.isPosted, let state = withState(completion.state, { $0 }) else { return nil }
         return { [unowned self] in
             let operation = self
             state.post { state.runCompletion(of: operation) }
@@ -435,7 +389,7 @@ import Synchronization
     /// Tells the states that keep something for this operation that it has finished.
     @_spi(Subclassing) public override func didFinish() {
         let replaced = isObserved ? scriptBlock : nil
-        let (completing, others) = takeInlineEnd() ?? withFields { $0.takeEnd() }
+        let (completing, others) = takeEnd()
         if completing != nil, let replaced { completionBlockHasChanged(from: replaced, to: nil) }
         if let completing { withState(completing) { $0.announceDue() } }
         for reference in others { withState(reference) { unpin(in: $0) } }

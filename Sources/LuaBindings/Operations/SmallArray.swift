@@ -25,13 +25,15 @@ enum SmallArray<Element>: RandomAccessCollection, MutableCollection {
             default: fatalError("index out of range")
             }
         }
-        set {
-            switch consume self {
-            case .one where index == 0: self = .one(newValue)
+        _modify {
+            // Moved out, so that changing an element copies nothing.
+            switch exchange(&self, with: .empty) {
+            case .one(var element) where index == 0:
+                defer { self = .one(element) }
+                yield &element
             case .several(var elements):
-                self = .empty
-                elements[index] = newValue
-                self = .several(elements)
+                defer { self = .several(elements) }
+                yield &elements[index]
             default: fatalError("index out of range")
             }
         }

@@ -1,11 +1,23 @@
+import CLua
 @_spi(Locking) import OpEngine
 import Synchronization
 
 /// The operations whose completion blocks one state has set and not yet run, and that have finished or are about to. They are roughly in
 /// the order in which they finished.
 ///
+/// A technique that can be left out: OPSCRIPT_WITHOUT=due-lists, with which a job runs the completion block of one operation. It costs a
+/// flag with two fences. It saves a job and a protected call for each operation but the first: L1 takes 0.82 of the time and 0.92 of the
+/// instructions.
+///
 /// A separate object, so that a thread that finishes an operation does not touch the cache lines that the state's thread works with.
 @safe final class DueOperations: Sendable {
+    /// Whether one job runs all that are due. Otherwise each of them has a job of its own.
+    #if WITHOUT_DUE_LISTS
+        fileprivate static let shareJobs = false
+    #else
+        fileprivate static let shareJobs = true
+    #endif
+
     @safe private struct Arrived {
         // Safety: the list retains each operation.
         var operations: [Unmanaged<LuaOperation>] = unsafe []
@@ -49,6 +61,7 @@ import Synchronization
     /// Announces that one of the operations has finished. Returns whether the caller has to post a job.
     @inline(__always)
     func announce() -> Bool {
+        if !Self.shareJobs { return true }
         // Pairs with the fence in `fetch`: the fetching thread either sees what this thread has appended, or is announced again.
         atomicMemoryFence(ordering: .sequentiallyConsistent)
         return !isAnnounced.load(ordering: .relaxed) && !isAnnounced.exchange(true, ordering: .relaxed)
@@ -102,5 +115,83 @@ import Synchronization
         arrived.withLock { $0.isClosed = true }
         _ = fetch()
         while let operation = unsafe take() { unsafe operation.release() }
+    }
+}
+
+extension LuaState {
+    /// Posts a job that runs the due completion blocks, unless one is on its way. Called when a due operation has finished. From any
+    /// thread.
+    @inline(__always)
+    func announceDue() {
+        if due.announce() { post { [self] in runDue() } }
+    }
+
+    /// Posts a job that goes on with the fetched operations. Called before code that may wait for them.
+    @inline(__always)
+    func announceFetched() {
+        if DueOperations.shareJobs && due.hasFetched { announceDue() }
+    }
+
+    /// Runs the completion blocks that are due now.
+    private func runDue() {
+        var run = DueRun(state: self, left: due.fetch())
+        while due.hasFetched && run.left > 0 {
+            do throws(Failure) {
+                try unsafe attempt { lua, failure in
+                    unsafe withUnsafeMutablePointer(to: &run) { run in
+                        unsafe clua_run_completions(
+                            lua, { unsafe $0!.assumingMemoryBound(to: DueRun.self).pointee.next($1!) }, run, &failure)
+                    }
+                }
+            } catch { run.fail(error) }
+        }
+        run.endCurrent()
+    }
+}
+
+/// Runs the completion blocks that are due in a state at one moment, one after the other.
+@safe private struct DueRun {
+    // Safety: the run stays on the state's thread, which keeps the state alive.
+    unowned(unsafe) let state: LuaState
+    /// The number of operations left. Later arrivals wait for the next run.
+    private(set) var left: Int
+    /// The operation whose block runs, with the list's reference to it.
+    private var current: Unmanaged<LuaOperation>?
+
+    init(state: LuaState, left: Int) { (unsafe self.state, self.left) = (state, left) }
+
+    /// See `clua_next_completion`.
+    mutating func next(_ completion: UnsafeMutablePointer<clua_completion>) -> Bool {
+        endCurrent()
+        while left > 0, let operation = unsafe state.due.take() {
+            left -= 1
+            unsafe current = operation
+            let (due, slot) = unsafe operation._withUnsafeGuaranteedRef { operation in
+                unsafe (operation.takeCompletion(in: state), operation.isHome(state) ? operation.handleSlot : 0)
+            }
+            switch due {
+            case .completes(let isPinned):
+                if !DueOperations.shareJobs { left = 0 }
+                unsafe state.ranCompletionCount += 1
+                unsafe completion.pointee = clua_completion(object: operation.toOpaque(), is_pinned: isPinned, slot: slot)
+                return true
+            case .waits: unsafe operation._withUnsafeGuaranteedRef { unsafe state.due.append($0) }
+            case .nothing: break
+            }
+            endCurrent()
+        }
+        return false
+    }
+
+    mutating func endCurrent() { unsafe current.take()?.release() }
+
+    /// Reports that the current block failed. Without a current block Lua could run nothing, and the next block is the one that failed.
+    mutating func fail(_ failure: Failure) {
+        var completion = unsafe clua_completion()
+        if unsafe current == nil, unsafe next(&completion), unsafe completion.is_pinned {
+            unsafe state.unpin(current!.takeUnretainedValue())
+        }
+        if let operation = unsafe current?.takeUnretainedValue() { unsafe state.report(failure, in: operation.nameOfCompletion) }
+        endCurrent()
     }
 }

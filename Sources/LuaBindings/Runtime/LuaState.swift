@@ -164,8 +164,7 @@ final class LuaState: @unchecked Sendable {
     /// Runs `body` for `lua`, the coroutine of this state that has called the host.
     @inline(__always)
     func whileRunning<Result>(_ lua: OpaquePointer, _ body: () -> Result) -> Result {
-        // `body` may wait for the fetched operations, so a job has to continue with them.
-        if due.hasFetched { announceDue() }
+        announceFetched()
         let previous = unsafe running
         unsafe running = lua
         defer { unsafe running = previous }

@@ -49,10 +49,8 @@ import CLua
         unsafe host.initialize(
             to: clua_host(
                 classes: nil, class_count: 0, functions: functions, function_count: names.count,
-                call: { unsafe ObjectHost.call($0!, $1, $2!) }, exit: nil, sent: { _, _ in }, deferred_kind: 0,
-                deferred_function: 0, callback_property: nil, adding_kind: 0, adding_function: 0, add_deferred: nil, class_kind: 0,
-                new_operation: nil,
-                assign_class_field: nil, class_contents: nil, collected: nil))
+                call: { unsafe ObjectHost.call($0!, $1, $2!) }, exit: nil, sent: { _, _ in }, deferral: clua_deferral(), class_kind: 0,
+                new_operation: nil, assign_class_field: nil, class_contents: nil, collected: nil))
         return unsafe UnsafePointer(host)
     }()
 }

@@ -11,9 +11,7 @@ import CLua
         unsafe host.initialize(
             to: clua_host(
                 classes: nil, class_count: 0, functions: nil, function_count: 0, call: { _, _, _ in }, exit: nil, sent: { _, _ in },
-                deferred_kind: 0, deferred_function: 0, callback_property: nil, adding_kind: 0, adding_function: 0, add_deferred: nil,
-                class_kind: 0, new_operation: nil, assign_class_field: nil,
-                class_contents: nil, collected: nil))
+                deferral: clua_deferral(), class_kind: 0, new_operation: nil, assign_class_field: nil, class_contents: nil, collected: nil))
         return unsafe UnsafePointer(host)
     }()
 
