@@ -7,8 +7,6 @@ import Synchronization
 /// The function stays in the handle of the Lua state that made the operation until the operation is added to a queue. Adding the operation
 /// copies the function, unless the function will run in that same state. Every Lua state can read the results of `main`.
 ///
-/// `LuaOperation+State.swift` says where its state is.
-///
 /// - Concurrency: safe from every thread.
 @safe public final class LuaOperation: Operation, @unchecked Sendable {
     // Safety: `@unchecked Sendable` because `stateWord` is atomic, the out-of-line state has a lock, `handleSlot` belongs to one thread,
@@ -18,7 +16,7 @@ import Synchronization
 
     /// What this operation shares with all operations made in the same way.
     let origin: Origin
-    /// The state of the operation, or where it is.
+    /// The state of the operation, or the address of the block that has it. See `LuaOperation+State.swift`.
     let stateWord: Atomic<StateWord>
     /// The slot of the handle in the Lua state that made the operation. Only that state's thread uses it.
     @safe @exclusivity(unchecked) var handleSlot: UInt32 = 0
