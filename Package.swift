@@ -48,7 +48,11 @@ let package = Package(
         .target(name: "OpEngine", dependencies: ["CPlatform"], swiftSettings: strictMemory),
         .target(name: "OpEngineDispatch", dependencies: ["OpEngine"], swiftSettings: strict),
         .target(name: "LuaBindings", dependencies: ["CIO", "CLua", "OpEngine"], swiftSettings: strictMemory),
-        .executableTarget(name: "opscript", dependencies: ["LuaBindings"], swiftSettings: strictMemory),
+        // Archives, as libuv's: loading shared libraries would take time at each start. What the C library has is not taken from libbsd.
+        .target(
+            name: "CTerminal",
+            linkerSettings: [":libedit.a", "c", ":libbsd.a", ":libtinfo.a"].map { .linkedLibrary($0) }),
+        .executableTarget(name: "opscript", dependencies: ["CTerminal", "LuaBindings"], swiftSettings: strictMemory),
         .target(name: "TestSupport", dependencies: ["OpEngine"], path: "Tests/TestSupport", swiftSettings: strict),
         // Classes as tutorials print them, in the language mode that they were written in.
         .testTarget(name: "TutorialTests", dependencies: ["OpEngine", "TestSupport"], swiftSettings: [.swiftLanguageMode(.v5)]),
@@ -66,7 +70,8 @@ let package = Package(
             name: "LuaBindingsTests", dependencies: ["LuaBindings", "CTestSupport", "CLua", "OpEngine", "TestSupport"],
             swiftSettings: strictMemory),
         .testTarget(
-            name: "OpscriptTests", dependencies: ["opscript", "TestSupport"], exclude: ["Golden"], swiftSettings: strictMemory),
+            name: "OpscriptTests", dependencies: ["opscript", "CTestSupport", "TestSupport"], exclude: ["Golden"],
+            swiftSettings: strictMemory),
     ],
     cLanguageStandard: .c11
 )

@@ -23,6 +23,8 @@ struct Command {
             let runtime = try Runtime(configuration)
             // Operations that are still running after an error or a signal get a moment to end.
             defer { runtime.close(deadline: .seconds(2)) }
+            let progress = isPrompt ? nil : Progress(options.progress, runtime.monitor)
+            defer { progress?.finish() }
             return try run(in: runtime)
         } catch {
             report(error.report)
@@ -41,14 +43,18 @@ struct Command {
         } catch {
             return end(runtime, after: error)
         }
-        if options.isInteractive || (isBare && isatty(STDIN_FILENO) != 0) {
+        if isPrompt {
             if !options.showsLuaVersion { print(Runtime.luaCopyright) }
-            try Session(runtime).run()
+            if let prompt = try LivePrompt(runtime) { try prompt.run() } else { try Session(runtime).run() }
+            if runtime.requestedExitStatus == nil, let signal = runtime.lastInterrupt, signal != SIGINT { return cancel(runtime) }
         } else if isBare {
             do throws(LuaError) { try runtime.run(file: nil) } catch { return end(runtime, after: error) }
         }
         return try finish(runtime)
     }
+
+    /// Whether a prompt follows what the command line says.
+    private var isPrompt: Bool { options.isInteractive || (isBare && isatty(STDIN_FILENO) != 0) }
 
     /// Whether the command line names nothing to run.
     private var isBare: Bool { options.script == nil && !options.executes && !options.showsLuaVersion }

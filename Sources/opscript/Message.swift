@@ -1,3 +1,4 @@
+import CTerminal
 import Glibc
 
 /// Text for people.
@@ -5,9 +6,15 @@ enum Message {
     /// Writes to stderr in one piece.
     static func write(_ text: String) { write(text, to: STDERR_FILENO) }
 
-    /// Writes to stdout, after what scripts have printed.
+    /// Writes to stdout, after what scripts have written to any file.
     static func prompt(_ text: String) {
         fflush(nil)
+        write(text, to: STDOUT_FILENO)
+    }
+
+    /// Writes to stdout, after what scripts have printed.
+    static func output(_ text: String) {
+        ct_flush()
         write(text, to: STDOUT_FILENO)
     }
 

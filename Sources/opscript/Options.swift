@@ -12,6 +12,11 @@ struct Options {
         case enableWarnings
     }
 
+    /// When to show how far the operations have come.
+    enum Progress: String, CaseIterable {
+        case auto, always, never
+    }
+
     /// All words, starting with the command's own name.
     let words: [String]
     private(set) var steps: [Step] = []
@@ -22,6 +27,7 @@ struct Options {
     private(set) var showsHelp = false
     private(set) var showsVersion = false
     private(set) var workerCount: Int?
+    private(set) var progress = Progress.auto
     /// The index of the script in `words`; nil if there is none.
     private(set) var script: Int?
 
@@ -70,6 +76,12 @@ struct Options {
             }
             workerCount = count
             index += 1
+        case "--progress": progress = .always
+        case _ where word.hasPrefix("--progress="):
+            guard let mode = Progress(rawValue: String(word.dropFirst("--progress=".count))) else {
+                throw UsageError(message: "'\(word)': after '--progress=' comes auto, always or never")
+            }
+            progress = mode
         default: throw UsageError(message: "unrecognized option '\(word)'")
         }
     }

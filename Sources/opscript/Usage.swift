@@ -16,6 +16,8 @@ enum Usage {
 
         \(options)
           --workers N  run at most N operations at once (default: the processors this process may use)
+          --progress[=auto|always|never]
+                       show on stderr how far the operations have come; auto, the default: on a terminal, after a second
           --help       show this help and exit
           --version    show the version and exit
 

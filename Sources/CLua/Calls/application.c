@@ -246,6 +246,27 @@ int clua_print(lua_State *L, int count, clua_failure *failure) {
     return clua_call(L, count + 1, 0, failure);
 }
 
+// MARK: console
+
+void clua_keep_console(lua_State *L) { clua_keep(L, CLUA_KEPT_CONSOLE); }
+
+static int push_console_function(lua_State *L) {
+    const char *name = lua_touserdata(L, 1);
+    if (clua_push_kept(L, CLUA_KEPT_CONSOLE) != LUA_TTABLE || lua_getfield(L, -1, name) != LUA_TFUNCTION)
+        return luaL_error(L, "the session has no function '%s'", name);
+    return 1;
+}
+
+int clua_call_console(lua_State *L, const char *name, int argument_count, clua_failure *failure) {
+    int status = clua_protect(L, push_console_function, (void *)name, 1, failure);
+    if (status != LUA_OK) {
+        lua_pop(L, argument_count);
+        return status;
+    }
+    lua_insert(L, -argument_count - 1);
+    return clua_call(L, argument_count, LUA_MULTRET, failure);
+}
+
 // MARK: captures
 
 int clua_captures(lua_State *L, int index, clua_failure *failure) {

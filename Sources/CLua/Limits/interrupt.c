@@ -17,6 +17,7 @@
 static clua_state *_Atomic target;
 static void (*_Atomic wake)(void *);  // ends a sleep of the target's thread
 static void *_Atomic wake_context;
+static void (*_Atomic before_death)(void);
 static _Atomic int64_t first_at;  // milliseconds on the monotonic clock
 static struct sigaction previous_interrupt, previous_terminate;
 static bool catches;
@@ -59,6 +60,7 @@ static void handle(int signal_number) {
     clua_state *state = target;
     if (state == NULL || state->stop.interrupt != 0) {
         if (milliseconds() - first_at < ONE_REQUEST) return;
+        if (before_death != NULL) before_death();
         struct sigaction by_default = {.sa_handler = SIG_DFL};
         if (state == NULL)
             clua_release_interrupts();
@@ -79,6 +81,8 @@ static void handle(int signal_number) {
     wake(wake_context);
     errno = error;
 }
+
+void clua_before_death(void (*function)(void)) { before_death = function; }
 
 void clua_catch_interrupts(lua_State *L, void (*waker)(void *), void *context) {
     wake_context = context;

@@ -7,6 +7,9 @@
 
 #include "state.h"
 
+/// Makes the signal handler call `function` before a signal ends the process. It may do only what a signal handler may do.
+void clua_before_death(void (*function)(void));
+
 /// Makes the first SIGINT raise the error `interrupted!` in whatever the state of `L` is running. The next one ends the process. Only one
 /// state per process catches interrupts. The signal handler calls `wake`, which ends a sleep of the state's thread.
 void clua_catch_interrupts(lua_State *L, void (*wake)(void *context), void *context);

@@ -88,6 +88,12 @@ void clua_take_message(lua_State *L, int status, clua_failure *failure);
 /// Prints the top `count` values with the script's own `print`, and pops them.
 int clua_print(lua_State *L, int count, clua_failure *failure);
 
+/// Pops a table of functions, which clua_call_console finds by name. Never raises.
+void clua_keep_console(lua_State *L);
+
+/// Calls a function of the kept table with the top `argument_count` values, and pops these. Pushes its results.
+int clua_call_console(lua_State *L, const char *name, int argument_count, clua_failure *failure);
+
 /// Pushes an array of records that say what would be sent with the function at `index`, and which parts cannot be sent.
 int clua_captures(lua_State *L, int index, clua_failure *failure);
 

@@ -68,11 +68,31 @@ extension LuaState {
             let base = call.count - 1
             defer { unsafe lua_settop(call.lua, base) }
             try unsafe attempt { lua, failure in unsafe clua_call_script(lua, 0, LUA_MULTRET, &failure) }
+            if call.count == base { return }
+            if hasConsole { try unsafe attempt { lua, failure in unsafe clua_call_console(lua, "format", call.count - base, &failure) } }
             let count = call.count - base
-            if count == 0 { return }
             do throws(Failure) {
                 try unsafe attempt { lua, failure in unsafe clua_print(lua, count, &failure) }
             } catch { throw error.with(message: "error calling 'print' (\(error.message))") }
+        }
+    }
+
+    /// Runs a script that returns a table of functions, and keeps the table for `callConsole`.
+    func openConsole(_ source: String, name: String) throws(Failure) {
+        try load(source, name: name)
+        try unsafe attempt { lua, failure in unsafe clua_call_script(lua, 0, 1, &failure) }
+        unsafe clua_keep_console(running)
+        hasConsole = true
+    }
+
+    /// Calls a function of the console.
+    func callConsole(_ function: String, _ arguments: [LuaValue]) throws(Failure) -> [LuaValue] {
+        try withCall { call throws(Failure) in
+            let base = call.count
+            defer { unsafe lua_settop(call.lua, base) }
+            try call.pushOrFail(arguments)
+            try unsafe attempt { lua, failure in unsafe clua_call_console(lua, function, Int32(arguments.count), &failure) }
+            return try call.valuesOrFail(from: base + 1)
         }
     }
 

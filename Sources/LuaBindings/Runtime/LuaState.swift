@@ -29,6 +29,8 @@ final class LuaState: @unchecked Sendable {
     /// Whether a script has ever observed something in this state.
     var hasObserved = false
     private var isSealing = false
+    /// Whether `evaluate` has the console show values.
+    var hasConsole = false
     private var watchesCollections = false
     /// The version of the runtime's shared data (`RuntimeCore.Shared`) that this state has taken over.
     @safe @exclusivity(unchecked) var appliedSharedVersion = 0

@@ -67,7 +67,7 @@ public final class Runtime {
 
     /// The engine, with the threads that run the operations.
     public let engine: Engine
-    private let core: RuntimeCore
+    let core: RuntimeCore
     private var main: LuaState?
 
     /// Makes a runtime and its main state. A worker makes its own state when it runs its first Lua function.

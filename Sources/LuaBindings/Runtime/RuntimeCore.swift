@@ -212,7 +212,11 @@ final class RuntimeCore: @unchecked Sendable {
         report(text)
     }
 
+    /// The number of operations that have failed.
+    let failedOperationCount = Atomic<Int>(0)
+
     func record(_ failure: OperationFailure) {
+        failedOperationCount.wrappingAdd(1, ordering: .relaxed)
         failures.withLock { failures in
             if failures.all.count >= failures.limit {
                 failures.all.removeAll(where: \.isRead)
@@ -252,6 +256,8 @@ final class RuntimeCore: @unchecked Sendable {
         engine.cancelAllOperations()
         // Safety: the workers end before the main state is closed.
         unsafe mainState?.requestEnd()
+        // A host that waits in its own loop must notice.
+        engine.mainInbox.post {}
     }
 
     // MARK: interruption

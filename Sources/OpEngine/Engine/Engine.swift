@@ -44,8 +44,12 @@ import Synchronization
     private let mainCore = Guarded<OperationQueue.Core?>(nil)
     /// The ends of the list of queues that have operations. Guarded by `Registry.lock`.
     // Safety: a core on the list retains itself.
-    private nonisolated(unsafe) var firstActive: Unmanaged<OperationQueue.Core>?
+    nonisolated(unsafe) var firstActive: Unmanaged<OperationQueue.Core>?
     private nonisolated(unsafe) var lastActive: Unmanaged<OperationQueue.Core>?
+    /// The number of operations that have left the queues which are not on the list, or before these were entered. Guarded by
+    /// `Registry.lock`.
+    // Safety: guarded by that lock.
+    nonisolated(unsafe) var formerlyFinished = 0
     /// The queue of the engine's internal operations, which no count includes.
     private let helpers = Guarded(HelperQueue())
 
@@ -167,8 +171,11 @@ import Synchronization
         }
     }
 
-    func deactivate(_ core: OperationQueue.Core) {
+    /// - Parameter added: the number of operations ever added to the queue, all of which have left.
+    func deactivate(_ core: OperationQueue.Core, added: Int) {
         Registry.lock.withLock {
+            if !core.isHelper.load(ordering: .relaxed) { unsafe formerlyFinished += added - core.countedAsFinished }
+            core.countedAsFinished = added
             // Safety: the registry's lock guards the list, and every core on it retains itself.
             let (previous, next) = unsafe (core.previousActive, core.nextActive)
             if let previous = unsafe previous {
@@ -183,31 +190,6 @@ import Synchronization
             }
         }
     }
-
-    func activeCores() -> [OperationQueue.Core] {
-        Registry.lock.withLock {
-            var all: [OperationQueue.Core] = []
-            var next = unsafe firstActive
-            while let entry = unsafe next {
-                // Safety: the registry's lock guards the list, and every core on it retains itself.
-                let core = unsafe entry.takeUnretainedValue()
-                if !core.isHelper.load(ordering: .relaxed) { all.append(core) }
-                unsafe next = core.nextActive
-            }
-            return all
-        }
-    }
-
-    /// The number of operations that have been added to this engine's queues and have not finished. O(queues).
-    public var unfinishedOperationCount: Int {
-        activeCores().reduce(0) { $0 + $1.state.withLock { $0.count } }
-    }
-
-    /// The operations that have been added to this engine's queues and have not finished. In order of addition within each queue. O(n).
-    public func unfinishedOperations() -> [Operation] { activeCores().flatMap { $0.members() } }
-
-    /// Cancels the operations in all queues of this engine except barriers. Executing operations are cancelled last. O(n).
-    public func cancelAllOperations() { unfinishedOperations().filter { !$0.isBarrier }.cancelAll() }
 
     // MARK: Quiescence
 

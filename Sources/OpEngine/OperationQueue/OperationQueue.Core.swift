@@ -32,6 +32,8 @@ extension OperationQueue {
         /// The links of the engine's list of queues that have operations. Guarded by `Registry.lock`.
         var previousActive: Unmanaged<Core>?
         var nextActive: Unmanaged<Core>?
+        /// How many of its operations are in `Engine.formerlyFinished`. Guarded by `Registry.lock`.
+        var countedAsFinished = 0
         private let signal = Atomic<Bool>(false)
         /// The flag that the spinning worker polls. It may be set after that worker has left; `State.hasSpinningWorker` is authoritative.
         @inline(__always) var isSpinningWorkerSignalled: Bool { signal.load(ordering: .relaxed) }
@@ -420,7 +422,7 @@ extension OperationQueue {
             private init(after state: inout State, of core: Core) {
                 isLast = state.count == 0
                 state.observation?.recordCounts(before: state.count + 1, state)
-                if isLast { core.uncheckedEngine.deactivate(core) }
+                if isLast { core.uncheckedEngine.deactivate(core, added: state.added) }
                 waits = isLast ? exchange(&state.waits, with: []) : []
                 capacityWaiters = state.takeCapacityWaiters()
                 queue = isLast || state.isResting ? state.retainedQueue.take() : nil

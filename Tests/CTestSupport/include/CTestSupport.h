@@ -51,4 +51,11 @@ void free_page(struct missing_page *page);
 // Has the kernel refuse `membarrier` to the calling thread and those that it starts, as a sandbox may. False where it cannot.
 bool forbid_membarrier(void);
 
+// Starts a program as the leader of a session whose terminal is a new pseudo-terminal with so many columns. Both arrays end with NULL.
+// Returns the other end of the terminal; -1 on failure.
+int spawn_in_terminal(const char *const *words, const char *const *environment, int columns, int *process);
+
+// Waits for the program. Returns its exit status; 128 + n if signal n ended it.
+int wait_for_process(int process);
+
 #endif

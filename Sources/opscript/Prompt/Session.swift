@@ -1,7 +1,7 @@
 import Glibc
 import LuaBindings
 
-/// An interactive session: reads lines, runs them and prints the values of expressions.
+/// An interactive session without a terminal: reads lines, runs them and prints the values of expressions.
 struct Session {
     private let runtime: Runtime
 
@@ -34,13 +34,7 @@ struct Session {
 
     /// A line without its newline; nil at the end of the input.
     private func readLine(prompt variable: String, default text: String) -> String? {
-        Message.prompt(prompt(variable) ?? text)
+        Message.prompt(PromptText(runtime: runtime)(variable, default: text))
         return Swift.readLine()
-    }
-
-    /// The prompt that the script has set, if any.
-    private func prompt(_ variable: String) -> String? {
-        let text = try? runtime.run("local p = _G[...]; return p ~= nil and tostring(p)", name: "=prompt", arguments: [.string(variable)])
-        return text?.first?.text
     }
 }

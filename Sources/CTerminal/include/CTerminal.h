@@ -1,0 +1,86 @@
+// What the command needs of terminals and Swift cannot call: a pseudo-terminal between the process and its terminal, signal handlers,
+// and libedit, whose functions are variadic.
+//
+// While the relay is active, descriptors 1 and 2, where they are the terminal, are a pseudo-terminal. One thread, the pump, copies what
+// arrives there to the terminal. If something is drawn at the bottom of the terminal (a prompt or a status line), the pump takes it away,
+// writes whole lines, and has it drawn again.
+#ifndef CTERMINAL_H
+#define CTERMINAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+// MARK: relay
+
+/// Begins to relay what the process writes to the terminal that `descriptor` is. Returns false if the system has no pseudo-terminal left;
+/// then nothing has changed. The relay also ends when the process exits.
+bool ct_relay_begin(int descriptor);
+
+/// Writes what is left, and gives the terminal back. Does nothing if no relay is active. From any thread.
+void ct_relay_end(void);
+
+/// As ct_relay_end, but only what a signal handler may do: restores the terminal and waits at most 300 ms for the pump.
+void ct_relay_abandon(void);
+
+/// Waits until everything that was written so far is on the terminal, but at most one second.
+void ct_relay_sync(void);
+
+/// Draws `text`, which is one row of the terminal, below the output. Replaces the previous status line.
+void ct_status_show(const char *text, size_t count);
+void ct_status_hide(void);
+
+/// Whether the shell has given the terminal to this process. The relay must be active.
+bool ct_is_foreground(void);
+
+/// The columns of the terminal that `descriptor` is; 0 if it is none.
+int ct_columns(int descriptor);
+
+/// The columns that a character takes, by Unicode; -1 for a control character.
+int ct_width(unsigned int character);
+
+/// Hands what scripts have printed, and what is still in a buffer, to the system.
+void ct_flush(void);
+
+// MARK: prompt
+
+/// What a prompt asks of the command while it waits for a key. All are called on the thread that calls ct_prompt_read.
+typedef struct ct_prompt_host {
+    void *context;
+    /// Becomes readable when `wake` has something to do.
+    int descriptor;
+    /// Runs what has arrived. Also called after a signal.
+    int (*wake)(void *context);
+    /// Completes `line`, the text before the cursor. Replies through ct_prompt_complete.
+    void (*complete)(void *context, const char *line);
+} ct_prompt_host;
+
+/// What `wake` returns.
+enum { CT_GO_ON, CT_CLEAR_LINE, CT_LEAVE };
+
+/// How ct_prompt_read has ended.
+typedef enum ct_prompt_end { CT_LINE, CT_END_OF_INPUT, CT_INTERRUPTED, CT_LEFT } ct_prompt_end;
+
+/// Prepares reading lines from standard input. The relay must be active. Returns false if memory has run out or the terminal is unknown.
+bool ct_prompt_begin(const ct_prompt_host *host);
+void ct_prompt_end_all(void);
+
+/// Reads a line, without its newline, after writing `prompt`. `*line` is valid until the next call.
+ct_prompt_end ct_prompt_read(const char *prompt, const char **line);
+
+/// Adds a line to the history that the arrow keys walk through.
+void ct_prompt_remember(const char *line);
+
+/// Replies to `complete`: inserts `text` at the cursor, and shows `choices`, lines of text, above the prompt if it is not empty.
+void ct_prompt_complete(const char *text, const char *choices);
+
+// MARK: the history's file
+
+/// Opens a file, waits for its lock, and returns the descriptor; -1 on failure. Closing it gives the lock back.
+int ct_open_locked(const char *path);
+
+// MARK: threads
+
+/// Calls `body` on a thread that gets no signals. Returns false if there is no thread left.
+bool ct_thread_start(void (*body)(void *), void *context);
+
+#endif

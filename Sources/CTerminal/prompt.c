@@ -1,0 +1,355 @@
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <histedit.h>
+#include <langinfo.h>
+#include <locale.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <termios.h>
+#include <unistd.h>
+#include <wchar.h>
+
+#include "CTerminal.h"
+#include "relay.h"
+
+static EditLine *editor;
+static History *history_list;
+static FILE *output;
+static ct_prompt_host host;
+static locale_t text_locale;  // of this thread while libedit runs; scripts keep theirs
+static const char *prompt_text;
+static struct termios raw;
+static bool is_raw;  // whether `raw` is set for the line that is being read
+static ct_prompt_end ending;
+static char *last_line;
+static char *completion, *choices;
+
+enum { CONTROL_C = 3, CONTROL_Z = 26 };
+
+// A locale that knows the characters of UTF-8.
+static locale_t make_locale(void) {
+    locale_t made = newlocale(LC_CTYPE_MASK, "", NULL);
+    if (made != NULL && strcmp(nl_langinfo_l(CODESET, made), "UTF-8") == 0) return made;
+    if (made != NULL) freelocale(made);
+    return newlocale(LC_CTYPE_MASK, "C.UTF-8", NULL);
+}
+
+int ct_width(unsigned int character) {
+    static locale_t own;
+    if (own == NULL) own = make_locale();
+    locale_t before = own != NULL ? uselocale(own) : NULL;
+    int width = wcwidth((wchar_t)character);
+    if (own != NULL) uselocale(before);
+    return width;
+}
+
+// MARK: where the cursor is
+
+typedef struct place {
+    int row, column;
+} place;
+
+// libedit shows control characters as ^X, and pads a row that a wide character does not fit into.
+static void advance(place *place, wchar_t character, int columns) {
+    int width = wcwidth(character);
+    if (character == L'\t') width = 8 - place->column % 8;
+    if (width < 0) width = character < 0x20 || character == 0x7f ? 2 : 4;
+    if (place->column + width > columns) {
+        place->row++;
+        place->column = 0;
+    }
+    place->column += width;
+    if (place->column >= columns) {
+        place->row++;
+        place->column -= columns;
+    }
+}
+
+static place place_after(const wchar_t *end, const LineInfoW *line, int columns) {
+    place place = {0, 0};
+    mbstate_t state = {0};
+    const char *bytes = prompt_text;
+    size_t left = strlen(bytes), count;
+    wchar_t character;
+    while (left > 0 && (count = mbrtowc(&character, bytes, left, &state)) > 0 && count < (size_t)-2) {
+        advance(&place, character, columns);
+        bytes += count;
+        left -= count;
+    }
+    for (const wchar_t *next = line->buffer; next < end; next++) advance(&place, *next, columns);
+    return place;
+}
+
+static int rows_to(bool end_of_line) {
+    int columns = ct_columns(ct_terminal());
+    const LineInfoW *line = el_wline(editor);
+    return place_after(end_of_line ? line->lastchar : line->cursor, line, columns > 0 ? columns : 80).row;
+}
+
+// Leaves the line as it is, and goes to the row below.
+static void leave_line(void) {
+    for (int rows = rows_to(true) - rows_to(false); rows > 0; rows--) ct_write("\x1b[B", 3);
+    ct_write("\r\n", 2);
+}
+
+static void redraw(void) {
+    ct_begin_row();
+    el_set(editor, EL_REFRESH);
+    fflush(output);
+}
+
+// MARK: waiting for a key
+
+// Ctrl-C and Ctrl-Z are read as characters, so that they act in their turn. Only while code of scripts runs is Ctrl-C a signal.
+static void set_raw(bool has_signals) {
+    if (!is_raw) {
+        tcgetattr(STDIN_FILENO, &raw);
+        raw.c_cc[VSUSP] = raw.c_cc[VQUIT] = _POSIX_VDISABLE;
+        is_raw = true;
+    }
+    raw.c_lflag = has_signals ? raw.c_lflag | ISIG : raw.c_lflag & ~(tcflag_t)ISIG;
+    tcsetattr(STDIN_FILENO, TCSANOW, &raw);
+}
+
+static void suspend(const struct termios *cooked) {
+    ct_bottom_take_away();
+    tcsetattr(STDIN_FILENO, TCSADRAIN, cooked);
+    ct_unlock();
+    raise(SIGTSTP);
+    ct_lock();
+    ct_was_continued = false;
+    set_raw(false);
+    ct_bottom_take_away();
+}
+
+static struct termios cooked;
+
+// Does what signals and the pump have asked for.
+static void look_at_notice(void) {
+    ct_clear_notice();
+    if (atomic_exchange(&ct_was_continued, false)) set_raw(false);
+    if (atomic_exchange(&ct_was_resized, false)) {
+        if (ct_bottom_is_visible()) {
+            ct_bottom_is_prompt(rows_to(false));
+            ct_bottom_take_away();
+        }
+        el_resize(editor);
+    }
+}
+
+// One byte at a time: what follows the line may be for the script.
+static int read_byte(unsigned char *byte) {
+    ssize_t count = read(STDIN_FILENO, byte, 1);
+    return count == 1 ? 1 : count < 0 && (errno == EINTR || errno == EAGAIN) ? 0 : -1;
+}
+
+// Adds a byte to a character. Returns true when it is complete.
+static bool decode(unsigned char byte, wchar_t *character) {
+    static unsigned int value;
+    static int missing;
+    if (missing > 0 && (byte & 0xC0) == 0x80) {
+        value = value << 6 | (byte & 0x3F);
+        *character = (wchar_t)value;
+        return --missing == 0;
+    }
+    missing = byte >= 0xF0 && byte < 0xF8 ? 3 : byte >= 0xE0 && byte < 0xF0 ? 2 : byte >= 0xC0 && byte < 0xE0 ? 1 : 0;
+    value = missing == 3 ? byte & 7 : missing == 2 ? byte & 15 : byte & 31;
+    *character = byte < 0x80 ? byte : 0xFFFD;
+    return missing == 0;
+}
+
+static int wake_host(void) {
+    locale_t before = uselocale(LC_GLOBAL_LOCALE);
+    ct_unlock();
+    set_raw(true);
+    int answer = host.wake(host.context);
+    ct_wake_on_interrupt();
+    set_raw(false);
+    ct_lock();
+    uselocale(before);
+    return answer;
+}
+
+static int end_line(ct_prompt_end why) {
+    ending = why;
+    if (why == CT_INTERRUPTED) ct_write("^C", 2);
+    leave_line();
+    return -1;
+}
+
+// Called by libedit, with the lock held.
+static int get_key(EditLine *unused, wchar_t *character) {
+    (void)unused;
+    if (!is_raw) set_raw(false);
+    fflush(output);
+    for (;;) {
+        if (ct_bottom_is_visible() == false && ending != CT_LINE) redraw();
+        ending = CT_END_OF_INPUT;
+        ct_bottom_is_prompt(rows_to(false));
+        ct_unlock();
+        struct pollfd events[3] = {{STDIN_FILENO, POLLIN, 0}, {host.descriptor, POLLIN, 0}, {ct_notice(), POLLIN, 0}};
+        int count = poll(events, 3, -1);
+        ct_lock();
+        if (count < 0 || events[2].revents != 0) look_at_notice();
+        if (count < 0 || events[1].revents != 0 || events[2].revents != 0) {
+            int answer = wake_host();
+            if (!ct_bottom_is_visible() && answer != CT_GO_ON) redraw();
+            if (answer == CT_CLEAR_LINE) return end_line(CT_INTERRUPTED);
+            if (answer == CT_LEAVE) return end_line(CT_LEFT);
+            continue;
+        }
+        unsigned char byte;
+        int got = read_byte(&byte);
+        if (got < 0) return end_line(CT_END_OF_INPUT);
+        if (got == 0) continue;
+        if (byte == CONTROL_C) {
+            if (!ct_bottom_is_visible()) redraw();
+            return end_line(CT_INTERRUPTED);
+        }
+        if (byte == CONTROL_Z) {
+            suspend(&cooked);
+            continue;
+        }
+        if (!decode(byte, character)) continue;
+        if (!ct_bottom_is_visible()) redraw();
+        // libedit draws from here on.
+        ending = CT_LINE;
+        return 1;
+    }
+}
+
+// MARK: completion
+
+void ct_prompt_complete(const char *text, const char *lines) {
+    free(completion);
+    free(choices);
+    completion = strdup(text);
+    choices = strdup(lines);
+}
+
+static unsigned char complete(EditLine *unused, int key) {
+    (void)unused;
+    (void)key;
+    const LineInfo *line = el_line(editor);
+    char *before = strndup(line->buffer, (size_t)(line->cursor - line->buffer));
+    if (before == NULL) return CC_ERROR;
+    ct_prompt_complete("", "");
+    locale_t locale = uselocale(LC_GLOBAL_LOCALE);
+    host.complete(host.context, before);
+    uselocale(locale);
+    free(before);
+    if (completion == NULL || choices == NULL) return CC_ERROR;
+    if (*choices != '\0') {
+        leave_line();
+        for (const char *next = choices; *next != '\0';) {
+            size_t count = strcspn(next, "\n");
+            ct_write(next, count);
+            ct_write("\r\n", 2);
+            next += count + (next[count] == '\n');
+        }
+        redraw();
+    }
+    if (*completion == '\0') return *choices != '\0' ? CC_NORM : CC_ERROR;
+    return el_insertstr(editor, completion) == 0 ? CC_REFRESH : CC_ERROR;
+}
+
+// MARK: lines
+
+static char *show_prompt(EditLine *unused) {
+    (void)unused;
+    return (char *)prompt_text;
+}
+
+static void bind_keys(void) {
+    static const char *const keys[][2] = {
+        {"^I", "opscript-complete"}, {"^R", "em-inc-search-prev"}, {"^W", "ed-delete-prev-word"},
+        {"\\e[H", "ed-move-to-beg"}, {"\\eOH", "ed-move-to-beg"}, {"\\e[1~", "ed-move-to-beg"},
+        {"\\e[F", "ed-move-to-end"}, {"\\eOF", "ed-move-to-end"}, {"\\e[4~", "ed-move-to-end"},
+        {"\\e[3~", "ed-delete-next-char"}, {"\\e[1;5D", "ed-prev-word"}, {"\\e[1;5C", "em-next-word"},
+    };
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) el_set(editor, EL_BIND, keys[i][0], keys[i][1], NULL);
+}
+
+bool ct_prompt_begin(const ct_prompt_host *the_host) {
+    host = *the_host;
+    text_locale = make_locale();
+    int copy = fcntl(ct_terminal(), F_DUPFD_CLOEXEC, 10);
+    output = copy >= 0 ? fdopen(copy, "w") : NULL;
+    history_list = history_init();
+    if (text_locale == NULL || output == NULL || history_list == NULL) return false;
+    tcgetattr(STDIN_FILENO, &cooked);
+    HistEvent event;
+    history(history_list, &event, H_SETSIZE, 1000);
+    history(history_list, &event, H_SETUNIQUE, 1);
+    locale_t before = uselocale(text_locale);
+    editor = el_init("opscript", stdin, output, output);
+    if (editor != NULL) {
+        el_set(editor, EL_SIGNAL, 0);
+        el_set(editor, EL_EDITOR, "emacs");
+        el_set(editor, EL_PROMPT, show_prompt);
+        el_set(editor, EL_HIST, history, history_list);
+        el_set(editor, EL_GETCFN, get_key);
+        el_set(editor, EL_ADDFN, "opscript-complete", "completes names", complete);
+        bind_keys();
+        el_source(editor, NULL);
+    }
+    uselocale(before);
+    return editor != NULL;
+}
+
+void ct_prompt_end_all(void) {
+    if (editor != NULL) el_end(editor);
+    if (history_list != NULL) history_end(history_list);
+    if (output != NULL) fclose(output);
+    editor = NULL;
+    history_list = NULL;
+    output = NULL;
+}
+
+void ct_prompt_remember(const char *line) {
+    HistEvent event;
+    locale_t before = uselocale(text_locale);
+    history(history_list, &event, H_ENTER, line);
+    uselocale(before);
+}
+
+ct_prompt_end ct_prompt_read(const char *prompt, const char **line) {
+    fflush(stdout);
+    ct_relay_sync();
+    locale_t before = uselocale(text_locale);
+    ct_lock();
+    ct_begin_row();
+    // What is before the last newline is not part of the line that is edited.
+    const char *newline = strrchr(prompt, '\n');
+    if (newline != NULL) ct_write(prompt, (size_t)(newline - prompt) + 1);
+    prompt_text = newline != NULL ? newline + 1 : prompt;
+    if (atomic_exchange(&ct_was_resized, false)) el_resize(editor);
+    ct_wake_on_interrupt();
+    ct_changes_modes = true;
+    is_raw = false;
+    ending = CT_LINE;
+    int count = 0;
+    const char *read = el_gets(editor, &count);
+    fflush(output);
+    if (read == NULL && ending == CT_LINE) {
+        // Ctrl-D: libedit leaves the cursor in the line.
+        ending = CT_END_OF_INPUT;
+        ct_write("\r\n", 2);
+    }
+    tcsetattr(STDIN_FILENO, TCSADRAIN, &cooked);
+    ct_changes_modes = false;
+    ct_bottom_is_prompt(0);
+    ct_bottom_none();
+    ct_unlock();
+    uselocale(before);
+    free(last_line);
+    last_line = NULL;
+    if (read == NULL || ending != CT_LINE) return ending;
+    last_line = strndup(read, strcspn(read, "\n"));
+    *line = last_line != NULL ? last_line : "";
+    return CT_LINE;
+}

@@ -1,0 +1,490 @@
+#define _GNU_SOURCE
+#include "relay.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <pty.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <termios.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "CTerminal.h"
+
+// Where the stream is at a point that somebody waits for. The pump takes it out.
+static const char marker[] = "\x1b]777;opscript;sync\x07";
+enum { MARKER = sizeof marker - 1, TAIL = 1 << 16, HELD_BACK = 200 /* milliseconds */ };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static atomic_bool is_active;
+static int terminal = -1, master = -1, slave = -1, notice = -1, stop_pump = -1, synced_event = -1;
+static int saved[3] = {-1, -1, -1};
+static pthread_t pump_thread;
+static struct termios original;
+static atomic_uint sync_requested, sync_seen;
+atomic_bool ct_was_resized, ct_was_continued, ct_changes_modes;
+
+// Guarded by `lock`.
+static enum { NOTHING, PROMPT, STATUS } bottom;
+static bool is_visible;
+static int rows_above;             // of the cursor, in the prompt
+static char status[4096];
+static size_t status_count;
+static bool at_row_start = true;
+static char tail[TAIL];            // an unfinished line, which waits for its newline
+static size_t tail_count;
+static bool is_tail_shown;         // after HELD_BACK the beginning of a line was written; the status waits for its end
+
+static int64_t milliseconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static void write_all(int descriptor, const char *bytes, size_t count) {
+    while (count > 0) {
+        ssize_t written = write(descriptor, bytes, count);
+        if (written < 0 && errno == EAGAIN) {
+            struct pollfd event = {descriptor, POLLOUT, 0};
+            poll(&event, 1, 100);
+        } else if (written < 0 && errno != EINTR) {
+            return;
+        }
+        if (written > 0) bytes += written, count -= (size_t)written;
+    }
+}
+
+static void signal_event(int descriptor) {
+    int error = errno;
+    eventfd_write(descriptor, 1);
+    errno = error;
+}
+
+// MARK: the bottom, with the lock held
+
+void ct_lock(void) { pthread_mutex_lock(&lock); }
+void ct_unlock(void) { pthread_mutex_unlock(&lock); }
+int ct_terminal(void) { return terminal; }
+int ct_notice(void) { return notice; }
+
+void ct_clear_notice(void) {
+    eventfd_t count;
+    eventfd_read(notice, &count);
+}
+
+void ct_write(const char *bytes, size_t count) {
+    if (count == 0) return;
+    write_all(terminal, bytes, count);
+    at_row_start = bytes[count - 1] == '\n';
+}
+
+void ct_begin_row(void) {
+    if (!at_row_start) ct_write("\r\n", 2);
+}
+
+void ct_bottom_is_prompt(int rows) {
+    bottom = PROMPT;
+    rows_above = rows;
+    is_visible = true;
+}
+
+bool ct_bottom_is_visible(void) { return is_visible; }
+
+void ct_bottom_take_away(void) {
+    if (!is_visible) return;
+    char erase[32];
+    int count = rows_above > 0 ? snprintf(erase, sizeof erase, "\r\x1b[%dA\x1b[J", rows_above) : snprintf(erase, sizeof erase, "\r\x1b[J");
+    write_all(terminal, erase, (size_t)count);
+    is_visible = false;
+    rows_above = 0;
+    at_row_start = true;
+}
+
+static void draw_status(void) {
+    if (bottom != STATUS || is_tail_shown || status_count == 0) return;
+    ct_bottom_take_away();
+    write_all(terminal, status, status_count);
+    // A terminal that becomes narrower may wrap the row. The cursor then stays at its start, so that all of it can be taken away.
+    write_all(terminal, "\r", 1);
+    is_visible = true;
+}
+
+// The terminal may be in a mode that does not turn a newline into both.
+static void write_lines(const char *bytes, size_t count) {
+    const char *end = bytes + count;
+    while (bytes < end) {
+        const char *newline = memchr(bytes, '\n', (size_t)(end - bytes));
+        const char *stop = newline != NULL ? newline : end;
+        ct_write(bytes, (size_t)(stop - bytes));
+        if (newline != NULL) ct_write("\r\n", 2);
+        bytes = newline != NULL ? newline + 1 : end;
+    }
+}
+
+void ct_bottom_none(void) {
+    ct_bottom_take_away();
+    bottom = NOTHING;
+    write_lines(tail, tail_count);
+    tail_count = 0;
+    is_tail_shown = false;
+}
+
+// Writes what there is of an unfinished line, since its writer seems to wait for something.
+static void show_tail(void) {
+    ct_bottom_take_away();
+    write_lines(tail, tail_count);
+    tail_count = 0;
+    if (bottom == PROMPT) {
+        ct_begin_row();
+        signal_event(notice);
+    } else {
+        is_tail_shown = true;
+    }
+}
+
+static void emit(const char *bytes, size_t count) {
+    if (bottom == NOTHING) return ct_write(bytes, count);
+    const char *last = memrchr(bytes, '\n', count);
+    if (last != NULL) {
+        ct_bottom_take_away();
+        size_t whole = (size_t)(last - bytes) + 1;
+        write_lines(tail, tail_count);
+        write_lines(bytes, whole);
+        tail_count = 0;
+        is_tail_shown = false;
+        bytes += whole;
+        count -= whole;
+        if (bottom == PROMPT)
+            signal_event(notice);
+        else
+            draw_status();
+    }
+    if (is_tail_shown) return write_lines(bytes, count);
+    while (count > 0) {
+        size_t room = sizeof tail - tail_count, part = count < room ? count : room;
+        memcpy(tail + tail_count, bytes, part);
+        tail_count += part;
+        bytes += part;
+        count -= part;
+        if (tail_count == sizeof tail) show_tail();
+    }
+}
+
+void ct_status_show(const char *text, size_t count) {
+    if (!is_active || count > sizeof status) return;
+    ct_lock();
+    if (bottom != PROMPT) {
+        bottom = STATUS;
+        memcpy(status, text, count);
+        status_count = count;
+        draw_status();
+    }
+    ct_unlock();
+}
+
+void ct_status_hide(void) {
+    ct_lock();
+    if (bottom == STATUS) ct_bottom_none();
+    ct_unlock();
+}
+
+// MARK: the pump
+
+// Emits `bytes` without the markers in it. Returns how many bytes at the end may be the beginning of one.
+static size_t emit_without_markers(const char *bytes, size_t count) {
+    for (;;) {
+        const char *found = memmem(bytes, count, marker, MARKER);
+        if (found == NULL) break;
+        emit(bytes, (size_t)(found - bytes));
+        count -= (size_t)(found - bytes) + MARKER;
+        bytes = found + MARKER;
+        atomic_fetch_add(&sync_seen, 1);
+        signal_event(synced_event);
+    }
+    size_t rest = count < MARKER - 1 ? count : MARKER - 1;
+    while (rest > 0 && memcmp(bytes + count - rest, marker, rest) != 0) rest--;
+    emit(bytes, count - rest);
+    return rest;
+}
+
+static void *pump(void *unused) {
+    (void)unused;
+    static char buffer[1 << 16];
+    size_t kept = 0;
+    int64_t held_since = 0;
+    for (;;) {
+        struct pollfd events[2] = {{master, POLLIN, 0}, {stop_pump, POLLIN, 0}};
+        bool holds = tail_count > 0;  // changed by others only to 0
+        if (!holds) held_since = 0;
+        int64_t left = holds && held_since != 0 ? held_since + HELD_BACK - milliseconds() : HELD_BACK;
+        poll(events, 2, holds ? (left > 0 ? (int)left : 0) : -1);
+        ssize_t count = read(master, buffer + kept, sizeof buffer - kept);
+        ct_lock();
+        if (count > 0) {
+            size_t all = kept + (size_t)count;
+            kept = emit_without_markers(buffer, all);
+            memmove(buffer, buffer + all - kept, kept);
+        }
+        if (tail_count == 0)
+            held_since = 0;
+        else if (held_since == 0)
+            held_since = milliseconds();
+        else if (milliseconds() - held_since >= HELD_BACK)
+            show_tail();
+        ct_unlock();
+        if (count <= 0 && (events[1].revents & POLLIN) != 0) return NULL;
+        if (count < 0 && errno == EIO && (events[0].revents & POLLHUP) != 0) return NULL;
+    }
+}
+
+static void synchronize(int limit) {
+    if (!is_active) return;
+    unsigned mine = atomic_fetch_add(&sync_requested, 1) + 1;
+    write_all(slave, marker, MARKER);
+    int64_t end = milliseconds() + limit;
+    while ((int)(atomic_load(&sync_seen) - mine) < 0 && milliseconds() < end) {
+        struct pollfd event = {synced_event, POLLIN, 0};
+        eventfd_t count;
+        if (poll(&event, 1, 10) > 0) eventfd_read(synced_event, &count);
+    }
+}
+
+void ct_relay_sync(void) { synchronize(1000); }
+
+// MARK: signals
+
+static struct sigaction previous_interrupt;
+
+static void on_change(int signal_number) {
+    int error = errno;
+    if (signal_number == SIGWINCH) {
+        // Before anybody asks for the size.
+        struct winsize size;
+        if (ioctl(terminal, TIOCGWINSZ, &size) == 0) ioctl(slave, TIOCSWINSZ, &size);
+        ct_was_resized = true;
+    } else {
+        ct_was_continued = true;
+    }
+    signal_event(notice);
+    errno = error;
+}
+
+static void on_interrupt(int signal_number) {
+    if (previous_interrupt.sa_handler == SIG_DFL) {
+        ct_relay_abandon();
+        sigaction(signal_number, &previous_interrupt, NULL);
+        raise(signal_number);
+    } else if (previous_interrupt.sa_handler != SIG_IGN) {
+        previous_interrupt.sa_handler(signal_number);
+    }
+    signal_event(notice);
+}
+
+void ct_wake_on_interrupt(void) {
+    struct sigaction present;
+    sigaction(SIGINT, NULL, &present);
+    if (present.sa_handler == on_interrupt) return;
+    previous_interrupt = present;
+    struct sigaction action = {.sa_handler = on_interrupt};
+    sigaction(SIGINT, &action, NULL);
+}
+
+static const int deadly[] = {SIGHUP, SIGTERM, SIGQUIT, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP};
+enum { DEADLY_COUNT = sizeof deadly / sizeof *deadly, FIRST_CRASH = 3 };
+static struct sigaction previous_death[DEADLY_COUNT];
+
+// Restores the terminal and leaves the rest to the handler before, for example Swift's, which describes a crash.
+static void on_death(int signal_number, siginfo_t *info, void *unused) {
+    (void)unused;
+    ct_relay_abandon();
+    int i = 0;
+    while (deadly[i] != signal_number) i++;
+    sigaction(signal_number, &previous_death[i], NULL);
+    // A fault occurs again when this function has returned.
+    if (info->si_code <= 0 || i <= FIRST_CRASH) raise(signal_number);
+}
+
+static void handle_signals(void) {
+    struct sigaction change = {.sa_handler = on_change, .sa_flags = SA_RESTART}, present;
+    static const int changes[] = {SIGWINCH, SIGCONT};
+    for (int i = 0; i < 2; i++) {
+        sigaction(changes[i], NULL, &present);
+        if (present.sa_handler == SIG_DFL) sigaction(changes[i], &change, NULL);
+    }
+    struct sigaction death = {.sa_sigaction = on_death, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
+    for (int i = 0; i < DEADLY_COUNT; i++) {
+        sigaction(deadly[i], NULL, &present);
+        bool is_crash = i >= FIRST_CRASH;
+        if (present.sa_handler != SIG_DFL && (!is_crash || present.sa_handler == SIG_IGN || present.sa_sigaction == on_death)) continue;
+        previous_death[i] = present;
+        sigaction(deadly[i], &death, NULL);
+    }
+}
+
+void ct_relay_abandon(void) {
+    if (!is_active) return;
+    if (ct_changes_modes) tcsetattr(terminal, TCSANOW, &original);
+    synchronize(300);
+    if (is_visible) write_all(terminal, bottom == STATUS ? "\r\x1b[J" : "\r\n", bottom == STATUS ? 4 : 2);
+}
+
+// MARK: beginning and ending
+
+static bool is_terminal(int descriptor, dev_t device) {
+    struct stat about;
+    return fstat(descriptor, &about) == 0 && S_ISCHR(about.st_mode) && about.st_rdev == device && isatty(descriptor);
+}
+
+static bool open_descriptors(int descriptor) {
+    struct winsize size;
+    struct stat about;
+    if (fstat(descriptor, &about) != 0 || tcgetattr(descriptor, &original) != 0 || ioctl(descriptor, TIOCGWINSZ, &size) != 0) return false;
+    struct termios raw = original;
+    raw.c_oflag &= ~(tcflag_t)OPOST;  // the terminal itself does that
+    raw.c_lflag &= ~(tcflag_t)(ECHO | ECHONL);
+    if (openpty(&master, &slave, NULL, &raw, &size) != 0) return false;
+    int low = slave;
+    slave = fcntl(low, F_DUPFD_CLOEXEC, 10);
+    close(low);
+    low = master;
+    master = fcntl(low, F_DUPFD_CLOEXEC, 10);
+    close(low);
+    fcntl(master, F_SETFL, O_NONBLOCK);
+    terminal = fcntl(descriptor, F_DUPFD_CLOEXEC, 10);
+    notice = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    stop_pump = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    synced_event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    return slave >= 0 && master >= 0 && terminal >= 0 && notice >= 0 && stop_pump >= 0 && synced_event >= 0;
+}
+
+static void close_descriptors(void) {
+    int *all[] = {&terminal, &master, &slave, &notice, &stop_pump, &synced_event};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        if (*all[i] >= 0) close(*all[i]);
+        *all[i] = -1;
+    }
+}
+
+static bool start_joinable(pthread_t *thread, void *(*body)(void *), void *context) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    bool has_started = pthread_create(thread, NULL, body, context) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return has_started;
+}
+
+// The cursor may be anywhere in its row. A row of spaces ends in the last column of that row if it began in the first, and otherwise in
+// the next one.
+static void begin_fresh_row(int columns) {
+    char spaces[512];
+    if (columns <= 0 || columns > (int)sizeof spaces) return;
+    memset(spaces, ' ', sizeof spaces);
+    write_all(terminal, spaces, (size_t)columns);
+    write_all(terminal, "\r\x1b[K", 4);
+}
+
+bool ct_relay_begin(int descriptor) {
+    if (is_active) return true;
+    if (!open_descriptors(descriptor) || !start_joinable(&pump_thread, pump, NULL)) {
+        close_descriptors();
+        return false;
+    }
+    struct stat about;
+    fstat(terminal, &about);
+    handle_signals();
+    ct_lock();
+    begin_fresh_row(ct_columns(terminal));
+    ct_unlock();
+    is_active = true;
+    for (int i = 1; i <= 2; i++) {
+        if (!is_terminal(i, about.st_rdev)) continue;
+        saved[i] = fcntl(i, F_DUPFD_CLOEXEC, 10);
+        dup2(slave, i);
+    }
+    static bool is_registered;
+    if (!is_registered) is_registered = atexit(ct_relay_end) == 0;
+    return true;
+}
+
+void ct_relay_end(void) {
+    if (!is_active) return;
+    fflush(stdout);
+    synchronize(1000);
+    for (int i = 1; i <= 2; i++) {
+        if (saved[i] < 0) continue;
+        dup2(saved[i], i);
+        close(saved[i]);
+        saved[i] = -1;
+    }
+    synchronize(1000);  // for others who were writing
+    if (!atomic_exchange(&is_active, false)) return;
+    signal_event(stop_pump);
+    // The exiting thread may be inside the prompt, with the lock held.
+    struct timespec end;
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec += 1;
+    if (pthread_timedjoin_np(pump_thread, NULL, &end) == 0 && pthread_mutex_trylock(&lock) == 0) {
+        ct_bottom_none();
+        ct_unlock();
+    }
+    if (ct_changes_modes) tcsetattr(terminal, TCSADRAIN, &original);
+    // Programs that go on after us may still have the pseudo-terminal: it stays open until the process has ended.
+}
+
+// MARK: small things
+
+bool ct_is_foreground(void) { return tcgetpgrp(terminal) == getpgrp(); }
+
+void ct_flush(void) { fflush(stdout); }
+
+int ct_columns(int descriptor) {
+    struct winsize size;
+    return ioctl(descriptor, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+int ct_open_locked(const char *path) {
+    int descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (descriptor < 0) return -1;
+    while (flock(descriptor, LOCK_EX) != 0) {
+        if (errno == EINTR) continue;
+        close(descriptor);
+        return -1;
+    }
+    return descriptor;
+}
+
+typedef struct thread_start {
+    void (*body)(void *);
+    void *context;
+} thread_start;
+
+static void *run_thread(void *argument) {
+    thread_start start = *(thread_start *)argument;
+    free(argument);
+    start.body(start.context);
+    return NULL;
+}
+
+bool ct_thread_start(void (*body)(void *), void *context) {
+    thread_start *start = malloc(sizeof *start);
+    if (start == NULL) return false;
+    *start = (thread_start){body, context};
+    pthread_t thread;
+    if (!start_joinable(&thread, run_thread, start)) {
+        free(start);
+        return false;
+    }
+    pthread_detach(thread);
+    return true;
+}

@@ -1,0 +1,32 @@
+import OpEngine
+import Synchronization
+
+/// Reads how far a runtime's operations have come. From any thread; it keeps the engine alive.
+///
+/// The operations pay nothing for it: what it reads is counted anyway.
+public struct RunMonitor: Sendable {
+    /// How many operations there are.
+    public struct Counts: Sendable, Hashable {
+        /// The number of operations that were ever added to queues.
+        public let added: Int
+        /// The number of those that have finished, however they ended.
+        public let finished: Int
+        /// The number of operations that have failed, including those that were started without a queue.
+        public let failed: Int
+    }
+
+    private let core: RuntimeCore
+
+    init(core: RuntimeCore) { self.core = core }
+
+    /// The counts now. O(queues that have operations).
+    public func counts() -> Counts {
+        let (added, finished) = core.engine.operationCounts()
+        return Counts(added: added, finished: finished, failed: core.failedOperationCount.load(ordering: .relaxed))
+    }
+
+    /// The names of operations that execute now; those without a name are left out.
+    ///
+    /// - Parameter limit: the maximum number of operations to look at.
+    public func executingNames(limit: Int) -> [String] { core.engine.executingOperations(limit: limit).compactMap(\.name) }
+}

@@ -1,0 +1,66 @@
+import CLua
+import OpEngine
+
+/// What an interactive session needs.
+extension Runtime {
+    /// Runs a script that returns a table of functions, and keeps the table.
+    ///
+    /// From then on `evaluate` passes the values of an expression to the table's function `format`, and prints what that returns. The host
+    /// calls the other functions with `callConsole`.
+    ///
+    /// - Throws: what the script raises, or an error if the runtime is closed.
+    public func openConsole(_ source: String, name: String) throws(LuaError) {
+        let state = try state()
+        try asLuaError { () throws(Failure) in try state.openConsole(source, name: name) }
+    }
+
+    /// Calls a function of the table that the script of `openConsole` has returned.
+    public func callConsole(_ function: String, _ arguments: [LuaValue]) throws(LuaError) -> [LuaValue] {
+        let state = try state()
+        return try asLuaError { () throws(Failure) in try state.callConsole(function, arguments) }
+    }
+
+    /// A file descriptor that becomes readable when `drain` has something to do: for a host that waits in its own loop. It belongs to the
+    /// runtime. Do not read from it.
+    public var wakeDescriptor: Int32 { engine.mainInbox.fileDescriptor }
+
+    /// Makes the handler of SIGINT and SIGTERM call `function` before a signal ends the process, for example because it is the second one.
+    /// The function may do only what a signal handler may do.
+    public static func beforeDeath(_ function: @escaping @convention(c) () -> Void) { clua_before_death(function) }
+
+    /// The names of the methods and properties of a class of the module `opscript`, such as `Operation`; empty for other names.
+    public static func memberNames(ofClass name: String) -> [String] {
+        switch name {
+        case "Operation", "BlockOperation", "InvocationOperation": OperationClass.Function.names + OperationClass.Property.names
+        case "OperationQueue": OperationQueueClass.Function.names + OperationQueueClass.Property.names
+        default: []
+        }
+    }
+
+    /// The operations that have not finished, one line each: name, class and state, and why those do not run that wait.
+    ///
+    /// - Parameter limit: the maximum number of lines; one more says how many there are besides.
+    public func describeOperations(limit: Int) -> [String] {
+        let all = engine.unfinishedOperations() + core.operationsStartedByHand
+        var lines = all.prefix(limit).map { operation in
+            let why = operation.isExecuting ? nil : operation.whyNotRunning?.reason(naming: .script)
+            return "\(operation.displayName): \(operation.stateName)\(why.map { "; it \($0)" } ?? "")"
+        }
+        if all.count > limit { lines.append("and \(all.count - limit) more") }
+        return lines
+    }
+
+    /// The queues that have operations, one line each.
+    public func describeQueues() -> [String] {
+        engine.busyQueues().map { queue in
+            let operations = queue.operations
+            let executing = operations.count { $0.isExecuting }
+            let maximum = queue.maxConcurrentOperationCount
+            return "\(queue.displayName): \(operations.count) operation\(operations.count == 1 ? "" : "s"), \(executing) executing"
+                + (maximum >= 0 ? ", at most \(maximum) at once" : "") + (queue.isSuspended ? ", suspended" : "")
+        }
+    }
+
+    /// Counts of this runtime's operations, for any thread.
+    public var monitor: RunMonitor { RunMonitor(core: core) }
+}

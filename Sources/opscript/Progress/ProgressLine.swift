@@ -1,0 +1,87 @@
+import CTerminal
+import LuaBindings
+
+/// One sample of how far a run has come, as text.
+struct ProgressLine {
+    let counts: RunMonitor.Counts
+    /// The names of operations that execute.
+    let running: [String]
+    /// Since the run began.
+    let elapsed: Duration
+
+    /// A row of a terminal: at most `width` columns.
+    func row(width: Int, hasColor: Bool) -> String {
+        var parts = [bar(cells: min(24, max(0, (width - 30) / 2)), hasColor: hasColor), "\(counts.finished)/\(counts.added)"]
+        if counts.failed > 0 { parts.append(Self.red("\(counts.failed) failed", hasColor)) }
+        if let left = timeLeft { parts.append("\(left) left") }
+        var row = Self.clip(parts.filter { !$0.isEmpty }.joined(separator: " "), to: width)
+        var names = running[...]
+        // As many names as there is room for; a name that does not fit is cut.
+        while let name = names.popFirst() {
+            let room = width - Self.width(of: row)
+            if room < 6 { break }
+            row += Self.clip(" " + Self.printable(name), to: room)
+        }
+        return row
+    }
+
+    /// A line for a file.
+    var line: String {
+        var text = "\(counts.finished)/\(counts.added) operations done"
+        if counts.failed > 0 { text += ", \(counts.failed) failed" }
+        if !running.isEmpty { text += ", running " + running.map(Self.printable).joined(separator: ", ") }
+        if let left = timeLeft { text += ", \(left) left" }
+        return text
+    }
+
+    private var fraction: Double { counts.added > 0 ? Double(counts.finished) / Double(counts.added) : 0 }
+
+    private func bar(cells: Int, hasColor: Bool) -> String {
+        guard cells >= 5 else { return "" }
+        let full = min(cells, Int(fraction * Double(cells)))
+        let text = "[" + String(repeating: "#", count: full) + String(repeating: ".", count: cells - full) + "]"
+        return hasColor ? "\u{1b}[32m\(text)\u{1b}[0m" : text
+    }
+
+    private static func red(_ text: String, _ hasColor: Bool) -> String { hasColor ? "\u{1b}[31m\(text)\u{1b}[0m" : text }
+
+    /// What the operations that have been added will take at the pace so far; nil while nothing can be said.
+    private var timeLeft: String? {
+        guard counts.finished > 0, counts.finished < counts.added, elapsed >= .seconds(2) else { return nil }
+        let seconds = Double(elapsed.components.seconds) * Double(counts.added - counts.finished) / Double(counts.finished)
+        let whole = Int(min(seconds, 1e7).rounded(.up))
+        if whole < 60 { return "\(whole) s" }
+        if whole < 3600 { return "\(whole / 60) min \(whole % 60) s" }
+        return "\(whole / 3600) h \(whole / 60 % 60) min"
+    }
+
+    // MARK: columns
+
+    private static func printable(_ name: String) -> String {
+        String(String.UnicodeScalarView(name.unicodeScalars.map { ct_width($0.value) < 0 ? "?" : $0 }))
+    }
+
+    /// The columns that `text` takes, without its colours.
+    static func width(of text: String) -> Int { measure(text, limit: .max).width }
+
+    /// The beginning of `text` that fits into `width` columns.
+    static func clip(_ text: String, to width: Int) -> String { measure(text, limit: width).fitting }
+
+    private static func measure(_ text: String, limit: Int) -> (width: Int, fitting: String) {
+        var (width, fitting, isEscape) = (0, String.UnicodeScalarView(), false)
+        for scalar in text.unicodeScalars {
+            if scalar == "\u{1b}" { isEscape = true }
+            if isEscape {
+                fitting.append(scalar)
+                if scalar == "m" { isEscape = false }
+                continue
+            }
+            let columns = max(0, Int(ct_width(scalar.value)))
+            // Colours that follow are kept, so that they end.
+            if width + columns > limit { continue }
+            width += columns
+            fitting.append(scalar)
+        }
+        return (width, String(fitting))
+    }
+}

@@ -1,0 +1,204 @@
+import LuaBindings
+
+/// The Lua part of the prompt: it shows values and completes names. Run once, when a prompt begins.
+enum ConsoleScript {
+    /// A script that returns a table with the functions `format` and `complete`.
+    static var source: String {
+        let classes = ["Operation", "BlockOperation", "InvocationOperation", "OperationQueue"]
+        let members = classes.map { name in
+            let names = Runtime.memberNames(ofClass: name).map { "\"\($0)\"" }.joined(separator: ",")
+            return "\(name)={\(names)}"
+        }
+        return "local members = {\(members.joined(separator: ","))}\n" + lua
+    }
+
+    private static let lua = #"""
+        local globals, module = _G, opscript
+        local getmetatable, rawget, rawlen, next, type = debug.getmetatable, rawget, rawlen, next, type
+        local tostring, pcall, ipairs = tostring, pcall, ipairs
+        local string, table, math = { format = string.format, gsub = string.gsub, rep = string.rep, match = string.match,
+          sub = string.sub, byte = string.byte, find = string.find, gmatch = string.gmatch }, { concat = table.concat, sort = table.sort, pack = table.pack,
+          unpack = table.unpack }, { type = math.type }
+        local DEPTH, ELEMENTS, ALL, BYTES, WIDTH = 4, 50, 500, 300, 76
+
+        local keywords = {}
+        for word in ([[and break do else elseif end false for function goto if in local nil not or repeat return then true
+          until while]]):gmatch "%a+" do keywords[word] = true end
+
+        -- Values ------------------------------------------------------------------------------------------------------
+
+        local escapes = { ["\n"] = "\\n", ["\t"] = "\\t", ["\r"] = "\\r", ['"'] = '\\"', ["\\"] = "\\\\" }
+
+        local function quoted(text)
+          local rest = #text - BYTES
+          if rest > 0 then text = string.sub(text, 1, BYTES) end
+          text = string.gsub(text, '[%c"\\]', function(c) return escapes[c] or string.format("\\x%02X", string.byte(c)) end)
+          return '"' .. text .. '"' .. (rest > 0 and string.format(" … %d more bytes", rest) or "")
+        end
+
+        local function hasOwnText(value)
+          local meta = getmetatable(value)
+          return type(meta) == "table" and (rawget(meta, "__tostring") ~= nil or type(rawget(meta, "__name")) == "string")
+        end
+
+        local function text(value)
+          local ok, words = pcall(tostring, value)
+          return ok and words or "<" .. type(value) .. " whose __tostring fails>"
+        end
+
+        -- The name of the class of an operation or a queue, or nil.
+        local function classOf(value)
+          local meta = type(value) == "userdata" and getmetatable(value)
+          local name = type(meta) == "table" and rawget(meta, "__name")
+          return members[name] and name or nil
+        end
+
+        local ranks = { number = 1, string = 2, boolean = 3 }
+
+        local function precedes(a, b)
+          local x, y = ranks[type(a)] or 4, ranks[type(b)] or 4
+          if x ~= y then return x < y end
+          if x <= 2 then return a < b end
+          return text(a) < text(b)
+        end
+
+        local literal
+
+        local function object(value)
+          local words, class = text(value), classOf(value)
+          local ok, more = pcall(function()
+            if class == "OperationQueue" then return value.isSuspended and ", suspended" or "" end
+            if not value.isFinished then return "" end
+            local failure, results = value.error, value.results
+            if failure ~= nil then return " error: " .. text(failure) end
+            if not results or results.n == 0 then return "" end
+            local shown = {}
+            for i = 1, results.n do shown[i] = literal(results[i], 2, {}, { left = 50 }, "") end
+            return " → " .. table.concat(shown, ", ")
+          end)
+          return words .. (ok and more or "")
+        end
+
+        local function fields(value, depth, path, budget, indent)
+          local parts, length = {}, rawlen(value)
+          local function add(key, element)
+            budget.left = budget.left - 1
+            parts[#parts + 1] = (key and key .. " = " or "") .. literal(element, depth + 1, path, budget, indent .. "  ")
+          end
+          local keys, omitted = {}, 0
+          for i = 1, length do
+            if #parts < ELEMENTS and budget.left > 0 then add(nil, rawget(value, i)) else omitted = omitted + 1 end
+          end
+          for key in next, value do
+            if not (math.type(key) == "integer" and key >= 1 and key <= length) then keys[#keys + 1] = key end
+          end
+          table.sort(keys, precedes)
+          for _, key in ipairs(keys) do
+            if #parts < ELEMENTS and budget.left > 0 then
+              local isName = type(key) == "string" and string.find(key, "^[%a_][%w_]*$") and not keywords[key]
+              add(isName and key or "[" .. literal(key, DEPTH, path, budget, indent) .. "]", rawget(value, key))
+            else
+              omitted = omitted + 1
+            end
+          end
+          if omitted > 0 then parts[#parts + 1] = string.format("… %d more", omitted) end
+          return parts
+        end
+
+        function literal(value, depth, path, budget, indent)
+          local kind = type(value)
+          if kind == "string" then return quoted(value) end
+          if classOf(value) then return depth == 0 and object(value) or text(value) end
+          if kind ~= "table" or hasOwnText(value) then return text(value) end
+          if path[value] then return "<cycle>" end
+          if next(value) == nil then return "{}" end
+          if depth >= DEPTH then return "{…}" end
+          path[value] = true
+          local parts = fields(value, depth, path, budget, indent)
+          path[value] = nil
+          local line = "{ " .. table.concat(parts, ", ") .. " }"
+          if #indent + #line <= WIDTH and not string.find(line, "\n", 1, true) then return line end
+          return "{\n" .. indent .. "  " .. table.concat(parts, ",\n" .. indent .. "  ") .. "\n" .. indent .. "}"
+        end
+
+        local function format(...)
+          local values = table.pack(...)
+          for i = 1, values.n do
+            local value = values[i]
+            if classOf(value) then
+              values[i] = object(value)
+            elseif type(value) == "table" and not hasOwnText(value) then
+              values[i] = literal(value, 0, {}, { left = ALL }, "")
+            end
+          end
+          return table.unpack(values, 1, values.n)
+        end
+
+        -- Completion: no function of anybody is called ------------------------------------------------------------------
+
+        -- What is behind the quote that `line` leaves open, or nil. Second: whether the line ends in a comment.
+        local function openString(line)
+          local quote, start
+          local i = 1
+          while i <= #line do
+            local c = string.sub(line, i, i)
+            if quote then
+              if c == "\\" then i = i + 1 elseif c == quote then quote = nil end
+            elseif c == '"' or c == "'" then
+              quote, start = c, i + 1
+            elseif string.sub(line, i, i + 1) == "--" then
+              return nil, true
+            end
+            i = i + 1
+          end
+          return quote and string.sub(line, start) or nil
+        end
+
+        -- Calls `visit` with each table in which a field of `value` may be found, until it returns something.
+        local function search(value, visit)
+          for _ = 1, 20 do
+            if type(value) == "table" then
+              local found = visit(value)
+              if found ~= nil then return found end
+            end
+            local class = classOf(value)
+            if class then return visit(module[class]) end
+            local meta = getmetatable(value)
+            value = type(meta) == "table" and rawget(meta, "__index")
+            if type(value) ~= "table" then return nil end
+          end
+        end
+
+        local function complete(line)
+          local inString, isComment = openString(line)
+          if inString then return "file", inString end
+          local chain = string.match(line, "[%a_][%w_%.:]*$") or ""
+          chain = string.match(chain, "%.%.(.*)$") or chain
+          local before = string.sub(line, -#chain - 1, -#chain - 1)
+          if isComment or (chain ~= line and (before == "." and string.sub(line, -#chain - 2, -#chain - 2) ~= "." or before == ":"
+            or before == ")" or before == "]")) then return "name", "", {} end
+          local value, mark, isGlobal = globals, nil, true
+          local prefix = string.match(chain, "[%w_]*$")
+          for name, separator in string.gmatch(string.sub(chain, 1, #chain - #prefix), "([%w_]*)([%.:])") do
+            value, mark, isGlobal = search(value, function(place) return rawget(place, name) end), separator, false
+            if value == nil then return "name", prefix, {} end
+          end
+          local seen, found = {}, {}
+          local function offer(name, item)
+            if type(name) == "string" and string.find(name, "^[%a_][%w_]*$") and string.sub(name, 1, #prefix) == prefix
+              and not seen[name] and (mark ~= ":" or type(item) == "function") then
+              seen[name] = true
+              found[#found + 1] = name
+            end
+          end
+          search(value, function(place) for name, item in next, place do offer(name, item) end end)
+          local class = classOf(value)
+          if class then for _, name in ipairs(members[class]) do offer(name, rawget(module[class], name)) end end
+          if isGlobal then for word in next, keywords do offer(word) end end
+          table.sort(found)
+          return "name", prefix, found
+        end
+
+        return { format = format, complete = complete }
+        """#
+}

@@ -1,0 +1,103 @@
+import CTerminal
+import Glibc
+import LuaBindings
+
+/// An error as the prompt shows it: the message, the line with a caret if the position is known, and a traceback of what matters.
+struct ErrorReport {
+    private let error: LuaError
+    /// What was typed.
+    private let source: String
+
+    init(_ error: LuaError, source: String) {
+        self.error = error
+        self.source = source
+    }
+
+    /// The report, with a newline at the end.
+    var text: String { (["\(error.message)"] + excerpt + traceback).joined(separator: "\n") + "\n" }
+
+    // MARK: the source line
+
+    /// The line that the message names, and a caret below the word it speaks of.
+    private var excerpt: [String] {
+        guard let (name, number) = position, let line = line(number, of: name) else { return [] }
+        let shown = "  " + line
+        guard let column = column(in: line) else { return [shown] }
+        let before = line.prefix(column).map { $0 == "\t" ? "\t" : String(repeating: " ", count: Self.width(of: $0)) }.joined()
+        return [shown, "  \(before)^"]
+    }
+
+    /// The name of the chunk and the line's number with which the message begins.
+    private var position: (name: String, line: Int)? {
+        let parts = error.message.split(separator: ":", maxSplits: 2, omittingEmptySubsequences: false)
+        guard parts.count == 3, let line = Int(parts[1]), parts[2].hasPrefix(" ") else { return nil }
+        return (String(parts[0]), line)
+    }
+
+    private func line(_ number: Int, of name: String) -> String? {
+        guard let text = name == "stdin" ? source : Self.contents(of: name) else { return nil }
+        let lines = text.split(separator: "\n", omittingEmptySubsequences: false)
+        guard lines.indices.contains(number - 1) else { return nil }
+        let line = String(lines[number - 1])
+        return line.allSatisfy(\.isWhitespace) || line.count > 200 ? nil : line
+    }
+
+    /// The number of characters before the word that the message names.
+    private func column(in line: String) -> Int? {
+        if error.message.hasSuffix("near <eof>") { return line.count }
+        if let word = Self.quoted(after: "near '", in: error.message) { return Self.last(word, in: line) }
+        for kind in ["global", "local", "field", "method", "upvalue", "constant"] {
+            if let word = Self.quoted(after: "\(kind) '", in: error.message) { return Self.first(word, in: line) }
+        }
+        return nil
+    }
+
+    private static func quoted(after mark: String, in text: String) -> [Character]? {
+        guard let start = first(Array(mark), in: text, wholeWord: false) else { return nil }
+        let rest = text.dropFirst(start + mark.count)
+        // A token may have quotes in it, and is then the last word of the message.
+        guard let end = mark.hasPrefix("near") ? rest.lastIndex(of: "'") : rest.firstIndex(of: "'") else { return nil }
+        return Array(rest[..<end])
+    }
+
+    private static func places(of word: [Character], in text: String, wholeWord: Bool) -> [Int] {
+        let text = Array(text)
+        guard !word.isEmpty, text.count >= word.count else { return [] }
+        func isPart(_ character: Character) -> Bool { character.isLetter || character.isNumber || character == "_" }
+        return (0...text.count - word.count).filter { start in
+            guard text[start..<start + word.count].elementsEqual(word) else { return false }
+            guard wholeWord, isPart(word[0]) else { return true }
+            let end = start + word.count
+            return (start == 0 || !isPart(text[start - 1])) && (end == text.count || !isPart(text[end]))
+        }
+    }
+
+    private static func first(_ word: [Character], in text: String, wholeWord: Bool = true) -> Int? {
+        places(of: word, in: text, wholeWord: wholeWord).first
+    }
+
+    private static func last(_ word: [Character], in text: String) -> Int? { places(of: word, in: text, wholeWord: true).last }
+
+    private static func width(of character: Character) -> Int {
+        max(0, Int(ct_width(character.unicodeScalars.first?.value ?? 32)))
+    }
+
+    private static func contents(of path: String) -> String? {
+        guard let file = unsafe fopen(path, "r") else { return nil }
+        defer { unsafe fclose(file) }
+        var bytes = [UInt8](repeating: 0, count: 1 << 20)
+        let count = unsafe bytes.withUnsafeMutableBytes { unsafe fread($0.baseAddress, 1, $0.count, file) }
+        return String(decoding: bytes.prefix(count), as: UTF8.self)
+    }
+
+    // MARK: the traceback
+
+    /// The frames that say something; empty if only the line that was typed is left.
+    private var traceback: [String] {
+        let frames = error.traceback.split(separator: "\n").dropFirst().filter { frame in
+            !["\t[C]: in function 'error'", "\t(...tail calls...)", "\t[C]: in ?"].contains(frame)
+        }
+        guard frames.contains(where: { !($0.hasPrefix("\tstdin:") && $0.hasSuffix("in main chunk")) }) else { return [] }
+        return ["stack traceback:"] + frames.map(String.init)
+    }
+}
