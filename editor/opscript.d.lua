@@ -319,8 +319,9 @@ function Timer:cancel() end
 local Process = {}
 
 ---Waits until it has ended, and its output has been read.
----@return opscript.ProcessResult
-function Process:wait() end
+---@param seconds? number the longest time to wait; after it the result is nil
+---@return opscript.ProcessResult?
+function Process:wait(seconds) end
 
 ---@param signal? string|integer `"TERM"` unless given
 function Process:kill(signal) end
