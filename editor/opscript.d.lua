@@ -319,8 +319,9 @@ function Timer:cancel() end
 local Process = {}
 
 ---Waits until the process has ended and its output has been read.
----@return opscript.ProcessResult
-function Process:wait() end
+---@param seconds? number the longest time to wait; after that time the result is nil
+---@return opscript.ProcessResult?
+function Process:wait(seconds) end
 
 ---@param signal? string|integer `"TERM"` by default
 function Process:kill(signal) end

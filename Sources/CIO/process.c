@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "group.h"
 #include "loop.h"
 #include "spawn.h"
 
@@ -12,6 +13,7 @@ enum {
     FIRST_BLOCK = 4096,
     LEAST_FREE = 1024,      // in a block, before it grows
     TICK = 10,              // milliseconds between two checks of a group that is being ended
+    SCAN_PAUSE = 20,        // times the duration of one scan for members of a group, until the next scan
     LAST_WORDS = 100,       // milliseconds after SIGKILL until outputs held open by others are abandoned
     GIVEN_UP = 5000,        // milliseconds after SIGKILL until a process that the system does not end is abandoned
 };
@@ -45,6 +47,7 @@ struct cio_process {
     uv_timer_t timer;  // first the timeout, then the checks of the group
     uint64_t timeout;  // milliseconds; 0: none
     uint64_t kill_at;  // milliseconds on the clock of uv_now
+    uint64_t scan_at;  // likewise: when to look next whether anybody of the group lives
     bool is_input_open, is_exit_open, is_timer_open;
     bool is_ending, was_killed;
     bool has_reported;  // the result is complete and final
@@ -130,6 +133,12 @@ static void on_tick(uv_timer_t *timer) {
     cio_process *process = timer->data;
     uint64_t now = uv_now(&process->loop->uv);
     bool is_group_gone = process->is_reaped && kill(-process->pid, 0) != 0 && errno == ESRCH;
+    if (process->is_reaped && !is_group_gone && now >= process->scan_at) {
+        // Whoever inherits the dead members may never reap them.
+        is_group_gone = !group_lives(process->pid);
+        uv_update_time(&process->loop->uv);
+        process->scan_at = uv_now(&process->loop->uv) + SCAN_PAUSE * (uv_now(&process->loop->uv) - now + 1);
+    }
     if (is_group_gone && process->has_reported) return leave(process);
     if (now < process->kill_at) return;
     if (!process->was_killed) {

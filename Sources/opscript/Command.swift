@@ -14,6 +14,7 @@ struct Command {
 
     /// Runs the command and returns the exit status.
     func run() -> Int32 {
+        if options.checksOnly { return check() }
         let recording: Recording?
         do throws(RecordingError) { recording = try Recording.prepare(options) } catch {
             report(error.message)
@@ -22,7 +23,8 @@ struct Command {
         do throws(LuaError) {
             var configuration = Runtime.Configuration()
             configuration.ignoresEnvironment = options.ignoresEnvironment
-            configuration.workerCount = options.workerCount
+            configuration.workerCount = options.limits.workerCount
+            configuration.operationMemoryLimit = options.limits.memory
             configuration.scriptsMayExit = true
             configuration.prefersSpeedToMemory = true
             let runtime = try Runtime(configuration)
@@ -30,13 +32,35 @@ struct Command {
             defer { recording?.finish() }
             // Operations that are still running after an error or a signal get a moment to end.
             defer { runtime.close(deadline: .seconds(2)) }
+            if let seconds = options.limits.timeout { runtime.requestExit(Self.timeoutStatus, after: seconds) }
+            if options.limits.endsAtFirstFailure { runtime.requestExitAtFirstFailure(1) }
             let progress = isPrompt ? nil : Progress(options.progress, runtime.monitor)
             defer { progress?.finish() }
             return try run(in: runtime)
         } catch {
-            report(error.report)
+            report(error)
             return 1
         }
+    }
+
+    /// As of the program `timeout`.
+    private static let timeoutStatus: Int32 = 124
+
+    /// Compiles the scripts, reports their errors and returns the exit status.
+    private func check() -> Int32 {
+        var status: Int32 = 0
+        for file in options.filesToCheck {
+            do throws(LuaError) {
+                // A runtime for each: nothing of one script is left for the next.
+                let runtime = try Runtime(Runtime.Configuration())
+                defer { runtime.close() }
+                try runtime.check(file: file)
+            } catch {
+                report(error)
+                status = 1
+            }
+        }
+        return status
     }
 
     private func run(in runtime: Runtime) throws(LuaError) -> Int32 {
@@ -108,23 +132,36 @@ struct Command {
     private func end(_ runtime: Runtime, after error: LuaError) -> Int32 {
         if let status = runtime.requestedExitStatus { return exit(runtime, status) }
         if runtime.lastInterrupt != nil, runtime.unfinishedOperationCount > 0 { return cancel(runtime) }
-        report(error.report)
+        report(error)
         runtime.interruptAllOperations()
         return 1
     }
 
-    /// Handles `os.exit` of an operation: stops what is running and reports the failures that nobody has read. Returns `status`.
+    /// Handles `os.exit` of an operation, `--timeout` and `--fail-fast`: stops what is running and reports the failures that nobody has
+    /// read. Returns `status`.
     private func exit(_ runtime: Runtime, _ status: Int32, _ failures: [OperationFailure] = []) -> Int32 {
         runtime.interruptAllOperations()
         for name in runtime.close(deadline: .seconds(2)) { report("\(name) did not stop") }
-        report(failures + runtime.takeUnreadFailures())
+        let unread = failures + runtime.takeUnreadFailures()
+        switch runtime.exitCause {
+        case .failure(let first):
+            // The first one is reported even if somebody has read it.
+            report([first] + unread.filter { $0 !== first })
+            report("\(first.operationDescription) failed first: all others were cancelled (--fail-fast)")
+        case .deadline:
+            report(unread)
+            report("the run took longer than \(options.limits.timeoutText) s: everything was cancelled (--timeout)")
+        case .script, nil: report(unread)
+        }
         return status
     }
 
     private func report(_ failures: [OperationFailure]) {
-        for failure in failures {
-            report("operation \(failure.operationName.map { "'\($0)' " } ?? "")failed: \(failure.report)")
-        }
+        for group in FailureGroup.all(of: failures) { Message.write(group.report(prefix: "\(name): ")) }
+    }
+
+    private func report(_ error: LuaError) {
+        Message.write(ErrorReport(error).text(prefix: "\(name): "))
     }
 
     /// Handles a signal that came while operations existed. Returns the exit status.

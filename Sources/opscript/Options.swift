@@ -26,7 +26,8 @@ struct Options {
     private(set) var executes = false
     private(set) var showsHelp = false
     private(set) var showsVersion = false
-    private(set) var workerCount: Int?
+    private(set) var checksOnly = false
+    private(set) var limits = RunLimits()
     private(set) var progress = Progress.auto
     /// The file that `--trace` names.
     private(set) var traceFile: String?
@@ -44,6 +45,13 @@ struct Options {
             if word.hasPrefix("--") { try readLong(word, &index) } else { try readShort(word, &index) }
         }
         if index < words.count { script = index }
+        if checksOnly && script == nil { throw UsageError(message: "'--check' needs a script") }
+    }
+
+    /// The files that `--check` compiles; nil stands for standard input.
+    var filesToCheck: [String?] {
+        guard let script else { return [] }
+        return [file] + words[(script + 1)...].map { $0 == "-" ? nil : $0 }
     }
 
     /// The script's file. Nil for "-", which means standard input; after "--" it is an ordinary file name.
@@ -72,12 +80,7 @@ struct Options {
         switch word {
         case "--help": showsHelp = true
         case "--version": showsVersion = true
-        case "--workers":
-            guard index < words.count, let count = Int(words[index]), count > 0 else {
-                throw UsageError(message: "'--workers' needs a positive number")
-            }
-            workerCount = count
-            index += 1
+        case "--check": checksOnly = true
         case "--progress": progress = .always
         case _ where word.hasPrefix("--progress="):
             guard let mode = Progress(rawValue: String(word.dropFirst("--progress=".count))) else {
@@ -85,7 +88,8 @@ struct Options {
             }
             progress = mode
         case "--trace": traceFile = try file(of: word, &index)
-        default: throw UsageError(message: "unrecognized option '\(word)'")
+        default:
+            if try !limits.read(word, from: words, &index) { throw UsageError(message: "unrecognized option '\(word)'") }
         }
     }
 

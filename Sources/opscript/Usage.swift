@@ -16,6 +16,11 @@ enum Usage {
 
         \(options)
           --workers N  run at most N operations at once (default: the processors this process may use)
+          --timeout S  stop everything after S seconds, with status 124
+          --fail-fast  stop everything when the first operation fails
+          --memory-limit SIZE
+                       limit the memory of each operation; SIZE is bytes, or has a suffix k, M or G
+          --check      only compile the scripts that follow, and report their syntax errors
           --progress[=auto|always|never]
                        show on stderr how far the operations have come; auto, the default: on a terminal, after a second
           --trace FILE write the run as trace events, for ui.perfetto.dev or chrome://tracing
@@ -23,7 +28,7 @@ enum Usage {
           --version    show the version and exit
 
         Exit status: 0; 1 after an error in the script, a failed operation whose error nobody read, or operations that could
-        never run; 128 + n after signal n; or what os.exit says.
+        never run; 124 after --timeout; 128 + n after signal n; or what os.exit says.
 
         """
 

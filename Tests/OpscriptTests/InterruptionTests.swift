@@ -31,6 +31,67 @@ struct InterruptionTests {
         for pid in pids { #expect(kill(pid, 0) != 0 && errno == ESRCH, "process \(pid) is still there") }
     }
 
+    @Test("Ctrl-C leaves none of a hundred programs behind")
+    func manyPrograms() throws {
+        let script = """
+            local queue = opscript.OperationQueue.new { maxConcurrentOperationCount = 50 }
+            local ops = {}
+            local function run(op)
+              local sleeper = opscript.process { "sleep", "1000" }
+              op.pid = sleeper.pid
+              sleeper:wait()
+            end
+            for i = 1, 50 do ops[i] = queue:addOperation(run) end
+            for i = 1, 50 do print(opscript.process({ "sleep", "1000" }).pid) end
+            for _, op in ipairs(ops) do
+              while not op.pid do opscript.sleep(0.01) end
+              print(op.pid)
+            end
+            io.popen("kill -INT $PPID"):close()
+            """
+        let outcome = try Command.opscript("-").input(script).run()
+        #expect(outcome.status == 130 && outcome.errors.isEmpty, "\(outcome)")
+        let pids = outcome.lines.compactMap { pid_t($0) }
+        #expect(pids.count == 100, "\(outcome)")
+        for pid in pids { #expect(kill(pid, 0) != 0 && errno == ESRCH, "process \(pid) is still there") }
+    }
+
+    @Test("What programs have started does not delay the end, even if nobody reaps it", arguments: ["INT", "TERM"])
+    func grandchildren(name: String) throws {
+        let script = """
+            local child = opscript.process { "sh", "-c", "sleep 1000 & sleep 1000 & echo $! >&2; wait", stderr = "inherit" }
+            opscript.after(0.2, function() io.popen("kill -\(name) $PPID"):close() end)
+            """
+        let start = ContinuousClock.now
+        let outcome = try Command.opscript("-").input(script).run()
+        #expect(outcome.status == (name == "INT" ? 130 : 143), "\(outcome)")
+        // SIGKILL comes after two seconds, and the end after that.
+        #expect(ContinuousClock.now - start < .seconds(2.1))
+    }
+
+    @Test("The second signal ends the command at once", arguments: [("INT", 130), ("TERM", 143)])
+    func second(name: String, status: Int32) throws {
+        let directory = try ScratchDirectory()
+        // Nothing stops a pattern that backtracks.
+        let outcome = try Command.shell(
+            #"""
+            "$OPSCRIPT" - > "$1/output" <<'END' & child=$!
+            opscript.OperationQueue.new():addOperation(function()
+              io.stdout:write "ready\n":flush()
+              return ("a"):rep(200):find(("a*"):rep(30) .. "b")
+            end)
+            END
+            until grep -q . "$1/output"; do sleep 0.01; done
+            kill -\#(name) "$child"
+            sleep 0.5
+            kill -\#(name) "$child"
+            wait "$child"
+            echo "status $?"
+            """#, directory.path
+        ).run()
+        #expect(outcome.lines == ["status \(status)"], "\(outcome)")
+    }
+
     @Test("A signal interrupts a script that only has a timer")
     func timer() throws {
         let script = "opscript.every(0.01, function() end) opscript.after(0.05, function() io.popen('kill -INT $PPID'):close() end)"

@@ -236,6 +236,9 @@ void clua_request_end(lua_State *L) {
     unlock(stop);
 }
 
+// The hook stays set. It will find nothing to raise.
+void clua_withdraw_request(lua_State *L) { atomic_store(&stop_of(L)->requested, 0); }
+
 static void *exit_later(void *argument) {
     long packed = (long)argument;
     sleep((unsigned)(packed >> 32));

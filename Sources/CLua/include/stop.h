@@ -39,6 +39,9 @@ void clua_repeat_stop(lua_State *L, const void *body);
 /// As clua_request_stop, for whatever the state is running, body or not.
 void clua_request_end(lua_State *L);
 
+/// On the state's thread: withdraws a request that has not been raised, because the caller ends what it was meant for.
+void clua_withdraw_request(lua_State *L);
+
 /// Exits the process with this status after some seconds, unless it has ended by then. Any thread.
 void clua_exit_later(int status, unsigned seconds);
 

@@ -172,7 +172,7 @@ enum OperationClass {
         case .executionBlocks:
             if let lua { return lua.kind == .blocks ? .integer(lua.blockCount) : .nil }
             return (operation as? BlockOperation).map { .integer($0.executionBlocks.count) } ?? .nil
-        case .result, .results: return try results(of: lua, isFirst: property == .result)
+        case .result, .results: return try results(of: lua, isFirst: property == .result, call)
         case .error: return lua?.failure.map { .object($0, .error) } ?? .nil
         case nil:
             if let name = call.string(at: 2), let value = lua?.stored(name) { return .parcel(value) }
@@ -181,10 +181,13 @@ enum OperationClass {
     }
 
     /// `operation.result` and `operation.results`.
-    private static func results(of operation: LuaOperation?, isFirst: Bool) throws(CallError) -> Answer {
+    private static func results(of operation: LuaOperation?, isFirst: Bool, _ call: Call) throws(CallError) -> Answer {
         guard let operation else { return .nil }
         if isFirst && operation.kind == .invocation { try InvocationOperationClass.checkResult(of: operation) }
-        guard let results = operation.results else { return .nil }
+        guard let results = operation.results else {
+            if operation.outcome == .failed { call.state.noteMissingResult(of: operation) }
+            return .nil
+        }
         return .results(results, isOneOfEach: operation.kind == .blocks, first: isFirst)
     }
 

@@ -160,6 +160,7 @@ enum ProcessClass {
         let deadline = try call.timeout(at: 2).map { ContinuousClock.now.advanced(by: .seconds(min($0, 1e9))) }
         let state = call.state
         process.wake(state.inbox)
+        defer { process.stopWaking(state.inbox) }
         // Cancelling an operation also ends its own process, and then there is a result to return.
         let isOwn = process.belongs(to: state.currentOperation)
         _ = try state.wait(deadline: deadline, endsWhenCancelled: !isOwn) { !process.isRunning }

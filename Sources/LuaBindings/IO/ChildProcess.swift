@@ -31,7 +31,7 @@ final class ChildProcess: EventSource, @unchecked Sendable {
     private let mutable = Guarded(Mutable())
 
     private struct Mutable {
-        /// The inboxes to wake when the process ends.
+        /// The inboxes to wake when the process ends: one for each wait.
         var waiting: [Inbox] = []
     }
 
@@ -92,10 +92,12 @@ final class ChildProcess: EventSource, @unchecked Sendable {
         return Int(unsafe cio_process_id(pointer))
     }
 
-    /// Makes the end of the process wake `inbox`.
-    func wake(_ inbox: Inbox) {
+    /// Makes the end of the process wake `inbox`, until `stopWaking` has been called as often as this.
+    func wake(_ inbox: Inbox) { mutable.withLock { $0.waiting.append(inbox) } }
+
+    func stopWaking(_ inbox: Inbox) {
         mutable.withLock { mutable in
-            if !mutable.waiting.contains(where: { $0 === inbox }) { mutable.waiting.append(inbox) }
+            if let index = mutable.waiting.lastIndex(where: { $0 === inbox }) { mutable.waiting.remove(at: index) }
         }
     }
 

@@ -76,9 +76,11 @@ extension LuaOperation {
     /// - Returns: the memory limit, 0 for none.
     /// - Throws: an error if the operation was asked to stop before.
     func begin() throws(Failure) -> Int {
-        guard let limits = ifOutOfLine({ $0.rare.map { ($0.stopReason, $0.timeLimit, $0.memoryLimit) } }) ?? nil else { return 0 }
+        guard let limits = ifOutOfLine({ $0.rare.map { ($0.stopReason, $0.timeLimit, $0.memoryLimit) } }) ?? nil else {
+            return core.operationMemoryLimit
+        }
         if let reason = limits.0 { throw Failure(stop: reason) }
         limits.1?.begin(for: self)
-        return limits.2 ?? 0
+        return limits.2 ?? core.operationMemoryLimit
     }
 }

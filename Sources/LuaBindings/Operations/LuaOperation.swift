@@ -202,7 +202,7 @@ import Synchronization
         } catch {
             fail(error)
             // The state itself may hold the missing memory for good, for example in a module.
-            if kind(of: error) == .memory && memoryLimit == nil { core.discard(state) }
+            if kind(of: error) == .memory && memoryLimit == nil && core.operationMemoryLimit == 0 { core.discard(state) }
         }
     }
 

@@ -27,6 +27,10 @@ public final class OperationFailure: Error, CustomStringConvertible, Sendable {
     public let kind: Kind
     /// The name of the operation that failed, if it has one.
     public let operationName: String?
+    /// The name that somebody gave the operation's queue; `main` for the main queue, nil for others.
+    public let queueName: String?
+    /// The failed operation whose missing result made this one fail, as reports name it; nil if the failure is its own.
+    public let cause: String?
     let value: Parcel?
     private let failed: WeakOperation
     private let read = Atomic<Bool>(false)
@@ -39,6 +43,8 @@ public final class OperationFailure: Error, CustomStringConvertible, Sendable {
         value?.makeUnowned(referencesTo: operation)
         self.kind = kind
         operationName = operation.name
+        queueName = operation.queue.flatMap { $0.givenName ?? ($0.isMain ? "main" : nil) }
+        cause = kind == .error ? MissingResult.cause(of: failure, in: operation) : nil
         failed = WeakOperation(operation)
     }
 
@@ -52,6 +58,19 @@ public final class OperationFailure: Error, CustomStringConvertible, Sendable {
 
     /// The message.
     public var description: String { message }
+
+    /// What reports call the operation: its name, or else where its function is.
+    public var operationDescription: String {
+        if let operationName { return "operation '\(operationName)'" }
+        return functionPosition.map { "an operation <\($0)>" } ?? "an operation"
+    }
+
+    /// The file and line of the operation's function, which is the outermost of the traceback.
+    private var functionPosition: String? {
+        let outermost = traceback.split(separator: "\n").last { $0.contains(" in function <") }
+        guard let outermost, outermost.hasSuffix(">"), let start = outermost.lastIndex(of: "<") else { return nil }
+        return String(outermost[outermost.index(after: start)...].dropLast())
+    }
 
     /// Message and traceback.
     public var report: String { traceback.isEmpty ? message : "\(message)\n\(traceback)" }

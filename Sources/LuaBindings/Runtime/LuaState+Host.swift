@@ -21,6 +21,12 @@ extension LuaState {
         }
     }
 
+    /// Compiles a file, or standard input if `file` is nil, and discards the result.
+    func check(file: String?) throws(Failure) {
+        try load(file: file)
+        unsafe lua_settop(running, -2)
+    }
+
     /// Pops the function on top of the stack and calls it.
     func call(_ arguments: [LuaValue]) throws(Failure) -> [LuaValue] {
         try withCall { call throws(Failure) in

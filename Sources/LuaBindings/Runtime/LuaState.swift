@@ -29,6 +29,8 @@ final class LuaState: @unchecked Sendable {
     /// Whether a script has ever observed something in this state.
     var hasObserved = false
     private var isSealing = false
+    /// The last operation that found no result in a failed one, for the report of its own failure.
+    var missingResult: MissingResult?
     /// Whether `evaluate` has the console show values.
     var hasConsole = false
     private var watchesCollections = false
@@ -302,6 +304,8 @@ final class LuaState: @unchecked Sendable {
                     guard let waiting, waiting.isCancelled else { return false }
                     return endsWhenCancelled || waiting.stopReason != nil
                 }, deadline: deadline)
+            // The wait ends below, so the request must not stop a completion block. Reading the cause waits until the request is made.
+            if isMain, core.requestedExitStatus != nil, core.exitCause != nil { unsafe clua_withdraw_request(running) }
             // Deliver what has arrived even if there is nothing to wait for.
             _ = inbox.drain()
             return outcome

@@ -32,6 +32,8 @@ public final class Runtime {
         /// The maximum number of bytes that one Lua state may hold, the main one or a worker's; nil for no limit. An operation that needs
         /// more fails with the kind `memory`, and the others go on. In the main state Lua raises `not enough memory`.
         public var stateMemoryLimit: Int?
+        /// The `memoryLimit` in bytes of operations that do not set one; nil for no limit.
+        public var operationMemoryLimit: Int?
 
         /// Whether scripts may end the process with `os.exit`. If false, `os.exit` raises an error in the script.
         ///
@@ -244,7 +246,7 @@ public final class Runtime {
             wasInterrupted: wasInterrupted)
     }
 
-    /// The status that an operation on a worker has passed to `os.exit`; nil if none has.
+    /// The status that an operation on a worker has passed to `os.exit`, or that `requestExit` was given; nil if nobody has asked for an end.
     public var requestedExitStatus: Int32? { core.requestedExitStatus }
 
     /// The failures that no script and no host has read, oldest first. Each is returned only once.

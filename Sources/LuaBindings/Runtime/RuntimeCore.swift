@@ -12,6 +12,8 @@ final class RuntimeCore: @unchecked Sendable {
     let prefersSpeedToMemory: Bool
     /// The maximum number of bytes that each state may hold.
     let stateMemoryLimit: Int?
+    /// The memory limit of operations that set none; 0 for no limit.
+    let operationMemoryLimit: Int
     /// Timers and child processes.
     let io = IOThread()
     private let mainThread = ThreadIdentity.current
@@ -61,6 +63,7 @@ final class RuntimeCore: @unchecked Sendable {
         scriptsMayExit = configuration.scriptsMayExit
         prefersSpeedToMemory = configuration.prefersSpeedToMemory
         stateMemoryLimit = configuration.stateMemoryLimit
+        operationMemoryLimit = configuration.operationMemoryLimit ?? 0
     }
 
     // MARK: states
@@ -224,6 +227,8 @@ final class RuntimeCore: @unchecked Sendable {
             }
             failures.all.append(failure)
         }
+        let status = exitStatusAtFailure.load(ordering: .relaxed)
+        if status >= 0, !isClosing { requestExit(status, because: .failure(failure)) }
     }
 
     /// The failures that nobody has read, oldest first. Removes all failures.
@@ -238,6 +243,12 @@ final class RuntimeCore: @unchecked Sendable {
 
     private static let noExitRequest = Int64.max
     private let exitRequest = Atomic<Int64>(noExitRequest)
+    private let cause = Guarded<Runtime.ExitCause?>(nil)
+    /// The status with which the first failure of an operation ends the run; -1 if failures do not.
+    let exitStatusAtFailure = Atomic<Int32>(-1)
+
+    /// Why the run ends before its time; nil if it does not.
+    var exitCause: Runtime.ExitCause? { cause.withLock { $0 } }
 
     /// The status of the first `os.exit` on a worker.
     var requestedExitStatus: Int32? {
@@ -245,17 +256,21 @@ final class RuntimeCore: @unchecked Sendable {
         return status == Self.noExitRequest ? nil : Int32(status)
     }
 
-    /// Stops the main state's script and ends its waits. Called on a worker.
-    func requestExit(_ status: Int32) {
-        let expected = Self.noExitRequest
-        guard exitRequest.compareExchange(expected: expected, desired: Int64(status), ordering: .acquiringAndReleasing).exchanged else {
-            return
+    /// Stops the main state's script and ends its waits. Only the first request counts. From any thread, while the main state is open.
+    func requestExit(_ status: Int32, because reason: Runtime.ExitCause = .script) {
+        let isFirst = cause.withLock { cause in
+            if cause != nil { return false }
+            cause = reason
+            exitRequest.store(Int64(status), ordering: .releasing)
+            // Before operations are cancelled: the request must not stop their completion blocks. See `LuaState.wait`.
+            // Safety: the workers and the thread of the timers end before the main state is closed.
+            unsafe mainState?.requestEnd()
+            return true
         }
+        guard isFirst else { return }
         // The main state may be inside a call that does not return.
         clua_exit_later(status, 5)
         engine.cancelAllOperations()
-        // Safety: the workers end before the main state is closed.
-        unsafe mainState?.requestEnd()
         // A host that waits in its own loop must notice.
         engine.mainInbox.post {}
     }

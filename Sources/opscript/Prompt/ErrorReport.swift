@@ -4,22 +4,27 @@ import LuaBindings
 
 /// An error as the prompt shows it: the message, the line with a caret if the position is known, and a traceback of what matters.
 struct ErrorReport {
-    private let error: LuaError
-    /// What was typed.
-    private let source: String
+    let message: String
+    private let stack: String
+    /// What was typed; nil if nothing was.
+    private let source: String?
 
-    init(_ error: LuaError, source: String) {
-        self.error = error
+    init(_ error: LuaError, source: String? = nil) { self.init(message: error.message, traceback: error.traceback, source: source) }
+
+    /// - Parameter traceback: the lines of Lua's traceback, or an empty text.
+    init(message: String, traceback: String, source: String? = nil) {
+        self.message = message
+        stack = traceback
         self.source = source
     }
 
     /// The report, with a newline at the end.
-    var text: String { (["\(error.message)"] + excerpt + traceback).joined(separator: "\n") + "\n" }
+    var text: String { ([message] + excerpt + traceback).joined(separator: "\n") + "\n" }
 
     // MARK: the source line
 
     /// The line that the message names, and a caret below the word it speaks of.
-    private var excerpt: [String] {
+    var excerpt: [String] {
         guard let (name, number) = position, let line = line(number, of: name) else { return [] }
         let shown = "  " + line
         guard let column = column(in: line) else { return [shown] }
@@ -29,7 +34,7 @@ struct ErrorReport {
 
     /// The name of the chunk and the line's number with which the message begins.
     private var position: (name: String, line: Int)? {
-        let parts = error.message.split(separator: ":", maxSplits: 2, omittingEmptySubsequences: false)
+        let parts = message.split(separator: ":", maxSplits: 2, omittingEmptySubsequences: false)
         guard parts.count == 3, let line = Int(parts[1]), parts[2].hasPrefix(" ") else { return nil }
         return (String(parts[0]), line)
     }
@@ -44,10 +49,15 @@ struct ErrorReport {
 
     /// The number of characters before the word that the message names.
     private func column(in line: String) -> Int? {
-        if error.message.hasSuffix("near <eof>") { return line.count }
-        if let word = Self.quoted(after: "near '", in: error.message) { return Self.last(word, in: line) }
+        if message.hasSuffix("near <eof>") { return line.count }
+        if let word = Self.quoted(after: "near '", in: message) { return Self.last(word, in: line) }
         for kind in ["global", "local", "field", "method", "upvalue", "constant"] {
-            if let word = Self.quoted(after: "\(kind) '", in: error.message) { return Self.first(word, in: line) }
+            if let word = Self.quoted(after: "\(kind) '", in: message) {
+                let places = Self.places(of: word, in: line, wholeWord: true), characters = Array(line)
+                // A function may have the name of a field, in the same line.
+                return places.first { $0 > 0 && [".", ":"].contains(characters[$0 - 1]) == ["field", "method"].contains(kind) }
+                    ?? places.first
+            }
         }
         return nil
     }
@@ -83,7 +93,9 @@ struct ErrorReport {
     }
 
     private static func contents(of path: String) -> String? {
-        guard let file = unsafe fopen(path, "r") else { return nil }
+        // Another open of a pipe would wait for a writer.
+        var status = stat()
+        guard unsafe stat(path, &status) == 0, status.st_mode & S_IFMT == S_IFREG, let file = unsafe fopen(path, "r") else { return nil }
         defer { unsafe fclose(file) }
         var bytes = [UInt8](repeating: 0, count: 1 << 20)
         let count = unsafe bytes.withUnsafeMutableBytes { unsafe fread($0.baseAddress, 1, $0.count, file) }
@@ -92,10 +104,15 @@ struct ErrorReport {
 
     // MARK: the traceback
 
-    /// The frames that say something; empty if only the line that was typed is left.
-    private var traceback: [String] {
-        let frames = error.traceback.split(separator: "\n").dropFirst().filter { frame in
-            !["\t[C]: in function 'error'", "\t(...tail calls...)", "\t[C]: in ?"].contains(frame)
+    /// The frames that say something; empty if only the line that was typed, or the line of the message, is left.
+    var traceback: [String] {
+        let frames = stack.split(separator: "\n").dropFirst().filter { frame in
+            !["\t[C]: in function 'error'", "\t[C]: in hook '?'", "\t(...tail calls...)", "\t[C]: in ?"].contains(frame)
+        }
+        if frames.count == 1, let (name, line) = position, frames[0].hasPrefix("\t\(name):\(line): in "),
+            frames[0].hasSuffix("in main chunk") || frames[0].hasSuffix(">")
+        {
+            return []
         }
         guard frames.contains(where: { !($0.hasPrefix("\tstdin:") && $0.hasSuffix("in main chunk")) }) else { return [] }
         return ["stack traceback:"] + frames.map(String.init)

@@ -1,0 +1,26 @@
+import OpEngine
+
+/// An operation has read the result of a failed operation, and found nil.
+struct MissingResult {
+    /// The operation that read. Used only for comparison.
+    let reader: ObjectIdentifier
+    /// What reports call the failed operation.
+    let description: String
+
+    /// Why `operation` failed with `failure` on this thread, if that was because it found no result in a failed operation.
+    static func cause(of failure: Failure, in operation: Operation) -> String? {
+        guard let state = (operation as? LuaOperation)?.core.existingStateOfCurrentThread else { return nil }
+        guard let missing = state.missingResult, missing.reader == ObjectIdentifier(operation) else { return nil }
+        state.missingResult = nil
+        // A body that has gone on without the result may fail for other reasons.
+        return failure.message.contains("nil") || failure.message.hasSuffix("assertion failed!") ? missing.description : nil
+    }
+}
+
+extension LuaState {
+    /// Remembers that the operation that runs here finds no result in `failed`.
+    func noteMissingResult(of failed: LuaOperation) {
+        guard let reader = currentOperation, let failure = failed.error as? OperationFailure else { return }
+        missingResult = MissingResult(reader: ObjectIdentifier(reader), description: failure.operationDescription)
+    }
+}

@@ -1,0 +1,37 @@
+import Synchronization
+
+/// Ending a run before its time.
+extension Runtime {
+    /// Why a run ends before its time.
+    public enum ExitCause: Sendable {
+        /// An operation has called `os.exit`.
+        case script
+        /// The time that was given to `requestExit` is over.
+        case deadline
+        /// An operation has failed, and the host had called `requestExitAtFirstFailure`.
+        case failure(OperationFailure)
+    }
+
+    /// The first reason for which the run ends before its time; nil if there is none.
+    public var exitCause: ExitCause? { core.exitCause }
+
+    /// Ends the run after `seconds`, as if an operation had called `os.exit(status)` then: stops the main state's script, cancels all
+    /// operations, and makes `requestedExitStatus` the status with which the host should end. If the process has not ended 5 seconds
+    /// later, it is ended. A wait that nothing else can end is still an error.
+    public func requestExit(_ status: Int32, after seconds: Double) {
+        core.io.after(seconds) { [core] in
+            if !core.isClosing { core.requestExit(status, because: .deadline) }
+        }
+    }
+
+    /// Ends the run in the same way when the first operation fails, whether or not somebody reads its error.
+    public func requestExitAtFirstFailure(_ status: Int32) { core.exitStatusAtFailure.store(status, ordering: .relaxed) }
+
+    /// Compiles a file, or standard input if `file` is nil, and runs nothing.
+    ///
+    /// - Throws: the syntax error, or that the file cannot be read.
+    public func check(file: String?) throws(LuaError) {
+        let state = try state()
+        try asLuaError { () throws(Failure) in try state.check(file: file) }
+    }
+}

@@ -1,0 +1,58 @@
+/// What the command line allows a run, besides its script.
+struct RunLimits {
+    private(set) var workerCount: Int?
+    /// Seconds after which everything is stopped.
+    private(set) var timeout: Double?
+    /// The timeout as the command line has it.
+    private(set) var timeoutText = ""
+    /// The bytes that each operation may use.
+    private(set) var memory: Int?
+    private(set) var endsAtFirstFailure = false
+
+    /// Reads an option, whose value is behind `=` or is the next word. Returns false if `word` is no option of this kind.
+    mutating func read(_ word: String, from words: [String], _ index: inout Int) throws(UsageError) -> Bool {
+        if word == "--fail-fast" {
+            endsAtFirstFailure = true
+            return true
+        }
+        let parts = word.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
+        let option = parts[0]
+        guard ["--workers", "--timeout", "--memory-limit"].contains(option) else { return false }
+        var value: String? = parts.count > 1 ? parts[1] : nil
+        if value == nil, index < words.count {
+            value = words[index]
+            index += 1
+        }
+        switch option {
+        case "--workers": workerCount = try Self.parse(value, for: option, "a positive number") { Int($0).flatMap { $0 > 0 ? $0 : nil } }
+        case "--timeout":
+            timeout = try Self.parse(value, for: option, "a positive number of seconds", Self.seconds)
+            timeoutText = value ?? ""
+        default:
+            memory = try Self.parse(value, for: option, "a size: a number of bytes, or one with k, M or G, such as 512M", Self.bytes)
+        }
+        return true
+    }
+
+    private static func parse<Value>(
+        _ text: String?, for option: String, _ expected: String, _ parser: (String) -> Value?
+    ) throws(UsageError) -> Value {
+        guard let text else { throw UsageError(message: "'\(option)' needs \(expected)") }
+        guard let value = parser(text) else { throw UsageError(message: "'\(option)' needs \(expected), got '\(text)'") }
+        return value
+    }
+
+    private static func seconds(_ text: String) -> Double? {
+        guard text.allSatisfy({ $0.isASCII && ($0.isNumber || $0 == ".") }), let value = Double(text), value > 0 else { return nil }
+        return value
+    }
+
+    private static func bytes(_ text: String) -> Int? {
+        let units: [Character: Int] = ["k": 1 << 10, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30]
+        let unit = text.last.flatMap { units[$0] }
+        let digits = unit == nil ? text[...] : text.dropLast()
+        guard digits.allSatisfy({ $0.isASCII && $0.isNumber }), let count = Int(digits), count > 0 else { return nil }
+        let (bytes, overflow) = count.multipliedReportingOverflow(by: unit ?? 1)
+        return overflow ? nil : bytes
+    }
+}
