@@ -8,8 +8,11 @@ public enum TestLength {
     /// The size of a large test. It is a tenth of `full` with `OPSCRIPT_SHORT_TESTS=1`, for sanitizers, which are slow.
     public static func size(_ full: Int) -> Int { environment("OPSCRIPT_SHORT_TESTS") == "1" ? full / 10 : full }
 
-    /// The distance between the cases of a long series that are tried. With `OPSCRIPT_QUICK_TESTS=1` it is random and at least 3.
-    public static var stride: Int { environment("OPSCRIPT_QUICK_TESTS") == "1" ? Int.random(in: 3...5) : 1 }
+    /// Whether `OPSCRIPT_QUICK_TESTS=1` is set, for a run between two edits.
+    public static var isQuick: Bool { environment("OPSCRIPT_QUICK_TESTS") == "1" }
+
+    /// The distance between the cases of a long series that are tried. In a quick run it is random and at least 3.
+    public static var stride: Int { isQuick ? Int.random(in: 3...5) : 1 }
 
     /// The value of an environment variable.
     public static func environment(_ name: String) -> String? { getenv(name).map { String(cString: $0) } }
