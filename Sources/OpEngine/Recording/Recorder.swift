@@ -26,6 +26,8 @@ public final class Recorder: @unchecked Sendable {
     private let thread = JoinableThread()
     /// The number of the operation at each address. Used only by the recorder's thread.
     private var operationNumbers: [UInt64: Int] = [:]
+    /// The address that was looked up last, and its number: most records are about the same operation as the one before.
+    private var lastLookUp: (address: UInt64, number: Int) = (0, -1)
     /// The time of the last record of each buffer.
     private var lastTimes: [Int: UInt64] = [:]
 
@@ -225,9 +227,10 @@ public final class Recorder: @unchecked Sendable {
     }
 
     private func number(of address: UInt64) -> Int {
-        if let number = operationNumbers[address] { return number }
-        let number = operationNumbers.count
-        operationNumbers[address] = number
+        if lastLookUp.address == address { return lastLookUp.number }
+        let number = operationNumbers[address] ?? operationNumbers.count
+        if number == operationNumbers.count { operationNumbers[address] = number }
+        lastLookUp = (address, number)
         return number
     }
 }

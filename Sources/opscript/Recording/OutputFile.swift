@@ -53,6 +53,12 @@ import Glibc
 
     private func append(_ bytes: UnsafeBufferPointer<UInt8>) {
         guard let start = bytes.baseAddress else { return }
+        if bytes.count <= OutputFile.capacity - count {
+            // Safety: the bytes fit into the rest of the buffer.
+            unsafe (buffer + count).update(from: start, count: bytes.count)
+            count += bytes.count
+            return
+        }
         var done = 0
         while done < bytes.count {
             if count == OutputFile.capacity { flush() }
@@ -104,20 +110,34 @@ import Glibc
     func append(jsonBytesOf text: String) {
         var text = text
         text.withUTF8 { bytes in
+            // Few strings have anything to escape, so the bytes in between are copied together.
+            var start = 0
             for index in bytes.indices {
                 let byte = unsafe bytes[index]
-                switch byte {
-                case UInt8(ascii: "\""), UInt8(ascii: "\\"):
-                    append(UInt8(ascii: "\\"))
-                    append(byte)
-                case UInt8(ascii: "\n"): append("\\n")
-                case 0..<0x20, UInt8(ascii: "<"), 0x7F:
-                    append("\\u00")
-                    append(OutputFile.hexadecimal(byte >> 4))
-                    append(OutputFile.hexadecimal(byte & 15))
-                default: append(byte)
-                }
+                guard OutputFile.isEscaped(byte) else { continue }
+                unsafe append(UnsafeBufferPointer(rebasing: bytes[start..<index]))
+                append(escaped: byte)
+                start = index + 1
             }
+            unsafe append(UnsafeBufferPointer(rebasing: bytes[start...]))
+        }
+    }
+
+    @inline(__always)
+    private static func isEscaped(_ byte: UInt8) -> Bool {
+        byte < 0x20 || byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "\\") || byte == UInt8(ascii: "<") || byte == 0x7F
+    }
+
+    private func append(escaped byte: UInt8) {
+        switch byte {
+        case UInt8(ascii: "\""), UInt8(ascii: "\\"):
+            append(UInt8(ascii: "\\"))
+            append(byte)
+        case UInt8(ascii: "\n"): append("\\n")
+        default:
+            append("\\u00")
+            append(OutputFile.hexadecimal(byte >> 4))
+            append(OutputFile.hexadecimal(byte & 15))
         }
     }
 

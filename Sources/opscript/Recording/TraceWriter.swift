@@ -44,7 +44,8 @@ final class TraceWriter {
     private var entries: [Entry] = []
     /// The threads that have run nothing yet.
     private var newThreads: [Int: ThreadKind] = [:]
-    private var queueNames: [Int: String] = [:]
+    /// The name of each queue, by its number.
+    private var queueNames: [String] = []
     private var programs: [Int: Program] = [:]
     /// Whether a program is on the track with this index.
     private var programTracks: [Bool] = []
@@ -76,7 +77,9 @@ final class TraceWriter {
         switch record.event {
         case .thread(let worker, let isMain):
             newThreads[record.thread] = isMain ? .main : worker.map { .worker($0) } ?? .other
-        case .queue(let number, let name, _, _): queueNames[number] = name ?? "queue \(number)"
+        case .queue(let number, let name, _, _):
+            while queueNames.count <= number { queueNames.append("") }
+            queueNames[number] = name ?? "queue \(number)"
         case .activityBegan(let number, let name): programBegan(number, name, record)
         case .activityEnded(let number, let detail): programEnded(number, detail, at: record.time)
         default: receiveOperation(record)
@@ -244,8 +247,12 @@ final class TraceWriter {
         file.append("}}")
     }
 
+    private func nameOfQueue(of entry: borrowing Entry) -> String {
+        queueNames.indices.contains(entry.queue) ? queueNames[entry.queue] : ""
+    }
+
     /// The time that an operation was on its thread.
-    private func writeSlice(of entry: Entry, until end: UInt64, _ outcome: Operation.Outcome?) {
+    private func writeSlice(of entry: borrowing Entry, until end: UInt64, _ outcome: Operation.Outcome?) {
         begin("X", track: entry.thread + 1, at: entry.started)
         file.append(",\"dur\":")
         file.append(microseconds: end - entry.started)
@@ -254,7 +261,7 @@ final class TraceWriter {
         file.append(",\"args\":{\"number\":")
         file.append(entry.serial)
         file.append(",\"queue\":")
-        file.append(json: queueNames[entry.queue] ?? "")
+        file.append(json: nameOfQueue(of: entry))
         file.append(",\"outcome\":\"")
         switch outcome {
         case .succeeded: file.append("succeeded\"")
@@ -273,11 +280,11 @@ final class TraceWriter {
         file.append("}}")
     }
 
-    private func writeWait(of entry: Entry, for what: StaticString, from begin: UInt64, to end: UInt64) {
+    private func writeWait(of entry: borrowing Entry, for what: StaticString, from begin: UInt64, to end: UInt64) {
         if end <= begin { return }
         writeHalf("b", of: entry, at: begin)
         file.append("waiting in ")
-        file.append(jsonBytesOf: queueNames[entry.queue] ?? "")
+        file.append(jsonBytesOf: nameOfQueue(of: entry))
         file.append("\",\"args\":{\"operation\":")
         file.append(json: entry.label)
         file.append(",\"for\":\"")
@@ -285,12 +292,12 @@ final class TraceWriter {
         file.append("\"}}")
         writeHalf("e", of: entry, at: end)
         file.append("waiting in ")
-        file.append(jsonBytesOf: queueNames[entry.queue] ?? "")
+        file.append(jsonBytesOf: nameOfQueue(of: entry))
         file.append("\"}")
     }
 
     /// An operation that goes on without a thread.
-    private func writeSpan(_ name: StaticString, of entry: Entry, from begin: UInt64, to end: UInt64) {
+    private func writeSpan(_ name: StaticString, of entry: borrowing Entry, from begin: UInt64, to end: UInt64) {
         writeHalf("b", of: entry, at: begin)
         file.append(name)
         file.append("\",\"args\":{\"operation\":")
@@ -302,7 +309,7 @@ final class TraceWriter {
     }
 
     /// Begins an event up to the opening quote of its name.
-    private func writeHalf(_ phase: StaticString, of entry: Entry, at time: UInt64) {
+    private func writeHalf(_ phase: StaticString, of entry: borrowing Entry, at time: UInt64) {
         begin(phase, track: 0, at: time)
         file.append(",\"cat\":\"queue\",\"id\":")
         file.append(entry.serial)
@@ -310,7 +317,7 @@ final class TraceWriter {
     }
 
     /// An arrow from the end of a dependency to the start of its dependent.
-    private func writeFlow(from source: Entry, to target: Entry, at time: UInt64) {
+    private func writeFlow(from source: borrowing Entry, to target: borrowing Entry, at time: UInt64) {
         guard source.phase == .finished, source.thread >= 0, target.phase == .running else { return }
         let end = source.returned > 0 ? source.returned : source.finished
         flow += 1
