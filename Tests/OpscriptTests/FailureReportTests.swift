@@ -69,6 +69,16 @@ struct FailureReportTests {
         #expect(text.hasPrefix("opscript: (error object is a table value)\n  in an operation <s.lua:2> of queue 'q'\n"), "\(text)")
     }
 
+    @Test("An operation whose function was left by a tail call is not given the place of the called function")
+    func tailCall() throws {
+        let text = try errors(
+            """
+            local function price(item) return item.price + 1 end
+            queue:addOperation(function() return price {} end)
+            """)
+        #expect(text.contains("\n  in an operation of queue 'q'\n"), "\(text)")
+    }
+
     @Test("What is not a terminal gets no colours", arguments: ["xterm", "dumb"])
     func plain(term: String) throws {
         #expect(!(try errors("error 'x'", environment: ["TERM": term]).contains("\u{1B}")))

@@ -65,9 +65,9 @@ public final class OperationFailure: Error, CustomStringConvertible, Sendable {
         return functionPosition.map { "an operation <\($0)>" } ?? "an operation"
     }
 
-    /// The file and line of the operation's function, which is the outermost of the traceback.
+    /// The file and line of the operation's function, which is the outermost of the traceback. Nil if a tail call has replaced it.
     private var functionPosition: String? {
-        let outermost = traceback.split(separator: "\n").last { $0.contains(" in function <") }
+        let outermost = traceback.split(separator: "\n").last { $0.contains(" in function <") || $0.contains("(...tail calls...)") }
         guard let outermost, outermost.hasSuffix(">"), let start = outermost.lastIndex(of: "<") else { return nil }
         return String(outermost[outermost.index(after: start)...].dropLast())
     }
