@@ -79,7 +79,8 @@ extension Operation {
         case .isReady: isReady
         case .isCancelled: isCancelled
         case .isExecuting: isExecuting
-        default: isFinished
+        case .isFinished: isFinished
+        default: fatalError("opscript bug: \(key) is not a flag")
         }
     }
 }

@@ -1,9 +1,9 @@
 extension KeyValueObserving where Self: Operation {
     /// Calls `changeHandler` when the property changes, until the returned token is invalidated or deallocated.
     ///
-    /// All properties of `Operation` that can change are observable, even if a subclass overrides them and announces their changes. So is
-    /// any property that a subclass announces with `willChangeValue(for:)` and `didChangeValue(for:)`. Subscribing and reading the initial
-    /// value are one step, so no change is missed or delivered twice.
+    /// The flags, `dependencies`, `queuePriority`, `completionBlock` and `name` are observable, even if a subclass overrides them and
+    /// announces their changes. So is any property that a subclass announces with `willChangeValue(for:)` and `didChangeValue(for:)`.
+    /// Subscribing and reading the initial value are one step, so no change is missed or delivered twice.
     ///
     /// All changes of one operation are delivered in the order in which they happened, one at a time. At the end, `isExecuting` comes
     /// before `isFinished`. The handler runs on the thread that made the change, or on a thread that is delivering an earlier change of the

@@ -1,5 +1,3 @@
-import Synchronization
-
 /// A protocol whose extensions hold all API of `Operation` and `OperationQueue` that Foundation does not have.
 ///
 /// A subclass cannot redeclare a member of its superclass, but it can declare a member with the same name as one in a protocol extension.
@@ -65,33 +63,4 @@ extension BeyondFoundation where Self: Operation {
 
     /// Sets `completionBlock`, but throws `OperationError.completionBlockSetTooLate` if the operation has finished.
     public func trySetCompletionBlock(_ block: (@Sendable () -> Void)?) throws { try replaceCompletionBlock(with: block) }
-}
-
-extension BeyondFoundation where Self: OperationQueue {
-    /// The engine whose threads run the queue's operations.
-    public var engine: Engine { ownEngine }
-
-    /// The default policy of operations that have none of their own. A change applies to operations that are added later.
-    public var dependencyPolicy: Operation.DependencyPolicy {
-        get { core.requiresSuccess.load(ordering: .relaxed) ? .succeeded : .finished }
-        set { core.requiresSuccess.store(newValue == .succeeded, ordering: .relaxed) }
-    }
-
-    /// Adds a block as an operation with the given `queuePriority`. Equivalent to adding a `BlockOperation` with that priority, but
-    /// cheaper. An error that the block throws becomes the operation's `error`.
-    public func addOperation(queuePriority: Operation.QueuePriority, _ block: @escaping @Sendable () throws -> Void) {
-        addBlock(block, queuePriority)
-    }
-
-    /// Sets `maxConcurrentOperationCount`, but throws `OperationError.negativeMaximum` instead of trapping.
-    public func trySetMaxConcurrentOperationCount(_ value: Int) throws {
-        guard value >= -1 else { throw OperationError.negativeMaximum(queue: label, value: value) }
-        if core.isMain { return }
-        core.change(queue: self) { state in
-            let old = state.maximum == .max ? -1 : state.maximum
-            state.observation?.mailbox.record(.maxConcurrentOperationCount, old: old, new: value)
-            state.maximum = value == -1 ? .max : value
-            core.hasExplicitMaximum.store(value != -1, ordering: .relaxed)
-        }
-    }
 }

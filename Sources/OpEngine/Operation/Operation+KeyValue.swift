@@ -23,10 +23,10 @@ extension Operation {
         case .isFinished:
             if !loadState().has(State.finished) && isFinished { end() }
         case .isReady:
-            // This fence orders the subclass's write before the read below. It pairs with the one in `deferUntilReady`.
+            // This fence orders the subclass's write before the read below. It pairs with the one in `postponeUntilReady`.
             atomicMemoryFence(ordering: .sequentiallyConsistent)
-            if loadState().has(State.deferred) && isReady { retryDeferred() }
-        case .queuePriority: if OperationClass.hasOwnSettings(self) { adoptOwnSettings() }
+            if loadState().has(State.postponed) && isReady { retryPostponed() }
+        case .queuePriority: if OverriddenMethods.hasOwnSettings(self) { adoptOwnSettings() }
         default: break
         }
         deliverChanges()

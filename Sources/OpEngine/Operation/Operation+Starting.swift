@@ -59,7 +59,7 @@ extension Operation {
     /// Whether the operation is finished after `main` has returned. False if a subclass's `isFinished` is false: its work continues, and it
     /// will announce the end.
     private var isFinishedAfterMain: Bool {
-        if !hasOwnGetters || OperationClass.isPlain(self) { return true }
+        if !hasOwnGetters || OverriddenMethods.isPlain(self) { return true }
         // An override may combine its own state with `super.isFinished`. The base class's getter therefore returns true here, but only on
         // this thread: other threads must not see the operation as finished yet.
         transition { $0.set(State.isAskedAfterMain) }
@@ -107,10 +107,10 @@ extension Operation {
     }
 
     /// Whether the class is `BlockOperation` itself.
-    @inline(__always) private var isPlain: Bool { type(of: self) == BlockOperation.self }
+    @inline(__always) private var isExactlyBlockOperation: Bool { type(of: self) == BlockOperation.self }
 
     /// Whether only the worker that has taken the operation can finish it.
-    @inline(__always) var isEndedByWorker: Bool { isPlain || loadState().has(State.endsWithMain) }
+    @inline(__always) var isEndedByWorker: Bool { isExactlyBlockOperation || loadState().has(State.endsWithMain) }
 
     /// Runs an operation that a worker has taken. Evaluates a subclass's getters first.
     ///
@@ -119,7 +119,7 @@ extension Operation {
     @inline(__always)
     func run(on context: ThreadContext, from core: OperationQueue.Core, thenTakingBy group: ThreadGroup?) -> Unmanaged<Operation>? {
         let kept = unsafe Unmanaged.passUnretained(self)
-        if isPlain {
+        if isExactlyBlockOperation {
             if transition({ $0.launchUnobserved() }) { return unsafe runBlocks(on: context, from: core, thenTakingBy: group) }
         } else if loadState().has(State.endsWithMain) {
             if isReady && transition({ $0.launchUnobserved() }) { return unsafe runMain(on: context, from: core, thenTakingBy: group) }
@@ -166,12 +166,12 @@ extension Operation {
     @inline(never)
     private func runAnyKind(on context: ThreadContext, from core: OperationQueue.Core) {
         if !loadState().has(State.cancelled) && !isReady {
-            deferUntilReady(core)
+            postponeUntilReady(core)
             return
         }
         switch transition({ $0.launch() }) {
         case .start: break
-        case .notReady: return deferUntilReady(core)
+        case .notReady: return postponeUntilReady(core)
         case .ended: return
         }
         deliverChanges()
@@ -190,17 +190,17 @@ extension Operation {
     /// Returns an operation that is not ready to its queue. Either the subclass's `isReady` is false, in which case the operation waits
     /// until `isReady` is announced, or a dependency was added after the worker took the operation.
     @inline(never)
-    private func deferUntilReady(_ core: OperationQueue.Core) {
+    private func postponeUntilReady(_ core: OperationQueue.Core) {
         guard core.giveBack(self) else { return }
-        // A thread that made the operation ready or cancelled it before it was marked as deferred had nothing to post. This fence pairs
+        // A thread that made the operation ready or cancelled it before it was marked as postponed had nothing to post. This fence pairs
         // with the one in `didChangeValue`: both threads write first and then read what the other wrote, so at least one of them sees the
         // other's write.
         atomicMemoryFence(ordering: .sequentiallyConsistent)
-        if loadState().has(State.cancelled) || isReady { retryDeferred() }
+        if loadState().has(State.cancelled) || isReady { retryPostponed() }
     }
 
-    /// Posts the operation again if it is deferred.
-    func retryDeferred() {
-        if transition({ $0.undefer() }) { postToQueue() }
+    /// Posts the operation again if it is postponed.
+    func retryPostponed() {
+        if transition({ $0.resumePostponed() }) { postToQueue() }
     }
 }

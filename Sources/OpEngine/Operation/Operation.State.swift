@@ -17,7 +17,7 @@ extension Operation {
         /// The operation is on a list of its queue, at least for every thread that takes the queue's lock. If it becomes ready, it must be
         /// posted to the queue.
         static let linked: UInt64 = 1 << 34
-        /// The operation was posted to its queue's ready list. Happens once, except when a deferred operation is posted again.
+        /// The operation was posted to its queue's ready list. Happens once, except when a postponed operation is posted again.
         static let posted: UInt64 = 1 << 35
         /// A thread won the right to call `start`.
         static let started: UInt64 = 1 << 36
@@ -38,7 +38,7 @@ extension Operation {
         /// Something must be notified of the end: a completion block, a handler or a waiting thread.
         static let hasFinishHandlers: UInt64 = 1 << 45
         /// A subclass's `isReady` was false when a worker took the operation.
-        static let deferred: UInt64 = 1 << 46
+        static let postponed: UInt64 = 1 << 46
         /// `start` returned before the operation finished.
         static let outlivesStart: UInt64 = 1 << 47
         /// The operation continues after `start`, and only operations, inbox jobs and holders can finish it.
@@ -110,11 +110,11 @@ extension Operation {
 extension Operation.State {
     private typealias State = Operation.State
 
-    /// Marks the operation as posted if it is linked, ready and not posted yet. Posts a deferred operation again.
+    /// Marks the operation as posted if it is linked, ready and not posted yet. Posts a postponed operation again.
     @inline(__always)
     private mutating func post() -> Bool {
         guard bits & (State.linked | State.finishing | State.finished) == State.linked, isReady, !mustCancel else { return false }
-        if has(State.posted) { return undefer() }
+        if has(State.posted) { return resumePostponed() }
         set(State.posted)
         return true
     }
@@ -126,7 +126,7 @@ extension Operation.State {
 
     /// Claims the operation for a queue.
     ///
-    /// - Parameter isOfPlainClass: see `OperationClass`.
+    /// - Parameter isOfPlainClass: see `OverriddenMethods`.
     @inline(__always)
     mutating func claim(isOfPlainClass: Bool) -> Refusal? {
         if has(State.finished | State.finishing) { return .finished }
@@ -214,7 +214,7 @@ extension Operation.State {
     mutating func dependencyAdded() -> AddedDependency {
         bits += 1
         if has(State.started | State.executing | State.finishing | State.finished) { return .ignored }
-        return has(State.posted) && !has(State.deferred) ? .recall : .counted
+        return has(State.posted) && !has(State.postponed) ? .recall : .counted
     }
 
     /// The queue took the operation back from the ready list. Returns true if it has become ready again and must stay there.
@@ -262,12 +262,12 @@ extension Operation.State {
     }
 
     /// A subclass is not ready. The operation waits until the subclass announces a change.
-    mutating func `defer`() { set(State.deferred) }
+    mutating func postpone() { set(State.postponed) }
 
     /// The subclass announced a change of `isReady`. Returns true if the operation must be handed to its queue again.
-    mutating func undefer() -> Bool {
-        guard has(State.deferred), isReady, !mustCancel, !has(State.finishing | State.finished) else { return false }
-        clear(State.deferred)
+    mutating func resumePostponed() -> Bool {
+        guard has(State.postponed), isReady, !mustCancel, !has(State.finishing | State.finished) else { return false }
+        clear(State.postponed)
         return true
     }
 

@@ -4,7 +4,7 @@ extension BeyondFoundation where Self: OperationQueue {
     /// Like `addOperation`, but throws `OperationError.addedWhenInQueue`, `.addedWhenExecuting`, `.addedWhenFinished`, `.queueStaysFull` or
     /// `.engineShutDown` instead of trapping.
     public func tryAddOperation(_ operation: Operation) throws {
-        let isOfPlainClass = !operation.isEndedByWorker && OperationClass.isPlain(operation)
+        let isOfPlainClass = !operation.isEndedByWorker && OverriddenMethods.isPlain(operation)
         // A subclass may override the getters, so what they return counts as well.
         if !(operation.isEndedByWorker || isOfPlainClass) || ownEngine.hasEnded, let error = objection(to: operation) { throw error }
         // Retain before taking the lock, because other threads may be waiting for it. Safety: balanced when the operation leaves the queue,
@@ -61,7 +61,7 @@ extension OperationQueue {
     /// Claims the operation. Returns an error if it cannot be added.
     @inline(__always)
     fileprivate func refusal(of operation: Operation) -> OperationError? {
-        let isOfPlainClass = !operation.isEndedByWorker && OperationClass.isPlain(operation)
+        let isOfPlainClass = !operation.isEndedByWorker && OverriddenMethods.isPlain(operation)
         if !isOfPlainClass || ownEngine.hasEnded, let error = objection(to: operation) { return error }
         return claim(operation, isOfPlainClass: isOfPlainClass)
     }
@@ -73,7 +73,7 @@ extension OperationQueue {
         // A subclass may override these getters, so ask them instead of the state.
         if operation.isFinished { return .addedWhenFinished(operation: operation.label) }
         if operation.isExecuting { return .addedWhenExecuting(operation: operation.label) }
-        if OperationClass.hasOwnSettings(operation) { operation.adoptOwnSettings() }
+        if OverriddenMethods.hasOwnSettings(operation) { operation.adoptOwnSettings() }
         return nil
     }
 

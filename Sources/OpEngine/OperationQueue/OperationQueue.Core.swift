@@ -92,7 +92,7 @@ extension OperationQueue {
         /// Adds a new block operation in one step, which is possible because no other thread knows it. On success, takes over the caller's
         /// reference. Returns false if the operation must be added in the usual way.
         @inline(__always)
-        func addAtOnce(_ operation: Unmanaged<Operation>, _ priority: Operation.QueuePriority, queue: OperationQueue) -> Bool {
+        func addNewBlock(_ operation: Unmanaged<Operation>, _ priority: Operation.QueuePriority, queue: OperationQueue) -> Bool {
             if uncheckedEngine.hasEnded { return false }
             return unsafe addInOneStep(operation, queue: queue) { state in
                 let joined = Operation.State(addedAtOnceWith: priority, requiringSuccess: requiresSuccess.load(ordering: .relaxed))

@@ -208,7 +208,7 @@ extension OperationQueue {
             executing -= 1
             running.remove(operation)
             wait(operation)
-            operation.transition { $0.defer() }
+            operation.transition { $0.postpone() }
             return true
         }
 
@@ -222,7 +222,7 @@ extension OperationQueue {
             case let queuePosition where queuePosition.isReady: segments.withdraw(operation)
             default:
                 let state = operation.loadState()
-                if state.has(Operation.State.posted) && !state.has(Operation.State.deferred) { return false }
+                if state.has(Operation.State.posted) && !state.has(Operation.State.postponed) { return false }
                 waiting.remove(operation)
             }
             operation.queuePosition = .outside

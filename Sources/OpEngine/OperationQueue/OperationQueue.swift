@@ -76,8 +76,8 @@ open class OperationQueue: @unchecked Sendable {
     func addBlock(_ block: @escaping @Sendable () throws -> Void, _ priority: Operation.QueuePriority) {
         let made = unsafe Unmanaged<Operation>.passRetained(BlockOperation(block: block))
         // A subclass may override `addOperation`.
-        if type(of: self) == OperationQueue.self, unsafe core.addAtOnce(made, priority, queue: self) { return }
-        // Safety: `addAtOnce` did not consume the reference.
+        if type(of: self) == OperationQueue.self, unsafe core.addNewBlock(made, priority, queue: self) { return }
+        // Safety: `addNewBlock` did not consume the reference.
         let operation = unsafe made.takeRetainedValue()
         if priority != .normal { operation.queuePriority = priority }
         addOperation(operation)

@@ -9,7 +9,7 @@ import Synchronization
 /// Swift has no API for this. But every class has a method table that begins like its superclass's table, and equal entries mean the same
 /// method. The entries that matter are found by comparing the tables of private classes that override exactly these methods. If the tables
 /// look unfamiliar, every class counts as overriding everything.
-@safe enum OperationClass {
+@safe enum OverriddenMethods {
     /// Whether the class overrides nothing that decides how an operation starts, finishes, becomes ready, or is queued.
     @inline(__always)
     static func isPlain(_ operation: Operation) -> Bool {

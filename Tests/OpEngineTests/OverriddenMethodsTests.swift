@@ -4,7 +4,7 @@ import Testing
 @testable @_spi(Subclassing) import OpEngine
 
 /// The engine notices which members a class overrides.
-@Suite struct OperationClassTests {
+@Suite struct OverriddenMethodsTests {
     // Safety: `@unchecked Sendable`, here and below, because nothing but constants is added to the superclass.
     private final class Empty: Operation, @unchecked Sendable {}
     // Safety: as above.
@@ -50,7 +50,7 @@ import Testing
 
     @Test func oneThatOverridesOnlyWhatDoesNotMatterIsPlain() {
         for operation in [Operation(), Empty(), OnlyMain(input: 1), Generic<Int>(), Generic<String>(), OnlyMain(input: 2)] {
-            #expect(OperationClass.isPlain(operation), "\(type(of: operation))")
+            #expect(OverriddenMethods.isPlain(operation), "\(type(of: operation))")
         }
     }
 
@@ -58,7 +58,7 @@ import Testing
         let others = [
             Starting(), Readiness(), InheritedReadiness(), Finishing(), Executing(input: 1), Urgent(), Quality(), Told(), AsyncOperation(),
         ]
-        for operation in others + others { #expect(!OperationClass.isPlain(operation), "\(type(of: operation))") }
+        for operation in others + others { #expect(!OverriddenMethods.isPlain(operation), "\(type(of: operation))") }
     }
 
     @Test func aPlainOneDoesEverythingThatOthersDo() throws {
