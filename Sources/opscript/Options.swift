@@ -30,6 +30,8 @@ struct Options {
     private(set) var progress = Progress.auto
     /// The file that `--trace` names.
     private(set) var traceFile: String?
+    /// The file that `--graph` names.
+    private(set) var graphFile: String?
     /// The index of the script in `words`; nil if there is none.
     private(set) var script: Int?
 
@@ -85,6 +87,12 @@ struct Options {
             }
             progress = mode
         case "--trace": traceFile = try file(of: word, &index)
+        case "--graph":
+            let path = try file(of: word, &index)
+            guard [".dot", ".svg", ".png"].contains(where: { path.hasSuffix($0) }) else {
+                throw UsageError(message: "'--graph' needs a file that ends in .dot, .svg or .png, and not '\(path)'")
+            }
+            graphFile = path
         default: throw UsageError(message: "unrecognized option '\(word)'")
         }
     }

@@ -19,6 +19,7 @@ enum Usage {
           --progress[=auto|always|never]
                        show on stderr how far the operations have come; auto, the default: on a terminal, after a second
           --trace FILE write the run as trace events, for ui.perfetto.dev or chrome://tracing
+          --graph FILE write the operations and their dependencies as a graph: .dot, or .svg and .png with Graphviz
           --help       show this help and exit
           --version    show the version and exit
 
