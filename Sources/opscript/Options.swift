@@ -32,6 +32,8 @@ struct Options {
     private(set) var traceFile: String?
     /// The file that `--graph` names.
     private(set) var graphFile: String?
+    /// The file that `--report` names.
+    private(set) var reportFile: String?
     /// The index of the script in `words`; nil if there is none.
     private(set) var script: Int?
 
@@ -87,6 +89,7 @@ struct Options {
             }
             progress = mode
         case "--trace": traceFile = try file(of: word, &index)
+        case "--report": reportFile = try file(of: word, &index)
         case "--graph":
             let path = try file(of: word, &index)
             guard [".dot", ".svg", ".png"].contains(where: { path.hasSuffix($0) }) else {

@@ -10,7 +10,9 @@ final class Recording: OperationRecordReceiver, @unchecked Sendable {
     private let trace: TraceWriter?
     private let traceFile: OutputFile?
     private let graph: GraphFile?
+    private let reportFile: OutputFile?
     private let log: RunLog?
+    private var workerCount = 1
     private var recorder: Recorder?
     private var lastFlush: UInt64 = 0
     private let isFinished = Atomic<Bool>(false)
@@ -20,12 +22,13 @@ final class Recording: OperationRecordReceiver, @unchecked Sendable {
 
     /// Opens the files that the options ask for. Nil if they ask for none.
     static func prepare(_ options: Options) throws(RecordingError) -> Recording? {
-        if options.traceFile == nil && options.graphFile == nil { return nil }
+        if options.traceFile == nil && options.graphFile == nil && options.reportFile == nil { return nil }
         return try Recording(options)
     }
 
     /// Begins to record.
     func begin(in runtime: Runtime) {
+        workerCount = runtime.engine.workerCount
         recorder = Recorder(runtime.engine, receiver: self)
         if recorder == nil { Message.write("opscript: the run is not recorded: the system starts no more threads\n") }
         // Safety: the reference is never released, because `exit` may come at any time.
@@ -41,10 +44,13 @@ final class Recording: OperationRecordReceiver, @unchecked Sendable {
         var traceFile: OutputFile?
         if let path = options.traceFile { traceFile = try OutputFile(path, for: "--trace", closing: "\n]\n") }
         graph = if let path = options.graphFile { try GraphFile(path) } else { nil }
+        var reportFile: OutputFile?
+        if let path = options.reportFile { reportFile = try OutputFile(path, for: "--report") }
+        self.reportFile = reportFile
         let start = Recording.now
         self.traceFile = traceFile
         trace = traceFile.map { TraceWriter($0, from: start, title: "opscript \(options.title)") }
-        log = graph == nil ? nil : RunLog(title: options.title, from: start)
+        log = graph == nil && reportFile == nil ? nil : RunLog(title: options.title, from: start)
     }
 
     /// Stops recording and completes the files. Further calls do nothing.
@@ -52,12 +58,19 @@ final class Recording: OperationRecordReceiver, @unchecked Sendable {
         if isFinished.exchange(true, ordering: .acquiringAndReleasing) { return }
         recorder?.stop()
         trace?.finish()
-        if let traceFile, let failure = traceFile.failure {
-            Message.write("opscript: --trace: cannot write '\(traceFile.path)': \(unsafe String(cString: strerror(failure)))\n")
-        }
+        reportFailure(of: traceFile, for: "--trace")
         guard let log else { return }
         log.finish()
         for line in graph?.finish(log) ?? [] { Message.write("opscript: \(line)\n") }
+        guard let reportFile else { return }
+        ReportWriter(log: log, workerCount: workerCount, file: reportFile).write()
+        reportFile.close()
+        reportFailure(of: reportFile, for: "--report")
+    }
+
+    private func reportFailure(of file: OutputFile?, for option: String) {
+        guard let file, let failure = file.failure else { return }
+        Message.write("opscript: \(option): cannot write '\(file.path)': \(unsafe String(cString: strerror(failure)))\n")
     }
 
     // MARK: OperationRecordReceiver
