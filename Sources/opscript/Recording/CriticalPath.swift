@@ -1,11 +1,12 @@
 /// The chain of operations that decided how long a run took.
 ///
-/// It goes back from the operation that finished last. Before each operation comes the one whose end allowed it to start: of the dependency
+/// It goes back from the operation that finished last. The predecessor of an operation is the one of these that ended last: the dependency
 /// that finished last, the operation that left the same worker before, and, if the queue was at its maximum, the operation of the queue that
-/// finished before, that which ended last. An operation that was added after all of these follows the operation that added it.
+/// finished before. If all of them ended before the operation was added, it follows the operation that added it. If the script added it,
+/// the chain begins there.
 struct CriticalPath {
     /// Why an operation started when it did.
-    enum Reason: String { case added, creator, dependency, worker, maximum, suspension }
+    enum Reason: String { case added, first, creator, dependency, worker, maximum, suspension }
 
     /// An operation of the chain, and why it did not start earlier.
     struct Step: Equatable {
@@ -50,22 +51,25 @@ struct CriticalPath {
         let operation = operations[index]
         let dependency = dependencies[index]?.filter { operations[$0].finished <= operation.started }
             .max { operations[$0].finished < operations[$1].finished }
-        if operation.suspendedTime > operation.maximumTime + operation.workerTime { return (.suspension, dependency) }
         // The later ones count only if they ended after the operation was ready.
         var (reason, previous, end) = (Reason.added, Int?.none, operation.added)
         if let dependency, operations[dependency].finished >= end {
             (reason, previous, end) = (.dependency, dependency, operations[dependency].finished)
         }
+        if operation.suspendedTime > 0, operation.resumed > end { (reason, end) = (.suspension, operation.resumed) }
         let worker = last(of: ofThread[operation.thread] ?? [], endingAt: \.leftThread, by: operation.started, not: index)
         if let worker, operations[worker].leftThread > end, operation.workerTime > 0 || operation.maximumTime > 0 {
             (reason, previous, end) = (.worker, worker, operations[worker].leftThread)
         }
         if operation.maximumTime > 0 {
             let other = last(of: ofQueue[operation.queue] ?? [], endingAt: \.finished, by: operation.started, not: index)
-            if let other, operations[other].finished > end || other == worker { (reason, previous) = (.maximum, other) }
+            if let other, operations[other].finished > end || (other == worker && reason == .worker) {
+                (reason, previous) = (.maximum, other)
+            }
         }
-        if reason == .added, let creator = operation.creator { return (.creator, Int(creator)) }
-        return (reason, previous)
+        if reason != .added { return (reason, previous) }
+        if let creator = operation.creator { return (.creator, Int(creator)) }
+        return (worker == nil ? .first : .added, nil)
     }
 
     /// The last operation of a sorted list that ended at `time` or before.

@@ -7,7 +7,7 @@ extension ReportPage {
         const total = data.name.length;
         const outcomes = ["succeeded", "failed", "cancelled", "unfinished"];
         const reasons = {
-          added: "started when the script had added it", creator: "was added by the operation before",
+          added: "started when the script had added it", first: "was the first on its worker", creator: "was added by the operation before",
           dependency: "waited for the operation before, its dependency", worker: "waited until the operation before left the worker",
           maximum: "waited until the operation before made room in the queue", suspension: "waited for the end of a suspension",
         };
@@ -69,7 +69,8 @@ extension ReportPage {
         fact("Operations", String(total));
         outcomes.forEach((outcome, k) => { if (k === 0 || counts[k] > 0) fact(outcome, String(counts[k]), outcome); });
         fact("Workers", String(data.workers));
-        fact("Use of the workers", data.end > 0 ? (100 * busy / (data.workers * data.end)).toFixed(0) + " %" : "–");
+        const use = data.end > 0 ? 100 * busy / (data.workers * data.end) : 0;
+        fact("Use of the workers", use.toFixed(0) + (use > 100 ? " % (blocked threads were replaced)" : " %"));
 
         // Timeline -----------------------------------------------------------------------------------------------------------
 

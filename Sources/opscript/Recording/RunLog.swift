@@ -1,6 +1,6 @@
 import OpEngine
 
-/// Keeps a whole run in memory, for what is written at its end. Takes about 150 bytes an operation; names and lines are kept once.
+/// Keeps a whole run in memory, for what is written at its end. Takes about 170 bytes an operation; names and lines are kept once.
 final class RunLog {
     /// A queue, and how long it has held operations back so far.
     struct Queue {
@@ -9,6 +9,7 @@ final class RunLog {
         var maximum: Int?
         fileprivate var isSuspended = false
         fileprivate var executing = 0
+        fileprivate var resumed: UInt64 = 0
         fileprivate var last: UInt64 = 0
         fileprivate var suspended: UInt64 = 0
         fileprivate var full: UInt64 = 0
@@ -71,6 +72,7 @@ final class RunLog {
             let queue = index(ofQueue: number)
             queues[queue].advance(to: time)
             if let name { queues[queue].name = name }
+            if queues[queue].isSuspended && !isSuspended { queues[queue].resumed = time }
             (queues[queue].maximum, queues[queue].isSuspended) = (maximum, isSuspended)
         case .activityBegan, .activityEnded: break
         default: receiveOperation(record, at: time)
@@ -125,6 +127,7 @@ final class RunLog {
         queues[queue].advance(to: time)
         operations[index].suspendedTime = queues[queue].suspended - operations[index].suspendedTime
         operations[index].maximumTime = queues[queue].full - operations[index].maximumTime
+        operations[index].resumed = queues[queue].resumed
     }
 
     private func begin(_ index: Int, on thread: Int, at time: UInt64) {

@@ -25,6 +25,8 @@ struct RunOperation {
     /// The part of the time from `ready` to `started` in which the queue was suspended, or had as many operations as it may run.
     var suspendedTime: UInt64 = 0
     var maximumTime: UInt64 = 0
+    /// When the queue's last suspension before the start ended.
+    var resumed: UInt64 = 0
     var phase: Phase
     /// Nil if the operation has not finished.
     var outcome: Operation.Outcome?
