@@ -31,6 +31,10 @@ struct Options {
     private(set) var progress = Progress.auto
     /// The file that `--trace` names.
     private(set) var traceFile: String?
+    /// The file that `--graph` names.
+    private(set) var graphFile: String?
+    /// The file that `--report` names.
+    private(set) var reportFile: String?
     /// The index of the script in `words`; nil if there is none.
     private(set) var script: Int?
 
@@ -87,8 +91,8 @@ struct Options {
                 throw UsageError(message: "'\(word)': after '--progress=' comes auto, always or never")
             }
             progress = mode
-        case "--trace": traceFile = try file(of: word, &index)
         default:
+            if try readFile(word, &index) { return }
             if try !limits.read(word, from: words, &index) { throw UsageError(message: "unrecognized option '\(word)'") }
         }
     }
@@ -96,11 +100,27 @@ struct Options {
     /// What the run is called in what is written of it.
     var title: String { file ?? "stdin" }
 
-    /// The file that follows an option.
-    private func file(of word: String, _ index: inout Int) throws(UsageError) -> String {
-        guard index < words.count, !words[index].isEmpty else { throw UsageError(message: "'\(word)' needs a file") }
-        defer { index += 1 }
-        return words[index]
+    /// Reads an option that names a file, which follows `=` or is the next word. Returns false if `word` is no option of this kind.
+    private mutating func readFile(_ word: String, _ index: inout Int) throws(UsageError) -> Bool {
+        let parts = word.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
+        let option = parts[0]
+        guard ["--trace", "--report", "--graph"].contains(option) else { return false }
+        var path = parts.count > 1 ? parts[1] : ""
+        if parts.count == 1, index < words.count {
+            path = words[index]
+            index += 1
+        }
+        if path.isEmpty { throw UsageError(message: "'\(option)' needs a file") }
+        switch option {
+        case "--trace": traceFile = path
+        case "--report": reportFile = path
+        default:
+            guard [".dot", ".svg", ".png"].contains(where: { path.hasSuffix($0) }) else {
+                throw UsageError(message: "'--graph' needs a file that ends in .dot, .svg or .png, and not '\(path)'")
+            }
+            graphFile = path
+        }
+        return true
     }
 
     /// The argument of an option: the rest of the word, or else the next word.

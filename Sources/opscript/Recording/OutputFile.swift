@@ -9,9 +9,9 @@ import Glibc
     private static let capacity = 1 << 18
 
     let path: String
-    private let descriptor: Int32
+    let descriptor: Int32
     private let closing: StaticString
-    private let isSeekable: Bool
+    let isSeekable: Bool
     private let buffer = UnsafeMutablePointer<UInt8>.allocate(capacity: capacity)
     private var count = 0
     private var position: off_t = 0
@@ -28,6 +28,12 @@ import Glibc
         guard descriptor >= 0 else {
             throw RecordingError(message: "\(option): cannot write '\(path)': \(unsafe String(cString: strerror(errno)))")
         }
+        isSeekable = lseek(descriptor, 0, SEEK_CUR) == 0
+    }
+
+    /// Writes to an empty file that is open. `path` is its name in messages.
+    init(descriptor: Int32, path: String) {
+        (self.descriptor, self.path, closing) = (descriptor, path, "")
         isSeekable = lseek(descriptor, 0, SEEK_CUR) == 0
     }
 

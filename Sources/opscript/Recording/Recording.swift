@@ -3,12 +3,16 @@ import LuaBindings
 import OpEngine
 import Synchronization
 
-/// What the command records of a run, and the file that it writes from that.
+/// What the command records of a run, and the files that it writes from that.
 final class Recording: OperationRecordReceiver, @unchecked Sendable {
     // Safety: `@unchecked Sendable` because only the recorder's thread uses the mutable fields, until `finish` has stopped it.
 
-    private let trace: TraceWriter
-    private let file: OutputFile
+    private let trace: TraceWriter?
+    private let traceFile: OutputFile?
+    private let graph: GraphFile?
+    private let reportFile: OutputFile?
+    private let log: RunLog?
+    private var workerCount = 1
     private var recorder: Recorder?
     private var lastFlush: UInt64 = 0
     private let isFinished = Atomic<Bool>(false)
@@ -16,14 +20,15 @@ final class Recording: OperationRecordReceiver, @unchecked Sendable {
     /// The address of the recording that a call of `exit` must finish; 0 if there is none.
     private static let current = Atomic<UInt>(0)
 
-    /// Opens the file that the options ask for. Nil if they ask for none.
+    /// Opens the files that the options ask for. Nil if they ask for none.
     static func prepare(_ options: Options) throws(RecordingError) -> Recording? {
-        guard let path = options.traceFile else { return nil }
-        return Recording(try OutputFile(path, for: "--trace", closing: "\n]\n"), title: options.title)
+        if options.traceFile == nil && options.graphFile == nil && options.reportFile == nil { return nil }
+        return try Recording(options)
     }
 
     /// Begins to record.
     func begin(in runtime: Runtime) {
+        workerCount = runtime.engine.workerCount
         recorder = Recorder(runtime.engine, receiver: self)
         if recorder == nil { Message.write("opscript: the run is not recorded: the system starts no more threads\n") }
         // Safety: the reference is never released, because `exit` may come at any time.
@@ -35,29 +40,51 @@ final class Recording: OperationRecordReceiver, @unchecked Sendable {
         }
     }
 
-    private init(_ file: OutputFile, title: String) {
-        self.file = file
-        trace = TraceWriter(file, from: Recording.now, title: "opscript \(title)")
+    private init(_ options: Options) throws(RecordingError) {
+        var traceFile: OutputFile?
+        if let path = options.traceFile { traceFile = try OutputFile(path, for: "--trace", closing: "\n]\n") }
+        graph = if let path = options.graphFile { try GraphFile(path) } else { nil }
+        var reportFile: OutputFile?
+        if let path = options.reportFile { reportFile = try OutputFile(path, for: "--report") }
+        self.reportFile = reportFile
+        let start = Recording.now
+        self.traceFile = traceFile
+        trace = traceFile.map { TraceWriter($0, from: start, title: "opscript \(options.title)") }
+        log = graph == nil && reportFile == nil ? nil : RunLog(title: options.title, from: start)
     }
 
-    /// Stops recording and completes the file. Further calls do nothing.
+    /// Stops recording and completes the files. Further calls do nothing.
     func finish() {
         if isFinished.exchange(true, ordering: .acquiringAndReleasing) { return }
         recorder?.stop()
-        trace.finish()
-        guard let failure = file.failure else { return }
-        Message.write("opscript: --trace: cannot write '\(file.path)': \(unsafe String(cString: strerror(failure)))\n")
+        trace?.finish()
+        reportFailure(of: traceFile, for: "--trace")
+        guard let log else { return }
+        log.finish()
+        for line in graph?.finish(log) ?? [] { Message.write("opscript: \(line)\n") }
+        guard let reportFile else { return }
+        ReportWriter(log: log, workerCount: workerCount, file: reportFile).write()
+        reportFile.close()
+        reportFailure(of: reportFile, for: "--report")
+    }
+
+    private func reportFailure(of file: OutputFile?, for option: String) {
+        guard let file, let failure = file.failure else { return }
+        Message.write("opscript: \(option): cannot write '\(file.path)': \(unsafe String(cString: strerror(failure)))\n")
     }
 
     // MARK: OperationRecordReceiver
 
-    func receive(_ record: OperationRecord) { trace.receive(record) }
+    func receive(_ record: OperationRecord) {
+        trace?.receive(record)
+        log?.receive(record)
+    }
 
     func finishBatch() {
         let now = Recording.now
         if now < lastFlush + 200_000_000 { return }
         lastFlush = now
-        trace.flush()
+        trace?.flush()
     }
 
     func describe(_ error: any Error) -> String { (error as? OperationFailure)?.report ?? "\(error)" }

@@ -1,0 +1,143 @@
+/// Estimates how long a recorded run takes with another number of workers.
+///
+/// Operations take as long as they took in the run, in virtual time, and an operation starts as soon as its dependencies have finished, its
+/// queue's maximum allows it, and a worker is free; of several, the one that became ready first. What the estimate leaves out: priorities,
+/// suspensions, the time to switch between operations, and that operations may slow each other down or wait for each other inside.
+struct Replay {
+    /// An operation. Times are nanoseconds.
+    struct Task {
+        /// The time for which it needs a worker; 0 if it ran on another thread.
+        var workerTime: UInt64
+        /// The time from its start to its end.
+        var runTime: UInt64
+        /// The index of its queue.
+        var queue: Int
+        /// When it was added: since the beginning, or since the start of its creator.
+        var added: UInt64
+        /// The task that added it.
+        var creator: Int?
+        var dependencies: [Int] = []
+        var needsWorker: Bool { workerTime > 0 }
+    }
+
+    private enum Event: Int { case added, leftWorker, finished }
+
+    private struct Moment: Comparable {
+        let time: UInt64
+        let order: Int
+        let task: Int
+        let event: Event
+
+        static func < (a: Moment, b: Moment) -> Bool { (a.time, a.order) < (b.time, b.order) }
+    }
+
+    /// The first ready task of a queue that has room.
+    private struct Head: Comparable {
+        let order: Int
+        let queue: Int
+
+        static func < (a: Head, b: Head) -> Bool { a.order < b.order }
+    }
+
+    private struct Queue {
+        var room: Int
+        var ready: [(order: Int, task: Int)] = []
+        var next = 0
+        var isListed = false
+    }
+
+    private let tasks: [Task]
+    private var freeWorkers: Int
+    private var queues: [Queue]
+    private var missing: [Int]
+    private var dependents: [[Int32]]
+    private var created: [[Int32]]
+    private var moments = Heap<Moment>()
+    /// The queues that have a ready task and room; those whose first task needs no worker apart.
+    private var heads = Heap<Head>()
+    private var workerlessHeads = Heap<Head>()
+    private var order = 0
+
+    /// The time from the beginning to the end of the last task.
+    ///
+    /// - Parameters:
+    ///   - maxima: the most tasks of each queue that run at once; nil for any number.
+    static func duration(of tasks: [Task], maxima: [Int?], workers: Int) -> UInt64 {
+        var replay = Replay(tasks, maxima, workers)
+        return replay.run()
+    }
+
+    private init(_ tasks: [Task], _ maxima: [Int?], _ workers: Int) {
+        self.tasks = tasks
+        freeWorkers = workers
+        queues = maxima.map { Queue(room: $0 ?? .max) }
+        // One for being added.
+        missing = tasks.map { $0.dependencies.count + 1 }
+        dependents = [[Int32]](repeating: [], count: tasks.count)
+        created = dependents
+        for (index, task) in tasks.enumerated() {
+            for dependency in task.dependencies { dependents[dependency].append(Int32(index)) }
+            if let creator = task.creator { created[creator].append(Int32(index)) } else { schedule(index, .added, at: task.added) }
+        }
+    }
+
+    private mutating func run() -> UInt64 {
+        var end: UInt64 = 0
+        while let first = moments.first {
+            let now = first.time
+            while let moment = moments.first, moment.time == now {
+                _ = moments.removeFirst()
+                switch moment.event {
+                case .added: release(moment.task)
+                case .leftWorker: freeWorkers += 1
+                case .finished:
+                    end = now
+                    let queue = tasks[moment.task].queue
+                    queues[queue].room += queues[queue].room == .max ? 0 : 1
+                    list(queue)
+                    for dependent in dependents[moment.task] { release(Int(dependent)) }
+                }
+            }
+            while let head = workerlessHeads.removeFirst() { startFirst(of: head.queue, at: now) }
+            while freeWorkers > 0, let head = heads.removeFirst() { startFirst(of: head.queue, at: now) }
+            while let head = workerlessHeads.removeFirst() { startFirst(of: head.queue, at: now) }
+        }
+        return end
+    }
+
+    private mutating func schedule(_ task: Int, _ event: Event, at time: UInt64) {
+        order += 1
+        moments.insert(Moment(time: time, order: order, task: task, event: event))
+    }
+
+    /// Counts what a task waits for.
+    private mutating func release(_ task: Int) {
+        missing[task] -= 1
+        if missing[task] > 0 { return }
+        order += 1
+        queues[tasks[task].queue].ready.append((order, task))
+        list(tasks[task].queue)
+    }
+
+    private mutating func list(_ queue: Int) {
+        guard !queues[queue].isListed, queues[queue].room > 0, queues[queue].next < queues[queue].ready.count else { return }
+        queues[queue].isListed = true
+        let first = queues[queue].ready[queues[queue].next]
+        let head = Head(order: first.order, queue: queue)
+        if tasks[first.task].needsWorker { heads.insert(head) } else { workerlessHeads.insert(head) }
+    }
+
+    private mutating func startFirst(of queue: Int, at now: UInt64) {
+        let task = queues[queue].ready[queues[queue].next].task
+        queues[queue].next += 1
+        queues[queue].room -= queues[queue].room == .max ? 0 : 1
+        queues[queue].isListed = false
+        list(queue)
+        if tasks[task].needsWorker {
+            freeWorkers -= 1
+            schedule(task, .leftWorker, at: now + tasks[task].workerTime)
+        }
+        schedule(task, .finished, at: now + tasks[task].runTime)
+        for other in created[task] { schedule(Int(other), .added, at: now + tasks[Int(other)].added) }
+    }
+}

@@ -1,0 +1,356 @@
+extension ReportPage {
+    /// The page's script. It puts texts of the run into the page as text only.
+    static let script: StaticString = #"""
+        "use strict";
+        const data = JSON.parse(document.getElementById("data").textContent);
+        const $ = id => document.getElementById(id);
+        const total = data.name.length;
+        const outcomes = ["succeeded", "failed", "cancelled", "unfinished"];
+        const reasons = {
+          added: "started when the script had added it", first: "was the first on its worker", creator: "was added by the operation before",
+          dependency: "waited for the operation before, its dependency", worker: "waited until the operation before left the worker",
+          maximum: "waited until the operation before made room in the queue", suspension: "waited for the end of a suspension",
+        };
+
+        function element(name, text, className) {
+          const made = document.createElement(name);
+          if (text !== undefined) made.textContent = text;
+          if (className) made.className = className;
+          return made;
+        }
+        function time(ns) {
+          if (ns >= 1e9) return (ns / 1e9).toFixed(2) + " s";
+          if (ns >= 1e6) return (ns / 1e6).toFixed(2) + " ms";
+          return (ns / 1e3).toFixed(1) + " µs";
+        }
+        // A control character is shown as its symbol.
+        const visible = text => text.replace(/[\x00-\x08\x0b-\x1f]/g, c => String.fromCharCode(0x2400 + c.charCodeAt(0)))
+          .replace(/\x7f/g, "\u2421").replace(/[\u202a-\u202e\u2066-\u2069]/g, "\ufffd");
+        const texts = data.texts.map(visible);
+        const queues = data.queues.map(queue => ({ name: visible(queue[0]), maximum: queue[1] }));
+        const threads = data.threads.map(thread => ({ number: thread[0], name: thread[1], isWorker: thread[2] === 1 }));
+        const text = index => index < 0 ? "" : texts[index];
+        const name = i => text(data.name[i]) || text(data.line[i]) || "operation";
+        const ran = i => data.thread[i] >= 0;
+        const waited = i => data.begin[i] - data.added[i];
+        const runTime = i => ran(i) ? data.finished[i] - data.begin[i] : 0;
+        function waits(i) {
+          return [[data.dependencies[i], "dependencies"], [data.suspended[i], "suspension"], [data.maximum[i], "maximum"],
+            [data.worker[i], "no free worker"]].filter(wait => wait[0] > 0).sort((a, b) => b[0] - a[0]);
+        }
+        function describe(i) {
+          const lines = [name(i), "outcome: " + outcomes[data.outcome[i]], "queue: " + queues[data.queue[i]].name];
+          if (data.line[i] >= 0) lines.push("line: " + text(data.line[i]));
+          lines.push("added at " + time(data.added[i]));
+          lines.push("waited " + time(waited(i)) + waits(i).map(wait => "\n  " + time(wait[0]) + " " + wait[1]).join(""));
+          lines.push(ran(i) ? "ran " + time(runTime(i)) : "did not run");
+          if (data.error[i] >= 0) lines.push(text(data.error[i]));
+          return lines.join("\n");
+        }
+
+        // Summary ------------------------------------------------------------------------------------------------------------
+
+        const title = "Report of " + visible(data.title);
+        document.title = title;
+        $("title").textContent = title;
+        function fact(label, value, className) {
+          const group = element("div");
+          group.append(element("dt", label), element("dd", value, className));
+          $("summary").append(group);
+        }
+        const counts = [0, 0, 0, 0];
+        const workerThreads = new Set(threads.filter(thread => thread.isWorker).map(thread => thread.number));
+        let busy = 0;
+        for (let i = 0; i < total; i++) {
+          counts[data.outcome[i]]++;
+          if (workerThreads.has(data.thread[i])) busy += data.left[i] - data.begin[i];
+        }
+        fact("Total time", time(data.end));
+        fact("Operations", String(total));
+        outcomes.forEach((outcome, k) => { if (k === 0 || counts[k] > 0) fact(outcome, String(counts[k]), outcome); });
+        fact("Workers", String(data.workers));
+        const use = data.end > 0 ? 100 * busy / (data.workers * data.end) : 0;
+        fact("Use of the workers", use.toFixed(0) + (use > 100 ? " % (blocked threads were replaced)" : " %"));
+
+        // Timeline -----------------------------------------------------------------------------------------------------------
+
+        const canvas = $("timeline"), tip = $("tip"), labelWidth = 90, axisHeight = 22, tallestCanvas = 16000;
+        // Blocked threads are replaced, so there may be thousands.
+        const rowHeight = Math.max(1, Math.min(22, Math.floor(tallestCanvas / Math.max(1, threads.length))));
+        const inset = rowHeight < 12 ? 0 : 3;
+        // Without reds, which are for failures.
+        const hue = queue => 60 + (queue * 103 + 140) % 260;
+        const dark = matchMedia("(prefers-color-scheme: dark)");
+        const colour = queue => `hsl(${hue(queue)} 50% ${dark.matches ? 45 : 65}%)`;
+        const tracks = threads.map(() => []);
+        const trackOf = new Map(threads.map((thread, k) => [thread.number, k]));
+        for (let i = 0; i < total; i++) if (ran(i)) tracks[trackOf.get(data.thread[i])].push(i);
+        for (const track of tracks) track.sort((a, b) => data.begin[a] - data.begin[b]);
+        let from = 0, span = Math.max(1, data.end), drag = null, frame = 0;
+        canvas.style.height = Math.max(1, threads.length) * rowHeight + axisHeight + "px";
+        const place = t => labelWidth + (t - from) / span * (canvas.clientWidth - labelWidth);
+        const timeAt = x => from + (x - labelWidth) / (canvas.clientWidth - labelWidth) * span;
+        // The first operation of a track that starts after a time.
+        function after(track, t) {
+          let low = 0, high = track.length;
+          while (low < high) {
+            const middle = (low + high) >> 1;
+            if (data.begin[track[middle]] <= t) low = middle + 1; else high = middle;
+          }
+          return low;
+        }
+        function draw() {
+          frame = 0;
+          const width = canvas.clientWidth, height = canvas.clientHeight, ratio = Math.min(devicePixelRatio || 1, 32000 / height);
+          canvas.width = width * ratio;
+          canvas.height = height * ratio;
+          const style = getComputedStyle(document.documentElement), pen = canvas.getContext("2d");
+          pen.scale(ratio, ratio);
+          pen.font = "12px system-ui, sans-serif";
+          pen.textBaseline = "middle";
+          tracks.forEach((track, row) => {
+            const top = row * rowHeight;
+            let edge = -1;
+            // One that began earlier may reach into view; a thread runs few operations inside others.
+            for (let k = Math.max(0, after(track, from) - 8); k < track.length && data.begin[track[k]] <= from + span; k++) {
+              const i = track[k], right = Math.min(width, place(data.left[i]));
+              const left = Math.max(labelWidth, place(data.begin[i])), failed = data.outcome[i] === 1;
+              if (right < labelWidth || (right <= edge && !failed)) continue;
+              const w = Math.max(1, right - left);
+              pen.fillStyle = colour(data.queue[i]);
+              pen.fillRect(left, top + inset, w, rowHeight - 2 * inset);
+              if (failed) {
+                pen.fillStyle = style.getPropertyValue("--bad");
+                pen.fillRect(left, top + rowHeight - 2 * inset, w, Math.max(1, inset));
+              }
+              if (w > 40 && inset > 0) {
+                pen.save();
+                pen.beginPath();
+                pen.rect(left, top, w - 3, rowHeight);
+                pen.clip();
+                pen.fillStyle = dark.matches ? "#ffffff" : "#000000";
+                pen.fillText(name(i).slice(0, 100), left + 3, top + rowHeight / 2);
+                pen.restore();
+              }
+              edge = Math.floor(left + w);
+            }
+            if (inset === 0) return;
+            pen.fillStyle = style.getPropertyValue("--text");
+            pen.fillText(threads[row].name, 6, top + rowHeight / 2);
+          });
+          pen.fillStyle = style.getPropertyValue("--faint");
+          const marks = Math.max(2, Math.floor((width - labelWidth) / 140));
+          for (let k = 0; k < marks; k++) {
+            const t = from + span * k / marks;
+            pen.fillRect(place(t), 0, .5, height);
+            pen.fillText(time(t), place(t) + 3, height - axisHeight / 2);
+          }
+        }
+        function redraw() { if (!frame) frame = requestAnimationFrame(draw); }
+        function view(start, length) {
+          span = Math.min(data.end || 1, Math.max(1000, length));
+          from = Math.max(0, Math.min(data.end - span, start));
+          redraw();
+        }
+        function zoom(factor, centre) { view(centre - (centre - from) * factor, span * factor); }
+        function under(event) {
+          const box = canvas.getBoundingClientRect(), track = tracks[Math.floor((event.clientY - box.top) / rowHeight)];
+          if (!track || event.clientX - box.left < labelWidth) return -1;
+          const t = timeAt(event.clientX - box.left), slack = span / canvas.clientWidth;
+          for (let k = after(track, t + slack) - 1, tries = 0; k >= 0 && tries < 8; k--, tries++) {
+            if (data.left[track[k]] + slack >= t) return track[k];
+          }
+          return -1;
+        }
+        canvas.addEventListener("wheel", event => {
+          if (!event.ctrlKey && !event.metaKey) return;
+          event.preventDefault();
+          zoom(event.deltaY > 0 ? 1.25 : .8, timeAt(event.clientX - canvas.getBoundingClientRect().left));
+        }, { passive: false });
+        canvas.addEventListener("pointerdown", event => {
+          drag = { x: event.clientX, from, moved: false };
+          canvas.setPointerCapture(event.pointerId);
+        });
+        canvas.addEventListener("pointermove", event => {
+          if (drag) {
+            drag.moved ||= Math.abs(event.clientX - drag.x) > 3;
+            if (drag.moved) view(drag.from - (event.clientX - drag.x) / (canvas.clientWidth - labelWidth) * span, span);
+          }
+          const i = under(event);
+          tip.hidden = i < 0;
+          if (i < 0) return;
+          tip.textContent = describe(i).slice(0, 600);
+          tip.style.left = Math.max(0, Math.min(event.clientX + 12, innerWidth - tip.offsetWidth - 8)) + "px";
+          tip.style.top = Math.max(0, Math.min(event.clientY + 14, innerHeight - tip.offsetHeight - 8)) + "px";
+        });
+        canvas.addEventListener("pointerup", event => {
+          const i = drag && !drag.moved ? under(event) : -1;
+          drag = null;
+          if (i >= 0) select(i);
+        });
+        canvas.addEventListener("pointercancel", () => { drag = null; });
+        canvas.addEventListener("pointerleave", () => { tip.hidden = true; });
+        canvas.addEventListener("keydown", event => {
+          const centre = from + span / 2;
+          if (event.ctrlKey || event.metaKey || event.altKey) return;
+          if (event.key === "+" || event.key === "=") zoom(.8, centre);
+          else if (event.key === "-" || event.key === "−") zoom(1.25, centre);
+          else if (event.key === "ArrowLeft") view(from - span / 8, span);
+          else if (event.key === "ArrowRight") view(from + span / 8, span);
+          else if (event.key === "0") view(0, data.end);
+          else return;
+          event.preventDefault();
+        });
+        dark.addEventListener("change", () => { redraw(); legend(); });
+        addEventListener("resize", () => { redraw(); render(); });
+        function legend() {
+          $("legend").replaceChildren(...queues.slice(0, 30).map((queue, k) => {
+            const item = element("li"), patch = element("i");
+            patch.style.background = colour(k);
+            item.append(patch, queue.name + (queue.maximum < 0 ? "" : ` (maximum ${queue.maximum})`));
+            return item;
+          }));
+          if (queues.length > 30) $("legend").append(element("li", `and ${queues.length - 30} more`));
+        }
+
+        // Critical path and estimates ------------------------------------------------------------------------------------------
+
+        const mostSteps = 400;
+        data.path.forEach((step, k) => {
+          const i = step[0], skipped = data.path.length - mostSteps;
+          if (skipped > 0 && k >= mostSteps / 2 && k < data.path.length - mostSteps / 2) {
+            if (k === mostSteps / 2) $("path").append(element("li", `… ${skipped} more operations …`, "skipped"));
+            return;
+          }
+          const item = element("li"), button = element("button", name(i));
+          item.value = k + 1;
+          button.type = "button";
+          button.addEventListener("click", () => select(i));
+          const line = data.name[i] >= 0 && data.line[i] >= 0 ? ` (${text(data.line[i])})` : "";
+          const waitTexts = waits(i).map(wait => `${time(wait[0])} (${wait[1]})`).join(", ");
+          item.append(button, `${line}: ran ${time(runTime(i))}; ${reasons[step[1]]}${waitTexts ? `; waited ${waitTexts}` : ""}`);
+          $("path").append(item);
+        });
+        const onPath = data.path.reduce((sum, step) => sum + runTime(step[0]), 0);
+        $("path-summary").textContent = data.path.length === 0 ? "No operation has run." :
+          `${data.path.length} of ${total} operations, which ran for ${time(onPath)} of ${time(data.end)}.`;
+        for (const [workers, estimate] of data.replay) {
+          const row = element("tr"), own = workers === data.workers ? " (as in this run)" : "";
+          const ratio = estimate > 0 ? (data.end / estimate).toFixed(2) + " times as fast" : "–";
+          row.append(element("th", workers + own), element("td", time(estimate)), element("td", ratio));
+          row.firstChild.scope = "row";
+          $("replay").tBodies[0].append(row);
+        }
+
+        // Table ----------------------------------------------------------------------------------------------------------------
+
+        const columns = [
+          { title: "Name", key: name }, { title: "Queue", key: i => queues[data.queue[i]].name },
+          { title: "Line", key: i => text(data.line[i]) }, { title: "Waited", key: waited, show: i => time(waited(i)) },
+          { title: "Waited for", key: i => waits(i).length ? waits(i)[0][1] : "" },
+          { title: "Ran", key: runTime, show: i => ran(i) ? time(runTime(i)) : "–" },
+          { title: "Outcome", key: i => outcomes[data.outcome[i]] },
+          { title: "Error", key: i => text(data.error[i]) },
+        ];
+        // Browsers limit the height of an element.
+        const lineHeight = 26, tallest = 8e6, rows = $("rows");
+        const space = element("div", undefined, "space"), pane = element("div", undefined, "window");
+        let order = Array.from({ length: total }, (_, i) => i), sorted = -1, direction = 1, selected = -1;
+        pane.setAttribute("role", "presentation");
+        space.setAttribute("role", "presentation");
+        rows.append(pane, space);
+        $("table").setAttribute("aria-colcount", columns.length);
+        const headRow = element("div", undefined, "row");
+        headRow.setAttribute("role", "row");
+        headRow.setAttribute("aria-rowindex", 1);
+        columns.forEach((column, k) => {
+          const cell = element("div", undefined, column.show ? "number" : ""), button = element("button", column.title);
+          cell.setAttribute("role", "columnheader");
+          cell.setAttribute("aria-sort", "none");
+          button.type = "button";
+          button.addEventListener("click", () => sort(k));
+          cell.append(button);
+          headRow.append(cell);
+        });
+        $("head").append(headRow);
+        function arrange() {
+          if (sorted < 0) { order.sort((a, b) => a - b); return; }
+          const key = columns[sorted].key, keys = new Map(order.map(i => [i, key(i)]));
+          order.sort((a, b) => {
+            const x = keys.get(a), y = keys.get(b);
+            return x < y ? -direction : x > y ? direction : a - b;
+          });
+        }
+        function sort(k) {
+          direction = sorted === k ? -direction : columns[k].show ? -1 : 1;
+          sorted = k;
+          [...headRow.children].forEach((cell, other) => {
+            cell.setAttribute("aria-sort", other !== k ? "none" : direction > 0 ? "ascending" : "descending");
+            cell.firstChild.textContent = columns[other].title + (other !== k ? "" : direction > 0 ? " ▲" : " ▼");
+          });
+          arrange();
+          rows.scrollTop = 0;
+          render();
+        }
+        const shown = () => Math.max(1, Math.floor(rows.clientHeight / lineHeight));
+        const scale = () => Math.max(1, order.length - shown()) / Math.max(1, space.offsetHeight - rows.clientHeight);
+        function render() {
+          space.style.height = Math.min(tallest, order.length * lineHeight) + "px";
+          const first = Math.max(0, Math.min(order.length - shown(), Math.round(rows.scrollTop * scale())));
+          const visibleRows = order.slice(first, first + shown()).map((i, k) => {
+            const row = element("div", undefined, i === selected ? "row selected" : "row");
+            row.setAttribute("role", "row");
+            row.setAttribute("aria-rowindex", first + k + 2);
+            if (i === selected) row.setAttribute("aria-current", "true");
+            columns.forEach(column => {
+              const cell = element("div", column.show ? column.show(i) : column.key(i), column.show ? "number" : "");
+              cell.setAttribute("role", "cell");
+              row.append(cell);
+            });
+            row.children[6].classList.add(outcomes[data.outcome[i]]);
+            row.addEventListener("click", () => select(i));
+            return row;
+          });
+          pane.replaceChildren(...visibleRows);
+          $("table").setAttribute("aria-rowcount", order.length + 1);
+          $("count").textContent = order.length === total ? `${total} operations` : `${order.length} of ${total} operations`;
+        }
+        function select(i) {
+          selected = i;
+          $("details").textContent = describe(i);
+          render();
+        }
+        function search() {
+          const words = $("search").value.toLowerCase().split(/\s+/).filter(Boolean);
+          order = [];
+          for (let i = 0; i < total; i++) {
+            const all = [name(i), text(data.line[i]), queues[data.queue[i]].name, outcomes[data.outcome[i]], text(data.error[i])]
+              .join("\n").toLowerCase();
+            if (words.every(word => all.includes(word))) order.push(i);
+          }
+          arrange();
+          rows.scrollTop = 0;
+          render();
+        }
+        let pause = 0;
+        $("search").addEventListener("input", () => {
+          clearTimeout(pause);
+          pause = setTimeout(search, 120);
+        });
+        rows.addEventListener("scroll", render, { passive: true });
+        rows.addEventListener("keydown", event => {
+          const step = { ArrowDown: 1, ArrowUp: -1, PageDown: shown(), PageUp: -shown(), Home: -total, End: total }[event.key];
+          if (step === undefined || order.length === 0 || event.ctrlKey || event.metaKey || event.altKey) return;
+          event.preventDefault();
+          const now = order.indexOf(selected), next = now < 0 ? 0 : Math.max(0, Math.min(order.length - 1, now + step));
+          const first = Math.round(rows.scrollTop * scale());
+          if (next < first) rows.scrollTop = next / scale();
+          if (next >= first + shown()) rows.scrollTop = (next - shown() + 1) / scale();
+          select(order[next]);
+        });
+        legend();
+        render();
+        draw();
+
+        """#
+}

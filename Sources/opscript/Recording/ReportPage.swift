@@ -1,0 +1,79 @@
+/// The parts of the page that `--report` writes, around the data of the run.
+///
+/// The page loads nothing: its policy forbids that. `ReportPage.style` and `ReportPage.script` are in files of their own.
+enum ReportPage {
+    static let head: StaticString = #"""
+        <!DOCTYPE html>
+        <html lang="en">
+        <head>
+        <meta charset="utf-8">
+        <meta name="viewport" content="width=device-width, initial-scale=1">
+        <meta name="color-scheme" content="light dark">
+        <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
+        <title>opscript report</title>
+        <style>
+
+        """#
+
+    static let body: StaticString = #"""
+        </style>
+        </head>
+        <body>
+        <header><h1 id="title">Report</h1></header>
+        <main>
+        <noscript><p>This page needs JavaScript. It loads nothing from elsewhere.</p></noscript>
+        <section aria-labelledby="summary-title">
+          <h2 id="summary-title">Summary</h2>
+          <dl id="summary"></dl>
+        </section>
+        <section aria-labelledby="timeline-title">
+          <h2 id="timeline-title">Timeline</h2>
+          <p id="timeline-help" class="note">One row for each thread, one colour for each queue; a red edge is a failure. Ctrl and the wheel
+          zoom, dragging moves. Keys: + and − zoom, the arrow keys move, 0 shows everything. The table below has the same operations.</p>
+          <div id="timeline-frame"><canvas id="timeline" tabindex="0" role="img" aria-labelledby="timeline-title" aria-describedby="timeline-help"></canvas></div>
+          <div id="tip" role="tooltip" hidden></div>
+          <ul id="legend" aria-label="Queues"></ul>
+        </section>
+        <section aria-labelledby="path-title">
+          <h2 id="path-title">Critical path</h2>
+          <p class="note">This chain of operations decided the time of the run: each one started when the one before it had ended.</p>
+          <p id="path-summary"></p>
+          <ol id="path" tabindex="0" aria-labelledby="path-title"></ol>
+        </section>
+        <section aria-labelledby="replay-title">
+          <h2 id="replay-title">Other numbers of workers</h2>
+          <p class="note">Estimates: the recorded times of the operations, started as their dependencies, the queues' maxima and that many
+          workers allow. The script adds them as it did in this run.</p>
+          <table id="replay">
+            <thead><tr><th scope="col">Workers</th><th scope="col">Time</th><th scope="col">Compared with this run</th></tr></thead>
+            <tbody></tbody>
+          </table>
+        </section>
+        <section aria-labelledby="operations-title">
+          <h2 id="operations-title">Operations</h2>
+          <p><label>Search <input id="search" type="search" placeholder="name, line, queue, outcome or error"></label>
+          <span id="count" role="status"></span></p>
+          <div id="table" role="table" aria-labelledby="operations-title">
+            <div role="rowgroup" id="head"></div>
+            <div role="rowgroup" id="rows" tabindex="0" aria-label="Rows: the arrow keys select one and show its details"></div>
+          </div>
+          <h3 id="details-title">Details</h3>
+          <pre id="details" role="status" aria-labelledby="details-title">Select an operation.</pre>
+        </section>
+        </main>
+        <script type="application/json" id="data">
+        """#
+
+    static let afterData: StaticString = #"""
+        </script>
+        <script>
+
+        """#
+
+    static let end: StaticString = #"""
+        </script>
+        </body>
+        </html>
+
+        """#
+}

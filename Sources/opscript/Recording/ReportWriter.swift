@@ -1,0 +1,135 @@
+import OpEngine
+
+/// Writes a run as a page that shows it: the page's parts and, as JSON, the data of the run.
+///
+/// All texts of the run are in the JSON, in which `<` is escaped. The page's script puts them into text nodes only.
+struct ReportWriter {
+    /// The numbers of workers for which the page has an estimate.
+    private static let workerCounts = [1, 2, 4, 8, 16]
+
+    let log: RunLog
+    let workerCount: Int
+    let file: OutputFile
+
+    func write() {
+        file.append(ReportPage.head)
+        file.append(ReportPage.style)
+        file.append(ReportPage.body)
+        writeData()
+        file.append(ReportPage.afterData)
+        file.append(ReportPage.script)
+        file.append(ReportPage.end)
+    }
+
+    private func writeData() {
+        let operations = log.operations
+        file.append("{\"title\":")
+        file.append(json: log.title)
+        member("workers", workerCount)
+        member("end", log.end)
+        list("texts", log.texts) { file.append(json: $0) }
+        list("queues", log.queues) { queue in
+            file.append("[")
+            file.append(json: queue.name)
+            file.append(",")
+            file.append(queue.maximum ?? -1)
+            file.append("]")
+        }
+        list("threads", threads) { thread in
+            file.append("[")
+            file.append(thread.number)
+            file.append(",")
+            file.append(json: thread.name)
+            file.append(",")
+            file.append(log.workers.contains(thread.number) ? 1 : 0)
+            file.append("]")
+        }
+        column("name", operations.map { Int($0.name ?? -1) })
+        column("line", operations.map { Int($0.place ?? -1) })
+        column("error", operations.map { Int($0.error ?? -1) })
+        column("queue", operations.map(\.queue))
+        column("thread", operations.map(\.thread))
+        column("outcome", operations.map(Self.number))
+        column("added", operations.map(\.added))
+        column("dependencies", operations.map(\.dependencyTime))
+        column("suspended", operations.map(\.suspendedTime))
+        column("maximum", operations.map(\.maximumTime))
+        column("worker", operations.map(\.workerTime))
+        column("begin", operations.map(\.begin))
+        column("left", operations.map(\.leftThread))
+        column("finished", operations.map(\.finished))
+        list("path", CriticalPath.steps(of: operations, edges: log.edges)) { step in
+            file.append("[")
+            file.append(step.operation)
+            file.append(",\"")
+            file.append(verbatim: step.reason.rawValue)
+            file.append("\"]")
+        }
+        let tasks = tasks
+        let maxima = log.queues.map(\.maximum)
+        list("replay", Set(Self.workerCounts + [workerCount]).sorted()) { count in
+            file.append("[")
+            file.append(count)
+            file.append(",")
+            file.append(Replay.duration(of: tasks, maxima: maxima, workers: count))
+            file.append("]")
+        }
+        file.append("}")
+    }
+
+    /// The threads that ran operations, workers last.
+    private var threads: [(number: Int, name: String)] {
+        let used = Set(log.operations.map(\.thread)).subtracting([-1])
+        let named = used.map { (number: $0, name: log.threads[$0] ?? "thread \($0)") }
+        return named.sorted { ($0.name.utf8.count, $0.name) < ($1.name.utf8.count, $1.name) }
+    }
+
+    /// What the replay needs to know. An operation that has not run takes no time.
+    private var tasks: [Replay.Task] {
+        let operations = log.operations
+        var tasks = operations.map { operation in
+            let creator = operation.creator.map { operations[Int($0)] }
+            let isByCreator = creator.map { $0.hasStarted && $0.started <= operation.added } ?? false
+            return Replay.Task(
+                workerTime: log.workers.contains(operation.thread) ? operation.threadTime : 0, runTime: operation.runTime,
+                queue: operation.queue, added: operation.added - (isByCreator ? creator?.started ?? 0 : 0),
+                creator: isByCreator ? operation.creator.map { Int($0) } : nil)
+        }
+        for edge in log.edges { tasks[Int(edge.operation)].dependencies.append(Int(edge.dependency)) }
+        return tasks
+    }
+
+    private static func number(_ operation: RunOperation) -> Int {
+        switch operation.outcome {
+        case .succeeded: 0
+        case .failed: 1
+        case .cancelled: 2
+        case nil: 3
+        }
+    }
+
+    // MARK: JSON
+
+    private func member(_ name: StaticString, _ value: some FixedWidthInteger) {
+        key(name)
+        file.append(value)
+    }
+
+    private func column(_ name: StaticString, _ values: [some FixedWidthInteger]) { list(name, values) { file.append($0) } }
+
+    private func list<Element>(_ name: StaticString, _ elements: [Element], _ write: (Element) -> Void) {
+        key(name)
+        file.append("[")
+        for (index, element) in elements.enumerated() {
+            if index > 0 { file.append(",") }
+            write(element)
+        }
+        file.append("]")
+    }
+
+    private func key(_ name: StaticString) {
+        file.append(",\"")
+        file.append(name)
+        file.append("\":")
+    }
+}

@@ -1,0 +1,46 @@
+import OpEngine
+
+/// What is kept of an operation of a recorded run. Times are nanoseconds since the run began; 0 if it did not come to that.
+struct RunOperation {
+    /// How far the operation has come.
+    enum Phase { case waiting, ready, running, open, finished }
+
+    /// The indices of texts of `RunLog`; nil if there is none.
+    var name: Int32?
+    var place: Int32?
+    var error: Int32?
+    /// The index of the queue.
+    let queue: Int
+    /// The index of the operation that added it; nil if none did.
+    let creator: Int32?
+    /// The number of the thread that ran it; -1 if none did.
+    var thread = -1
+    let added: UInt64
+    var ready: UInt64
+    var started: UInt64 = 0
+    /// When the operation left its thread without having finished; 0 if it did not.
+    var returned: UInt64 = 0
+    /// When it finished; at the end of the recording also for one that has not.
+    var finished: UInt64 = 0
+    /// The part of the time from `ready` to `started` in which the queue was suspended, or had as many operations as it may run.
+    var suspendedTime: UInt64 = 0
+    var maximumTime: UInt64 = 0
+    /// When the queue's last suspension before the start ended.
+    var resumed: UInt64 = 0
+    var phase: Phase
+    /// Nil if the operation has not finished.
+    var outcome: Operation.Outcome?
+
+    var hasStarted: Bool { thread >= 0 }
+    /// When the thread was free again.
+    var leftThread: UInt64 { returned > 0 ? returned : finished }
+    /// The time that the operation was on its thread.
+    var threadTime: UInt64 { hasStarted ? leftThread - started : 0 }
+    /// The time from the start to the end.
+    var runTime: UInt64 { hasStarted ? finished - started : 0 }
+    /// The end of the waiting.
+    var begin: UInt64 { hasStarted ? started : finished }
+    var dependencyTime: UInt64 { min(ready, begin) - added }
+    /// The time that it waited for a free worker.
+    var workerTime: UInt64 { begin - added - dependencyTime - min(suspendedTime + maximumTime, begin - added - dependencyTime) }
+}
