@@ -54,6 +54,18 @@ import Testing
                 """##)
     }
 
+    @Test("The file may follow an equals sign; an option without a file is an error", arguments: ["--graph", "--report", "--trace"])
+    func fileOption(option: String) throws {
+        let directory = try ScratchDirectory()
+        let path = "\(directory.path)/file.dot"
+        let outcome = try Command.opscript("\(option)=\(path)", "-").input("print(1)").run()
+        #expect(outcome.status == 0 && outcome.text == "1\n" && Paths.read(path) != nil, "\(outcome)")
+        for word in [option, "\(option)="] {
+            let outcome = try Command.opscript(word).run()
+            #expect(outcome.status == 1 && outcome.errorText.hasPrefix("opscript: '\(option)' needs a file\n"), "\(outcome)")
+        }
+    }
+
     @Test("A picture shows names as they are")
     func picture() throws {
         let (outcome, directory) = try run(Self.pipeline, "run.svg")
