@@ -23,8 +23,10 @@ enum Usage {
           --check      only compile the scripts that follow, and report their syntax errors
           --progress[=auto|always|never]
                        show on stderr how far the operations have come; auto, the default: on a terminal, after a second
-          --trace FILE write the run as trace events, for ui.perfetto.dev or chrome://tracing
-          --graph FILE write the operations and their dependencies as a graph: .dot, or .svg and .png with Graphviz
+          --trace FILE
+                       write the run as trace events, for ui.perfetto.dev or chrome://tracing
+          --graph FILE
+                       write the operations and their dependencies as a graph: .dot, or .svg and .png with Graphviz
           --report FILE
                        write a page about the run: its timeline, what decided its time, and all operations
           --help       show this help and exit
