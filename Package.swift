@@ -3,7 +3,7 @@ import PackageDescription
 
 /// The techniques of docs/performance.md that a build can leave out. OPSCRIPT_WITHOUT names some, with commas between, or says "all".
 let techniques = [
-    "adaptive-batching", "cached-closures", "deferred-operations", "due-lists", "flat-parcels", "inline-state",
+    "adaptive-batching", "asymmetric-fence", "cached-closures", "deferred-operations", "due-lists", "flat-parcels", "inline-state",
     "shared-strings", "spinning", "spinning-worker-signal", "wake-affinity",
 ]
 let without = (Context.environment["OPSCRIPT_WITHOUT"] ?? "").split(separator: ",").map(String.init)
@@ -44,7 +44,7 @@ let package = Package(
         .target(name: "CLua", cSettings: cOmissions + [.headerSearchPath(".")], linkerSettings: [.linkedLibrary("lua5.4")]),
         // The archive, not the shared library: loading that would take time at each start, and few scripts need it.
         .target(name: "CIO", cSettings: [.define("_GNU_SOURCE")], linkerSettings: [.linkedLibrary("uv_a")]),
-        .target(name: "CPlatform"),
+        .target(name: "CPlatform", cSettings: cOmissions),
         .target(name: "OpEngine", dependencies: ["CPlatform"], swiftSettings: strictMemory),
         .target(name: "OpEngineDispatch", dependencies: ["OpEngine"], swiftSettings: strict),
         .target(name: "LuaBindings", dependencies: ["CIO", "CLua", "OpEngine"], swiftSettings: strictMemory),

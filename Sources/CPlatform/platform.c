@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "CPlatform.h"
+#include <linux/membarrier.h>
 
 #include <stdlib.h>
 
@@ -36,3 +37,12 @@ void cplatform_leave_processor(void) {
     CPU_CLR(processor, &others);
     if (CPU_COUNT(&others) > 0 && sched_setaffinity(0, sizeof others, &others) == 0) sched_setaffinity(0, sizeof all, &all);
 }
+
+bool cplatform_has_membarrier = false;
+
+// A constructor, because registering is slow once the process has several threads.
+__attribute__((constructor)) static void register_membarrier(void) {
+    cplatform_has_membarrier = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+}
+
+bool cplatform_membarrier(void) { return syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0; }

@@ -1,3 +1,5 @@
+import CPlatform
+import CTestSupport
 import Glibc
 import TestSupport
 import Testing
@@ -10,7 +12,26 @@ import Testing
         #expect(MemoryLayout<Lock>.size == 4 && MemoryLayout<Lock>.alignment == 4)
     }
 
-    @Test func oneThreadAtATimeAndNobodySleepsForEver() { contend() }
+    @Test func oneThreadAtATimeAndNobodySleepsForEver() async {
+        await #expect(processExitsWith: .success) {
+            #expect(unsafe cplatform_has_membarrier)
+            contend()
+        }
+    }
+
+    @Test func alsoWhereTheKernelOrdersNothing() async {
+        await #expect(processExitsWith: .success) {
+            unsafe cplatform_has_membarrier = false
+            contend()
+        }
+    }
+
+    @Test func alsoWhereASandboxForbidsToOrderThem() async {
+        await #expect(processExitsWith: .success) {
+            #expect(forbid_membarrier() && !cplatform_membarrier())
+            contend()
+        }
+    }
 
     /// A lock may be freed as soon as the last thread has unlocked it and released its owner.
     @Test func itGoesWithItsOwner() {

@@ -81,6 +81,15 @@ static inline void cplatform_event_clear(int descriptor) {
     errno = saved;
 }
 
+// Why: `syscall` is variadic.
+// Whether `cplatform_membarrier` may be called. Constant, but for tests.
+extern bool cplatform_has_membarrier __attribute__((swift_attr("nonisolated(unsafe)")));
+// Issues a memory barrier on every processor that runs this process. Takes about 30 µs. Returns false if the kernel refuses.
+bool cplatform_membarrier(void);
+
+// Why: Swift has no compiler barrier.
+static inline void cplatform_compiler_barrier(void) { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
+
 // Why: the Swift runtime provides this function, but Swift code reaches it only through weak references, which cost a side table for each
 // object.
 // Retains an object, whose memory must still be allocated. Returns false if the object is being deallocated.

@@ -6,15 +6,21 @@ import Synchronization
 ///
 /// Why not `Mutex`: the standard library's slow path is not instrumented, so ThreadSanitizer reports races that do not exist. Its
 /// priority-inheriting futex also hands the lock over through the kernel whenever two threads compete.
+///
+/// Unlocking stores `state` and then loads `sleepers`. Before it sleeps, a thread stores `sleepers` and then tries once more to acquire the
+/// lock. `AsymmetricFence` orders both pairs: either the thread finds the lock free, or the unlocking thread sees `sleepers`.
 @_spi(Locking) public struct Lock: ~Copyable, Sendable {
     /// How often a thread tries to acquire the lock before it sleeps. Takes about 8 µs, less than sleeping.
     static let spins = Spinning.isEnabled ? 20 : 0
-    private static let free: UInt32 = 0
-    private static let held: UInt32 = 1
-    /// The lock is held, and a thread sleeps or is about to.
-    private static let heldWithSleeper: UInt32 = 2
+    private static let free: UInt8 = 0
+    private static let held: UInt8 = 1
+    /// The value of the whole word while the lock is held and a thread sleeps.
+    private static let heldWithSleeper = UInt32(littleEndian: 0x0101)
+    private static let noSleeper: UInt8 = 0
+    private static let sleeper: UInt8 = 1
 
-    private let word = Atomic<UInt32>(free)
+    /// Two bytes that change separately, and two that stay 0. They form one word, because the kernel compares a whole word.
+    private let word = Atomic<UInt32>(0)
 
     /// Creates a free lock.
     public init() {}
@@ -26,13 +32,16 @@ import Synchronization
     }
 
     @inline(__always)
-    private func tryLock() -> Bool { word.compareExchange(expected: Lock.free, desired: Lock.held, ordering: .acquiring).exchanged }
+    private func tryLock() -> Bool {
+        unsafe state.pointee.compareExchange(expected: Lock.free, desired: Lock.held, ordering: .acquiring).exchanged
+    }
 
-    /// Releases the lock. Only the thread that holds the lock may call this method. The lock's memory may be freed as soon as another
-    /// thread can acquire the lock.
+    /// Releases the lock. Only the thread that holds the lock may call this method. The lock's memory must stay valid until the call
+    /// returns.
     @inline(__always)
     public func unlock() {
-        if word.exchange(Lock.free, ordering: .releasing) == Lock.heldWithSleeper { wakeOne() }
+        let sleeping = unsafe AsymmetricFence.store(Lock.free, in: state.pointee, thenLoad: sleepers.pointee)
+        if sleeping != Lock.noSleeper { wakeOne() }
     }
 
     /// Runs `body` with the lock held. `body` must not call code supplied by a user.
@@ -49,16 +58,41 @@ import Synchronization
         for iteration in 0..<spins {
             // Back off: each attempt takes the cache line from the holder, together with the data that the lock guards.
             for _ in 0..<min(1 << iteration, 16) { cplatform_relax() }
-            if word.load(ordering: .relaxed) == Lock.free && tryLock() { return }
+            if unsafe state.pointee.load(ordering: .relaxed) == Lock.free && tryLock() { return }
         }
         ThreadContext.whileWaitingForLock {
-            // Other threads may sleep as well, so the lock is acquired as one with a sleeper. The unlock then wakes the next one.
-            while word.exchange(Lock.heldWithSleeper, ordering: .acquiring) != Lock.free {
-                futexWait(word, while: Lock.heldWithSleeper, until: nil)
+            while true {
+                unsafe sleepers.pointee.store(Lock.sleeper, ordering: .relaxed)
+                let isOrdered = AsymmetricFence.orderAllThreads()
+                // `sleepers` stays set, because other threads may sleep as well. The unlock then wakes the next one.
+                if tryLock() { return }
+                // Without the order the unlock may overlook this thread.
+                futexWait(word, while: Lock.heldWithSleeper, until: isOrdered ? nil : .now + .milliseconds(1))
             }
         }
     }
 
     @inline(never)
-    private func wakeOne() { futexWake(word) }
+    private func wakeOne() {
+        unsafe sleepers.pointee.store(Lock.noSleeper, ordering: .relaxed)
+        futexWake(word)
+    }
+
+    // MARK: The two bytes
+
+    /// `free` or `held`.
+    @inline(__always) private var state: UnsafePointer<Atomic<UInt8>> { unsafe byte(0) }
+    /// `sleeper` if a thread sleeps or is about to.
+    @inline(__always) private var sleepers: UnsafePointer<Atomic<UInt8>> { unsafe byte(1) }
+
+    @inline(__always)
+    private func byte(_ offset: Int) -> UnsafePointer<Atomic<UInt8>> {
+        // Safety: an atomic has the layout of its value.
+        unsafe (address + offset).assumingMemoryBound(to: Atomic<UInt8>.self)
+    }
+
+    @inline(__always) private var address: UnsafeRawPointer {
+        // Safety: a lock never moves, because it is in a class or in manually allocated memory.
+        unsafe withUnsafePointer(to: word) { unsafe UnsafeRawPointer($0) }
+    }
 }

@@ -48,6 +48,9 @@ void provide_page(struct missing_page *page);
 /// Frees the page. No thread may be reading it.
 void free_page(struct missing_page *page);
 
+// Makes the kernel refuse `membarrier` to the calling thread and its future threads, as a sandbox may. Returns false when that fails.
+bool forbid_membarrier(void);
+
 // Starts a program as the leader of a session whose terminal is a new pseudo-terminal with so many columns. Both arrays end with NULL.
 // Returns the other end of the terminal; -1 on failure.
 int spawn_in_terminal(const char *const *words, const char *const *environment, int columns, int *process);
