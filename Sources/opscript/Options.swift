@@ -50,6 +50,9 @@ struct Options {
         }
         if index < words.count { script = index }
         if checksOnly && script == nil { throw UsageError(message: "'--check' needs a script") }
+        if let file, [traceFile, reportFile, graphFile].contains(file) {
+            throw UsageError(message: "an option would overwrite the script '\(file)'")
+        }
     }
 
     /// The files that `--check` compiles; nil stands for standard input.
@@ -97,7 +100,7 @@ struct Options {
         }
     }
 
-    /// What the run is called in what is written of it.
+    /// The title of the run in a trace, a graph or a report.
     var title: String { file ?? "stdin" }
 
     /// Reads an option that names a file, which follows `=` or is the next word. Returns false if `word` is no option of this kind.
@@ -111,6 +114,9 @@ struct Options {
             index += 1
         }
         if path.isEmpty { throw UsageError(message: "'\(option)' needs a file") }
+        // The file is overwritten, so a script in its place would be lost.
+        if path.hasSuffix(".lua") { throw UsageError(message: "'\(option)' needs a file to write, and not the script '\(path)'") }
+        if [traceFile, reportFile, graphFile].contains(path) { throw UsageError(message: "two options write the same file '\(path)'") }
         switch option {
         case "--trace": traceFile = path
         case "--report": reportFile = path

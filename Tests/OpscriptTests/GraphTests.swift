@@ -66,6 +66,23 @@ import Testing
         }
     }
 
+    @Test("No option overwrites a script or the file of another option", arguments: ["--graph", "--report", "--trace"])
+    func overwriting(option: String) throws {
+        let directory = try ScratchDirectory()
+        let script = "\(directory.path)/script.lua", file = "\(directory.path)/file.dot"
+        try directory.write("print(1)\n", to: "script.lua")
+        let forgotten = try Command.opscript(option, script).run()
+        #expect(forgotten.status == 1, "\(forgotten)")
+        #expect(
+            forgotten.errorText.hasPrefix("opscript: '\(option)' needs a file to write, and not the script '\(script)'\n"), "\(forgotten)")
+        #expect(Paths.read(script) == Array("print(1)\n".utf8))
+        try directory.write("print(1)\n", to: "script.dot")
+        let same = try Command.opscript(option, "\(directory.path)/script.dot", "\(directory.path)/script.dot").run()
+        #expect(same.status == 1 && same.errorText.hasPrefix("opscript: an option would overwrite the script"), "\(same)")
+        let twice = try Command.opscript("--trace", file, "--report=\(file)", script).run()
+        #expect(twice.status == 1 && twice.errorText.hasPrefix("opscript: two options write the same file '\(file)'\n"), "\(twice)")
+    }
+
     @Test("A picture shows names as they are")
     func picture() throws {
         let (outcome, directory) = try run(Self.pipeline, "run.svg")

@@ -2,8 +2,8 @@ import Glibc
 
 /// A file that is written from start to end through a buffer.
 ///
-/// A closing text that the format requires is written after each part and replaced by the next one, so the file is valid at any time, even
-/// if the process is killed. That needs a file that can be written at a position; to any other the closing text is written at the end.
+/// The format may require a closing text. It is written after each part, and the next part overwrites it. The file is therefore valid at
+/// any time, even if the process is killed. A file that cannot be written at a position, such as a pipe, gets the closing text at the end.
 @safe final class OutputFile {
     // Safety: `count` is at most the buffer's capacity, and the buffer lives as long as this object.
     private static let capacity = 1 << 18
