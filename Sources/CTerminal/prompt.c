@@ -20,7 +20,7 @@ static EditLine *editor;
 static History *history_list;
 static FILE *output;
 static ct_prompt_host host;
-static locale_t text_locale;  // of this thread while libedit runs; scripts keep theirs
+static locale_t text_locale;  // the thread's locale while libedit runs; scripts keep their own
 static const char *prompt_text;
 static struct termios raw;
 static bool is_raw;  // whether `raw` is set for the line that is being read
@@ -90,7 +90,7 @@ static int rows_to(bool end_of_line) {
     return place_after(end_of_line ? line->lastchar : line->cursor, line, columns > 0 ? columns : 80).row;
 }
 
-// Leaves the line as it is, and goes to the row below.
+// Moves to the row below and leaves the line as it is.
 static void leave_line(void) {
     for (int rows = rows_to(true) - rows_to(false); rows > 0; rows--) ct_write("\x1b[B", 3);
     ct_write("\r\n", 2);
@@ -104,7 +104,8 @@ static void redraw(void) {
 
 // MARK: waiting for a key
 
-// Ctrl-C and Ctrl-Z are read as characters, so that they act in their turn. Only while code of scripts runs is Ctrl-C a signal.
+// Ctrl-C and Ctrl-Z are read as characters, so that they take effect in the order in which they were typed. Ctrl-C is a signal only while
+// a script runs.
 static void set_raw(bool has_signals) {
     if (!is_raw) {
         tcgetattr(STDIN_FILENO, &raw);
@@ -128,7 +129,7 @@ static void suspend(const struct termios *cooked) {
 
 static struct termios cooked;
 
-// Does what signals and the pump have asked for.
+// Handles what signals and the pump have requested.
 static void look_at_notice(void) {
     ct_clear_notice();
     if (atomic_exchange(&ct_was_continued, false)) set_raw(false);
@@ -323,7 +324,7 @@ ct_prompt_end ct_prompt_read(const char *prompt, const char **line) {
     locale_t before = uselocale(text_locale);
     ct_lock();
     ct_begin_row();
-    // What is before the last newline is not part of the line that is edited.
+    // Only the text after the last newline is part of the edited line.
     const char *newline = strrchr(prompt, '\n');
     if (newline != NULL) ct_write(prompt, (size_t)(newline - prompt) + 1);
     prompt_text = newline != NULL ? newline + 1 : prompt;

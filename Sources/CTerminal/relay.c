@@ -21,7 +21,7 @@
 
 #include "CTerminal.h"
 
-// Where the stream is at a point that somebody waits for. The pump takes it out.
+// Marks a position in the stream for which a thread waits. The pump removes it.
 static const char marker[] = "\x1b]777;opscript;sync\x07";
 enum { MARKER = sizeof marker - 1, TAIL = 1 << 16, HELD_BACK = 200 /* milliseconds */ };
 
@@ -41,9 +41,9 @@ static int rows_above;             // of the cursor, in the prompt
 static char status[4096];
 static size_t status_count;
 static bool at_row_start = true;
-static char tail[TAIL];            // an unfinished line, which waits for its newline
+static char tail[TAIL];            // an unfinished line, held back until its newline comes
 static size_t tail_count;
-static bool is_tail_shown;         // after HELD_BACK the beginning of a line was written; the status waits for its end
+static bool is_tail_shown;         // the beginning of a line is on the screen, so the status waits for its end
 
 static int64_t milliseconds(void) {
     struct timespec now;
@@ -114,12 +114,12 @@ static void draw_status(void) {
     if (bottom != STATUS || is_tail_shown || status_count == 0) return;
     ct_bottom_take_away();
     write_all(terminal, status, status_count);
-    // A terminal that becomes narrower may wrap the row. The cursor then stays at its start, so that all of it can be taken away.
+    // If the terminal becomes narrower, the row may wrap. With the cursor at its start, all of it can still be erased.
     write_all(terminal, "\r", 1);
     is_visible = true;
 }
 
-// The terminal may be in a mode that does not turn a newline into both.
+// The terminal may be in a mode in which a newline does not return the carriage.
 static void write_lines(const char *bytes, size_t count) {
     const char *end = bytes + count;
     while (bytes < end) {
@@ -139,7 +139,7 @@ void ct_bottom_none(void) {
     is_tail_shown = false;
 }
 
-// Writes what there is of an unfinished line, since its writer seems to wait for something.
+// Writes the beginning of an unfinished line, because its writer seems to wait for input.
 static void show_tail(void) {
     ct_bottom_take_away();
     write_lines(tail, tail_count);
@@ -224,7 +224,7 @@ static void *pump(void *unused) {
     int64_t held_since = 0;
     for (;;) {
         struct pollfd events[2] = {{master, POLLIN, 0}, {stop_pump, POLLIN, 0}};
-        bool holds = tail_count > 0;  // changed by others only to 0
+        bool holds = tail_count > 0;  // other threads only set it to 0
         if (!holds) held_since = 0;
         int64_t left = holds && held_since != 0 ? held_since + HELD_BACK - milliseconds() : HELD_BACK;
         poll(events, 2, holds ? (left > 0 ? (int)left : 0) : -1);
@@ -268,7 +268,7 @@ static struct sigaction previous_interrupt;
 static void on_change(int signal_number) {
     int error = errno;
     if (signal_number == SIGWINCH) {
-        // Before anybody asks for the size.
+        // The pseudo-terminal gets the size before any thread can ask for it.
         struct winsize size;
         if (ioctl(terminal, TIOCGWINSZ, &size) == 0) ioctl(slave, TIOCSWINSZ, &size);
         ct_was_resized = true;
@@ -303,7 +303,7 @@ static const int deadly[] = {SIGHUP, SIGTERM, SIGQUIT, SIGABRT, SIGBUS, SIGFPE, 
 enum { DEADLY_COUNT = sizeof deadly / sizeof *deadly, FIRST_CRASH = 3 };
 static struct sigaction previous_death[DEADLY_COUNT];
 
-// Restores the terminal and leaves the rest to the handler before, for example Swift's, which describes a crash.
+// Restores the terminal. The previous handler does the rest: for example Swift's, which describes a crash.
 static void on_death(int signal_number, siginfo_t *info, void *unused) {
     (void)unused;
     ct_relay_abandon();
@@ -350,7 +350,7 @@ static bool open_descriptors(int descriptor) {
     struct stat about;
     if (fstat(descriptor, &about) != 0 || tcgetattr(descriptor, &original) != 0 || ioctl(descriptor, TIOCGWINSZ, &size) != 0) return false;
     struct termios raw = original;
-    raw.c_oflag &= ~(tcflag_t)OPOST;  // the terminal itself does that
+    raw.c_oflag &= ~(tcflag_t)OPOST;  // the real terminal processes output
     raw.c_lflag &= ~(tcflag_t)(ECHO | ECHONL);
     if (openpty(&master, &slave, NULL, &raw, &size) != 0) return false;
     int low = slave;
@@ -427,7 +427,7 @@ void ct_relay_end(void) {
         close(saved[i]);
         saved[i] = -1;
     }
-    synchronize(1000);  // for others who were writing
+    synchronize(1000);  // for threads that wrote meanwhile
     if (!atomic_exchange(&is_active, false)) return;
     signal_event(stop_pump);
     // The exiting thread may be inside the prompt, with the lock held.
@@ -439,7 +439,7 @@ void ct_relay_end(void) {
         ct_unlock();
     }
     if (ct_changes_modes) tcsetattr(terminal, TCSADRAIN, &original);
-    // Programs that go on after us may still have the pseudo-terminal: it stays open until the process has ended.
+    // The pseudo-terminal stays open until the process has ended, because its programs may still use it.
 }
 
 // MARK: small things

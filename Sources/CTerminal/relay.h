@@ -13,18 +13,18 @@ void ct_unlock(void);
 /// The terminal itself.
 int ct_terminal(void);
 
-/// Readable after a signal, and after the pump has taken the prompt away.
+/// Becomes readable after a signal, and after the pump has erased the prompt.
 int ct_notice(void);
 void ct_clear_notice(void);
 
 // With the lock held:
 
-/// The prompt is drawn, and the cursor is `rows` rows below its first one.
+/// Tells that the prompt is drawn, with the cursor `rows` rows below its first row.
 void ct_bottom_is_prompt(int rows);
 bool ct_bottom_is_visible(void);
-/// Takes away what is drawn at the bottom.
+/// Erases the prompt or the status at the bottom.
 void ct_bottom_take_away(void);
-/// Nothing is at the bottom any more. Writes what was held back for lack of a newline.
+/// Removes the prompt or the status for good. Writes an unfinished line that was held back.
 void ct_bottom_none(void);
 void ct_write(const char *bytes, size_t count);
 /// Moves the cursor to a new row unless it is at the start of one.
@@ -32,7 +32,7 @@ void ct_begin_row(void);
 
 extern atomic_bool ct_was_resized, ct_was_continued;
 
-/// Whether the terminal has another mode than it had before, which must be restored.
+/// Whether the mode of the terminal was changed and must be restored.
 extern atomic_bool ct_changes_modes;
 
 /// Makes SIGINT also wake the prompt. Call again after the handler of SIGINT has changed.

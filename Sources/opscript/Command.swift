@@ -43,7 +43,7 @@ struct Command {
         }
     }
 
-    /// As of the program `timeout`.
+    /// The status with which the program `timeout` ends.
     private static let timeoutStatus: Int32 = 124
 
     /// Compiles the scripts, reports their errors and returns the exit status.
@@ -51,7 +51,7 @@ struct Command {
         var status: Int32 = 0
         for file in options.filesToCheck {
             do throws(LuaError) {
-                // A runtime for each: nothing of one script is left for the next.
+                // Each script has its own runtime, so that scripts do not affect one another.
                 let runtime = try Runtime(Runtime.Configuration())
                 defer { runtime.close() }
                 try runtime.check(file: file)
@@ -84,7 +84,7 @@ struct Command {
         return try finish(runtime)
     }
 
-    /// Whether a prompt follows what the command line says.
+    /// Whether the command ends with a prompt.
     private var isPrompt: Bool { options.isInteractive || (isBare && isatty(STDIN_FILENO) != 0) }
 
     /// Whether the command line names nothing to run.
@@ -94,8 +94,7 @@ struct Command {
     private func runInitialisation(in runtime: Runtime) throws(LuaError) {
         guard !options.ignoresEnvironment else { return }
         for variable in ["LUA_INIT_5_4", "LUA_INIT"] {
-            guard let value = unsafe getenv(variable) else { continue }
-            let text = unsafe String(cString: value)
+            guard let text = Environment.value(variable) else { continue }
             if text.hasPrefix("@") {
                 try runtime.run(file: String(text.dropFirst()))
             } else {
@@ -145,7 +144,7 @@ struct Command {
         let unread = failures + runtime.takeUnreadFailures()
         switch runtime.exitCause {
         case .failure(let first):
-            // The first one is reported even if somebody has read it.
+            // The first failure is reported even if the script has read its error.
             report([first] + unread.filter { $0 !== first })
             report("\(first.operationDescription) failed first: all others were cancelled (--fail-fast)")
         case .deadline:

@@ -1,15 +1,15 @@
-/// What the command line allows a run, besides its script.
+/// The limits that the command line sets for a run.
 struct RunLimits {
     private(set) var workerCount: Int?
     /// Seconds after which everything is stopped.
     private(set) var timeout: Double?
-    /// The timeout as the command line has it.
+    /// The timeout as it was typed.
     private(set) var timeoutText = ""
-    /// The bytes that each operation may use.
+    /// The memory limit of each operation in bytes.
     private(set) var memory: Int?
     private(set) var endsAtFirstFailure = false
 
-    /// Reads an option, whose value is behind `=` or is the next word. Returns false if `word` is no option of this kind.
+    /// Reads an option, whose value follows `=` or is the next word. Returns false if `word` is no option of this kind.
     mutating func read(_ word: String, from words: [String], _ index: inout Int) throws(UsageError) -> Bool {
         if word == "--fail-fast" {
             endsAtFirstFailure = true

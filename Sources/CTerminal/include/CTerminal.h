@@ -1,9 +1,9 @@
-// What the command needs of terminals and Swift cannot call: a pseudo-terminal between the process and its terminal, signal handlers,
+// What the command needs from terminals and Swift cannot call: a pseudo-terminal between the process and its terminal, signal handlers,
 // and libedit, whose functions are variadic.
 //
-// While the relay is active, descriptors 1 and 2, where they are the terminal, are a pseudo-terminal. One thread, the pump, copies what
-// arrives there to the terminal. If something is drawn at the bottom of the terminal (a prompt or a status line), the pump takes it away,
-// writes whole lines, and has it drawn again.
+// While the relay is active, a pseudo-terminal takes the place of descriptors 1 and 2 if they refer to the terminal. One thread, the pump,
+// copies what arrives there to the terminal. If a prompt or a status line is drawn at the bottom, the pump erases it, writes whole lines,
+// and has it drawn again.
 #ifndef CTERMINAL_H
 #define CTERMINAL_H
 
@@ -12,11 +12,11 @@
 
 // MARK: relay
 
-/// Begins to relay what the process writes to the terminal that `descriptor` is. Returns false if the system has no pseudo-terminal left;
-/// then nothing has changed. The relay also ends when the process exits.
+/// Begins to relay what the process writes to the terminal of `descriptor`. Returns false, and changes nothing, if the system has no
+/// pseudo-terminal left. The relay also ends when the process exits.
 bool ct_relay_begin(int descriptor);
 
-/// Writes what is left, and gives the terminal back. Does nothing if no relay is active. From any thread.
+/// Writes the remaining output and ends the relay. Does nothing if no relay is active. From any thread.
 void ct_relay_end(void);
 
 /// As ct_relay_end, but only what a signal handler may do: restores the terminal and waits at most 300 ms for the pump.
@@ -32,18 +32,18 @@ void ct_status_hide(void);
 /// Whether the shell has given the terminal to this process. The relay must be active.
 bool ct_is_foreground(void);
 
-/// The columns of the terminal that `descriptor` is; 0 if it is none.
+/// The number of columns of the terminal; 0 if `descriptor` is no terminal.
 int ct_columns(int descriptor);
 
 /// The columns that a character takes, by Unicode; -1 for a control character.
 int ct_width(unsigned int character);
 
-/// Hands what scripts have printed, and what is still in a buffer, to the system.
+/// Writes the buffered output of scripts.
 void ct_flush(void);
 
 // MARK: prompt
 
-/// What a prompt asks of the command while it waits for a key. All are called on the thread that calls ct_prompt_read.
+/// The functions that a prompt calls while it waits for a key, on the thread that calls ct_prompt_read.
 typedef struct ct_prompt_host {
     void *context;
     /// Becomes readable when `wake` has something to do.

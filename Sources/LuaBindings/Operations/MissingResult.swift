@@ -12,7 +12,7 @@ struct MissingResult {
         guard let state = (operation as? LuaOperation)?.core.existingStateOfCurrentThread else { return nil }
         guard let missing = state.missingResult, missing.reader == ObjectIdentifier(operation) else { return nil }
         state.missingResult = nil
-        // A body that has gone on without the result may fail for other reasons.
+        // If the body went on without the result, it may have failed for another reason.
         return failure.message.contains("nil") || failure.message.hasSuffix("assertion failed!") ? missing.description : nil
     }
 }

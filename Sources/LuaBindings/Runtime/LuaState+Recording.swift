@@ -6,7 +6,7 @@ import OpEngine
 #endif
 
 extension LuaState {
-    /// The places that were recorded last, to make no string for the same line again.
+    /// A cache of the texts of places.
     struct Places {
         private static let capacity = 64
         private var entries: [Entry?] = []

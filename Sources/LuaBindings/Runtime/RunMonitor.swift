@@ -1,9 +1,9 @@
 import OpEngine
 import Synchronization
 
-/// Reads how far a runtime's operations have come. From any thread; it keeps the engine alive.
+/// Reads how far a runtime's operations have come. Safe from any thread. Retains the engine.
 ///
-/// The operations pay nothing for it: what it reads is counted anyway.
+/// Operations pay nothing for it, because the engine keeps these counts anyway.
 public struct RunMonitor: Sendable {
     /// How many operations there are.
     public struct Counts: Sendable, Hashable {

@@ -1,18 +1,18 @@
 import Synchronization
 
-/// Ending a run before its time.
+/// Ending a run early.
 extension Runtime {
-    /// Why a run ends before its time.
+    /// The reason why a run ends early.
     public enum ExitCause: Sendable {
         /// An operation has called `os.exit`.
         case script
-        /// The time that was given to `requestExit` is over.
+        /// The time that was passed to `requestExit` is over.
         case deadline
         /// An operation has failed, and the host had called `requestExitAtFirstFailure`.
         case failure(OperationFailure)
     }
 
-    /// The first reason for which the run ends before its time; nil if there is none.
+    /// The first reason why the run ends early; nil if there is none.
     public var exitCause: ExitCause? { core.exitCause }
 
     /// Ends the run after `seconds`, as if an operation had called `os.exit(status)` then: stops the main state's script, cancels all

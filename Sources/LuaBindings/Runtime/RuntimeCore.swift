@@ -247,7 +247,7 @@ final class RuntimeCore: @unchecked Sendable {
     /// The status with which the first failure of an operation ends the run; -1 if failures do not.
     let exitStatusAtFailure = Atomic<Int32>(-1)
 
-    /// Why the run ends before its time; nil if it does not.
+    /// Why the run ends early; nil if it does not.
     var exitCause: Runtime.ExitCause? { cause.withLock { $0 } }
 
     /// The status of the first `os.exit` on a worker.

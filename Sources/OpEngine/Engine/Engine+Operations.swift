@@ -1,19 +1,20 @@
 import Synchronization
 
-/// What is in the queues of an engine.
+/// The operations in the queues of an engine.
 extension Engine {
-    func activeCores() -> [OperationQueue.Core] {
-        Registry.lock.withLock {
-            var all: [OperationQueue.Core] = []
-            var next = unsafe firstActive
-            while let entry = unsafe next {
-                // Safety: the registry's lock guards the list, and every core on it retains itself.
-                let core = unsafe entry.takeUnretainedValue()
-                if !core.isHelper.load(ordering: .relaxed) { all.append(core) }
-                unsafe next = core.nextActive
-            }
-            return all
+    func activeCores() -> [OperationQueue.Core] { Registry.lock.withLock { listedCores() } }
+
+    /// The cores on the list of queues that have operations, without that of internal operations. The caller holds `Registry.lock`.
+    private func listedCores() -> [OperationQueue.Core] {
+        var all: [OperationQueue.Core] = []
+        var next = unsafe firstActive
+        while let entry = unsafe next {
+            // Safety: the registry's lock guards the list, and every core on it retains itself.
+            let core = unsafe entry.takeUnretainedValue()
+            if !core.isHelper.load(ordering: .relaxed) { all.append(core) }
+            unsafe next = core.nextActive
         }
+        return all
     }
 
     /// The number of operations that have been added to this engine's queues and have not finished. O(queues).
@@ -48,32 +49,20 @@ extension Engine {
         return all
     }
 
-    /// How many operations were ever added to this engine's queues, and how many of them have finished. The two belong to nearly the same
-    /// moment. O(queues), and costs the operations nothing.
+    /// How many operations were ever added to this engine's queues, and how many of them have finished. O(queues), and costs the
+    /// operations nothing.
+    ///
+    /// The numbers of one queue belong to the same moment. A queue that becomes empty during the call may be counted a moment too early or
+    /// too late.
     public func operationCounts() -> (added: Int, finished: Int) {
-        // A queue that becomes empty now is counted in one of the two places, but its operations may be counted in neither or both for a
-        // moment: both numbers of a queue are read under the same lock, and the former ones together with the list.
-        let (former, cores) = Registry.lock.withLock { (unsafe formerlyFinished, listedCores()) }
+        let (former, cores) = Registry.lock.withLock { (unsafe formerlyFinished, listedCores().map { ($0, $0.countedAsFinished) }) }
         var (added, finished) = (former, former)
-        for (core, counted) in cores where !core.isHelper.load(ordering: .relaxed) {
+        for (core, counted) in cores {
             core.state.withLock { state in
                 added += state.added - counted
                 finished += state.added - state.count - counted
             }
         }
         return (added, finished)
-    }
-
-    /// The queues on the list, each with how many of its operations are in `formerlyFinished`. The caller holds `Registry.lock`.
-    private func listedCores() -> [(OperationQueue.Core, Int)] {
-        var all: [(OperationQueue.Core, Int)] = []
-        var next = unsafe firstActive
-        while let entry = unsafe next {
-            // Safety: the registry's lock guards the list, and every core on it retains itself.
-            let core = unsafe entry.takeUnretainedValue()
-            all.append((core, core.countedAsFinished))
-            unsafe next = core.nextActive
-        }
-        return all
     }
 }

@@ -51,18 +51,11 @@ extension Operation {
                     new.clear(State.observed)
                     if !new.has(State.recorded) || new.has(State.finished) { new.clear(State.watched) }
                 }
-                let milestones = Milestones(from: State(bits: old), to: &new)
-                let buffer = milestones.isEmpty ? nil : RecordBuffer.ofThread
-                let time = buffer?.begin() ?? 0
-                defer { buffer?.end() }
-                let (exchanged, current) = state.weakCompareExchange(
-                    expected: old, desired: new.bits, successOrdering: .acquiringAndReleasing, failureOrdering: .relaxed)
-                if exchanged {
-                    record(&box, State(bits: old), new)
-                    if let buffer { write(milestones, at: time, to: buffer) }
+                let before = State(bits: old)
+                if exchangeState(&old, for: &new) {
+                    record(&box, before, new)
                     return action
                 }
-                old = current
             }
         }
     }

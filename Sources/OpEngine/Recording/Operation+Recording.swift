@@ -38,26 +38,30 @@ extension Milestones {
 }
 
 extension Operation {
-    /// `transition` for an operation that is recorded and not observed. Returns nil, and has changed nothing, if that is not so any more.
+    /// `transition` for an operation that is recorded and not observed. Returns nil, and changes nothing, if this is no longer the case.
     func recordedTransition<Action>(_ change: (inout State) -> Action) -> Action? {
         var old = state.load(ordering: .relaxed)
         while old & (State.recorded | State.observed) == State.recorded {
             var new = State(bits: old)
             let action = change(&new)
-            let milestones = Milestones(from: State(bits: old), to: &new)
-            let buffer = milestones.isEmpty ? nil : RecordBuffer.ofThread
-            // Before the change, so that whoever sees the change has a later time.
-            let time = buffer?.begin() ?? 0
-            defer { buffer?.end() }
-            let (exchanged, current) = state.weakCompareExchange(
-                expected: old, desired: new.bits, successOrdering: .acquiringAndReleasing, failureOrdering: .relaxed)
-            if exchanged {
-                if let buffer { write(milestones, at: time, to: buffer) }
-                return action
-            }
-            old = current
+            if exchangeState(&old, for: &new) { return action }
         }
         return nil
+    }
+
+    /// Exchanges the state word, and records what the change means if the operation is recorded. Returns false if another thread was
+    /// faster; `old` is then what it has left.
+    func exchangeState(_ old: inout UInt64, for new: inout State) -> Bool {
+        let milestones = Milestones(from: State(bits: old), to: &new)
+        let buffer = milestones.isEmpty ? nil : RecordBuffer.ofThread
+        // The clock is read before the change, so that a thread that sees the change reads a later time.
+        let time = buffer?.begin() ?? 0
+        defer { buffer?.end() }
+        let (exchanged, current) = state.weakCompareExchange(
+            expected: old, desired: new.bits, successOrdering: .acquiringAndReleasing, failureOrdering: .relaxed)
+        if exchanged, let buffer { write(milestones, at: time, to: buffer) }
+        old = current
+        return exchanged
     }
 
     private var recordAddress: UInt64 {

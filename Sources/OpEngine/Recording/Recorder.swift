@@ -12,7 +12,7 @@ public final class Recorder: @unchecked Sendable {
     // Safety: `@unchecked Sendable` because `state` and `buffers` have locks, and the other properties are constant, atomic, or used only
     // by the recorder's thread until that has ended.
 
-    /// How long the recorder sleeps between two looks at the buffers.
+    /// How long the recorder sleeps before it reads the buffers again.
     private static let interval = Duration.milliseconds(10)
     private static let active = Guarded<Recorder?>(nil)
 
@@ -26,7 +26,7 @@ public final class Recorder: @unchecked Sendable {
     private let thread = JoinableThread()
     /// The number of the operation at each address. Used only by the recorder's thread.
     private var operationNumbers: [UInt64: Int] = [:]
-    /// The address that was looked up last, and its number: most records are about the same operation as the one before.
+    /// The address that was looked up last, and its number. Most records concern the same operation as the record before.
     private var lastLookUp: (address: UInt64, number: Int) = (0, -1)
     /// The time of the last record of each buffer.
     private var lastTimes: [Int: UInt64] = [:]

@@ -1,6 +1,6 @@
 import LuaBindings
 
-/// Failures that differ in nothing but the operation, and the numbers in the message.
+/// Failures that differ only in the operation, and in the numbers in the message.
 struct FailureGroup {
     private let first: OperationFailure
     private var others: [OperationFailure] = []

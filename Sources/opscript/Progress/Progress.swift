@@ -2,7 +2,7 @@ import CTerminal
 import Glibc
 import LuaBindings
 
-/// Shows on stderr how far the operations have come, until it is stopped. A thread of its own samples the counts ten times a second.
+/// Shows on stderr how far the operations have come. Its thread samples the counts ten times a second.
 final class Progress: Sendable {
     private enum Style { case row, lines }
 
@@ -18,12 +18,12 @@ final class Progress: Sendable {
     /// Nil if nothing is to be shown.
     init?(_ mode: Options.Progress, _ monitor: RunMonitor) {
         let isTerminal = isatty(STDERR_FILENO) != 0
-        let isDumb = Self.variable("TERM").map { ["", "dumb"].contains($0) } ?? true
+        let isCapable = isTerminal && Environment.hasCapableTerminal
         switch mode {
         case .never: return nil
-        case .auto where !isTerminal || isDumb: return nil
+        case .auto where !isCapable: return nil
         case .auto: style = .row
-        case .always: style = isTerminal && !isDumb ? .row : .lines
+        case .always: style = isCapable ? .row : .lines
         }
         guard let stop = Self.makePipe() else { return nil }
         guard let ended = Self.makePipe() else {
@@ -49,17 +49,12 @@ final class Progress: Sendable {
         close(ended.read)
     }
 
-    /// Takes away what is shown, and gives the terminal back. Call once.
+    /// Erases the row and ends the relay. Call once.
     func finish() {
         close(stop.write)
         var event = pollfd(fd: ended.read, events: 0, revents: 0)
         unsafe poll(&event, 1, 2000)
         if style == .row { ct_relay_end() }
-    }
-
-    private static func variable(_ name: String) -> String? {
-        guard let value = unsafe getenv(name) else { return nil }
-        return unsafe String(cString: value)
     }
 
     private static func makePipe() -> (read: Int32, write: Int32)? {
@@ -78,7 +73,7 @@ final class Progress: Sendable {
         while monitor.counts().added == 0 { if isStopped(within: Self.interval) { return } }
         switch style {
         case .row:
-            // Only now: a short run writes to the terminal itself.
+            // A run that ends earlier never gets a relay and writes to the terminal directly.
             guard ct_relay_begin(STDERR_FILENO) else { return showLines() }
             Runtime.beforeDeath { ct_relay_abandon() }
             showRows()
@@ -87,10 +82,10 @@ final class Progress: Sendable {
     }
 
     private func showRows() {
-        let hasColor = Self.variable("NO_COLOR").map(\.isEmpty) ?? true
+        let hasColor = Environment.allowsColors
         var last = ""
         repeat {
-            // The last column stays free: behind it, terminals differ in where the cursor is.
+            // The last column stays free, because terminals differ in where the cursor goes after it.
             let columns = Int(ct_columns(STDERR_FILENO))
             let width = (columns > 0 ? columns : 80) - 1
             let line = sample()

@@ -4,9 +4,9 @@ import LuaBindings
 /// One sample of how far a run has come, as text.
 struct ProgressLine {
     let counts: RunMonitor.Counts
-    /// The names of operations that execute.
+    /// The names of executing operations.
     let running: [String]
-    /// Since the run began.
+    /// The time since the run began.
     let elapsed: Duration
 
     /// A row of a terminal: at most `width` columns.
@@ -16,7 +16,7 @@ struct ProgressLine {
         if let left = timeLeft { parts.append("\(left) left") }
         var row = Self.clip(parts.filter { !$0.isEmpty }.joined(separator: " "), to: width)
         var names = running[...]
-        // As many names as there is room for; a name that does not fit is cut.
+        // Names fill the rest of the row. The last one may be cut.
         while let name = names.popFirst() {
             let room = width - Self.width(of: row)
             if room < 6 { break }
@@ -25,7 +25,7 @@ struct ProgressLine {
         return row
     }
 
-    /// A line for a file.
+    /// One line, for output that is no terminal.
     var line: String {
         var text = "\(counts.finished)/\(counts.added) operations done"
         if counts.failed > 0 { text += ", \(counts.failed) failed" }
@@ -45,7 +45,7 @@ struct ProgressLine {
 
     private static func red(_ text: String, _ hasColor: Bool) -> String { hasColor ? "\u{1b}[31m\(text)\u{1b}[0m" : text }
 
-    /// What the operations that have been added will take at the pace so far; nil while nothing can be said.
+    /// The time that the rest of the added operations will take at the pace so far. Nil during the first two seconds.
     private var timeLeft: String? {
         guard counts.finished > 0, counts.finished < counts.added, elapsed >= .seconds(2) else { return nil }
         let seconds = Double(elapsed.components.seconds) * Double(counts.added - counts.finished) / Double(counts.finished)
@@ -61,7 +61,7 @@ struct ProgressLine {
         String(String.UnicodeScalarView(name.unicodeScalars.map { ct_width($0.value) < 0 ? "?" : $0 }))
     }
 
-    /// The columns that `text` takes, without its colours.
+    /// The width of `text` in columns. Colour sequences take none.
     static func width(of text: String) -> Int { measure(text, limit: .max).width }
 
     /// The beginning of `text` that fits into `width` columns.
@@ -77,7 +77,7 @@ struct ProgressLine {
                 continue
             }
             let columns = max(0, Int(ct_width(scalar.value)))
-            // Colours that follow are kept, so that they end.
+            // The sequence that ends a colour may follow, so the rest is scanned.
             if width + columns > limit { continue }
             width += columns
             fitting.append(scalar)

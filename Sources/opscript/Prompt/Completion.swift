@@ -2,7 +2,7 @@ import CTerminal
 import Glibc
 import LuaBindings
 
-/// What the Tab key offers.
+/// The reply to the Tab key.
 struct Completion {
     /// What to insert at the cursor.
     let insertion: String

@@ -3,7 +3,7 @@ import Glibc
 
 /// The lines that were typed at prompts, in a file that all prompts share.
 ///
-/// Each line is appended when it has been typed, under the file's lock. So nothing is lost when several prompts run.
+/// Each line is appended as soon as it has been typed, with the file's lock held, so that several prompts lose nothing.
 struct History {
     /// The maximum number of lines that a prompt offers. The file holds at most twice as many.
     static let limit = 1000
@@ -18,16 +18,11 @@ struct History {
     }
 
     private static var directory: String? {
-        func variable(_ name: String) -> String? {
-            guard let value = unsafe getenv(name), let text = Optional(unsafe String(cString: value)), text.hasPrefix("/") else {
-                return nil
-            }
-            return text
-        }
-        return (variable("XDG_STATE_HOME") ?? variable("HOME").map { $0 + "/.local/state" }).map { $0 + "/opscript" }
+        func absolutePath(_ variable: String) -> String? { Environment.value(variable).flatMap { $0.hasPrefix("/") ? $0 : nil } }
+        return (absolutePath("XDG_STATE_HOME") ?? absolutePath("HOME").map { $0 + "/.local/state" }).map { $0 + "/opscript" }
     }
 
-    /// Makes a directory and those above it. Returns whether it is there.
+    /// Creates a directory and its parents. Returns whether it exists.
     private static func make(directory: String) -> Bool {
         if unsafe mkdir(directory, 0o700) == 0 || errno == EEXIST { return true }
         guard errno == ENOENT, let slash = directory.lastIndex(of: "/"), slash != directory.startIndex else { return false }

@@ -2,19 +2,21 @@ import CTerminal
 import Glibc
 import LuaBindings
 
-/// The prompt on a terminal. While it waits for a key, callbacks and operations of the main queue run, and what anybody prints appears
-/// above the line that is being typed.
+/// The prompt on a terminal. While it waits for a key, callbacks and operations of the main queue run. All output appears above the line
+/// that is being typed.
 final class LivePrompt {
     private let runtime: Runtime
     private let text: PromptText
     private var history = History()
     private var hasAskedBeforeLeaving = false
 
-    /// Nil if the terminal is not fit for it; nothing has changed then.
+    /// Nil if standard input or output is no terminal, or a dumb one. Nothing has changed then.
     init?(_ runtime: Runtime) throws(LuaError) {
         self.runtime = runtime
         text = PromptText(runtime: runtime)
-        guard isatty(STDIN_FILENO) != 0, isatty(STDOUT_FILENO) != 0, Self.canMoveCursor, ct_relay_begin(STDOUT_FILENO) else { return nil }
+        guard isatty(STDIN_FILENO) != 0, isatty(STDOUT_FILENO) != 0, Environment.hasCapableTerminal, ct_relay_begin(STDOUT_FILENO) else {
+            return nil
+        }
         Runtime.beforeDeath { ct_relay_abandon() }
         try runtime.openConsole(ConsoleScript.source, name: "=prompt")
         let host = unsafe ct_prompt_host(
@@ -28,11 +30,6 @@ final class LivePrompt {
             return nil
         }
         for line in history.lines() { unsafe ct_prompt_remember(line) }
-    }
-
-    private static var canMoveCursor: Bool {
-        guard let term = unsafe getenv("TERM") else { return false }
-        return unsafe !["", "dumb"].contains(String(cString: term))
     }
 
     private static func of(_ context: UnsafeMutableRawPointer?) -> LivePrompt {
@@ -80,7 +77,7 @@ final class LivePrompt {
         }
     }
 
-    /// Does what a line says. Returns whether to leave.
+    /// Runs a line or a command. Returns whether to leave.
     private func perform(_ line: String) throws(LuaError) -> Bool {
         if line.hasPrefix(":"), !line.hasPrefix("::") {
             guard let command = PromptCommand(line) else {

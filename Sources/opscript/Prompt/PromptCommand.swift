@@ -31,14 +31,14 @@ enum PromptCommand {
         }
     }
 
-    /// What the prompt says to a line that is no command.
+    /// The reply to an unknown command.
     static func unknown(_ line: String) -> String {
         let word = String(line.prefix { $0 != " " })
         if let (name, argument, _) = names.first(where: { $0.0 == word }) { return "\(name) needs its argument:\(argument)\n" }
         return "there is no command '\(word)'; there are " + names.map { $0.0 + $0.1 }.joined(separator: ", ") + "\n"
     }
 
-    /// Completes the names of commands, and the expression or the file name behind them.
+    /// Completes the name of a command, or its argument: an expression or a file name.
     static func completion(of line: String, in runtime: Runtime) -> Completion {
         if line.hasPrefix(":load ") { return Completion(of: "\"" + line.dropFirst(6), in: runtime) }
         if line.hasPrefix(":time ") { return Completion(of: String(line.dropFirst(6)), in: runtime) }
@@ -80,6 +80,6 @@ enum PromptCommand {
 }
 
 extension String {
-    /// The text with spaces behind it, at least one, so that it has `count` characters.
+    /// The text, padded with at least one space to `count` characters.
     fileprivate func padded(to count: Int) -> String { self + String(repeating: " ", count: max(1, count - self.count)) }
 }

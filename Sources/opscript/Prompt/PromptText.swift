@@ -1,10 +1,10 @@
 import LuaBindings
 
-/// The prompts that the globals `_PROMPT` and `_PROMPT2` say.
+/// The prompts, which the globals `_PROMPT` and `_PROMPT2` may set.
 struct PromptText {
     let runtime: Runtime
 
-    /// The value of the global as text, which is made once for each prompt; `text` if it is nil.
+    /// The global's value, converted to text once for each prompt. `text` if it is nil.
     func callAsFunction(_ variable: String, default text: String) -> String {
         let script = "local p = _G[...]; return p ~= nil and tostring(p)"
         return (try? runtime.run(script, name: "=prompt", arguments: [.string(variable)]))?.first?.text ?? text

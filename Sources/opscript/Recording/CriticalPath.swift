@@ -1,9 +1,9 @@
 /// The chain of operations that decided how long a run took.
 ///
-/// It goes back from the operation that finished last. The predecessor of an operation is the one of these that ended last: the dependency
-/// that finished last, the operation that left the same worker before, and, if the queue was at its maximum, the operation of the queue that
-/// finished before. If all of them ended before the operation was added, it follows the operation that added it. If the script added it,
-/// the chain begins there.
+/// The chain is found backwards, from the operation that finished last. There are three candidates for the predecessor of an operation:
+/// the dependency that finished last, the operation that left the same worker before, and, if the queue was at its maximum, the operation
+/// of the queue that finished before. The candidate that ended last wins. If all of them ended before the operation was added, the operation
+/// that added it is the predecessor. If the script added it, the chain begins there.
 struct CriticalPath {
     /// Why an operation started when it did.
     enum Reason: String { case added, first, creator, dependency, worker, maximum, suspension }

@@ -1,6 +1,6 @@
 import Glibc
 
-/// What `--graph` writes at the end of a run: the graph as text, or a picture of it.
+/// The file that `--graph` writes at the end of a run: the graph as text, or a picture of it.
 final class GraphFile {
     /// Graphviz takes minutes for larger graphs.
     private static let mostNodes = 2000
@@ -29,7 +29,7 @@ final class GraphFile {
 
     /// Writes the graph and closes the file.
     ///
-    /// - Returns: lines for the user about what is not as expected.
+    /// - Returns: messages for the user about anything that went wrong.
     func finish(_ log: RunLog) -> [String] {
         guard let graphviz, let format else {
             GraphWriter(log: log, file: file).write()
@@ -56,7 +56,7 @@ final class GraphFile {
 
     /// Writes the text beside the picture that could not be drawn.
     private func writeText(_ log: RunLog, because reason: String) -> [String] {
-        // Nobody should take the empty file for a picture.
+        // An empty file would look like a broken picture.
         if file.isSeekable { unsafe _ = unlink(path) }
         file.close()
         do throws(RecordingError) {

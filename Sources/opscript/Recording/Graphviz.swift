@@ -2,14 +2,14 @@ import Glibc
 
 /// The program `dot`, which draws graphs.
 struct Graphviz {
-    /// After so many seconds a drawing is given up.
+    /// The number of seconds after which Graphviz is killed.
     private static let patience = 60
 
     private let program: String
 
     /// Finds the program in `PATH`. Nil if it is not installed.
     init?() {
-        let path = unsafe getenv("PATH").map { unsafe String(cString: $0) } ?? "/usr/bin:/bin"
+        let path = Environment.value("PATH") ?? "/usr/bin:/bin"
         let candidates = path.split(separator: ":").map { "\($0)/dot" }
         guard let program = candidates.first(where: { unsafe access($0, X_OK) == 0 }) else { return nil }
         self.program = program
@@ -28,7 +28,7 @@ struct Graphviz {
         defer { unsafe _ = posix_spawn_file_actions_destroy(&actions) }
         unsafe posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO)
         unsafe posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO)
-        // Its warnings are about the layout, which nobody can change.
+        // The warnings of Graphviz concern the layout, which the user cannot change.
         unsafe posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0)
         let (name, option) = unsafe (strdup(program), strdup("-T\(format)"))
         defer {

@@ -3,7 +3,7 @@ import LuaBindings
 import OpEngine
 import Synchronization
 
-/// What the command records of a run, and the files that it writes from that.
+/// Records a run, and writes the files that the options ask for.
 final class Recording: OperationRecordReceiver, @unchecked Sendable {
     // Safety: `@unchecked Sendable` because only the recorder's thread uses the mutable fields, until `finish` has stopped it.
 

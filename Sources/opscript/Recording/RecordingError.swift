@@ -1,4 +1,4 @@
-/// Why a run cannot be recorded, or a file not be written.
+/// The reason why a run cannot be recorded or a file cannot be written.
 struct RecordingError: Error {
     let message: String
 }

@@ -1,8 +1,8 @@
 /// Estimates how long a recorded run takes with another number of workers.
 ///
-/// Operations take as long as they took in the run, in virtual time, and an operation starts as soon as its dependencies have finished, its
-/// queue's maximum allows it, and a worker is free; of several, the one that became ready first. What the estimate leaves out: priorities,
-/// suspensions, the time to switch between operations, and that operations may slow each other down or wait for each other inside.
+/// In virtual time, each operation takes as long as it took in the run. It starts as soon as its dependencies have finished, its queue's
+/// maximum allows it, and a worker is free. If there are several, the one that became ready first starts. The estimate ignores priorities,
+/// suspensions and the time to switch between operations. It also ignores that operations may wait for one another or slow one another down.
 struct Replay {
     /// An operation. Times are nanoseconds.
     struct Task {
@@ -12,7 +12,7 @@ struct Replay {
         var runTime: UInt64
         /// The index of its queue.
         var queue: Int
-        /// When it was added: since the beginning, or since the start of its creator.
+        /// When it was added, counted from the beginning or, if it has a creator, from the creator's start.
         var added: UInt64
         /// The task that added it.
         var creator: Int?
@@ -53,7 +53,7 @@ struct Replay {
     private var dependents: [[Int32]]
     private var created: [[Int32]]
     private var moments = Heap<Moment>()
-    /// The queues that have a ready task and room; those whose first task needs no worker apart.
+    /// The queues that have a ready task and room. Those whose first task needs no worker are in a heap of their own.
     private var heads = Heap<Head>()
     private var workerlessHeads = Heap<Head>()
     private var order = 0
@@ -71,7 +71,7 @@ struct Replay {
         self.tasks = tasks
         freeWorkers = workers
         queues = maxima.map { Queue(room: $0 ?? .max) }
-        // One for being added.
+        // Being added counts as one.
         missing = tasks.map { $0.dependencies.count + 1 }
         dependents = [[Int32]](repeating: [], count: tasks.count)
         created = dependents

@@ -1,6 +1,6 @@
 import OpEngine
 
-/// Writes a run as a page that shows it: the page's parts and, as JSON, the data of the run.
+/// Writes the report of a run: the parts of the page and, as JSON, the data of the run.
 ///
 /// All texts of the run are in the JSON, in which `<` is escaped. The page's script puts them into text nodes only.
 struct ReportWriter {
@@ -84,7 +84,7 @@ struct ReportWriter {
         return named.sorted { ($0.name.utf8.count, $0.name) < ($1.name.utf8.count, $1.name) }
     }
 
-    /// What the replay needs to know. An operation that has not run takes no time.
+    /// The input of the replay. An operation that has not run takes no time.
     private var tasks: [Replay.Task] {
         let operations = log.operations
         var tasks = operations.map { operation in

@@ -1,6 +1,7 @@
 import OpEngine
 
-/// Keeps a whole run in memory, for what is written at its end. Takes about 170 bytes an operation; names and lines are kept once.
+/// Keeps a whole run in memory, for the files that are written at its end. Takes about 170 bytes for each operation. Equal names and lines
+/// are stored once.
 final class RunLog {
     /// A queue, and how long it has held operations back so far.
     struct Queue {
@@ -61,7 +62,7 @@ final class RunLog {
     // MARK: Records
 
     func receive(_ record: OperationRecord) {
-        // Never less than before, so that no difference is negative.
+        // Times never decrease, so that no difference is negative.
         let time = max(end, max(record.time, start) - start)
         end = time
         switch record.event {
@@ -116,7 +117,7 @@ final class RunLog {
         queues[queue].advance(to: time)
         operations[index].phase = .ready
         operations[index].ready = time
-        // The queue's totals for now; `endWait` subtracts them from the later ones.
+        // The queue's totals so far. `endWait` subtracts them from the later ones.
         (operations[index].suspendedTime, operations[index].maximumTime) = (queues[queue].suspended, queues[queue].full)
     }
 

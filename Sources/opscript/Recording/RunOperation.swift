@@ -1,6 +1,6 @@
 import OpEngine
 
-/// What is kept of an operation of a recorded run. Times are nanoseconds since the run began; 0 if it did not come to that.
+/// An operation of a recorded run. Times are nanoseconds since the run began, and 0 for what never happened.
 struct RunOperation {
     /// How far the operation has come.
     enum Phase { case waiting, ready, running, open, finished }
@@ -20,7 +20,7 @@ struct RunOperation {
     var started: UInt64 = 0
     /// When the operation left its thread without having finished; 0 if it did not.
     var returned: UInt64 = 0
-    /// When it finished; at the end of the recording also for one that has not.
+    /// When it finished. For an operation that never did, the end of the recording.
     var finished: UInt64 = 0
     /// The part of the time from `ready` to `started` in which the queue was suspended, or had as many operations as it may run.
     var suspendedTime: UInt64 = 0

@@ -3,7 +3,7 @@ import OpEngine
 
 /// Writes a run as Chrome trace events, while it runs: the JSON array that Perfetto and chrome://tracing open.
 ///
-/// The memory that it takes depends on how many operations exist at a time, not on how many there were.
+/// Its memory depends on how many operations exist at the same time, not on how many there were.
 final class TraceWriter {
     /// The shortest time between two samples of the counters.
     private static let counterInterval: UInt64 = 100_000
@@ -190,12 +190,8 @@ final class TraceWriter {
     private func programEnded(_ number: Int, _ detail: String, at time: UInt64) {
         guard let program = programs.removeValue(forKey: number) else { return }
         programTracks[program.track - TraceWriter.firstProgramTrack] = false
-        begin("X", track: program.track, at: program.began)
-        file.append(",\"dur\":")
-        file.append(microseconds: time - program.began)
-        file.append(",\"cat\":\"program\",\"name\":")
-        file.append(json: program.name)
-        file.append(",\"args\":{\"result\":")
+        beginSlice(program.name, "program", track: program.track, from: program.began, to: time)
+        file.append("\"result\":")
         file.append(json: detail)
         if let owner = program.owner {
             file.append(",\"operation\":")
@@ -231,6 +227,18 @@ final class TraceWriter {
         file.append(microseconds: time < start ? 0 : time - start)
     }
 
+    /// Begins a slice, up to its arguments. The caller appends these and two closing braces.
+    private func beginSlice(_ name: String, _ category: StaticString, track: Int, from start: UInt64, to end: UInt64) {
+        begin("X", track: track, at: start)
+        file.append(",\"dur\":")
+        file.append(microseconds: end - start)
+        file.append(",\"cat\":\"")
+        file.append(category)
+        file.append("\",\"name\":")
+        file.append(json: name)
+        file.append(",\"args\":{")
+    }
+
     private func writeMetadata(_ kind: StaticString, track: Int, name: String) {
         begin("M", track: track, at: start)
         file.append(",\"name\":\"")
@@ -253,12 +261,8 @@ final class TraceWriter {
 
     /// The time that an operation was on its thread.
     private func writeSlice(of entry: borrowing Entry, until end: UInt64, _ outcome: Operation.Outcome?) {
-        begin("X", track: entry.thread + 1, at: entry.started)
-        file.append(",\"dur\":")
-        file.append(microseconds: end - entry.started)
-        file.append(",\"cat\":\"operation\",\"name\":")
-        file.append(json: entry.label)
-        file.append(",\"args\":{\"number\":")
+        beginSlice(entry.label, "operation", track: entry.thread + 1, from: entry.started, to: end)
+        file.append("\"number\":")
         file.append(entry.serial)
         file.append(",\"queue\":")
         file.append(json: nameOfQueue(of: entry))

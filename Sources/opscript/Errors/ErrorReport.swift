@@ -2,11 +2,12 @@ import CTerminal
 import Glibc
 import LuaBindings
 
-/// An error as the prompt shows it: the message, the line with a caret if the position is known, and a traceback of what matters.
+/// An error in the form in which people read it: the message, the source line with a caret if the position is known, and the frames of the
+/// traceback that tell something.
 struct ErrorReport {
     let message: String
     private let stack: String
-    /// What was typed; nil if nothing was.
+    /// The text that was typed at the prompt, if the error comes from there.
     private let source: String?
 
     init(_ error: LuaError, source: String? = nil) { self.init(message: error.message, traceback: error.traceback, source: source) }
@@ -23,7 +24,7 @@ struct ErrorReport {
 
     // MARK: the source line
 
-    /// The line that the message names, and a caret below the word it speaks of.
+    /// The line that the message names, and a caret below the word that the message quotes.
     var excerpt: [String] {
         guard let (name, number) = position, let line = line(number, of: name) else { return [] }
         let shown = "  " + line
@@ -54,7 +55,7 @@ struct ErrorReport {
         for kind in ["global", "local", "field", "method", "upvalue", "constant"] {
             if let word = Self.quoted(after: "\(kind) '", in: message) {
                 let places = Self.places(of: word, in: line, wholeWord: true), characters = Array(line)
-                // A function may have the name of a field, in the same line.
+                // The same line may have a function and a field of the same name.
                 return places.first { $0 > 0 && [".", ":"].contains(characters[$0 - 1]) == ["field", "method"].contains(kind) }
                     ?? places.first
             }
@@ -65,7 +66,7 @@ struct ErrorReport {
     private static func quoted(after mark: String, in text: String) -> [Character]? {
         guard let start = first(Array(mark), in: text, wholeWord: false) else { return nil }
         let rest = text.dropFirst(start + mark.count)
-        // A token may have quotes in it, and is then the last word of the message.
+        // A token may contain quotes. It is always the last word of the message.
         guard let end = mark.hasPrefix("near") ? rest.lastIndex(of: "'") : rest.firstIndex(of: "'") else { return nil }
         return Array(rest[..<end])
     }
@@ -93,7 +94,7 @@ struct ErrorReport {
     }
 
     private static func contents(of path: String) -> String? {
-        // Another open of a pipe would wait for a writer.
+        // Opening a FIFO would wait for a writer.
         var status = stat()
         guard unsafe stat(path, &status) == 0, status.st_mode & S_IFMT == S_IFREG, let file = unsafe fopen(path, "r") else { return nil }
         defer { unsafe fclose(file) }
@@ -104,7 +105,7 @@ struct ErrorReport {
 
     // MARK: the traceback
 
-    /// The frames that say something; empty if only the line that was typed, or the line of the message, is left.
+    /// The frames that tell something. Empty if all that is left is the typed line, or the line of the message.
     var traceback: [String] {
         let frames = stack.split(separator: "\n").dropFirst().filter { frame in
             !["\t[C]: in function 'error'", "\t[C]: in hook '?'", "\t(...tail calls...)", "\t[C]: in ?"].contains(frame)
