@@ -38,10 +38,12 @@ for _, path in ipairs(#arg > 0 and arg or { "/var/log/dpkg.log" }) do
     io.stderr:write("logs: ", why, "\n")
     os.exit(1)
   end
-  for first = 0, file:seek "end" - 1, pieceSize do pieces[#pieces + 1] = Operation.new(count, path, first) end
+  for first = 0, file:seek "end" - 1, pieceSize do
+    pieces[#pieces + 1] = Operation.new { name = ("%s from %d MB"):format(path, first >> 20), main = count, arguments = { path, first } }
+  end
 end
 
-local sum = Operation.new(function()
+local sum = Operation.new { name = "sum", main = function()
   local days, packages = {}, {}
   for _, piece in ipairs(pieces) do
     if piece.error then error(piece.error.message, 0) end
@@ -52,7 +54,7 @@ local sum = Operation.new(function()
     for package, n in pairs(piece.results[2]) do packages[package] = (packages[package] or 0) + n end
   end
   return days, packages
-end)
+end }
 for _, piece in ipairs(pieces) do sum:addDependency(piece) end
 OperationQueue.new("logs"):addOperations({ sum, table.unpack(pieces) }, true)
 

@@ -1,11 +1,12 @@
 #!/usr/bin/env opscript
 -- Downloads photos, halves, shows and filters them, and shows each again.
 --
---   photos.lua [--serial] [--cancel] [DIRECTORY]
+--   photos.lua [--serial] [--cancel] [--large] [DIRECTORY]
 --
 -- 20 downloads; a reload of the whole view that depends on all of them; 20 filters that depend on the reload; 20 reloads of
 -- one item, each of which depends on its filter. Downloads and filters run on workers, reloads run here: the view belongs to this state.
--- --serial runs one operation at a time. --cancel cancels everything when half of the downloads have finished.
+-- --serial runs one operation at a time. --cancel cancels everything when half of the downloads have finished. --large makes
+-- pictures of two megapixels, so that there is time to watch: opscript --report photos.html photos.lua --large
 --
 -- The pictures stay in DIRECTORY. Without DIRECTORY they are in a temporary one, which is removed at the end. Needs ImageMagick's
 -- `convert` and lua-socket. The server is a process of its own (photoserver.lua).
@@ -13,14 +14,16 @@
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 local http = require "socket.http"
 
-local serial, cancels, directory = false, false, nil
+local serial, cancels, size, directory = false, false, "64x48", nil
 for _, word in ipairs(arg) do
   if word == "--serial" then
     serial = true
   elseif word == "--cancel" then
     cancels = true
+  elseif word == "--large" then
+    size = "1632x1224"
   elseif word:sub(1, 1) == "-" or directory then
-    io.stderr:write "usage: photos.lua [--serial] [--cancel] [DIRECTORY]\n"
+    io.stderr:write "usage: photos.lua [--serial] [--cancel] [--large] [DIRECTORY]\n"
     os.exit(2)
   else
     directory = word
@@ -38,18 +41,23 @@ end
 -- The photos, and their server ----------------------------------------------------------------------------------------
 
 local count = 20
+local programs = 4 -- at once: more of them only compete for the cores
 local shop = directory .. "/server"
 run("mkdir", "-p", shop)
-local makers = OperationQueue.new()
+local makers = OperationQueue.new "server"
+makers.maxConcurrentOperationCount = programs
 for i = 1, count do
-  makers:addOperation(function()
-    run("convert", "-size", "64x48", ("gradient:hsl(%d,90%%,40%%)-white"):format(18 * i), ("%s/%d.png"):format(shop, i))
-  end)
+  makers:addOperation(Operation.new { name = "photo " .. i, main = function()
+    run("convert", "-size", size, ("gradient:hsl(%d,90%%,40%%)-white"):format(18 * i), ("%s/%d.png"):format(shop, i))
+  end })
 end
 makers:waitUntilAllOperationsAreFinished()
 
+-- The command has the lowest index: options may stand between it and the script.
+local command = 0
+while arg[command - 1] do command = command - 1 end
 local here = arg[0]:match "^(.*/)" or "./"
-local server = opscript.process { arg[-1], here .. "photoserver.lua", shop, stdout = directory .. "/port" }
+local server = opscript.process { arg[command], here .. "photoserver.lua", shop, stdout = directory .. "/port" }
 
 local function readPort()
   local file <close> = io.open(directory .. "/port")
@@ -93,16 +101,15 @@ local function filter(op, photo)
 end
 
 local background, main = OperationQueue.new "photos", OperationQueue.main
-if serial then background.maxConcurrentOperationCount = 1 end
+background.maxConcurrentOperationCount = serial and 1 or programs
 
--- Makes an operation whose storage tells its kind and when its body ended.
+-- Makes an operation whose storage tells when its body ended.
 local all = {}
-local function make(what, body, ...)
-  local op = Operation.new(function(op, ...)
+local function make(name, body, ...)
+  local op = Operation.new { name = name, arguments = { ... }, main = function(op, ...)
     body(op, ...)
     if not op.isCancelled then op.endedAt = opscript.now() end
-  end, ...)
-  op.what = what
+  end }
   all[#all + 1] = op
   return op
 end
@@ -150,10 +157,10 @@ for _, op in ipairs(all) do
   if op.endedAt then
     ended[#ended + 1] = op
   elseif problem and not op.isCancelled then
-    io.stderr:write("photos: ", op.what, ": ", problem.message, "\n")
+    io.stderr:write("photos: ", op.name, ": ", problem.message, "\n")
   end
 end
 table.sort(ended, function(a, b) return a.endedAt < b.endedAt end)
-for _, op in ipairs(ended) do print(op.what) end
+for _, op in ipairs(ended) do print(op.name) end
 print(("%d of the view, %d of items"):format(view.reloads, #view.items))
 if isTemporary then run("rm", "-r", directory) end

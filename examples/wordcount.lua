@@ -70,10 +70,12 @@ local function countWords(_, path)
 end
 
 local counters = {}
-for i, path in ipairs(paths) do counters[i] = Operation.new(countWords, path) end
+for i, path in ipairs(paths) do
+  counters[i] = Operation.new { name = path, main = countWords, arguments = { path } }
+end
 
 -- Runs on a worker, once all files are counted.
-local merge = Operation.new(function()
+local merge = Operation.new { name = "merge", main = function()
   local total, counts, words = 0, {}, {}
   for _, counter in ipairs(counters) do
     for word, count in pairs(counter.result or {}) do
@@ -89,10 +91,10 @@ local merge = Operation.new(function()
   local lines = { total .. " total\n" }
   for i = 1, all and #words or math.min(20, #words) do lines[i + 1] = counts[words[i]] .. " " .. words[i] .. "\n" end
   return table.concat(lines)
-end)
+end }
 
 -- Runs here, on the main queue.
-local report = Operation.new(function() io.write(merge.result) end)
+local report = Operation.new { name = "report", main = function() io.write(merge.result) end }
 
 -- Completion blocks run here, too, on the variables themselves.
 local filesDone, unfinished = 0, #counters + 1
