@@ -29,6 +29,8 @@ struct Options {
     private(set) var checksOnly = false
     private(set) var limits = RunLimits()
     private(set) var progress = Progress.auto
+    /// What `--log` asks for.
+    private(set) var logLevel: LogWriter.Level?
     /// The file that `--trace` names.
     private(set) var traceFile: String?
     /// The file that `--graph` names.
@@ -94,6 +96,7 @@ struct Options {
                 throw UsageError(message: "'\(word)': after '--progress=' comes auto, always or never")
             }
             progress = mode
+        case _ where word == "--log" || word.hasPrefix("--log="): try readLogLevel(word, &index)
         default:
             if try readFile(word, &index) { return }
             if try !limits.read(word, from: words, &index) { throw UsageError(message: "unrecognized option '\(word)'") }
@@ -105,14 +108,9 @@ struct Options {
 
     /// Reads an option that names a file, which follows `=` or is the next word. Returns false if `word` is no option of this kind.
     private mutating func readFile(_ word: String, _ index: inout Int) throws(UsageError) -> Bool {
-        let parts = word.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
-        let option = parts[0]
+        let option = word.split(separator: "=", omittingEmptySubsequences: false).first.map(String.init) ?? word
         guard ["--trace", "--report", "--graph"].contains(option) else { return false }
-        var path = parts.count > 1 ? parts[1] : ""
-        if parts.count == 1, index < words.count {
-            path = words[index]
-            index += 1
-        }
+        let path = value(of: word, &index)
         if path.isEmpty { throw UsageError(message: "'\(option)' needs a file") }
         // The file is overwritten, so a script in its place would be lost.
         if path.hasSuffix(".lua") { throw UsageError(message: "'\(option)' needs a file to write, and not the script '\(path)'") }
@@ -127,6 +125,21 @@ struct Options {
             graphFile = path
         }
         return true
+    }
+
+    private mutating func readLogLevel(_ word: String, _ index: inout Int) throws(UsageError) {
+        guard let level = LogWriter.Level(rawValue: value(of: word, &index)) else {
+            throw UsageError(message: "'--log' needs a level: error, warning, info or debug")
+        }
+        logLevel = level
+    }
+
+    /// The value of a long option: what follows `=`, or else the next word. Empty if there is none.
+    private func value(of word: String, _ index: inout Int) -> String {
+        if let equals = word.firstIndex(of: "=") { return String(word[word.index(after: equals)...]) }
+        guard index < words.count else { return "" }
+        defer { index += 1 }
+        return words[index]
     }
 
     /// The argument of an option: the rest of the word, or else the next word.

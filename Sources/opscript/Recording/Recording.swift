@@ -12,6 +12,7 @@ final class Recording: OperationRecordReceiver, @unchecked Sendable {
     private let graph: GraphFile?
     private let reportFile: OutputFile?
     private let log: RunLog?
+    private let writer: LogWriter?
     private var workerCount = 1
     private var recorder: Recorder?
     private var lastFlush: UInt64 = 0
@@ -22,7 +23,7 @@ final class Recording: OperationRecordReceiver, @unchecked Sendable {
 
     /// Opens the files that the options ask for. Nil if they ask for none.
     static func prepare(_ options: Options) throws(RecordingError) -> Recording? {
-        if options.traceFile == nil && options.graphFile == nil && options.reportFile == nil { return nil }
+        if options.traceFile == nil && options.graphFile == nil && options.reportFile == nil && options.logLevel == nil { return nil }
         return try Recording(options)
     }
 
@@ -51,6 +52,7 @@ final class Recording: OperationRecordReceiver, @unchecked Sendable {
         self.traceFile = traceFile
         trace = traceFile.map { TraceWriter($0, from: start, title: "opscript \(options.title)") }
         log = graph == nil && reportFile == nil ? nil : RunLog(title: options.title, from: start)
+        writer = options.logLevel.map { LogWriter($0, from: start) }
     }
 
     /// Stops recording and completes the files. Further calls do nothing.
@@ -78,9 +80,11 @@ final class Recording: OperationRecordReceiver, @unchecked Sendable {
     func receive(_ record: OperationRecord) {
         trace?.receive(record)
         log?.receive(record)
+        writer?.receive(record)
     }
 
     func finishBatch() {
+        writer?.flush()
         let now = Recording.now
         if now < lastFlush + 200_000_000 { return }
         lastFlush = now
