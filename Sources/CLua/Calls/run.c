@@ -52,7 +52,7 @@ static void keep_description(lua_State *L) {
 }
 
 // Message handler: stores a table of value, message and traceback. It returns the value unchanged, because `__close` handlers
-// and others get it on the way.
+// and enclosing calls of `pcall` get it on the way.
 static int describe_error(lua_State *L) {
     lua_settop(L, 1);
     push_message(L, 1);

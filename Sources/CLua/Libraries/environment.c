@@ -322,7 +322,7 @@ void clua_adopt_globals(lua_State *L) {
 // environment if there is no such table.
 static bool next_environment(lua_State *L, int name) {
     int environment = lua_gettop(L);
-    // The real globals may have a metatable from a script, which has no base.
+    // A script may have given the real globals a metatable, and that one has no base.
     bool found = lua_getmetatable(L, environment) && lua_rawgetp(L, -1, &base_key) == LUA_TTABLE;
     if (found) lua_copy(L, -1, environment);
     if (found && lua_rawgetp(L, environment + 1, &hidden_key) == LUA_TTABLE) {

@@ -31,7 +31,8 @@ static bool is_first_of_its_cell(lua_State *L, int function, int number) {
     return true;
 }
 
-// Writes a function of known code whose upvalues are flat, and which therefore sees no globals.
+// Writes a function of known code whose upvalues are flat. Such a function uses no globals, since `_ENV` is a
+// table and not flat.
 static bool write_flat_function(parcel_writer *writer, lua_State *L, clua_code *code) {
     enum { MAX_UPVALUES = 8 };
     if (code == NULL || code->upvalue_count > MAX_UPVALUES) return false;

@@ -82,13 +82,14 @@ typedef enum clua_parcel_role { CLUA_BODY, CLUA_INVOCATION, CLUA_RESULTS, CLUA_S
 /// Does not raise.
 int clua_encode(lua_State *L, int count, clua_parcel_role role, clua_parcel *parcel);
 
-/// Pushes the values of `parcel`. Functions that use globals get this environment:
+/// The environment that decoded functions get if they use globals.
 typedef enum clua_environment {
     CLUA_FRESH_ENVIRONMENT,   // a new global table that reads through to the state's: for operations
     CLUA_CURRENT_ENVIRONMENT  // the current global table; globals in the parcel shadow it
 } clua_environment;
 
-/// Returns LUA_OK with `value_count` values pushed, or an error status with the message pushed. Does not raise.
+/// Pushes the values of `parcel`. Returns LUA_OK with `value_count` values pushed, or an error status with the message pushed. Does not
+/// raise.
 int clua_decode(lua_State *L, const clua_parcel *parcel, clua_environment environment);
 
 /// For a parcel that `owner` holds and that is decoded only while `owner` is alive: drops the references to `owner`. The parcel

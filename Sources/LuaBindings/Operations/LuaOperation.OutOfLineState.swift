@@ -202,7 +202,7 @@ extension LuaOperation {
     struct Completion {
         /// The state that runs it.
         let state: StateReference
-        /// Whether that state counts it as awaited, because the operation has been added or started.
+        /// Whether `state` awaits this completion block, because the operation has been added or started.
         var isAwaited = false
         /// Whether the operation has finished and that state has been told.
         var isPosted = false

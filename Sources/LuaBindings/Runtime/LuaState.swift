@@ -331,8 +331,8 @@ final class LuaState: @unchecked Sendable {
         if awaitedCompletionCount == 0 { keepThread() }
     }
 
-    /// Whether a body of `operation` runs or waits here. From any thread. The caller must keep the state from being closed; this also holds
-    /// for the functions below.
+    /// Whether a body of `operation` runs or waits here. From any thread. The caller must keep the state from being closed; the same
+    /// holds for `requestStop` and what follows it.
     func runs(_ operation: LuaOperation) -> Bool { unsafe clua_has_body(main, Unmanaged.passUnretained(operation).toOpaque()) }
 
     /// Stops the body of `operation` if it is running here now, and wakes it if it waits.

@@ -73,8 +73,8 @@ struct BatchingDelay {
         }
     }
 
-    /// The worker stopped spinning without having found work. Resets the delay and lowers the threshold, because the producer's pace has
-    /// changed.
+    /// The worker found nothing, or only after a long spin: the producer's pace has changed. Resets the delay and lowers the
+    /// threshold.
     mutating func foundNothing() {
         threshold = max(threshold / 2, BatchingDelay.minThreshold)
         (fastArrivals, iterations) = (0, 0)

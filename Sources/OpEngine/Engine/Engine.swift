@@ -46,7 +46,7 @@ import Synchronization
     // Safety: a core on the list retains itself.
     nonisolated(unsafe) var firstActive: Unmanaged<OperationQueue.Core>?
     private nonisolated(unsafe) var lastActive: Unmanaged<OperationQueue.Core>?
-    /// The number of operations that have left the queues which are not on the list, or before these were entered. Guarded by
+    /// The number of finished operations that no queue on the list counts. Guarded by
     /// `Registry.lock`.
     // Safety: guarded by that lock.
     nonisolated(unsafe) var formerlyFinished = 0
@@ -61,7 +61,7 @@ import Synchronization
     ///
     /// - Parameters:
     ///   - workerCount: the maximum number of operations that run at once. Nil for `processorCount`.
-    ///   - hostMayAddOperations: whether the host program may add operations at any time. If false, only operations, inbox jobs and holders
+    ///   - hostMayAddOperations: whether the host program may add operations at any time. If false, only operations, inbox jobs and callers of `hold`
     ///     can bring work, and a wait that nothing can end is reported instead of lasting for ever.
     ///   - threadLimit: the maximum number of threads, which exceeds `workerCount` because blocked threads are replaced. Nil for
     ///     `workerCount` plus 8192.

@@ -30,7 +30,7 @@ extension Operation {
     ///
     /// - Parameters:
     ///   - endsWithMain: whether the operation has finished when `main` returns; otherwise `end()` must be called.
-    ///   - endsFromWithin: whether only operations, inbox jobs and holders can call `end()`. If true, a wait for the operation fails when
+    ///   - endsFromWithin: whether only operations, inbox jobs and callers of `Engine.hold` can call `end()`. If true, a wait for the operation fails when
     ///     none of them is left. If false, it lasts, because code outside the engine may call `end()`.
     package func startOrRefuse(endsWithMain: Bool = true, endsFromWithin: Bool = false) -> OperationError? {
         let before = loadState()
@@ -193,7 +193,7 @@ extension Operation {
     private func postponeUntilReady(_ core: OperationQueue.Core) {
         guard core.giveBack(self) else { return }
         // A thread that made the operation ready or cancelled it before it was marked as postponed had nothing to post. This fence pairs
-        // with the one in `didChangeValue`: both threads write first and then read what the other wrote, so at least one of them sees the
+        // with the one in `react(toChangeOf:)`: both threads write first and then read what the other wrote, so at least one of them sees the
         // other's write.
         atomicMemoryFence(ordering: .sequentiallyConsistent)
         if loadState().has(State.cancelled) || isReady { retryPostponed() }

@@ -41,7 +41,7 @@ extension Operation {
         static let postponed: UInt64 = 1 << 46
         /// `start` returned before the operation finished.
         static let outlivesStart: UInt64 = 1 << 47
-        /// The operation continues after `start`, and only operations, inbox jobs and holders can finish it.
+        /// The operation continues after `start`, and only operations, inbox jobs and callers of `Engine.hold` can finish it.
         static let endedFromWithin: UInt64 = 1 << 48
         /// The operation is a barrier. `cancelAllOperations` skips it.
         static let barrier: UInt64 = 1 << 49

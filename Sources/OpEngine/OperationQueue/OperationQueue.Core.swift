@@ -132,7 +132,7 @@ extension OperationQueue {
         @inline(__always)
         private func isUsual(_ state: inout State) -> Bool { state.hasCapacity && state.observation == nil && !isTraced(state) }
 
-        /// The common part of both. Calls `join` with the lock held; if `join` returns false, nothing has changed.
+        /// The common part of `addNewBlock` and the other `addInOneStep`. Calls `join` with the lock held; if `join` returns false, nothing has changed.
         @inline(__always)
         private func addInOneStep(
             _ operation: Unmanaged<Operation>, queue: OperationQueue, _ join: (inout State) -> Bool

@@ -10,7 +10,7 @@ final class LivePrompt {
     private var history = History()
     private var hasAskedBeforeLeaving = false
 
-    /// Nil if standard input or output is no terminal, or a dumb one. Nothing has changed then.
+    /// Nil if standard input or output is no capable terminal, or if the line editor cannot start. The terminal is unchanged then.
     init?(_ runtime: Runtime) throws(LuaError) {
         self.runtime = runtime
         text = PromptText(runtime: runtime)
