@@ -37,6 +37,10 @@ final class RunLog {
     private(set) var threads: [Int: String] = [:]
     /// The threads of the engine's pool.
     private(set) var workers: Set<Int> = []
+    /// The thread of each worker, by its number.
+    private var workerThreads: [Int: Int] = [:]
+    /// The operation that each thread runs, and since when it has been blocked; 0 if it is not.
+    private var running: [Int: (operation: Int, blocked: UInt64)] = [:]
     /// The time of the last record.
     private(set) var end: UInt64 = 0
 
@@ -68,7 +72,14 @@ final class RunLog {
         switch record.event {
         case .thread(let worker, let isMain):
             threads[record.thread] = isMain ? "main" : worker.map { "worker \($0)" } ?? "thread \(record.thread)"
-            if worker != nil { workers.insert(record.thread) }
+            if let worker {
+                workers.insert(record.thread)
+                workerThreads[worker] = record.thread
+            }
+        case .workerBlocked(let worker):
+            if let thread = workerThreads[worker] { running[thread]?.blocked = time }
+        case .workerReturned(let worker):
+            if let thread = workerThreads[worker] { endBlocking(of: thread, at: time) }
         case .queue(let number, let name, let maximum, let isSuspended):
             let queue = index(ofQueue: number)
             queues[queue].advance(to: time)
@@ -104,6 +115,7 @@ final class RunLog {
         case .started: begin(index, on: record.thread, at: time)
         case .returned:
             guard operations[index].phase == .running else { return }
+            leaveThread(index, at: time)
             operations[index].phase = .open
             operations[index].returned = time
         case .finished(let outcome): finish(index, outcome, at: time)
@@ -138,6 +150,20 @@ final class RunLog {
         operations[index].phase = .running
         operations[index].started = time
         operations[index].thread = thread
+        if workers.contains(thread) { running[thread] = (index, 0) }
+    }
+
+    private func leaveThread(_ index: Int, at time: UInt64) {
+        let thread = operations[index].thread
+        guard running[thread]?.operation == index else { return }
+        endBlocking(of: thread, at: time)
+        running[thread] = nil
+    }
+
+    private func endBlocking(of thread: Int, at time: UInt64) {
+        guard let (operation, blocked) = running[thread], blocked > 0 else { return }
+        operations[operation].blockedTime += time - blocked
+        running[thread]?.blocked = 0
     }
 
     private func finish(_ index: Int, _ outcome: Operation.Outcome?, at time: UInt64) {
@@ -146,6 +172,7 @@ final class RunLog {
         case .waiting where outcome == nil: operations[index].ready = time
         case .waiting, .ready: endWait(index, at: time)
         case .running, .open:
+            if operations[index].phase == .running { leaveThread(index, at: time) }
             queues[queue].advance(to: time)
             queues[queue].executing -= 1
         case .finished: return
