@@ -69,8 +69,11 @@ let package = Package(
         .testTarget(
             name: "LuaBindingsTests", dependencies: ["LuaBindings", "CTestSupport", "CLua", "OpEngine", "TestSupport"],
             swiftSettings: strictMemory),
+        // The code of docs/embedding.md.
+        .executableTarget(
+            name: "EmbeddingGuide", dependencies: ["LuaBindings"], path: "Tests/EmbeddingGuide", swiftSettings: strict),
         .testTarget(
-            name: "OpscriptTests", dependencies: ["opscript", "CTestSupport", "TestSupport"], exclude: ["Golden"],
+            name: "OpscriptTests", dependencies: ["EmbeddingGuide", "opscript", "CTestSupport", "TestSupport"], exclude: ["Golden"],
             swiftSettings: strictMemory),
     ],
     cLanguageStandard: .c11

@@ -33,18 +33,4 @@ import Testing
             #expect(runtime.close(deadline: .seconds(30)).isEmpty)
         }
     }
-
-    @Test func aScriptThatClosesItsRuntimeIsStoppedWithAMessage() async {
-        let outcome = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
-            // Safety: only one thread uses it.
-            nonisolated(unsafe) let runtime = try Runtime()
-            try unsafe runtime.register("close") { _ in
-                unsafe runtime.close()
-                return []
-            }
-            try unsafe runtime.run("close()")
-        }
-        let text = outcome.map { String(decoding: $0.standardErrorContent, as: UTF8.self) }
-        #expect(text?.contains("a script is closing its own Runtime") ?? false)
-    }
 }

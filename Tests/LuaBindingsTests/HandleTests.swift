@@ -14,12 +14,11 @@ private final class Going: Operation, @unchecked Sendable {
 
     /// Makes such operations available to scripts as `make()`.
     static func register(in runtime: Runtime, _ goes: @escaping @Sendable (Runtime) throws -> Void) throws {
-        // Safety: only one thread uses the runtime, which outlives the operations.
-        nonisolated(unsafe) unowned let runtime = runtime
-        let go: @Sendable () -> Void = {
-            do { try unsafe goes(runtime) } catch { Issue.record(error) }
+        // The runtime outlives the operations.
+        let go: @Sendable () -> Void = { [unowned runtime] in
+            do { try goes(runtime) } catch { Issue.record(error) }
         }
-        try unsafe runtime.register("make") { _ in [.operation(Going(go))] }
+        try runtime.register("make") { _ in [.operation(Going(go))] }
     }
 }
 

@@ -24,7 +24,7 @@ import Testing
             operation.queue?.isSuspended = false
             removed.wait()
             // The state has not run since.
-            #expect(try runtime.state().due.isEmpty)
+            #expect(try runtime.inside { $0.due.isEmpty })
         }
     }
 
@@ -42,7 +42,7 @@ import Testing
             let mine = try #require(operation as? LuaOperation)
             mine.noteDue()
             mine.removeFromDue(at: .home)
-            #expect(try !runtime.state().due.isEmpty)
+            #expect(try !runtime.inside { $0.due.isEmpty })
             operation.queue?.isSuspended = false
             _ = try runtime.finish()
             #expect(try runtime.run("return ran") == [1])

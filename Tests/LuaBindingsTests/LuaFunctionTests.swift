@@ -198,7 +198,8 @@ import Testing
             operation.waitUntilFinished()
             let error = #expect(throws: OperationFailure.self) { try runtime.results(of: operation) }
             #expect(
-                error?.message.hasSuffix("can run only in a queue of its runtime's engine, or on the thread that made its runtime") == true)
+                error?.message.hasSuffix(
+                    "can run only in a queue of its runtime's engine, or be started while no other thread is inside the runtime") == true)
         }
     }
 

@@ -125,16 +125,4 @@ import Testing
             #expect(try runtime.run("return n") == [1])
         }
     }
-
-    #if DEBUG
-        @Test func anotherThreadIsCaught() async {
-            let outcome = await #expect(processExitsWith: .failure) {
-                // Safety: the test shows that this use is wrong.
-                nonisolated(unsafe) let runtime = try Runtime()
-                TestThread { _ = try? unsafe runtime.run("return 1") }.join()
-            }
-            // The process must trap, not run into its time limit.
-            #expect(outcome?.exitStatus != .signal(SIGALRM))
-        }
-    #endif
 }

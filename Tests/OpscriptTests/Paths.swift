@@ -14,6 +14,14 @@ enum Paths {
     /// Whether the command has the allocator that `scripts/build` links in. A debug build uses the C library's.
     static let hasJemalloc = !opscript.hasSuffix("/debug/opscript")
 
+    /// The directory of the products of this build, among them the running tests.
+    static let products: String = {
+        var path = [CChar](repeating: 0, count: Int(PATH_MAX))
+        let count = unsafe readlink("/proc/self/exe", &path, path.count)
+        let parts = String(decoding: path.prefix(max(0, count)).map { UInt8(bitPattern: $0) }, as: UTF8.self).split(separator: "/")
+        return "/" + parts.dropLast().joined(separator: "/")
+    }()
+
     static let golden = package + "/Tests/OpscriptTests/Golden"
 
     static func environment(_ name: String) -> String? {

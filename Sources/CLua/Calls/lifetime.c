@@ -27,7 +27,7 @@ static size_t machine_bytes(void) {
 // Refuses a block that would exceed the limit.
 static void *refuse(clua_state *state, size_t size) {
     bool is_impossible = state->limit_bytes == state->possible_bytes || size >= CLUA_IMPOSSIBLE_SIZE;
-    if (!is_impossible && state->stop.body != NULL) clua_stop_at_limit(state, size);
+    if (!is_impossible && state->stop.body != NULL && !clua_is_body_of_call(state->stop.body)) clua_stop_at_limit(state, size);
     return NULL;
 }
 

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <lua5.4/lauxlib.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -72,11 +71,12 @@ static void handle(int signal_number) {
     first_at = milliseconds();
     state->stop.interrupt = signal_number | IS_PENDING;
     int error = errno;
-    // The stop signal reaches the state's thread even if that thread blocks this signal.
-    if (pthread_equal(state->stop.thread, pthread_self()))
+    // The stop signal reaches the state's thread even if that thread blocks this signal. If the state has no thread now, the next one
+    // finds the signal pending.
+    if (clua_is_on_thread(&state->stop))
         arm(state->stop.running);
     else
-        pthread_kill(state->stop.thread, clua_get_stop_signal());
+        clua_signal_thread(&state->stop);
     // The thread may have checked for a signal already, and be about to sleep.
     wake(wake_context);
     errno = error;

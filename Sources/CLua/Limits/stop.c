@@ -1,12 +1,14 @@
-#define _GNU_SOURCE  // SIGRTMIN
+#define _GNU_SOURCE  // SIGRTMIN, syscall
 #include "stop.h"
 
 #include <lua5.4/lauxlib.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "Limits/stop_raising.h"
@@ -142,19 +144,40 @@ static void install_handler(void) {
 void clua_set_stop_signal(int signal_number) { stop_signal = signal_number; }
 int clua_get_stop_signal(void) { return stop_signal != 0 ? stop_signal : SIGRTMIN + 6; }
 
-void clua_attach_thread(lua_State *L) {
+static pid_t this_thread(void) { return (pid_t)syscall(SYS_gettid); }
+
+bool clua_is_on_thread(const clua_stop *stop) { return atomic_load(&stop->thread) == this_thread(); }
+
+// By the kernel's number, because the thread may end at any moment: then this does nothing, where pthread_kill would be undefined.
+void clua_signal_thread(const clua_stop *stop) {
+    pid_t thread = atomic_load(&stop->thread);
+    if (thread != 0) syscall(SYS_tgkill, getpid(), thread, clua_get_stop_signal());
+}
+
+// Lets the calling thread receive the stop signal. Once: threads that enter and leave a state again and again save the system call.
+static void receive_stop_signal(void) {
+    static _Thread_local bool receives;
+    if (receives) return;
+    receives = true;
     pthread_once(&handler_once, install_handler);
-    clua_state *state = clua_state_of(L);
-    state->stop.next_on_thread = thread_states;
-    thread_states = state;
-    lock(&state->stop);
-    state->stop.thread = pthread_self();
-    state->stop.is_attached = true;
-    unlock(&state->stop);
     sigset_t signals;
     sigemptyset(&signals);
     sigaddset(&signals, clua_get_stop_signal());
     pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
+}
+
+void clua_attach_thread(lua_State *L) {
+    receive_stop_signal();
+    clua_state *state = clua_state_of(L);
+    state->stop.next_on_thread = thread_states;
+    thread_states = state;
+    lock(&state->stop);
+    atomic_store(&state->stop.thread, this_thread());
+    unlock(&state->stop);
+    // Whoever made a request before found no thread to send a signal to.
+    lua_State *running = atomic_load(&state->stop.running);
+    if (atomic_load(&state->stop.requested) != 0) clua_arm_stop(running);
+    clua_rearm_interrupt(running);
 }
 
 void *clua_thread_object(void) {
@@ -165,7 +188,7 @@ void *clua_thread_object(void) {
 void clua_detach_thread(lua_State *L) {
     clua_state *state = clua_state_of(L);
     lock(&state->stop);
-    state->stop.is_attached = false;
+    atomic_store(&state->stop.thread, 0);
     unlock(&state->stop);
     if (thread_states == state) {
         thread_states = state->stop.next_on_thread;
@@ -190,16 +213,17 @@ enum { sets_hook_from_outside = false };
 // The caller holds the lock.
 static void request(clua_stop *stop, clua_stop_reason reason) {
     atomic_store(&stop->requested, reason);
-    if (sets_hook_from_outside || pthread_equal(stop->thread, pthread_self()))
+    if (atomic_load(&stop->thread) == 0) return;
+    if (sets_hook_from_outside || clua_is_on_thread(stop))
         clua_arm_stop(atomic_load(&stop->running));
     else
-        pthread_kill(stop->thread, clua_get_stop_signal());
+        clua_signal_thread(stop);
 }
 
 void clua_request_stop(lua_State *L, const void *body, clua_stop_reason reason) {
     clua_stop *stop = stop_of(L);
     lock(stop);
-    if (stop->is_attached && stop->body == body) request(stop, reason);
+    if (stop->body == body) request(stop, reason);
     unlock(stop);
 }
 
@@ -207,7 +231,7 @@ void clua_repeat_stop(lua_State *L, const void *body) {
     clua_stop *stop = stop_of(L);
     lock(stop);
     int reason = atomic_load(&stop->requested);
-    if (stop->is_attached && stop->body == body && reason != 0) request(stop, reason);
+    if (stop->body == body && reason != 0) request(stop, reason);
     unlock(stop);
 }
 
@@ -232,7 +256,7 @@ bool clua_give_up_body(lua_State *L, const void *body) {
 void clua_request_end(lua_State *L) {
     clua_stop *stop = stop_of(L);
     lock(stop);
-    if (stop->is_attached) request(stop, CLUA_STOP_INTERRUPTED);
+    request(stop, CLUA_STOP_INTERRUPTED);
     unlock(stop);
 }
 

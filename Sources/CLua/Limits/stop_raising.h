@@ -36,6 +36,12 @@ void clua_stop_at_limit(clua_state *state, size_t size);
 /// Sets the hook that stops what `L` runs. Async-signal-safe, as lua_sethook is.
 void clua_arm_stop(lua_State *L);
 
+/// Whether the calling thread is the state's. Async-signal-safe.
+bool clua_is_on_thread(const clua_stop *stop);
+
+/// Sends the stop signal to the state's thread, if it has one. Async-signal-safe.
+void clua_signal_thread(const clua_stop *stop);
+
 /// Makes `L` the running coroutine and returns the previous one. Re-arms the hook if a stop or an interrupt is pending. Never raises.
 static inline lua_State *clua_switch_running(lua_State *L) {
     clua_stop *stop = &clua_state_of(L)->stop;

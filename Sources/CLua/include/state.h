@@ -4,11 +4,11 @@
 #define CLUA_STATE_H
 
 #include <lua5.4/lua.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "host.h"
 
@@ -21,11 +21,10 @@ typedef struct clua_stop {
     char *traceback;               // malloc'ed
     size_t refused_size;           // size of the last allocation that the memory limit refused
     atomic_bool is_locked;         // the lock; held for a few instructions, or while a signal is sent
-    pthread_t thread;              // guarded
+    _Atomic(pid_t) thread;         // the kernel's number of the thread that is attached; 0 if none is. Changes under the lock
     const void *body;              // guarded: the running body, which a request must name
     struct clua_suspended_body *suspended;  // guarded: the bodies suspended around it, innermost first
     bool is_given_up;              // guarded: the body ignored a request, and nobody waits for it any more
-    bool is_attached;              // guarded: a thread is attached
     struct clua_state *next_on_thread;  // list of the states of one thread; only that thread writes it
     atomic_int interrupt;  // the last interrupt signal, and whether it is pending; see interrupt.c
 } clua_stop;

@@ -9,6 +9,7 @@
 #include <lua5.4/lua.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /// Why a body is stopped.
 typedef enum clua_stop_reason {
@@ -22,7 +23,8 @@ typedef enum clua_stop_reason {
 void clua_set_stop_signal(int signal_number);
 int clua_get_stop_signal(void);
 
-/// Makes the calling thread the one that runs the state, until clua_detach_thread.
+/// Makes the calling thread the one that runs the state, until clua_detach_thread on the same thread. A request or a signal that came while
+/// no thread was attached takes effect in what the state runs next.
 void clua_attach_thread(lua_State *L);
 void clua_detach_thread(lua_State *L);
 
@@ -36,7 +38,7 @@ void clua_request_stop(lua_State *L, const void *body, clua_stop_reason reason);
 /// Any thread: sends the signal again if `body` has not reacted to its request. Lua may overlook one. The state must not be closed meanwhile.
 void clua_repeat_stop(lua_State *L, const void *body);
 
-/// As clua_request_stop, for whatever the state is running, body or not.
+/// As clua_request_stop, for whatever the state is running, body or not, or else for what it runs next.
 void clua_request_end(lua_State *L);
 
 /// On the state's thread: withdraws a request that has not been raised, because the caller ends what it was meant for.
@@ -51,6 +53,12 @@ bool clua_has_body(lua_State *L, const void *body);
 /// Any thread: whether `body` runs in the state and has not reacted to its request, because no Lua instruction has run since. The body then
 /// counts as given up, and further calls return false. The state must not be closed meanwhile.
 bool clua_give_up_body(lua_State *L, const void *body);
+
+/// The body that stands for a call of the host into the main state, which can be stopped like a body. Unlike a body it is not stopped when
+/// memory runs out: Lua raises an error, as in any other script of the main state.
+static inline const void *clua_body_of_call(const void *call) { return (const char *)call + 1; }
+
+static inline bool clua_is_body_of_call(const void *body) { return ((uintptr_t)body & 1) != 0; }
 
 /// What the state's thread was running before clua_begin_body.
 typedef struct clua_suspended_body {

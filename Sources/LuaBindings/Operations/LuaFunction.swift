@@ -32,8 +32,7 @@ extension Runtime {
     /// - Throws: what the script raises, or an error if it returns something other than one function or the function captures a value that
     ///   cannot be sent.
     public func function(_ source: String, name: String = "=function", arguments: [LuaValue] = []) throws(LuaError) -> LuaFunction {
-        let state = try state()
-        return try asLuaError { () throws(Failure) in
+        return try inside { state throws(Failure) in
             try state.load(source, name: name)
             return LuaFunction(core: state.core, parcel: try state.copyFunction(calledWith: arguments, name: name))
         }

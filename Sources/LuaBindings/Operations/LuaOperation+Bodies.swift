@@ -18,7 +18,7 @@ extension LuaOperation {
     /// Takes the bodies, which are about to run.
     func takeBodies() -> SmallArray<Body> {
         // If the host added the operation to the main queue or started it here, the bodies run from the handle, provided it was kept.
-        let isAtHome = isOfMainState && core.isMainThread && queue.map { core.isMainQueue($0) } ?? true
+        let isAtHome = isOfMainState && core.isInMainState && queue.map { core.isMainQueue($0) } ?? true
         return withFields { fields in
             if isAtHome, fields.isPinned(in: .home) {
                 for index in fields.bodies.indices where fields.bodies[index].isInHandle { fields.bodies[index].form = .handle }
@@ -29,7 +29,7 @@ extension LuaOperation {
 
     /// Whether all bodies run in this thread's state, one after the other.
     func runsSequentially(_ bodies: [Body]) -> Bool {
-        !isInQueue || core.isMainThread
+        !isInQueue || core.isInMainState
             || bodies.contains { if case .handle = $0.form { true } else { false } }
     }
 

@@ -147,6 +147,11 @@ import Synchronization
     }
 
     private func runOwnBodies() {
+        // If the host has started the operation, its functions may be in the main state.
+        if isInQueue || !core.enterMainState(runBodies) { runBodies() }
+    }
+
+    private func runBodies() {
         switch takeBodies() {
         case .empty: break
         case .one(let body): run(body, at: 0)
@@ -179,12 +184,14 @@ import Synchronization
         if let state = unsafe LuaState.unmanagedOfThread, unsafe state._withUnsafeGuaranteedRef({ $0.core === origin.core }) {
             return unsafe state._withUnsafeGuaranteedRef { unsafe run(parcel, arguments, at: index, in: $0) }
         }
-        guard let state = core.stateOfCurrentThread() else {
-            return fail(
-                Failure(
-                    message: "\(displayName) can run only in a queue of its runtime's engine, or on the thread that made its runtime"))
-        }
-        unsafe run(parcel, arguments, at: index, in: state)
+        if let state = core.stateOfCurrentThread() { return unsafe run(parcel, arguments, at: index, in: state) }
+        if !isInQueue, core.enterMainState({ unsafe run(parcel, arguments, at: index) }) { return }
+        fail(
+            Failure(
+                message:
+                    "\(displayName) can run only in a queue of its runtime's engine, or be started while no other thread is inside the runtime"
+            )
+        )
     }
 
     private func run(_ parcel: UnsafePointer<clua_parcel>?, _ arguments: [LuaValue], at index: Int, in state: LuaState) {

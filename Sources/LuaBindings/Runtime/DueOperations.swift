@@ -146,6 +146,7 @@ extension LuaState {
             } catch { run.fail(error) }
         }
         run.endCurrent()
+        if drainLimit != nil { announceFetched() }
     }
 }
 
@@ -155,6 +156,7 @@ extension LuaState {
     unowned(unsafe) let state: LuaState
     /// The number of operations left. Later arrivals wait for the next run.
     private(set) var left: Int
+    private var hasRun = false
     /// The operation whose block runs, with the list's reference to it.
     private var current: Unmanaged<LuaOperation>?
 
@@ -163,6 +165,8 @@ extension LuaState {
     /// See `clua_next_completion`.
     mutating func next(_ completion: UnsafeMutablePointer<clua_completion>) -> Bool {
         endCurrent()
+        // The limit has counted the job, and so the first block.
+        if hasRun, unsafe state.drainLimit?.allowsMore() == false { left = 0 }
         while left > 0, let operation = unsafe state.due.take() {
             left -= 1
             unsafe current = operation
@@ -172,6 +176,7 @@ extension LuaState {
             switch due {
             case .completes(let isPinned):
                 if !DueOperations.shareJobs { left = 0 }
+                hasRun = true
                 unsafe state.ranCompletionCount += 1
                 unsafe completion.pointee = clua_completion(object: operation.toOpaque(), is_pinned: isPinned, slot: slot)
                 return true

@@ -15,6 +15,9 @@ public struct LuaError: Error, CustomStringConvertible, Sendable {
 
     init(message: String) { self.init(Failure(message: message)) }
 
+    /// The error of every call after `Runtime.close`.
+    static var closed: LuaError { LuaError(message: "the runtime is closed") }
+
     /// The message.
     public var description: String { message }
 

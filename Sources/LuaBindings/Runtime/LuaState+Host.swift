@@ -126,6 +126,29 @@ extension LuaState {
         }
     }
 
+    /// Runs callbacks and main-queue operations that are there now, up to the limit if there is one. They are not part of what calls this.
+    func drain(_ limit: DrainLimit?) {
+        let (call, outer) = (awaitedCall, drainLimit)
+        (awaitedCall, drainLimit) = (nil, limit)
+        defer { (awaitedCall, drainLimit) = (call, outer) }
+        suspended(by: nil) {
+            _ = inbox.drain {
+                if let call, call.isStopped { return false }
+                return drainLimit?.allowsMore() ?? true
+            }
+        }
+    }
+
+    /// Waits until `operation` has finished.
+    func wait(for operation: Operation) throws(Failure) {
+        if operation.isFinished { return }
+        let inbox = inbox
+        operation.whenFinished { inbox.wake() }
+        let outcome: Inbox.Outcome
+        do throws(CallError) { outcome = try wait(deadline: nil, until: { operation.isFinished }) } catch { throw Failure(error) }
+        if outcome == .stalled { throw Failure(message: Stall.message(for: [operation])) }
+    }
+
     func enableWarnings() { unsafe clua_enable_warnings(running) }
 
     // MARK: what workers inherit

@@ -4,8 +4,8 @@ import Synchronization
 
 /// A Lua state and the Swift data that belongs to it.
 ///
-/// One thread at a time uses a state: the main state belongs to the thread that made the runtime, each other state to the worker that made
-/// it. Debug builds check this.
+/// One thread at a time uses a state: the main state the thread that is inside the runtime (`Entrance`), each other state the worker that
+/// made it. Debug builds check this.
 // Safety: `@unchecked Sendable` so that a callback can hold the state in which it will run. Only the state's thread uses the fields that
 // are not atomic or locked; `checkThread` traps on any other thread in debug builds.
 @safe
@@ -56,13 +56,18 @@ final class LuaState: @unchecked Sendable {
     private var unsealed: [LuaOperation] = []
     /// The operations that left by reference while they were in no queue. Their handles are pinned; nothing else in this state keeps them.
     @safe @exclusivity(unchecked) private var sealed: Set<UnsafeMutableRawPointer> = unsafe [] { didSet { keepThread() } }
+    /// The call of the host that runs now, if a task awaits it. Nil while it waits. Whoever makes the call keeps it alive.
+    @safe @exclusivity(unchecked) unowned(unsafe) var awaitedCall: AwaitedCall?
+    /// How much the `drain` that runs now may still run; nil if there is no limit.
+    @safe @exclusivity(unchecked) var drainLimit: DrainLimit?
     /// See `recordPlace`.
     var places = Places()
-    private let owner = ThreadIdentity.current
-    private let main: OpaquePointer
+    let main: OpaquePointer
 
     // Fields that other threads read.
 
+    /// The thread that uses the state now; 0 if none does.
+    let thread = Atomic<UInt>(0)
     let core: RuntimeCore
     /// Where callbacks for this state are posted.
     let inbox: Inbox
@@ -85,7 +90,7 @@ final class LuaState: @unchecked Sendable {
         unsafe main = lua
         unsafe running = lua
         unsafe clua_state_of(lua).pointee.object = Unmanaged.passUnretained(self).toOpaque()
-        unsafe clua_attach_thread(lua)
+        attachThread()
         if let limit = core.stateMemoryLimit { unsafe clua_limit_state(lua, limit) }
         if number != RuntimeCore.mainStateNumber { unsafe clua_separate_globals(lua) }
         if core.prefersSpeedToMemory && number == RuntimeCore.mainStateNumber { unsafe clua_collect_seldom(lua) }
@@ -113,6 +118,7 @@ final class LuaState: @unchecked Sendable {
 
     /// Keeps the worker's thread alive while something may call a function of this state.
     private func keepThread() {
+        if isOfHost { return }
         Worker.current?.keepsAlive =
             unsafe awaitedCompletionCount > 0 || !eventSources.isEmpty || !awaitedObservations.isEmpty || !sealed.isEmpty
     }
@@ -130,17 +136,6 @@ final class LuaState: @unchecked Sendable {
             state.checkThread()
             return body(state)
         }
-    }
-
-    /// Whether the calling thread is the state's.
-    var isOnItsThread: Bool { owner == .current }
-
-    /// Whether the state is open and belongs to the calling thread. The identity of a thread that has ended may be reused, so for a closed
-    /// state `isOnItsThread` means nothing.
-    var isOpenHere: Bool { !isClosed && isOnItsThread }
-
-    func checkThread() {
-        assert(isOnItsThread, "opscript bug: a Lua state is used by a thread that does not own it")
     }
 
     /// The memory that the state holds now, in bytes.
@@ -215,12 +210,14 @@ final class LuaState: @unchecked Sendable {
                 }
             }
         }
+        // A request to stop the call does not reach what the call has started by hand.
+        if let awaitedCall, awaitedCall.isStopped { requestStop(of: awaitedCall) }
         return unsafe ReturnedValues(taking: &results)
     }
 
     /// Runs `body` while `operation`, or nothing if it is nil, is what runs here. What ran before is suspended meanwhile.
     @inline(__always)
-    private func suspended<Result, Cause: Error>(
+    func suspended<Result, Cause: Error>(
         by operation: LuaOperation?, _ body: () throws(Cause) -> Result
     ) throws(Cause) -> Result {
         let lua = unsafe running
@@ -294,6 +291,10 @@ final class LuaState: @unchecked Sendable {
     ) throws(CallError) -> Inbox.Outcome {
         let waiting = currentOperation as? LuaOperation
         let isMain = core.isMain(self)
+        // Neither concerns what runs meanwhile.
+        let (call, limit) = (awaitedCall, drainLimit)
+        (awaitedCall, drainLimit) = (nil, nil)
+        defer { (awaitedCall, drainLimit) = (call, limit) }
         // An interrupt that stopped a callback also ends the wait.
         let wasRaised = interruptWasRaised
         // What runs meanwhile is not part of the waiting operation.
@@ -301,6 +302,7 @@ final class LuaState: @unchecked Sendable {
             let outcome = inbox.run(
                 until: {
                     if takeInterrupt(unless: wasRaised) || isMain && core.requestedExitStatus != nil || predicate() { return true }
+                    if let call, call.isStopped { return true }
                     guard let waiting, waiting.isCancelled else { return false }
                     return endsWhenCancelled || waiting.stopReason != nil
                 }, deadline: deadline)
@@ -311,6 +313,7 @@ final class LuaState: @unchecked Sendable {
             return outcome
         }
         if let reason = waiting?.stopReason { throw .stop(reason) }
+        if let call, call.isStopped { throw .stop(.interrupted) }
         if isMain, core.requestedExitStatus != nil { throw .stop(.interrupted) }
         if takeInterrupt(unless: wasRaised) { throw Self.interrupted }
         return outcome

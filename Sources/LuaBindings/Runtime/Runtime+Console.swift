@@ -10,19 +10,13 @@ extension Runtime {
     ///
     /// - Throws: what the script raises, or an error if the runtime is closed.
     public func openConsole(_ source: String, name: String) throws(LuaError) {
-        let state = try state()
-        try asLuaError { () throws(Failure) in try state.openConsole(source, name: name) }
+        try inside { state throws(Failure) in try state.openConsole(source, name: name) }
     }
 
     /// Calls a function of the table that the script of `openConsole` has returned.
     public func callConsole(_ function: String, _ arguments: [LuaValue]) throws(LuaError) -> [LuaValue] {
-        let state = try state()
-        return try asLuaError { () throws(Failure) in try state.callConsole(function, arguments) }
+        return try inside { state throws(Failure) in try state.callConsole(function, arguments) }
     }
-
-    /// A file descriptor that becomes readable when `drain` has something to do: for a host that waits in its own loop. It belongs to the
-    /// runtime. Do not read from it.
-    public var wakeDescriptor: Int32 { engine.mainInbox.fileDescriptor }
 
     /// Makes the handler of SIGINT and SIGTERM call `function` before a signal ends the process, for example because it is the second one.
     /// The function may do only what a signal handler may do.

@@ -31,7 +31,6 @@ extension Runtime {
     ///
     /// - Throws: the syntax error, or that the file cannot be read.
     public func check(file: String?) throws(LuaError) {
-        let state = try state()
-        try asLuaError { () throws(Failure) in try state.check(file: file) }
+        try inside { state throws(Failure) in try state.check(file: file) }
     }
 }

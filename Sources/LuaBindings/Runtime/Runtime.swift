@@ -4,8 +4,9 @@ import Synchronization
 
 /// Runs Lua scripts whose operations use all processors.
 ///
-/// The thread that makes a runtime owns its main state. That thread runs scripts, and it delivers callbacks and main-queue operations while
-/// it waits. Each worker has a Lua state of its own. After `close`, every throwing method throws an error.
+/// The main state, which runs the scripts, belongs to no thread. A call *enters* it, is the only one inside, and leaves. What waits for the
+/// main state, such as callbacks and operations of the main queue, runs while a call inside waits, or in `drain`. Each worker has a Lua
+/// state of its own. After `close`, every throwing method throws an error.
 ///
 /// ```swift
 /// let runtime = try Runtime()
@@ -14,9 +15,11 @@ import Synchronization
 /// runtime.close()
 /// ```
 ///
-/// - Concurrency: call every method on the thread that made the runtime; debug builds check this. Operations and queues may be used from
-///   every thread.
-public final class Runtime {
+/// - Concurrency: use a runtime in one actor, in one serial queue, or on threads that take turns. A call that enters while another thread
+///   is inside ends the process with a message. A thread that is inside may call again, as a host function does. Async methods wait for
+///   their turn. These enter: all throwing methods, `enter`, `lastInterrupt`. The others, and operations and queues, may be used from every
+///   thread at any time. The runtime's own operations cannot enter it.
+public final class Runtime: Sendable {
     /// The settings of a runtime.
     public struct Configuration: Sendable {
         /// The maximum number of operations that run at once; nil for the number of processors that this process may use.
@@ -70,9 +73,12 @@ public final class Runtime {
     /// The engine, with the threads that run the operations.
     public let engine: Engine
     let core: RuntimeCore
-    private var main: LuaState?
+    /// Nil when the runtime has been closed.
+    // Safety: changes only while the thread is inside.
+    @safe private nonisolated(unsafe) var main: LuaState?
+    private let isClosing = Atomic<Bool>(false)
 
-    /// Makes a runtime and its main state. A worker makes its own state when it runs its first Lua function.
+    /// Makes a runtime and its main state, on any thread. A worker makes its own state when it runs its first Lua function.
     ///
     /// - Throws: an error if memory has run out, or if a fresh state exceeds `stateMemoryLimit`.
     public init(_ configuration: Configuration = Configuration()) throws(LuaError) {
@@ -85,42 +91,87 @@ public final class Runtime {
         }
         core.adopt(mainState: state)
         main = state
+        core.awaitedCalls.open(for: state)
+        engine.entrance.open(for: state)
         if let limit = configuration.stateMemoryLimit, state.usedBytes > limit {
             close()
             throw LuaError(message: "a stateMemoryLimit of \(limit) bytes is too little: a fresh Lua state holds more")
         }
     }
 
-    deinit { close() }
+    // Without a main state, the initializer has failed.
+    deinit { if main != nil { close() } }
 
-    /// Cancels all operations and timers, stops the workers and closes all states. Waits for bodies that do not check `isCancelled`, but at
-    /// most for `deadline`.
+    /// Cancels all operations and timers, stops the workers and closes all states. Waits for bodies that do not check `isCancelled`, and for
+    /// the thread that is inside, but at most for `deadline`. Stops what tasks await; those tasks catch an error.
     ///
-    /// Traps if a script of the main state is running or waiting, that is, if a host function that the script has called closes the
-    /// runtime. Close the runtime after the script has returned. Further calls do nothing.
+    /// From any thread that is not inside, except the threads of the runtime's own operations: otherwise the process ends with a message.
+    /// Further calls do nothing, also while the first one is under way.
     ///
-    /// - Returns: the names of the operations that did not end, as messages show them.
+    /// - Returns: the names of the operations that did not end, as messages show them. If a thread is still inside after `deadline`, the
+    ///   runtime is not closed, and the result names the call; another `close` tries again.
     @discardableResult
     public func close(deadline: Duration = .seconds(60)) -> [String] {
-        guard let main else { return [] }
-        if main.isRunning { fatalError("opscript: a script is closing its own Runtime: close it when the script has returned") }
+        if engine.entrance.isInside {
+            fatalError("opscript: a call closes the Runtime that it is inside: close it when the call has returned")
+        }
+        if Worker.current?.engine === engine { fatalError("opscript: an operation closes the Runtime that runs it: the host must do that") }
+        guard !isClosing.exchange(true, ordering: .acquiringAndReleasing) else { return [] }
+        let end = ContinuousClock.now + deadline
+        core.awaitedCalls.close()
+        guard engine.entrance.enterWhenFree("close(deadline:)", until: end) else {
+            isClosing.store(false, ordering: .releasing)
+            return ["a call of \(engine.entrance.nameOfCall)"]
+        }
+        defer { engine.entrance.leave() }
         core.io.end()
         core.beginClosing()
-        let left = engine.shutdown(deadline: deadline).map(\.displayName)
+        let left = engine.shutdown(deadline: ContinuousClock.now.duration(to: end)).map(\.displayName)
         core.io.stop()
         _ = engine.mainInbox.drain()
         core.close()
-        self.main = nil
+        main = nil
+        engine.entrance.vacate()
         // Jobs that have arrived meanwhile, or arrive later, would keep their operations alive.
         _ = engine.mainInbox.drain()
         engine.mainInbox.close()
+        engine.mainInbox.closeAnnouncements()
         return left
     }
 
-    func state() throws(LuaError) -> LuaState {
-        guard let main, !main.isLuaClosed else { throw LuaError(message: "the runtime is closed") }
-        main.checkThread()
-        return main
+    // MARK: entering
+
+    /// Enters the runtime for several calls, between which no other thread can enter.
+    ///
+    /// ```swift
+    /// try runtime.enter {
+    ///     try runtime.setGlobal("limit", to: 3)
+    ///     try runtime.run(file: "limited.lua")
+    /// }
+    /// ```
+    ///
+    /// Ends the process with a message if another thread is inside. The calls in `body` only count how often the thread has entered; each of
+    /// them by itself would attach the thread to the Lua state and detach it. In an async function, where `run` means the async method, this
+    /// is also the way to the one that blocks.
+    ///
+    /// - Parameter body: makes the calls.
+    /// - Returns: what `body` returns.
+    public func enter<Result, Cause: Error>(_ body: () throws(Cause) -> Result) throws(Cause) -> Result {
+        engine.entrance.enter("enter(_:)")
+        defer { engine.entrance.leave() }
+        return try body()
+    }
+
+    /// Enters the main state, calls `body` with it, and leaves.
+    ///
+    /// - Parameter name: the method that enters, as messages name it.
+    func inside<Result>(
+        _ name: StaticString = #function, _ body: (LuaState) throws(Failure) -> Result
+    ) throws(LuaError) -> Result {
+        engine.entrance.enter(name)
+        defer { engine.entrance.leave() }
+        guard let main, !main.isLuaClosed else { throw LuaError.closed }
+        do throws(Failure) { return try body(main) } catch { throw LuaError(error) }
     }
 
     // MARK: scripts
@@ -131,9 +182,10 @@ public final class Runtime {
     ///
     /// - Throws: an error if the runtime is closed or memory has run out.
     public func register(_ name: String, _ function: @escaping @Sendable ([LuaValue]) throws -> [LuaValue]) throws(LuaError) {
-        let state = try state()
-        core.register(HostFunction(name: name, body: function))
-        try asLuaError { () throws(Failure) in try core.prepare(state) }
+        try inside { state throws(Failure) in
+            core.register(HostFunction(name: name, body: function))
+            try core.prepare(state)
+        }
     }
 
     /// Runs a script in the main state.
@@ -146,8 +198,7 @@ public final class Runtime {
     /// - Throws: what the script raises, or an error if the runtime is closed.
     @discardableResult
     public func run(_ source: String, name: String = "=script", arguments: [LuaValue] = []) throws(LuaError) -> [LuaValue] {
-        let state = try state()
-        return try asLuaError { () throws(Failure) in
+        return try inside { state throws(Failure) in
             try state.load(source, name: name)
             return try state.call(arguments)
         }
@@ -156,8 +207,7 @@ public final class Runtime {
     /// Runs a file in the main state, or standard input if `file` is nil.
     @discardableResult
     public func run(file: String?, arguments: [LuaValue] = []) throws(LuaError) -> [LuaValue] {
-        let state = try state()
-        return try asLuaError { () throws(Failure) in
+        return try inside { state throws(Failure) in
             try state.load(file: file)
             return try state.call(arguments)
         }
@@ -166,8 +216,7 @@ public final class Runtime {
     /// Runs a file, or standard input if `file` is nil, like the `lua` command: the arguments are the elements that the global `arg` has
     /// when the script has been loaded.
     public func run(script file: String?) throws(LuaError) {
-        let state = try state()
-        try asLuaError { () throws(Failure) in
+        try inside { state throws(Failure) in
             try state.load(file: file)
             try state.callWithGlobalArguments()
         }
@@ -177,20 +226,17 @@ public final class Runtime {
     ///
     /// - Throws: an error whose `isIncomplete` is true if more text could complete the line.
     public func evaluate(_ source: String, name: String = "=stdin") throws(LuaError) {
-        let state = try state()
-        try asLuaError { () throws(Failure) in try state.evaluate(source, name: name) }
+        try inside { state throws(Failure) in try state.evaluate(source, name: name) }
     }
 
     /// Sets the global `arg`: `arguments[script]` gets the index 0, and the elements before it get negative indices.
     public func setArguments(_ arguments: [String], script: Int) throws(LuaError) {
-        let state = try state()
-        try asLuaError { () throws(Failure) in try state.setArguments(arguments, script: script) }
+        try inside { state throws(Failure) in try state.setArguments(arguments, script: script) }
     }
 
     /// Calls `require(module)` and assigns the result to the global named `global`.
     public func require(_ module: String, as global: String) throws(LuaError) {
-        let state = try state()
-        try asLuaError { () throws(Failure) in try state.require(module, as: global) }
+        try inside { state throws(Failure) in try state.require(module, as: global) }
     }
 
     /// The value of a global of the main state, with tables copied.
@@ -210,40 +256,33 @@ public final class Runtime {
     /// - Returns: what the body returned; empty for an operation that was cancelled before it started.
     /// - Throws: the operation's `OperationFailure`; a `LuaError` if nothing can end the wait any more, or if Ctrl-C ended it.
     public func results(of operation: Operation) throws -> [LuaValue] {
-        let state = try state()
-        if !operation.isFinished {
-            let inbox = state.inbox
-            operation.whenFinished { inbox.wake() }
-            let outcome = try asLuaError { () throws(Failure) in
-                do throws(CallError) { return try state.wait(deadline: nil, until: { operation.isFinished }) } catch {
-                    throw Failure(error)
-                }
+        try enter {
+            try inside { state throws(Failure) in try state.wait(for: operation) }
+            if operation.outcome == .failed, let failure = (operation as? LuaOperation)?.failure ?? operation.error { throw failure }
+            guard let results = (operation as? LuaOperation)?.results else { return [] }
+            return try inside { state throws(Failure) in
+                var values: [LuaValue] = []
+                for parcel in results { values += try state.values(of: parcel) }
+                return values
             }
-            if outcome == .stalled { throw LuaError(message: Stall.message(for: [operation])) }
-        }
-        if operation.outcome == .failed, let failure = (operation as? LuaOperation)?.failure ?? operation.error { throw failure }
-        guard let results = (operation as? LuaOperation)?.results else { return [] }
-        return try asLuaError { () throws(Failure) in
-            var values: [LuaValue] = []
-            for parcel in results { values += try state.values(of: parcel) }
-            return values
         }
     }
 
     /// Runs the remaining operations, callbacks and main-queue operations until nothing can happen any more, or until a signal ends the
     /// wait.
     public func finish() throws(LuaError) -> Ending {
-        let state = try state()
-        var wasInterrupted = false
-        do throws(CallError) { _ = try state.wait(deadline: nil, until: { false }) } catch { wasInterrupted = true }
-        let stuck = wasInterrupted ? [] : engine.unfinishedOperations() + core.operationsStartedByHand
-        return Ending(
-            unreadFailures: core.takeUnreadFailures(),
-            stuckOperations: stuck.map {
-                "\($0.displayName) can never \($0.isExecuting ? "finish" : "run"): it \(Stall.reason(for: $0))"
-            },
-            callbackErrorCount: core.callbackErrorCount.load(ordering: .relaxed),
-            wasInterrupted: wasInterrupted)
+        try inside { state in
+            var wasInterrupted = false
+            do throws(CallError) { _ = try state.wait(deadline: nil, until: { false }) } catch { wasInterrupted = true }
+            let stuck = wasInterrupted ? [] : engine.unfinishedOperations() + core.operationsStartedByHand
+            return Ending(
+                unreadFailures: core.takeUnreadFailures(),
+                stuckOperations: stuck.map {
+                    "\($0.displayName) can never \($0.isExecuting ? "finish" : "run"): it \(Stall.reason(for: $0))"
+                },
+                callbackErrorCount: core.callbackErrorCount.load(ordering: .relaxed),
+                wasInterrupted: wasInterrupted)
+        }
     }
 
     /// The status that an operation on a worker has passed to `os.exit`, or that `requestExit` was given; nil if nobody has asked for an end.
@@ -256,29 +295,26 @@ public final class Runtime {
     /// ends the process. The same holds for SIGTERM as soon as scripts have made an operation or started a program.
     ///
     /// Call this again to be ready for the next signal. Only one runtime of a process at a time may catch signals.
-    public func catchInterrupts() throws(LuaError) { try state().catchInterrupts() }
+    public func catchInterrupts() throws(LuaError) { try inside { $0.catchInterrupts() } }
 
     /// Restores the previous handling of both signals.
     public func releaseInterrupts() { clua_release_interrupts() }
 
-    /// The signal that has come since `catchInterrupts`; nil if none has, or if the runtime is closed. Only on the runtime's thread.
+    /// The signal that has come since `catchInterrupts`; nil if none has, or if the runtime is closed.
     public var lastInterrupt: Int32? {
-        guard let signal = try? state().lastInterrupt, signal != 0 else { return nil }
-        return signal
+        let signal = try? inside { state in state.lastInterrupt }
+        return signal == 0 ? nil : signal
     }
 
     /// Makes scripts' warnings go to stderr, as after `warn("@on")`. Applies to the main state and to workers that have not yet run a
     /// script.
     public func enableWarnings() throws(LuaError) {
         core.showsWarnings.store(true, ordering: .relaxed)
-        try state().enableWarnings()
+        try inside { $0.enableWarnings() }
     }
 
     /// The release of Lua and its copyright notice, as `lua -v` shows them.
     public static var luaCopyright: String { unsafe String(cString: clua_copyright()) }
-
-    /// Delivers the callbacks and runs the main-queue operations that are there now. Does not wait for more.
-    public func drain() throws(LuaError) { _ = try state().inbox.drain() }
 
     /// The number of operations that have been added to queues and have not finished.
     public var unfinishedOperationCount: Int { engine.unfinishedOperationCount }
@@ -290,9 +326,5 @@ public final class Runtime {
     public func interruptAllOperations() {
         engine.cancelAllOperations()
         for case let operation as LuaOperation in engine.unfinishedOperations() + core.operationsStartedByHand { operation.interrupt() }
-    }
-
-    func asLuaError<T>(_ body: () throws(Failure) -> T) throws(LuaError) -> T {
-        do throws(Failure) { return try body() } catch { throw LuaError(error) }
     }
 }

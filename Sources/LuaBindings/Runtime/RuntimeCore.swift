@@ -3,8 +3,8 @@ import CLua
 import Synchronization
 
 /// What all states of a runtime share. Operations retain it, so it may outlive the runtime. It does not own the engine's threads.
-// Safety: `mainState` is set once, before the first script runs, and cleared on the main thread. All other fields are constant, locked or
-// atomic.
+// Safety: `mainState` is set once, before the first script runs, and cleared by `close`, inside the main state. All other fields are constant,
+// locked or atomic.
 final class RuntimeCore: @unchecked Sendable {
     let engine: Engine
     let ignoresEnvironment: Bool
@@ -16,7 +16,8 @@ final class RuntimeCore: @unchecked Sendable {
     let operationMemoryLimit: Int
     /// Timers and child processes.
     let io = IOThread()
-    private let mainThread = ThreadIdentity.current
+    /// The calls into the main state that tasks await.
+    let awaitedCalls = AwaitedCalls()
     private(set) unowned(unsafe) var mainState: LuaState!
 
     private let shared = Guarded(Shared())
@@ -129,10 +130,11 @@ final class RuntimeCore: @unchecked Sendable {
 
     func isMain(_ state: LuaState) -> Bool { unsafe state === mainState }
 
-    var isMainThread: Bool { mainThread == .current }
+    /// Whether the calling thread is inside the main state.
+    var isInMainState: Bool { engine.isMainThread }
 
-    /// The state of the calling thread. Makes one for a worker that has none. Nil on a thread that is neither a worker nor the main thread,
-    /// and if memory has run out.
+    /// The state of the calling thread. Makes one for a worker that has none. Nil on a thread that is neither a worker nor inside the main
+    /// state, and if memory has run out.
     func stateOfCurrentThread() -> LuaState? {
         if let state = existingStateOfCurrentThread { return state }
         if let worker = Worker.current, worker.engine === engine {
@@ -144,10 +146,21 @@ final class RuntimeCore: @unchecked Sendable {
         return nil
     }
 
+    /// Calls `body` inside the main state, for an operation that the host has started itself. Does nothing and returns false if another
+    /// thread is inside, if the runtime is closed, or on a worker.
+    func enterMainState(_ body: () -> Void) -> Bool {
+        if let worker = Worker.current, worker.engine === engine { return false }
+        guard engine.entrance.tryEnter("Operation.start()") else { return false }
+        defer { engine.entrance.leave() }
+        guard unsafe mainState != nil else { return false }
+        body()
+        return true
+    }
+
     /// Like `stateOfCurrentThread`, but makes no state.
     var existingStateOfCurrentThread: LuaState? {
         if let state = LuaState.ofThread, state.core === self { return state }
-        if mainThread == .current { return unsafe mainState }
+        if isInMainState { return unsafe mainState }
         // The host may have made another runtime on this worker, so `ofThread` may belong to that one.
         guard let worker = Worker.current, worker.engine === engine else { return nil }
         return WorkerState.of(worker)?.state

@@ -2,13 +2,7 @@
     import Glibc
 #endif
 
-/// The identity of a thread.
-struct ThreadIdentity: Equatable {
-    private let thread: pthread_t
-
-    static var current: ThreadIdentity { ThreadIdentity(thread: pthread_self()) }
-
-    static func == (left: ThreadIdentity, right: ThreadIdentity) -> Bool {
-        pthread_equal(left.thread, right.thread) != 0
-    }
+/// The identity of a thread, for an atomic variable. No thread has the identity 0.
+enum ThreadIdentity {
+    static var current: UInt { UInt(pthread_self()) }
 }

@@ -25,9 +25,9 @@ import Synchronization
     /// The current number of threads, including blocked and idle ones.
     public var threadCount: Int { pool.withLock { $0.workers.count } }
     let hostMayAddOperations: Bool
-    /// The kernel's number of the thread that runs the main queue.
-    let mainThread: pid_t
-    /// The inbox of the thread that owns this engine's main queue.
+    /// Who may run the main queue.
+    package let entrance: Entrance
+    /// The inbox of the thread that runs this engine's main queue.
     public let mainInbox: Inbox
 
     let pool: Guarded<Pool>
@@ -91,9 +91,9 @@ import Synchronization
         givenWorkerCount = workerCount
         givenThreadLimit = threadLimit
         self.hostMayAddOperations = hostMayAddOperations
-        self.mainThread = mainThread
+        entrance = Entrance(mainThread: mainThread)
         pool = Guarded(Pool())
-        mainInbox = Inbox(parker: Parker(), pendingJobs: pendingJobs, isMain: true)
+        mainInbox = Inbox(parker: Parker(), pendingJobs: pendingJobs, entrance: entrance)
         mainInbox.belongs(to: self)
         if !hostMayAddOperations { ManuallyStartedOperations.register(self) }
     }

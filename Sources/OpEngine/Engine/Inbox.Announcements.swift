@@ -15,9 +15,20 @@ extension Inbox {
         private let isAnnounced = Atomic<Bool>(false)
         private let listeners = Guarded(Listeners())
 
+        /// Closures instead of a stream, so that a program that uses no stream need not contain Swift's concurrency library.
+        struct Listener {
+            let wake: @Sendable () -> Void
+            /// Called when nothing will arrive any more.
+            let end: @Sendable () -> Void
+        }
+
         private struct Listeners {
             var descriptor: Int32?
             var onWake: (@Sendable () -> Void)?
+            var others: [Int: Listener] = [:]
+            var lastNumber = 0
+            /// Whether nothing will arrive any more.
+            var isClosed = false
         }
 
         deinit {
@@ -32,9 +43,10 @@ extension Inbox {
         @inline(never)
         private func announceToListeners() {
             if isAnnounced.exchange(true, ordering: .sequentiallyConsistent) { return }
-            let (descriptor, onWake) = listeners.withLock { ($0.descriptor, $0.onWake) }
+            let (descriptor, onWake, others) = listeners.withLock { ($0.descriptor, $0.onWake, $0.others) }
             if let descriptor { cplatform_event_signal(descriptor) }
             onWake?()
+            for listener in others.values { listener.wake() }
         }
 
         /// The consumer begins to drain. Everything that arrives meanwhile is found without an announcement.
@@ -67,6 +79,36 @@ extension Inbox {
                 withExtendedLifetime(replaced) {}
                 if newValue != nil { isWanted.store(true, ordering: .sequentiallyConsistent) }
             }
+        }
+
+        /// Adds a listener that is called like `onWake`, besides it. Returns the number to remove it by; nil if nothing will arrive any more.
+        func add(_ listener: Listener) -> Int? {
+            let number = listeners.withLock { listeners -> Int? in
+                if listeners.isClosed { return nil }
+                listeners.lastNumber += 1
+                listeners.others[listeners.lastNumber] = listener
+                return listeners.lastNumber
+            }
+            if number != nil { isWanted.store(true, ordering: .sequentiallyConsistent) }
+            return number
+        }
+
+        func removeListener(_ number: Int) {
+            let removed = listeners.withLock { $0.others.removeValue(forKey: number) }
+            withExtendedLifetime(removed) {}
+        }
+
+        /// Forgets all listeners: nothing will arrive any more.
+        func close() {
+            let ended = listeners.withLock { listeners in
+                defer {
+                    listeners.onWake = nil
+                    listeners.others = [:]
+                    listeners.isClosed = true
+                }
+                return listeners
+            }
+            for listener in ended.others.values { listener.end() }
         }
 
         /// The eventfd, which is created on first use.
@@ -111,8 +153,28 @@ extension Inbox {
         }
     }
 
+    /// An element for each time that there is something to `drain()`, with the same rules as for `onWake`. Several loops may take elements
+    /// from streams of their own. The streams end when the inbox is closed.
+    package func wakes() -> AsyncStream<Void> {
+        // One element that nobody has taken yet stands for all later ones.
+        let (stream, continuation) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
+        guard let number = announcements.add(Announcements.Listener(wake: { continuation.yield() }, end: { continuation.finish() })) else {
+            continuation.finish()
+            return stream
+        }
+        continuation.onTermination = { [weak announcements] _ in announcements?.removeListener(number) }
+        endDraining()
+        return stream
+    }
+
+    /// Makes no more announcements until somebody has drained.
+    package func keepSilent() { announcements.begin() }
+
+    /// Ends the streams of `wakes`, and calls the closure of `onWake` no more.
+    package func closeAnnouncements() { announcements.close() }
+
     /// Announces what is left in the inbox and everything that arrives later.
-    func endDraining() {
+    package func endDraining() {
         announcements.end()
         announceIfNotEmpty()
     }

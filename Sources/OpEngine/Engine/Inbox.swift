@@ -1,6 +1,7 @@
 import Synchronization
 
-/// Receives work for one thread from other threads. Only the owning thread runs the work.
+/// Receives work for one thread from other threads. Only the owning thread runs the work: the worker, the thread that made the engine, or in a
+/// runtime's main inbox the thread that is inside the runtime.
 public final class Inbox: @unchecked Sendable {
     // Safety: `@unchecked Sendable` because `jobs` has a lock, `engine` is weak and written once before the inbox is shared, and the other
     // variables are used only on the owning thread.
@@ -18,7 +19,8 @@ public final class Inbox: @unchecked Sendable {
     /// Weak, because the engine owns its inboxes. A user who holds only the inbox can still post.
     private(set) weak var engine: Engine?
     let parker: Parker
-    private let isMain: Bool
+    private let entrance: Entrance?
+    private var isMain: Bool { entrance != nil }
     /// The number of unfinished jobs in all inboxes of the engine.
     private let pendingJobs: PendingJobs
     private let jobs = Guarded(Jobs())
@@ -46,11 +48,12 @@ public final class Inbox: @unchecked Sendable {
         let count = Atomic<Int>(0)
     }
 
-    /// Creates the inbox of a worker or a main thread. The engine must call `belongs` before it shares the inbox.
-    init(parker: Parker, pendingJobs: PendingJobs, isMain: Bool) {
+    /// Creates the inbox of a worker, or of the main queue if there is an entrance. The engine must call `belongs` before it shares the
+    /// inbox.
+    init(parker: Parker, pendingJobs: PendingJobs, entrance: Entrance?) {
         self.parker = parker
         self.pendingJobs = pendingJobs
-        self.isMain = isMain
+        self.entrance = entrance
     }
 
     func belongs(to engine: Engine) { self.engine = engine }
@@ -84,7 +87,7 @@ public final class Inbox: @unchecked Sendable {
     }
 
     /// Whether there is nothing to drain.
-    var isEmpty: Bool {
+    package var isEmpty: Bool {
         jobCount == 0 && !operationsReady.load(ordering: .sequentiallyConsistent)
     }
 
@@ -106,6 +109,8 @@ public final class Inbox: @unchecked Sendable {
     /// With a deadline, never returns `.stalled`. Without one, returns `.stalled` if the engine is quiescent and was created with
     /// `hostMayAddOperations: false`. On a worker, another thread takes over its share of the work while it sleeps.
     public func run(until predicate: () -> Bool, deadline: ContinuousClock.Instant? = nil) -> Outcome {
+        enter("Inbox.run(until:deadline:)")
+        defer { leave() }
         let context = ThreadContext.current
         // Without its engine, an inbox receives no operations, but it may receive jobs.
         let engine = self.engine
@@ -124,7 +129,12 @@ public final class Inbox: @unchecked Sendable {
 
     /// Runs what is in the inbox now, without sleeping. Returns the number of jobs and operations that ran. Must be called on the owning
     /// thread.
-    public func drain() -> Int {
+    public func drain() -> Int { drain(while: { true }) }
+
+    /// Like `drain`, but asks before each job and each operation whether to run it. What is left is announced again.
+    package func drain(while mayContinue: () -> Bool) -> Int {
+        enter("Inbox.drain()")
+        defer { leave() }
         let context = ThreadContext.current
         let engine = self.engine
         defer { withExtendedLifetime(engine) {} }
@@ -133,14 +143,21 @@ public final class Inbox: @unchecked Sendable {
         return asRunning(context) {
             var left = jobCount
             var count = 0
-            while left > 0, runJob(context) {
+            while left > 0, mayContinue(), runJob(context) {
                 left -= 1
                 count += 1
             }
-            while runOperation(context) { count += 1 }
+            while hasReadyOperations, mayContinue(), runOperation(context) { count += 1 }
             return count
         }
     }
+
+    /// Enters the runtime that the inbox belongs to, if it does.
+    @inline(__always)
+    private func enter(_ name: StaticString) { if let entrance, entrance.isOpen { entrance.enter(name) } }
+
+    @inline(__always)
+    private func leave() { if let entrance, entrance.isOpen { entrance.leave() } }
 
     /// Runs all jobs. A worker calls this method between two operations.
     func runJobs() {

@@ -57,7 +57,7 @@ public final class Worker: @unchecked Sendable {
         self.group = group
         self.engine = engine
         parker = Parker()
-        inbox = Inbox(parker: parker, pendingJobs: engine.pendingJobs, isMain: false)
+        inbox = Inbox(parker: parker, pendingJobs: engine.pendingJobs, entrance: nil)
         inbox.belongs(to: engine)
     }
 

@@ -1,4 +1,3 @@
-import CPlatform
 import Synchronization
 
 extension BeyondFoundation where Self: Operation {
@@ -133,8 +132,8 @@ extension OperationQueue.Core {
 }
 
 extension Engine {
-    /// Whether the calling thread runs this engine's main queue.
-    var isMainThread: Bool { cplatform_thread_id() == mainThread && !(simulated?.isServing ?? false) }
+    /// Whether the calling thread runs this engine's main queue: it made the engine, or is inside the runtime that did.
+    package var isMainThread: Bool { entrance.isInside && !(simulated?.isServing ?? false) }
 
     /// The current time for comparisons with deadlines.
     var now: ContinuousClock.Instant { simulated?.now ?? .now }

@@ -6,7 +6,7 @@ import Synchronization
 /// those belong to the host's threads.
 ///
 /// - Returns: false if the system cannot start more threads.
-func startThread(_ body: @escaping @Sendable () -> Void) -> Bool {
+package func startThread(_ body: @escaping @Sendable () -> Void) -> Bool {
     final class Start: Sendable {
         let body: @Sendable () -> Void
         init(_ body: @escaping @Sendable () -> Void) { self.body = body }

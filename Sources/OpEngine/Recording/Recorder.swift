@@ -96,7 +96,7 @@ public final class Recorder: @unchecked Sendable {
         context.recordBuffer = buffer
         // Safety: a thread's worker lives as long as the thread.
         let worker = unsafe context.worker?.number ?? 0
-        let isMain = cplatform_thread_id() == recorder.engine.mainThread
+        let isMain = recorder.engine.isMainThread
         recorder.buffers.withLock { $0.append(buffer) }
         buffer.write(.thread, 0, UInt64(worker), isMain ? 1 : 0)
         return buffer

@@ -129,7 +129,7 @@ final class LivePrompt {
     // MARK: while the prompt waits for a key
 
     private func wake() -> Int32 {
-        try? runtime.drain()
+        _ = try? runtime.drain()
         ct_flush()
         if runtime.requestedExitStatus != nil { return Int32(CT_LEAVE) }
         guard let signal = runtime.lastInterrupt else { return Int32(CT_GO_ON) }

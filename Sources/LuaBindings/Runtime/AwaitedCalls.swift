@@ -1,0 +1,152 @@
+import CLua
+@_spi(Locking) import OpEngine
+import Synchronization
+
+#if canImport(Glibc)
+    import Glibc
+#endif
+
+/// A call into the main state that a task awaits.
+final class AwaitedCall: Sendable {
+    /// Why a call ends early.
+    enum Stop: UInt8 {
+        case none, cancelled, closed
+    }
+
+    /// The method of `Runtime`, as messages name it.
+    let name: StaticString
+    private let stop = Atomic<UInt8>(Stop.none.rawValue)
+
+    init(_ name: StaticString) { self.name = name }
+
+    /// What C calls the call.
+    var body: UnsafeRawPointer? { unsafe clua_body_of_call(Unmanaged.passUnretained(self).toOpaque()) }
+
+    var isStopped: Bool { stop.load(ordering: .acquiring) != Stop.none.rawValue }
+
+    /// Only the first reason counts.
+    fileprivate func stop(because reason: Stop) {
+        _ = stop.compareExchange(expected: Stop.none.rawValue, desired: reason.rawValue, ordering: .acquiringAndReleasing)
+    }
+
+    /// What the task catches, if the call was stopped.
+    var stopError: any Error {
+        stop.load(ordering: .acquiring) == Stop.closed.rawValue ? LuaError.closed : CancellationError()
+    }
+}
+
+/// The calls that tasks await. One thread makes them, in the order in which they came, and ends when there are no more; so no thread of an
+/// actor waits for a script.
+final class AwaitedCalls: Sendable {
+    private struct Waiting {
+        let call: AwaitedCall
+        /// Makes the call and resumes its task. On the thread of the calls.
+        let make: @Sendable (LuaState) -> Void
+        /// Resumes the task with an error.
+        let refuse: @Sendable (any Error) -> Void
+    }
+
+    private struct State {
+        var waiting: [Waiting] = []
+        /// The call that is inside the main state.
+        var inside: AwaitedCall?
+        var hasThread = false
+        /// Nil before `open` and after `close`.
+        var main: LuaState?
+    }
+
+    private let state = Guarded(State())
+
+    func open(for main: LuaState) { state.withLock { $0.main = main } }
+
+    /// Adds a call whose task is suspended until `make` or `refuse` resumes it.
+    func add(_ call: AwaitedCall, make: @escaping @Sendable (LuaState) -> Void, refuse: @escaping @Sendable (any Error) -> Void) {
+        let (refusal, startsThread) = state.withLock { state -> ((any Error)?, Bool) in
+            if call.isStopped { return (call.stopError, false) }
+            if state.main == nil { return (LuaError.closed, false) }
+            state.waiting.append(Waiting(call: call, make: make, refuse: refuse))
+            return (nil, !exchange(&state.hasThread, with: true))
+        }
+        if let refusal { return refuse(refusal) }
+        guard startsThread, !startThread({ self.makeCalls() }) else { return }
+        let refused = state.withLock { state in
+            state.hasThread = false
+            return exchange(&state.waiting, with: [])
+        }
+        for waiting in refused { waiting.refuse(LuaError(message: "the system cannot start a thread for the call")) }
+    }
+
+    private func makeCalls() {
+        pthread_detach(pthread_self())
+        while true {
+            let next = state.withLock { state -> (Waiting, LuaState)? in
+                state.hasThread = !state.waiting.isEmpty
+                guard state.hasThread, let main = state.main else { return nil }
+                return (state.waiting.removeFirst(), main)
+            }
+            guard let (waiting, main) = next else { return }
+            waiting.make(main)
+        }
+    }
+
+    /// The call has entered the main state. Returns false if the calls were closed meanwhile.
+    func begin(_ call: AwaitedCall) -> Bool {
+        state.withLock { state in
+            if state.main != nil { state.inside = call }
+            return state.main != nil
+        }
+    }
+
+    /// The call that has begun will leave the main state.
+    func end() { state.withLock { $0.inside = nil } }
+
+    /// Stops a call because its task was cancelled. From any thread, at any time.
+    func cancel(_ call: AwaitedCall) {
+        call.stop(because: .cancelled)
+        let waiting = state.withLock { state -> Waiting? in
+            // The lock keeps the call, and so the state, from ending.
+            if state.inside === call { state.main?.requestStop(of: call) }
+            return state.waiting.firstIndex { $0.call === call }.map { state.waiting.remove(at: $0) }
+        }
+        waiting?.refuse(call.stopError)
+    }
+
+    /// Stops all calls, and refuses those that come later.
+    func close() {
+        let (waiting, main) = state.withLock { state in
+            if let call = state.inside {
+                call.stop(because: .closed)
+                state.main?.requestStop(of: call)
+            }
+            return (exchange(&state.waiting, with: []), state.main.take())
+        }
+        withExtendedLifetime(main) {}
+        for waiting in waiting { waiting.refuse(LuaError.closed) }
+    }
+}
+
+extension LuaState {
+    /// Runs `body` as a call of the host that `requestStop` can stop.
+    func run<Result>(_ call: AwaitedCall, _ body: () throws -> Result) throws -> Result {
+        let lua = unsafe running
+        var frame = unsafe clua_suspended_body()
+        return try unsafe withUnsafeMutablePointer(to: &frame) { frame in
+            let outer = awaitedCall
+            awaitedCall = call
+            unsafe clua_begin_body(lua, call.body, frame)
+            defer {
+                _ = unsafe clua_end_body(lua, frame)
+                awaitedCall = outer
+            }
+            // The request may have come before there was anything to stop.
+            if call.isStopped { throw CancellationError() }
+            return try body()
+        }
+    }
+
+    /// Stops `call` if it is running here, and wakes it if it waits. From any thread. The caller must keep the call from ending.
+    func requestStop(of call: AwaitedCall) {
+        unsafe clua_request_stop(main, call.body, CLUA_STOP_INTERRUPTED)
+        inbox.wake()
+    }
+}

@@ -1,0 +1,24 @@
+/// How much one call of `drain` may still run.
+///
+/// Of fixed size, unlike an instant of a clock, because each Lua state has one.
+struct DrainLimit {
+    private var count: Int
+    /// When it ends, by `MonotonicClock`.
+    private let end: Double?
+    /// Whether something may run although the time is over, so that each drain gets on.
+    private var isFirst = true
+
+    init(count: Int, time: Duration?) {
+        self.count = count
+        end = time.map { MonotonicClock.seconds + $0 / .seconds(1) }
+    }
+
+    /// Whether one more callback or operation may run. Counts it.
+    mutating func allowsMore() -> Bool {
+        guard count > 0 else { return false }
+        if !isFirst, let end, MonotonicClock.seconds >= end { return false }
+        isFirst = false
+        count -= 1
+        return true
+    }
+}

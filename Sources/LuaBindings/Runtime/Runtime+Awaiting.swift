@@ -1,0 +1,99 @@
+public import OpEngine
+
+/// The calls for tasks: they suspend the task, and block no thread of its actor.
+///
+/// A thread of the runtime makes the calls that tasks await, one after the other, in the order in which they came. It enters the main state
+/// when no other thread is inside, and delivers callbacks while it waits. Host functions that a script calls meanwhile run on that thread,
+/// not in the actor of the task. A call that is awaited costs two switches between threads, and the start of a thread if no other call is
+/// waiting.
+///
+/// Cancelling the task stops the script, even if it does not check for that, ends its wait, and throws `CancellationError`. A script inside
+/// a long call of a C function stops when that call returns.
+extension Runtime {
+    /// Calls `body` inside the runtime: several calls as one, or a method that has no async twin.
+    ///
+    /// - Parameter body: makes the calls, on a thread of the runtime. Its argument is the runtime.
+    /// - Returns: what `body` returns, even if the task is cancelled meanwhile.
+    /// - Throws: what `body` throws; `CancellationError` if the task is cancelled before that; a `LuaError` if the runtime is closed.
+    public func perform<Result: Sendable>(_ body: @escaping @Sendable (Runtime) throws -> Result) async throws -> Result {
+        try await perform(as: "perform(_:)", body)
+    }
+
+    /// Runs a script in the main state. Like the method that blocks, but suspends the task.
+    ///
+    /// - Parameters:
+    ///   - source: the text of the script.
+    ///   - name: the script's name in error messages: `@` and a file name, or `=` and any text.
+    ///   - arguments: the values of `...` in the script.
+    /// - Returns: what the script returns. Tables are copied.
+    /// - Throws: what the script raises, `CancellationError`, or an error if the runtime is closed.
+    @discardableResult
+    public func run(_ source: String, name: String = "=script", arguments: [LuaValue] = []) async throws -> [LuaValue] {
+        try await perform(as: "run(_:name:arguments:)") { try $0.run(source, name: name, arguments: arguments) }
+    }
+
+    /// Runs a file in the main state, or standard input if `file` is nil. Like the method that blocks, but suspends the task.
+    ///
+    /// - Parameters:
+    ///   - file: the path of the file.
+    ///   - arguments: the values of `...` in the script.
+    /// - Returns: what the script returns. Tables are copied.
+    /// - Throws: what the script raises, `CancellationError`, or an error if the runtime is closed.
+    @discardableResult
+    public func run(file: String?, arguments: [LuaValue] = []) async throws -> [LuaValue] {
+        try await perform(as: "run(file:arguments:)") { try $0.run(file: file, arguments: arguments) }
+    }
+
+    /// Runs a line of an interactive session. Like the method that blocks, but suspends the task.
+    ///
+    /// - Parameters:
+    ///   - source: an expression or statements.
+    ///   - name: the name of the line in error messages.
+    /// - Throws: an error whose `isIncomplete` is true if more text could complete the line, or `CancellationError`.
+    public func evaluate(_ source: String, name: String = "=stdin") async throws {
+        try await perform(as: "evaluate(_:name:)") { try $0.evaluate(source, name: name) }
+    }
+
+    /// Waits until an operation has finished, and delivers callbacks and runs main-queue operations meanwhile. Like the method that blocks,
+    /// but suspends the task. Cancelling the task ends the wait, not the operation.
+    ///
+    /// - Parameter operation: an operation of this runtime, or one that its operations wait for.
+    /// - Returns: what the body returned; empty for an operation that was cancelled before it started.
+    /// - Throws: the operation's `OperationFailure`; a `LuaError` if nothing can end the wait any more; `CancellationError`.
+    public func results(of operation: Operation) async throws -> [LuaValue] {
+        try await perform(as: "results(of:)") { try $0.results(of: operation) }
+    }
+
+    /// Runs what remains until nothing can happen any more. Like the method that blocks, but suspends the task.
+    public func finish() async throws -> Ending { try await perform(as: "finish()") { try $0.finish() } }
+
+    private func perform<Result: Sendable>(
+        as name: StaticString, _ body: @escaping @Sendable (Runtime) throws -> Result
+    ) async throws -> Result {
+        let call = AwaitedCall(name)
+        return try await withTaskCancellationHandler {
+            try await withCheckedThrowingContinuation { continuation in
+                core.awaitedCalls.add(
+                    call, make: { main in continuation.resume(with: self.make(call, in: main, body)) },
+                    refuse: { continuation.resume(throwing: $0) })
+            }
+        } onCancel: {
+            core.awaitedCalls.cancel(call)
+        }
+    }
+
+    /// Makes a call on this thread, when no other thread is inside.
+    private func make<Value>(_ call: AwaitedCall, in main: LuaState, _ body: (Runtime) throws -> Value) -> Result<Value, any Error> {
+        _ = engine.entrance.enterWhenFree(call.name)
+        defer {
+            engine.entrance.leave()
+            // A `drain` that found the call inside has left what there was to it.
+            engine.mainInbox.endDraining()
+        }
+        guard core.awaitedCalls.begin(call) else { return .failure(LuaError.closed) }
+        defer { core.awaitedCalls.end() }
+        do { return .success(try main.run(call) { try body(self) }) } catch {
+            return .failure(call.isStopped ? call.stopError : error)
+        }
+    }
+}

@@ -1,0 +1,59 @@
+import OpEngine
+
+/// What waits for the main state, and how a host with its own loop learns of it: callbacks, operations of the main queue, timers, the ends
+/// of programs.
+///
+/// It waits until a call is inside that waits or drains. A host that is not inside all the time learns by one of three announcements that
+/// there is something to `drain`. Each comes once, and again after a `drain` or another call that waits; one may come in vain.
+extension Runtime {
+    /// Enters, runs what waits for the main state, and does not wait for more.
+    ///
+    /// While a call that a task awaits is inside, that one does this, and `drain` returns false at once.
+    ///
+    /// - Parameters:
+    ///   - limit: the maximum number of callbacks and operations to run; nil for all that are there now.
+    ///   - time: how long to go on; nil for no limit. At least one callback or operation runs, and one that has begun is not interrupted.
+    /// - Returns: whether something is left, which is announced again.
+    /// - Throws: an error if the runtime is closed.
+    @discardableResult
+    public func drain(limit: Int? = nil, for time: Duration? = nil) throws(LuaError) -> Bool {
+        let entrance = engine.entrance
+        while !entrance.tryEnter("drain(limit:for:)") {
+            // Otherwise the host's loop would come back at once. Whoever is inside announces what is left after that.
+            engine.mainInbox.keepSilent()
+            switch entrance.holder {
+            case .nobody: continue
+            case .patientThread: return false
+            case .thread: entrance.refuse("drain(limit:for:)")
+            }
+        }
+        defer { entrance.leave() }
+        return try inside("drain(limit:for:)") { state in
+            state.drain(limit == nil && time == nil ? nil : DrainLimit(count: limit ?? .max, time: time))
+            return !engine.mainInbox.isEmpty
+        }
+    }
+
+    /// A file descriptor that becomes readable when there is something to `drain`: for a host that polls. It belongs to the runtime. Do not
+    /// read from it. From any thread, while the runtime is open.
+    public var wakeDescriptor: Int32 { engine.mainInbox.fileDescriptor }
+
+    /// A closure that is called when there is something to `drain`, and when it is set if there is something already. It is called on the
+    /// thread that causes this, which may be inside the runtime: it must be cheap, and have the host call `drain` soon. From any thread.
+    ///
+    /// ```swift
+    /// runtime.onWake = { queue.async { _ = try? runtime.drain() } }
+    /// ```
+    public var onWake: (@Sendable () -> Void)? {
+        get { engine.mainInbox.onWake }
+        set { engine.mainInbox.onWake = newValue }
+    }
+
+    /// An element whenever there is something to `drain`, at once if there is something already. Ends when the runtime is closed. From any
+    /// thread; each call makes a sequence of its own.
+    ///
+    /// ```swift
+    /// for await _ in runtime.wakes() { try runtime.drain() }
+    /// ```
+    public func wakes() -> AsyncStream<Void> { engine.mainInbox.wakes() }
+}

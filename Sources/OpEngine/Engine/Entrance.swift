@@ -1,0 +1,138 @@
+import CPlatform
+import Synchronization
+
+/// Lets one thread at a time into what belongs to an engine's main queue: the main inbox, and what the layer above keeps with it, such as a
+/// Lua state.
+///
+/// In an engine that a program makes for itself, the thread that made it is inside for ever. A runtime *opens* the entrance: from then on
+/// nobody is inside until a call enters, and whoever is inside counts as the main thread.
+package final class Entrance: @unchecked Sendable {
+    // Safety: `isOpen` changes once, before the engine is shared. Only the thread inside uses the other variables; `inside` orders the uses
+    // of one thread before those of the next.
+
+    /// The kernel's number of the thread inside, with `patient` if others shall not mind; 0 if there is none.
+    private let inside: Atomic<UInt32>
+    private static let patient: UInt32 = 1 << 31
+    /// The number of threads that wait in `enterWhenFree`.
+    private let waiting = Atomic<Int>(0)
+    /// The address of the name of the call that has entered, for messages.
+    private let call = Atomic<UInt>(0)
+    /// The number of calls of the thread inside that have entered and not left.
+    private var depth = 1
+    private(set) var isOpen = false
+    private var resident: (any Resident)?
+
+    /// What a thread that enters takes over. Called on that thread, while it is inside.
+    package protocol Resident: AnyObject {
+        func threadHasEntered()
+        func threadWillLeave()
+    }
+
+    init(mainThread: Int32) { inside = Atomic(UInt32(bitPattern: mainThread)) }
+
+    /// Whether the calling thread is inside.
+    @inline(__always)
+    package var isInside: Bool { inside.load(ordering: .relaxed) & ~Self.patient == Self.thisThread }
+
+    /// Who is inside.
+    package enum Holder {
+        case nobody
+        /// A thread that has waited for its turn, so that other threads need not know of it.
+        case patientThread
+        case thread
+    }
+
+    package var holder: Holder {
+        let thread = inside.load(ordering: .sequentiallyConsistent)
+        return thread == 0 ? .nobody : thread & Self.patient != 0 ? .patientThread : .thread
+    }
+
+    private static var thisThread: UInt32 {
+        @inline(__always) get { UInt32(bitPattern: cplatform_thread_id()) }
+    }
+
+    /// Opens the entrance for `resident`, and leaves. The calling thread must be the one that made the engine, which nobody else has yet.
+    package func open(for resident: any Resident) {
+        isOpen = true
+        self.resident = resident
+        leave()
+    }
+
+    /// Forgets the resident, which is closed. The calling thread must be inside.
+    package func vacate() { resident = nil }
+
+    /// Enters. Traps if another thread is inside.
+    ///
+    /// - Parameter name: the call that enters, as messages name it.
+    @inline(__always)
+    package func enter(_ name: StaticString) {
+        if !tryEnter(name) { refuse(name) }
+    }
+
+    /// Enters, unless another thread is inside. Returns whether the calling thread is inside.
+    package func tryEnter(_ name: StaticString) -> Bool { tryEnter(name, mark: 0) }
+
+    private func tryEnter(_ name: StaticString, mark: UInt32) -> Bool {
+        if isInside {
+            depth += 1
+            return true
+        }
+        guard inside.compareExchange(expected: 0, desired: Self.thisThread | mark, ordering: .acquiringAndReleasing).exchanged else {
+            return false
+        }
+        hasEntered(name)
+        return true
+    }
+
+    /// Enters as soon as no other thread is inside. Returns false if that is not so by `deadline`.
+    package func enterWhenFree(_ name: StaticString, until deadline: ContinuousClock.Instant? = nil) -> Bool {
+        if tryEnter(name, mark: Self.patient) { return true }
+        waiting.wrappingAdd(1, ordering: .sequentiallyConsistent)
+        defer { waiting.wrappingSubtract(1, ordering: .relaxed) }
+        while !tryEnter(name, mark: Self.patient) {
+            if let deadline, ContinuousClock.now >= deadline { return false }
+            let thread = inside.load(ordering: .sequentiallyConsistent)
+            if thread != 0 { futexWait(inside, while: thread, until: deadline) }
+        }
+        return true
+    }
+
+    /// The name of the call that entered last.
+    package var nameOfCall: String {
+        // Safety: the address is that of a literal, which ends with a zero.
+        unsafe UnsafePointer<CChar>(bitPattern: call.load(ordering: .relaxed)).map { unsafe String(cString: $0) } ?? "its initializer"
+    }
+
+    package func leave() {
+        depth -= 1
+        guard depth == 0, isOpen else { return }
+        resident?.threadWillLeave()
+        inside.store(0, ordering: .sequentiallyConsistent)
+        if waiting.load(ordering: .sequentiallyConsistent) != 0 { futexWake(inside) }
+    }
+
+    private func hasEntered(_ name: StaticString) {
+        refuseWorker()
+        call.store(unsafe UInt(bitPattern: name.utf8Start), ordering: .relaxed)
+        depth = 1
+        resident?.threadHasEntered()
+    }
+
+    /// Ends the process if an operation of this engine enters: the thread inside may be waiting for that operation.
+    private func refuseWorker() {
+        guard Worker.current?.engine.entrance === self else { return }
+        fatalError("opscript: an operation calls the Runtime that runs it: add an operation to the main queue instead, which may call it")
+    }
+
+    /// Ends the process, because another thread is inside.
+    @inline(never)
+    package func refuse(_ name: StaticString) -> Never {
+        refuseWorker()
+        let thread = inside.load(ordering: .relaxed) & ~Self.patient
+        fatalError(
+            """
+            opscript: thread \(Self.thisThread) calls \(name) while thread \(thread) is inside \(nameOfCall): one thread at a time may use a \
+            Runtime. Use it in one actor or serial queue, or guard it with a lock; while a call is awaited, await the others as well
+            """)
+    }
+}
