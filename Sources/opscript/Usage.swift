@@ -29,6 +29,8 @@ enum Usage {
                        write the operations and their dependencies as a graph: .dot, or .svg and .png with Graphviz
           --report FILE
                        write a page about the run: its timeline, what decided its time, and all operations
+          --status PORT
+                       serve a page about the run while it goes on, and metrics, to this machine; or ADDRESS:PORT, [ADDRESS]:PORT
           --log LEVEL  log on stderr what happens: error, warning, info or debug
           --help       show this help and exit
           --version    show the version and exit

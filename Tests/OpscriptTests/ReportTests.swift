@@ -27,15 +27,9 @@ import Testing
 
     /// Opens the page in a browser. Returns its elements, without those of its script and style.
     private func open(in directory: ScratchDirectory) throws -> String {
-        let outcome = try Command(
-            program: "chromium-headless-shell", name: "chromium-headless-shell",
-            arguments: [
-                "--no-sandbox", "--dump-dom", "--virtual-time-budget=3000", "--enable-logging=stderr",
-                "--user-data-dir=\(directory.path)/profile", "file://\(directory.path)/run.html",
-            ], environment: ["HOME": directory.path]
-        ).run()
+        let outcome = try Browser.command(opening: "file://\(directory.path)/run.html", in: directory).run()
         #expect(!outcome.errorText.contains("CONSOLE"), "\(outcome.errorText)")
-        return outcome.text.replacing(/<(script|style)[^>]*>(?s:.*?)<\/\1>/, with: "")
+        return Browser.elements(outcome.text)
     }
 
     private func texts(_ pattern: Regex<(Substring, Substring)>, in page: String) -> [String] {
@@ -139,7 +133,7 @@ import Testing
             """
         ).run()
         #expect(outcome.status == 3, "\(outcome)")
-        #expect(try open(in: directory).contains(#"<div role="cell" class="unfinished">unfinished</div>"#))
+        #expect(try open(in: directory).contains(#"<div role="cell" class="waiting">waiting</div>"#))
     }
 
     @Test("A trace, a graph and a report can be written of one run")

@@ -154,7 +154,6 @@ public final class Recorder: @unchecked Sendable {
                 Source(
                     buffer: buffer, next: published.lowerBound, end: published.upperBound, time: buffer[published.lowerBound].time))
         }
-        if sources.isEmpty { return }
         while !sources.isEmpty {
             var first = 0
             var limit = until

@@ -1,15 +1,18 @@
 import OpEngine
 
-/// Keeps a whole run in memory, for the files that are written at its end. Takes about 170 bytes for each operation. Equal names and lines
-/// are stored once.
+/// Keeps a run in memory: all of it for the files that are written at its end, or its latest part for the status page. Takes about 170 bytes
+/// for each operation. Equal names and lines are stored once.
 final class RunLog {
     /// A queue, and how long it has held operations back so far.
     struct Queue {
         var name: String
         /// The most operations that run at once; nil if the engine decides.
         var maximum: Int?
-        fileprivate var isSuspended = false
-        fileprivate var executing = 0
+        fileprivate(set) var isSuspended = false
+        /// How many operations wait for dependencies, are ready to start, and execute.
+        fileprivate(set) var waiting = 0
+        fileprivate(set) var ready = 0
+        fileprivate(set) var executing = 0
         fileprivate var resumed: UInt64 = 0
         fileprivate var last: UInt64 = 0
         fileprivate var suspended: UInt64 = 0
@@ -30,6 +33,8 @@ final class RunLog {
     let title: String
     private(set) var operations: [RunOperation] = []
     private(set) var texts: [String] = []
+    /// The errors of failed operations, each with its traceback.
+    private(set) var errors: [String] = []
     private(set) var queues: [Queue] = []
     /// The dependencies of all operations. Those of an operation that has neither started nor finished are not recorded.
     private(set) var edges: [(operation: Int32, dependency: Int32)] = []
@@ -37,11 +42,17 @@ final class RunLog {
     private(set) var threads: [Int: String] = [:]
     /// The threads of the engine's pool.
     private(set) var workers: Set<Int> = []
+    /// Sums over all operations, including those that this log has forgotten.
+    private(set) var totals = RunTotals()
     /// The time of the last record.
     private(set) var end: UInt64 = 0
+    /// The place of each operation in the order in which all were added; empty for a log that never forgets.
+    private(set) var numbers: [Int] = []
 
     private let start: UInt64
+    private let forgets: Bool
     private var textIndices: [String: Int32] = [:]
+    private var errorIndices: [String: Int32] = [:]
     private var queueIndices: [Int: Int] = [:]
     /// The operation that a record's number means now; -1 if there is none.
     private var indices: [Int] = []
@@ -49,10 +60,16 @@ final class RunLog {
     private var places: [Int: Int32] = [:]
 
     /// Begins a log whose time 0 is `start`.
-    init(title: String, from start: UInt64) {
+    ///
+    /// - Parameter forgets: whether `forget` will be called.
+    init(title: String, from start: UInt64, forgets: Bool = false) {
         self.title = title
         self.start = start
+        self.forgets = forgets
     }
+
+    /// Whether all operations of the run are in the log.
+    var isWhole: Bool { operations.count == totals.added }
 
     /// The name of an operation, or else the line that made it.
     func label(of operation: RunOperation) -> String { text(operation.name) ?? text(operation.place) ?? "operation" }
@@ -75,7 +92,8 @@ final class RunLog {
             if let name { queues[queue].name = name }
             if queues[queue].isSuspended && !isSuspended { queues[queue].resumed = time }
             (queues[queue].maximum, queues[queue].isSuspended) = (maximum, isSuspended)
-        case .activityBegan, .activityEnded: break
+        case .activityBegan: totals.programBegan()
+        case .activityEnded: totals.programEnded()
         default: receiveOperation(record, at: time)
         }
     }
@@ -89,15 +107,19 @@ final class RunLog {
             if isFinal || places[number] == nil { places[number] = place.isEmpty ? nil : intern(place) }
         case .added(let queue, let creator, _, let isReady):
             let creator = creator.flatMap { $0 < indices.count && indices[$0] >= 0 ? Int32(indices[$0]) : nil }
+            let queue = self.index(ofQueue: queue)
             indices[number] = operations.count
             operations.append(
                 RunOperation(
-                    place: places.removeValue(forKey: number), queue: self.index(ofQueue: queue), creator: creator, added: time,
-                    ready: isReady ? time : .max, phase: .waiting))
+                    place: places.removeValue(forKey: number), queue: queue, creator: creator, added: time, ready: isReady ? time : .max,
+                    phase: .waiting))
+            if forgets { numbers.append(totals.added) }
+            totals.add()
+            queues[queue].waiting += 1
             if isReady { becomeReady(operations.count - 1, at: time) }
         case _ where index < 0: break
         case .name(let name): operations[index].name = name.isEmpty ? nil : intern(name)
-        case .error(let text): operations[index].error = intern(text)
+        case .error(let text): operations[index].error = RunLog.intern(text, in: &errors, &errorIndices)
         case .dependency(let other):
             if other < indices.count, indices[other] >= 0 { edges.append((Int32(index), Int32(indices[other]))) }
         case .ready: becomeReady(index, at: time)
@@ -117,6 +139,8 @@ final class RunLog {
         queues[queue].advance(to: time)
         operations[index].phase = .ready
         operations[index].ready = time
+        queues[queue].waiting -= 1
+        queues[queue].ready += 1
         // The queue's totals so far. `endWait` subtracts them from the later ones.
         (operations[index].suspendedTime, operations[index].maximumTime) = (queues[queue].suspended, queues[queue].full)
     }
@@ -134,17 +158,23 @@ final class RunLog {
     private func begin(_ index: Int, on thread: Int, at time: UInt64) {
         guard operations[index].phase == .waiting || operations[index].phase == .ready else { return }
         endWait(index, at: time)
+        queues[operations[index].queue].ready -= 1
         queues[operations[index].queue].executing += 1
         operations[index].phase = .running
         operations[index].started = time
         operations[index].thread = thread
+        totals.start(afterWaiting: time - operations[index].added)
     }
 
     private func finish(_ index: Int, _ outcome: Operation.Outcome?, at time: UInt64) {
         let queue = operations[index].queue
         switch operations[index].phase {
-        case .waiting where outcome == nil: operations[index].ready = time
-        case .waiting, .ready: endWait(index, at: time)
+        case .waiting where outcome == nil:
+            operations[index].ready = time
+            queues[queue].waiting -= 1
+        case .waiting, .ready:
+            endWait(index, at: time)
+            queues[queue].ready -= 1
         case .running, .open:
             queues[queue].advance(to: time)
             queues[queue].executing -= 1
@@ -153,6 +183,8 @@ final class RunLog {
         operations[index].phase = .finished
         operations[index].finished = time
         operations[index].outcome = outcome
+        if workers.contains(operations[index].thread) { totals.workerTime += operations[index].threadTime }
+        if let outcome { totals.finish(outcome, after: operations[index].hasStarted ? operations[index].runTime : nil) }
     }
 
     /// Ends the times of operations that have not finished.
@@ -170,11 +202,80 @@ final class RunLog {
         return queues.count - 1
     }
 
-    private func intern(_ text: String) -> Int32 {
-        if let index = textIndices[text] { return index }
+    private func intern(_ text: String) -> Int32 { RunLog.intern(text, in: &texts, &textIndices) }
+
+    private static func intern(_ text: String, in texts: inout [String], _ indices: inout [String: Int32]) -> Int32 {
+        if let index = indices[text] { return index }
         let index = Int32(texts.count)
         texts.append(text)
-        textIndices[text] = index
+        indices[text] = index
         return index
+    }
+
+    // MARK: Forgetting
+
+    /// The number of finished operations that a part of a log has at most, and how many failed and unfinished ones besides.
+    private static let latestCount = 2000, failureCount = 200, unfinishedCount = 1000
+
+    /// Forgets the oldest of the finished operations, once they are so many that this costs each of them little.
+    func forget() {
+        let unfinished = totals.added - totals.finished
+        if operations.count - unfinished < 2 * RunLog.latestCount + unfinished { return }
+        let indices = keep(selection(unfinishedCount: .max))
+        self.indices = self.indices.map { $0 < 0 ? -1 : indices[$0] }
+    }
+
+    /// A log of the latest finished and failed operations, and of those that come next, for another thread. It ends at `time`, by the clock of
+    /// the records.
+    func latest(at time: UInt64) -> RunLog {
+        let part = RunLog(title: title, from: start, forgets: true)
+        (part.operations, part.numbers, part.edges) = (operations, numbers, edges)
+        (part.texts, part.errors, part.queues) = (texts, errors, queues)
+        (part.threads, part.workers, part.totals) = (threads, workers, totals)
+        part.end = max(end, max(time, start) - start)
+        _ = part.keep(selection(unfinishedCount: RunLog.unfinishedCount))
+        return part
+    }
+
+    /// The indices of the latest finished operations, of the latest failed ones, and of the first ones that have not finished.
+    private func selection(unfinishedCount: Int) -> [Int] {
+        var (latest, failures, unfinished) = (0, 0, 0)
+        var selected: [Int] = []
+        for index in operations.indices.reversed() where operations[index].phase == .finished {
+            let isFailure = operations[index].outcome == .failed
+            if latest >= RunLog.latestCount && (!isFailure || failures >= RunLog.failureCount) { continue }
+            latest += 1
+            if isFailure { failures += 1 }
+            selected.append(index)
+        }
+        for index in operations.indices where operations[index].phase != .finished && unfinished < unfinishedCount {
+            unfinished += 1
+            selected.append(index)
+        }
+        return selected.sorted()
+    }
+
+    /// Removes all operations but those at some indices, and the texts that no operation has any more. Returns the new index of each
+    /// operation, or -1.
+    private func keep(_ kept: [Int]) -> [Int] {
+        var indices = [Int](repeating: -1, count: operations.count)
+        for (new, old) in kept.enumerated() { indices[old] = new }
+        let (formerTexts, formerErrors) = (texts, errors)
+        (texts, errors, textIndices, errorIndices) = ([], [], [:], [:])
+        operations = kept.map { index in
+            var operation = operations[index]
+            operation.name = operation.name.map { intern(formerTexts[Int($0)]) }
+            operation.place = operation.place.map { intern(formerTexts[Int($0)]) }
+            operation.error = operation.error.map { RunLog.intern(formerErrors[Int($0)], in: &errors, &errorIndices) }
+            operation.creator = operation.creator.flatMap { indices[Int($0)] < 0 ? nil : Int32(indices[Int($0)]) }
+            return operation
+        }
+        numbers = kept.map { numbers[$0] }
+        places = places.mapValues { intern(formerTexts[Int($0)]) }
+        edges = edges.compactMap { edge in
+            let (operation, dependency) = (indices[Int(edge.operation)], indices[Int(edge.dependency)])
+            return operation < 0 || dependency < 0 ? nil : (Int32(operation), Int32(dependency))
+        }
+        return indices
     }
 }
