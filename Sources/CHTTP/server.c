@@ -38,7 +38,7 @@ struct ch_server {
     ch_request *requests;
     message *latest;
     unsigned long number; // of the latest message
-    bool is_stopping;
+    bool is_stopping, has_resumed;
 };
 
 static void release(message *message) {
@@ -53,6 +53,7 @@ static void suspend(ch_request *request) {
 static void resume(ch_request *request) {
     if (!request->is_suspended) return;
     request->is_suspended = false;
+    request->server->has_resumed = true;
     MHD_resume_connection(request->connection);
 }
 
@@ -137,6 +138,9 @@ failed:
 }
 
 void ch_run(ch_server *server, int milliseconds) {
+    // The library looks at resumed connections only when it runs.
+    if (server->has_resumed) milliseconds = 0;
+    server->has_resumed = false;
     MHD_UNSIGNED_LONG_LONG limit;
     if (MHD_get_timeout(server->daemon, &limit) == MHD_YES && (milliseconds < 0 || limit < (unsigned)milliseconds)) milliseconds = (int)limit;
     struct pollfd events[] = {{.fd = server->epoll, .events = POLLIN}, {.fd = server->event, .events = POLLIN}};
@@ -164,6 +168,9 @@ void ch_stop(ch_server *server, int milliseconds) {
     }
     MHD_stop_daemon(server->daemon);
     release(server->latest);
+}
+
+void ch_free(ch_server *server) {
     close(server->event);
     free(server);
 }

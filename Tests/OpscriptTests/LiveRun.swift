@@ -1,6 +1,6 @@
 import Glibc
 
-/// A run with a status page. Its script prints `ready` at some time, and goes on whenever it gets a line.
+/// A run with a status page. Its script prints `ready` at some time, and goes on whenever it gets a line or the end of its input.
 final class LiveRun {
     let port: Int
     let token: String
@@ -35,10 +35,7 @@ final class LiveRun {
     }
 
     /// Lets the script go on to its end. Returns the status.
-    func finish() throws -> Int32 {
-        child.type("\n")
-        return try child.wait()
-    }
+    func finish() throws -> Int32 { try child.wait() }
 
     private func curl(_ path: String, token: String?, _ options: [String]) -> Command {
         let query = token.map { "?token=\($0)" } ?? ""
@@ -115,8 +112,7 @@ final class RunningCommand {
     }
 
     deinit {
-        close(input)
-        if !hasEnded { _ = try? child.wait(seconds: 10) }
+        if !hasEnded { _ = try? wait() }
     }
 
     /// Writes to the command's standard input.
@@ -125,9 +121,10 @@ final class RunningCommand {
         unsafe write(input, bytes, bytes.count)
     }
 
-    /// Waits for the end and returns the status.
+    /// Closes the command's standard input, waits for the end and returns the status. Call once.
     func wait() throws -> Int32 {
         hasEnded = true
+        close(input)
         guard let status = try child.wait(seconds: 60) else { throw CommandError(description: "the command did not end") }
         return status
     }

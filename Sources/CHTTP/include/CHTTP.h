@@ -36,11 +36,14 @@ ch_server *ch_start(int listener, ch_answer answer, void *context);
 /// Waits until something happens, but at most so many milliseconds (-1: any time), and handles it.
 void ch_run(ch_server *server, int milliseconds);
 
-/// Makes `ch_run` return. From any thread.
+/// Makes `ch_run` return. From any thread, until `ch_free`.
 void ch_wake(ch_server *server);
 
-/// Ends all streams after what they have yet to send, waits at most so many milliseconds for that, and frees the server.
+/// Ends all streams after what they have yet to send, waits at most so many milliseconds for that, and closes all connections. Only `ch_wake` and
+/// `ch_free` may be called after it.
 void ch_stop(ch_server *server, int milliseconds);
+
+void ch_free(ch_server *server);
 
 // MARK: requests
 

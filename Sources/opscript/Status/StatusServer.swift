@@ -21,6 +21,8 @@ import Synchronization
     private struct Part: @unchecked Sendable {
         // Safety: it is made for the server's thread.
         let log: RunLog
+        /// Whether the run has ended.
+        let isLast: Bool
     }
 
     private static let interval = Duration.seconds(1)
@@ -33,7 +35,6 @@ import Synchronization
     private var server: OpaquePointer?
     private var run: Run?
     private let ended: Pipe
-    private let isStopping = Atomic<Bool>(false)
     private let isAsked = Atomic<Bool>(false)
     private let part = Mutex<Part?>(nil)
     /// The metrics of the latest part.
@@ -67,6 +68,7 @@ import Synchronization
         guard unsafe server != nil else { return false }
         guard CommandThread.start({ [self] in serve() }) else {
             unsafe ch_stop(server, 0)
+            unsafe ch_free(server)
             unsafe server = nil
             return false
         }
@@ -83,20 +85,19 @@ import Synchronization
 
     /// Passes on the present state of the log if a client waits for it.
     func offer(_ log: RunLog) {
-        if isAsked.load(ordering: .relaxed) { pass(log) }
+        if isAsked.load(ordering: .relaxed) { pass(log, isLast: false) }
     }
 
     /// Passes on the last state of the log and ends the server. Call once, after the recorder has stopped.
     func finish(_ log: RunLog) {
         guard unsafe server != nil else { return }
-        isStopping.store(true, ordering: .releasing)
-        pass(log)
-        _ = ended.isClosed(within: 2000)
+        pass(log, isLast: true)
+        if ended.isClosed(within: 2000) { unsafe ch_free(server) }
     }
 
-    private func pass(_ log: RunLog) {
+    private func pass(_ log: RunLog, isLast: Bool) {
         isAsked.store(false, ordering: .relaxed)
-        let latest = Part(log: log.latest(at: Recording.now))
+        let latest = Part(log: log.latest(at: Recording.now), isLast: isLast)
         part.withLock { $0 = latest }
         unsafe ch_wake(server)
     }
@@ -106,40 +107,49 @@ import Synchronization
     private func serve() {
         defer { ended.closeWriting() }
         guard let server = unsafe server else { return }
+        // The run has priority. On Linux this concerns the calling thread only.
+        setpriority(__priority_which_t(PRIO_PROCESS.rawValue), 0, 10)
         var next = ContinuousClock.now
-        while !isStopping.load(ordering: .acquiring) {
+        var isOver = false
+        while !isOver {
             let demand = unsafe ch_current_demand(server)
             let now = ContinuousClock.now
             if demand.is_urgent || (demand.streams > 0 && now >= next) { isAsked.store(true, ordering: .relaxed) }
             // Once asked, the recorder's thread ends the waiting.
             let isWaiting = isAsked.load(ordering: .relaxed) || demand.streams == 0
             unsafe ch_run(server, isWaiting ? -1 : Int32((next - now) / .milliseconds(1)) + 1)
-            if unsafe publish(to: server) { next = .now + StatusServer.interval }
+            guard let part = takePart() else { continue }
+            unsafe publish(part, to: server)
+            next = .now + StatusServer.interval
+            isOver = part.isLast
         }
-        unsafe _ = publish(to: server)
         unsafe ch_stop(server, StatusServer.lastMilliseconds)
     }
 
-    /// Sends the part that the recorder's thread has passed on to those who wait for it. Returns false if it has not.
-    private func publish(to server: OpaquePointer) -> Bool {
-        let taken = part.withLock { part in
+    /// The part that the recorder's thread has passed on, if it has.
+    private func takePart() -> Part? {
+        part.withLock { part in
             defer { part = nil }
             return part
         }
-        guard let log = taken?.log, let run else { return false }
+    }
+
+    /// Sends a part to those who wait for it.
+    private func publish(_ part: Part, to server: OpaquePointer) {
+        guard let run else { return }
+        let log = part.log
         let pages = unsafe Int(ch_current_demand(server).streams)
         metrics = Array(Metrics(log: log, workers: run.monitor.workers(), pages: pages).text.utf8)
         unsafe ch_resume(server)
-        if pages == 0 { return true }
+        if pages == 0 { return }
         log.finish()
         let event = OutputFile()
         event.append("data: ")
         RunData(log: log, workerCount: run.workerCount, file: event).write()
         event.append("\n\n")
-        if isStopping.load(ordering: .relaxed) { event.append("event: end\ndata: end\n\n") }
+        if part.isLast { event.append("event: end\ndata: end\n\n") }
         event.flush()
         unsafe event.bytes.withUnsafeBytes { unsafe ch_publish(server, $0.baseAddress, $0.count) }
-        return true
     }
 
     private func answer(_ request: OpaquePointer) {
