@@ -11,12 +11,11 @@ final class Recording: OperationRecordReceiver, @unchecked Sendable {
     private let traceFile: OutputFile?
     private let graph: GraphFile?
     private let reportFile: OutputFile?
-    private let log: RunLog?
+    private var log: RunLog?
     private let writer: LogWriter?
     private let status: StatusServer?
     /// The latest part of the run, for the status page.
-    private let latest: RunLog?
-    private var workerCount = 1
+    private var latest: RunLog?
     private var recorder: Recorder?
     private var lastFlush: UInt64 = 0
     private let isFinished = Atomic<Bool>(false)
@@ -36,10 +35,11 @@ final class Recording: OperationRecordReceiver, @unchecked Sendable {
 
     /// Begins to record, and to serve the status page.
     func begin(in runtime: Runtime) {
-        workerCount = runtime.engine.workerCount
+        log?.workerCount = runtime.engine.workerCount
+        latest?.workerCount = runtime.engine.workerCount
         recorder = Recorder(runtime.engine, receiver: self)
         if recorder == nil { Message.write("opscript: the run is not recorded: the system starts no more threads\n") }
-        if recorder != nil, let status, !status.start(StatusServer.Run(workerCount: workerCount, monitor: runtime.monitor)) {
+        if recorder != nil, let status, !status.start(runtime.monitor) {
             Message.write("opscript: there is no status page: the system starts no more threads\n")
         }
         // Safety: the reference is never released, because `exit` may come at any time.
@@ -71,16 +71,23 @@ final class Recording: OperationRecordReceiver, @unchecked Sendable {
     func finish() {
         if isFinished.exchange(true, ordering: .acquiringAndReleasing) { return }
         recorder?.stop()
-        if let latest, recorder != nil { status?.finish(latest) }
+        if let status, recorder != nil {
+            pass(to: status, isLast: true)
+            status.finish()
+        }
         trace?.finish()
         reportFailure(of: traceFile, for: "--trace")
+        log?.finish()
         guard let log else { return }
-        log.finish()
         for line in graph?.finish(log) ?? [] { Message.write("opscript: \(line)\n") }
         guard let reportFile else { return }
-        ReportPage.write(RunData(log: log, workerCount: workerCount, file: reportFile))
+        ReportPage.write(RunData(log: log, file: reportFile))
         reportFile.close()
         reportFailure(of: reportFile, for: "--report")
+    }
+
+    private func pass(to status: StatusServer, isLast: Bool) {
+        if let latest { status.pass(latest.latest(at: Recording.now), isLast: isLast) }
     }
 
     private func reportFailure(of file: OutputFile?, for option: String) {
@@ -99,9 +106,9 @@ final class Recording: OperationRecordReceiver, @unchecked Sendable {
 
     func finishBatch() {
         writer?.flush()
-        if let latest {
-            latest.forget()
-            status?.offer(latest)
+        if let status {
+            latest?.forget()
+            if status.isAsked { pass(to: status, isLast: false) }
         }
         let now = Recording.now
         if now < lastFlush + 200_000_000 { return }

@@ -9,7 +9,6 @@ struct RunData {
 
     /// A log that has been finished.
     let log: RunLog
-    let workerCount: Int
     let file: OutputFile
 
     /// Writes the JSON, which has no line breaks.
@@ -17,7 +16,7 @@ struct RunData {
         let operations = log.operations
         file.append("{\"title\":")
         file.append(json: log.title)
-        member("workers", workerCount)
+        member("workers", log.workerCount)
         member("end", log.end)
         let totals = log.totals
         column("outcomes", [totals.succeeded, totals.failed, totals.cancelled, totals.waiting, totals.executing])
@@ -65,7 +64,7 @@ struct RunData {
         }
         // A part of a run cannot be replayed.
         let tasks = log.isWhole ? tasks : []
-        let counts = log.isWhole ? Set(Self.workerCounts + [workerCount]).sorted() : []
+        let counts = log.isWhole ? Set(Self.workerCounts + [log.workerCount]).sorted() : []
         let maxima = log.queues.map(\.maximum)
         list("replay", counts) { count in
             file.append("[")

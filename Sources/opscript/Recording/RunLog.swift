@@ -2,7 +2,7 @@ import OpEngine
 
 /// Keeps a run in memory: all of it for the files that are written at its end, or its latest part for the status page. Takes about 170 bytes
 /// for each operation. Equal names and lines are stored once.
-final class RunLog {
+struct RunLog: Sendable {
     /// A queue, and how long it has held operations back so far.
     struct Queue {
         var name: String
@@ -31,6 +31,8 @@ final class RunLog {
     }
 
     let title: String
+    /// The most operations that the engine's pool runs at once.
+    var workerCount = 1
     private(set) var operations: [RunOperation] = []
     private(set) var texts: [String] = []
     /// The errors of failed operations, each with its traceback.
@@ -78,7 +80,7 @@ final class RunLog {
 
     // MARK: Records
 
-    func receive(_ record: OperationRecord) {
+    mutating func receive(_ record: OperationRecord) {
         // Times never decrease, so that no difference is negative.
         let time = max(end, max(record.time, start) - start)
         end = time
@@ -98,7 +100,7 @@ final class RunLog {
         }
     }
 
-    private func receiveOperation(_ record: OperationRecord, at time: UInt64) {
+    private mutating func receiveOperation(_ record: OperationRecord, at time: UInt64) {
         let number = record.operation
         while indices.count <= number { indices.append(-1) }
         let index = indices[number]
@@ -133,7 +135,7 @@ final class RunLog {
         }
     }
 
-    private func becomeReady(_ index: Int, at time: UInt64) {
+    private mutating func becomeReady(_ index: Int, at time: UInt64) {
         guard operations[index].phase == .waiting else { return }
         let queue = operations[index].queue
         queues[queue].advance(to: time)
@@ -145,7 +147,7 @@ final class RunLog {
         (operations[index].suspendedTime, operations[index].maximumTime) = (queues[queue].suspended, queues[queue].full)
     }
 
-    private func endWait(_ index: Int, at time: UInt64) {
+    private mutating func endWait(_ index: Int, at time: UInt64) {
         becomeReady(index, at: time)
         guard operations[index].phase == .ready else { return }
         let queue = operations[index].queue
@@ -155,7 +157,7 @@ final class RunLog {
         operations[index].resumed = queues[queue].resumed
     }
 
-    private func begin(_ index: Int, on thread: Int, at time: UInt64) {
+    private mutating func begin(_ index: Int, on thread: Int, at time: UInt64) {
         guard operations[index].phase == .waiting || operations[index].phase == .ready else { return }
         endWait(index, at: time)
         queues[operations[index].queue].ready -= 1
@@ -166,7 +168,7 @@ final class RunLog {
         totals.start(afterWaiting: time - operations[index].added)
     }
 
-    private func finish(_ index: Int, _ outcome: Operation.Outcome?, at time: UInt64) {
+    private mutating func finish(_ index: Int, _ outcome: Operation.Outcome?, at time: UInt64) {
         let queue = operations[index].queue
         switch operations[index].phase {
         case .waiting where outcome == nil:
@@ -188,21 +190,21 @@ final class RunLog {
     }
 
     /// Ends the times of operations that have not finished.
-    func finish() {
+    mutating func finish() {
         edges.sort { ($0.operation, $0.dependency) < ($1.operation, $1.dependency) }
         for index in operations.indices { finish(index, nil, at: end) }
     }
 
     // MARK: Indices
 
-    private func index(ofQueue number: Int) -> Int {
+    private mutating func index(ofQueue number: Int) -> Int {
         if let index = queueIndices[number] { return index }
         queueIndices[number] = queues.count
         queues.append(Queue(name: "queue \(number + 1)"))
         return queues.count - 1
     }
 
-    private func intern(_ text: String) -> Int32 { RunLog.intern(text, in: &texts, &textIndices) }
+    private mutating func intern(_ text: String) -> Int32 { RunLog.intern(text, in: &texts, &textIndices) }
 
     private static func intern(_ text: String, in texts: inout [String], _ indices: inout [String: Int32]) -> Int32 {
         if let index = indices[text] { return index }
@@ -218,7 +220,7 @@ final class RunLog {
     private static let latestCount = 2000, failureCount = 200, unfinishedCount = 1000
 
     /// Forgets the oldest of the finished operations, once they are so many that this costs each of them little.
-    func forget() {
+    mutating func forget() {
         let unfinished = totals.added - totals.finished
         if operations.count - unfinished < 2 * RunLog.latestCount + unfinished { return }
         let indices = keep(selection(unfinishedCount: .max))
@@ -228,10 +230,8 @@ final class RunLog {
     /// A log of the latest finished and failed operations, and of those that come next, for another thread. It ends at `time`, by the clock of
     /// the records.
     func latest(at time: UInt64) -> RunLog {
-        let part = RunLog(title: title, from: start, forgets: true)
-        (part.operations, part.numbers, part.edges) = (operations, numbers, edges)
-        (part.texts, part.errors, part.queues) = (texts, errors, queues)
-        (part.threads, part.workers, part.totals) = (threads, workers, totals)
+        var part = self
+        part.indices = []
         part.end = max(end, max(time, start) - start)
         _ = part.keep(selection(unfinishedCount: RunLog.unfinishedCount))
         return part
@@ -257,7 +257,7 @@ final class RunLog {
 
     /// Removes all operations but those at some indices, and the texts that no operation has any more. Returns the new index of each
     /// operation, or -1.
-    private func keep(_ kept: [Int]) -> [Int] {
+    private mutating func keep(_ kept: [Int]) -> [Int] {
         var indices = [Int](repeating: -1, count: operations.count)
         for (new, old) in kept.enumerated() { indices[old] = new }
         let (formerTexts, formerErrors) = (texts, errors)

@@ -8,22 +8,8 @@ import Synchronization
 /// The recorder's thread passes on a part of its log when a client waits for it, once a second for those that have the page open. Everything
 /// else happens on the server's thread, which waits for no client.
 @safe final class StatusServer: @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because only the server's thread uses `metrics` and `sends`, and `server` apart from waking it. `start` sets
-    // `server` and `run` before the thread starts. The rest is constant or atomic.
-
-    /// What the thread needs to know of the run.
-    struct Run {
-        let workerCount: Int
-        let monitor: RunMonitor
-    }
-
-    /// A part of the recorder's log, which nobody else refers to.
-    private struct Part: @unchecked Sendable {
-        // Safety: it is made for the server's thread.
-        let log: RunLog
-        /// Whether the run has ended.
-        let isLast: Bool
-    }
+    // Safety: `@unchecked Sendable` because only the server's thread uses `metrics`, and `server` apart from waking it. `start` sets `server`
+    // before the thread starts, and `finish` uses it after its end. The rest is constant or has locks.
 
     private static let interval = Duration.seconds(1)
     /// How long the end of the command waits for open pages to get the end of the run.
@@ -33,10 +19,10 @@ import Synchronization
     private let listener: Int32
     private let token = [UInt64.random(in: 0 ... .max), .random(in: 0 ... .max)].map { hexadecimal($0) }.joined()
     private var server: OpaquePointer?
-    private var run: Run?
     private let ended: Pipe
-    private let isAsked = Atomic<Bool>(false)
-    private let part = Mutex<Part?>(nil)
+    private let isAwaited = Atomic<Bool>(false)
+    /// The part of the log that the recorder's thread has passed on, and whether it is the last one.
+    private let passed = Mutex<(log: RunLog, isLast: Bool)?>(nil)
     /// The metrics of the latest part.
     private var metrics: [UInt8] = []
 
@@ -55,8 +41,7 @@ import Synchronization
     }
 
     /// Begins to serve, and says where. Returns false if the system refuses.
-    func start(_ run: Run) -> Bool {
-        self.run = run
+    func start(_ monitor: RunMonitor) -> Bool {
         // Safety: the callback gets this object only from `ch_run`, which only a method of this object calls.
         let context = unsafe Unmanaged.passUnretained(self).toOpaque()
         unsafe server = ch_start(
@@ -66,7 +51,7 @@ import Synchronization
                 unsafe Unmanaged<StatusServer>.fromOpaque(context)._withUnsafeGuaranteedRef { unsafe $0.answer(request) }
             }, context)
         guard unsafe server != nil else { return false }
-        guard CommandThread.start({ [self] in serve() }) else {
+        guard CommandThread.start({ [self] in serve(monitor) }) else {
             unsafe ch_stop(server, 0)
             unsafe ch_free(server)
             unsafe server = nil
@@ -83,28 +68,25 @@ import Synchronization
 
     // MARK: on the recorder's thread
 
-    /// Passes on the present state of the log if a client waits for it.
-    func offer(_ log: RunLog) {
-        if isAsked.load(ordering: .relaxed) { pass(log, isLast: false) }
-    }
+    /// Whether a client waits for a part of the log.
+    var isAsked: Bool { isAwaited.load(ordering: .relaxed) }
 
-    /// Passes on the last state of the log and ends the server. Call once, after the recorder has stopped.
-    func finish(_ log: RunLog) {
+    /// Passes on the latest part of the log. Call once with the last one, after the recorder has stopped, and then `finish`.
+    func pass(_ part: RunLog, isLast: Bool) {
         guard unsafe server != nil else { return }
-        pass(log, isLast: true)
-        if ended.isClosed(within: 2000) { unsafe ch_free(server) }
+        isAwaited.store(false, ordering: .relaxed)
+        passed.withLock { $0 = (part, isLast) }
+        unsafe ch_wake(server)
     }
 
-    private func pass(_ log: RunLog, isLast: Bool) {
-        isAsked.store(false, ordering: .relaxed)
-        let latest = Part(log: log.latest(at: Recording.now), isLast: isLast)
-        part.withLock { $0 = latest }
-        unsafe ch_wake(server)
+    /// Waits until the server has ended.
+    func finish() {
+        if unsafe server != nil, ended.isClosed(within: 2000) { unsafe ch_free(server) }
     }
 
     // MARK: on the server's thread
 
-    private func serve() {
+    private func serve(_ monitor: RunMonitor) {
         defer { ended.closeWriting() }
         guard let server = unsafe server else { return }
         // The run has priority. On Linux this concerns the calling thread only.
@@ -114,40 +96,35 @@ import Synchronization
         while !isOver {
             let demand = unsafe ch_current_demand(server)
             let now = ContinuousClock.now
-            if demand.is_urgent || (demand.streams > 0 && now >= next) { isAsked.store(true, ordering: .relaxed) }
+            if demand.is_urgent || (demand.streams > 0 && now >= next) { isAwaited.store(true, ordering: .relaxed) }
             // Once asked, the recorder's thread ends the waiting.
-            let isWaiting = isAsked.load(ordering: .relaxed) || demand.streams == 0
+            let isWaiting = isAsked || demand.streams == 0
             unsafe ch_run(server, isWaiting ? -1 : Int32((next - now) / .milliseconds(1)) + 1)
-            guard let part = takePart() else { continue }
-            unsafe publish(part, to: server)
+            let part = passed.withLock { passed in
+                defer { passed = nil }
+                return passed
+            }
+            guard let part else { continue }
+            unsafe publish(part.log, isLast: part.isLast, workers: monitor.workers(), to: server)
             next = .now + StatusServer.interval
             isOver = part.isLast
         }
         unsafe ch_stop(server, StatusServer.lastMilliseconds)
     }
 
-    /// The part that the recorder's thread has passed on, if it has.
-    private func takePart() -> Part? {
-        part.withLock { part in
-            defer { part = nil }
-            return part
-        }
-    }
-
     /// Sends a part to those who wait for it.
-    private func publish(_ part: Part, to server: OpaquePointer) {
-        guard let run else { return }
-        let log = part.log
+    private func publish(_ part: RunLog, isLast: Bool, workers: RunMonitor.Workers, to server: OpaquePointer) {
         let pages = unsafe Int(ch_current_demand(server).streams)
-        metrics = Array(Metrics(log: log, workers: run.monitor.workers(), pages: pages).text.utf8)
+        metrics = Array(Metrics(log: part, workers: workers, pages: pages).text.utf8)
         unsafe ch_resume(server)
         if pages == 0 { return }
+        var log = part
         log.finish()
         let event = OutputFile()
         event.append("data: ")
-        RunData(log: log, workerCount: run.workerCount, file: event).write()
+        RunData(log: log, file: event).write()
         event.append("\n\n")
-        if part.isLast { event.append("event: end\ndata: end\n\n") }
+        if isLast { event.append("event: end\ndata: end\n\n") }
         event.flush()
         unsafe event.bytes.withUnsafeBytes { unsafe ch_publish(server, $0.baseAddress, $0.count) }
     }
