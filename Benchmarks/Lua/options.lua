@@ -5,7 +5,7 @@ local queue = opscript.OperationQueue.new "work"
 
 local function work()
   local sum = 0
-  for i = 1, 2200 do sum = sum + i % 7 end
+  for i = 1, 3500 do sum = sum + i % 7 end
   return sum
 end
 

@@ -36,8 +36,6 @@ struct RunData {
             file.append(thread.number)
             file.append(",")
             file.append(json: thread.name)
-            file.append(",")
-            file.append(log.workers.contains(thread.number) ? 1 : 0)
             file.append("]")
         }
         column("number", log.numbers)

@@ -58,8 +58,10 @@ struct RunLog: Sendable {
     private var queueIndices: [Int: Int] = [:]
     /// The operation that a record's number means now; -1 if there is none.
     private var indices: [Int] = []
-    /// The places of operations that were not added yet, by the records' numbers.
-    private var places: [Int: Int32] = [:]
+    /// The places of operations that were not added yet, by the records' numbers; -1 if there is none.
+    private var places: [Int32] = []
+    /// The place that was recorded last: many operations are made in the same line.
+    private var lastPlace: (text: String, index: Int32) = ("", -1)
 
     /// Begins a log whose time 0 is `start`.
     ///
@@ -102,19 +104,26 @@ struct RunLog: Sendable {
 
     private mutating func receiveOperation(_ record: OperationRecord, at time: UInt64) {
         let number = record.operation
-        while indices.count <= number { indices.append(-1) }
+        while indices.count <= number {
+            indices.append(-1)
+            places.append(-1)
+        }
         let index = indices[number]
         switch record.event {
         case .place(let place, let isFinal):
-            if isFinal || places[number] == nil { places[number] = place.isEmpty ? nil : intern(place) }
+            if !isFinal && places[number] >= 0 { return }
+            if place != lastPlace.text { lastPlace = (place, place.isEmpty ? -1 : intern(place)) }
+            places[number] = lastPlace.index
         case .added(let queue, let creator, _, let isReady):
             let creator = creator.flatMap { $0 < indices.count && indices[$0] >= 0 ? Int32(indices[$0]) : nil }
             let queue = self.index(ofQueue: queue)
             indices[number] = operations.count
             operations.append(
                 RunOperation(
-                    place: places.removeValue(forKey: number), queue: queue, creator: creator, added: time, ready: isReady ? time : .max,
+                    place: places[number] < 0 ? nil : places[number], queue: queue, creator: creator, added: time,
+                    ready: isReady ? time : .max,
                     phase: .waiting))
+            places[number] = -1
             if forgets { numbers.append(totals.added) }
             totals.add()
             queues[queue].waiting += 1
@@ -231,7 +240,7 @@ struct RunLog: Sendable {
     /// the records.
     func latest(at time: UInt64) -> RunLog {
         var part = self
-        part.indices = []
+        (part.indices, part.places) = ([], [])
         part.end = max(end, max(time, start) - start)
         _ = part.keep(selection(unfinishedCount: RunLog.unfinishedCount))
         return part
@@ -271,7 +280,8 @@ struct RunLog: Sendable {
             return operation
         }
         numbers = kept.map { numbers[$0] }
-        places = places.mapValues { intern(formerTexts[Int($0)]) }
+        for number in places.indices where places[number] >= 0 { places[number] = intern(formerTexts[Int(places[number])]) }
+        lastPlace = ("", -1)
         edges = edges.compactMap { edge in
             let (operation, dependency) = (indices[Int(edge.operation)], indices[Int(edge.dependency)])
             return operation < 0 || dependency < 0 ? nil : (Int32(operation), Int32(dependency))
