@@ -30,7 +30,7 @@ enum Usage {
           --report FILE
                        write a page about the run: its timeline, what decided its time, and all operations
           --status PORT
-                       serve a page about the run while it goes on, and metrics, to this machine; or ADDRESS:PORT, [ADDRESS]:PORT
+                       serve a page about the run, and metrics, to this machine while it goes on; or ADDRESS:PORT
           --log LEVEL  log on stderr what happens: error, warning, info or debug
           --help       show this help and exit
           --version    show the version and exit
