@@ -488,3 +488,12 @@ bool ct_thread_start(void (*body)(void *), void *context) {
     pthread_detach(thread);
     return true;
 }
+
+void ct_interrupt(void) {
+    sigset_t interrupt, before;
+    sigemptyset(&interrupt);
+    sigaddset(&interrupt, SIGINT);
+    pthread_sigmask(SIG_UNBLOCK, &interrupt, &before);
+    raise(SIGINT);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}

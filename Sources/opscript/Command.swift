@@ -20,7 +20,7 @@ struct Command {
             report(error.message)
             return 1
         }
-        do throws(LuaError) {
+        do {
             var configuration = Runtime.Configuration()
             configuration.ignoresEnvironment = options.ignoresEnvironment
             configuration.workerCount = options.limits.workerCount
@@ -34,13 +34,27 @@ struct Command {
             defer { runtime.close(deadline: .seconds(2)) }
             if let seconds = options.limits.timeout { runtime.requestExit(Self.timeoutStatus, after: seconds) }
             if options.limits.endsAtFirstFailure { runtime.requestExitAtFirstFailure(1) }
+            let attachServer = try serveAttachedPrompts(of: runtime)
+            defer { attachServer?.finish() }
             let progress = isPrompt ? nil : Progress(options.progress, runtime.monitor)
             defer { progress?.finish() }
             return try run(in: runtime)
-        } catch {
+        } catch let error as LuaError {
             report(error)
-            return 1
+        } catch {
+            report("--attach: \((error as? AttachError)?.message ?? "\(error)")")
         }
+        return 1
+    }
+
+    /// Lets `opscript attach` reach the run if `--attach` or a prompt asks for it. A prompt does without if that is not possible.
+    private func serveAttachedPrompts(of runtime: Runtime) throws -> AttachServer? {
+        guard options.mayBeAttachedTo || (isPrompt && isatty(STDIN_FILENO) != 0) else { return nil }
+        try runtime.openConsole(ConsoleScript.source, name: "=prompt")
+        if !options.mayBeAttachedTo { return try? AttachServer(runtime, title: options.title) }
+        let server = try AttachServer(runtime, title: options.title)
+        Message.write("opscript: 'opscript attach \(getpid())' shows and changes this run\n")
+        return server
     }
 
     /// The status with which the program `timeout` ends.
@@ -76,7 +90,7 @@ struct Command {
         }
         if isPrompt {
             if !options.showsLuaVersion { print(Runtime.luaCopyright) }
-            if let prompt = try LivePrompt(runtime) { try prompt.run() } else { try Session(runtime).run() }
+            if let prompt = LivePrompt(runtime) { try prompt.run() } else { try Session(runtime).run() }
             if runtime.requestedExitStatus == nil, let signal = runtime.lastInterrupt, signal != SIGINT { return cancel(runtime) }
         } else if isBare {
             do throws(LuaError) { try runtime.run(file: nil) } catch { return end(runtime, after: error) }

@@ -9,6 +9,7 @@ struct Opscript {
     static func main() {
         let words = CommandLine.arguments
         let name = words.first ?? "opscript"
+        if words.count > 1, words[1] == "attach" { exit(attach(Array(words.dropFirst(2)), name: name)) }
         do throws(UsageError) {
             let options = try Options(words)
             if options.showsHelp { return print(Usage.help, terminator: "") }
@@ -18,5 +19,13 @@ struct Opscript {
             Message.write("\(name): \(error.message)\n\(Usage.short(name: name))\n")
             exit(1)
         }
+    }
+
+    private static func attach(_ arguments: [String], name: String) -> Int32 {
+        do throws(AttachError) { try AttachedPrompt.run(arguments) } catch {
+            Message.write("\(name): \(error.message)\n")
+            return 1
+        }
+        return 0
     }
 }

@@ -29,6 +29,7 @@ struct Options {
     private(set) var checksOnly = false
     private(set) var limits = RunLimits()
     private(set) var progress = Progress.auto
+    private(set) var mayBeAttachedTo = false
     /// What `--log` asks for.
     private(set) var logLevel: LogWriter.Level?
     /// What `--status` asks for.
@@ -92,6 +93,7 @@ struct Options {
         case "--help": showsHelp = true
         case "--version": showsVersion = true
         case "--check": checksOnly = true
+        case "--attach": mayBeAttachedTo = true
         case "--progress": progress = .always
         case _ where word.hasPrefix("--progress="):
             guard let mode = Progress(rawValue: String(word.dropFirst("--progress=".count))) else {

@@ -11,6 +11,7 @@ enum Usage {
 
     static let help = """
         usage: opscript [options] [script [args]]
+               opscript attach [PID]
         Runs a Lua script whose operations use all processors. Without a script: an interactive session on a terminal, else
         standard input is the script.
 
@@ -32,6 +33,7 @@ enum Usage {
           --status PORT
                        serve a page about the run, and metrics, to this machine while it goes on; or ADDRESS:PORT
           --log LEVEL  log on stderr what happens: error, warning, info or debug
+          --attach     let 'opscript attach' show and change the run; a prompt always does
           --help       show this help and exit
           --version    show the version and exit
 

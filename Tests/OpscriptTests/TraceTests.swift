@@ -96,6 +96,19 @@ import Testing
         #expect(trace == "0 flows\n\"stdin:2\" succeeded \n")
     }
 
+    @Test("A slice shows where an operation was blocked")
+    func blocked() throws {
+        let (_, trace) = try run(
+            """
+            local queue = opscript.OperationQueue.new()
+            local inner = opscript.Operation.new { name = "inner", main = function() end }
+            local outer = opscript.Operation.new { name = "outer", main = function() queue:addOperation(inner) inner:waitUntilFinished() end }
+            queue:addOperations({ outer }, true)
+            """)
+        #expect(trace.hasPrefix("0 flows\n\"blocked\" "))
+        #expect(trace.contains("\"inner\" succeeded"))
+    }
+
     @Test("A trace of many operations follows the rules of the format")
     func manyOperations() throws {
         let (outcome, trace) = try run(

@@ -1,6 +1,6 @@
 import Glibc
 
-/// Threads wait at a gate until a test opens it. Each `open` lets one thread through; `openForEver` lets all through.
+/// Threads wait at a gate until a test opens it. Each `open` lets one thread through.
 public final class Gate: @unchecked Sendable {
     // Safety: the semaphore is safe from every thread; the pointer is a constant.
     private let semaphore = UnsafeMutablePointer<sem_t>.allocate(capacity: 1)

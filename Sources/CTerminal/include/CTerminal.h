@@ -1,5 +1,5 @@
-// What the command needs from terminals and Swift cannot call: a pseudo-terminal between the process and its terminal, signal handlers,
-// and libedit, whose functions are variadic.
+// What the command needs from the system and Swift cannot call: a pseudo-terminal between the process and its terminal, signal handlers,
+// libedit, whose functions are variadic, and functions that the C library declares for GNU programs only.
 //
 // While the relay is active, a pseudo-terminal takes the place of descriptors 1 and 2 if they refer to the terminal. One thread, the pump,
 // copies what arrives there to the terminal. If a prompt or a status line is drawn at the bottom, the pump erases it, writes whole lines,
@@ -78,9 +78,18 @@ void ct_prompt_complete(const char *text, const char *choices);
 /// Opens a file, waits for its lock, and returns the descriptor; -1 on failure. Closing it gives the lock back.
 int ct_open_locked(const char *path);
 
+// MARK: sockets
+
+/// Accepts a connection to a Unix socket from a process of the same user. Returns its descriptor; -1, with `errno`, on failure. A connection
+/// from another user's process is closed; `errno` is then ECONNABORTED.
+int ct_accept(int listener);
+
 // MARK: threads
 
 /// Calls `body` on a thread that gets no signals. Returns false if there is no thread left.
 bool ct_thread_start(void (*body)(void *), void *context);
+
+/// Delivers SIGINT to this process on the calling thread, which may be one that gets no signals. Returns when the handler has run.
+void ct_interrupt(void);
 
 #endif

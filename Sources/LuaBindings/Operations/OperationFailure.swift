@@ -67,7 +67,7 @@ public final class OperationFailure: Error, CustomStringConvertible, Sendable {
 
     /// The file and line of the operation's function, which is the outermost of the traceback. Nil if a tail call has replaced it.
     private var functionPosition: String? {
-        let outermost = traceback.split(separator: "\n").last { $0.contains(" in function <") || $0.contains("(...tail calls...)") }
+        let outermost = traceback.split(separator: "\n").last { $0.hasSuffix(">") || $0 == "\t(...tail calls...)" }
         guard let outermost, outermost.hasSuffix(">"), let start = outermost.lastIndex(of: "<") else { return nil }
         return String(outermost[outermost.index(after: start)...].dropLast())
     }

@@ -15,7 +15,7 @@ public struct RunMonitor: Sendable {
         public let failed: Int
     }
 
-    private let core: RuntimeCore
+    let core: RuntimeCore
 
     init(core: RuntimeCore) { self.core = core }
 

@@ -37,30 +37,6 @@ extension Runtime {
         }
     }
 
-    /// The operations that have not finished, one line each: name, class and state, and why those do not run that wait.
-    ///
-    /// - Parameter limit: the maximum number of lines; one more says how many there are besides.
-    public func describeOperations(limit: Int) -> [String] {
-        let all = engine.unfinishedOperations() + core.operationsStartedByHand
-        var lines = all.prefix(limit).map { operation in
-            let why = operation.isExecuting ? nil : operation.whyNotRunning?.reason(naming: .script)
-            return "\(operation.displayName): \(operation.stateName)\(why.map { "; it \($0)" } ?? "")"
-        }
-        if all.count > limit { lines.append("and \(all.count - limit) more") }
-        return lines
-    }
-
-    /// The queues that have operations, one line each.
-    public func describeQueues() -> [String] {
-        engine.busyQueues().map { queue in
-            let operations = queue.operations
-            let executing = operations.count { $0.isExecuting }
-            let maximum = queue.maxConcurrentOperationCount
-            return "\(queue.displayName): \(operations.count) operation\(operations.count == 1 ? "" : "s"), \(executing) executing"
-                + (maximum >= 0 ? ", at most \(maximum) at once" : "") + (queue.isSuspended ? ", suspended" : "")
-        }
-    }
-
-    /// Counts of this runtime's operations, for any thread.
+    /// What shows this runtime's operations to people, for any thread.
     public var monitor: RunMonitor { RunMonitor(core: core) }
 }

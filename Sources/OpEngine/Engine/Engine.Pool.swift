@@ -192,6 +192,7 @@ extension Engine {
             if timed { timedWaits += 1 }
             worker.blockingCount += 1
             if worker.blockingCount > 1 { return .none }
+            worker.recordBlocking(began: true)
             awake -= 1
             return wakeIfNeeded(worker.engine)
         }
@@ -199,7 +200,9 @@ extension Engine {
         mutating func endBlocking(_ worker: Worker, timed: Bool) {
             if timed { timedWaits -= 1 }
             worker.blockingCount -= 1
-            if worker.blockingCount == 0 { awake += 1 }
+            if worker.blockingCount > 0 { return }
+            worker.recordBlocking(began: false)
+            awake += 1
         }
 
         /// Whether more workers are awake than should be, because some have returned from blocking.

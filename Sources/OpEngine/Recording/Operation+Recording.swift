@@ -166,6 +166,15 @@ extension RecordBuffer {
     }
 }
 
+extension Worker {
+    /// Records that the worker begins or no longer is blocked. The caller holds the pool's lock, so that the records are in order.
+    @inline(never)
+    func recordBlocking(began: Bool) {
+        guard engine.isRecorded else { return }
+        RecordBuffer.ofThread?.write(began ? .workerBlocked : .workerReturned, 0, UInt64(number))
+    }
+}
+
 /// The number under which a recorder knows a queue.
 struct RecordNumber {
     let queue: Int

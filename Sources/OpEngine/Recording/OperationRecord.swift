@@ -4,6 +4,10 @@ public struct OperationRecord: Sendable {
     public enum Event: Sendable {
         /// The first record of a thread. `worker` is the number of the worker; nil on a thread that is not in the engine's pool.
         case thread(worker: Int?, isMain: Bool)
+        /// The worker with this number is blocked, so that another one may run in its place. `thread` is the thread that has noticed it.
+        case workerBlocked(Int)
+        /// The worker with this number is no longer blocked. It may have returned, and even finished an operation, some time before.
+        case workerReturned(Int)
         /// A queue got its first recorded operation, or its settings have changed. `maximum` is nil if the engine decides.
         case queue(Int, name: String?, maximum: Int?, isSuspended: Bool)
         /// The operation was added to a queue. `creator` is the operation that added it, if one did.

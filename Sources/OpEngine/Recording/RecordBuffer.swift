@@ -12,7 +12,7 @@ import Synchronization
     struct Entry {
         enum Kind: UInt8 {
             case thread, queue, added, placeMade, placeAdded, name, dependency, ready, started, returned, cancelled, error, finished
-            case activityBegan, activityEnded, text
+            case activityBegan, activityEnded, workerBlocked, workerReturned, text
         }
 
         let time: UInt64

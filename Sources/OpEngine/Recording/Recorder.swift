@@ -217,6 +217,8 @@ public final class Recorder: @unchecked Sendable {
         case .activityEnded:
             length = 2
             event = .activityEnded(Int(entry.first), detail: buffer.takeText(at: index + 1))
+        case .workerBlocked: event = .workerBlocked(Int(entry.first))
+        case .workerReturned: event = .workerReturned(Int(entry.first))
         case .text: fatalError("opscript bug: the second half of a record without the first")
         }
         receiver.receive(OperationRecord(time: entry.time, thread: buffer.number, operation: operation, event: event))

@@ -23,8 +23,10 @@ struct ErrorReport {
     /// - Parameter report: the message and, on the lines after it, the traceback if there is one.
     init(report: String, files: SourceFiles) {
         // A message may quote a traceback; the error's own is the last one.
-        let start = report.ranges(of: "\nstack traceback:\n").last?.lowerBound ?? report.endIndex
-        self.init(message: String(report[..<start]), traceback: String(report[start...].dropFirst()), files: files)
+        let lines = report.split(separator: "\n", omittingEmptySubsequences: false)
+        let start = lines.lastIndex(of: "stack traceback:") ?? lines.endIndex
+        self.init(
+            message: lines[..<start].joined(separator: "\n"), traceback: lines[start...].joined(separator: "\n"), files: files)
     }
 
     /// The lines of the report.

@@ -2,7 +2,7 @@ import LuaBindings
 
 /// The Lua part of the prompt: it shows values and completes names. Run once, when a prompt begins.
 enum ConsoleScript {
-    /// A script that returns a table with the functions `format` and `complete`.
+    /// A script that returns a table with the functions `format`, `complete`, `evaluate` and `takeOutput`.
     static var source: String {
         let classes = ["Operation", "BlockOperation", "InvocationOperation", "OperationQueue"]
         let members = classes.map { name in
@@ -15,7 +15,7 @@ enum ConsoleScript {
     private static let lua = #"""
         local globals, module = _G, opscript
         local getmetatable, rawget, rawlen, next, type = debug.getmetatable, rawget, rawlen, next, type
-        local tostring, pcall, ipairs = tostring, pcall, ipairs
+        local tostring, pcall, ipairs, error, load, rawset, setmetatable = tostring, pcall, ipairs, error, load, rawset, setmetatable
         local string, table, math = { format = string.format, gsub = string.gsub, rep = string.rep, match = string.match,
           sub = string.sub, byte = string.byte, find = string.find, gmatch = string.gmatch }, { concat = table.concat, sort = table.sort, pack = table.pack,
           unpack = table.unpack }, { type = math.type }
@@ -199,6 +199,41 @@ enum ConsoleScript {
           return "name", prefix, found
         end
 
-        return { format = format, complete = complete }
+        -- Evaluation for an attached prompt ---------------------------------------------------------------------------
+
+        local output = {}
+
+        local function takeOutput()
+          local taken = table.concat(output)
+          output = {}
+          return taken
+        end
+
+        -- Compiles and runs `source`, whose `print` writes to the prompt that has sent it. Returns "done" or, if the source is incomplete,
+        -- "more", and what was printed.
+        local function evaluate(source)
+          local chunk, message = load("return " .. source, "=stdin", "t")
+          if not chunk then chunk, message = load(source, "=stdin", "t") end
+          if not chunk then
+            if string.find(message, "<eof>'?$") then return "more", "" end
+            error(message, 0)
+          end
+          output = {}
+          local before = rawget(globals, "print")
+          local function say(...)
+            local words = table.pack(...)
+            for i = 1, words.n do words[i] = tostring(words[i]) end
+            output[#output + 1] = table.concat(words, "\t") .. "\n"
+          end
+          local restore <close> = setmetatable({}, { __close = function()
+            if rawget(globals, "print") == say then rawset(globals, "print", before) end
+          end })
+          rawset(globals, "print", say)
+          local values = table.pack(chunk())
+          if values.n > 0 then say(format(table.unpack(values, 1, values.n))) end
+          return "done", takeOutput()
+        end
+
+        return { format = format, complete = complete, evaluate = evaluate, takeOutput = takeOutput }
         """#
 }

@@ -10,15 +10,15 @@ final class LivePrompt {
     private var history = History()
     private var hasAskedBeforeLeaving = false
 
-    /// Nil if standard input or output is no capable terminal, or if the line editor cannot start. The terminal is unchanged then.
-    init?(_ runtime: Runtime) throws(LuaError) {
+    /// Nil if standard input or output is no capable terminal, or if the line editor cannot start. The terminal is unchanged then. The
+    /// runtime's console must be open.
+    init?(_ runtime: Runtime) {
         self.runtime = runtime
         text = PromptText(runtime: runtime)
         guard isatty(STDIN_FILENO) != 0, isatty(STDOUT_FILENO) != 0, Environment.hasCapableTerminal, ct_relay_begin(STDOUT_FILENO) else {
             return nil
         }
         Runtime.beforeDeath { ct_relay_abandon() }
-        try runtime.openConsole(ConsoleScript.source, name: "=prompt")
         let host = unsafe ct_prompt_host(
             context: Unmanaged.passUnretained(self).toOpaque(), descriptor: runtime.wakeDescriptor,
             wake: { unsafe LivePrompt.of($0).wake() },

@@ -3,18 +3,17 @@ import LuaBindings
 
 /// A line at the prompt that begins with a colon.
 enum PromptCommand {
-    case help, operations, queues, quit
+    case help, quit
     case time(String)
     case load(String)
+    case run(RunCommand)
 
-    private static let names = [
-        (":help", "", "shows this"),
-        (":ops", "", "the operations that have not finished, and why those wait that do"),
-        (":queues", "", "the queues that have operations"),
-        (":time", " EXPR", "evaluates an expression and says how long that took"),
-        (":load", " FILE", "runs a file"),
-        (":quit", "", "cancels all operations and leaves; Ctrl-D leaves and lets them finish"),
-    ]
+    private static let names =
+        [(":help", "", "shows this")] + RunCommand.names + [
+            (":time", " EXPR", "evaluates an expression and says how long that took"),
+            (":load", " FILE", "runs a file"),
+            (":quit", "", "cancels all operations and leaves; Ctrl-D leaves and lets them finish"),
+        ]
 
     /// Nil if there is no such command.
     init?(_ line: String) {
@@ -22,38 +21,51 @@ enum PromptCommand {
         let rest = parts.count > 1 ? String(parts[1].drop(while: { $0 == " " })) : ""
         switch parts.first {
         case ":help": self = .help
-        case ":ops": self = .operations
-        case ":queues": self = .queues
         case ":quit": self = .quit
         case ":time" where !rest.isEmpty: self = .time(rest)
         case ":load" where !rest.isEmpty: self = .load(rest)
-        default: return nil
+        default:
+            guard let command = RunCommand(line) else { return nil }
+            self = .run(command)
         }
     }
 
     /// The reply to an unknown command.
     static func unknown(_ line: String) -> String {
+        unknown(line, among: names)
+    }
+
+    /// The reply to a line that is none of these commands, or has the wrong arguments.
+    static func unknown(_ line: String, among names: [(String, String, String)]) -> String {
         let word = String(line.prefix { $0 != " " })
-        if let (name, argument, _) = names.first(where: { $0.0 == word }) { return "\(name) needs its argument:\(argument)\n" }
-        return "there is no command '\(word)'; there are " + names.map { $0.0 + $0.1 }.joined(separator: ", ") + "\n"
+        guard let (name, arguments, _) = names.first(where: { $0.0 == word }) else {
+            return "there is no command '\(word)'; there are " + names.map { $0.0 + $0.1 }.joined(separator: ", ") + "\n"
+        }
+        return arguments.isEmpty ? "\(name) takes no argument\n" : "usage: \(name)\(arguments)\n"
+    }
+
+    /// The text of `:help`.
+    static func help(of names: [(String, String, String)]) -> String {
+        names.map { name, arguments, meaning in "  \(name)\(arguments)".padded(to: 20) + meaning + "\n" }.joined()
     }
 
     /// Completes the name of a command, or its argument: an expression or a file name.
     static func completion(of line: String, in runtime: Runtime) -> Completion {
         if line.hasPrefix(":load ") { return Completion(of: "\"" + line.dropFirst(6), in: runtime) }
         if line.hasPrefix(":time ") { return Completion(of: String(line.dropFirst(6)), in: runtime) }
-        return Completion(fragment: line, names.map { $0.0 + ($0.1.isEmpty ? "" : " ") }.filter { $0.hasPrefix(line) })
+        return completion(of: line, among: names)
+    }
+
+    /// Completes the name of one of these commands.
+    static func completion(of line: String, among names: [(String, String, String)]) -> Completion {
+        Completion(fragment: line, names.map { $0.0 + ($0.1.isEmpty ? "" : " ") }.filter { $0.hasPrefix(line) })
     }
 
     func perform(in runtime: Runtime, evaluate: (String) -> Void) throws(LuaError) {
         switch self {
         case .help:
-            let lines = Self.names.map { name, argument, meaning in
-                "  \(name)\(argument)".padded(to: 16) + meaning
-            }
-            Message.output((lines + ["Tab completes, Ctrl-R searches the history, Ctrl-C stops what runs."]).joined(separator: "\n") + "\n")
-        case .operations: Self.show(runtime.describeOperations(limit: 50), orElse: "no operation is unfinished")
-        case .queues: Self.show(runtime.describeQueues(), orElse: "no queue has operations")
+            Message.output(Self.help(of: Self.names) + "Tab completes, Ctrl-R searches the history, Ctrl-C stops what runs.\n")
+        case .run(let command): Message.output(command.perform(on: runtime.monitor))
         case .time(let expression):
             let start = ContinuousClock.now
             evaluate(expression)
@@ -72,10 +84,6 @@ enum PromptCommand {
     private static func seconds(_ microseconds: Int64) -> String {
         let digits = String(microseconds % 1_000_000)
         return "\(microseconds / 1_000_000)." + String(repeating: "0", count: 6 - digits.count) + digits
-    }
-
-    private static func show(_ lines: [String], orElse text: String) {
-        Message.output((lines.isEmpty ? [text] : lines).joined(separator: "\n") + "\n")
     }
 }
 

@@ -3,10 +3,11 @@
 /// In virtual time, each operation takes as long as it took in the run. It starts as soon as its dependencies have finished, its queue's
 /// maximum allows it, and a worker is free. If there are several, the one that became ready first starts. The estimate ignores priorities,
 /// suspensions and the time to switch between operations. It also ignores that operations may wait for one another or slow one another down.
+/// While an operation was blocked, another thread could take its place, so it needs a worker only for the rest of its time.
 struct Replay {
     /// An operation. Times are nanoseconds.
     struct Task {
-        /// The time for which it needs a worker; 0 if it ran on another thread.
+        /// The time for which it needs a worker; 0 if it ran on a thread that is not a worker.
         var workerTime: UInt64
         /// The time from its start to its end.
         var runTime: UInt64

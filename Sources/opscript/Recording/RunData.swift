@@ -88,7 +88,8 @@ struct RunData {
             let creator = operation.creator.map { operations[Int($0)] }
             let isByCreator = creator.map { $0.hasStarted && $0.started <= operation.added } ?? false
             return Replay.Task(
-                workerTime: log.workers.contains(operation.thread) ? operation.threadTime : 0, runTime: operation.runTime,
+                workerTime: log.workers.contains(operation.thread) ? max(1, operation.threadTime - operation.blockedTime) : 0,
+                runTime: operation.runTime,
                 queue: operation.queue, added: operation.added - (isByCreator ? creator?.started ?? 0 : 0),
                 creator: isByCreator ? operation.creator.map { Int($0) } : nil)
         }

@@ -46,6 +46,10 @@ struct RunLog: Sendable {
     private(set) var workers: Set<Int> = []
     /// Sums over all operations, including those that this log has forgotten.
     private(set) var totals = RunTotals()
+    /// The thread of each worker, by its number.
+    private var workerThreads: [Int: Int] = [:]
+    /// The operation that each thread runs, and since when it has been blocked; 0 if it is not.
+    private var running: [Int: (operation: Int, blocked: UInt64)] = [:]
     /// The time of the last record.
     private(set) var end: UInt64 = 0
     /// The place of each operation in the order in which all were added; empty for a log that never forgets.
@@ -89,7 +93,14 @@ struct RunLog: Sendable {
         switch record.event {
         case .thread(let worker, let isMain):
             threads[record.thread] = isMain ? "main" : worker.map { "worker \($0)" } ?? "thread \(record.thread)"
-            if worker != nil { workers.insert(record.thread) }
+            if let worker {
+                workers.insert(record.thread)
+                workerThreads[worker] = record.thread
+            }
+        case .workerBlocked(let worker):
+            if let thread = workerThreads[worker] { running[thread]?.blocked = time }
+        case .workerReturned(let worker):
+            if let thread = workerThreads[worker] { endBlocking(of: thread, at: time) }
         case .queue(let number, let name, let maximum, let isSuspended):
             let queue = index(ofQueue: number)
             queues[queue].advance(to: time)
@@ -137,6 +148,7 @@ struct RunLog: Sendable {
         case .started: begin(index, on: record.thread, at: time)
         case .returned:
             guard operations[index].phase == .running else { return }
+            leaveThread(index, at: time)
             operations[index].phase = .open
             operations[index].returned = time
         case .finished(let outcome): finish(index, outcome, at: time)
@@ -175,6 +187,20 @@ struct RunLog: Sendable {
         operations[index].started = time
         operations[index].thread = thread
         totals.start(afterWaiting: time - operations[index].added)
+        if workers.contains(thread) { running[thread] = (index, 0) }
+    }
+
+    private mutating func leaveThread(_ index: Int, at time: UInt64) {
+        let thread = operations[index].thread
+        guard running[thread]?.operation == index else { return }
+        endBlocking(of: thread, at: time)
+        running[thread] = nil
+    }
+
+    private mutating func endBlocking(of thread: Int, at time: UInt64) {
+        guard let (operation, blocked) = running[thread], blocked > 0 else { return }
+        operations[operation].blockedTime += time - blocked
+        running[thread]?.blocked = 0
     }
 
     private mutating func finish(_ index: Int, _ outcome: Operation.Outcome?, at time: UInt64) {
@@ -187,6 +213,7 @@ struct RunLog: Sendable {
             endWait(index, at: time)
             queues[queue].ready -= 1
         case .running, .open:
+            if operations[index].phase == .running { leaveThread(index, at: time) }
             queues[queue].advance(to: time)
             queues[queue].executing -= 1
         case .finished: return
@@ -280,6 +307,7 @@ struct RunLog: Sendable {
             return operation
         }
         numbers = kept.map { numbers[$0] }
+        running = running.compactMapValues { indices[$0.operation] < 0 ? nil : (indices[$0.operation], $0.blocked) }
         for number in places.indices where places[number] >= 0 { places[number] = intern(formerTexts[Int(places[number])]) }
         lastPlace = ("", -1)
         edges = edges.compactMap { edge in

@@ -20,6 +20,8 @@ struct RunOperation {
     var started: UInt64 = 0
     /// When the operation left its thread without having finished; 0 if it did not.
     var returned: UInt64 = 0
+    /// The part of the time on its thread in which it was blocked, so that another thread could take its place.
+    var blockedTime: UInt64 = 0
     /// When it finished. For an operation that never did, the end of the recording.
     var finished: UInt64 = 0
     /// The part of the time from `ready` to `started` in which the queue was suspended, or had as many operations as it may run.

@@ -44,6 +44,10 @@ final class TraceWriter {
     private var entries: [Entry] = []
     /// The threads that have run nothing yet.
     private var newThreads: [Int: ThreadKind] = [:]
+    /// The thread of each worker, by its number.
+    private var workerThreads: [Int: Int] = [:]
+    /// Since when each blocked thread has been blocked.
+    private var blockedThreads: [Int: UInt64] = [:]
     /// The name of each queue, by its number.
     private var queueNames: [String] = []
     private var programs: [Int: Program] = [:]
@@ -77,6 +81,11 @@ final class TraceWriter {
         switch record.event {
         case .thread(let worker, let isMain):
             newThreads[record.thread] = isMain ? .main : worker.map { .worker($0) } ?? .other
+            if let worker { workerThreads[worker] = record.thread }
+        case .workerBlocked(let worker):
+            if let thread = workerThreads[worker] { blockedThreads[thread] = record.time }
+        case .workerReturned(let worker):
+            if let thread = workerThreads[worker] { writeBlocked(thread, until: record.time) }
         case .queue(let number, let name, _, _):
             while queueNames.count <= number { queueNames.append("") }
             queueNames[number] = name ?? "queue \(number)"
@@ -128,6 +137,7 @@ final class TraceWriter {
         case .dependency(let other): writeFlow(from: entries[other], to: entries[number], at: time)
         case .returned:
             guard entries[number].phase == .running else { return }
+            writeBlocked(entries[number].thread, until: time)
             entries[number].returned = time
             entries[number].phase = .open
             running -= 1
@@ -149,6 +159,7 @@ final class TraceWriter {
             ready -= 1
             sampleCounters(at: time)
         case .running:
+            writeBlocked(entry.thread, until: time)
             writeSlice(of: entry, until: time, outcome)
             running -= 1
             sampleCounters(at: time)
@@ -281,6 +292,13 @@ final class TraceWriter {
             file.append(",\"error\":")
             file.append(json: error)
         }
+        file.append("}}")
+    }
+
+    /// The time that a thread was blocked, below the slice of its operation.
+    private func writeBlocked(_ thread: Int, until end: UInt64) {
+        guard let begin = blockedThreads.removeValue(forKey: thread) else { return }
+        beginSlice("blocked", "blocked", track: thread + 1, from: begin, to: end)
         file.append("}}")
     }
 

@@ -23,7 +23,7 @@ struct StatusAddress {
         let host = text[..<colon]
         let port = String(text[colon...].dropFirst())
         if host.hasPrefix("["), host.hasSuffix("]") { return (String(host.dropFirst().dropLast()), port) }
-        return host.contains(":") ? nil : (String(host), port)
+        return host.utf8.contains(UInt8(ascii: ":")) ? nil : (String(host), port)
     }
 
     /// Whether only programs on this machine can connect.
@@ -31,7 +31,7 @@ struct StatusAddress {
 
     /// The address of a page.
     static func url(host: String, port: Int, token: String) -> String {
-        "http://\(host.contains(":") ? "[\(host)]" : host):\(port)/?token=\(token)"
+        "http://\(host.utf8.contains(UInt8(ascii: ":")) ? "[\(host)]" : host):\(port)/?token=\(token)"
     }
 
     /// Whether a request was sent to an address and not to a name. A page from elsewhere whose name was made to lead here (DNS rebinding)

@@ -267,16 +267,14 @@ struct PromptTests {
         let terminal = try Terminal()
         try terminal.startPrompt()
         try terminal.enter(":halp")
-        try terminal.expect {
-            $0.joined().contains("there is no command ':halp'; there are :help, :ops, :queues, :time EXPR, :load FILE, :quit")
-        }
+        try terminal.expect { $0.contains { $0.hasPrefix("there is no command ':halp'; there are :help, :ops, :queues, :why NAME") } }
         try terminal.expect { $0.last == ">" }
         try terminal.enter(":time 6 * 7")
         try terminal.expect { $0.dropLast(2).last == "42" && $0.dropLast().last?.hasPrefix("0.0") == true }
         try terminal.enter(":load /nonexistent")
         try terminal.expect { rows in rows.contains { $0.hasPrefix("cannot open /nonexistent") } && rows.last == ">" }
         try terminal.enter(":load")
-        try terminal.expect(last: ":load needs its argument: FILE", ">")
+        try terminal.expect(last: "usage: :load FILE", ">")
     }
 
     @Test("A key is answered within 20 ms while two operations compute")

@@ -6,7 +6,7 @@ final class Terminal {
     private let socket: String
     fileprivate let directory: ScratchDirectory
 
-    /// - Parameter home: where the history is kept; nil for a directory of its own.
+    /// - Parameter home: where the history and the sockets are; nil for a directory of its own.
     init(columns: Int = 80, home: ScratchDirectory? = nil, environment: [String: String] = [:]) throws {
         directory = try home ?? ScratchDirectory()
         socket = "\(try ScratchDirectory.uniqueName())"
@@ -20,6 +20,7 @@ final class Terminal {
             ],
             environment: [
                 "LC_ALL": "C.UTF-8", "PS1": "$ ", "OPSCRIPT": Paths.opscript, "XDG_STATE_HOME": directory.path,
+                "XDG_RUNTIME_DIR": directory.path,
                 "HOME": directory.path, "TERM": "screen", "HISTFILE": "",
             ].merging(environment) { $1 })
         let outcome = try start.run()

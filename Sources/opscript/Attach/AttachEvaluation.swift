@@ -1,0 +1,95 @@
+import CTerminal
+import Glibc
+import LuaBindings
+import OpEngine
+import Synchronization
+
+/// A text that an attached prompt has sent to the main state, which evaluates it when it waits, between two pieces of work.
+final class AttachEvaluation: Sendable {
+    /// The runtime whose main state evaluates.
+    final class MainState: @unchecked Sendable {
+        // Safety: `@unchecked Sendable` because only jobs of the main state use the runtime. The monitor is safe from any thread.
+        fileprivate let runtime: Runtime
+        let monitor: RunMonitor
+
+        init(_ runtime: Runtime) {
+            self.runtime = runtime
+            monitor = runtime.monitor
+        }
+    }
+
+    private enum Phase { case waiting, running, interrupted, ended }
+
+    private let source: String
+    private let connection: AttachConnection
+    private let phase = Mutex(Phase.waiting)
+
+    init(_ source: String, for connection: AttachConnection) {
+        self.source = source
+        self.connection = connection
+    }
+
+    /// Has the text evaluated. The reply comes when the main state has done so.
+    func begin(in mainState: MainState) {
+        mainState.runtime.engine.mainInbox.post { self.run(in: mainState.runtime) }
+    }
+
+    /// Gives the evaluation up: it does not begin, or ends with the error `interrupted!`.
+    func interrupt() {
+        let wasWaiting = phase.withLock { phase in
+            switch phase {
+            case .waiting:
+                phase = .ended
+                return true
+            case .running:
+                phase = .interrupted
+                // With the lock held, so that the evaluation does not end before the signal has come.
+                ct_interrupt()
+                return false
+            case .interrupted, .ended: return false
+            }
+        }
+        if wasWaiting { reply(.done, "given up: the main state was busy\n") }
+    }
+
+    // MARK: in the main state
+
+    private func run(in runtime: Runtime) {
+        let mayRun = phase.withLock { phase in
+            if phase == .waiting { phase = .running }
+            return phase == .running
+        }
+        guard mayRun else { return }
+        // A signal that ends the run must not be lost.
+        guard runtime.lastInterrupt == nil else { return reply(.done, "the run is being interrupted\n") }
+        var (kind, text) = (AttachConnection.Kind.done, "")
+        do throws(LuaError) {
+            try runtime.catchInterrupts()
+            let values = try runtime.callConsole("evaluate", [.string(source)])
+            if values.first?.text == "more" { kind = .more }
+            text = values.last?.text ?? ""
+        } catch {
+            let printed = (try? runtime.callConsole("takeOutput", []))?.first?.text ?? ""
+            text = printed + report(error)
+        }
+        let wasInterrupted = phase.withLock { phase in
+            defer { phase = .ended }
+            return phase == .interrupted
+        }
+        if wasInterrupted { try? runtime.catchInterrupts() }
+        reply(kind, text)
+    }
+
+    /// The error without the frames of whatever the main state was waiting in.
+    private func report(_ error: LuaError) -> String {
+        var frames = error.traceback.split(separator: "\n").prefix { !$0.hasPrefix("\tprompt:") }
+        if let last = frames.last, last.hasSuffix(" in local 'chunk'") {
+            frames[frames.endIndex - 1] = last.dropLast("local 'chunk'".count) + "main chunk"
+        }
+        return ErrorReport(message: error.message, traceback: frames.joined(separator: "\n"), source: source).text
+    }
+
+    private func reply(_ kind: AttachConnection.Kind, _ text: String) {
+        connection.send(AttachConnection.Reply(kind: kind, text: text))
+    }
+}

@@ -1,0 +1,166 @@
+import CTerminal
+import Glibc
+import LuaBindings
+import Synchronization
+
+/// `opscript attach`: a prompt in another process.
+final class AttachedPrompt {
+    private let process: pid_t
+    private let connection: AttachConnection
+    private var history = History()
+
+    /// Whether Ctrl-C was pressed. For the signal handler.
+    private static let wasInterrupted = Atomic<Bool>(false)
+
+    /// Attaches to a process; to the only one that can be attached to if there is no argument.
+    static func run(_ arguments: [String]) throws(AttachError) {
+        let process = try arguments.isEmpty ? onlyProcess() : parse(arguments)
+        let prompt = try AttachedPrompt(process)
+        prompt.run()
+    }
+
+    private static func parse(_ arguments: [String]) throws(AttachError) -> pid_t {
+        guard arguments.count == 1, let process = pid_t(arguments[0]), process > 0 else {
+            throw AttachError(message: "usage: opscript attach [PID]")
+        }
+        return process
+    }
+
+    private static func onlyProcess() throws(AttachError) -> pid_t {
+        let all = try AttachSocket.processes()
+        if all.count == 1 { return all[0] }
+        if all.isEmpty {
+            throw AttachError(message: "no process of yours can be attached to: start it with 'opscript --attach script.lua'")
+        }
+        let list = all.map { "  \($0)  \(commandLine(of: $0))" }.joined(separator: "\n")
+        throw AttachError(message: "several processes can be attached to, so say which:\n\(list)")
+    }
+
+    private static func commandLine(of process: pid_t) -> String {
+        guard let file = unsafe fopen("/proc/\(process)/cmdline", "r") else { return "" }
+        defer { unsafe fclose(file) }
+        var bytes = [UInt8](repeating: 0, count: 200)
+        let count = unsafe fread(&bytes, 1, bytes.count, file)
+        // Each word ends with a byte 0.
+        return bytes.prefix(count).split { $0 < 0x20 }.map { String(decoding: $0, as: UTF8.self) }.joined(separator: " ")
+    }
+
+    private init(_ process: pid_t) throws(AttachError) {
+        self.process = process
+        connection = AttachConnection(try AttachSocket.connect(to: process))
+    }
+
+    /// Runs until the user detaches or the process ends.
+    private func run() {
+        guard show() == .done else { return }
+        let isOnTerminal = beginEditing()
+        defer { if isOnTerminal { endEditing() } }
+        var source = ""
+        while true {
+            let prompt = source.isEmpty ? "\(process)> " : "\(process)>> "
+            switch isOnTerminal ? edit(prompt) : readLine() {
+            case .line(":detach"), .end: return
+            case .line(let line):
+                if source.isEmpty, line.isEmpty { continue }
+                // As in Lua 5.2, a line that starts with `=` is an expression.
+                let first = line.hasPrefix("=") ? "return \(line.dropFirst())" : line
+                source = source.isEmpty ? first : "\(source)\n\(line)"
+                connection.send(line: AttachConnection.encode(source))
+                switch show() {
+                case .more: break
+                case .done: source = ""
+                case .left: return
+                }
+            case .interrupted:
+                source = ""
+                Message.output("")
+            case .left:
+                _ = show()
+                return
+            }
+        }
+    }
+
+    /// Waits for a reply and shows it. Ctrl-C meanwhile gives up what the reply would answer.
+    private func show() -> AttachConnection.Kind {
+        let reply = connection.readReply {
+            if Self.wasInterrupted.exchange(false, ordering: .relaxed) { connection.send(line: AttachConnection.interrupt) }
+        }
+        Message.output(reply?.text ?? "process \(process) has ended\n")
+        return reply?.kind ?? .left
+    }
+
+    // MARK: the line editor
+
+    private enum Input {
+        case line(String)
+        case interrupted, end, left
+    }
+
+    /// The next line of standard input, which is no terminal.
+    private func readLine() -> Input { Swift.readLine().map { .line($0) } ?? .end }
+
+    /// Begins to edit lines. Returns false if there is no capable terminal.
+    private func beginEditing() -> Bool {
+        guard isatty(STDIN_FILENO) != 0, isatty(STDOUT_FILENO) != 0, Environment.hasCapableTerminal, ct_relay_begin(STDOUT_FILENO) else {
+            return false
+        }
+        let host = unsafe ct_prompt_host(
+            context: Unmanaged.passUnretained(self).toOpaque(), descriptor: connection.descriptor,
+            wake: { unsafe AttachedPrompt.of($0).wake() },
+            complete: { context, line in
+                if let line = unsafe line { unsafe AttachedPrompt.of(context).complete(String(cString: line)) }
+            })
+        guard unsafe withUnsafePointer(to: host, { unsafe ct_prompt_begin($0) }) else {
+            ct_relay_end()
+            return false
+        }
+        for line in history.lines() { unsafe ct_prompt_remember(line) }
+        catchInterrupts()
+        return true
+    }
+
+    private func catchInterrupts() {
+        // The handler must not be the first to use the variable, because that allocates.
+        Self.wasInterrupted.store(false, ordering: .relaxed)
+        var action = sigaction()
+        // Safety: the handler only stores to an atomic variable.
+        unsafe action.__sigaction_handler.sa_handler = { _ in AttachedPrompt.wasInterrupted.store(true, ordering: .relaxed) }
+        unsafe sigaction(SIGINT, &action, nil)
+    }
+
+    private func endEditing() {
+        ct_prompt_end_all()
+        ct_relay_end()
+    }
+
+    private static func of(_ context: UnsafeMutableRawPointer?) -> AttachedPrompt {
+        guard let context = unsafe context else { fatalError("opscript bug: a prompt without its host") }
+        // Safety: `run` is executing on this object.
+        return unsafe Unmanaged<AttachedPrompt>.fromOpaque(context).takeUnretainedValue()
+    }
+
+    private func edit(_ prompt: String) -> Input {
+        var line: UnsafePointer<CChar>?
+        switch unsafe ct_prompt_read(prompt, &line) {
+        case CT_LINE:
+            let text = unsafe line.map { unsafe String(cString: $0) } ?? ""
+            if history.add(text) { unsafe ct_prompt_remember(text) }
+            return .line(text)
+        case CT_INTERRUPTED: return .interrupted
+        case CT_LEFT: return .left
+        default: return .end
+        }
+    }
+
+    private func wake() -> Int32 {
+        if Self.wasInterrupted.exchange(false, ordering: .relaxed) { return Int32(CT_CLEAR_LINE) }
+        // The process sends nothing that was not asked for, except that it ends.
+        return Int32(connection.hasReceived ? CT_LEAVE : CT_GO_ON)
+    }
+
+    private func complete(_ line: String) {
+        let completion = PromptCommand.completion(of: line, among: AttachServer.commands)
+        unsafe ct_prompt_complete(completion.insertion, completion.columns(width: Int(ct_columns(STDOUT_FILENO))))
+    }
+}

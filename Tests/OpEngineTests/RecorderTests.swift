@@ -1,0 +1,202 @@
+import OpEngine
+import Synchronization
+import TestSupport
+import Testing
+
+/// What a recorder has passed on.
+private final class Records: OperationRecordReceiver {
+    private let all = Locked<[OperationRecord]>([])
+
+    func receive(_ record: OperationRecord) { all.withLock { $0.append(record) } }
+    func finishBatch() {}
+    func describe(_ error: any Error) -> String { "described: \(error)" }
+
+    var list: [OperationRecord] { all.withLock { $0 } }
+
+    /// The events of each operation, in order. An operation that has the number of an earlier one follows it.
+    func events(of operation: Int) -> [OperationRecord] { list.filter { $0.operation == operation } }
+
+    /// The number of the operation with this name.
+    func number(named wanted: String) -> Int? {
+        list.first { if case .name(wanted) = $0.event { true } else { false } }?.operation
+    }
+}
+
+/// A recorder records one engine of the process at a time.
+@Suite(.serialized) struct RecorderTests {
+    private struct Mistake: Error {}
+
+    private func record(_ body: (Engine) throws -> Void) throws -> Records {
+        let engine = Engine(workerCount: 2)
+        let records = Records()
+        let recorder = try #require(Recorder(engine, receiver: records))
+        try body(engine)
+        recorder.stop()
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+        return records
+    }
+
+    private func word(_ event: OperationRecord.Event) -> String {
+        switch event {
+        case .added: "added"
+        case .name: "name"
+        case .dependency: "dependency"
+        case .ready: "ready"
+        case .started: "started"
+        case .returned: "returned"
+        case .cancelled: "cancelled"
+        case .error(let text): text
+        case .finished(let outcome): "\(outcome)"
+        default: "other"
+        }
+    }
+
+    @Test("The records of an operation tell its life in order")
+    func life() throws {
+        let records = try record { engine in
+            let queue = OperationQueue(engine: engine)
+            queue.isSuspended = true
+            let first = BlockOperation {}
+            let second = BlockOperation { throw Mistake() }
+            let third = BlockOperation {}
+            (first.name, second.name, third.name) = ("first", "second", "third")
+            second.addDependency(first)
+            queue.addOperations([first, second, third], waitUntilFinished: false)
+            third.cancel()
+            queue.isSuspended = false
+            queue.waitUntilAllOperationsAreFinished()
+        }
+        let lives = try ["first", "second", "third"].map { name in
+            try records.events(of: #require(records.number(named: name))).map { word($0.event) }
+        }
+        #expect(lives[0] == ["added", "name", "started", "succeeded"])
+        #expect(lives[1] == ["added", "name", "ready", "started", "dependency", "described: Mistake()", "failed"])
+        #expect(lives[2] == ["added", "name", "cancelled", "cancelled"])
+    }
+
+    @Test("A worker that is blocked, declared or noticed, is recorded while its operation runs")
+    func blocking() throws {
+        let released = Gate()
+        let records = try record { engine in
+            let queue = OperationQueue(engine: engine)
+            queue.maxConcurrentOperationCount = 8
+            let declared = BlockOperation { Engine.blocking {} }
+            declared.name = "declared"
+            queue.addOperation(declared)
+            queue.waitUntilAllOperationsAreFinished()
+            // Two workers sleep in a call that the engine does not know, so the third operation runs only if they are replaced.
+            for name in ["one", "two"] {
+                let noticed = BlockOperation { released.wait() }
+                noticed.name = name
+                queue.addOperation(noticed)
+            }
+            queue.addOperation { released.open(2) }
+            queue.waitUntilAllOperationsAreFinished()
+        }
+        var workers: [Int: Int] = [:]
+        for record in records.list {
+            if case .thread(let worker?, _) = record.event { workers[worker] = record.thread }
+        }
+        func blocked(during name: String) throws -> [OperationRecord] {
+            let own = try records.events(of: #require(records.number(named: name)))
+            let start = try #require(own.first(where: { word($0.event) == "started" }))
+            let end = try #require(own.first(where: { word($0.event) == "succeeded" }))
+            return records.list.filter { record in
+                guard case .workerBlocked(let worker) = record.event else { return false }
+                return workers[worker] == start.thread && record.time >= start.time && record.time <= end.time
+            }
+        }
+        #expect(try !blocked(during: "declared").isEmpty)
+        #expect(try !(blocked(during: "one") + blocked(during: "two")).isEmpty)
+        // Whoever was blocked has returned, in this order.
+        for worker in workers.keys {
+            var isBlocked = false
+            for record in records.list {
+                switch record.event {
+                case .workerBlocked(worker):
+                    #expect(!isBlocked)
+                    isBlocked = true
+                case .workerReturned(worker):
+                    #expect(isBlocked)
+                    isBlocked = false
+                default: break
+                }
+            }
+        }
+    }
+
+    @Test("Nothing is lost and nothing is out of order, however many threads add and run operations")
+    func random() throws {
+        let seed = UInt64.random(in: 0..<1_000_000)
+        let count = TestLength.size(20_000)
+        let failed = Atomic<Int>(0)
+        let records = try record { engine in
+            let queues = (0..<3).map { _ in OperationQueue(engine: engine) }
+            queues[1].maxConcurrentOperationCount = 1
+            let producers = (0..<3).map { producer in
+                TestThread {
+                    var random = SeededGenerator(seed: seed &+ UInt64(producer))
+                    var last: Operation?
+                    for _ in 0..<count {
+                        let fails = Int.random(in: 0..<8, using: &random) == 0
+                        if fails { failed.wrappingAdd(1, ordering: .relaxed) }
+                        let operation = BlockOperation { if fails { throw Mistake() } }
+                        if let last, Bool.random(using: &random) { operation.addDependency(last) }
+                        queues.randomElement(using: &random)?.addOperation(operation)
+                        last = operation
+                    }
+                }
+            }
+            for producer in producers { producer.join() }
+            for queue in queues { queue.waitUntilAllOperationsAreFinished() }
+        }
+        var (added, failures, last) = (0, 0, UInt64(0))
+        /// What each number waits for; an operation may have the number of one that was deallocated.
+        var expected: [Int: String] = [:]
+        var wrong: [String] = []
+        for record in records.list {
+            if record.time < last { wrong.append("a record goes back in time") }
+            last = record.time
+            let word = word(record.event)
+            switch record.event {
+            case .added:
+                added += 1
+                if let missing = expected[record.operation] { wrong.append("added again before \(missing)") }
+                expected[record.operation] = "started"
+            case .started:
+                if expected[record.operation] != "started" { wrong.append("started without being added") }
+                expected[record.operation] = "finished"
+            case .finished(let outcome):
+                if outcome == .failed { failures += 1 }
+                if expected.removeValue(forKey: record.operation) != "finished" { wrong.append("\(word) without having started") }
+            default: break
+            }
+        }
+        #expect(wrong.isEmpty, "seed \(seed)")
+        #expect(expected.isEmpty, "seed \(seed)")
+        #expect(added == 3 * count, "seed \(seed)")
+        #expect(failures == failed.load(ordering: .relaxed), "seed \(seed)")
+    }
+
+    @Test("One recorder records at a time; the next one begins anew")
+    func one() throws {
+        let engine = Engine(workerCount: 1)
+        let queue = OperationQueue(engine: engine)
+        let records = (0..<2).map { _ in Records() }
+        for own in records {
+            let recorder = try #require(Recorder(engine, receiver: own))
+            #expect(Recorder(engine, receiver: Records()) == nil)
+            queue.addOperation {}
+            queue.waitUntilAllOperationsAreFinished()
+            recorder.stop()
+            recorder.stop()
+            queue.addOperation {}
+            queue.waitUntilAllOperationsAreFinished()
+        }
+        for own in records {
+            #expect(own.events(of: 0).map { word($0.event) } == ["added", "started", "succeeded"])
+            #expect(own.list.allSatisfy { $0.operation <= 0 })
+        }
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+    }
+}

@@ -1,0 +1,37 @@
+import Testing
+
+@testable import OpEngine
+@testable import opscript
+
+@Suite struct RunLogTests {
+    /// A log of one operation, on worker 7, that starts at 10 and finishes at 60.
+    private func log(_ events: (time: UInt64, thread: Int, event: OperationRecord.Event)...) throws -> RunOperation {
+        var log = RunLog(title: "", from: 0)
+        let life: [(time: UInt64, thread: Int, event: OperationRecord.Event)] = [
+            (0, 0, .thread(worker: nil, isMain: true)), (1, 3, .thread(worker: 7, isMain: false)),
+            (2, 0, .queue(0, name: nil, maximum: nil, isSuspended: false)),
+            (5, 0, .added(queue: 0, creator: nil, priority: .normal, isReady: true)), (10, 3, .started), (60, 3, .finished(.succeeded)),
+        ]
+        for record in (life + events).sorted(by: { $0.time < $1.time }) {
+            log.receive(OperationRecord(time: record.time, thread: record.thread, operation: 0, event: record.event))
+        }
+        log.finish()
+        return try #require(log.operations.first)
+    }
+
+    @Test("The times in which the worker was blocked add up, whoever noticed it")
+    func blocked() throws {
+        let operation = try log(
+            (20, 3, .workerBlocked(7)), (30, 3, .workerReturned(7)), (40, 5, .workerBlocked(7)), (45, 3, .workerReturned(7)))
+        #expect(operation.blockedTime == 15)
+        #expect(operation.threadTime == 50)
+    }
+
+    @Test("A blocked time ends with the operation, and that of another worker does not count")
+    func ends() throws {
+        #expect(try log((50, 5, .workerBlocked(7)), (70, 3, .workerReturned(7))).blockedTime == 10)
+        #expect(try log((20, 5, .workerBlocked(8)), (30, 3, .workerReturned(8))).blockedTime == 0)
+        #expect(try log((2, 5, .workerBlocked(7)), (3, 3, .workerReturned(7))).blockedTime == 0)
+        #expect(try log((20, 3, .workerBlocked(7)), (30, 3, .returned), (40, 3, .workerReturned(7))).blockedTime == 10)
+    }
+}
