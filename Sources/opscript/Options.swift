@@ -32,6 +32,8 @@ struct Options {
     private(set) var mayBeAttachedTo = false
     /// What `--log` asks for.
     private(set) var logLevel: LogWriter.Level?
+    /// What `--status` asks for.
+    private(set) var status: StatusAddress?
     /// The file that `--trace` names.
     private(set) var traceFile: String?
     /// The file that `--graph` names.
@@ -99,6 +101,7 @@ struct Options {
             }
             progress = mode
         case _ where word == "--log" || word.hasPrefix("--log="): try readLogLevel(word, &index)
+        case _ where word == "--status" || word.hasPrefix("--status="): try readStatus(word, &index)
         default:
             if try readFile(word, &index) { return }
             if try !limits.read(word, from: words, &index) { throw UsageError(message: "unrecognized option '\(word)'") }
@@ -134,6 +137,14 @@ struct Options {
             throw UsageError(message: "'--log' needs a level: error, warning, info or debug")
         }
         logLevel = level
+    }
+
+    private mutating func readStatus(_ word: String, _ index: inout Int) throws(UsageError) {
+        let text = value(of: word, &index)
+        guard let address = StatusAddress(text) else {
+            throw UsageError(message: "'--status' needs a port, or an IP address and a port such as 127.0.0.1:8080, and not '\(text)'")
+        }
+        status = address
     }
 
     /// The value of a long option: what follows `=`, or else the next word. Empty if there is none.

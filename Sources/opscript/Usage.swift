@@ -30,6 +30,8 @@ enum Usage {
                        write the operations and their dependencies as a graph: .dot, or .svg and .png with Graphviz
           --report FILE
                        write a page about the run: its timeline, what decided its time, and all operations
+          --status PORT
+                       serve a page about the run, and metrics, to this machine while it goes on; or ADDRESS:PORT
           --log LEVEL  log on stderr what happens: error, warning, info or debug
           --attach     let 'opscript attach' show and change the run; a prompt always does
           --help       show this help and exit

@@ -13,16 +13,14 @@ struct ChildProcess {
     /// Starts `program` with `arguments`, the first of which is its name. `streams` are the descriptors of its standard streams.
     init(program: String, arguments: [String], environment: [String], streams: [Int32]) throws {
         self = try Self.starting.withLock { _ in
-            var ends: [Int32] = [-1, -1]
-            guard unsafe pipe(&ends) == 0 else { throw CommandError(description: "pipe: errno \(errno)") }
-            defer { close(ends[1]) }
-            for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
+            let life = try Self.openPipe()
+            defer { close(life.write) }
             do {
                 let identifier = try Self.spawn(
-                    program: program, arguments: arguments, environment: environment, streams: streams + [ends[1]])
-                return ChildProcess(identifier: identifier, life: ends[0])
+                    program: program, arguments: arguments, environment: environment, streams: streams + [life.write])
+                return ChildProcess(identifier: identifier, life: life.read)
             } catch {
-                close(ends[0])
+                close(life.read)
                 throw error
             }
         }
@@ -31,6 +29,16 @@ struct ChildProcess {
     private init(identifier: pid_t, life: Int32) {
         self.identifier = identifier
         self.life = life
+    }
+
+    /// A pipe that no program inherits.
+    static func makePipe() throws -> (read: Int32, write: Int32) { try starting.withLock { _ in try openPipe() } }
+
+    private static func openPipe() throws -> (read: Int32, write: Int32) {
+        var ends: [Int32] = [-1, -1]
+        guard unsafe pipe(&ends) == 0 else { throw CommandError(description: "pipe: errno \(errno)") }
+        for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
+        return (ends[0], ends[1])
     }
 
     /// Starts the program with the descriptors of `streams` as 0, 1, 2 and so on.

@@ -59,18 +59,21 @@ struct Command {
         let input = try ScratchFile(holding: Array(input.utf8))
         let output = try ScratchFile()
         let errors = try ScratchFile()
+        let child = try self.start(streams: [input.descriptor, output.descriptor, errors.descriptor])
+        guard let status = try child.wait(seconds: timeout) else {
+            throw CommandError(description: "\(name) \(arguments) had not ended after \(timeout) seconds")
+        }
+        return Outcome(status: status, output: output.contents(), errors: errors.contents())
+    }
+
+    /// Starts the program with these descriptors as its standard streams.
+    func start(streams: [Int32]) throws -> ChildProcess {
         var (start, line) = (program, [name] + arguments)
         if let directory {
             // `posix_spawn` cannot change the directory. Bash can, and it can set `argv[0]`.
             (start, line) = ("bash", ["bash", "-c", #"cd -- "$1" && shift && exec -a "$@""#, "bash", directory, name, program] + arguments)
         }
-        let child = try ChildProcess(
-            program: start, arguments: line, environment: mergedEnvironment,
-            streams: [input.descriptor, output.descriptor, errors.descriptor])
-        guard let status = try child.wait(seconds: timeout) else {
-            throw CommandError(description: "\(name) \(arguments) had not ended after \(timeout) seconds")
-        }
-        return Outcome(status: status, output: output.contents(), errors: errors.contents())
+        return try ChildProcess(program: start, arguments: line, environment: mergedEnvironment, streams: streams)
     }
 
     private var mergedEnvironment: [String] {

@@ -27,15 +27,9 @@ import Testing
 
     /// Opens the page in a browser. Returns its elements, without those of its script and style.
     private func open(in directory: ScratchDirectory) throws -> String {
-        let outcome = try Command(
-            program: "chromium-headless-shell", name: "chromium-headless-shell",
-            arguments: [
-                "--no-sandbox", "--dump-dom", "--virtual-time-budget=3000", "--enable-logging=stderr",
-                "--user-data-dir=\(directory.path)/profile", "file://\(directory.path)/run.html",
-            ], environment: ["HOME": directory.path]
-        ).run()
+        let outcome = try Browser.command(opening: "file://\(directory.path)/run.html", in: directory).run()
         #expect(!outcome.errorText.contains("CONSOLE"), "\(outcome.errorText)")
-        return outcome.text.replacing(/<(script|style)[^>]*>(?s:.*?)<\/\1>/, with: "")
+        return Browser.elements(outcome.text)
     }
 
     private func texts(_ pattern: Regex<(Substring, Substring)>, in page: String) -> [String] {
@@ -62,13 +56,59 @@ import Testing
 
         #expect(texts(/<th scope="row">(.*?)<\/th>/, in: page) == ["1", "2 (as in this run)", "4", "8", "16"])
 
-        let rows = texts(/<div class="row" role="row" aria-rowindex="\d+">(.*?)<\/div><\/div>/.dotMatchesNewlines(), in: page)
+        let rows = texts(/<div class="row[^"]*" role="row"[^>]*>(.*?)<\/div><\/div>/.dotMatchesNewlines(), in: page)
         #expect(rows.count == 5, "\(rows)")
         let places = ["|Name|", "|\(name)|", "|b|", "|c|", "|stdin:7|"]
         for (row, place) in zip(rows, places) { #expect(row.contains(place), "\(row)") }
         #expect(rows[2].contains("|failed|") && rows[2].contains("no &lt;/script&gt; such"), "\(rows)")
         #expect(rows[3].contains("|dependencies|") && rows[4].contains("|cancelled|"), "\(rows)")
         #expect(page.contains(#"aria-rowcount="5""#) && page.contains(#"aria-sort="none""#))
+    }
+
+    @Test("A failed operation has the source line and the traceback that the command reports")
+    func failure() throws {
+        let directory = try ScratchDirectory()
+        let script = try directory.write(
+            """
+            local queue = opscript.OperationQueue.new()
+            local function title(page) return #page.title end
+            local op = queue:addOperation(function() local n = title {} return n end)
+            op:waitUntilFinished()
+            """, to: "fail.lua")
+        let outcome = try Command.opscript("--report", "\(directory.path)/run.html", script).run()
+        #expect(outcome.status == 1)
+        let lines = outcome.errorText.split(separator: "\n").dropLast().filter { !$0.hasPrefix("  in ") }.map(String.init)
+        #expect(lines.count == 6 && lines[2].hasSuffix("^") && lines[3] == "stack traceback:", "\(lines)")
+        let error = lines.joined(separator: "\n").dropFirst("opscript: ".count).replacing("<", with: "&lt;").replacing(">", with: "&gt;")
+        let page = try open(in: directory)
+        #expect(page.contains("\n\n\(error)</pre>"), "\(page)\n\(error)")
+        #expect(page.contains("(field 'title')</div>"), "\(page)")
+    }
+
+    @Test("The times below the timeline are round, and have a unit that fits")
+    func ticks() throws {
+        let directory = try ScratchDirectory()
+        try report("opscript.OperationQueue.new():addOperation(function() end)", in: directory)
+        let page = String(decoding: try #require(Paths.read("\(directory.path)/run.html")), as: UTF8.self)
+        try directory.write(
+            page + """
+                <script>
+                  const ranges = [[0, 1000, 4], [0, 8.4e6, 8], [12.3e6, 1e6, 5], [2.9999e9, 3e6, 3], [0, 2.5e9, 8], [3600e9, 900e9, 6], [0, 1, 8]];
+                  for (const [from, span, most] of ranges) {
+                    document.body.append(element("samp", ticks(from, span, most).map(tick => tick.label).join(", ")));
+                  }
+                </script>
+                """, to: "run.html")
+        #expect(
+            texts(/<samp>(.*?)<\/samp>/, in: try open(in: directory)) == [
+                "0.0 µs, 0.5 µs",
+                "0 ms, 2 ms, 4 ms, 6 ms, 8 ms",
+                "12.4 ms, 12.6 ms, 12.8 ms, 13.0 ms, 13.2 ms",
+                "3.000 s, 3.001 s, 3.002 s",
+                "0.0 s, 0.5 s, 1.0 s, 1.5 s, 2.0 s",
+                "3600 s, 3800 s, 4000 s, 4200 s, 4400 s",
+                "0.0000 µs, 0.0002 µs, 0.0004 µs, 0.0006 µs, 0.0008 µs",
+            ])
     }
 
     @Test("A report of 50,000 operations shows only the rows in view")
@@ -139,7 +179,7 @@ import Testing
             """
         ).run()
         #expect(outcome.status == 3, "\(outcome)")
-        #expect(try open(in: directory).contains(#"<div role="cell" class="unfinished">unfinished</div>"#))
+        #expect(try open(in: directory).contains(#"<div role="cell" class="waiting">waiting</div>"#))
     }
 
     @Test("A trace, a graph and a report can be written of one run")

@@ -6,7 +6,7 @@ import Testing
 @Suite struct RunLogTests {
     /// A log of one operation, on worker 7, that starts at 10 and finishes at 60.
     private func log(_ events: (time: UInt64, thread: Int, event: OperationRecord.Event)...) throws -> RunOperation {
-        let log = RunLog(title: "", from: 0)
+        var log = RunLog(title: "", from: 0)
         let life: [(time: UInt64, thread: Int, event: OperationRecord.Event)] = [
             (0, 0, .thread(worker: nil, isMain: true)), (1, 3, .thread(worker: 7, isMain: false)),
             (2, 0, .queue(0, name: nil, maximum: nil, isSuspended: false)),

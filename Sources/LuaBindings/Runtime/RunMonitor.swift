@@ -29,4 +29,20 @@ public struct RunMonitor: Sendable {
     ///
     /// - Parameter limit: the maximum number of operations to look at.
     public func executingNames(limit: Int) -> [String] { core.engine.executingOperations(limit: limit).compactMap(\.name) }
+
+    /// What the runtime's worker threads are doing.
+    public struct Workers: Sendable, Hashable {
+        /// The number of threads that run operations.
+        public let busy: Int
+        /// The number of threads that are blocked in an operation: they wait for another one, or in a call such as a read.
+        public let blocked: Int
+        /// The number of threads that have nothing to do.
+        public let idle: Int
+    }
+
+    /// The workers now. O(threads), with the lock of the engine's pool held.
+    public func workers() -> Workers {
+        let (busy, blocked, idle) = core.engine.threadCounts
+        return Workers(busy: busy, blocked: blocked, idle: idle)
+    }
 }

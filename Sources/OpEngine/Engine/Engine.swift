@@ -24,6 +24,13 @@ import Synchronization
     let idleTime: Duration
     /// The current number of threads, including blocked and idle ones.
     public var threadCount: Int { pool.withLock { $0.workers.count } }
+    /// How many threads of the pool run operations or are about to, how many are blocked, and how many are idle or look for work. O(threads).
+    public var threadCounts: (busy: Int, blocked: Int, idle: Int) {
+        pool.withLock { pool in
+            let (busy, blocked) = (pool.busy.count, pool.workers.count { $0.blockingCount > 0 })
+            return (busy, blocked, pool.workers.count - busy - blocked)
+        }
+    }
     let hostMayAddOperations: Bool
     /// Who may run the main queue.
     package let entrance: Entrance

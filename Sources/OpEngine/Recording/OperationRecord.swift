@@ -52,7 +52,7 @@ public struct OperationRecord: Sendable {
 public protocol OperationRecordReceiver: AnyObject, Sendable {
     /// Called for each record.
     func receive(_ record: OperationRecord)
-    /// Called after the records of some milliseconds, and once at the end.
+    /// Called after the records of some milliseconds, even if there were none, and once at the end.
     func finishBatch()
     /// The text of an operation's error. Called on the thread that has recorded the error, with no lock held.
     func describe(_ error: any Error) -> String

@@ -43,7 +43,10 @@ import Synchronization
     private let tail = Atomic<Int>(0)
     private let gap = InlineArray<7, Int>(repeating: 0)
     private let head = Atomic<Int>(0)
-    private let otherGap = InlineArray<7, Int>(repeating: 0)
+    /// The operation that the recorder has looked up last, and its number. Most records of a thread concern the same operation as the record
+    /// before.
+    var lastLookUp: (address: UInt64, number: Int) = (0, -1)
+    private let otherGap = InlineArray<5, Int>(repeating: 0)
     /// The value of `head` when the writer looked last.
     private var knownHead = 0
     private var written = 0

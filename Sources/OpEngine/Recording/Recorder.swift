@@ -26,8 +26,6 @@ public final class Recorder: @unchecked Sendable {
     private let thread = JoinableThread()
     /// The number of the operation at each address. Used only by the recorder's thread.
     private var operationNumbers: [UInt64: Int] = [:]
-    /// The address that was looked up last, and its number. Most records concern the same operation as the record before.
-    private var lastLookUp: (address: UInt64, number: Int) = (0, -1)
     /// The time of the last record of each buffer.
     private var lastTimes: [Int: UInt64] = [:]
 
@@ -154,7 +152,6 @@ public final class Recorder: @unchecked Sendable {
                 Source(
                     buffer: buffer, next: published.lowerBound, end: published.upperBound, time: buffer[published.lowerBound].time))
         }
-        if sources.isEmpty { return }
         while !sources.isEmpty {
             var first = 0
             var limit = until
@@ -190,7 +187,7 @@ public final class Recorder: @unchecked Sendable {
     /// Passes on a record. Returns how many entries it consists of.
     private func translate(_ entry: RecordBuffer.Entry, at index: Int, of buffer: RecordBuffer) -> Int {
         var length = 1
-        let operation = entry.address == 0 ? -1 : number(of: entry.address)
+        let operation = entry.address == 0 ? -1 : number(of: entry.address, in: buffer)
         let event: OperationRecord.Event
         switch entry.kind {
         case .thread: event = .thread(worker: entry.first == 0 ? nil : Int(entry.first), isMain: entry.second != 0)
@@ -202,12 +199,12 @@ public final class Recorder: @unchecked Sendable {
                 isSuspended: entry.first & 1 != 0)
         case .added:
             event = .added(
-                queue: Int(entry.first >> 8), creator: entry.second == 0 ? nil : number(of: entry.second),
+                queue: Int(entry.first >> 8), creator: entry.second == 0 ? nil : number(of: entry.second, in: buffer),
                 priority: Operation.QueuePriority(level: UInt8(entry.first >> 1 & 7)), isReady: entry.first & 1 != 0)
         case .placeMade: event = .place(buffer.takeText(at: index), isFinal: true)
         case .placeAdded: event = .place(buffer.takeText(at: index), isFinal: false)
         case .name: event = .name(buffer.takeText(at: index))
-        case .dependency: event = .dependency(number(of: entry.first))
+        case .dependency: event = .dependency(number(of: entry.first, in: buffer))
         case .ready: event = .ready
         case .started: event = .started
         case .returned: event = .returned
@@ -228,11 +225,11 @@ public final class Recorder: @unchecked Sendable {
         return length
     }
 
-    private func number(of address: UInt64) -> Int {
-        if lastLookUp.address == address { return lastLookUp.number }
+    private func number(of address: UInt64, in buffer: RecordBuffer) -> Int {
+        if buffer.lastLookUp.address == address { return buffer.lastLookUp.number }
         let number = operationNumbers[address] ?? operationNumbers.count
         if number == operationNumbers.count { operationNumbers[address] = number }
-        lastLookUp = (address, number)
+        buffer.lastLookUp = (address, number)
         return number
     }
 }

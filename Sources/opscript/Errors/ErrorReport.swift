@@ -1,5 +1,4 @@
 import CTerminal
-import Glibc
 import LuaBindings
 
 /// An error in the form in which people read it: the message, the source line with a caret if the position is known, and the frames of the
@@ -9,18 +8,32 @@ struct ErrorReport {
     private let stack: String
     /// The text that was typed at the prompt, if the error comes from there.
     private let source: String?
+    private let files: SourceFiles
 
     init(_ error: LuaError, source: String? = nil) { self.init(message: error.message, traceback: error.traceback, source: source) }
 
     /// - Parameter traceback: the lines of Lua's traceback, or an empty text.
-    init(message: String, traceback: String, source: String? = nil) {
+    init(message: String, traceback: String, source: String? = nil, files: SourceFiles = SourceFiles()) {
         self.message = message
         stack = traceback
         self.source = source
+        self.files = files
     }
 
+    /// - Parameter report: the message and, on the lines after it, the traceback if there is one.
+    init(report: String, files: SourceFiles) {
+        // A message may quote a traceback; the error's own is the last one.
+        let lines = report.split(separator: "\n", omittingEmptySubsequences: false)
+        let start = lines.lastIndex(of: "stack traceback:") ?? lines.endIndex
+        self.init(
+            message: lines[..<start].joined(separator: "\n"), traceback: lines[start...].joined(separator: "\n"), files: files)
+    }
+
+    /// The lines of the report.
+    var lines: [String] { [message] + excerpt + traceback }
+
     /// The report, with a newline at the end.
-    var text: String { ([message] + excerpt + traceback).joined(separator: "\n") + "\n" }
+    var text: String { lines.joined(separator: "\n") + "\n" }
 
     // MARK: the source line
 
@@ -41,8 +54,7 @@ struct ErrorReport {
     }
 
     private func line(_ number: Int, of name: String) -> String? {
-        guard let text = name == "stdin" ? source : Self.contents(of: name) else { return nil }
-        let lines = text.split(separator: "\n", omittingEmptySubsequences: false)
+        let lines = name == "stdin" ? SourceFiles.lines(of: source ?? "") : files.lines(ofFile: name)
         guard lines.indices.contains(number - 1) else { return nil }
         let line = String(lines[number - 1])
         return line.allSatisfy(\.isWhitespace) || line.count > 200 ? nil : line
@@ -91,16 +103,6 @@ struct ErrorReport {
 
     private static func width(of character: Character) -> Int {
         max(0, Int(ct_width(character.unicodeScalars.first?.value ?? 32)))
-    }
-
-    private static func contents(of path: String) -> String? {
-        // Opening a FIFO would wait for a writer.
-        var status = stat()
-        guard unsafe stat(path, &status) == 0, status.st_mode & S_IFMT == S_IFREG, let file = unsafe fopen(path, "r") else { return nil }
-        defer { unsafe fclose(file) }
-        var bytes = [UInt8](repeating: 0, count: 1 << 20)
-        let count = unsafe bytes.withUnsafeMutableBytes { unsafe fread($0.baseAddress, 1, $0.count, file) }
-        return String(decoding: bytes.prefix(count), as: UTF8.self)
     }
 
     // MARK: the traceback

@@ -9,9 +9,9 @@ final class Progress: Sendable {
     private let style: Style
     private let monitor: RunMonitor
     private let start = ContinuousClock.now
-    /// Its writing end is closed to stop the thread, which closes the writing end of `ended`.
-    private let stop: (read: Int32, write: Int32)
-    private let ended: (read: Int32, write: Int32)
+    /// Closed to stop the thread, and closed by the thread at its end.
+    private let stop: Pipe
+    private let ended: Pipe
 
     private static let firstAfter = 1000, interval = 100, lineInterval = 1000  // milliseconds
 
@@ -25,49 +25,33 @@ final class Progress: Sendable {
         case .auto: style = .row
         case .always: style = isCapable ? .row : .lines
         }
-        guard let stop = Self.makePipe() else { return nil }
-        guard let ended = Self.makePipe() else {
-            close(stop.read)
-            close(stop.write)
+        guard let stop = Pipe() else { return nil }
+        guard let ended = Pipe() else {
+            stop.closeWriting()
+            stop.closeReading()
             return nil
         }
         self.monitor = monitor
         (self.stop, self.ended) = (stop, ended)
-        // Safety: balanced in `run`.
-        let context = unsafe Unmanaged.passRetained(self).toOpaque()
-        let hasStarted = unsafe ct_thread_start(
-            { context in if let context = unsafe context { unsafe Unmanaged<Progress>.fromOpaque(context).takeRetainedValue().run() } },
-            context)
-        if !hasStarted {
-            close(ended.write)
-            unsafe Unmanaged<Progress>.fromOpaque(context).release()
-        }
+        if !CommandThread.start({ [self] in run() }) { ended.closeWriting() }
     }
 
     deinit {
-        close(stop.read)
-        close(ended.read)
+        stop.closeReading()
+        ended.closeReading()
     }
 
     /// Erases the row and ends the relay. Call once.
     func finish() {
-        close(stop.write)
-        var event = pollfd(fd: ended.read, events: 0, revents: 0)
-        unsafe poll(&event, 1, 2000)
+        stop.closeWriting()
+        _ = ended.isClosed(within: 2000)
         if style == .row { ct_relay_end() }
-    }
-
-    private static func makePipe() -> (read: Int32, write: Int32)? {
-        var ends: [Int32] = [-1, -1]
-        guard unsafe pipe(&ends) == 0 else { return nil }
-        for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
-        return (ends[0], ends[1])
     }
 
     // MARK: on the thread
 
     private func run() {
-        defer { close(ended.write) }
+        defer { ended.closeWriting() }
         guard !isStopped(within: Self.firstAfter) else { return }
         // A script without operations keeps its terminal.
         while monitor.counts().added == 0 { if isStopped(within: Self.interval) { return } }
@@ -110,15 +94,5 @@ final class Progress: Sendable {
         ProgressLine(counts: monitor.counts(), running: monitor.executingNames(limit: 8), elapsed: .now - start)
     }
 
-    private func isStopped(within milliseconds: Int) -> Bool {
-        let end = ContinuousClock.now + .milliseconds(milliseconds)
-        while true {
-            let left = ContinuousClock.now.duration(to: end)
-            let wait = max(0, left.components.seconds * 1000 + left.components.attoseconds / 1_000_000_000_000_000)
-            var event = pollfd(fd: stop.read, events: 0, revents: 0)
-            let count = unsafe poll(&event, 1, Int32(wait))
-            if count > 0 { return true }
-            if count == 0 { return false }
-        }
-    }
+    private func isStopped(within milliseconds: Int) -> Bool { stop.isClosed(within: milliseconds) }
 }

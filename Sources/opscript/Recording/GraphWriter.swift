@@ -45,7 +45,7 @@ struct GraphWriter {
         let outcome = operation.outcome.map { "\($0)" } ?? "unfinished"
         let time = operation.hasStarted ? GraphWriter.milliseconds(operation.runTime) : "did not run"
         line(" [label=", "\(log.label(of: operation))\n\(time)", "")
-        let error = log.text(operation.error)?.split(separator: "\n").first.map(String.init)
+        let error = operation.error.flatMap { log.errors[Int($0)].split(separator: "\n").first.map(String.init) }
         let details = [outcome, log.text(operation.place), error].compactMap { $0 }.joined(separator: "\n")
         line(", tooltip=", details, "")
         file.append(", fillcolor=\"")

@@ -4,6 +4,7 @@ import Glibc
 ///
 /// The format may require a closing text. It is written after each part, and the next part overwrites it. The file is therefore valid at
 /// any time, even if the process is killed. A file that cannot be written at a position, such as a pipe, gets the closing text at the end.
+/// Instead of a file, it can be memory.
 @safe final class OutputFile {
     // Safety: `count` is at most the buffer's capacity, and the buffer lives as long as this object.
     private static let capacity = 1 << 18
@@ -37,7 +38,13 @@ import Glibc
         isSeekable = lseek(descriptor, 0, SEEK_CUR) == 0
     }
 
+    /// Keeps what is written in memory, as `bytes`.
+    init() { (descriptor, path, closing, isSeekable) = (-1, "", "", false) }
+
     deinit { unsafe buffer.deallocate() }
+
+    /// What was written to memory and flushed.
+    private(set) var bytes: [UInt8] = []
 
     // MARK: Appending
 
@@ -153,6 +160,13 @@ import Glibc
 
     /// Writes what is in the buffer.
     func flush() {
+        if descriptor < 0 {
+            unsafe bytes.append(contentsOf: UnsafeBufferPointer(start: buffer, count: count))
+            count = 0
+            return
+        }
+        // The closing text is there already.
+        if count == 0 && position > 0 { return }
         var done = 0
         while done < count, failure == nil { done += unsafe write(buffer + done, count - done, at: position + off_t(done)) }
         position += off_t(count)

@@ -11,9 +11,11 @@ final class Recording: OperationRecordReceiver, @unchecked Sendable {
     private let traceFile: OutputFile?
     private let graph: GraphFile?
     private let reportFile: OutputFile?
-    private let log: RunLog?
+    private var log: RunLog?
     private let writer: LogWriter?
-    private var workerCount = 1
+    private let status: StatusServer?
+    /// The latest part of the run, for the status page.
+    private var latest: RunLog?
     private var recorder: Recorder?
     private var lastFlush: UInt64 = 0
     private let isFinished = Atomic<Bool>(false)
@@ -23,15 +25,23 @@ final class Recording: OperationRecordReceiver, @unchecked Sendable {
 
     /// Opens the files that the options ask for. Nil if they ask for none.
     static func prepare(_ options: Options) throws(RecordingError) -> Recording? {
-        if options.traceFile == nil && options.graphFile == nil && options.reportFile == nil && options.logLevel == nil { return nil }
+        if options.traceFile == nil && options.graphFile == nil && options.reportFile == nil && options.logLevel == nil
+            && options.status == nil
+        {
+            return nil
+        }
         return try Recording(options)
     }
 
-    /// Begins to record.
+    /// Begins to record, and to serve the status page.
     func begin(in runtime: Runtime) {
-        workerCount = runtime.engine.workerCount
+        log?.workerCount = runtime.engine.workerCount
+        latest?.workerCount = runtime.engine.workerCount
         recorder = Recorder(runtime.engine, receiver: self)
         if recorder == nil { Message.write("opscript: the run is not recorded: the system starts no more threads\n") }
+        if recorder != nil, let status, !status.start(runtime.monitor) {
+            Message.write("opscript: there is no status page: the system starts no more threads\n")
+        }
         // Safety: the reference is never released, because `exit` may come at any time.
         unsafe Recording.current.store(UInt(bitPattern: Unmanaged.passRetained(self).toOpaque()), ordering: .releasing)
         // A script may end the process with `os.exit`.
@@ -53,21 +63,31 @@ final class Recording: OperationRecordReceiver, @unchecked Sendable {
         trace = traceFile.map { TraceWriter($0, from: start, title: "opscript \(options.title)") }
         log = graph == nil && reportFile == nil ? nil : RunLog(title: options.title, from: start)
         writer = options.logLevel.map { LogWriter($0, from: start) }
+        latest = options.status == nil ? nil : RunLog(title: options.title, from: start, forgets: true)
+        status = if let address = options.status { try StatusServer(address) } else { nil }
     }
 
     /// Stops recording and completes the files. Further calls do nothing.
     func finish() {
         if isFinished.exchange(true, ordering: .acquiringAndReleasing) { return }
         recorder?.stop()
+        if let status, recorder != nil {
+            pass(to: status, isLast: true)
+            status.finish()
+        }
         trace?.finish()
         reportFailure(of: traceFile, for: "--trace")
+        log?.finish()
         guard let log else { return }
-        log.finish()
         for line in graph?.finish(log) ?? [] { Message.write("opscript: \(line)\n") }
         guard let reportFile else { return }
-        ReportWriter(log: log, workerCount: workerCount, file: reportFile).write()
+        ReportPage.write(RunData(log: log, file: reportFile))
         reportFile.close()
         reportFailure(of: reportFile, for: "--report")
+    }
+
+    private func pass(to status: StatusServer, isLast: Bool) {
+        if let latest { status.pass(latest.latest(at: Recording.now), isLast: isLast) }
     }
 
     private func reportFailure(of file: OutputFile?, for option: String) {
@@ -80,11 +100,16 @@ final class Recording: OperationRecordReceiver, @unchecked Sendable {
     func receive(_ record: OperationRecord) {
         trace?.receive(record)
         log?.receive(record)
+        latest?.receive(record)
         writer?.receive(record)
     }
 
     func finishBatch() {
         writer?.flush()
+        if let status {
+            latest?.forget()
+            if status.isAsked { pass(to: status, isLast: false) }
+        }
         let now = Recording.now
         if now < lastFlush + 200_000_000 { return }
         lastFlush = now
@@ -94,7 +119,7 @@ final class Recording: OperationRecordReceiver, @unchecked Sendable {
     func describe(_ error: any Error) -> String { (error as? OperationFailure)?.report ?? "\(error)" }
 
     /// The time of the clock that records use.
-    private static var now: UInt64 {
+    static var now: UInt64 {
         var now = timespec()
         // Safety: `now` is a local variable that outlives the call.
         unsafe clock_gettime(CLOCK_MONOTONIC, &now)

@@ -2,10 +2,8 @@ extension ReportPage {
     /// The page's script. It puts texts of the run into the page as text only.
     static let script: StaticString = #"""
         "use strict";
-        const data = JSON.parse(document.getElementById("data").textContent);
         const $ = id => document.getElementById(id);
-        const total = data.name.length;
-        const outcomes = ["succeeded", "failed", "cancelled", "unfinished"];
+        const outcomes = ["succeeded", "failed", "cancelled", "waiting", "executing"];
         const reasons = {
           added: "started when the script had added it", first: "was the first on its worker", creator: "was added by the operation before",
           dependency: "waited for the operation before, its dependency", worker: "waited until the operation before left the worker",
@@ -26,10 +24,37 @@ extension ReportPage {
         // A control character is shown as its symbol.
         const visible = text => text.replace(/[\x00-\x08\x0b-\x1f]/g, c => String.fromCharCode(0x2400 + c.charCodeAt(0)))
           .replace(/\x7f/g, "\u2421").replace(/[\u202a-\u202e\u2066-\u2069]/g, "\ufffd");
-        const texts = data.texts.map(visible);
-        const queues = data.queues.map(queue => ({ name: visible(queue[0]), maximum: queue[1] }));
-        const threads = data.threads.map(thread => ({ number: thread[0], name: thread[1], isWorker: thread[2] === 1 }));
+
+        // The run -------------------------------------------------------------------------------------------------------------
+
+        // The data that are shown, the number of operations in them, and that of all: a long run that goes on shows only its latest part.
+        let data, total = 0, addedCount = 0, texts, errors, queues, threads;
+        const stored = JSON.parse($("data").textContent), isLive = stored === null;
+        function show(next) {
+          const isFirst = data === undefined, chosen = selected < 0 ? -1 : number(selected);
+          const isAll = isFirst || (from <= origin && from + span >= data.end);
+          data = next;
+          total = data.name.length;
+          addedCount = data.outcomes.reduce((sum, count) => sum + count);
+          texts = data.texts.map(visible);
+          errors = data.errors.map(visible);
+          queues = data.queues.map(queue => ({ name: visible(queue[0]), maximum: queue[1] }));
+          threads = data.threads.map(thread => ({ number: thread[0], name: thread[1] }));
+          // The first failure is selected until somebody selects another operation.
+          selected = -1;
+          for (let i = 0; i < total && selected < 0; i++) if (chosen < 0 ? data.outcome[i] === 1 : number(i) === chosen) selected = i;
+          summarize();
+          arrangeTracks(isAll);
+          legend();
+          listPath();
+          search(false);
+          const details = selected < 0 ? "Select an operation." : describe(selected);
+          if ($("details").textContent !== details) $("details").textContent = details;
+          draw();
+        }
+        const number = i => data.number.length > 0 ? data.number[i] : i;
         const text = index => index < 0 ? "" : texts[index];
+        const error = i => data.error[i] < 0 ? "" : errors[data.error[i]];
         const name = i => text(data.name[i]) || text(data.line[i]) || "operation";
         const ran = i => data.thread[i] >= 0;
         const waited = i => data.begin[i] - data.added[i];
@@ -44,50 +69,54 @@ extension ReportPage {
           lines.push("added at " + time(data.added[i]));
           lines.push("waited " + time(waited(i)) + waits(i).map(wait => "\n  " + time(wait[0]) + " " + wait[1]).join(""));
           lines.push(ran(i) ? "ran " + time(runTime(i)) : "did not run");
-          if (data.error[i] >= 0) lines.push(text(data.error[i]));
+          if (data.error[i] >= 0) lines.push("", error(i));
           return lines.join("\n");
         }
 
         // Summary ------------------------------------------------------------------------------------------------------------
 
-        const title = "Report of " + visible(data.title);
-        document.title = title;
-        $("title").textContent = title;
         function fact(label, value, className) {
           const group = element("div");
           group.append(element("dt", label), element("dd", value, className));
           $("summary").append(group);
         }
-        const counts = [0, 0, 0, 0];
-        const workerThreads = new Set(threads.filter(thread => thread.isWorker).map(thread => thread.number));
-        let busy = 0;
-        for (let i = 0; i < total; i++) {
-          counts[data.outcome[i]]++;
-          if (workerThreads.has(data.thread[i])) busy += data.left[i] - data.begin[i];
+        function summarize() {
+          const title = (isLive ? "Status of " : "Report of ") + visible(data.title);
+          document.title = title;
+          $("title").textContent = title;
+          $("summary").replaceChildren();
+          fact("Total time", time(data.end));
+          fact("Operations", String(addedCount));
+          outcomes.forEach((outcome, k) => { if (k === 0 || data.outcomes[k] > 0) fact(outcome, String(data.outcomes[k]), outcome); });
+          fact("Workers", String(data.workers));
+          const use = data.end > 0 ? 100 * data.busy / (data.workers * data.end) : 0;
+          fact("Use of the workers", use.toFixed(0) + (use > 100 ? " % (blocked threads were replaced)" : " %"));
         }
-        fact("Total time", time(data.end));
-        fact("Operations", String(total));
-        outcomes.forEach((outcome, k) => { if (k === 0 || counts[k] > 0) fact(outcome, String(counts[k]), outcome); });
-        fact("Workers", String(data.workers));
-        const use = data.end > 0 ? 100 * busy / (data.workers * data.end) : 0;
-        fact("Use of the workers", use.toFixed(0) + (use > 100 ? " % (blocked threads were replaced)" : " %"));
 
         // Timeline -----------------------------------------------------------------------------------------------------------
 
         const canvas = $("timeline"), tip = $("tip"), labelWidth = 90, axisHeight = 22, tallestCanvas = 16000;
-        // Blocked threads are replaced, so there may be thousands.
-        const rowHeight = Math.max(1, Math.min(22, Math.floor(tallestCanvas / Math.max(1, threads.length))));
-        const inset = rowHeight < 12 ? 0 : 3;
         // Without reds, which are for failures.
         const hue = queue => 60 + (queue * 103 + 140) % 260;
         const dark = matchMedia("(prefers-color-scheme: dark)");
         const colour = queue => `hsl(${hue(queue)} 50% ${dark.matches ? 45 : 65}%)`;
-        const tracks = threads.map(() => []);
-        const trackOf = new Map(threads.map((thread, k) => [thread.number, k]));
-        for (let i = 0; i < total; i++) if (ran(i)) tracks[trackOf.get(data.thread[i])].push(i);
-        for (const track of tracks) track.sort((a, b) => data.begin[a] - data.begin[b]);
-        let from = 0, span = Math.max(1, data.end), drag = null, frame = 0;
-        canvas.style.height = Math.max(1, threads.length) * rowHeight + axisHeight + "px";
+        // The visible part begins at `from` and is `span` long. The whole timeline begins at `origin`.
+        let tracks, rowHeight, inset, origin = 0, from = 0, span = 1, drag = null, frame = 0;
+        function arrangeTracks(isAll) {
+          // Blocked threads are replaced, so there may be thousands.
+          rowHeight = Math.max(1, Math.min(22, Math.floor(tallestCanvas / Math.max(1, threads.length))));
+          inset = rowHeight < 12 ? 0 : 3;
+          tracks = threads.map(() => []);
+          const trackOf = new Map(threads.map((thread, k) => [thread.number, k]));
+          origin = total < addedCount ? data.end : 0;
+          for (let i = 0; i < total; i++) {
+            if (ran(i)) tracks[trackOf.get(data.thread[i])].push(i);
+            if (data.outcome[i] < 3) origin = Math.min(origin, data.begin[i]);
+          }
+          for (const track of tracks) track.sort((a, b) => data.begin[a] - data.begin[b]);
+          canvas.style.height = Math.max(1, threads.length) * rowHeight + axisHeight + "px";
+          if (isAll) [from, span] = [origin, Math.max(1, data.end - origin)];
+        }
         const place = t => labelWidth + (t - from) / span * (canvas.clientWidth - labelWidth);
         const timeAt = x => from + (x - labelWidth) / (canvas.clientWidth - labelWidth) * span;
         // The first operation of a track that starts after a time.
@@ -139,17 +168,26 @@ extension ReportPage {
             pen.fillText(threads[row].name, 6, top + rowHeight / 2);
           });
           pen.fillStyle = style.getPropertyValue("--faint");
-          const marks = Math.max(2, Math.floor((width - labelWidth) / 140));
-          for (let k = 0; k < marks; k++) {
-            const t = from + span * k / marks;
-            pen.fillRect(place(t), 0, .5, height);
-            pen.fillText(time(t), place(t) + 3, height - axisHeight / 2);
+          for (const tick of ticks(from, span, Math.max(2, Math.floor((width - labelWidth) / 140)))) {
+            pen.fillRect(place(tick.time), 0, .5, height);
+            pen.fillText(tick.label, place(tick.time) + 3, height - axisHeight / 2);
           }
+        }
+        // Round times, at most `most` of them: 1, 2 or 5 times a power of ten apart, with as many decimals as that takes.
+        function ticks(from, span, most) {
+          const power = 10 ** Math.floor(Math.log10(span / most));
+          const step = [1, 2, 5, 10].map(factor => factor * power).find(step => span / step <= most);
+          const [unit, symbol] = [[1e9, "s"], [1e6, "ms"]].find(unit => from + span >= unit[0]) ?? [1e3, "µs"];
+          const decimals = Math.max(0, -Math.floor(Math.log10(step / unit) + 1e-9)), list = [];
+          for (let k = Math.ceil(from / step); k * step < from + span; k++) {
+            list.push({ time: k * step, label: (k * step / unit).toFixed(decimals) + " " + symbol });
+          }
+          return list;
         }
         function redraw() { if (!frame) frame = requestAnimationFrame(draw); }
         function view(start, length) {
-          span = Math.min(data.end || 1, Math.max(1000, length));
-          from = Math.max(0, Math.min(data.end - span, start));
+          span = Math.min(data.end - origin || 1, Math.max(1000, length));
+          from = Math.max(origin, Math.min(data.end - span, start));
           redraw();
         }
         function zoom(factor, centre) { view(centre - (centre - from) * factor, span * factor); }
@@ -197,7 +235,7 @@ extension ReportPage {
           else if (event.key === "-" || event.key === "−") zoom(1.25, centre);
           else if (event.key === "ArrowLeft") view(from - span / 8, span);
           else if (event.key === "ArrowRight") view(from + span / 8, span);
-          else if (event.key === "0") view(0, data.end);
+          else if (event.key === "0") view(origin, data.end);
           else return;
           event.preventDefault();
         });
@@ -216,7 +254,23 @@ extension ReportPage {
         // Critical path and estimates ------------------------------------------------------------------------------------------
 
         const mostSteps = 400;
-        data.path.forEach((step, k) => {
+        function listPath() {
+          $("path").replaceChildren();
+          data.path.forEach(listStep);
+          const onPath = data.path.reduce((sum, step) => sum + runTime(step[0]), 0);
+          $("path-summary").textContent = data.path.length === 0 ? "No operation has run." :
+            `${data.path.length} of ${total} operations, which ran for ${time(onPath)} of ${time(data.end - origin)}.`;
+          $("replay-section").hidden = data.replay.length === 0;
+          $("replay").tBodies[0].replaceChildren();
+          for (const [workers, estimate] of data.replay) {
+            const row = element("tr"), own = workers === data.workers ? " (as in this run)" : "";
+            const ratio = estimate > 0 ? (data.end / estimate).toFixed(2) + " times as fast" : "–";
+            row.append(element("th", workers + own), element("td", time(estimate)), element("td", ratio));
+            row.firstChild.scope = "row";
+            $("replay").tBodies[0].append(row);
+          }
+        }
+        function listStep(step, k) {
           const i = step[0], skipped = data.path.length - mostSteps;
           if (skipped > 0 && k >= mostSteps / 2 && k < data.path.length - mostSteps / 2) {
             if (k === mostSteps / 2) $("path").append(element("li", `… ${skipped} more operations …`, "skipped"));
@@ -230,16 +284,6 @@ extension ReportPage {
           const waitTexts = waits(i).map(wait => `${time(wait[0])} (${wait[1]})`).join(", ");
           item.append(button, `${line}: ran ${time(runTime(i))}; ${reasons[step[1]]}${waitTexts ? `; waited ${waitTexts}` : ""}`);
           $("path").append(item);
-        });
-        const onPath = data.path.reduce((sum, step) => sum + runTime(step[0]), 0);
-        $("path-summary").textContent = data.path.length === 0 ? "No operation has run." :
-          `${data.path.length} of ${total} operations, which ran for ${time(onPath)} of ${time(data.end)}.`;
-        for (const [workers, estimate] of data.replay) {
-          const row = element("tr"), own = workers === data.workers ? " (as in this run)" : "";
-          const ratio = estimate > 0 ? (data.end / estimate).toFixed(2) + " times as fast" : "–";
-          row.append(element("th", workers + own), element("td", time(estimate)), element("td", ratio));
-          row.firstChild.scope = "row";
-          $("replay").tBodies[0].append(row);
         }
 
         // Table ----------------------------------------------------------------------------------------------------------------
@@ -250,12 +294,12 @@ extension ReportPage {
           { title: "Waited for", key: i => waits(i).length ? waits(i)[0][1] : "" },
           { title: "Ran", key: runTime, show: i => ran(i) ? time(runTime(i)) : "–" },
           { title: "Outcome", key: i => outcomes[data.outcome[i]] },
-          { title: "Error", key: i => text(data.error[i]) },
+          { title: "Error", key: i => error(i).split("\n", 1)[0] },
         ];
         // Browsers limit the height of an element.
         const lineHeight = 26, tallest = 8e6, rows = $("rows");
         const space = element("div", undefined, "space"), pane = element("div", undefined, "window");
-        let order = Array.from({ length: total }, (_, i) => i), sorted = -1, direction = 1, selected = -1;
+        let order = [], sorted = -1, direction = 1, selected = -1;
         pane.setAttribute("role", "presentation");
         space.setAttribute("role", "presentation");
         rows.append(pane, space);
@@ -320,22 +364,26 @@ extension ReportPage {
           $("details").textContent = describe(i);
           render();
         }
-        function search() {
+        function search(isNew) {
           const words = $("search").value.toLowerCase().split(/\s+/).filter(Boolean);
           order = [];
           for (let i = 0; i < total; i++) {
-            const all = [name(i), text(data.line[i]), queues[data.queue[i]].name, outcomes[data.outcome[i]], text(data.error[i])]
+            if (words.length === 0) {
+              order.push(i);
+              continue;
+            }
+            const all = [name(i), text(data.line[i]), queues[data.queue[i]].name, outcomes[data.outcome[i]], error(i)]
               .join("\n").toLowerCase();
             if (words.every(word => all.includes(word))) order.push(i);
           }
           arrange();
-          rows.scrollTop = 0;
+          if (isNew) rows.scrollTop = 0;
           render();
         }
         let pause = 0;
         $("search").addEventListener("input", () => {
           clearTimeout(pause);
-          pause = setTimeout(search, 120);
+          pause = setTimeout(search, 120, true);
         });
         rows.addEventListener("scroll", render, { passive: true });
         rows.addEventListener("keydown", event => {
@@ -348,9 +396,23 @@ extension ReportPage {
           if (next >= first + shown()) rows.scrollTop = (next - shown() + 1) / scale();
           select(order[next]);
         });
-        legend();
-        render();
-        draw();
+
+        // The server of the status page ---------------------------------------------------------------------------------------
+
+        function listen() {
+          const source = new EventSource("events" + location.search), state = text => { $("state").textContent = text; };
+          state("Waiting for the run …");
+          source.addEventListener("message", event => {
+            show(JSON.parse(event.data));
+            state("The run goes on." + (total < addedCount ? " Below are its latest operations." : ""));
+          });
+          source.addEventListener("end", () => {
+            source.close();
+            state("The run has ended.");
+          });
+          source.addEventListener("error", () => state("The connection is lost, perhaps because the run has ended. Trying again …"));
+        }
+        if (isLive) listen(); else show(stored);
 
         """#
 }

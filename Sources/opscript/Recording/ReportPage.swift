@@ -1,25 +1,59 @@
-/// The parts of the page that `--report` writes, around the data of the run.
+/// The page that `--report` writes and `--status` serves.
 ///
-/// The page loads nothing: its policy forbids that. `ReportPage.style` and `ReportPage.script` are in files of their own.
+/// It has the data of the run in it, or else gets them from the server of the status page, again and again. Otherwise it loads nothing: its
+/// policy forbids that. `ReportPage.style` and `ReportPage.script` are in files of their own.
 enum ReportPage {
-    static let head: StaticString = #"""
+    /// Writes the page of a run that has ended.
+    static func write(_ data: RunData) {
+        writeStart(to: data.file, connect: "'none'")
+        data.write()
+        writeEnd(to: data.file)
+    }
+
+    /// Writes the page of a run that goes on.
+    static func writeLive(to file: OutputFile) {
+        writeStart(to: file, connect: "'self'")
+        file.append("null")
+        writeEnd(to: file)
+    }
+
+    private static func writeStart(to file: OutputFile, connect: StaticString) {
+        file.append(head)
+        file.append(connect)
+        file.append(afterPolicy)
+        file.append(style)
+        file.append(body)
+    }
+
+    private static func writeEnd(to file: OutputFile) {
+        file.append(afterData)
+        file.append(script)
+        file.append(end)
+    }
+
+    private static let head: StaticString = #"""
         <!DOCTYPE html>
         <html lang="en">
         <head>
         <meta charset="utf-8">
         <meta name="viewport" content="width=device-width, initial-scale=1">
         <meta name="color-scheme" content="light dark">
-        <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
-        <title>opscript report</title>
+        <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src \#
+
+        """#
+
+    private static let afterPolicy: StaticString = #"""
+        ">
+        <title>opscript</title>
         <style>
 
         """#
 
-    static let body: StaticString = #"""
+    private static let body: StaticString = #"""
         </style>
         </head>
         <body>
-        <header><h1 id="title">Report</h1></header>
+        <header><h1 id="title">opscript</h1><p id="state" role="status" class="note"></p></header>
         <main>
         <noscript><p>This page needs JavaScript. It loads nothing from elsewhere.</p></noscript>
         <section aria-labelledby="summary-title">
@@ -40,7 +74,7 @@ enum ReportPage {
           <p id="path-summary"></p>
           <ol id="path" tabindex="0" aria-labelledby="path-title"></ol>
         </section>
-        <section aria-labelledby="replay-title">
+        <section id="replay-section" aria-labelledby="replay-title">
           <h2 id="replay-title">Other numbers of workers</h2>
           <p class="note">Estimates: the recorded times of the operations, started as their dependencies, the queues' maxima and that many
           workers allow. The script adds them as it did in this run.</p>
@@ -64,13 +98,13 @@ enum ReportPage {
         <script type="application/json" id="data">
         """#
 
-    static let afterData: StaticString = #"""
+    private static let afterData: StaticString = #"""
         </script>
         <script>
 
         """#
 
-    static let end: StaticString = #"""
+    private static let end: StaticString = #"""
         </script>
         </body>
         </html>

@@ -1,15 +1,18 @@
 import OpEngine
 
-/// Keeps a whole run in memory, for the files that are written at its end. Takes about 170 bytes for each operation. Equal names and lines
-/// are stored once.
-final class RunLog {
+/// Keeps a run in memory: all of it for the files that are written at its end, or its latest part for the status page. Takes about 170 bytes
+/// for each operation. Equal names and lines are stored once.
+struct RunLog: Sendable {
     /// A queue, and how long it has held operations back so far.
     struct Queue {
         var name: String
         /// The most operations that run at once; nil if the engine decides.
         var maximum: Int?
-        fileprivate var isSuspended = false
-        fileprivate var executing = 0
+        fileprivate(set) var isSuspended = false
+        /// How many operations wait for dependencies, are ready to start, and execute.
+        fileprivate(set) var waiting = 0
+        fileprivate(set) var ready = 0
+        fileprivate(set) var executing = 0
         fileprivate var resumed: UInt64 = 0
         fileprivate var last: UInt64 = 0
         fileprivate var suspended: UInt64 = 0
@@ -28,8 +31,12 @@ final class RunLog {
     }
 
     let title: String
+    /// The most operations that the engine's pool runs at once.
+    var workerCount = 1
     private(set) var operations: [RunOperation] = []
     private(set) var texts: [String] = []
+    /// The errors of failed operations, each with its traceback.
+    private(set) var errors: [String] = []
     private(set) var queues: [Queue] = []
     /// The dependencies of all operations. Those of an operation that has neither started nor finished are not recorded.
     private(set) var edges: [(operation: Int32, dependency: Int32)] = []
@@ -37,26 +44,40 @@ final class RunLog {
     private(set) var threads: [Int: String] = [:]
     /// The threads of the engine's pool.
     private(set) var workers: Set<Int> = []
+    /// Sums over all operations, including those that this log has forgotten.
+    private(set) var totals = RunTotals()
     /// The thread of each worker, by its number.
     private var workerThreads: [Int: Int] = [:]
     /// The operation that each thread runs, and since when it has been blocked; 0 if it is not.
     private var running: [Int: (operation: Int, blocked: UInt64)] = [:]
     /// The time of the last record.
     private(set) var end: UInt64 = 0
+    /// The place of each operation in the order in which all were added; empty for a log that never forgets.
+    private(set) var numbers: [Int] = []
 
     private let start: UInt64
+    private let forgets: Bool
     private var textIndices: [String: Int32] = [:]
+    private var errorIndices: [String: Int32] = [:]
     private var queueIndices: [Int: Int] = [:]
     /// The operation that a record's number means now; -1 if there is none.
     private var indices: [Int] = []
-    /// The places of operations that were not added yet, by the records' numbers.
-    private var places: [Int: Int32] = [:]
+    /// The places of operations that were not added yet, by the records' numbers; -1 if there is none.
+    private var places: [Int32] = []
+    /// The place that was recorded last: many operations are made in the same line.
+    private var lastPlace: (text: String, index: Int32) = ("", -1)
 
     /// Begins a log whose time 0 is `start`.
-    init(title: String, from start: UInt64) {
+    ///
+    /// - Parameter forgets: whether `forget` will be called.
+    init(title: String, from start: UInt64, forgets: Bool = false) {
         self.title = title
         self.start = start
+        self.forgets = forgets
     }
+
+    /// Whether all operations of the run are in the log.
+    var isWhole: Bool { operations.count == totals.added }
 
     /// The name of an operation, or else the line that made it.
     func label(of operation: RunOperation) -> String { text(operation.name) ?? text(operation.place) ?? "operation" }
@@ -65,7 +86,7 @@ final class RunLog {
 
     // MARK: Records
 
-    func receive(_ record: OperationRecord) {
+    mutating func receive(_ record: OperationRecord) {
         // Times never decrease, so that no difference is negative.
         let time = max(end, max(record.time, start) - start)
         end = time
@@ -86,29 +107,41 @@ final class RunLog {
             if let name { queues[queue].name = name }
             if queues[queue].isSuspended && !isSuspended { queues[queue].resumed = time }
             (queues[queue].maximum, queues[queue].isSuspended) = (maximum, isSuspended)
-        case .activityBegan, .activityEnded: break
+        case .activityBegan: totals.programBegan()
+        case .activityEnded: totals.programEnded()
         default: receiveOperation(record, at: time)
         }
     }
 
-    private func receiveOperation(_ record: OperationRecord, at time: UInt64) {
+    private mutating func receiveOperation(_ record: OperationRecord, at time: UInt64) {
         let number = record.operation
-        while indices.count <= number { indices.append(-1) }
+        while indices.count <= number {
+            indices.append(-1)
+            places.append(-1)
+        }
         let index = indices[number]
         switch record.event {
         case .place(let place, let isFinal):
-            if isFinal || places[number] == nil { places[number] = place.isEmpty ? nil : intern(place) }
+            if !isFinal && places[number] >= 0 { return }
+            if place != lastPlace.text { lastPlace = (place, place.isEmpty ? -1 : intern(place)) }
+            places[number] = lastPlace.index
         case .added(let queue, let creator, _, let isReady):
             let creator = creator.flatMap { $0 < indices.count && indices[$0] >= 0 ? Int32(indices[$0]) : nil }
+            let queue = self.index(ofQueue: queue)
             indices[number] = operations.count
             operations.append(
                 RunOperation(
-                    place: places.removeValue(forKey: number), queue: self.index(ofQueue: queue), creator: creator, added: time,
-                    ready: isReady ? time : .max, phase: .waiting))
+                    place: places[number] < 0 ? nil : places[number], queue: queue, creator: creator, added: time,
+                    ready: isReady ? time : .max,
+                    phase: .waiting))
+            places[number] = -1
+            if forgets { numbers.append(totals.added) }
+            totals.add()
+            queues[queue].waiting += 1
             if isReady { becomeReady(operations.count - 1, at: time) }
         case _ where index < 0: break
         case .name(let name): operations[index].name = name.isEmpty ? nil : intern(name)
-        case .error(let text): operations[index].error = intern(text)
+        case .error(let text): operations[index].error = RunLog.intern(text, in: &errors, &errorIndices)
         case .dependency(let other):
             if other < indices.count, indices[other] >= 0 { edges.append((Int32(index), Int32(indices[other]))) }
         case .ready: becomeReady(index, at: time)
@@ -123,17 +156,19 @@ final class RunLog {
         }
     }
 
-    private func becomeReady(_ index: Int, at time: UInt64) {
+    private mutating func becomeReady(_ index: Int, at time: UInt64) {
         guard operations[index].phase == .waiting else { return }
         let queue = operations[index].queue
         queues[queue].advance(to: time)
         operations[index].phase = .ready
         operations[index].ready = time
+        queues[queue].waiting -= 1
+        queues[queue].ready += 1
         // The queue's totals so far. `endWait` subtracts them from the later ones.
         (operations[index].suspendedTime, operations[index].maximumTime) = (queues[queue].suspended, queues[queue].full)
     }
 
-    private func endWait(_ index: Int, at time: UInt64) {
+    private mutating func endWait(_ index: Int, at time: UInt64) {
         becomeReady(index, at: time)
         guard operations[index].phase == .ready else { return }
         let queue = operations[index].queue
@@ -143,34 +178,40 @@ final class RunLog {
         operations[index].resumed = queues[queue].resumed
     }
 
-    private func begin(_ index: Int, on thread: Int, at time: UInt64) {
+    private mutating func begin(_ index: Int, on thread: Int, at time: UInt64) {
         guard operations[index].phase == .waiting || operations[index].phase == .ready else { return }
         endWait(index, at: time)
+        queues[operations[index].queue].ready -= 1
         queues[operations[index].queue].executing += 1
         operations[index].phase = .running
         operations[index].started = time
         operations[index].thread = thread
+        totals.start(afterWaiting: time - operations[index].added)
         if workers.contains(thread) { running[thread] = (index, 0) }
     }
 
-    private func leaveThread(_ index: Int, at time: UInt64) {
+    private mutating func leaveThread(_ index: Int, at time: UInt64) {
         let thread = operations[index].thread
         guard running[thread]?.operation == index else { return }
         endBlocking(of: thread, at: time)
         running[thread] = nil
     }
 
-    private func endBlocking(of thread: Int, at time: UInt64) {
+    private mutating func endBlocking(of thread: Int, at time: UInt64) {
         guard let (operation, blocked) = running[thread], blocked > 0 else { return }
         operations[operation].blockedTime += time - blocked
         running[thread]?.blocked = 0
     }
 
-    private func finish(_ index: Int, _ outcome: Operation.Outcome?, at time: UInt64) {
+    private mutating func finish(_ index: Int, _ outcome: Operation.Outcome?, at time: UInt64) {
         let queue = operations[index].queue
         switch operations[index].phase {
-        case .waiting where outcome == nil: operations[index].ready = time
-        case .waiting, .ready: endWait(index, at: time)
+        case .waiting where outcome == nil:
+            operations[index].ready = time
+            queues[queue].waiting -= 1
+        case .waiting, .ready:
+            endWait(index, at: time)
+            queues[queue].ready -= 1
         case .running, .open:
             if operations[index].phase == .running { leaveThread(index, at: time) }
             queues[queue].advance(to: time)
@@ -180,28 +221,99 @@ final class RunLog {
         operations[index].phase = .finished
         operations[index].finished = time
         operations[index].outcome = outcome
+        if workers.contains(operations[index].thread) { totals.workerTime += operations[index].threadTime }
+        if let outcome { totals.finish(outcome, after: operations[index].hasStarted ? operations[index].runTime : nil) }
     }
 
     /// Ends the times of operations that have not finished.
-    func finish() {
+    mutating func finish() {
         edges.sort { ($0.operation, $0.dependency) < ($1.operation, $1.dependency) }
         for index in operations.indices { finish(index, nil, at: end) }
     }
 
     // MARK: Indices
 
-    private func index(ofQueue number: Int) -> Int {
+    private mutating func index(ofQueue number: Int) -> Int {
         if let index = queueIndices[number] { return index }
         queueIndices[number] = queues.count
         queues.append(Queue(name: "queue \(number + 1)"))
         return queues.count - 1
     }
 
-    private func intern(_ text: String) -> Int32 {
-        if let index = textIndices[text] { return index }
+    private mutating func intern(_ text: String) -> Int32 { RunLog.intern(text, in: &texts, &textIndices) }
+
+    private static func intern(_ text: String, in texts: inout [String], _ indices: inout [String: Int32]) -> Int32 {
+        if let index = indices[text] { return index }
         let index = Int32(texts.count)
         texts.append(text)
-        textIndices[text] = index
+        indices[text] = index
         return index
+    }
+
+    // MARK: Forgetting
+
+    /// The number of finished operations that a part of a log has at most, and how many failed and unfinished ones besides.
+    private static let latestCount = 2000, failureCount = 200, unfinishedCount = 1000
+
+    /// Forgets the oldest of the finished operations, once they are so many that this costs each of them little.
+    mutating func forget() {
+        let unfinished = totals.added - totals.finished
+        if operations.count - unfinished < 2 * RunLog.latestCount + unfinished { return }
+        let indices = keep(selection(unfinishedCount: .max))
+        self.indices = self.indices.map { $0 < 0 ? -1 : indices[$0] }
+    }
+
+    /// A log of the latest finished and failed operations, and of those that come next, for another thread. It ends at `time`, by the clock of
+    /// the records.
+    func latest(at time: UInt64) -> RunLog {
+        var part = self
+        (part.indices, part.places) = ([], [])
+        part.end = max(end, max(time, start) - start)
+        _ = part.keep(selection(unfinishedCount: RunLog.unfinishedCount))
+        return part
+    }
+
+    /// The indices of the latest finished operations, of the latest failed ones, and of the first ones that have not finished.
+    private func selection(unfinishedCount: Int) -> [Int] {
+        var (latest, failures, unfinished) = (0, 0, 0)
+        var selected: [Int] = []
+        for index in operations.indices.reversed() where operations[index].phase == .finished {
+            let isFailure = operations[index].outcome == .failed
+            if latest >= RunLog.latestCount && (!isFailure || failures >= RunLog.failureCount) { continue }
+            latest += 1
+            if isFailure { failures += 1 }
+            selected.append(index)
+        }
+        for index in operations.indices where operations[index].phase != .finished && unfinished < unfinishedCount {
+            unfinished += 1
+            selected.append(index)
+        }
+        return selected.sorted()
+    }
+
+    /// Removes all operations but those at some indices, and the texts that no operation has any more. Returns the new index of each
+    /// operation, or -1.
+    private mutating func keep(_ kept: [Int]) -> [Int] {
+        var indices = [Int](repeating: -1, count: operations.count)
+        for (new, old) in kept.enumerated() { indices[old] = new }
+        let (formerTexts, formerErrors) = (texts, errors)
+        (texts, errors, textIndices, errorIndices) = ([], [], [:], [:])
+        operations = kept.map { index in
+            var operation = operations[index]
+            operation.name = operation.name.map { intern(formerTexts[Int($0)]) }
+            operation.place = operation.place.map { intern(formerTexts[Int($0)]) }
+            operation.error = operation.error.map { RunLog.intern(formerErrors[Int($0)], in: &errors, &errorIndices) }
+            operation.creator = operation.creator.flatMap { indices[Int($0)] < 0 ? nil : Int32(indices[Int($0)]) }
+            return operation
+        }
+        numbers = kept.map { numbers[$0] }
+        running = running.compactMapValues { indices[$0.operation] < 0 ? nil : (indices[$0.operation], $0.blocked) }
+        for number in places.indices where places[number] >= 0 { places[number] = intern(formerTexts[Int(places[number])]) }
+        lastPlace = ("", -1)
+        edges = edges.compactMap { edge in
+            let (operation, dependency) = (indices[Int(edge.operation)], indices[Int(edge.dependency)])
+            return operation < 0 || dependency < 0 ? nil : (Int32(operation), Int32(dependency))
+        }
+        return indices
     }
 }

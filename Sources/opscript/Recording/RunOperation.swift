@@ -5,14 +5,14 @@ struct RunOperation {
     /// How far the operation has come.
     enum Phase { case waiting, ready, running, open, finished }
 
-    /// The indices of texts of `RunLog`; nil if there is none.
+    /// The indices of texts and of an error of `RunLog`; nil if there is none.
     var name: Int32?
     var place: Int32?
     var error: Int32?
     /// The index of the queue.
     let queue: Int
     /// The index of the operation that added it; nil if none did.
-    let creator: Int32?
+    var creator: Int32?
     /// The number of the thread that ran it; -1 if none did.
     var thread = -1
     let added: UInt64

@@ -1,33 +1,29 @@
 import OpEngine
 
-/// Writes the report of a run: the parts of the page and, as JSON, the data of the run.
+/// The data of a run as JSON, which the page of `ReportPage` shows: of a whole run, or of the latest part of one that goes on.
 ///
 /// All texts of the run are in the JSON, in which `<` is escaped. The page's script puts them into text nodes only.
-struct ReportWriter {
+struct RunData {
     /// The numbers of workers for which the page has an estimate.
     private static let workerCounts = [1, 2, 4, 8, 16]
 
+    /// A log that has been finished.
     let log: RunLog
-    let workerCount: Int
     let file: OutputFile
 
+    /// Writes the JSON, which has no line breaks.
     func write() {
-        file.append(ReportPage.head)
-        file.append(ReportPage.style)
-        file.append(ReportPage.body)
-        writeData()
-        file.append(ReportPage.afterData)
-        file.append(ReportPage.script)
-        file.append(ReportPage.end)
-    }
-
-    private func writeData() {
         let operations = log.operations
         file.append("{\"title\":")
         file.append(json: log.title)
-        member("workers", workerCount)
+        member("workers", log.workerCount)
         member("end", log.end)
+        let totals = log.totals
+        column("outcomes", [totals.succeeded, totals.failed, totals.cancelled, totals.waiting, totals.executing])
+        member("busy", totals.workerTime)
         list("texts", log.texts) { file.append(json: $0) }
+        let files = SourceFiles()
+        list("errors", log.errors) { file.append(json: ErrorReport(report: $0, files: files).lines.joined(separator: "\n")) }
         list("queues", log.queues) { queue in
             file.append("[")
             file.append(json: queue.name)
@@ -40,10 +36,9 @@ struct ReportWriter {
             file.append(thread.number)
             file.append(",")
             file.append(json: thread.name)
-            file.append(",")
-            file.append(log.workers.contains(thread.number) ? 1 : 0)
             file.append("]")
         }
+        column("number", log.numbers)
         column("name", operations.map { Int($0.name ?? -1) })
         column("line", operations.map { Int($0.place ?? -1) })
         column("error", operations.map { Int($0.error ?? -1) })
@@ -65,9 +60,11 @@ struct ReportWriter {
             file.append(verbatim: step.reason.rawValue)
             file.append("\"]")
         }
-        let tasks = tasks
+        // A part of a run cannot be replayed.
+        let tasks = log.isWhole ? tasks : []
+        let counts = log.isWhole ? Set(Self.workerCounts + [log.workerCount]).sorted() : []
         let maxima = log.queues.map(\.maximum)
-        list("replay", Set(Self.workerCounts + [workerCount]).sorted()) { count in
+        list("replay", counts) { count in
             file.append("[")
             file.append(count)
             file.append(",")
@@ -105,7 +102,7 @@ struct ReportWriter {
         case .succeeded: 0
         case .failed: 1
         case .cancelled: 2
-        case nil: 3
+        case nil: operation.hasStarted ? 4 : 3
         }
     }
 

@@ -1,0 +1,47 @@
+import OpEngine
+
+/// Sums over all operations of a run.
+struct RunTotals {
+    private(set) var added = 0
+    private(set) var succeeded = 0
+    private(set) var failed = 0
+    private(set) var cancelled = 0
+    private(set) var executing = 0
+    /// How long the operations that have finished had run, and how long those that have started had waited.
+    private(set) var runTimes = TimeHistogram()
+    private(set) var waitTimes = TimeHistogram()
+    /// The time in nanoseconds that operations have spent on workers.
+    var workerTime: UInt64 = 0
+    private(set) var programsStarted = 0
+    private(set) var programsRunning = 0
+
+    var finished: Int { succeeded + failed + cancelled }
+    /// The number of operations that have not started.
+    var waiting: Int { added - finished - executing }
+
+    mutating func add() { added += 1 }
+
+    mutating func start(afterWaiting time: UInt64) {
+        executing += 1
+        waitTimes.add(time)
+    }
+
+    /// - Parameter time: how long the operation ran; nil if it did not.
+    mutating func finish(_ outcome: Operation.Outcome, after time: UInt64?) {
+        switch outcome {
+        case .succeeded: succeeded += 1
+        case .failed: failed += 1
+        case .cancelled: cancelled += 1
+        }
+        guard let time else { return }
+        executing -= 1
+        runTimes.add(time)
+    }
+
+    mutating func programBegan() {
+        programsStarted += 1
+        programsRunning += 1
+    }
+
+    mutating func programEnded() { programsRunning -= 1 }
+}
