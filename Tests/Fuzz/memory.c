@@ -83,8 +83,19 @@ static const clua_class class = {
     .name = "Object", .kind = 1, .functions = functions, .function_count = 5, .properties = functions, .property_count = 5,
     .call = call, .get = call, .set = call, .class_get = call, .describe = call,
 };
+static int text_member = 1;
+
+static int call_registered(lua_State *L, void *function, clua_reply *reply) {
+    memset(reply, 0, sizeof *reply);
+    call(L, *(const int *)function, reply);
+    return CLUA_REPLIED;
+}
+
+static const void *class_of(lua_State *L, void *object) { return (void)L, (void)object, &class; }
+
 static const clua_host host = {
-    .classes = &class, .class_count = 1, .functions = functions, .function_count = 5, .call = call, .sent = sent};
+    .classes = &class, .class_count = 1, .functions = functions, .function_count = 5, .call = call, .sent = sent,
+    .registering = {call_registered, 2, class_of}};
 
 static const char calls[] =
     "local o = opscript.Object\n"
@@ -145,7 +156,17 @@ static bool host_calls(lua_State *L, clua_parcel *parcel) {
     const char *arguments[] = {"opscript", "script.lua", "argument"};
     const clua_item items[] = {{.type = LUA_TTABLE, .count = 1}, {.type = LUA_TSTRING, .bytes = "key", .count = 3},
                                {.type = LUA_TUSERDATA, .kind = 1, .object = &references}};
-    int status = clua_register(L, "registered", call, 1, &failure);
+    const clua_item object[] = {{.type = LUA_TUSERDATA, .kind = 2, .object = &many[0]}};
+    const clua_named_function members[] = {{"text", &text_member}};
+    const clua_object_class object_class = {
+        .key = &class, .name = "Registered", .functions = members, .function_count = 1, .methods = members, .method_count = 1,
+        .getters = members, .getter_count = 1, .metamethods = members, .metamethod_count = 1, .get_other = &text_member,
+        .set_other = &text_member};
+    int status = clua_register(L, (clua_named_function){"registered", &text_member}, &failure);
+    if (status == LUA_OK) status = clua_register_class(L, &object_class, &failure);
+    if (status == LUA_OK) status = clua_register_loader(L, &text_member, &failure);
+    if (status == LUA_OK) status = clua_push_named(L, "Registered.text", &failure);
+    if (status == LUA_OK) status = clua_push_items(L, object, 1, &failure);
     if (status == LUA_OK) status = clua_set_arguments(L, arguments, 3, 1, &failure);
     if (status == LUA_OK) status = clua_require(L, "string", "text", &failure);
     if (status == LUA_OK) status = clua_push_items(L, items, 1, &failure);

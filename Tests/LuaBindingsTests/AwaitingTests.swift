@@ -24,9 +24,9 @@ struct AwaitingTests {
             let operation = try #require(
                 try await runtime.run("return opscript.OperationQueue.new():addOperation(function() return 6 * 7 end)")[0].operation)
             #expect(try await runtime.results(of: operation) == [42])
-            try await runtime.evaluate("x = 1")
-            let global = try await runtime.perform { try $0.global("x") }
-            #expect(global == 1)
+            #expect(try await runtime.evaluate("6 * 7", as: Int.self) == 42)
+            #expect(try await runtime.evaluate("{ 1, x = 2 }")["x"] == 2)
+            #expect(try await runtime.perform { try $0.global("nothing") } == .nil)
             #expect(try await runtime.finish().stuckOperations == [])
             let error = await #expect(throws: LuaError.self) { try await runtime.run("error('no', 0)") }
             #expect(error?.message == "no")

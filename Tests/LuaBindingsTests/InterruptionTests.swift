@@ -47,7 +47,7 @@ private final class SignalCount: Sendable {
                     try runtime.catchInterrupts()
                     pace.step()
                     do throws(LuaError) {
-                        try runtime.evaluate(
+                        try runtime.runLine(
                             """
                             local n, deadline = sent(), os.time() + 60
                             while sent() == n and os.time() < deadline do \(body) end

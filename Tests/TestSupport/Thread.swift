@@ -6,7 +6,7 @@ private final class Body {
 }
 
 /// Runs `body` on a new thread that is never joined.
-func startThread(_ body: @escaping @Sendable () -> Void) {
+public func startThread(_ body: @escaping @Sendable () -> Void) {
     var thread = pthread_t()
     let argument = Unmanaged.passRetained(Body(body)).toOpaque()
     let result = pthread_create(

@@ -191,6 +191,27 @@ struct Catalogue {
         ]
     }
 
+    private func host(_ workload: String, _ full: Int) -> Subject { subject("host", "HostSubject", workload, full) }
+    private func plainLua(_ workload: String, _ full: Int) -> Subject { subject("C", "CLuaSubject", workload, full) }
+
+    /// The workloads of hosts.
+    var embedding: [Workload] {
+        [
+            Workload(
+                name: "H1", title: "call of a host function that reads its arguments", unit: "ns", ours: host("H1", 5_000_000),
+                peers: [plainLua("H1", 5_000_000)], goals: [Goal(peer: "C", must: 1.5)], turns: 3),
+            Workload(
+                name: "H2", title: "call of a host function with typed parameters", unit: "ns", ours: host("H2", 5_000_000),
+                peers: [plainLua("H2", 5_000_000)], goals: [Goal(peer: "C", must: 2)], turns: 3),
+            Workload(
+                name: "H3", title: "making and closing a runtime", unit: "µs", ours: host("H3", 1000), peers: [plainLua("H3", 1000)],
+                goals: [Goal(peer: "C", must: 3)], turns: 3),
+            Workload(
+                name: "H4", title: "10,000 rows as Swift values", unit: "ms", ours: host("H4", 20),
+                peers: [subject("JSONDecoder", "FoundationSubject", "H4", 20)], goals: [Goal(peer: "JSONDecoder", must: 2)], turns: 3),
+        ]
+    }
+
     /// The workloads of the command.
     var command: [Workload] {
         let plain = programs.scripts + "/plain.lua"
@@ -209,5 +230,5 @@ struct Catalogue {
         ]
     }
 
-    var all: [Workload] { engine + dressed + memory + scripts + command.filter { $0.name != "P" || programs.hasValgrind } }
+    var all: [Workload] { engine + dressed + memory + scripts + embedding + command.filter { $0.name != "P" || programs.hasValgrind } }
 }

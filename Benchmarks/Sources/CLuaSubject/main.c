@@ -266,6 +266,36 @@ static double rows(lua_State *lua, int count) {
                          "for i = 1, 10000 do rows[i] = { id = i, name = 'row ' .. i, score = i / 3 } end return rows", count) / 1000;
 }
 
+// Embedding --------------------------------------------------------------------------------------------------------------
+
+static int add(lua_State *lua) {
+    lua_pushinteger(lua, luaL_checkinteger(lua, 1) + luaL_checkinteger(lua, 2));
+    return 1;
+}
+
+static double call_from_lua(lua_State *lua, int count) {
+    lua_register(lua, "add", add);
+    luaL_loadstring(lua, "local count, sum, add = ..., 0, add; for i = 1, count do sum = add(sum, i) end return sum");
+    lua_pushinteger(lua, count);
+    double start = now();
+    lua_call(lua, 1, 1);
+    double time = (now() - start) / count;
+    lua_settop(lua, 0);
+    return time;
+}
+
+// Returns microseconds.
+static double make_and_close(lua_State *lua, int count) {
+    (void)lua;
+    double start = now();
+    for (int i = 0; i < count; i++) {
+        lua_State *made = luaL_newstate();
+        luaL_openlibs(made);
+        lua_close(made);
+    }
+    return (now() - start) / count / 1000;
+}
+
 static double handles(lua_State *lua, int count) {
     double start = now();
     run_handles(lua, count);
@@ -276,7 +306,8 @@ int main(int argc, char **argv) {
     static const struct {
         const char *name;
         double (*run)(lua_State *lua, int count);
-    } workloads[] = {{"L1", flood}, {"L1h", flood}, {"L1-handles", handles}, {"L5", ping}, {"T1", string}, {"T2", rows}};
+    } workloads[] = {{"L1", flood}, {"L1h", flood}, {"L1-handles", handles}, {"L5", ping}, {"T1", string}, {"T2", rows},
+                   {"H1", call_from_lua}, {"H2", call_from_lua}, {"H3", make_and_close}};
     int count = argc == 3 ? atoi(argv[2]) : 0;
     if (count < 1) {
         printf("usage: %s WORKLOAD COUNT\n", argv[0]);

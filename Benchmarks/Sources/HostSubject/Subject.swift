@@ -7,9 +7,15 @@ import OpEngine
     static func main() throws {
         let runtime = try Runtime()
         let body = try runtime.function("local i = 1; return function() return i end")
+        try registerFunctions(in: runtime)
         measure([
             "L1h": { flood($0, of: body, on: runtime.engine) },
             "M-left": { leftBytes($0, in: runtime) },
+            "H1": { callFromLua($0, "addDirectly", in: runtime) },
+            "H2": { callFromLua($0, "add", in: runtime) },
+            "H2u": { callFromLua($0, "addUntyped", in: runtime) },
+            "H3": makeAndClose,
+            "H4": { decodeRows($0, in: runtime) },
         ])
         runtime.close()
     }

@@ -41,9 +41,9 @@ private func processorTime() -> Double {
 }
 
 /// The duration of `body` in nanoseconds.
-public func nanoseconds(_ body: () -> Void) -> Double {
+public func nanoseconds(_ body: () throws -> Void) rethrows -> Double {
     let start = ContinuousClock.now
-    body()
+    try body()
     return nanoseconds(since: start)
 }
 

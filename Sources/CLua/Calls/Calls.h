@@ -9,6 +9,7 @@
 #include "callback.h"
 #include "deferred.h"
 #include "lifetime.h"
+#include "registration.h"
 #include "run.h"
 
 #endif

@@ -58,29 +58,6 @@ int clua_load_file(lua_State *L, const char *path, clua_failure *failure) {
     return load(L, load_file, &source, failure);
 }
 
-// MARK: registered functions
-
-typedef struct registration {
-    const char *name;
-    clua_function function;
-    int member;
-} registration;
-
-static int register_function(lua_State *L) {
-    const registration *registration = lua_touserdata(L, 1);
-    clua_push_real_globals(L);
-    lua_pushstring(L, registration->name);
-    clua_push_function(L, registration->function, registration->member);
-    clua_modules_adopt(L, "_G", -2, -1);
-    clua_adopt_global(L);
-    return 0;
-}
-
-int clua_register(lua_State *L, const char *name, clua_function function, int member, clua_failure *failure) {
-    registration registration = {name, function, member};
-    return clua_protect(L, register_function, &registration, 0, failure);
-}
-
 // MARK: paths
 
 static void push_package(lua_State *L) {

@@ -200,7 +200,7 @@ int clua_answer_sent(lua_State *L, int index) {
     return 1;
 }
 
-static int answer(lua_State *L, clua_reply *reply) {
+int clua_answer(lua_State *L, clua_reply *reply) {
     switch (reply->kind) {
     case CLUA_REPLY_NOTHING: return 0;
     case CLUA_REPLY_NIL: lua_pushnil(L); return 1;
@@ -257,7 +257,7 @@ static int answer(lua_State *L, clua_reply *reply) {
 int clua_call_host(lua_State *L, clua_function function, int member) {
     clua_reply reply = {.kind = CLUA_REPLY_NOTHING};
     function(L, member, &reply);
-    return answer(L, &reply);
+    return clua_answer(L, &reply);
 }
 
 // What a class or module function calls. It is a userdata, the function's upvalue.

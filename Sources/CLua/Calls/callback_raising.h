@@ -10,6 +10,9 @@ void clua_push_function(lua_State *L, clua_function function, int member);
 /// Calls the host's `function` for `member` with the values on the stack. Pushes its results and returns their number.
 int clua_call_host(lua_State *L, clua_function function, int member);
 
+/// Pushes the values of a reply and returns their number, or raises the error in it. Frees what the reply owns.
+int clua_answer(lua_State *L, clua_reply *reply);
+
 /// A Lua function that calls a host's function. Upvalue: which one, as clua_push_function sets it.
 int clua_call_target(lua_State *L);
 

@@ -22,6 +22,7 @@ typedef enum clua_kept {
     CLUA_KEPT_MODULE_INDEX,         // weak table: value -> name of the module that it is or belongs to
     CLUA_KEPT_MODULE_FIELDS,        // weak table: value -> its key in that module; nil for the module itself
     CLUA_KEPT_MODULES_KNOWN,        // module name -> the value that was indexed under that name
+    CLUA_KEPT_HOST_MODULES,         // module name -> true for the modules that the host's loader has found
     CLUA_KEPT_SEARCHPATH,           // package.searchpath
     CLUA_KEPT_LOADLIB,              // package.loadlib
     CLUA_KEPT_REQUIRE,              // require

@@ -10,6 +10,7 @@
 
 #include "Libraries/environment_raising.h"
 #include "Libraries/libraries_raising.h"
+#include "Libraries/output_raising.h"
 #include "Limits/stop_raising.h"
 #include "state.h"
 
@@ -27,6 +28,7 @@ static int print(lua_State *L) {
     luaL_pushresult(&line);
     size_t length;
     const char *bytes = lua_tolstring(L, -1, &length);
+    if (clua_redirect(L, stdout, bytes, length)) return 0;
     fwrite(bytes, 1, length, stdout);
     fflush(stdout);
     return 0;
@@ -39,6 +41,18 @@ static void replace_float(lua_State *L, int index) {
     lua_number2str(digits, sizeof digits, lua_tonumber(L, index));
     lua_pushstring(L, digits);
     lua_replace(L, index);
+}
+
+// Gives the text to the host and pushes the file, if the host takes what is written to that file.
+static bool write_to_host(lua_State *L, bool has_file, bool has_text, int text) {
+    if (!clua_state_of(L)->redirects_output || !has_text) return false;
+    if (has_file)
+        lua_pushvalue(L, 1);
+    else
+        clua_push_output_file(L);
+    if (clua_redirect_text(L, -1, text)) return true;
+    lua_pop(L, 1);
+    return false;
 }
 
 // Upvalues: Lua's `io.write` or a file's `write`; the number of arguments before the text. Writes the text in one piece. As in Lua, the
@@ -57,10 +71,12 @@ static int write_whole(lua_State *L) {
     int count = wrong - first;
     if (count > 1) lua_concat(L, count);
     int text = lua_gettop(L);
-    lua_pushvalue(L, lua_upvalueindex(1));
-    if (first > 1) lua_pushvalue(L, 1);
-    if (count > 0) lua_pushvalue(L, text);
-    lua_call(L, lua_gettop(L) - text - 1, LUA_MULTRET);
+    if (!write_to_host(L, first > 1, count > 0, text)) {
+        lua_pushvalue(L, lua_upvalueindex(1));
+        if (first > 1) lua_pushvalue(L, 1);
+        if (count > 0) lua_pushvalue(L, text);
+        lua_call(L, lua_gettop(L) - text - 1, LUA_MULTRET);
+    }
     if (wrong <= last) {
         lua_settop(L, wrong);
         lua_copy(L, first, wrong);
@@ -202,6 +218,23 @@ void clua_open_libraries(lua_State *L) {
     clua_open_protected_calls(L);
 }
 
+// Stack: the two seeds.
+static int seed_random(lua_State *L) {
+    lua_getglobal(L, LUA_MATHLIBNAME);
+    lua_getfield(L, -1, "randomseed");
+    lua_pushvalue(L, 1);
+    lua_pushvalue(L, 2);
+    lua_call(L, 2, 0);
+    return 0;
+}
+
+void clua_seed_random(lua_State *L, uint64_t first, uint64_t second) {
+    lua_pushcfunction(L, seed_random);
+    lua_pushinteger(L, (lua_Integer)first);
+    lua_pushinteger(L, (lua_Integer)second);
+    if (lua_pcall(L, 2, 0, 0) != LUA_OK) lua_pop(L, 1);
+}
+
 // A state uses one of these three: warnings are off, on, or a warning is incomplete. `context` is the state's main thread.
 static void warn_off(void *context, const char *message, int to_be_continued);
 static void warn_on(void *context, const char *message, int to_be_continued);
@@ -232,7 +265,8 @@ static void warn_continue(void *context, const char *message, int to_be_continue
     if (to_be_continued) return;
     if (state->warning != NULL) {
         state->warning[state->warning_count] = '\n';
-        fwrite(state->warning, 1, state->warning_count + 1, stderr);
+        size_t length = state->warning_count + 1;
+        if (!clua_redirect(context, stderr, state->warning, length)) fwrite(state->warning, 1, length, stderr);
     }
     free(state->warning);
     state->warning = NULL;

@@ -156,8 +156,21 @@ static bool is_in_root(lua_State *L, int name) {
     return found;
 }
 
-// Whether another state with the same paths would find the module, too.
+// Whether the host's loader has found the module with the name at `name`.
+static bool is_of_host(lua_State *L, int name) {
+    bool is_of_host = false;
+    if (clua_push_kept(L, CLUA_KEPT_HOST_MODULES) == LUA_TTABLE) {
+        lua_pushvalue(L, name);
+        is_of_host = lua_rawget(L, -2) != LUA_TNIL;
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+    return is_of_host;
+}
+
+// Whether another state with the same paths and the same host would find the module, too.
 static bool is_found(lua_State *L, int name) {
+    if (is_of_host(L, name)) return true;
     int base = lua_gettop(L);
     bool found = push_file(L, name, "path") || push_file(L, name, "cpath") || is_in_root(L, name);
     lua_settop(L, base);

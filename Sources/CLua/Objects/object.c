@@ -197,9 +197,19 @@ static void put_in_slot(lua_State *L, clua_handle *handle, int kind, void *objec
     lua_setmetatable(L, -2);
 }
 
+// Replaces the metatable of the handle on top by that of a registered class, if this state knows it.
+static void set_metatable_of_class(lua_State *L, const void *class) {
+    int handle = lua_gettop(L);
+    clua_push_kept(L, CLUA_KEPT_CLASSES);
+    if (class != NULL && lua_rawgetp(L, -1, class) == LUA_TTABLE) lua_setmetatable(L, handle);
+    lua_settop(L, handle);
+}
+
 static void fill_handle(lua_State *L, void *object, int kind) {
     clua_handle *handle = lua_touserdata(L, -1);
     put_in_slot(L, handle, kind, object);
+    const clua_host *host = clua_state_of(L)->host;
+    if (kind == host->registering.object_kind) return set_metatable_of_class(L, host->registering.class_of(L, object));
     handle->class_object = object_functions.class_of != NULL ? object_functions.class_of(object, kind) : NULL;
 }
 

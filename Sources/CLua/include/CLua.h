@@ -17,6 +17,7 @@
 #include "observer.h"
 #include "parcel.h"
 #include "place.h"
+#include "registration.h"
 #include "run.h"
 #include "state.h"
 #include "stop.h"

@@ -14,6 +14,11 @@ struct clua_reply;
 /// A function of the host. `member` is the number of a class member, or 0 for an unknown name.
 typedef void (*clua_function)(lua_State *L, int member, struct clua_reply *reply);
 
+/// Calls a function that the host has registered, with the values on the stack. Pushes its results and returns their number, or fills `reply`
+/// and returns CLUA_REPLIED. `function` is what the host gave to clua_register or clua_register_class.
+typedef int (*clua_registered_function)(lua_State *L, void *function, struct clua_reply *reply);
+#define CLUA_REPLIED (-1)
+
 /// A name that scripts use, and the host's number for it (1 and up).
 typedef struct clua_member {
     const char *name;
@@ -52,6 +57,14 @@ typedef struct clua_deferral {
     bool (*add)(lua_State *L, void *queue, struct clua_handle *handle);
 } clua_deferral;
 
+/// What an application registers while it runs, see registration.h. All zero if nothing can be registered.
+typedef struct clua_registering {
+    clua_registered_function call;
+    int object_kind;  // the kind of the objects of registered classes
+    /// The class of such an object: what clua_object_class has as its `key`; NULL if none is registered. Must not raise.
+    const void *(*class_of)(lua_State *L, void *object);
+} clua_registering;
+
 /// What scripts see of a host. All states of the host share it, and it outlives them.
 typedef struct clua_host {
     const clua_class *classes;
@@ -72,6 +85,9 @@ typedef struct clua_host {
     void (*class_contents)(lua_State *L, void *object, struct clua_reply *reply);
     /// Called at the end of a garbage collection, once for each clua_watch_collections. Returns whether to call it again. Must not raise.
     bool (*collected)(lua_State *L);
+    clua_registering registering;
+    /// Takes what scripts write to stdout (1) or stderr (2) in a state that `redirects_output`. Must not raise.
+    void (*write)(lua_State *L, int stream, const char *bytes, size_t count);
 } clua_host;
 
 #endif

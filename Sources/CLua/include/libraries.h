@@ -3,6 +3,7 @@
 #define CLUA_LIBRARIES_H
 
 #include <lua5.4/lua.h>
+#include <stdint.h>
 
 /// Makes bodies see only the globals of a fresh state plus those of preludes and the host. What a module does to the globals is visible
 /// only to the bodies that require it. For worker states, before anything runs there. Never raises.
@@ -10,6 +11,9 @@ void clua_separate_globals(lua_State *L);
 
 /// Turns warnings on. Never raises.
 void clua_enable_warnings(lua_State *L);
+
+/// Seeds `math.random` with two numbers. If there is no memory for that, the sequence stays random. Never raises.
+void clua_seed_random(lua_State *L, uint64_t first, uint64_t second);
 
 /// Lua's version and copyright.
 const char *clua_copyright(void);

@@ -110,9 +110,6 @@ int clua_pin(lua_State *L, void *object, int kind, int handle, clua_failure *fai
 /// Makes this layer call the host's `collected` when the next garbage collection has ended.
 int clua_watch_collections(lua_State *L, clua_failure *failure);
 
-/// Assigns `function` to the global `name`. From now on this is the value in a fresh state.
-int clua_register(lua_State *L, const char *name, clua_function function, int member, clua_failure *failure);
-
 /// Encode `package.path`, `package.cpath` and the global `arg` into a parcel, and set them from it.
 int clua_encode_paths(lua_State *L, clua_parcel *parcel, clua_failure *failure);
 int clua_apply_paths(lua_State *L, const clua_parcel *parcel, clua_failure *failure);
@@ -169,6 +166,12 @@ int clua_is_kind_of(lua_State *L, int operation, int class, bool *is_kind, clua_
 
 /// Calls the method `cancel` of the script class of `object`. Sets `has` to false if there is no such method.
 int clua_call_cancel(lua_State *L, void *object, int kind, bool *has, clua_failure *failure);
+
+/// Pushes what a name such as `print` or `string.format` means: a global, or a field of one.
+int clua_push_named(lua_State *L, const char *name, clua_failure *failure);
+
+/// Pushes a string. Returns LUA_OK, or an error status and pushes nothing. Never raises. Needs 3 free stack slots, leaves 1.
+int clua_push_bytes(lua_State *L, const char *bytes, size_t count);
 
 /// Pushes `count` values, the first of which starts at `first`.
 int clua_push_items(lua_State *L, const clua_item *first, size_t count, clua_failure *failure);

@@ -90,6 +90,7 @@ typedef struct clua_state {
     bool modules_changed;      // `package.loaded` may have changed
     uint64_t module_filter[(1 << CLUA_FILTER_BITS) / 64];  // a Bloom filter: one bit for the address of each value that travels by name
     clua_handles handles;
+    bool redirects_output;  // the host takes what scripts write to stdout and stderr
     bool tells_host;  // the host wants to know when a collection ends
     char *warning;  // owned: the pieces of an incomplete warning, or NULL
     size_t warning_count;

@@ -24,7 +24,7 @@ struct Call {
         if let handle = unsafe clua_to_handle(lua, index), unsafe handle.pointee.object != nil,
             let kind = unsafe ObjectKind(rawValue: Int32(handle.pointee.kind))
         {
-            return kind.className
+            return hostObjectIfAny(at: index).map { state.core.className(of: $0) } ?? kind.className
         }
         let type = type(at: index)
         return type == LUA_TNONE ? "no value" : unsafe String(cString: lua_typename(lua, type))
@@ -242,6 +242,7 @@ extension ObjectKind {
         case .scriptClass: "class"
         case .timer: "Timer"
         case .process: "Process"
+        case .object: "object"
         case .observation: "observation"
         }
     }

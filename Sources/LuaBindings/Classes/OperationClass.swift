@@ -173,7 +173,7 @@ enum OperationClass {
             if let lua { return lua.kind == .blocks ? .integer(lua.blockCount) : .nil }
             return (operation as? BlockOperation).map { .integer($0.executionBlocks.count) } ?? .nil
         case .result, .results: return try results(of: lua, isFirst: property == .result, call)
-        case .error: return lua?.failure.map { .object($0, .error) } ?? .nil
+        case .error: return operation.failureForScripts.map { .object($0, .error) } ?? .nil
         case nil:
             if let name = call.string(at: 2), let value = lua?.stored(name) { return .parcel(value) }
             return lua?.scriptClass != nil ? .classField : .nil
@@ -275,6 +275,13 @@ enum OperationClass {
 }
 
 extension Operation {
+    /// What a script finds as the operation's `error`.
+    fileprivate var failureForScripts: OperationFailure? {
+        if let operation = self as? LuaOperation { return operation.failure }
+        guard isFinished, let error else { return nil }
+        return OperationFailure(Failure(thrown: error), kind: .error, of: self)
+    }
+
     /// The operation's state in one or two words, for people.
     var stateName: String {
         if isFinished {

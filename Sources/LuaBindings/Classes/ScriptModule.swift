@@ -51,7 +51,7 @@ enum ScriptModule {
         let descriptions = unsafe [
             OperationClass.description, BlockOperationClass.description, InvocationOperationClass.description,
             OperationQueueClass.description, ErrorClass.description, TimerClass.description, ProcessClass.description,
-            ObservationClass.description,
+            ObservationClass.description, ObjectClass.description,
         ]
         let classCount = unsafe descriptions.count
         let classes = UnsafeMutablePointer<clua_class>.allocate(capacity: classCount)
@@ -79,6 +79,19 @@ enum ScriptModule {
                 collected: { lua in
                     guard let lua = unsafe lua else { return false }
                     return unsafe LuaState.of(lua).releaseUnreferenced(lua)
+                },
+                registering: clua_registering(
+                    call: { unsafe HostFunction.call($0, $1, $2) }, object_kind: ObjectKind.object.rawValue,
+                    class_of: { lua, pointer in
+                        guard let lua = unsafe lua, let pointer = unsafe pointer else { return nil }
+                        let object = unsafe Unmanaged<AnyObject>.fromOpaque(pointer).takeUnretainedValue()
+                        let known = unsafe LuaState.of(lua).core.hostClass(of: object)
+                        return unsafe known.map { unsafe UnsafeRawPointer(Unmanaged.passUnretained($0).toOpaque()) }
+                    }),
+                write: { lua, stream, bytes, count in
+                    guard let lua = unsafe lua else { return }
+                    let written = unsafe UnsafeRawBufferPointer(start: bytes, count: count)
+                    unsafe LuaState.of(lua).core.output.write(written, to: stream)
                 }))
         return unsafe UnsafePointer(host)
     }()

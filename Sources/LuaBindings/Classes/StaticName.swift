@@ -8,6 +8,7 @@ enum StaticName {
     nonisolated(unsafe) static let error = unsafe pointer("OperationError")
     nonisolated(unsafe) static let timer = unsafe pointer("Timer")
     nonisolated(unsafe) static let process = unsafe pointer("Process")
+    nonisolated(unsafe) static let object = unsafe pointer("object")
     nonisolated(unsafe) static let observation = unsafe pointer("KeyValueObservation")
 
     // Safety: string literals live as long as the process.

@@ -31,6 +31,8 @@ public final class OperationFailure: Error, CustomStringConvertible, Sendable {
     public let queueName: String?
     /// The failed operation whose missing result made this one fail, as reports name it; nil if the failure is its own.
     public let cause: String?
+    /// The error that a host function has thrown, if that is why the operation failed and its body has not replaced the message.
+    public let underlyingError: (any Error)?
     let value: Parcel?
     private let failed: WeakOperation
     private let read = Atomic<Bool>(false)
@@ -39,6 +41,7 @@ public final class OperationFailure: Error, CustomStringConvertible, Sendable {
         let limit = kind == .timeout ? (operation as? LuaOperation)?.timeout : nil
         message = failure.message + (limit.map { ": \(operation.displayName) took longer than \($0.scriptText) s" } ?? "")
         traceback = failure.traceback
+        underlyingError = failure.underlyingError
         value = failure.value
         value?.makeUnowned(referencesTo: operation)
         self.kind = kind
@@ -72,8 +75,8 @@ public final class OperationFailure: Error, CustomStringConvertible, Sendable {
         return String(outermost[outermost.index(after: start)...].dropLast())
     }
 
-    /// Message and traceback.
-    public var report: String { traceback.isEmpty ? message : "\(message)\n\(traceback)" }
+    /// Message and traceback. If a host function failed because of another script's error, that one's traceback follows.
+    public var report: String { LuaError.report(message, traceback, underlyingError) }
 }
 
 /// An operation owns its failure, so the failure must not own the operation.

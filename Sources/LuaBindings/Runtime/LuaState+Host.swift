@@ -67,9 +67,14 @@ extension LuaState {
         }
     }
 
-    /// Prints the values of an expression, or runs statements.
-    func evaluate(_ source: String, name: String) throws(Failure) {
+    /// Compiles an expression, or else a script, and pushes its main function.
+    func load(expression source: String, name: String) throws(Failure) {
         do throws(Failure) { try load("return \(source)", name: name) } catch { try load(source, name: name) }
+    }
+
+    /// Prints the values of an expression, or runs statements.
+    func runLine(_ source: String, name: String) throws(Failure) {
+        try load(expression: source, name: name)
         try withCall { call throws(Failure) in
             let base = call.count - 1
             defer { unsafe lua_settop(call.lua, base) }

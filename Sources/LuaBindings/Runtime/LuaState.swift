@@ -31,12 +31,15 @@ final class LuaState: @unchecked Sendable {
     private var isSealing = false
     /// The last operation that found no result in a failed one, for the report of its own failure.
     var missingResult: MissingResult?
-    /// Whether `evaluate` has the console show values.
+    /// What a host function has thrown last, until a failure of Lua shows whether that was the cause.
+    var thrownByHost: (message: String, error: any Error)?
+    /// Whether `runLine` has the console show values.
     var hasConsole = false
     private var watchesCollections = false
     /// The version of the runtime's shared data (`RuntimeCore.Shared`) that this state has taken over.
     @safe @exclusivity(unchecked) var appliedSharedVersion = 0
-    var registeredFunctionCount = 0
+    /// The number of the host's functions and classes that this state has.
+    var registrationCount = 0
     /// The functions to run, in this order, before any operation. Empty in the main state.
     @safe @exclusivity(unchecked) var preludes: [Prelude] = []
     @safe @exclusivity(unchecked) var ranPreludeCount = 0
@@ -94,6 +97,8 @@ final class LuaState: @unchecked Sendable {
         if let limit = core.stateMemoryLimit { unsafe clua_limit_state(lua, limit) }
         if number != RuntimeCore.mainStateNumber { unsafe clua_separate_globals(lua) }
         if core.prefersSpeedToMemory && number == RuntimeCore.mainStateNumber { unsafe clua_collect_seldom(lua) }
+        unsafe clua_state_of(lua).pointee.redirects_output = core.output.redirect
+        if let seed = core.randomSeed { unsafe clua_seed_random(lua, seed, UInt64(number)) }
         if core.showsWarnings.load(ordering: .relaxed) { enableWarnings() }
         core.states.withLock { $0.append(self) }
     }
@@ -178,7 +183,19 @@ final class LuaState: @unchecked Sendable {
         attemptCount += 1
         defer { attemptCount -= 1 }
         var failure = unsafe clua_failure()
-        if unsafe body(running, &failure) != LUA_OK { throw unsafe Failure(taking: &failure) }
+        if unsafe body(running, &failure) != LUA_OK {
+            var thrown = unsafe Failure(taking: &failure)
+            explain(&thrown)
+            throw thrown
+        }
+    }
+
+    /// Adds what C does not know about a failure of this state.
+    private func explain(_ failure: inout Failure) {
+        if let thrown = exchange(&thrownByHost, with: nil), failure.message.hasSuffix(thrown.message) {
+            failure.underlyingError = thrown.error
+        }
+        failure.isInterrupt = failure.message.hasSuffix("interrupted!") && lastInterrupt != 0
     }
 
     /// Runs a body of `operation` here. Only the first result of a block counts, and no result of an asynchronous operation.
@@ -375,50 +392,7 @@ final class LuaState: @unchecked Sendable {
         return made
     }
 
-    // MARK: sending
-
-    /// Encodes the top `count` values on the stack of the current call.
-    func encode(count: Int32, _ role: clua_parcel_role) throws(Failure) -> Parcel {
-        var contents = unsafe clua_parcel()
-        try unsafe attempt { lua, failure in
-            let status = unsafe clua_send(lua, count, role, &contents)
-            if status != LUA_OK { unsafe clua_take_message(lua, status, &failure) }
-            return status
-        }
-        return unsafe Parcel(contents)
-    }
-
-    /// Encodes a body in the handle of `operation` in this state.
-    ///
-    /// - Parameter handle: the stack index of the handle in the current call, or 0 to look it up.
-    func encodeBody(of operation: LuaOperation, number: Int32, handleAt handle: Int32) throws(Failure) -> Parcel {
-        let parcel = try encodeOwningBody(of: operation, number: number, handleAt: handle)
-        parcel.makeUnowned(referencesTo: operation)
-        if let scriptClass = operation.scriptClass {
-            // A state may ask for the class after the operation is gone, so the class's own parcel must retain the operation.
-            scriptClass.latest =
-                parcel.refersToOwner ? try encodeOwningBody(of: operation, number: number, handleAt: handle) : parcel
-        }
-        return parcel
-    }
-
-    private func encodeOwningBody(of operation: LuaOperation, number: Int32, handleAt handle: Int32) throws(Failure) -> Parcel {
-        var contents = unsafe clua_parcel()
-        try unsafe attempt { lua, failure in
-            var body = unsafe operation.cBody(number: number)
-            unsafe body.handle = handle
-            return unsafe clua_encode_body(lua, body, &contents, &failure)
-        }
-        return unsafe Parcel(contents)
-    }
-
-    /// The failure that results from raising the value at a stack index.
-    func failure(raising index: Int32) -> Failure {
-        do throws(Failure) {
-            try unsafe attempt { lua, failure in unsafe clua_raise_value(lua, index, &failure) }
-            return Failure(message: "error")
-        } catch { return error }
-    }
+    // MARK: sealing
 
     /// Seals the operations that leave this state by reference while they are in no queue: copies their functions, because another state
     /// may add them.

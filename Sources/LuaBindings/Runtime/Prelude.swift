@@ -33,7 +33,28 @@ extension Call {
     }
 }
 
+extension Runtime {
+    /// Runs a script in the main state now, and in each worker's state before its next operation. What it assigns to globals then belongs to
+    /// every state, and does not travel with functions. To use functions of the host in it, register them before.
+    ///
+    /// - Throws: what the script raises in the main state. An error in a worker's state is the error of the operation there.
+    public func addPrelude(_ source: String, name: String = "=prelude") throws(LuaError) {
+        try inside { state throws(Failure) in try state.addPrelude(source, name: name) }
+    }
+}
+
 extension LuaState {
+    /// Runs a script here, in the main state, and makes it a prelude of the others.
+    fileprivate func addPrelude(_ source: String, name: String) throws(Failure) {
+        let base = unsafe lua_gettop(running)
+        defer { unsafe lua_settop(running, base) }
+        try load(source, name: name)
+        let body = try encode(count: 1, CLUA_BODY)
+        try unsafe attempt { lua, failure in unsafe clua_run_prelude(lua, body.pointer, &failure) }
+        publishPaths()
+        core.add(Prelude(body: body, label: "<\(name.hasPrefix("=") || name.hasPrefix("@") ? String(name.dropFirst()) : "script")>"))
+    }
+
     /// Runs the preludes that this state has not yet run, before an operation runs here. A prelude that fails is tried again for the next
     /// operation.
     func runPreludes() throws(Failure) {

@@ -44,14 +44,24 @@ extension Runtime {
         try await perform(as: "run(file:arguments:)") { try $0.run(file: file, arguments: arguments) }
     }
 
-    /// Runs a line of an interactive session. Like the method that blocks, but suspends the task.
+    /// Evaluates an expression, or runs a script that returns a value. Like the method that blocks, but suspends the task.
     ///
     /// - Parameters:
-    ///   - source: an expression or statements.
-    ///   - name: the name of the line in error messages.
-    /// - Throws: an error whose `isIncomplete` is true if more text could complete the line, or `CancellationError`.
-    public func evaluate(_ source: String, name: String = "=stdin") async throws {
-        try await perform(as: "evaluate(_:name:)") { try $0.evaluate(source, name: name) }
+    ///   - source: an expression, or statements that return a value.
+    ///   - type: the type of the value. See `LuaDecoder` for what fits.
+    ///   - name: the source's name in error messages.
+    ///   - arguments: the values of `...` in the source.
+    /// - Returns: the first value.
+    /// - Throws: what the source raises; an error of the kind `conversion` if the value does not fit; `CancellationError`.
+    public func evaluate<Value: Decodable & Sendable>(
+        _ source: String, as type: Value.Type = Value.self, name: String = "=expression", arguments: [LuaValue] = []
+    ) async throws -> Value {
+        try await perform(as: "evaluate(_:as:name:arguments:)") { try $0.evaluate(source, as: type, name: name, arguments: arguments) }
+    }
+
+    /// Like the above, for a value of any type.
+    public func evaluate(_ source: String, name: String = "=expression", arguments: [LuaValue] = []) async throws -> LuaValue {
+        try await perform(as: "evaluate(_:name:arguments:)") { try $0.evaluate(source, name: name, arguments: arguments) }
     }
 
     /// Waits until an operation has finished, and delivers callbacks and runs main-queue operations meanwhile. Like the method that blocks,

@@ -5,7 +5,7 @@ import OpEngine
 extension Runtime {
     /// Runs a script that returns a table of functions, and keeps the table.
     ///
-    /// From then on `evaluate` passes the values of an expression to the table's function `format`, and prints what that returns. The host
+    /// From then on `runLine` passes the values of an expression to the table's function `format`, and prints what that returns. The host
     /// calls the other functions with `callConsole`.
     ///
     /// - Throws: what the script raises, or an error if the runtime is closed.

@@ -54,6 +54,33 @@ public final class Runtime: Sendable {
         /// waits until the memory has trebled, not doubled.
         public var prefersSpeedToMemory = false
 
+        /// Takes what scripts write to stdout, with `print`, `io.write` and `io.stdout`; nil for the process's stdout. Each call has what one
+        /// call of the script wrote. It comes from the thread of the writing state, so several may come at once. Programs that scripts start
+        /// keep the process's stdout.
+        public var output: (@Sendable ([UInt8]) -> Void)?
+        /// Takes what would go to stderr: what scripts write there, warnings, and the runtime's reports of callbacks that failed. Otherwise
+        /// like `output`.
+        public var errorOutput: (@Sendable ([UInt8]) -> Void)?
+
+        /// The templates where `require` looks for modules, such as `/usr/share/app/?.lua`, in place of those of the environment and of
+        /// Lua; nil to keep those.
+        public var modulePaths: [String]?
+        /// The same for modules in C; `[]` for none.
+        public var cModulePaths: [String]?
+        /// Returns the source of a module, or nil if there is no such module. `require` asks it before it looks for files, once for each
+        /// module in each state, on that state's thread; several calls may run at once. What it throws is the error of `require`.
+        ///
+        /// It must return the same source each time: functions of a module travel to other states by name.
+        public var moduleLoader: (@Sendable (_ module: String) throws -> String?)?
+        /// A script that runs in each state before anything else, such as one that defines globals. See `Runtime.addPrelude`.
+        public var prelude: String?
+        /// The seed of `math.random` in each state, for runs that can be repeated; nil for a random one. Each state has a sequence of its
+        /// own. What else may differ between two runs: with several workers, which of them runs an operation; the order in which `pairs`
+        /// visits a table.
+        public var randomSeed: UInt64?
+        /// Is told about each operation that is added, starts or finishes, from the beginning. See `OperationObserver`.
+        public var observer: (any OperationObserver)?
+
         /// Makes the default configuration.
         public init() {}
     }
@@ -97,6 +124,32 @@ public final class Runtime: Sendable {
             close()
             throw LuaError(message: "a stateMemoryLimit of \(limit) bytes is too little: a fresh Lua state holds more")
         }
+        do throws(LuaError) { try apply(configuration) } catch {
+            close()
+            throw error
+        }
+    }
+
+    /// Applies the settings that take effect in Lua.
+    private func apply(_ configuration: Configuration) throws(LuaError) {
+        if let observer = configuration.observer { engine.addObserver(observer) }
+        if let paths = configuration.modulePaths { try setPackageField("path", to: paths) }
+        if let paths = configuration.cModulePaths { try setPackageField("cpath", to: paths) }
+        if let loader = configuration.moduleLoader {
+            try add(
+                .loader(
+                    HostFunction("require") { call in
+                        let name = try call.string(at: 1)
+                        guard let source = try loader(name) else { return }
+                        try call.push(source)
+                        try call.push("@\(name)")
+                    }))
+        }
+        if let prelude = configuration.prelude { try addPrelude(prelude) }
+    }
+
+    private func setPackageField(_ name: String, to paths: [String]) throws(LuaError) {
+        try run("local name, value = ...; package[name] = value", arguments: [.string(name), .string(paths.joined(separator: ";"))])
     }
 
     // Without a main state, the initializer has failed.
@@ -171,22 +224,13 @@ public final class Runtime: Sendable {
         engine.entrance.enter(name)
         defer { engine.entrance.leave() }
         guard let main, !main.isLuaClosed else { throw LuaError.closed }
-        do throws(Failure) { return try body(main) } catch { throw LuaError(error) }
+        do throws(Failure) { return try body(main) } catch {
+            let values = try? error.value.flatMap { value throws(Failure) in try main.values(of: value) }
+            throw LuaError(error, value: values?.first)
+        }
     }
 
     // MARK: scripts
-
-    /// Makes `function` a global function of every state. If it throws a value, that value's text is raised as an error in the script.
-    ///
-    /// The calling state's thread calls the function, so several calls may run at once.
-    ///
-    /// - Throws: an error if the runtime is closed or memory has run out.
-    public func register(_ name: String, _ function: @escaping @Sendable ([LuaValue]) throws -> [LuaValue]) throws(LuaError) {
-        try inside { state throws(Failure) in
-            core.register(HostFunction(name: name, body: function))
-            try core.prepare(state)
-        }
-    }
 
     /// Runs a script in the main state.
     ///
@@ -225,8 +269,8 @@ public final class Runtime: Sendable {
     /// Runs a line of an interactive session: prints the values of an expression, or runs statements.
     ///
     /// - Throws: an error whose `isIncomplete` is true if more text could complete the line.
-    public func evaluate(_ source: String, name: String = "=stdin") throws(LuaError) {
-        try inside { state throws(Failure) in try state.evaluate(source, name: name) }
+    public func runLine(_ source: String, name: String = "=stdin") throws(LuaError) {
+        try inside { state throws(Failure) in try state.runLine(source, name: name) }
     }
 
     /// Sets the global `arg`: `arguments[script]` gets the index 0, and the elements before it get negative indices.

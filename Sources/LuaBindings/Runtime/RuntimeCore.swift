@@ -14,6 +14,9 @@ final class RuntimeCore: @unchecked Sendable {
     let stateMemoryLimit: Int?
     /// The memory limit of operations that set none; 0 for no limit.
     let operationMemoryLimit: Int
+    /// Where output goes.
+    let output: OutputSinks
+    let randomSeed: UInt64?
     /// Timers and child processes.
     let io = IOThread()
     /// The calls into the main state that tasks await.
@@ -30,6 +33,7 @@ final class RuntimeCore: @unchecked Sendable {
     /// Operations whose parcels keep operations alive.
     private let keepers = Guarded(Keepers())
     private let classes = Guarded<[ScriptClass]>([])
+    private let hostClasses = HostClasses()
     private let closing = Atomic<Bool>(false)
     private let hasWork = Atomic<Bool>(false)
     /// Whether new states show warnings.
@@ -41,7 +45,7 @@ final class RuntimeCore: @unchecked Sendable {
     private struct Shared {
         /// The main state's `package.path`, `package.cpath` and `arg`.
         var paths: Parcel?
-        var functions: [HostFunction] = []
+        var registrations: [Registration] = []
         var preludes: [Prelude] = []
     }
 
@@ -65,6 +69,8 @@ final class RuntimeCore: @unchecked Sendable {
         prefersSpeedToMemory = configuration.prefersSpeedToMemory
         stateMemoryLimit = configuration.stateMemoryLimit
         operationMemoryLimit = configuration.operationMemoryLimit ?? 0
+        output = OutputSinks(output: configuration.output, errorOutput: configuration.errorOutput)
+        randomSeed = configuration.randomSeed
     }
 
     // MARK: states
@@ -117,8 +123,8 @@ final class RuntimeCore: @unchecked Sendable {
         for keeper in keepers.withLock({ exchange(&$0.all, with: []) }) { (keeper.operation as? LuaOperation)?.dropParcels() }
         for scriptClass in classes.withLock({ exchange(&$0, with: []) }) { scriptClass.latest = nil }
         // Host functions may refer to the runtime, so release them outside of the lock.
-        let functions = shared.withLock { exchange(&$0.functions, with: []) }
-        withExtendedLifetime(functions) {}
+        let registrations = shared.withLock { exchange(&$0.registrations, with: []) }
+        withExtendedLifetime((registrations, hostClasses.removeAll())) {}
     }
 
     /// Whether a body of `operation` runs or waits in a state now.
@@ -179,11 +185,11 @@ final class RuntimeCore: @unchecked Sendable {
     /// changed.
     func prepare(_ state: LuaState) throws(Failure) {
         guard sharedVersion.load(ordering: .acquiring) != state.appliedSharedVersion else { return }
-        let (version, paths, functions, preludes) = shared.withLock {
-            (sharedVersion.load(ordering: .relaxed), $0.paths, $0.functions, $0.preludes)
+        let (version, paths, registrations, preludes) = shared.withLock {
+            (sharedVersion.load(ordering: .relaxed), $0.paths, $0.registrations, $0.preludes)
         }
-        try state.register(functions.dropFirst(state.registeredFunctionCount), from: state.registeredFunctionCount)
-        state.registeredFunctionCount = functions.count
+        try state.register(registrations.dropFirst(state.registrationCount))
+        state.registrationCount = registrations.count
         if let paths, !isMain(state) { try state.apply(paths: paths) }
         if !isMain(state) { state.preludes = preludes }
         state.appliedSharedVersion = version
@@ -203,22 +209,24 @@ final class RuntimeCore: @unchecked Sendable {
         }
     }
 
-    func register(_ function: HostFunction) {
+    func register(_ registration: Registration) {
+        if case .hostClass(let hostClass) = registration { hostClasses.add(hostClass) }
         shared.withLock {
-            $0.functions.append(function)
+            $0.registrations.append(registration)
             sharedVersion.wrappingAdd(1, ordering: .releasing)
         }
     }
 
-    /// Nil after the runtime was closed.
-    func hostFunction(_ index: Int) -> HostFunction? {
-        shared.withLock { $0.functions.indices.contains(index) ? $0.functions[index] : nil }
-    }
+    /// The registered class of an object, or of its nearest superclass that has one.
+    func hostClass(of object: AnyObject) -> HostClass? { hostClasses.find(for: object) }
+
+    /// What messages call the class of an object.
+    func className(of object: AnyObject) -> String { hostClass(of: object)?.name ?? "\(type(of: object))" }
 
     // MARK: reports
 
-    /// Writes a message to stderr, in one piece.
-    func report(_ text: String) { StandardError.write("opscript: \(text)\n") }
+    /// Writes a message to stderr or to the host's sink, in one piece.
+    func report(_ text: String) { output.report("opscript: \(text)\n") }
 
     /// The number of callbacks that have raised an error.
     let callbackErrorCount = Atomic<Int>(0)

@@ -5,11 +5,26 @@
 /// Writes messages for people to stderr, each in one piece.
 enum StandardError {
     static func write(_ text: String) {
-        var bytes = Array(text.utf8)[...]
-        while !bytes.isEmpty {
-            let count = unsafe bytes.withUnsafeBytes { unsafe Glibc.write(STDERR_FILENO, $0.baseAddress, $0.count) }
-            if count < 0 && errno != EINTR { return }
-            bytes = bytes.dropFirst(max(0, count))
-        }
+        var text = text
+        text.withUTF8 { unsafe write(UnsafeRawBufferPointer($0)) }
+    }
+
+    static func write(_ bytes: UnsafeRawBufferPointer) { unsafe writeAll(bytes, to: STDERR_FILENO) }
+}
+
+/// Writes to stdout, after what C has buffered for any file.
+enum StandardOutput {
+    static func write(_ bytes: UnsafeRawBufferPointer) {
+        fflush(nil)
+        unsafe writeAll(bytes, to: STDOUT_FILENO)
+    }
+}
+
+private func writeAll(_ bytes: UnsafeRawBufferPointer, to descriptor: Int32) {
+    var rest = unsafe bytes[...]
+    while unsafe !rest.isEmpty {
+        let count = unsafe Glibc.write(descriptor, UnsafeRawBufferPointer(rebasing: rest).baseAddress, rest.count)
+        if count < 0 && errno != EINTR { return }
+        unsafe rest = rest.dropFirst(max(0, count))
     }
 }

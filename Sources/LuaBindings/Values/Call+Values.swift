@@ -28,6 +28,7 @@ extension Call {
                 throw .message("a table for the host is nested more than \(Self.maximumDepth) deep, or contains itself")
             }
             var fields: [LuaValue: LuaValue] = [:]
+            fields.reserveCapacity(unsafe Int(lua_rawlen(lua, index)))
             try forEachField(of: index) { key, value throws(CallError) in
                 fields[try self.value(at: key, depth: depth + 1)] = try self.value(at: value, depth: depth + 1)
             }
@@ -42,6 +43,7 @@ extension Call {
                 return .operation(operation)
             }
             if let queue = queueIfAny(at: index) { return .queue(queue) }
+            if let object = hostObjectIfAny(at: index) as? any LuaObject { return .object(object) }
             return .other(typeName(at: index))
         }
     }
@@ -106,6 +108,7 @@ struct FlatValues {
             return
         case .operation(let operation): unsafe item = object(operation, .operation)
         case .queue(let queue): unsafe item = object(queue, .queue)
+        case .object(let reference): unsafe item = object(reference.object, .object)
         }
         unsafe items.append(item)
     }

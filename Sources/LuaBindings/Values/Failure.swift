@@ -11,6 +11,14 @@ struct Failure: Error {
     /// Whether the failure is a syntax error at the end of the input, so that more input could make the chunk valid.
     var isIncomplete: Bool
     var isMemoryError: Bool
+    /// Whether the failure is a syntax error of what the host has loaded.
+    var isSyntaxError = false
+    /// Whether a value cannot be sent to another state.
+    var isRefusal = false
+    /// Whether a signal has raised the error.
+    var isInterrupt = false
+    /// What a host function has thrown, if that is why Lua raised the error.
+    var underlyingError: (any Error)?
     /// Why the body was stopped; nil if it was not.
     var stop: StopReason?
 
@@ -21,6 +29,12 @@ struct Failure: Error {
         isIncomplete = false
         isMemoryError = false
         stop = nil
+    }
+
+    /// The failure of an operation of the host.
+    init(thrown error: any Error) {
+        self.init(message: "\(error)")
+        underlyingError = error
     }
 
     /// The failure with another message and without a place. Returns the failure unchanged if it stops a body or reports a lack of memory.
@@ -38,6 +52,7 @@ struct Failure: Error {
         traceback = unsafe string(failure.traceback, failure.traceback_count)
         isIncomplete = unsafe failure.incomplete != 0
         isMemoryError = unsafe failure.status == LUA_ERRMEM
+        isSyntaxError = unsafe failure.status == LUA_ERRSYNTAX
         value = nil
         stop = StopReason(rawValue: unsafe failure.stop)
         if unsafe failure.value.value_count > 0 {
@@ -48,7 +63,7 @@ struct Failure: Error {
     }
 
     /// The message and the traceback, as the `lua` command shows them.
-    var report: String { traceback.isEmpty ? message : "\(message)\n\(traceback)" }
+    var report: String { LuaError.report(message, traceback, underlyingError) }
 }
 
 /// Text from bytes of C. Invalid UTF-8 becomes U+FFFD.

@@ -8,6 +8,7 @@ enum ObjectKind: Int32 {
     case timer = 4
     case process = 5
     case scriptClass = 6
+    case object = 7
     case observation = 8
 }
 

@@ -106,7 +106,7 @@ final class LivePrompt {
     private func evaluate(_ source: String, mayContinue: Bool = false) -> Bool {
         do throws(LuaError) {
             try runtime.catchInterrupts()
-            try runtime.evaluate(source)
+            try runtime.runLine(source)
         } catch {
             if error.isIncomplete, mayContinue { return true }
             // The terminal has shown ^C in the same row.

@@ -24,7 +24,7 @@ struct Session {
         do throws(LuaError) {
             try runtime.catchInterrupts()
             defer { runtime.releaseInterrupts() }
-            try runtime.evaluate(source)
+            try runtime.runLine(source)
         } catch {
             if error.isIncomplete, let more = readLine(prompt: "_PROMPT2", default: ">> ") { return more }
             Message.write("\(error.report)\n")

@@ -1,5 +1,6 @@
 /// Everything that scripts can call, under a short description. Each step is a chunk that must leave nothing behind. It may use `o`, a new
-/// operation; `q`, a new queue; `n`, a number; `helper`, a function; and `echo`, a function of the host that returns its arguments.
+/// operation; `q`, a new queue; `n`, a number; `helper`, a function; `echo`, a function of the host that returns its arguments;
+/// `describe`, one with typed parameters; and `Counter`, a class of the host.
 enum AllocationSteps {
     static let all = [
         "an operation": "return Operation.new(function(op, a) return a end, 1, { 2 })",
@@ -111,7 +112,24 @@ enum AllocationSteps {
         if added.error then error(added.error.message, 0) end
         return added.results
         """,
-        "time": "opscript.sleep(0); return opscript.now()",
+        "a function with typed parameters": """
+        local text = describe('a text of some length ' .. n, { list = { n, 1.5 }, other = {} })
+        assert(text:find '2 parts')
+        local ok, message = pcall(describe, 'x', { list = { 'y' } })
+        assert(not ok and (message:find 'not enough memory' or message:find 'expected a number'), message)
+        return text
+        """,
+        "an object of the host": """
+        local counter = Counter.new()
+        counter:add(n)
+        assert(counter.count == n and tostring(counter) == 'Counter')
+        local added = q:addOperation(function() counter:add(1) return counter, counter.count end)
+        added:waitUntilFinished()
+        if added.error then error(added.error.message, 0) end
+        assert(added.result == counter and added.results[2] == n + 1)
+        return { [counter] = counter }
+        """,
+        "time": "opscript.sleep(0); return { opscript.now() }",
         "a timer": "local timer = opscript.every(100, function() end); timer:cancel(); return tostring(timer)",
         "a timer that fires": "opscript.after(0, function() end); opscript.sleep(0)",
         "observing": """

@@ -29,9 +29,9 @@ struct Host {
         defer { runtime.close() }
 
         let prices = ["apple": 3, "pear": 4, "plum": 1]
-        try runtime.register("price") { arguments in
-            guard let name = arguments.first?.text, let price = prices[name] else { throw UnknownItem() }
-            return [.integer(price)]
+        try runtime.register("price") { (item: String) throws -> Int in
+            guard let price = prices[item] else { throw UnknownItem() }
+            return price
         }
         try runtime.setGlobal("baskets", to: .array([.array(["apple", "pear"]), .array(["plum", "plum", "apple"])]))
 

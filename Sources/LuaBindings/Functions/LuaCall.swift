@@ -1,0 +1,250 @@
+import CLua
+import OpEngine
+
+/// A call of a host function: its arguments, read one by one and only when asked for, and its results.
+///
+/// For functions that are called often, have any number of arguments, return several values, or look at a few fields of a large table.
+/// Reading a number or a boolean allocates nothing.
+///
+/// ```swift
+/// try runtime.registerDirect("add") { call in try call.push(call.integer(at: 1) + call.integer(at: 2)) }
+/// ```
+///
+/// A call is valid while the function runs, and only on its thread; the compiler keeps it from being stored. The errors that its methods
+/// throw name the argument, as Lua's own functions do: `bad argument #2 to 'add' (number expected, got nil)`.
+@safe
+public struct LuaCall: ~Copyable {
+    private let lua: OpaquePointer
+    // Safety: the state runs the call.
+    unowned(unsafe) private let state: LuaState
+    /// The number of results so far, a variable of the caller.
+    private let resultCount: UnsafeMutablePointer<Int32>
+
+    @inline(__always)
+    init(lua: OpaquePointer, state: LuaState, resultCount: UnsafeMutablePointer<Int32>) {
+        unsafe (self.lua, self.state, self.resultCount) = (lua, state, resultCount)
+    }
+
+    /// The number of arguments. The functions below take positions from 1 to this number; any other position is a nil.
+    public var argumentCount: Int { unsafe Int(lua_gettop(lua) - resultCount.pointee) }
+
+    private var call: Call { unsafe Call(lua: lua, state: state) }
+
+    /// The stack index of an argument. What is pushed follows the arguments, so a position after them must not reach it.
+    @inline(__always)
+    private func slot(_ index: Int) -> Int32 { isArgument(index) ? Int32(truncatingIfNeeded: index) : Int32.max }
+
+    /// While there are no results, Lua itself knows that nothing is there. It has no stack with so many values.
+    @inline(__always)
+    private func isArgument(_ index: Int) -> Bool {
+        unsafe UInt(bitPattern: index &- 1) < 1_000_000 && resultCount.pointee == 0 || index > 0 && index <= argumentCount
+    }
+
+    @inline(__always)
+    private func type(at index: Int) -> Int32 {
+        let slot = slot(index)
+        return slot == .max ? LUA_TNONE : unsafe lua_type(lua, slot)
+    }
+
+    @inline(never)
+    private func expected(_ what: String, at index: Int) -> any Error {
+        let found = slot(index) == .max ? "no value" : call.typeName(at: slot(index))
+        return CallError.argument(Int32(clamping: index), "\(what) expected, got \(found)")
+    }
+
+    // MARK: arguments
+
+    /// Whether an argument is nil or missing.
+    public func isNil(at index: Int) -> Bool { type(at: index) <= LUA_TNIL }
+
+    /// A boolean.
+    public func boolean(at index: Int) throws -> Bool {
+        guard type(at: index) == LUA_TBOOLEAN else { throw expected("boolean", at: index) }
+        return unsafe lua_toboolean(lua, slot(index)) != 0
+    }
+
+    /// An integer, or a float with an integral value.
+    public func integer(at index: Int) throws -> Int {
+        let slot = Int32(truncatingIfNeeded: index)
+        if isArgument(index), unsafe lua_isinteger(lua, slot) != 0 { return unsafe Int(lua_tointegerx(lua, slot, nil)) }
+        return try integralFloat(at: index)
+    }
+
+    @inline(never)
+    private func integralFloat(at index: Int) throws -> Int {
+        guard type(at: index) == LUA_TNUMBER else { throw expected("number", at: index) }
+        guard let value = call.integer(at: slot(index)) else {
+            throw CallError.argument(Int32(clamping: index), "number has no integer representation")
+        }
+        return value
+    }
+
+    /// A number, as a float.
+    public func number(at index: Int) throws -> Double {
+        let slot = Int32(truncatingIfNeeded: index)
+        guard isArgument(index), unsafe lua_type(lua, slot) == LUA_TNUMBER else { throw expected("number", at: index) }
+        return unsafe lua_tonumberx(lua, slot, nil)
+    }
+
+    /// A string, which must be UTF-8. Copies it.
+    public func string(at index: Int) throws -> String {
+        guard type(at: index) == LUA_TSTRING else { throw expected("string", at: index) }
+        return try unsafe withBytes(at: index) { bytes throws in
+            guard let text = unsafe String(validating: bytes, as: UTF8.self) else {
+                throw CallError.argument(Int32(index), "UTF-8 text expected")
+            }
+            return text
+        }
+    }
+
+    /// The bytes of a string, without a copy. They are valid during the call of `body`.
+    public func withBytes<Result>(at index: Int, _ body: (UnsafeRawBufferPointer) throws -> Result) throws -> Result {
+        guard type(at: index) == LUA_TSTRING else { throw expected("string", at: index) }
+        var length = 0
+        let start = unsafe clua_string(lua, slot(index), &length)
+        return try unsafe body(UnsafeRawBufferPointer(start: start, count: length))
+    }
+
+    /// A copy of an argument with all that a table contains.
+    public func value(at index: Int) throws -> LuaValue { slot(index) == .max ? .nil : try call.value(at: slot(index)) }
+
+    /// An argument as an instance of a `Decodable` type.
+    public func decode<Value: Decodable>(_ type: Value.Type = Value.self, at index: Int) throws -> Value {
+        try reading(index) { try LuaDecoder().decode(type, from: value(at: index)) }
+    }
+
+    /// The object of the host, if it has this class.
+    func object<Object: LuaObject>(at index: Int, as type: Object.Type) -> Object? {
+        slot(index) == .max ? nil : call.hostObjectIfAny(at: slot(index)) as? Object
+    }
+
+    /// What a message calls an argument.
+    func found(at index: Int) -> String { type(at: index) == LUA_TNONE ? "no value" : Grammar.indefinite(call.typeName(at: slot(index))) }
+
+    /// The number of elements of a table, as `#` counts them without metamethods. Copies nothing.
+    public func elementCount(ofTableAt index: Int) throws -> Int {
+        guard type(at: index) == LUA_TTABLE else { throw expected("table", at: index) }
+        return unsafe Int(lua_rawlen(lua, slot(index)))
+    }
+
+    /// A copy of the element `number` of a table, counted from 1. Copies nothing else of the table, and calls no metamethods.
+    public func element(_ number: Int, ofTableAt index: Int) throws -> LuaValue {
+        guard type(at: index) == LUA_TTABLE else { throw expected("table", at: index) }
+        guard unsafe lua_checkstack(lua, 1) != 0 else { throw CallError.message("stack overflow") }
+        unsafe lua_rawgeti(lua, slot(index), lua_Integer(number))
+        return try pop()
+    }
+
+    /// A copy of the field `name` of a table. Copies nothing else of the table, and calls no metamethods.
+    public func field(_ name: String, ofTableAt index: Int) throws -> LuaValue {
+        guard type(at: index) == LUA_TTABLE else { throw expected("table", at: index) }
+        let table = slot(index)
+        try pushText(name)
+        unsafe lua_rawget(lua, table)
+        return try pop()
+    }
+
+    /// Copies the value on top, and removes it.
+    private func pop() throws(CallError) -> LuaValue {
+        let top = unsafe lua_gettop(lua)
+        defer { unsafe lua_settop(lua, top - 1) }
+        return try call.value(at: top)
+    }
+
+    /// Calls `read`. An error about a value that does not fit names the argument.
+    func reading<Value>(_ index: Int, _ read: () throws -> Value) throws -> Value {
+        do { return try read() } catch { throw refusal(of: index, error) }
+    }
+
+    /// The error for an argument that could not be read.
+    @usableFromInline
+    func refusal(of index: Int, _ error: any Error) -> any Error {
+        switch error {
+        case let mismatch as Mismatch: CallError.argument(Int32(clamping: index), mismatch.message)
+        case let error as LuaError where error.mismatch != nil: CallError.argument(Int32(clamping: index), error.message)
+        default: error
+        }
+    }
+
+    /// Reads the argument after `index`, and advances `index`.
+    @inlinable @inline(__always)
+    func next<Value: LuaConvertible>(_ index: inout Int, _ type: Value.Type) throws -> Value {
+        index += 1
+        do { return try Value.read(from: self, at: index) } catch { throw refusal(of: index, error) }
+    }
+
+    // MARK: results
+
+    /// Adds `nil` to the results.
+    public func pushNil() throws {
+        try reserve()
+        unsafe lua_pushnil(lua)
+    }
+
+    /// Adds a boolean to the results.
+    public func push(_ value: Bool) throws {
+        try reserve()
+        unsafe lua_pushboolean(lua, value ? 1 : 0)
+    }
+
+    /// Adds an integer to the results.
+    public func push(_ value: Int) throws {
+        try reserve()
+        unsafe lua_pushinteger(lua, lua_Integer(value))
+    }
+
+    /// Adds a float to the results.
+    public func push(_ value: Double) throws {
+        try reserve()
+        unsafe lua_pushnumber(lua, value)
+    }
+
+    /// Adds a string to the results.
+    public func push(_ value: String) throws {
+        try pushText(value)
+        unsafe resultCount.pointee += 1
+    }
+
+    private func pushText(_ value: String) throws {
+        guard unsafe lua_checkstack(lua, 4) != 0 else { throw CallError.message("too many results") }
+        var value = value
+        let status = value.withUTF8 { utf8 in
+            unsafe clua_push_bytes(lua, UnsafeRawPointer(utf8.baseAddress)?.assumingMemoryBound(to: CChar.self), utf8.count)
+        }
+        if status != LUA_OK { throw CallError.noMemory }
+    }
+
+    /// Adds a value to the results.
+    public func push(_ value: LuaValue) throws {
+        switch value {
+        case .nil: try pushNil()
+        case .boolean(let value): try push(value)
+        case .integer(let value): try push(value)
+        case .number(let value): try push(value)
+        case .string(let value): try push(value)
+        default:
+            try call.push([value])
+            unsafe resultCount.pointee += 1
+        }
+    }
+
+    /// Adds an instance of an `Encodable` type to the results.
+    public func push(encoding value: some Encodable) throws { try push(LuaEncoder().encode(value)) }
+
+    /// Makes room for one result, and counts it. Lua reserves 20 slots for each call of a function, so the first ones need no check.
+    @inline(__always)
+    private func reserve() throws {
+        if unsafe resultCount.pointee >= 16, unsafe lua_checkstack(lua, 1) == 0 { throw CallError.message("too many results") }
+        unsafe resultCount.pointee += 1
+    }
+
+    // MARK: waiting
+
+    /// Runs `body` as a task, and waits for it on this thread, which delivers callbacks meanwhile.
+    ///
+    /// - Throws: what `body` throws; an error if the waiting operation was cancelled or stopped, which also cancels the task.
+    @usableFromInline
+    func waiting<Value: Sendable>(for body: @escaping @Sendable () async throws -> Value) throws -> Value {
+        try unsafe state.wait(for: AsyncCall(body))
+    }
+}

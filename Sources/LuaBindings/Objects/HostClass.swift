@@ -1,0 +1,119 @@
+import CLua
+@_spi(Locking) import OpEngine
+
+/// A registered class of the host, in the form that C reads.
+@safe
+final class HostClass: @unchecked Sendable {
+    // Safety: `@unchecked Sendable` because all fields are constant; nobody writes to what they point to.
+
+    typealias Body = @Sendable (borrowing LuaCall) throws -> Void
+
+    /// The members by name.
+    struct Members: Sendable {
+        var functions: [String: Body] = [:]
+        var methods: [String: Body] = [:]
+        var getters: [String: Body] = [:]
+        var setters: [String: Body] = [:]
+        var metamethods: [String: Body] = [:]
+    }
+
+    let name: String
+    let objectType: ObjectIdentifier
+    private let functions, methods, getters, setters, metamethods: FunctionTable
+    private let getOther, setOther: HostFunction
+
+    init<Object: LuaObject>(_ name: String, of type: Object.Type, _ members: Members) {
+        self.name = name
+        objectType = ObjectIdentifier(type)
+        functions = FunctionTable(members.functions)
+        methods = FunctionTable(members.methods)
+        getters = FunctionTable(members.getters)
+        setters = FunctionTable(members.setters)
+        var metamethods = members.metamethods
+        if metamethods["__tostring"] == nil { metamethods["__tostring"] = { call in try call.push(name) } }
+        self.metamethods = FunctionTable(metamethods)
+        let readable = (Array(members.getters.keys) + Array(members.methods.keys)).sorted()
+        getOther = HostFunction(name) { call in throw Self.unknown(try call.value(at: 2), of: name, readable) }
+        let (getters, writable) = (members.getters, members.setters.keys.sorted())
+        setOther = HostFunction(name) { call in
+            let key = try call.value(at: 2)
+            if let text = key.text, getters[text] != nil {
+                throw CallError.message("'\(text)' of \(Grammar.indefinite(name)) cannot be assigned")
+            }
+            throw Self.unknown(key, of: name, writable)
+        }
+    }
+
+    private static func unknown(_ key: LuaValue, of name: String, _ known: [String]) -> CallError {
+        guard let text = key.text else {
+            return .message("\(Grammar.indefinite(name)) has no member \(key.abbreviated(to: 60)): its members have names")
+        }
+        let hint = known.isEmpty ? "" : Spelling.suggestion(for: text, among: known)
+        return .message("\(Grammar.indefinite(name)) has no member '\(text)'\(hint)")
+    }
+
+    /// Calls `body` with the description that C reads. What it points to stays valid as long as this object.
+    func withDescription(_ body: (UnsafePointer<clua_object_class>) -> Int32) -> Int32 {
+        unsafe name.withCString { name in
+            var description = unsafe clua_object_class()
+            unsafe description.key = UnsafeRawPointer(Unmanaged.passUnretained(self).toOpaque())
+            unsafe description.name = name
+            unsafe (description.functions, description.function_count) = (functions.pointer, functions.count)
+            unsafe (description.methods, description.method_count) = (methods.pointer, methods.count)
+            unsafe (description.getters, description.getter_count) = (getters.pointer, getters.count)
+            unsafe (description.setters, description.setter_count) = (setters.pointer, setters.count)
+            unsafe (description.metamethods, description.metamethod_count) = (metamethods.pointer, metamethods.count)
+            unsafe description.get_other = Unmanaged.passUnretained(getOther).toOpaque()
+            unsafe description.set_other = Unmanaged.passUnretained(setOther).toOpaque()
+            return unsafe body(&description)
+        }
+    }
+}
+
+/// Functions by name, as C reads them.
+@safe
+private final class FunctionTable {
+    private let functions: [HostFunction]
+    private let table: UnsafeMutableBufferPointer<clua_named_function>
+
+    init(_ bodies: [String: HostClass.Body]) {
+        functions = bodies.sorted { $0.key < $1.key }.map { HostFunction($0.key, $0.value) }
+        unsafe table = .allocate(capacity: functions.count)
+        for (index, function) in functions.enumerated() {
+            let bytes = Array(function.name.utf8CString)
+            let name = UnsafeMutablePointer<CChar>.allocate(capacity: bytes.count)
+            unsafe name.initialize(from: bytes, count: bytes.count)
+            let pointer = unsafe Unmanaged.passUnretained(function).toOpaque()
+            unsafe table.initializeElement(at: index, to: clua_named_function(name: name, function: pointer))
+        }
+    }
+
+    deinit {
+        for index in functions.indices { unsafe table[index].name.deallocate() }
+        unsafe table.deallocate()
+    }
+
+    var pointer: UnsafePointer<clua_named_function>? { unsafe UnsafePointer(table.baseAddress) }
+    var count: Int { functions.count }
+}
+
+/// The registered classes of a runtime.
+final class HostClasses: Sendable {
+    private let known = Guarded<[ObjectIdentifier: HostClass]>([:])
+
+    func add(_ hostClass: HostClass) { known.withLock { $0[hostClass.objectType] = hostClass } }
+
+    func removeAll() -> [ObjectIdentifier: HostClass] { known.withLock { exchange(&$0, with: [:]) } }
+
+    /// The class of an object, or of its nearest superclass that is registered.
+    func find(for object: AnyObject) -> HostClass? {
+        known.withLock { known in
+            var type: AnyClass? = type(of: object)
+            while let current = type {
+                if let found = known[ObjectIdentifier(current)] { return found }
+                type = _getSuperclass(current)
+            }
+            return nil
+        }
+    }
+}

@@ -1,0 +1,54 @@
+import CLua
+@_spi(Locking) public import OpEngine
+
+extension Operation {
+    /// Suspends the task until the operation has finished, and decodes what its body has returned. Blocks no thread, and may be called on
+    /// any thread, task or actor.
+    ///
+    /// ```swift
+    /// let words: [String: Int] = try await operation.value()
+    /// ```
+    ///
+    /// The result is decoded on a worker of the runtime, which costs as much as an operation more.
+    ///
+    /// - Parameter type: the type of the first result. See `LuaDecoder` for what fits.
+    /// - Throws: the operation's error; `CancellationError` if the operation or the task was cancelled; a `LuaError` of the kind
+    ///   `conversion` if the result does not fit, which includes the missing result of an operation that is not of Lua; a `LuaError` if the
+    ///   runtime was closed before.
+    public func value<Value: Decodable & Sendable>(as type: Value.Type = Value.self) async throws -> Value {
+        try await LuaDecoder().decode(type, from: values().first ?? .nil)
+    }
+
+    /// Suspends the task until the operation has finished. Returns all that its body has returned; empty for an operation that is not of
+    /// Lua. Otherwise like `value`.
+    public func values() async throws -> [LuaValue] {
+        try await finished()
+        guard let operation = self as? LuaOperation else { return [] }
+        let parcels = operation.results ?? []
+        if parcels.allSatisfy({ unsafe $0.pointer.pointee.value_count == 0 }) { return [] }
+        return try await operation.decode(parcels)
+    }
+}
+
+extension LuaOperation {
+    /// Decodes parcels of this operation in the state of a worker.
+    fileprivate func decode(_ parcels: [Parcel]) async throws -> [LuaValue] {
+        let core = core
+        let decoded = Guarded<[LuaValue]>([])
+        let decoding = BlockOperation {
+            guard let state = core.stateOfCurrentThread() else { throw LuaError(message: "not enough memory for a Lua state") }
+            try core.prepare(state)
+            for parcel in parcels {
+                let values = try state.values(of: parcel)
+                decoded.withLock { $0 += values }
+            }
+        }
+        do {
+            try OperationQueue(engine: core.engine).tryAddOperation(decoding)
+            try await decoding.finished()
+        } catch let failure as Failure { throw LuaError(failure) } catch is OperationError {
+            throw LuaError(message: "the runtime was closed before the results of \(displayName) were read")
+        }
+        return decoded.withLock { $0 }
+    }
+}

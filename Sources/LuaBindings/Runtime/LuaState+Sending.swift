@@ -1,0 +1,54 @@
+import CLua
+import OpEngine
+
+/// Copying values of this state for others.
+extension LuaState {
+    /// Encodes the top `count` values on the stack of the current call.
+    func encode(count: Int32, _ role: clua_parcel_role) throws(Failure) -> Parcel {
+        var contents = unsafe clua_parcel()
+        do throws(Failure) {
+            try unsafe attempt { lua, failure in
+                let status = unsafe clua_send(lua, count, role, &contents)
+                if status != LUA_OK { unsafe clua_take_message(lua, status, &failure) }
+                return status
+            }
+        } catch {
+            var refusal = error
+            refusal.isRefusal = error.stop == nil && !error.isMemoryError
+            throw refusal
+        }
+        return unsafe Parcel(contents)
+    }
+
+    /// Encodes a body in the handle of `operation` in this state.
+    ///
+    /// - Parameter handle: the stack index of the handle in the current call, or 0 to look it up.
+    func encodeBody(of operation: LuaOperation, number: Int32, handleAt handle: Int32) throws(Failure) -> Parcel {
+        let parcel = try encodeOwningBody(of: operation, number: number, handleAt: handle)
+        parcel.makeUnowned(referencesTo: operation)
+        if let scriptClass = operation.scriptClass {
+            // A state may ask for the class after the operation is gone, so the class's own parcel must retain the operation.
+            scriptClass.latest =
+                parcel.refersToOwner ? try encodeOwningBody(of: operation, number: number, handleAt: handle) : parcel
+        }
+        return parcel
+    }
+
+    private func encodeOwningBody(of operation: LuaOperation, number: Int32, handleAt handle: Int32) throws(Failure) -> Parcel {
+        var contents = unsafe clua_parcel()
+        try unsafe attempt { lua, failure in
+            var body = unsafe operation.cBody(number: number)
+            unsafe body.handle = handle
+            return unsafe clua_encode_body(lua, body, &contents, &failure)
+        }
+        return unsafe Parcel(contents)
+    }
+
+    /// The failure that results from raising the value at a stack index.
+    func failure(raising index: Int32) -> Failure {
+        do throws(Failure) {
+            try unsafe attempt { lua, failure in unsafe clua_raise_value(lua, index, &failure) }
+            return Failure(message: "error")
+        } catch { return error }
+    }
+}
