@@ -5,6 +5,7 @@ import Synchronization
 /// What all states of a runtime share. Operations retain it, so it may outlive the runtime. It does not own the engine's threads.
 // Safety: `mainState` is set once, before the first script runs, and cleared on the main thread. All other fields are constant, locked or
 // atomic.
+@safe
 final class RuntimeCore: @unchecked Sendable {
     let engine: Engine
     let ignoresEnvironment: Bool
@@ -14,6 +15,10 @@ final class RuntimeCore: @unchecked Sendable {
     let stateMemoryLimit: Int?
     /// The memory limit of operations that set none; 0 for no limit.
     let operationMemoryLimit: Int
+    let sandbox: Runtime.Sandbox
+    let usage: Usage
+    /// What the states may still print; nil for no limit.
+    let output: OpaquePointer?
     /// Timers and child processes.
     let io = IOThread()
     private let mainThread = ThreadIdentity.current
@@ -63,10 +68,18 @@ final class RuntimeCore: @unchecked Sendable {
         scriptsMayExit = configuration.scriptsMayExit
         prefersSpeedToMemory = configuration.prefersSpeedToMemory
         stateMemoryLimit = configuration.stateMemoryLimit
-        operationMemoryLimit = configuration.operationMemoryLimit ?? 0
+        sandbox = configuration.sandbox
+        usage = Usage(configuration.limits)
+        unsafe output = configuration.limits.outputBytes.flatMap { unsafe clua_output_new(Int64($0)) }
+        operationMemoryLimit = configuration.limits.operationMemory ?? configuration.operationMemoryLimit ?? 0
     }
 
+    deinit { unsafe clua_output_free(output) }
+
     // MARK: states
+
+    /// The `clua_restriction` bits of new states.
+    var restrictions: UInt32 { sandbox.restrictions | (ignoresEnvironment ? CLUA_NO_ENVIRONMENT.rawValue : 0) }
 
     func nextStateNumber() -> Int { stateCount.wrappingAdd(1, ordering: .relaxed).newValue }
 
@@ -204,8 +217,10 @@ final class RuntimeCore: @unchecked Sendable {
 
     // MARK: reports
 
-    /// Writes a message to stderr, in one piece.
-    func report(_ text: String) { StandardError.write("opscript: \(text)\n") }
+    /// Writes a message to stderr, in one piece, unless scripts have used up their output.
+    func report(_ text: String) {
+        if unsafe clua_output_spend(output, text.utf8.count) { StandardError.write("opscript: \(text)\n") }
+    }
 
     /// The number of callbacks that have raised an error.
     let callbackErrorCount = Atomic<Int>(0)

@@ -1,0 +1,118 @@
+// What scripts print: in one piece, and no more than the host allows.
+#include <lua5.4/lauxlib.h>
+#include <lua5.4/lualib.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "Libraries/libraries_raising.h"
+#include "libraries.h"
+#include "state.h"
+
+struct clua_output {
+    atomic_llong left;
+    long long limit;
+};
+
+clua_output *clua_output_new(long long limit) {
+    clua_output *output = malloc(sizeof *output);
+    if (output == NULL) return NULL;
+    atomic_init(&output->left, limit);
+    output->limit = limit;
+    return output;
+}
+
+void clua_output_free(clua_output *output) { free(output); }
+
+bool clua_output_spend(clua_output *output, size_t count) {
+    return output == NULL || atomic_fetch_sub(&output->left, (long long)count) >= (long long)count;
+}
+
+void clua_limit_output(lua_State *L, clua_output *output) { clua_state_of(L)->output = output; }
+
+static void spend(lua_State *L, size_t count) {
+    clua_output *output = clua_state_of(L)->output;
+    if (!clua_output_spend(output, count))
+        luaL_error(L, "the limit of %I bytes of output is exceeded (limits.outputBytes)", (LUAI_UACINT)output->limit);
+}
+
+// As Lua's `print`, but writes the line in one piece, so that lines of different states do not mix.
+static int print(lua_State *L) {
+    int count = lua_gettop(L);
+    luaL_Buffer line;
+    luaL_buffinit(L, &line);
+    for (int i = 1; i <= count; i++) {
+        if (i > 1) luaL_addchar(&line, '\t');
+        luaL_tolstring(L, i, NULL);
+        luaL_addvalue(&line);
+    }
+    luaL_addchar(&line, '\n');
+    luaL_pushresult(&line);
+    size_t length;
+    const char *bytes = lua_tolstring(L, -1, &length);
+    spend(L, length);
+    fwrite(bytes, 1, length, stdout);
+    fflush(stdout);
+    return 0;
+}
+
+// Unlike a concatenation, `write` prints a float with an integral value without a point.
+static void replace_float(lua_State *L, int index) {
+    if (lua_type(L, index) != LUA_TNUMBER || lua_isinteger(L, index)) return;
+    char digits[64];
+    lua_number2str(digits, sizeof digits, lua_tonumber(L, index));
+    lua_pushstring(L, digits);
+    lua_replace(L, index);
+}
+
+// Upvalues: Lua's `io.write` or a file's `write`; the number of arguments before the text. Writes the text in one piece. As in Lua, the
+// text before an invalid argument is written, too.
+static int write_whole(lua_State *L) {
+    int first = (int)lua_tointeger(L, lua_upvalueindex(2)) + 1;
+    int last = lua_gettop(L);
+    // An error message names the called function, so it is raised here, except the errors of the file itself.
+    if (first > 1) luaL_checkudata(L, 1, LUA_FILEHANDLE);
+    int wrong = first;
+    while (wrong <= last && lua_isstring(L, wrong)) replace_float(L, wrong++);
+    if (wrong <= last) {
+        lua_settop(L, wrong);
+        lua_insert(L, first);  // below the text
+    }
+    int count = wrong - first;
+    if (count > 1) lua_concat(L, count);
+    int text = lua_gettop(L);
+    if (count > 0) {
+        size_t length;
+        lua_tolstring(L, text, &length);
+        spend(L, length);
+    }
+    lua_pushvalue(L, lua_upvalueindex(1));
+    if (first > 1) lua_pushvalue(L, 1);
+    if (count > 0) lua_pushvalue(L, text);
+    lua_call(L, lua_gettop(L) - text - 1, LUA_MULTRET);
+    if (wrong <= last) {
+        lua_settop(L, wrong);
+        lua_copy(L, first, wrong);
+        luaL_checkstring(L, wrong);
+    }
+    return lua_gettop(L) - text;
+}
+
+// The table with `write` is on top. `before` is the number of arguments before the text.
+static void replace_write(lua_State *L, int before) {
+    lua_getfield(L, -1, "write");
+    lua_pushinteger(L, before);
+    lua_pushcclosure(L, write_whole, 2);
+    lua_setfield(L, -2, "write");
+}
+
+void clua_open_output(lua_State *L) {
+    lua_register(L, "print", print);
+    lua_getglobal(L, LUA_IOLIBNAME);
+    replace_write(L, 0);
+    lua_pop(L, 1);
+    luaL_getmetatable(L, LUA_FILEHANDLE);
+    lua_getfield(L, -1, "__index");
+    replace_write(L, 1);
+    lua_pop(L, 2);
+}

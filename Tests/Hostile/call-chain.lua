@@ -1,0 +1,2 @@
+-- expect: error: C stack overflow
+local t = {} for i = 1, 1e5 do t = setmetatable({}, { __call = t }) end t()

@@ -1,0 +1,2 @@
+-- expect: error: chain too long; possibly a loop
+local t = {} setmetatable(t, { __index = t }) return t.x

@@ -1,0 +1,2 @@
+-- expect: error: position out of bounds
+table.insert(setmetatable({}, { __len = function() return -5 end }), 5, 1)

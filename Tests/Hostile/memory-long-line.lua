@@ -1,0 +1,2 @@
+-- expect: memory
+return load(function() return "x" end)

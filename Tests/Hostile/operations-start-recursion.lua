@@ -1,0 +1,2 @@
+-- expect: error|timeout
+local function f() opscript.Operation.new(f):start() end f()

@@ -1,0 +1,2 @@
+-- expect: error: invalid pattern capture
+return ("x"):find("x)")

@@ -1,0 +1,2 @@
+-- expect: error: overflow
+local function f() return load("return ...")(f()) end return f()

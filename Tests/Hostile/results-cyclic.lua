@@ -1,0 +1,2 @@
+-- expect: ok
+local t = {} t.t = t return t
