@@ -20,6 +20,8 @@ enum {
     MAX_DEPTH = 200,          // nested calls of `match`
     OPEN_CAPTURE = -1,        // lengths of captures that have no length
     POSITION_CAPTURE = -2,
+    LONG_SET = 32,            // bytes; the steps of longer sets are counted one by one
+    ITEMS_PER_STEP = 4,       // items without a repetition
     COMPARED_PER_STEP = 16,   // bytes that memcmp and similar functions handle in the time of a step
 };
 
@@ -46,14 +48,14 @@ static void begin_counting(matcher *m) { m->steps_left = clua_state_of(m->L)->st
 
 static void end_counting(matcher *m) { clua_state_of(m->L)->stop.steps_left = m->steps_left; }
 
-static void look(matcher *m) {
+__attribute__((noinline, cold)) static void look(matcher *m) {
     end_counting(m);
     clua_look(m->L);
     begin_counting(m);
 }
 
 static inline void count(matcher *m, ptrdiff_t steps) {
-    if ((m->steps_left -= steps) < 0) look(m);
+    if (__builtin_expect((m->steps_left -= steps) < 0, 0)) look(m);
 }
 
 // MARK: single characters
@@ -61,11 +63,11 @@ static inline void count(matcher *m, ptrdiff_t steps) {
 // Returns the place behind the item at `p`, without its suffix.
 static const char *item_end(matcher *m, const char *p) {
     char first = *p++;
+    if (first != ESCAPE && first != '[') return p;
     if (first == ESCAPE) {
         if (p == m->pattern_end) luaL_error(m->L, "malformed pattern (ends with '%%')");
         return p + 1;
     }
-    if (first != '[') return p;
     if (*p == '^') p++;
     const char *set = p;
     do {  // a ']' that comes first belongs to the set
@@ -76,8 +78,8 @@ static const char *item_end(matcher *m, const char *p) {
     return p + 1;
 }
 
-static bool is_in_class(int c, int class) {
-    bool is_in;
+static int is_in_class(int c, int class) {  // not bool: the conversion would cost more than the test
+    int is_in;
     switch (tolower(class)) {
     case 'a': is_in = isalpha(c); break;
     case 'c': is_in = iscntrl(c); break;
@@ -117,7 +119,7 @@ static bool is_in_set(int c, const char *p, const char *last) {
 }
 
 // Whether the character at `s` matches the item from `p` to `end`.
-static inline bool matches_item(matcher *m, const char *s, const char *p, const char *end) {
+static inline int matches_item(matcher *m, const char *s, const char *p, const char *end) {
     if (s >= m->end) return false;
     int c = byte(*s);
     switch (*p) {
@@ -147,19 +149,15 @@ static const char *match_balanced(matcher *m, const char *s, const char *p) {
     return s < m->end ? s + 1 : NULL;
 }
 
-// Steps that a test of the item from `p` to `end` may need.
-static ptrdiff_t item_steps(const char *p, const char *end) { return *p == '[' ? (end - p + 1) / 2 : 1; }
-
 static const char *match_most(matcher *m, const char *s, const char *p, const char *end) {
     const char *last = s;
-    ptrdiff_t steps = item_steps(p, end);
     if (*p == '.') {
         last = m->end;
+    } else if (*p == '[' && end - p > LONG_SET) {
+        for (; matches_item(m, last, p, end); last++) count(m, end - p);
     } else {
-        while (matches_item(m, last, p, end)) {
-            last++;
-            count(m, steps);
-        }
+        while (matches_item(m, last, p, end)) last++;
+        count(m, (ptrdiff_t)((size_t)(last - s) / ITEMS_PER_STEP));
     }
     for (; last >= s; last--) {
         const char *matched = match(m, last, end + 1);
@@ -174,7 +172,7 @@ static const char *match_least(matcher *m, const char *s, const char *p, const c
         if (matched != NULL) return matched;
         if (!matches_item(m, s, p, end)) return NULL;
         s++;
-        count(m, item_steps(p, end));
+        count(m, (ptrdiff_t)((size_t)(end - p) / ITEMS_PER_STEP));
     }
 }
 
@@ -223,10 +221,9 @@ static const char *match_frontier(matcher *m, const char *s, const char *p, cons
 
 // Matches the pattern from `p` on at `s`. Returns the end of the match, or NULL. A jump to `again` is a call in tail position.
 static const char *match(matcher *m, const char *s, const char *p) {
-    const char *end;
+    const char *end, *first = p;
     if (m->depth_left-- == 0) luaL_error(m->L, "pattern too complex");
 again:
-    count(m, 1);
     if (p == m->pattern_end) goto matched;
     switch (*p) {
     case '(':
@@ -242,8 +239,9 @@ again:
             s = match_balanced(m, s, p + 2);
             p += 4;
         } else if (p[1] == 'f') {
-            s = match_frontier(m, s, p + 2, &end);
-            p = end;
+            const char *set_end;
+            s = match_frontier(m, s, p + 2, &set_end);
+            p = set_end;
         } else if (isdigit(byte(p[1]))) {
             s = match_capture(m, s, byte(p[1]));
             p += 2;
@@ -284,6 +282,7 @@ again:
     }
 matched:
     m->depth_left++;
+    count(m, 1 + (ptrdiff_t)((size_t)(p - first) / ITEMS_PER_STEP));
     return s;
 }
 

@@ -11,7 +11,12 @@
 // What an object must be able to do in place of a table.
 enum { READ = 1, WRITE = 2, LENGTH = 4 };
 
-enum { STEPS_PER_MOVE = 4, BYTES_PER_STEP = 16 };
+enum { STEPS_PER_MOVE = 4, BYTES_PER_STEP = 16, ELEMENTS_PER_COUNT = 64 };
+
+// Counts a step of a loop over the elements `i`, all of them at once now and then.
+static inline void count_element(lua_State *L, lua_Unsigned i) {
+    if (i % ELEMENTS_PER_COUNT == 0) clua_count(L, ELEMENTS_PER_COUNT * STEPS_PER_MOVE);
+}
 
 static bool has_field(lua_State *L, const char *name, int metatable) {
     lua_pushstring(L, name);
@@ -35,7 +40,7 @@ static lua_Integer check_length(lua_State *L, int needs) {
 
 // Assigns the element `from` of the table at index 1 to the element `to` of the table at index `target`.
 static void move_element(lua_State *L, lua_Integer from, int target, lua_Integer to) {
-    clua_count(L, STEPS_PER_MOVE);
+    count_element(L, (lua_Unsigned)to);
     lua_geti(L, 1, from);
     lua_seti(L, target, to);
 }
@@ -100,7 +105,8 @@ static int concat(lua_State *L) {
     luaL_Buffer buffer;
     luaL_buffinit(L, &buffer);
     for (; i < last; i++) {
-        clua_count(L, STEPS_PER_MOVE + length / BYTES_PER_STEP);
+        count_element(L, (lua_Unsigned)i);
+        if (length >= BYTES_PER_STEP) clua_count(L, length / BYTES_PER_STEP);
         add_element(L, &buffer, i);
         luaL_addlstring(&buffer, separator, length);
     }
@@ -116,7 +122,7 @@ static int unpack(lua_State *L) {
     if (count >= (unsigned)INT_MAX || !lua_checkstack(L, (int)++count)) return luaL_error(L, "too many results to unpack");
     for (; i < last; i++) {  // the last index may be the largest integer
         lua_geti(L, 1, i);
-        clua_count(L, 1);
+        count_element(L, (lua_Unsigned)i);
     }
     lua_geti(L, 1, last);
     return (int)count;
@@ -135,7 +141,6 @@ static void assign_both(lua_State *L, unsigned i, unsigned j) {
 }
 
 static bool is_less(lua_State *L, int a, int b) {
-    clua_count(L, STEPS_PER_MOVE);
     if (lua_isnil(L, 2)) return lua_compare(L, a, b, LUA_OPLT);
     lua_pushvalue(L, 2);
     lua_pushvalue(L, a - 1);
@@ -151,10 +156,12 @@ static unsigned partition(lua_State *L, unsigned low, unsigned high) {
     unsigned i = low, j = high - 1;
     for (;;) {
         while (lua_geti(L, 1, ++i), is_less(L, -1, -2)) {
+            count_element(L, i);
             if (i == high - 1) luaL_error(L, "invalid order function for sorting");
             lua_pop(L, 1);
         }
         while (lua_geti(L, 1, --j), is_less(L, -3, -1)) {
+            count_element(L, j);
             if (j < i) luaL_error(L, "invalid order function for sorting");
             lua_pop(L, 1);
         }
@@ -164,6 +171,7 @@ static unsigned partition(lua_State *L, unsigned low, unsigned high) {
             return i;
         }
         assign_both(L, i, j);
+        count_element(L, i);
     }
 }
 
@@ -176,6 +184,7 @@ static void sort_interval(lua_State *L, unsigned low, unsigned high, unsigned ra
         else
             lua_pop(L, 2);
         if (high - low == 1) return;
+        clua_count(L, STEPS_PER_MOVE);
         unsigned quarter = (high - low) / 4;
         unsigned pivot = high - low < RANDOM_FROM || random == 0 ? (low + high) / 2 : random % (quarter * 2) + low + quarter;
         lua_geti(L, 1, pivot);
