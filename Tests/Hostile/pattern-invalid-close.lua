@@ -1,2 +1,2 @@
--- expect: error: invalid pattern capture
+-- expect: ok
 return ("x"):find("x)")

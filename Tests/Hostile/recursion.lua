@@ -1,2 +1,2 @@
--- expect: error: stack overflow
+-- expect: memory|error: stack overflow
 local function f() return 1 + f() end return f()

@@ -1,2 +1,2 @@
--- expect: ok
+-- expect: error: contains itself
 local t = {} t.t = t return t

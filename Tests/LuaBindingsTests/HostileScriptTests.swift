@@ -126,7 +126,7 @@ private struct HostileScript: Sendable {
         var end = "ok"
         do { _ = try runtime.results(of: operations[0]) } catch let failure as OperationFailure {
             end = failure.kind == .error ? "error: \(failure.message)" : failure.kind.rawValue
-        }
+        } catch { end = "error: \(error)" }
         for bystander in operations.dropFirst() {
             do {
                 let results = try runtime.results(of: bystander)
@@ -149,8 +149,9 @@ private struct HostileScript: Sendable {
     static func runNeighbour(until isOver: () -> Bool) throws {
         let runtime = try Runtime(configuration())
         defer { runtime.close() }
+        try runtime.run("queue = opscript.OperationQueue.new()")
         for _ in 0..<400 where !isOver() {
-            let operation = try runtime.run(look + "\nreturn opscript.OperationQueue.new():addOperation(look)")[0].operation
+            let operation = try runtime.run(look + "\nreturn queue:addOperation(look)")[0].operation
             guard let operation, try runtime.results(of: operation) == ["unharmed"] else { throw LuaValueError() }
         }
     }

@@ -1,2 +1,2 @@
--- expect: memory
+-- expect: memory|timeout
 return load(function() return "x" end)
