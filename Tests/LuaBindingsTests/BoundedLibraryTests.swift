@@ -33,7 +33,10 @@ import Testing
     }
 
     @Test func anEmptyStringIsRepeatedAtOnce() throws {
-        #expect(try script("return #(''):rep(1 << 62), ('ab'):rep(3, '-'), ('x'):rep(0), #('abc'):rep(1000000, 'de')") == [0, "ab-ab-ab", "", 4999998])
+        #expect(
+            try script("return #(''):rep(1 << 62), ('ab'):rep(3, '-'), ('x'):rep(0), #('abc'):rep(1000000, 'de')") == [
+                0, "ab-ab-ab", "", 4999998,
+            ])
     }
 
     @Test(arguments: [

@@ -54,7 +54,8 @@ private struct HostileScript: Sendable {
     let source: String
     let ends: [String]
 
-    static func all(in folder: String = #filePath.replacing("LuaBindingsTests/HostileScriptTests.swift", with: "Hostile")) throws -> [Self] {
+    static func all(in folder: String = #filePath.replacing("LuaBindingsTests/HostileScriptTests.swift", with: "Hostile")) throws -> [Self]
+    {
         let names = try FileNames.inFolder(folder).filter { $0.hasSuffix(".lua") }.sorted()
         return try names.map { name in
             let source = try FileNames.contents(of: "\(folder)/\(name)")
@@ -139,7 +140,9 @@ private struct HostileScript: Sendable {
         if !left.isEmpty { return "these did not end: \(left)" }
         // So long that no slow machine fails, but not for ever.
         if ContinuousClock.now - begin > .seconds(60) { return "it took \(ContinuousClock.now - begin)" }
-        if mayEndAnyhow || ends.contains(where: { end == $0 || $0.hasPrefix("error") && end.hasPrefix("error") && end.contains($0.dropFirst(7)) }) {
+        if mayEndAnyhow
+            || ends.contains(where: { end == $0 || $0.hasPrefix("error") && end.hasPrefix("error") && end.contains($0.dropFirst(7)) })
+        {
             return nil
         }
         return "it ended with \(end.prefix(300))"

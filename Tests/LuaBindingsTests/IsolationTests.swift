@@ -81,4 +81,18 @@ import Testing
                 return op.result, after.result
                 """) == [1, .nil])
     }
+
+    @Test func aChangeAfterAModuleWasLoadedEndsToo() throws {
+        #expect(
+            try script(
+                workers: 1,
+                """
+                opscript.prelude(function() package.preload.adds = function() string.adds = true return true end end)
+                local op = queue:addOperation(function() require 'adds' string.rep = nil end)
+                op:waitUntilFinished()
+                local after = queue:addOperation(function() return string.adds, ('x'):rep(2) end)
+                after:waitUntilFinished()
+                return after.results[1], after.results[2]
+                """) == [true, "xx"])
+    }
 }

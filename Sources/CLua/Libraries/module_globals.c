@@ -178,7 +178,12 @@ static int load_module(lua_State *L, bool is_recorded) {
     lua_pushvalue(L, NAME);
     int status = lua_pcall(L, 1, LUA_MULTRET, 0);
     state->loads--;
-    if (adopts_libraries) clua_adopt_libraries(L);
+    if (adopts_libraries) {
+        // Now, because what the body does next must not last.
+        clua_adopt_libraries(L);
+        clua_restore_libraries(L);
+        clua_note_library_code(state);
+    }
     lua_pushvalue(L, CALLERS_GLOBALS);
     clua_set_current_globals(L);
     clua_modules_changed(L);

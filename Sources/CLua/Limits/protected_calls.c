@@ -89,6 +89,8 @@ static const char *allowed_mode(lua_State *L, const char *mode) {
 static const char *read_buffer(lua_State *L, void *context, size_t *size) { return read_string(L, context, size); }
 
 int clua_load_buffer(lua_State *L, const char *bytes, size_t count, const char *name) {
+    // Without limits only an interrupt could end this, and the host may take that for a syntax error.
+    if (clua_state_of(L)->stop.body == NULL) return luaL_loadbufferx(L, bytes, count, name, allowed_mode(L, "bt"));
     reading reading = {bytes, count};
     return lua_load(L, read_buffer, &reading, name, allowed_mode(L, "bt"));
 }
@@ -101,8 +103,10 @@ static int load(lua_State *L) {
     if (reading.next == NULL) luaL_checktype(L, CHUNK, LUA_TFUNCTION);
     bool has_environment = !lua_isnone(L, ENVIRONMENT);
     lua_settop(L, PIECE);
+    bool was_interrupted = clua_interrupt_was_raised(L);
     int status = lua_load(L, read_piece, &reading, name, mode);
     if (clua_is_stop(L, status)) return clua_raise_stop(L);
+    if (status != LUA_OK && clua_interrupt_was_raised(L) && !was_interrupted) return lua_error(L);
     if (status != LUA_OK) {
         luaL_pushfail(L);
         lua_insert(L, -2);

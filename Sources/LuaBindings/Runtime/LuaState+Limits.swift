@@ -27,7 +27,7 @@ extension LuaState {
         let pointer = unsafe Unmanaged.passUnretained(run).toOpaque()
         currentRun = run
         let timer = limits.runSeconds.map { seconds in
-            core.io.after(seconds) { [core, unowned self] in core.stop(run, in: self) }
+            core.io.after(seconds) { [core, self] in core.stop(run, in: self) }
         }
         var frame = unsafe clua_suspended_body()
         let lua = unsafe running
@@ -82,6 +82,6 @@ extension RuntimeCore {
     /// Stops `run` in `state`, and goes on until it has ended.
     func stop(_ run: LimitedRun, in state: LuaState) {
         let goesOn = states.withLock { states in states.contains { $0 === state } && state.requestStop(of: run) }
-        if goesOn { io.after(LuaOperation.repetition) { [unowned state] in self.stop(run, in: state) } }
+        if goesOn { io.after(LuaOperation.repetition) { self.stop(run, in: state) } }
     }
 }
