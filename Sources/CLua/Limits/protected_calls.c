@@ -6,7 +6,6 @@
 
 #include "Limits/count_raising.h"
 #include "Limits/stop_raising.h"
-#include "libraries.h"
 
 // MARK: pcall, xpcall
 

@@ -77,6 +77,20 @@ enum { CLUA_CACHED_CLOSURE_COUNT = 8 };
 // Some 200 values travel by name. About one in a hundred other values passes the filter and needs a lookup.
 enum { CLUA_FILTER_BITS = 14 };
 
+/// What the scripts of a state cannot use, as bits.
+typedef enum clua_restriction {
+    CLUA_NO_ENVIRONMENT = 1,    // LUA_PATH and similar variables have no effect
+    CLUA_NO_FILES = 2,          // io, dofile, loadfile, os.remove, os.rename, os.tmpname
+    CLUA_NO_SYSTEM = 4,         // io.popen, os.execute, os.exit, os.getenv, os.setlocale, warn
+    CLUA_NO_DEBUG = 8,          // debug
+    CLUA_NO_BYTECODE = 16,      // string.dump, and loading what it returns
+    CLUA_NO_C_MODULES = 32,     // package.cpath, package.loadlib
+    CLUA_NO_MODULE_FILES = 64,  // package.path
+    CLUA_NO_FINALIZERS = 128,   // __gc in a metatable
+    CLUA_NO_COLLECTOR = 256,    // options of collectgarbage that change how it works
+    CLUA_HOST_MODULES = 512     // `require` asks the host
+} clua_restriction;
+
 /// The record beside each state. Every coroutine of the state reaches it.
 typedef struct clua_state {
     void *object;  // the host's object, not owned

@@ -56,12 +56,12 @@ extension LuaState {
     /// Stops `run` if it still runs here. The same caution as for `runs` applies.
     func requestStop(of run: LimitedRun) -> Bool {
         let pointer = unsafe Unmanaged.passUnretained(run).toOpaque()
-        guard unsafe clua_has_body(unlockedLua, pointer) else { return false }
+        guard unsafe clua_has_body(main, pointer) else { return false }
         if run.stopReason == nil {
             run.stop(.timeout)
-            unsafe clua_request_stop(unlockedLua, pointer, CLUA_STOP_TIMEOUT)
+            unsafe clua_request_stop(main, pointer, CLUA_STOP_TIMEOUT)
         } else {
-            _ = unsafe clua_repeat_stop(unlockedLua, pointer)
+            _ = unsafe clua_repeat_stop(main, pointer)
         }
         inbox.wake()
         return true

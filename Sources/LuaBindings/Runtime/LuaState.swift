@@ -61,7 +61,7 @@ final class LuaState: @unchecked Sendable {
     /// See `recordPlace`.
     var places = Places()
     private let owner = ThreadIdentity.current
-    private let main: OpaquePointer
+    let main: OpaquePointer
 
     // Fields that other threads read.
 
@@ -113,9 +113,6 @@ final class LuaState: @unchecked Sendable {
         // The origins retain this state.
         for index in origins.indices { origins[index] = nil }
     }
-
-    /// The state's main coroutine, for calls from any thread.
-    var unlockedLua: OpaquePointer { unsafe main }
 
     /// Keeps the worker's thread alive while something may call a function of this state.
     private func keepThread() {
