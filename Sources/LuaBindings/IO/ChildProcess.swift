@@ -68,6 +68,7 @@ final class ChildProcess: EventSource, @unchecked Sendable {
         if callsBack { state.post { self.callBack() } }
         ended.store(true, ordering: .releasing)
         if let activity { Recorder.activityEnded(activity, summary) }
+        state.core.usage.returnProcess()
         operation?.disown(self)
         for inbox in mutable.withLock({ $0.waiting }) { inbox.wake() }
         state.core.engine.release()

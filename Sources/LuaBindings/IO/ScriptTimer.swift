@@ -62,6 +62,7 @@ final class ScriptTimer: EventSource {
     private func end() -> Bool {
         if hasEnded.exchange(true, ordering: .acquiringAndReleasing) { return false }
         mutable.withLock { $0.timer }?.cancel()
+        state.core.usage.returnTimer()
         state.core.engine.release()
         return true
     }

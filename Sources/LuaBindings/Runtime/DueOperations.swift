@@ -137,10 +137,12 @@ extension LuaState {
         var run = DueRun(state: self, left: due.fetch())
         while due.hasFetched && run.left > 0 {
             do throws(Failure) {
-                try unsafe attempt { lua, failure in
-                    unsafe withUnsafeMutablePointer(to: &run) { run in
-                        unsafe clua_run_completions(
-                            lua, { unsafe $0!.assumingMemoryBound(to: DueRun.self).pointee.next($1!) }, run, &failure)
+                try limited { () throws(Failure) in
+                    try unsafe attempt { lua, failure in
+                        unsafe withUnsafeMutablePointer(to: &run) { run in
+                            unsafe clua_run_completions(
+                                lua, { unsafe $0!.assumingMemoryBound(to: DueRun.self).pointee.next($1!) }, run, &failure)
+                        }
                     }
                 }
             } catch { run.fail(error) }
