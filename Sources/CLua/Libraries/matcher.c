@@ -260,14 +260,55 @@ void clua_matcher_prepare(clua_matcher *m, lua_State *L, const char *s, size_t l
     m->steps_per_call = 1 + (ptrdiff_t)(pattern_length / PATTERN_PER_STEP);
 }
 
-const char *clua_match(clua_matcher *m, const char *s, const char *p) {
-    m->capture_count = 0;
-    return match(m, s, p, MAX_DEPTH);
+// What a match must begin with: the character at its start matches the item from `p` to `end`. If `p` is NULL, anything may come first.
+typedef struct beginning {
+    const char *p, *end;
+} beginning;
+
+// Finds what each call of `match` would find out again: most places of a subject cannot begin a match.
+static beginning find_beginning(clua_matcher *m, const char *p) {
+    if (p < m->pattern_end && *p == '(' && p[1] != ')') p++;
+    if (p == m->pattern_end || *p == '(' || *p == ')' || *p == '$') return (beginning){NULL, NULL};
+    if (*p == ESCAPE && p[1] == 'b' && p + 3 < m->pattern_end) return (beginning){p + 2, p + 3};
+    if (*p == ESCAPE && (p[1] == 'b' || p[1] == 'f' || isdigit(byte(p[1])))) return (beginning){NULL, NULL};
+    const char *end = item_end(m, p);
+    if (*end == '*' || *end == '?' || *end == '-') return (beginning){NULL, NULL};
+    return (beginning){p, end};
+}
+
+// Returns the first place from `s` on where a match may begin, or NULL.
+static const char *find_place(clua_matcher *m, const char *s, beginning first) {
+    const char *place = s;
+    if (first.end - first.p == 1 && *first.p != '.') {
+        place = s < m->end ? memchr(s, *first.p, (size_t)(m->end - s)) : NULL;
+        count(m, ((place != NULL ? place : m->end) - s) / CLUA_BYTES_PER_STEP);
+        return place;
+    }
+    ptrdiff_t steps = 1 + (first.end - first.p) / SET_PER_STEP;
+    for (; place < m->end; place++) {
+        if (matches_item(m, place, first.p, first.end)) return place;
+        count(m, steps);
+    }
+    return NULL;
+}
+
+const char *clua_matcher_search(clua_matcher *m, const char *s, const char *p, bool is_anchored, const char **start) {
+    beginning first = is_anchored ? (beginning){NULL, NULL} : find_beginning(m, p);
+    for (; s <= m->end; s++) {
+        if (first.p != NULL && (s = find_place(m, s, first)) == NULL) return NULL;
+        m->capture_count = 0;
+        const char *end = match(m, s, p, MAX_DEPTH);
+        if (end != NULL || is_anchored) {
+            *start = s;
+            return end;
+        }
+    }
+    return NULL;
 }
 
 // MARK: captures of a match
 
-ptrdiff_t clua_get_capture(clua_matcher *m, int i, const char *s, const char *end, const char **start) {
+ptrdiff_t clua_matcher_capture(clua_matcher *m, int i, const char *s, const char *end, const char **start) {
     if (i >= m->capture_count) {
         if (i != 0) luaL_error(m->L, "invalid capture index %%%d", i + 1);
         *start = s;
@@ -280,15 +321,15 @@ ptrdiff_t clua_get_capture(clua_matcher *m, int i, const char *s, const char *en
     return length;
 }
 
-void clua_push_capture(clua_matcher *m, int i, const char *s, const char *end) {
+void clua_matcher_push(clua_matcher *m, int i, const char *s, const char *end) {
     const char *start;
-    ptrdiff_t length = clua_get_capture(m, i, s, end, &start);
+    ptrdiff_t length = clua_matcher_capture(m, i, s, end, &start);
     if (length != CLUA_POSITION_CAPTURE) lua_pushlstring(m->L, start, (size_t)length);
 }
 
-int clua_push_captures(clua_matcher *m, const char *s, const char *end) {
+int clua_matcher_push_all(clua_matcher *m, const char *s, const char *end) {
     int count = m->capture_count == 0 && s != NULL ? 1 : m->capture_count;
     luaL_checkstack(m->L, count, "too many captures");
-    for (int i = 0; i < count; i++) clua_push_capture(m, i, s, end);
+    for (int i = 0; i < count; i++) clua_matcher_push(m, i, s, end);
     return count;
 }

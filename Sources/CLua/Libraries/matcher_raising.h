@@ -3,6 +3,7 @@
 #define CLUA_MATCHER_RAISING_H
 
 #include <lua5.4/lua.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "Limits/count_raising.h"
@@ -29,16 +30,17 @@ typedef struct clua_matcher {
 /// Prepares the matcher for a subject and a pattern without its anchor.
 void clua_matcher_prepare(clua_matcher *m, lua_State *L, const char *s, size_t length, const char *p, size_t pattern_length);
 
-/// Matches the pattern `p` at `s`, which is a place in the subject or its end. Returns the end of the match, or NULL.
-const char *clua_match(clua_matcher *m, const char *s, const char *p);
+/// Matches the pattern `p` at `s` or, unless `is_anchored`, at the first place after it where it matches. Returns the end of the match and
+/// stores its start, or returns NULL. `s` is a place in the subject or its end.
+const char *clua_matcher_search(clua_matcher *m, const char *s, const char *p, bool is_anchored, const char **start);
 
 /// Returns the length of the capture `i` and stores its start, or pushes a position and returns CLUA_POSITION_CAPTURE. If there are no
 /// captures, the first is the whole match, from `s` to `end`.
-ptrdiff_t clua_get_capture(clua_matcher *m, int i, const char *s, const char *end, const char **start);
-void clua_push_capture(clua_matcher *m, int i, const char *s, const char *end);
+ptrdiff_t clua_matcher_capture(clua_matcher *m, int i, const char *s, const char *end, const char **start);
+void clua_matcher_push(clua_matcher *m, int i, const char *s, const char *end);
 
 /// Pushes the captures, or the whole match if there are none and `s` is not NULL. Returns their number.
-int clua_push_captures(clua_matcher *m, const char *s, const char *end);
+int clua_matcher_push_all(clua_matcher *m, const char *s, const char *end);
 
 // The matcher has the state's count while it works. What else may count, such as a call of Lua code, must be between these two.
 static inline void clua_matcher_resume(clua_matcher *m) { m->steps_left = clua_state_of(m->L)->stop.steps_left; }

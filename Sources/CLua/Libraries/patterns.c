@@ -72,19 +72,16 @@ static int find_or_match(lua_State *L, bool finds) {
     clua_matcher m;
     clua_matcher_prepare(&m, L, s, length, p, pattern_length);
     clua_matcher_resume(&m);
-    const char *from = s + first, *matched;
-    do {
-        matched = clua_match(&m, from, p);
-    } while (matched == NULL && from++ < m.end && !is_anchored);
+    const char *from, *matched = clua_matcher_search(&m, s + first, p, is_anchored, &from);
     clua_matcher_pause(&m);
     if (matched == NULL) {
         luaL_pushfail(L);
         return 1;
     }
-    if (!finds) return clua_push_captures(&m, from, matched);
+    if (!finds) return clua_matcher_push_all(&m, from, matched);
     lua_pushinteger(L, from - s + 1);
     lua_pushinteger(L, matched - s);
-    return clua_push_captures(&m, NULL, NULL) + 2;
+    return clua_matcher_push_all(&m, NULL, NULL) + 2;
 }
 
 static int find(lua_State *L) { return find_or_match(L, true); }
@@ -107,13 +104,14 @@ static int next_match(lua_State *L) {
     m->L = L;
     clua_matcher_resume(m);
     int count = 0;
-    for (const char *s = iteration->next; s <= m->end; s++) {
-        const char *end = clua_match(m, s, iteration->pattern);
-        if (end != NULL && end != iteration->last_end) {
+    const char *s = iteration->next, *end;
+    while (s <= m->end && (end = clua_matcher_search(m, s, iteration->pattern, false, &s)) != NULL) {
+        if (end != iteration->last_end) {
             iteration->next = iteration->last_end = end;
-            count = clua_push_captures(m, s, end);
+            count = clua_matcher_push_all(m, s, end);
             break;
         }
+        s++;  // an empty match where the last one ended
     }
     clua_matcher_pause(m);
     return count;
@@ -151,7 +149,7 @@ static void add_template(clua_matcher *m, luaL_Buffer *buffer, const char *s, co
             luaL_addlstring(buffer, s, (size_t)(end - s));
         } else if (isdigit((unsigned char)*p)) {
             const char *start;
-            ptrdiff_t captured = clua_get_capture(m, *p - '1', s, end, &start);
+            ptrdiff_t captured = clua_matcher_capture(m, *p - '1', s, end, &start);
             if (captured == CLUA_POSITION_CAPTURE)
                 luaL_addvalue(buffer);
             else
@@ -172,14 +170,14 @@ static bool add_replacement(clua_matcher *m, luaL_Buffer *buffer, const char *s,
     switch (type) {
     case LUA_TFUNCTION: {
         lua_pushvalue(L, 3);
-        int count = clua_push_captures(m, s, end);
+        int count = clua_matcher_push_all(m, s, end);
         clua_matcher_pause(m);
         lua_call(L, count, 1);
         clua_matcher_resume(m);
         break;
     }
     case LUA_TTABLE:
-        clua_push_capture(m, 0, s, end);
+        clua_matcher_push(m, 0, s, end);
         clua_matcher_pause(m);
         lua_gettable(L, 3);
         clua_matcher_resume(m);
@@ -215,13 +213,16 @@ static int gsub(lua_State *L) {
     lua_Integer replaced = 0;
     bool has_changed = false;
     while (replaced < most) {
-        const char *end = clua_match(&m, s, p);
-        if (end != NULL && end != last_end) {
+        const char *start, *end = clua_matcher_search(&m, s, p, is_anchored, &start);
+        if (end == NULL) break;
+        luaL_addlstring(&buffer, s, (size_t)(start - s));
+        s = start;
+        if (end != last_end) {
             replaced++;
             has_changed |= add_replacement(&m, &buffer, s, end, type);
             s = last_end = end;
         } else if (s < m.end) {
-            luaL_addchar(&buffer, *s++);
+            luaL_addchar(&buffer, *s++);  // an empty match where the last one ended
         } else {
             break;
         }
