@@ -66,16 +66,17 @@ private struct HostileScript: Sendable {
         }
     }
 
-    private static func configuration() -> Runtime.Configuration {
+    /// - Parameter seconds: for an operation and for a run.
+    private static func configuration(seconds: Double) -> Runtime.Configuration {
         var configuration = Runtime.Configuration()
         configuration.workerCount = 2
         configuration.ignoresEnvironment = true
         configuration.sandbox = .untrusted
         configuration.stateMemoryLimit = 64 << 20
         var limits = Runtime.Limits.untrusted
-        limits.operationSeconds = 0.3
+        limits.operationSeconds = seconds
         limits.operationMemory = 16 << 20
-        limits.runSeconds = 0.3
+        limits.runSeconds = seconds
         limits.outputBytes = 3000
         limits.operations = 1000
         limits.queueLength = 100
@@ -99,7 +100,9 @@ private struct HostileScript: Sendable {
     ///
     /// - Returns: what is wrong; nil if all is well.
     func complaint(mayEndAnyhow: Bool = false) throws -> String? {
-        let runtime = try Runtime(Self.configuration())
+        // A busy machine needs longer to fill the memory.
+        let isForTime = mayEndAnyhow || ends.contains("timeout")
+        let runtime = try Runtime(Self.configuration(seconds: isForTime ? 0.3 : 30))
         var isClosed = false
         defer { if !isClosed { runtime.close() } }
         let values = try runtime.run(
@@ -150,7 +153,7 @@ private struct HostileScript: Sendable {
 
     /// Runs operations in a runtime of its own, and checks each result.
     static func runNeighbour(until isOver: () -> Bool) throws {
-        let runtime = try Runtime(configuration())
+        let runtime = try Runtime(configuration(seconds: 30))
         defer { runtime.close() }
         try runtime.run("queue = opscript.OperationQueue.new()")
         for _ in 0..<400 where !isOver() {

@@ -1,40 +1,20 @@
 // What scripts print: in one piece, to where the host wants it, and no more than it allows.
 #include <lua5.4/lauxlib.h>
 #include <lua5.4/lualib.h>
-#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "Libraries/libraries_raising.h"
 #include "Libraries/output_raising.h"
 #include "libraries.h"
 #include "state.h"
 
-struct clua_output {
-    atomic_llong left;
-    long long limit;
-};
-
-clua_output *clua_output_new(long long limit) {
-    clua_output *output = malloc(sizeof *output);
-    if (output == NULL) return NULL;
-    atomic_init(&output->left, limit);
-    output->limit = limit;
-    return output;
-}
-
-void clua_output_free(clua_output *output) { free(output); }
-
-bool clua_output_spend(clua_output *output, size_t count) {
-    return output == NULL || atomic_fetch_sub(&output->left, (long long)count) >= (long long)count;
-}
-
-void clua_limit_output(lua_State *L, clua_output *output) { clua_state_of(L)->output = output; }
+void clua_limit_output(lua_State *L, clua_allowance *output) { clua_state_of(L)->output = output; }
 
 static void spend(lua_State *L, size_t count) {
-    clua_output *output = clua_state_of(L)->output;
-    if (!clua_output_spend(output, count))
-        luaL_error(L, "the limit of %I bytes of output is exceeded (limits.outputBytes)", (LUAI_UACINT)output->limit);
+    clua_allowance *output = clua_state_of(L)->output;
+    if (!clua_allowance_spend(output, count))
+        luaL_error(L, "the limit of %I bytes of output is exceeded (limits.outputBytes)", (LUAI_UACINT)clua_allowance_limit(output));
 }
 
 // Gives bytes to the host, if it takes what is written to `file`. Otherwise returns false.
@@ -47,7 +27,7 @@ static bool redirect(lua_State *L, const FILE *file, const char *bytes, size_t c
 }
 
 void clua_write_warning(lua_State *L, const char *bytes, size_t count) {
-    if (!clua_output_spend(clua_state_of(L)->output, count)) return;
+    if (!clua_allowance_spend(clua_state_of(L)->output, count)) return;
     if (!redirect(L, stderr, bytes, count)) fwrite(bytes, 1, count, stderr);
 }
 

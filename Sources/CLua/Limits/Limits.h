@@ -5,6 +5,7 @@
 
 #include "Limits/count_raising.h"
 #include "Limits/stop_raising.h"
+#include "allowance.h"
 #include "interrupt.h"
 #include "stop.h"
 

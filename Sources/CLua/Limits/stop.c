@@ -14,6 +14,7 @@
 #include "Core/memory_raising.h"
 #include "Limits/count_raising.h"
 #include "Limits/stop_raising.h"
+#include "allowance.h"
 #include "interrupt.h"
 #include "state.h"
 
@@ -117,11 +118,15 @@ static void count_instructions(lua_State *L) { lua_sethook(L, hook, LUA_MASKCOUN
 static bool exceeds_limit(clua_stop *stop, ptrdiff_t count) {
     if (stop->instructions_left == CLUA_NO_INSTRUCTION_LIMIT) return false;
     stop->instructions_left -= count;
-    return stop->instructions_left < 0;
+    bool has_shared = clua_allowance_spend(stop->shared_instructions, (size_t)count);
+    return stop->instructions_left < 0 || !has_shared;
 }
 
-void clua_limit_instructions(lua_State *L, int64_t count) {
-    stop_of(L)->instructions_left = count;
+void clua_limit_instructions(lua_State *L, int64_t count, struct clua_allowance *shared) {
+    clua_stop *stop = stop_of(L);
+    stop->instructions_left = count < CLUA_NO_INSTRUCTION_LIMIT ? count : CLUA_NO_INSTRUCTION_LIMIT - 1;
+    stop->shared_instructions = shared;
+    clua_allowance_spend(shared, INSTRUCTIONS_PER_CHECK);
     count_instructions(L);
 }
 
@@ -432,6 +437,7 @@ void clua_begin_body(lua_State *L, const void *body, clua_suspended_body *suspen
     suspended->traceback = stop->traceback;
     suspended->limit_bytes = state->limit_bytes;
     suspended->instructions_left = stop->instructions_left;
+    suspended->shared_instructions = stop->shared_instructions;
     lock(stop);
     suspended->body = stop->body;
     suspended->requested = atomic_load_explicit(&stop->requested, memory_order_relaxed);
@@ -445,6 +451,7 @@ void clua_begin_body(lua_State *L, const void *body, clua_suspended_body *suspen
     atomic_store_explicit(&stop->raised, 0, memory_order_relaxed);
     stop->message = stop->traceback = NULL;
     stop->instructions_left = CLUA_NO_INSTRUCTION_LIMIT;
+    stop->shared_instructions = NULL;
     state->limit_bytes = state->state_limit;
 }
 
@@ -454,6 +461,7 @@ bool clua_end_body(lua_State *L, const clua_suspended_body *suspended) {
     if (stop->message != NULL) free(stop->message);
     if (stop->traceback != NULL) free(stop->traceback);
     stop->instructions_left = suspended->instructions_left;
+    stop->shared_instructions = suspended->shared_instructions;
     remove_hook(L);
     atomic_store_explicit(&stop->raised, suspended->raised, memory_order_relaxed);
     stop->message = suspended->message;

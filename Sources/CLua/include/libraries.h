@@ -3,22 +3,12 @@
 #define CLUA_LIBRARIES_H
 
 #include <lua5.4/lua.h>
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
-#include "state.h"
-
-/// How many bytes the states of a runtime may still print. Any thread.
-typedef struct clua_output clua_output;
-clua_output *clua_output_new(long long limit);
-void clua_output_free(clua_output *output);
-
-/// Takes `count` bytes off. Returns false if fewer were left. `output` may be NULL: no limit.
-bool clua_output_spend(clua_output *output, size_t count);
+#include "allowance.h"
 
 /// What the state prints counts from now on. `output` must outlive the state. Never raises.
-void clua_limit_output(lua_State *L, clua_output *output);
+void clua_limit_output(lua_State *L, clua_allowance *output);
 
 /// Makes bodies see only the globals of a fresh state plus those of preludes and the host. What a module does to the globals is visible
 /// only to the bodies that require it. For worker states, before anything runs there. Never raises.

@@ -23,6 +23,7 @@ typedef struct clua_stop {
     char *traceback;               // malloc'ed
     ptrdiff_t steps_left;          // of loops in C, until the next look; see Limits/count_raising.h
     int64_t instructions_left;     // of the running body, or CLUA_NO_INSTRUCTION_LIMIT
+    struct clua_allowance *shared_instructions;  // those that the running body may use together with others; NULL for no limit
     ptrdiff_t grace_left;          // steps of loops in C until the stop is raised again
     int next_step;                 // instructions until the stop is raised again, once the first grace is over
     size_t refused_size;           // size of the last allocation that the memory limit refused
@@ -117,7 +118,7 @@ typedef struct clua_state {
     bool redirects_output;  // the host takes what scripts write to stdout and stderr
     unsigned restrictions;  // clua_restriction bits
     size_t parcel_limit;    // the largest number of bytes that one parcel may hold; 0 for no limit
-    struct clua_output *output;  // what the state prints counts; NULL for no limit
+    struct clua_allowance *output;  // what the state prints counts; NULL for no limit
     bool tells_host;  // the host wants to know when a collection ends
     char *warning;  // owned: the pieces of an incomplete warning, or NULL
     size_t warning_count;

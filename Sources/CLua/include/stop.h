@@ -71,6 +71,7 @@ typedef struct clua_suspended_body {
     char *traceback;
     size_t limit_bytes;
     int64_t instructions_left;
+    struct clua_allowance *shared_instructions;
     bool is_given_up;
     struct clua_suspended_body *outer;
 } clua_suspended_body;
@@ -82,9 +83,10 @@ void clua_begin_body(lua_State *L, const void *body, clua_suspended_body *suspen
 /// Returns whether the body was given up.
 bool clua_end_body(lua_State *L, const clua_suspended_body *suspended);
 
-/// On the state's thread: stops the running body after `count` more instructions, to the nearest thousand. Steps of loops in C count, and a
-/// new coroutine counts as a thousand. Code with this limit takes about twice as long.
-void clua_limit_instructions(lua_State *L, int64_t count);
+/// On the state's thread: stops the running body after `count` more instructions, or when `shared` is spent, which may be NULL. To the
+/// nearest thousand: steps of loops in C count, and this call and each new coroutine count as a thousand. Code with this limit takes about
+/// twice as long.
+void clua_limit_instructions(lua_State *L, int64_t count, struct clua_allowance *shared);
 
 /// On the state's thread: marks the running body as stopped, because a request arrived while it waited.
 void clua_stop_here(lua_State *L, clua_stop_reason reason);

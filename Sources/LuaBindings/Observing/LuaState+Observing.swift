@@ -8,7 +8,7 @@ extension LuaState {
         guard !isClosed, observation.isActive else { return }
         let fields = FlatValues([.table(notice.fields)])
         do throws(Failure) {
-            try limited { () throws(Failure) in
+            try limited(by: observation.budget) { () throws(Failure) in
                 try unsafe attempt { lua, failure in
                     unsafe fields.withItems { items in
                         var change = unsafe clua_change(

@@ -6,7 +6,7 @@ extension LuaState {
     /// Compiles a script and pushes its main function.
     func load(_ source: String, name: String) throws(Failure) {
         var source = source
-        try limited { () throws(Failure) in
+        try limited(by: budget) { () throws(Failure) in
             try unsafe attempt { lua, failure in
                 source.withUTF8 { utf8 in
                     unsafe clua_load_string(
@@ -35,7 +35,7 @@ extension LuaState {
             let base = call.count - 1
             defer { unsafe lua_settop(call.lua, base) }
             try call.pushOrFail(arguments)
-            try limited { () throws(Failure) in
+            try limited(by: budget) { () throws(Failure) in
                 try unsafe attempt { lua, failure in unsafe clua_call_script(lua, Int32(arguments.count), LUA_MULTRET, &failure) }
             }
             return try call.valuesOrFail(from: base + 1)
@@ -51,7 +51,7 @@ extension LuaState {
                 try unsafe attempt { lua, failure in unsafe clua_push_arguments(lua, &failure) }
             } catch { throw error.with(message: error.message) }
             let count = Int32(call.count - base - 1)
-            try limited { () throws(Failure) in
+            try limited(by: budget) { () throws(Failure) in
                 try unsafe attempt { lua, failure in unsafe clua_call_script(lua, count, 0, &failure) }
             }
         }
@@ -63,7 +63,7 @@ extension LuaState {
             let base = call.count - 1
             defer { unsafe lua_settop(call.lua, base) }
             try call.pushOrFail(arguments)
-            try limited { () throws(Failure) in
+            try limited(by: budget) { () throws(Failure) in
                 try unsafe attempt { lua, failure in unsafe clua_call_script(lua, Int32(arguments.count), LUA_MULTRET, &failure) }
             }
             guard call.count == base + 1, call.type(at: base + 1) == LUA_TFUNCTION else {
@@ -86,7 +86,7 @@ extension LuaState {
         try withCall { call throws(Failure) in
             let base = call.count - 1
             defer { unsafe lua_settop(call.lua, base) }
-            try limited { () throws(Failure) in
+            try limited(by: budget) { () throws(Failure) in
                 try unsafe attempt { lua, failure in unsafe clua_call_script(lua, 0, LUA_MULTRET, &failure) }
             }
             if call.count == base { return }

@@ -2,12 +2,15 @@ import CLua
 @_spi(Locking) import OpEngine
 import Synchronization
 
-/// A call into Lua that the limits for runs apply to.
+/// A call into Lua that the limits for runs apply to: that of the host, or one of a callback.
 final class LimitedRun: Sendable {
+    let budget: RunBudget
     private let reason = Atomic<Int32>(0)
 
     /// Why the run has to stop; nil if it does not.
     var stopReason: StopReason? { StopReason(rawValue: reason.load(ordering: .acquiring)) }
+
+    init(_ budget: RunBudget) { self.budget = budget }
 
     func stop(_ reason: StopReason) { self.reason.store(reason.rawValue, ordering: .releasing) }
 }
@@ -20,15 +23,16 @@ extension LuaState {
         if let output = unsafe core.outputLimit { unsafe clua_limit_output(running, output) }
     }
 
-    /// Calls `body`, which runs a script or a callback, within the limits for runs. Code of an operation has the operation's limits instead.
-    func limited<Result>(_ body: () throws(Failure) -> Result) throws(Failure) -> Result {
+    /// Calls `body`, which runs a script or a callback, within `budget`, or a new one if that is nil. Code of an operation has the limits of
+    /// the operation instead.
+    func limited<Result>(by budget: RunBudget?, _ body: () throws(Failure) -> Result) throws(Failure) -> Result {
         guard core.usage.limitsRuns, currentOperation == nil else { return try body() }
-        let limits = core.usage.limits, run = LimitedRun(), outer = currentRun
+        let budget = budget ?? RunBudget(core.usage.limits)
+        if let reason = budget.stopReason { throw budget.explained(Failure(stop: reason)) }
+        let run = LimitedRun(budget), outer = currentRun
         let pointer = unsafe Unmanaged.passUnretained(run).toOpaque()
         currentRun = run
-        let timer = limits.runSeconds.map { seconds in
-            core.io.after(seconds) { [core, self] in core.stop(run, in: self) }
-        }
+        let timer = budget.secondsLeft.map { seconds in core.io.after(max(seconds, 0)) { [core, self] in core.stop(run, in: self) } }
         var frame = unsafe clua_suspended_body()
         let lua = unsafe running
         do throws(Failure) {
@@ -39,18 +43,10 @@ extension LuaState {
                     timer?.cancel()
                     currentRun = outer
                 }
-                if let count = limits.runInstructions { unsafe clua_limit_instructions(lua, Int64(count)) }
+                if let shared = unsafe budget.instructions { unsafe clua_limit_instructions(lua, .max, shared) }
                 return try body()
             }
-        } catch {
-            var failure = error
-            switch error.stop {
-            case .timeout: failure.message += ": the run took longer than \((limits.runSeconds ?? 0).scriptText) s (limits.runSeconds)"
-            case .instructions: failure.message += ": the run needs more than \(limits.runInstructions ?? 0) (limits.runInstructions)"
-            default: break
-            }
-            throw failure
-        }
+        } catch { throw budget.explained(error) }
     }
 
     /// Stops `run` if it still runs here. The same caution as for `runs` applies.
@@ -67,14 +63,20 @@ extension LuaState {
         return true
     }
 
-    /// Calls `body`, which runs a body of `operation`, within the limits for operations.
+    /// Calls `body`, which runs a body of `operation`, within the limits for operations and for its run.
     func limited(_ operation: LuaOperation, _ body: () throws(Failure) -> Void) throws(Failure) {
         guard core.usage.limitsOperations else { return try body() }
-        let limits = core.usage.limits
-        let timer = limits.operationSeconds.map { seconds in core.io.after(seconds) { operation.stop(.timeout) } }
-        defer { timer?.cancel() }
-        if let count = limits.operationInstructions { unsafe clua_limit_instructions(running, Int64(count)) }
-        try body()
+        let limits = core.usage.limits, budget = operation.budgetOrNew()
+        if let budget, let reason = budget.stopReason { throw budget.explained(Failure(stop: reason)) }
+        let timers = [limits.operationSeconds, budget?.secondsLeft].compactMap { $0 }.map { seconds in
+            core.io.after(max(seconds, 0)) { operation.stop(.timeout) }
+        }
+        defer { for timer in timers { timer.cancel() } }
+        let shared = unsafe budget?.instructions
+        if unsafe limits.operationInstructions != nil || shared != nil {
+            unsafe clua_limit_instructions(running, limits.operationInstructions.map(Int64.init) ?? .max, shared)
+        }
+        do throws(Failure) { try body() } catch { throw budget?.explained(error) ?? error }
     }
 }
 

@@ -270,17 +270,20 @@ final class LuaState: @unchecked Sendable {
     func post(_ job: @escaping @Sendable () -> Void) { if !isClosed { inbox.post(job) } }
 
     /// Calls the callback in the handle of `object` with the object. Removes the callback from the handle unless `isKept` is true.
-    func runCallback(of object: AnyObject, keeping isKept: Bool = false, named name: @autoclosure () -> String) {
-        unsafe runCallback(of: object, keeping: isKept, argument: nil, named: name())
+    func runCallback(
+        of object: AnyObject, keeping isKept: Bool = false, by budget: RunBudget?, named name: @autoclosure () -> String
+    ) {
+        unsafe runCallback(of: object, keeping: isKept, argument: nil, by: budget, named: name())
     }
 
     /// Like the above, but passes `argument` to the callback if it is not nil.
     func runCallback(
-        of object: AnyObject, keeping isKept: Bool = false, argument: UnsafePointer<clua_item>?, named name: @autoclosure () -> String
+        of object: AnyObject, keeping isKept: Bool = false, argument: UnsafePointer<clua_item>?, by budget: RunBudget?,
+        named name: @autoclosure () -> String
     ) {
         let callback = unsafe clua_callback(object: Unmanaged.passUnretained(object).toOpaque(), is_kept: isKept, argument: argument)
         do throws(Failure) {
-            try limited { () throws(Failure) in
+            try limited(by: budget) { () throws(Failure) in
                 try unsafe attempt { lua, failure in unsafe clua_run_callback(lua, callback, &failure) }
             }
         } catch { report(error, in: name()) }

@@ -5,8 +5,9 @@ import Synchronization
 extension Runtime {
     /// How much scripts of a runtime may use; nil for no limit. `Configuration.stateMemoryLimit` is the limit of each Lua state.
     ///
-    /// A *run* is one call of the host into the main state, such as `Runtime.run`, or one call of a script's function for a timer, a
-    /// completion block or an observer. Exceeding time, memory or instructions stops the code, and `pcall` does not catch that. Exceeding
+    /// A *run* is one call of the host into the main state, such as `Runtime.run`, with all that comes of it: the operations that it adds or
+    /// starts, its timers, completion blocks and observers, and what these start in turn. They share the run's seconds and instructions, and
+    /// nothing of the run is called any more when these are used up. An operation that the host adds is a run of its own. Exceeding time, memory or instructions stops the code, and `pcall` does not catch that. Exceeding
     /// another limit is an error that names the limit.
     public struct Limits: Sendable {
         /// The seconds that an operation's function may run, waits included. An operation's own `timeout` may be lower.
@@ -16,9 +17,9 @@ extension Runtime {
         /// The instructions of an operation's function, to the nearest thousand. The steps of loops in C count, and a new coroutine counts
         /// as a thousand. Code with this limit takes about twice as long.
         public var operationInstructions: Int?
-        /// The seconds that a run may take, waits included.
+        /// The seconds that a run may take from its beginning, waits included.
         public var runSeconds: Double?
-        /// The instructions of a run.
+        /// The instructions of a run. Each callback and each operation counts as at least a thousand.
         public var runInstructions: Int?
         /// The bytes of the values that leave a state at once: the results of an operation, a function with its arguments and what it
         /// captures, or a value that is stored in an operation.
@@ -74,9 +75,10 @@ final class Usage: Sendable {
 
     init(_ limits: Runtime.Limits) {
         self.limits = limits
-        limitsAdding = limits.operations != nil || limits.queueLength != nil || limits.valueBytes != nil
-        limitsOperations = limits.operationSeconds != nil || limits.operationMemory != nil || limits.operationInstructions != nil
         limitsRuns = limits.runSeconds != nil || limits.runInstructions != nil
+        limitsAdding = limits.operations != nil || limits.queueLength != nil || limits.valueBytes != nil || limitsRuns
+        limitsOperations =
+            limits.operationSeconds != nil || limits.operationMemory != nil || limits.operationInstructions != nil || limitsRuns
     }
 
     /// Takes one of what `limit` allows.

@@ -74,14 +74,14 @@ final class RuntimeCore: @unchecked Sendable {
         prefersSpeedToMemory = configuration.prefersSpeedToMemory
         stateMemoryLimit = configuration.stateMemoryLimit
         output = OutputSinks(output: configuration.output, errorOutput: configuration.errorOutput)
-        unsafe outputLimit = configuration.limits.outputBytes.flatMap { unsafe clua_output_new(Int64($0)) }
+        unsafe outputLimit = configuration.limits.outputBytes.flatMap { unsafe clua_allowance_new(Int64($0)) }
         randomSeed = configuration.randomSeed
         sandbox = configuration.sandbox
         usage = Usage(configuration.limits)
         operationMemoryLimit = configuration.limits.operationMemory ?? configuration.operationMemoryLimit ?? 0
     }
 
-    deinit { unsafe clua_output_free(outputLimit) }
+    deinit { unsafe clua_allowance_free(outputLimit) }
 
     // MARK: states
 
@@ -240,7 +240,7 @@ final class RuntimeCore: @unchecked Sendable {
 
     /// Writes a message to stderr or to the host's sink, in one piece, unless scripts have used up their output.
     func report(_ text: String) {
-        if unsafe clua_output_spend(outputLimit, text.utf8.count) { output.report("opscript: \(text)\n") }
+        if unsafe clua_allowance_spend(outputLimit, text.utf8.count) { output.report("opscript: \(text)\n") }
     }
 
     /// The number of callbacks that have raised an error.
