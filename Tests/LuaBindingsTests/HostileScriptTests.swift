@@ -10,30 +10,32 @@ import Testing
 
 /// The scripts of `Tests/Hostile`, each in a runtime with the sandbox and limits for scripts that nobody has read.
 @Suite struct HostileScriptTests {
-    @Test func eachEndsAsItsFirstLineSaysAndHarmsNobody() throws {
+    @Test func eachEndsAsItsFirstLineSaysAndHarmsNobody() async throws {
         let scripts = try HostileScript.all()
         #expect(scripts.count >= 150)
-        let next = Atomic<Int>(0), isOver = Atomic<Bool>(false)
-        let complaints = Log<String>()
-        let neighbour = TestThread {
-            do { try HostileScript.runNeighbour(until: { isOver.load(ordering: .acquiring) }) } catch {
-                complaints.append("another runtime: \(error)")
+        let next = Atomic<Int>(0), left = Atomic<Int>(5), complaints = Log<String>()
+        // Suspends, because other tests need the threads of the pool meanwhile.
+        await withCheckedContinuation { done in
+            let end: @Sendable () -> Void = { if left.subtract(1, ordering: .acquiringAndReleasing).newValue == 0 { done.resume() } }
+            for _ in 0..<4 {
+                _ = TestThread {
+                    defer { end() }
+                    while true {
+                        let index = next.wrappingAdd(1, ordering: .relaxed).oldValue
+                        guard index < scripts.count else { return }
+                        do {
+                            if let complaint = try scripts[index].complaint() { complaints.append("\(scripts[index].name): \(complaint)") }
+                        } catch { complaints.append("\(scripts[index].name): the test itself failed: \(error)") }
+                    }
+                }
             }
-        }
-        let threads = (0..<4).map { _ in
-            TestThread {
-                while true {
-                    let index = next.wrappingAdd(1, ordering: .relaxed).oldValue
-                    guard index < scripts.count else { return }
-                    do {
-                        if let complaint = try scripts[index].complaint() { complaints.append("\(scripts[index].name): \(complaint)") }
-                    } catch { complaints.append("\(scripts[index].name): the test itself failed: \(error)") }
+            _ = TestThread {
+                defer { end() }
+                do { try HostileScript.runNeighbour(until: { next.load(ordering: .relaxed) >= scripts.count }) } catch {
+                    complaints.append("another runtime: \(error)")
                 }
             }
         }
-        for thread in threads { thread.join() }
-        isOver.store(true, ordering: .releasing)
-        neighbour.join()
         for complaint in complaints.entries.sorted() { Issue.record("\(complaint)") }
     }
 
@@ -66,7 +68,7 @@ private struct HostileScript: Sendable {
         }
     }
 
-    /// - Parameter seconds: for an operation and for a run.
+    /// - Parameter seconds: for an operation.
     private static func configuration(seconds: Double) -> Runtime.Configuration {
         var configuration = Runtime.Configuration()
         configuration.workerCount = 2
@@ -76,7 +78,7 @@ private struct HostileScript: Sendable {
         var limits = Runtime.Limits.untrusted
         limits.operationSeconds = seconds
         limits.operationMemory = 16 << 20
-        limits.runSeconds = seconds
+        limits.runSeconds = max(seconds, 10)
         limits.outputBytes = 3000
         limits.operations = 1000
         limits.queueLength = 100
@@ -96,7 +98,7 @@ private struct HostileScript: Sendable {
         end
         """
 
-    /// Runs the script as an operation, with other operations beside it and after it in the same runtime.
+    /// Runs the script as an operation, with operations of other runs beside it and after it in the same runtime.
     ///
     /// - Returns: what is wrong; nil if all is well.
     func complaint(mayEndAnyhow: Bool = false) throws -> String? {
@@ -105,33 +107,29 @@ private struct HostileScript: Sendable {
         let runtime = try Runtime(Self.configuration(seconds: isForTime ? 0.3 : 30))
         var isClosed = false
         defer { if !isClosed { runtime.close() } }
-        let values = try runtime.run(
-            Self.look + """
-
-                local source, name = ...
-                local hostile, others = opscript.OperationQueue.new(), opscript.OperationQueue.new()
-                local op = opscript.Operation.new(function(op, source, name)
-                    local f, message = load(source, name)
-                    if not f then error(message, 0) end
-                    return f(op)
-                end, source, "=" .. name)
-                local after = {}
-                for i = 1, 2 do
-                    after[i] = opscript.Operation.new(look)
-                    after[i]:addDependency(op)
-                    others:addOperation(after[i])
-                end
-                local beside = others:addOperation(look)
-                hostile:addOperation(op)
-                return op, beside, after[1], after[2]
-                """, arguments: [.string(source), .string(name)])
-        let operations = values.compactMap(\.operation)
+        let hostile = try runtime.run(
+            """
+            local source, name = ...
+            local op = opscript.Operation.new(function(op, source, name)
+                local f, message = load(source, name)
+                if not f then error(message, 0) end
+                return f(op)
+            end, source, "=" .. name)
+            opscript.OperationQueue.new():addOperation(op)
+            return op
+            """, arguments: [.string(source), .string(name)])[0]
+        // The bystanders are runs of their own, whatever the hostile run uses up.
+        func bystanders(_ count: Int) throws -> [Operation] {
+            let script = "local queue, all = opscript.OperationQueue.new(), {} for i = 1, ... do all[i] = queue:addOperation(look) end"
+            return try runtime.run("\(Self.look) \(script) return table.unpack(all)", arguments: [.integer(count)]).compactMap(\.operation)
+        }
+        let beside = try bystanders(1)
         let begin = ContinuousClock.now
         var end = "ok"
-        do { _ = try runtime.results(of: operations[0]) } catch let failure as OperationFailure {
+        do { _ = try runtime.results(of: try #require(hostile.operation)) } catch let failure as OperationFailure {
             end = failure.kind == .error ? "error: \(failure.message)" : failure.kind.rawValue
         } catch { end = "error: \(error)" }
-        for bystander in operations.dropFirst() {
+        for bystander in try beside + bystanders(2) {
             do {
                 let results = try runtime.results(of: bystander)
                 if results != ["unharmed"] { return "a bystander returned \(results)" }

@@ -1,5 +1,6 @@
 import LuaBindings
 import OpEngine
+import TestSupport
 import Testing
 
 /// Each limit of `Runtime.Limits` by itself, and the error that names it.
@@ -74,5 +75,75 @@ import Testing
                 return queue:addOperation(function() return require('twice').of(4) end)
                 """)[0].operation)
         #expect(try runtime.results(of: operation) == [8])
+    }
+
+    @Test func callbacksAndOperationsShareTheTimeOfARun() throws {
+        let sources = [
+            "local function again() local op = opscript.Operation.new(function() end) op.completionBlock = again queue:addOperation(op) end again()",
+            "local function again() opscript.after(0, again) end again()", "opscript.every(0.001, function() end)",
+            "local function again() queue:addOperation(again) end again()",
+            "local function again() opscript.OperationQueue.main:addOperation(again) end again()",
+            "local other = opscript.OperationQueue.new() other:observe('operationCount', function() queue:addOperation(function() end) end)"
+                + " local function again() other:addOperation(again) end again()",
+        ]
+        for (source, limit) in sources.flatMap({ [($0, true), ($0, false)] }) {
+            var configuration = Runtime.Configuration()
+            configuration.workerCount = 2
+            configuration.errorOutput = { _ in }
+            if limit { configuration.limits.runSeconds = 0.1 } else { configuration.limits.runInstructions = 200_000 }
+            let runtime = try Runtime(configuration)
+            try runtime.run("queue = opscript.OperationQueue.new() \(source)")
+            // Ends only because nothing of the run is called any more.
+            _ = try runtime.finish()
+            // Another run has a budget of its own.
+            #expect(try runtime.run("return 1 + 1") == [2])
+            #expect(runtime.close(deadline: .seconds(30)).isEmpty)
+        }
+    }
+
+    @Test func anOperationHasTheTimeOfTheRunThatAddedIt() throws {
+        var configuration = Runtime.Configuration()
+        configuration.limits.runSeconds = 0.05
+        let runtime = try Runtime(configuration)
+        defer { #expect(runtime.close(deadline: .seconds(30)).isEmpty) }
+        let values = try runtime.run(
+            "local q = opscript.OperationQueue.new() q.isSuspended = true return q, q:addOperation(function() while true do end end)")
+        do {
+            try runtime.run("local q = ... q.isSuspended = false", arguments: [values[0]])
+            _ = try runtime.results(of: try #require(values[1].operation))
+            Issue.record("it ended")
+        } catch let failure as OperationFailure {
+            #expect(failure.kind == .timeout && failure.message.contains("(limits.runSeconds)"), "\(failure.message)")
+        }
+    }
+
+    @Test func aWorkerInAFunctionOfTheHostIsReportedAndReplaced() throws {
+        let (entered, left) = (Gate(), Gate()), reports = Log<String>()
+        var configuration = Runtime.Configuration()
+        configuration.workerCount = 1
+        configuration.sandbox = .untrusted
+        configuration.limits = .untrusted
+        configuration.limits.operationSeconds = 0.05
+        configuration.errorOutput = { reports.append(String(decoding: $0, as: UTF8.self)) }
+        let runtime = try Runtime(configuration)
+        defer { #expect(runtime.close(deadline: .seconds(30)).isEmpty) }
+        try runtime.register("block") { _ in
+            entered.open()
+            left.wait()
+            return []
+        }
+        let operations = try runtime.run(
+            """
+            local queue = opscript.OperationQueue.new()
+            return queue:addOperation(function() block() end), queue:addOperation(function() return 'done' end)
+            """
+        ).compactMap(\.operation)
+        entered.wait()
+        // Only a second worker can run it now.
+        #expect(try runtime.results(of: operations[1]) == ["done"])
+        left.open()
+        let failure = #expect(throws: OperationFailure.self) { try runtime.results(of: operations[0]) }
+        #expect(failure?.kind == .timeout)
+        #expect(reports.entries.contains { $0.contains("inside a C function that does not return; another worker does its work") })
     }
 }
