@@ -107,29 +107,28 @@ private struct HostileScript: Sendable {
         let runtime = try Runtime(Self.configuration(seconds: isForTime ? 0.3 : 30))
         var isClosed = false
         defer { if !isClosed { runtime.close() } }
-        let hostile = try runtime.run(
-            """
-            local source, name = ...
-            local op = opscript.Operation.new(function(op, source, name)
-                local f, message = load(source, name)
-                if not f then error(message, 0) end
-                return f(op)
-            end, source, "=" .. name)
-            opscript.OperationQueue.new():addOperation(op)
-            return op
-            """, arguments: [.string(source), .string(name)])[0]
-        // The bystanders are runs of their own, whatever the hostile run uses up.
-        func bystanders(_ count: Int) throws -> [Operation] {
-            let script = "local queue, all = opscript.OperationQueue.new(), {} for i = 1, ... do all[i] = queue:addOperation(look) end"
-            return try runtime.run("\(Self.look) \(script) return table.unpack(all)", arguments: [.integer(count)]).compactMap(\.operation)
-        }
-        let beside = try bystanders(1)
+        let values = try runtime.run(
+            Self.look + """
+
+                local source, name = ...
+                local op = opscript.Operation.new(function(op, source, name)
+                    local f, message = load(source, name)
+                    if not f then error(message, 0) end
+                    return f(op)
+                end, source, "=" .. name)
+                opscript.OperationQueue.new():addOperation(op)
+                return op, opscript.Operation.new(look), opscript.Operation.new(look), opscript.Operation.new(look)
+                """, arguments: [.string(source), .string(name)])
+        // What the host adds is a run of its own, whatever the hostile run uses up.
+        let operations = values.compactMap(\.operation), others = OperationQueue(engine: runtime.engine)
+        others.addOperation(operations[1])
         let begin = ContinuousClock.now
         var end = "ok"
-        do { _ = try runtime.results(of: try #require(hostile.operation)) } catch let failure as OperationFailure {
+        do { _ = try runtime.results(of: operations[0]) } catch let failure as OperationFailure {
             end = failure.kind == .error ? "error: \(failure.message)" : failure.kind.rawValue
         } catch { end = "error: \(error)" }
-        for bystander in try beside + bystanders(2) {
+        others.addOperations(Array(operations[2...]), waitUntilFinished: false)
+        for bystander in operations.dropFirst() {
             do {
                 let results = try runtime.results(of: bystander)
                 if results != ["unharmed"] { return "a bystander returned \(results)" }
