@@ -20,6 +20,9 @@ static const char *match(clua_matcher *m, const char *s, const char *p, int dept
 
 static inline int byte(char c) { return (unsigned char)c; }
 
+// Unlike that of <ctype.h>, without a call.
+static inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
 // MARK: counting
 
 __attribute__((noinline, cold)) static void look(clua_matcher *m) {
@@ -56,7 +59,8 @@ static inline const char *item_end(clua_matcher *m, const char *p) {
     return first == '[' ? set_end(m, p) : p;
 }
 
-static int is_in_class(int c, int class) {  // not bool: the conversion would cost more than the test
+// Whether `c` is in a class of characters. Not bool: the conversion would cost more than the test.
+static int is_in_class(int c, int class) {
     int is_in;
     switch (class | 0x20) {  // the small letter of a letter, and no letter otherwise
     case 'a': is_in = isalpha(c); break;
@@ -110,7 +114,10 @@ static inline int matches_item(const clua_matcher *m, const char *s, const char 
 
 // MARK: items
 
-static const char *match_balanced(clua_matcher *m, const char *s, const char *p) {
+// Not inlined, because `match` would then save more registers in each of its calls.
+#define RARE __attribute__((noinline))
+
+RARE static const char *match_balanced(clua_matcher *m, const char *s, const char *p) {
     if (p >= m->pattern_end - 1) fail(m, "missing arguments to '%b'");
     if (*s != *p) return NULL;
     char open = p[0], close = p[1];
@@ -180,7 +187,7 @@ static const char *close_capture(clua_matcher *m, const char *s, const char *p, 
 }
 
 // Matches what the capture with the given digit has matched. A position capture matches nothing, as its length is no length.
-static const char *match_capture(clua_matcher *m, const char *s, int digit) {
+RARE static const char *match_capture(clua_matcher *m, const char *s, int digit) {
     int i = digit - '1';
     if (i < 0 || i >= m->capture_count || m->captures[i].length == OPEN_CAPTURE)
         luaL_error(m->L, "invalid capture index %%%d", i + 1);
@@ -191,7 +198,7 @@ static const char *match_capture(clua_matcher *m, const char *s, int digit) {
 }
 
 // Matches the set at `p` and stores its end.
-static const char *match_frontier(clua_matcher *m, const char *s, const char *p, const char **end) {
+RARE static const char *match_frontier(clua_matcher *m, const char *s, const char *p, const char **end) {
     if (*p != '[') luaL_error(m->L, "missing '[' after '%%f' in pattern");
     *end = set_end(m, p + 1);
     int previous = s == m->start ? 0 : byte(s[-1]);
@@ -218,7 +225,7 @@ static const char *match(clua_matcher *m, const char *s, const char *p, int dept
                 p += 4;
             } else if (p[1] == 'f') {
                 s = match_frontier(m, s, p + 2, &p);
-            } else if (isdigit(byte(p[1]))) {
+            } else if (is_digit(p[1])) {
                 s = match_capture(m, s, byte(p[1]));
                 p += 2;
             } else {
@@ -270,7 +277,7 @@ static beginning find_beginning(clua_matcher *m, const char *p) {
     if (p < m->pattern_end && *p == '(' && p[1] != ')') p++;
     if (p == m->pattern_end || *p == '(' || *p == ')' || *p == '$') return (beginning){NULL, NULL};
     if (*p == ESCAPE && p[1] == 'b' && p + 3 < m->pattern_end) return (beginning){p + 2, p + 3};
-    if (*p == ESCAPE && (p[1] == 'b' || p[1] == 'f' || isdigit(byte(p[1])))) return (beginning){NULL, NULL};
+    if (*p == ESCAPE && (p[1] == 'b' || p[1] == 'f' || is_digit(p[1]))) return (beginning){NULL, NULL};
     const char *end = item_end(m, p);
     if (*end == '*' || *end == '?' || *end == '-') return (beginning){NULL, NULL};
     return (beginning){p, end};
