@@ -7,7 +7,7 @@ PRICES = {"apple": 3, "pear": 4}
 
 def price(item):
     if item not in PRICES:
-        raise KeyError(f"there is no {item}")
+        raise ValueError(f"there is no {item}")
     return PRICES[item]
 
 
