@@ -13,7 +13,7 @@ public func drain(
         // A limit beyond the greatest Int is none.
         let isLeft = try runtime.drain(limit: limit > 0 ? limit : nil, for: try duration(seconds, "the time"))
         more?.pointee = isLeft
-    } != nil
+    }.isDone
 }
 
 /// `opscript_wake_descriptor`

@@ -126,6 +126,11 @@ func reporting<Result>(_ function: String, to place: ErrorPlace?, _ body: () thr
     }
 }
 
+extension Void? {
+    /// Whether a function without a result has done its work.
+    var isDone: Bool { self != nil }
+}
+
 /// `opscript_error_get_kind`
 @_cdecl("opscript_error_get_kind")
 public func kind(_ error: OpaquePointer?) -> opscript_error_kind { object(error, as: ErrorObject.self)?.kind ?? OPSCRIPT_NO_ERROR }

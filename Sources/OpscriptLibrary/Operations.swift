@@ -73,7 +73,7 @@ public func addDependency(_ reference: OpaquePointer?, _ dependency: OpaquePoint
     reporting("opscript_operation_add_dependency", to: error) {
         let operation: Operation = try require(reference, "operation")
         try operation.tryAddDependency(try require(dependency, "dependency"))
-    } != nil
+    }.isDone
 }
 
 /// `opscript_operation_set_completion`
@@ -86,7 +86,7 @@ public func setCompletion(
     return reporting("opscript_operation_set_completion", to: error) {
         let operation: Operation = try require(reference, "operation")
         try operation.trySetCompletionBlock(completion.map { notice($0, data) })
-    } != nil
+    }.isDone
 }
 
 /// `opscript_operation_cancel`
@@ -129,7 +129,7 @@ public func wait(operation reference: OpaquePointer?, _ deadline: Double, _ erro
     reporting("opscript_operation_wait", to: error) {
         let operation: Operation = try require(reference, "operation")
         guard try operation.tryWaitUntilFinished(until: try end(of: deadline)) else { throw Ended.timedOut }
-    } != nil
+    }.isDone
 }
 
 /// `opscript_results`

@@ -46,7 +46,7 @@ public func setMaximum(_ reference: OpaquePointer?, _ count: CInt, _ error: Erro
     reporting("opscript_queue_set_maximum", to: error) {
         let queue: OperationQueue = try require(reference, "queue")
         try queue.trySetMaxConcurrentOperationCount(Int(count))
-    } != nil
+    }.isDone
 }
 
 /// `opscript_queue_get_maximum`
@@ -69,7 +69,7 @@ public func add(queue reference: OpaquePointer?, _ operation: OpaquePointer?, _ 
     reporting("opscript_queue_add", to: error) {
         let queue: OperationQueue = try require(reference, "queue")
         try queue.tryAddOperation(try require(operation, "operation"))
-    } != nil
+    }.isDone
 }
 
 /// `opscript_queue_count`
@@ -86,5 +86,5 @@ public func wait(queue reference: OpaquePointer?, _ deadline: Double, _ error: E
     reporting("opscript_queue_wait", to: error) {
         let queue: OperationQueue = try require(reference, "queue")
         guard try queue.tryWaitUntilAllOperationsAreFinished(until: try end(of: deadline)) else { throw Ended.timedOut }
-    } != nil
+    }.isDone
 }

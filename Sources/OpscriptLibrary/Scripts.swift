@@ -61,7 +61,7 @@ public func getGlobal(_ runtime: OpaquePointer?, _ name: UnsafePointer<CChar>?, 
 public func setGlobal(_ runtime: OpaquePointer?, _ name: UnsafePointer<CChar>?, _ value: OpaquePointer?, _ error: ErrorPlace?) -> Bool {
     entering(runtime, "opscript_set_global", error) { runtime in
         try runtime.setGlobal(try text(name, "name"), to: luaValue(value))
-    } != nil
+    }.isDone
 }
 
 /// `opscript_register`
@@ -74,7 +74,7 @@ public func register(
     return entering(runtime, "opscript_register", error) { runtime in
         guard let function else { throw Misuse("function is NULL") }
         try runtime.register(try text(name, "name"), hostFunction(function, data))
-    } != nil
+    }.isDone
 }
 
 /// `opscript_function_new`
