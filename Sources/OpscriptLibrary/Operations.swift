@@ -119,7 +119,7 @@ public func isCancelled(_ reference: OpaquePointer?) -> Bool { operation(referen
 /// `opscript_operation_get_error`
 @_cdecl("opscript_operation_get_error")
 public func getError(_ reference: OpaquePointer?) -> OpaquePointer? {
-    guard let operation = operation(reference), operation.outcome == .failed, let error = operation.error else { return nil }
+    guard let operation = operation(reference), operation.outcome != nil, let error = operation.error else { return nil }
     return retained(ErrorObject(error, in: "opscript_operation_get_error"))
 }
 
@@ -141,7 +141,9 @@ public func results(
         let operation: Operation = try require(reference, "operation")
         if let end = try end(of: deadline), try !operation.tryWaitUntilFinished(until: end) { throw Ended.timedOut }
         let values = try runtime.results(of: operation)
-        if operation.outcome == .cancelled { throw Ended.cancelled(operation.name.map { "operation '\($0)'" } ?? "the operation") }
+        if operation.outcome == .cancelled {
+            throw operation.error ?? Ended.cancelled(operation.name.map { "operation '\($0)'" } ?? "the operation")
+        }
         return retained(ListObject((operation as? HostOperation)?.results.withLock { $0 } ?? values))
     }
 }

@@ -98,7 +98,7 @@ void test_operations(opscript_runtime *runtime) {
   CHECK(!opscript_operation_equal(doubled, added));
   opscript_list *list = opscript_list_new();
   CHECK(opscript_list_add_operation(list, doubled));
-  CHECK(was(opscript_evaluate(runtime, "(...):value()", OPSCRIPT_TEXT, NULL, list, &error), "42"));
+  CHECK(was(opscript_evaluate(runtime, "(...).result", OPSCRIPT_TEXT, NULL, list, &error), "42"));
   opscript_list_free(list);
   opscript_operation_free(copy);
   opscript_operation_free(same);
@@ -165,7 +165,6 @@ void test_queues(opscript_runtime *runtime) {
     CHECK(opscript_queue_add(queue, all[i], &error));
   }
   CHECK(opscript_queue_count(queue) == 3 && opscript_unfinished_count(runtime) == 3);
-  CHECK_ERROR(opscript_queue_wait(queue, INFINITY, &error), OPSCRIPT_RUNTIME, "this wait can never end");
   opscript_list *stuck = opscript_finish(runtime, &error);
   CHECK(opscript_list_count(stuck) == 3);
   opscript_list_free(stuck);

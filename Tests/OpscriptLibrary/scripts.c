@@ -46,7 +46,7 @@ void test_scripts(opscript_runtime *runtime) {
   CHECK(opscript_error_get_kind(error) == OPSCRIPT_SYNTAX && opscript_error_is_incomplete(error));
   opscript_error_free(error);
   CHECK(opscript_run(runtime, "error('a\\0b', 0)", OPSCRIPT_TEXT, NULL, NULL, &error) == NULL);
-  CHECK(strcmp(opscript_error_message(error), "a\\0b") == 0 && is(opscript_error_value(error), "\"a\\0b\""));
+  CHECK(strcmp(opscript_error_message(error), "a\\0b") == 0 && is(opscript_error_value(error), "\"a\\x00b\""));
   opscript_error_free(error);
   error = NULL;
   CHECK(opscript_run(runtime, "error()", OPSCRIPT_TEXT, NULL, NULL, NULL) == NULL);

@@ -7,7 +7,7 @@ void test_values(void) {
   CHECK(was(opscript_value_new_integer(INT64_MIN), "math.mininteger"));
   CHECK(was(opscript_value_new_integer(INT64_MAX), "9223372036854775807"));
   CHECK(was(opscript_value_new_number(0.5), "0.5"));
-  CHECK(was(opscript_value_new_string("a\0b", 3), "\"a\\0b\""));
+  CHECK(was(opscript_value_new_string("a\0b", 3), "\"a\\x00b\""));
   CHECK(was(opscript_value_new_string(NULL, 0), "\"\""));
   CHECK(opscript_value_new_string(NULL, 1) == NULL);
   CHECK(opscript_value_new_string(NULL, OPSCRIPT_TEXT) == NULL);
@@ -111,7 +111,7 @@ void test_lists(void) {
   CHECK(!opscript_list_add_string(list, NULL, 2) && !opscript_list_add(list, NULL) && !opscript_list_add_operation(list, NULL));
   opscript_value_free(value);
   CHECK(opscript_list_count(list) == 7 && is(opscript_list_get(list, 0), "1") && is(opscript_list_get(list, 1), "nil"));
-  CHECK(is(opscript_list_get(list, 2), "false") && is(opscript_list_get(list, 3), "-5") && is(opscript_list_get(list, 5), "\"a\\0b\""));
+  CHECK(is(opscript_list_get(list, 2), "false") && is(opscript_list_get(list, 3), "-5") && is(opscript_list_get(list, 5), "\"a\\x00b\""));
   CHECK(is(opscript_list_get(list, 7), "nil") && is(opscript_list_get(list, (size_t)-1), "nil"));
   opscript_list_free(list);
 }

@@ -35,10 +35,9 @@ void test_waiting(opscript_runtime *runtime) {
 
   opscript_queue *main_queue = opscript_queue_main(runtime, &error);
   opscript_function *function =
-    opscript_function_new(runtime, "return function() at_main = true return 1 end", OPSCRIPT_TEXT, NULL, NULL, &error);
+    opscript_function_new(runtime, "return function() return 1 end", OPSCRIPT_TEXT, NULL, NULL, &error);
   opscript_operation *operation = opscript_operation_new(function, NULL, &error);
   CHECK(opscript_queue_add(main_queue, operation, &error) && was_list(opscript_results(runtime, operation, 60, &error), "1"));
-  CHECK(was(opscript_get_global(runtime, "at_main", &error), "true"));
   opscript_operation_free(operation);
   opscript_function_free(function);
   opscript_queue_free(main_queue);

@@ -378,10 +378,10 @@ typedef enum opscript_operation_state {
 opscript_operation_state opscript_operation_get_state(const opscript_operation *operation);
 /* Whether the operation was cancelled, whether or not it has finished. Any thread. */
 bool opscript_operation_is_cancelled(const opscript_operation *operation);
-/* The error of an operation that has failed; NULL for others. Any thread. */
+/* The error of an operation that has failed, or that was interrupted; NULL for others. Any thread. */
 opscript_error *opscript_operation_get_error(const opscript_operation *operation);
 /* Blocks the thread until the operation has finished, at most for `deadline`. Inside a runtime it runs what waits for the main state
-   meanwhile, and outside it does not. False and an error of the kind OPSCRIPT_TIMED_OUT if the time is over. The end may be a failure.
+   meanwhile, and outside it does not, so another thread must be inside or drain if the operation needs that. False and an error of the kind OPSCRIPT_TIMED_OUT if the time is over. The end may be a failure.
    Any thread. */
 bool opscript_operation_wait(opscript_operation *operation, double deadline, opscript_error **error);
 /* Waits inside the runtime until the operation has finished, at most for `deadline`, and runs what waits for the main state meanwhile.
