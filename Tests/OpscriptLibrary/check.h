@@ -31,8 +31,10 @@ bool was(opscript_value *value, const char *source);
 // The same for a list with one value, which is freed then.
 bool was_list(opscript_list *list, const char *source);
 
-// Counts, on any thread.
+// Counts, on any thread: a notice and a destructor.
 void count_up(void *counter);
+// Waits until a counter has a value. For what happens after an operation has finished.
+bool reaches(atomic_int *counter, int value);
 
 void test_values(void);
 void test_tables(void);

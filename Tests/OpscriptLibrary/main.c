@@ -37,7 +37,22 @@ bool was_list(opscript_list *list, const char *source) {
   return same;
 }
 
-void count_up(void *counter) { atomic_fetch_add((atomic_int *)counter, 1); }
+static pthread_mutex_t count_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t count_changed = PTHREAD_COND_INITIALIZER;
+
+void count_up(void *counter) {
+  pthread_mutex_lock(&count_lock);
+  atomic_fetch_add((atomic_int *)counter, 1);
+  pthread_cond_broadcast(&count_changed);
+  pthread_mutex_unlock(&count_lock);
+}
+
+bool reaches(atomic_int *counter, int value) {
+  pthread_mutex_lock(&count_lock);
+  while (atomic_load(counter) < value) pthread_cond_wait(&count_changed, &count_lock);
+  pthread_mutex_unlock(&count_lock);
+  return atomic_load(counter) == value;
+}
 
 int main(void) {
   CHECK(opscript_version_number() == OPSCRIPT_VERSION_NUMBER);

@@ -40,6 +40,14 @@ static bool misuse(void *runtime, const opscript_operation *operation, opscript_
   return opscript_list_add_boolean(results, true);
 }
 
+// Tells that the body that calls it has begun.
+static bool begin(void *user_data, const opscript_list *arguments, opscript_list *results) {
+  (void)arguments;
+  (void)results;
+  count_up(user_data);
+  return true;
+}
+
 static bool until_cancelled(void *user_data, const opscript_operation *operation, opscript_list *results) {
   (void)results;
   struct wait *wait = user_data;
@@ -81,7 +89,7 @@ void test_operations(opscript_runtime *runtime) {
   CHECK(opscript_list_count(results) == 2 && is(opscript_list_get(results, 0), "42") && is(opscript_list_get(results, 1), "\"doubled\""));
   opscript_list_free(results);
   results = opscript_results(runtime, added, 60, &error);
-  CHECK(opscript_list_count(results) == 2 && is(opscript_list_get(results, 0), "42") && atomic_load(&completed) == 2);
+  CHECK(opscript_list_count(results) == 2 && is(opscript_list_get(results, 0), "42") && reaches(&completed, 2));
   opscript_list_free(results);
   CHECK_ERROR(opscript_results(runtime, failing, 60, &error), OPSCRIPT_RUNTIME, "the body has failed");
   CHECK_ERROR(opscript_operation_set_completion(added, count_up, &completed, NULL, &error), OPSCRIPT_MISUSE, "completion block");
@@ -89,7 +97,7 @@ void test_operations(opscript_runtime *runtime) {
   CHECK(strcmp(opscript_error_message(error), "the body has failed") == 0);
   opscript_error_free(error);
   opscript_operation_free(failing);
-  CHECK(atomic_load(&destroyed) == 1);
+  CHECK(reaches(&destroyed, 1));
 
   // The same operation in Lua and in C.
   opscript_value *value = opscript_value_new_operation(added);
@@ -105,7 +113,9 @@ void test_operations(opscript_runtime *runtime) {
   opscript_value_free(value);
 
   opscript_operation *raising = lua(runtime, "return function() error 'oh no' end", NULL);
-  opscript_operation *endless = lua(runtime, "return function() while true do end end", NULL);
+  static atomic_int begun;
+  CHECK(opscript_register(runtime, "begin", begin, &begun, NULL, &error));
+  opscript_operation *endless = lua(runtime, "return function() begin() while true do end end", NULL);
   opscript_operation *misusing = opscript_operation_new_body(misuse, runtime, NULL, &error);
   CHECK(opscript_queue_add(queue, raising, &error) && opscript_queue_add(queue, endless, &error) && opscript_queue_add(queue, misusing, &error));
   CHECK(opscript_results(runtime, raising, INFINITY, &error) == NULL && opscript_error_get_kind(error) == OPSCRIPT_RUNTIME);
@@ -116,6 +126,7 @@ void test_operations(opscript_runtime *runtime) {
   CHECK_ERROR(opscript_operation_wait(endless, 0.001, &error), OPSCRIPT_TIMED_OUT, "the time was over");
   CHECK_ERROR(opscript_queue_wait(queue, 0, &error), OPSCRIPT_TIMED_OUT, "the time was over");
   CHECK_ERROR(opscript_results(runtime, endless, 0.001, &error), OPSCRIPT_TIMED_OUT, "the time was over");
+  CHECK(reaches(&begun, 1));
   opscript_operation_interrupt(endless);
   CHECK_ERROR(opscript_results(runtime, endless, INFINITY, &error), OPSCRIPT_INTERRUPTED, "interrupted");
 
