@@ -3,7 +3,7 @@ import Testing
 /// The library for programs in C, installed in a directory for one test.
 struct InstalledLibrary {
     /// The library under test: `OPSCRIPT_LIBRARY`, or the one that `scripts/build --library` has made.
-    private static let library = Paths.environment("OPSCRIPT_LIBRARY")
+    static let library = Paths.environment("OPSCRIPT_LIBRARY")
     static let header = "\(Paths.package)/Sources/COpscript/include/opscript.h"
     static let tests = "\(Paths.package)/Tests/OpscriptLibrary"
 
