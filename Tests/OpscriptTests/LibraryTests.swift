@@ -1,7 +1,9 @@
 import TestSupport
 import Testing
 
-@Suite("The library for programs in C", .disabled(if: TestLength.isQuick && InstalledLibrary.library == nil, "scripts/build --library takes minutes"))
+@Suite(
+    "The library for programs in C",
+    .disabled(if: TestLength.isQuick && InstalledLibrary.library == nil, "scripts/build --library takes minutes"))
 struct LibraryTests {
     private let library: InstalledLibrary
 
