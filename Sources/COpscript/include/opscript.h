@@ -181,7 +181,7 @@ const char *opscript_value_get_string(const opscript_value *value, size_t *lengt
 /* A new reference to the operation or queue; NULL for another value. */
 opscript_operation *opscript_value_get_operation(const opscript_value *value);
 opscript_queue *opscript_value_get_queue(const opscript_value *value);
-/* The value as Lua source, such as `{name = "thumbnail", sizes = {64, 128}}`. Valid as long as the value; made by each call. "nil" for
+/* The value as Lua source, such as `{name = "thumbnail", sizes = {64, 128}}`. Valid until the next such call for this value. "nil" for
    NULL. */
 const char *opscript_value_describe(const opscript_value *value);
 /* Whether both have the same type and the same content. NULL is nil. */
