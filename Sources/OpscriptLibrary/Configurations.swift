@@ -14,7 +14,7 @@ final class ConfigurationObject: @unchecked Sendable {
 }
 
 /// Applies a setting; does nothing for NULL.
-private func change(_ configuration: OpaquePointer?, _ body: (inout Runtime.Configuration) throws -> Void) {
+func change(_ configuration: OpaquePointer?, _ body: (inout Runtime.Configuration) throws -> Void) {
     object(configuration, as: ConfigurationObject.self)?.change(body)
 }
 

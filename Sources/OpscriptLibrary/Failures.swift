@@ -83,6 +83,7 @@ extension LuaError.Kind {
         case .runtime: OPSCRIPT_RUNTIME
         case .memory: OPSCRIPT_MEMORY
         case .time: OPSCRIPT_TIME
+        case .instructions: OPSCRIPT_INSTRUCTIONS
         case .interrupted: OPSCRIPT_INTERRUPTED
         case .notSendable: OPSCRIPT_NOT_SENDABLE
         case .conversion: OPSCRIPT_CONVERSION
@@ -96,6 +97,7 @@ extension OperationFailure.Kind {
         case .error: OPSCRIPT_RUNTIME
         case .timeout: OPSCRIPT_TIME
         case .memory: OPSCRIPT_MEMORY
+        case .instructions: OPSCRIPT_INSTRUCTIONS
         case .interrupted: OPSCRIPT_INTERRUPTED
         case .dependency: OPSCRIPT_DEPENDENCY
         }

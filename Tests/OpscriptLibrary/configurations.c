@@ -79,6 +79,34 @@ void test_configurations(void) {
   CHECK(opscript_runtime_free(other));
   CHECK(atomic_load(&output.destroyed) == 1 && atomic_load(&errors.destroyed) == 2 && atomic_load(&loader_destroyed) == 1);
 
+  // Scripts that nobody has read.
+  configuration = opscript_configuration_new();
+  opscript_configuration_set_untrusted(configuration);
+  opscript_configuration_set_limit(configuration, OPSCRIPT_RUN_SECONDS, INFINITY);
+  opscript_configuration_set_limit(configuration, OPSCRIPT_RUN_INSTRUCTIONS, 100000);
+  runtime = opscript_runtime_new(configuration, &error);
+  opscript_configuration_free(configuration);
+  CHECK(was(evaluate(runtime, "io == nil and debug == nil and 1"), "1"));
+  CHECK_ERROR(opscript_run(runtime, "while true do end", OPSCRIPT_TEXT, NULL, NULL, &error), OPSCRIPT_INSTRUCTIONS, "instruction");
+  CHECK(opscript_runtime_free(runtime));
+  configuration = opscript_configuration_new();
+  opscript_configuration_set_limit(configuration, OPSCRIPT_RUN_SECONDS, 0.02);
+  opscript_configuration_set_limit(configuration, OPSCRIPT_TIMERS, 1e300);
+  runtime = opscript_runtime_new(configuration, &error);
+  opscript_configuration_free(configuration);
+  CHECK_ERROR(opscript_run(runtime, "while true do end", OPSCRIPT_TEXT, NULL, NULL, &error), OPSCRIPT_TIME, "time");
+  CHECK(opscript_runtime_free(runtime));
+  for (int limit = -1; limit <= OPSCRIPT_TIMERS + 1; limit += OPSCRIPT_TIMERS + 2) {
+    configuration = opscript_configuration_new();
+    opscript_configuration_set_limit(configuration, (opscript_limit)limit, 1);
+    CHECK_ERROR(opscript_runtime_new(configuration, &error), OPSCRIPT_MISUSE, "there is no limit with the number");
+    opscript_configuration_free(configuration);
+  }
+  configuration = opscript_configuration_new();
+  opscript_configuration_set_limit(configuration, OPSCRIPT_TIMERS, NAN);
+  CHECK_ERROR(opscript_runtime_new(configuration, &error), OPSCRIPT_MISUSE, "a limit is nan");
+  opscript_configuration_free(configuration);
+
   // The first bad setting is reported.
   configuration = opscript_configuration_new();
   opscript_configuration_set_workers(configuration, -1);

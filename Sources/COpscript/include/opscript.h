@@ -111,6 +111,7 @@ typedef enum opscript_error_kind {
   OPSCRIPT_RUNTIME,      /* the script raised an error, or did something that the runtime refuses */
   OPSCRIPT_MEMORY,       /* it needed more memory than there is, or than it may use */
   OPSCRIPT_TIME,         /* it ran longer than it may */
+  OPSCRIPT_INSTRUCTIONS, /* it needed more instructions than it may use */
   OPSCRIPT_INTERRUPTED,  /* the host or a signal has ended it */
   OPSCRIPT_NOT_SENDABLE, /* a function or a value cannot be copied to another Lua state */
   OPSCRIPT_CONVERSION,   /* a value does not have the type that was asked for */
@@ -262,6 +263,29 @@ void opscript_configuration_set_module_loader(
 void opscript_configuration_set_prelude(opscript_configuration *configuration, const char *source, size_t length);
 /* The seed of `math.random` in each state. The default is a random one. */
 void opscript_configuration_set_random_seed(opscript_configuration *configuration, uint64_t seed);
+
+/* What scripts may use at most. A *run* is one call that enters, with all operations, timers and callbacks that come of it. */
+typedef enum opscript_limit {
+  OPSCRIPT_OPERATION_SECONDS = 0, /* that an operation's function may run, waits included */
+  OPSCRIPT_OPERATION_INSTRUCTIONS,
+  OPSCRIPT_RUN_SECONDS,
+  OPSCRIPT_RUN_INSTRUCTIONS,
+  OPSCRIPT_VALUE_BYTES,   /* of the values that leave a Lua state at once */
+  OPSCRIPT_STORED_VALUES, /* that one operation may store under names of the script's own */
+  OPSCRIPT_OUTPUT_BYTES,  /* that all states together may print */
+  OPSCRIPT_PROCESSES,     /* that may run at once */
+  OPSCRIPT_OPERATIONS,    /* that scripts may start in the runtime's life */
+  OPSCRIPT_QUEUE_LENGTH,  /* the unfinished operations in one queue */
+  OPSCRIPT_QUEUES,        /* that scripts may make in the runtime's life */
+  OPSCRIPT_TIMERS         /* that may be pending */
+} opscript_limit;
+
+/* Sets a limit; INFINITY removes it. By default there is none. Exceeding time or instructions stops the code, and its error has the kind
+   OPSCRIPT_TIME or OPSCRIPT_INSTRUCTIONS; exceeding another limit is an error in the script, which names the limit. */
+void opscript_configuration_set_limit(opscript_configuration *configuration, opscript_limit limit, double value);
+/* For scripts that nobody has read: nothing but the language and what computes, and limits to all of the above. Single limits may be set
+   afterwards. */
+void opscript_configuration_set_untrusted(opscript_configuration *configuration);
 void opscript_configuration_free(opscript_configuration *configuration);
 
 /* Runtimes ---------------------------------------------------------------------------------------------------------- */
