@@ -37,6 +37,8 @@ let package = Package(
         .library(name: "OpEngine", targets: ["OpEngine"]),
         .library(name: "OpEngineDispatch", targets: ["OpEngineDispatch"]),
         .library(name: "LuaBindings", targets: ["LuaBindings"]),
+        // What `scripts/build --library` makes libopscript.so of.
+        .library(name: "OpscriptLibrary", type: .static, targets: ["OpscriptLibrary"]),
         .executable(name: "opscript", targets: ["opscript"]),
     ],
     targets: [
@@ -48,6 +50,9 @@ let package = Package(
         .target(name: "OpEngine", dependencies: ["CPlatform"], swiftSettings: strictMemory),
         .target(name: "OpEngineDispatch", dependencies: ["OpEngine"], swiftSettings: strict),
         .target(name: "LuaBindings", dependencies: ["CIO", "CLua", "OpEngine"], swiftSettings: strictMemory),
+        .target(name: "COpscript"),
+        // The functions of opscript.h. All that it handles comes from C, so marking each expression as unsafe would say nothing.
+        .target(name: "OpscriptLibrary", dependencies: ["COpscript", "LuaBindings", "OpEngine"], swiftSettings: strict),
         // Archives, as libuv's: loading shared libraries would take time at each start. What the C library has is not taken from libbsd.
         .target(
             name: "CTerminal",

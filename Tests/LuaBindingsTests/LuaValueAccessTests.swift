@@ -31,7 +31,7 @@ import Testing
         value["new"]["inner"] = true
         #expect(value == ["list": [1, "two"], "new": ["inner": true]])
         value["list"] = nil
-        #expect(value["list"].isNil && value["new"]["inner"] == true && value["new"]["inner"]["deeper"].isNil)
+        #expect(value.count == 1 && value["list"].isNil && value["new"]["inner"] == true && value["new"]["inner"]["deeper"].isNil)
     }
 
     @Test func assigningAFieldOfANumberTraps() async {

@@ -197,7 +197,13 @@ public final class Runtime: Sendable {
         return left
     }
 
+    /// Whether the runtime is closed, or is being closed. From any thread.
+    public var isClosed: Bool { isClosing.load(ordering: .acquiring) }
+
     // MARK: entering
+
+    /// Whether the calling thread is inside.
+    public var isInside: Bool { engine.entrance.isInside }
 
     /// Enters the runtime for several calls, between which no other thread can enter.
     ///
@@ -216,6 +222,18 @@ public final class Runtime: Sendable {
     /// - Returns: what `body` returns.
     public func enter<Result, Cause: Error>(_ body: () throws(Cause) -> Result) throws(Cause) -> Result {
         engine.entrance.enter("enter(_:)")
+        defer { engine.entrance.leave() }
+        return try body()
+    }
+
+    /// Like `enter`, but returns nil if another thread is inside, instead of ending the process. An operation of the runtime must not call
+    /// it.
+    ///
+    /// - Parameter name: what messages call the call, while it is inside.
+    public func tryEnter<Result, Cause: Error>(
+        _ name: StaticString = "tryEnter(_:_:)", _ body: () throws(Cause) -> Result
+    ) throws(Cause) -> Result? {
+        guard engine.entrance.tryEnter(name) else { return nil }
         defer { engine.entrance.leave() }
         return try body()
     }

@@ -122,7 +122,8 @@ extension LuaValue {
             switch self {
             case .table(var fields):
                 self = .nil  // so that the fields are not copied
-                fields[key] = newValue.isNil ? nil : newValue
+                // Not `nil`, which is also a LuaValue.
+                if newValue.isNil { fields.removeValue(forKey: key) } else { fields[key] = newValue }
                 self = .table(fields)
             case .nil: self = .table(newValue.isNil ? [:] : [key: newValue])
             default: preconditionFailure("opscript: a field of \(debugDescription), which is no table, cannot be assigned")

@@ -1,0 +1,119 @@
+import LuaBindings
+
+/// What C sees of a value. It keeps what C has borrowed from it: the bytes of a string, the fields of a table.
+// Safety: the header says that one thread at a time uses a value. `nothing` never changes.
+final class ValueObject: @unchecked Sendable {
+    /// Nil, for places where there is nothing.
+    static let nothing = ValueObject(.nil)
+
+    private(set) var value: LuaValue
+    private var bytes: CText?
+    private var descriptionText: CText?
+    private var fields: [LuaValue: ValueObject] = [:]
+    /// The index of the last element of a table, if it is known.
+    private var lastIndex: Int?
+
+    init(_ value: LuaValue) { self.value = value }
+
+    /// The bytes of a string.
+    var string: CText? {
+        if bytes == nil {
+            switch value {
+            case .string(let text): bytes = CText(text.utf8)
+            case .bytes(let content): bytes = CText(content)
+            default: break
+            }
+        }
+        return bytes
+    }
+
+    private static let textOfNil = CText(shown: "nil")
+
+    var description: CText {
+        if case .nil = value { return Self.textOfNil }
+        let text = CText(shown: value.description)
+        descriptionText = text
+        return text
+    }
+
+    /// The value of a table at `key`.
+    func field(_ key: LuaValue) -> ValueObject {
+        let key = key.asKey
+        if let field = fields[key] { return field }
+        let found = value[key]
+        if found.isNil { return Self.nothing }
+        let field = ValueObject(found)
+        fields[key] = field
+        return field
+    }
+
+    /// Assigns a field. Returns false if this is no table, or `key` is no possible key.
+    func set(_ key: LuaValue, to newValue: LuaValue) -> Bool {
+        guard isTable, let key = key.asPossibleKey else { return false }
+        lastIndex = nil
+        assign(key, newValue)
+        return true
+    }
+
+    /// Assigns to the element after the last one. Returns false if this is no table.
+    func append(_ element: LuaValue) -> Bool {
+        guard isTable else { return false }
+        if element.isNil { return true }
+        let index = lastIndex ?? self.index(after: 0)
+        assign(.integer(index + 1), element)
+        lastIndex = self.index(after: index + 1)
+        return true
+    }
+
+    /// The last of the indices that follow `index` without a gap.
+    private func index(after index: Int) -> Int {
+        var index = index
+        while !value[.integer(index + 1)].isNil { index += 1 }
+        return index
+    }
+
+    private func assign(_ key: LuaValue, _ newValue: LuaValue) {
+        fields[key] = nil
+        value[key] = newValue.storable
+    }
+
+    private var isTable: Bool { if case .table = value { true } else { false } }
+
+    /// The keys of a table: integers, strings, then the others.
+    var keys: [LuaValue] {
+        guard case .table(let fields) = value else { return [] }
+        var (integers, strings, others): ([Int], [(bytes: [UInt8], key: LuaValue)], [(text: String, key: LuaValue)]) = ([], [], [])
+        for key in fields.keys {
+            if let integer = key.integer {
+                integers.append(integer)
+            } else if let bytes = key.bytes {
+                strings.append((bytes, key))
+            } else {
+                others.append((key.description, key))
+            }
+        }
+        strings.sort { $0.bytes.lexicographicallyPrecedes($1.bytes) }
+        others.sort { $0.text < $1.text }
+        return integers.sorted().map { .integer($0) } + strings.map(\.key) + others.map(\.key)
+    }
+}
+
+extension LuaValue {
+    /// As Lua has it as a key: a float with an integral value is an integer.
+    fileprivate var asKey: LuaValue {
+        if case .number(let number) = self, let integer = Int(exactly: number) { return .integer(integer) }
+        return self
+    }
+
+    /// The same, or nil for what cannot be a key.
+    fileprivate var asPossibleKey: LuaValue? {
+        switch self {
+        case .nil, .other: nil
+        case .number(let number) where number.isNaN: nil
+        default: asKey
+        }
+    }
+
+    /// What becomes nil in Lua is nil.
+    fileprivate var storable: LuaValue { if case .other = self { .nil } else { self } }
+}
