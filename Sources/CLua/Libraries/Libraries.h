@@ -6,6 +6,7 @@
 #include "Libraries/environment_raising.h"
 #include "Libraries/libraries_raising.h"
 #include "Libraries/modules_raising.h"
+#include "Libraries/stock_raising.h"
 #include "libraries.h"
 
 #endif

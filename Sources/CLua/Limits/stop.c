@@ -103,6 +103,8 @@ static void hook(lua_State *L, lua_Debug *activation) {
         remove_hook(L);
         stop->raised = atomic_exchange(&stop->requested, 0);
         if (stop->raised == 0) return;  // the request was meant for a body that has ended
+        const clua_adoption *adoption = &clua_state_of(L)->adoption;
+        if (stop->body == NULL && adoption->stopping != NULL) adoption->stopping(adoption->context);
     }
     clua_raise_stop(L);
 }

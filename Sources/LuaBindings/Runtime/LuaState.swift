@@ -103,18 +103,51 @@ final class LuaState: @unchecked Sendable {
         core.states.withLock { $0.append(self) }
     }
 
+    /// Makes the state of `lua` this state, and pushes the module there. Nil if that is not possible; then a message is pushed.
+    init?(core: RuntimeCore, inbox: Inbox, adopting lua: OpaquePointer, _ adoption: Adoption) {
+        self.core = core
+        self.inbox = inbox
+        number = core.nextStateNumber()
+        unsafe main = clua_main_thread(lua)
+        unsafe running = main
+        // C calls back only when scripts run.
+        let object = unsafe Unmanaged.passUnretained(self).toOpaque()
+        guard unsafe clua_state_adopt(lua, object, ScriptModule.host, adoption.functions()) == LUA_OK else {
+            // Memory has run out halfway, so some functions of the state may be ours by now.
+            _ = unsafe Unmanaged.passRetained(self)
+            closed.store(true, ordering: .relaxed)
+            return nil
+        }
+        attachThread()
+        core.states.withLock { $0.append(self) }
+    }
+
     /// Runs the state's finalizers and frees the state. Callbacks that are posted later are dropped.
     func close() {
+        guard beginClosing() else { return }
+        let record = unsafe clua_state_of(main)
+        unsafe clua_lua_close(main)  // finalizers of scripts may call the host
+        unsafe finishClosing(record)
+    }
+
+    /// Does what `close` does before it closes the Lua state. The next step, when that is gone, is `finishClosing`.
+    func leaveToOthers() { if beginClosing() { unsafe clua_state_leave(main) } }
+
+    /// Returns false if the state is closed already.
+    private func beginClosing() -> Bool {
         checkThread()
-        guard !closed.exchange(true, ordering: .acquiringAndReleasing) else { return }
+        guard !closed.exchange(true, ordering: .acquiringAndReleasing) else { return false }
         awaitedCompletionCount = 0
         due.close()
         for source in eventSources.values { source.abandon() }
         eventSources = [:]
         awaitedObservations = [:]
         core.states.withLock { states in states.removeAll { $0 === self } }
-        let record = unsafe clua_state_of(main)
-        unsafe clua_lua_close(main)  // finalizers of scripts may call the host
+        return true
+    }
+
+    /// Frees what belongs to the Lua state, which is gone.
+    func finishClosing(_ record: UnsafeMutablePointer<clua_state>?) {
         isLuaClosed = true
         unsafe clua_state_free(record)
         // The origins retain this state.
@@ -308,6 +341,8 @@ final class LuaState: @unchecked Sendable {
     ) throws(CallError) -> Inbox.Outcome {
         let waiting = currentOperation as? LuaOperation
         let isMain = core.isMain(self)
+        let catchesInterrupts = unsafe isMain && core.adoption != nil && beginWaitingOfInterpreter()
+        defer { if catchesInterrupts { clua_release_interrupts() } }
         // Neither concerns what runs meanwhile.
         let (call, limit) = (awaitedCall, drainLimit)
         (awaitedCall, drainLimit) = (nil, nil)
@@ -331,6 +366,7 @@ final class LuaState: @unchecked Sendable {
         }
         if let reason = waiting?.stopReason { throw .stop(reason) }
         if let call, call.isStopped { throw .stop(.interrupted) }
+        if isMain, let adoption = unsafe core.adoption { adoption.exitIfRequested() }
         if isMain, core.requestedExitStatus != nil { throw .stop(.interrupted) }
         if takeInterrupt(unless: wasRaised) { throw Self.interrupted }
         return outcome
