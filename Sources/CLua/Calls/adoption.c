@@ -112,6 +112,10 @@ static int refuse(lua_State *L) {
         L, "module 'opscript' needs a state with the allocator of luaL_newstate, because strings travel between states without being copied");
 }
 
+static int refuse_in_finalizer(lua_State *L) {
+    return luaL_error(L, "module 'opscript' cannot be loaded by a finalizer: load it before");
+}
+
 static int collect(lua_State *L) {
     lua_gc(L, LUA_GCCOLLECT);
     return 0;
@@ -127,6 +131,7 @@ static int lack_memory(lua_State *L) { return clua_no_memory(L); }
 int clua_state_adopt(lua_State *L, void *object, const clua_host *host, clua_adoption adoption) {
     if (!clua_stock_open()) return fail(L, lack_memory);
     if (lua_getallocf(L, NULL) != clua_stock_allocator()) return fail(L, refuse);
+    if (lua_gc(L, LUA_GCCOUNT) < 0) return fail(L, refuse_in_finalizer);  // the collector does not answer there
     // Coroutines that are garbage could come back in a finalizer, and would not know the record.
     lua_pushcfunction(L, collect);
     if (lua_pcall(L, 0, 0, 0) != LUA_OK) return LUA_ERRRUN;
