@@ -85,7 +85,7 @@ let package = Package(
         .executableTarget(
             name: "EmbeddingGuide", dependencies: ["LuaBindings"], path: "Tests/EmbeddingGuide", swiftSettings: strict),
         .testTarget(
-            name: "OpscriptTests", dependencies: ["EmbeddingGuide", "opscript", "CTestSupport", "TestSupport"], exclude: ["Golden"],
+            name: "OpscriptTests", dependencies: ["EmbeddingGuide", "opscript", "CTestSupport", "TestSupport"], exclude: ["Golden", "StockLua"],
             swiftSettings: strictMemory),
     ],
     cLanguageStandard: .c11
