@@ -85,7 +85,8 @@ let package = Package(
         .executableTarget(
             name: "EmbeddingGuide", dependencies: ["LuaBindings"], path: "Tests/EmbeddingGuide", swiftSettings: strict),
         .testTarget(
-            name: "OpscriptTests", dependencies: ["EmbeddingGuide", "opscript", "CTestSupport", "TestSupport"], exclude: ["Golden", "StockLua"],
+            name: "OpscriptTests", dependencies: ["EmbeddingGuide", "opscript", "CTestSupport", "TestSupport"],
+            exclude: ["Golden", "StockLua"],
             swiftSettings: strictMemory),
     ],
     cLanguageStandard: .c11
