@@ -33,9 +33,9 @@ import struct Foundation.URL
         }
     }
 
-    @Test func itPrintsWhatThePageSays() async throws {
+    @Test func itPrintsWhatThePageSays() throws {
         let printed = Locked<[String]>([])
-        try await onOwnThread { try Self.guide(printed) }
+        try Self.guide(printed)
         let expected = try Self.blocks().joined().compactMap { line -> String? in
             guard line.hasPrefix("print("), let comment = line.range(of: "  // ") else { return nil }
             return String(line[comment.upperBound...])
@@ -46,16 +46,6 @@ import struct Foundation.URL
     private static func guide(_ printed: Locked<[String]>) throws {
         @Sendable func print(_ items: Any...) {
             printed.withLock { $0.append(items.map { "\($0)" }.joined(separator: " ")) }
-        }
-
-        /// Runs `body` as a task, while this thread waits.
-        func wait(_ body: @escaping @Sendable () async throws -> Void) {
-            let isOver = Gate()
-            Task {
-                do { try await body() } catch { Issue.record(error) }
-                isOver.open()
-            }
-            isOver.wait()
         }
 
         @Sendable func download(_ name: String) async throws -> String {
@@ -144,7 +134,7 @@ import struct Foundation.URL
             after.addDependency(operation)
             OperationQueue(engine: runtime.engine).addOperations([operation, after], waitUntilFinished: false)
 
-            wait {
+            runTask {
                 let words: [String: Int] = try await operation.value()
                 print(words["be"]!)  // 2
             }

@@ -88,66 +88,52 @@ import Testing
         }
     }
 
-    /// Runs `body` as a task, while this thread, which is the runtime's, waits.
-    private static func runTask(_ body: @escaping @Sendable () async throws -> Void) {
-        let isOver = Gate()
-        Task {
-            do { try await body() } catch { Issue.record(error) }
-            isOver.open()
-        }
-        isOver.wait()
-    }
+    @Test func resultsAreAwaitedAsSwiftValues() throws {
+        try withRuntime { runtime throws in
+            let count = try runtime.function(
+                """
+                return function(op, text)
+                  local words = {}
+                  for word in text:gmatch '%a+' do words[word] = (words[word] or 0) + 1 end
+                  return words, 'more'
+                end
+                """)
+            let queue = OperationQueue(engine: runtime.engine)
+            runTask {
+                let operation = LuaOperation(count, arguments: ["a b a"])
+                queue.addOperation(operation)
+                let words: [String: Int] = try await operation.value()
+                #expect(words == ["a": 2, "b": 1])
+                #expect(try await operation.values() == [["a": 2, "b": 1], "more"])
+                let unfit = await #expect(throws: LuaError.self) { try await operation.value(as: [String: Bool].self) }
+                #expect(unfit?.message.contains(": expected a boolean, found ") == true)
 
-    @Test func resultsAreAwaitedAsSwiftValues() async throws {
-        try await onOwnThread {
-            try withRuntime { runtime throws in
-                let count = try runtime.function(
-                    """
-                    return function(op, text)
-                      local words = {}
-                      for word in text:gmatch '%a+' do words[word] = (words[word] or 0) + 1 end
-                      return words, 'more'
-                    end
-                    """)
-                let queue = OperationQueue(engine: runtime.engine)
-                Self.runTask {
-                    let operation = LuaOperation(count, arguments: ["a b a"])
-                    queue.addOperation(operation)
-                    let words: [String: Int] = try await operation.value()
-                    #expect(words == ["a": 2, "b": 1])
-                    #expect(try await operation.values() == [["a": 2, "b": 1], "more"])
-                    let unfit = await #expect(throws: LuaError.self) { try await operation.value(as: [String: Bool].self) }
-                    #expect(unfit?.message.contains(": expected a boolean, found ") == true)
+                let failing = LuaOperation(count)
+                queue.addOperation(failing)
+                let failure = await #expect(throws: OperationFailure.self) { try await failing.value(as: LuaValue.self) }
+                #expect(failure?.message.contains("attempt to index a nil value") == true)
 
-                    let failing = LuaOperation(count)
-                    queue.addOperation(failing)
-                    let failure = await #expect(throws: OperationFailure.self) { try await failing.value(as: LuaValue.self) }
-                    #expect(failure?.message.contains("attempt to index a nil value") == true)
+                let plain = BlockOperation {}
+                queue.addOperation(plain)
+                #expect(try await plain.value(as: Int?.self) == nil)
 
-                    let plain = BlockOperation {}
-                    queue.addOperation(plain)
-                    #expect(try await plain.value(as: Int?.self) == nil)
-
-                    let cancelled = LuaOperation(count, arguments: ["x"])
-                    cancelled.cancel()
-                    queue.addOperation(cancelled)
-                    await #expect(throws: CancellationError.self) { try await cancelled.value(as: LuaValue.self) }
-                }
+                let cancelled = LuaOperation(count, arguments: ["x"])
+                cancelled.cancel()
+                queue.addOperation(cancelled)
+                await #expect(throws: CancellationError.self) { try await cancelled.value(as: LuaValue.self) }
             }
         }
     }
 
-    @Test func resultsOfAClosedRuntimeAreAnError() async throws {
-        try await onOwnThread {
-            let operation = try withRuntime { runtime throws in
-                let operation = try runtime.operation("return queue:addOperation(function() return { 1 } end)")
-                _ = try runtime.results(of: operation)
-                return operation
-            }
-            Self.runTask {
-                let error = await #expect(throws: LuaError.self) { try await operation.values() }
-                #expect(error?.message.hasPrefix("the runtime was closed before the results of") == true)
-            }
+    @Test func resultsOfAClosedRuntimeAreAnError() throws {
+        let operation = try withRuntime { runtime throws in
+            let operation = try runtime.operation("return queue:addOperation(function() return { 1 } end)")
+            _ = try runtime.results(of: operation)
+            return operation
+        }
+        runTask {
+            let error = await #expect(throws: LuaError.self) { try await operation.values() }
+            #expect(error?.message.hasPrefix("the runtime was closed before the results of") == true)
         }
     }
 }

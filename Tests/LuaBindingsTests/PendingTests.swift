@@ -156,7 +156,7 @@ struct PendingTests {
         let called = AsyncGate()
         var (first, second) = (runtime.wakes().makeAsyncIterator(), runtime.wakes().makeAsyncIterator())
         runtime.onWake = { called.open() }
-        try await runtime.perform { runtime in runtime.engine.mainInbox.post {} }
+        try await runtime.perform { runtime in _ = runtime.engine.mainInbox.post {} }
         await first.next()
         await second.next()
         await called.wait()

@@ -1,6 +1,21 @@
 @_spi(Locking) import OpEngine
 
-/// A call of an `async` host function. The calling thread waits for it.
+/// Runs the parts of a task on the thread that waits for the task. A task that is waited for therefore makes progress even if all threads of
+/// Swift's concurrency are blocked, and the caller may be one of them.
+private final class WaitingThreadExecutor: TaskExecutor {
+    private let inbox: Inbox
+
+    init(_ inbox: Inbox) { self.inbox = inbox }
+
+    func enqueue(_ job: consuming ExecutorJob) {
+        let job = UnownedJob(job)
+        let isPosted = inbox.post { unsafe job.runSynchronously(on: self.asUnownedTaskExecutor()) }
+        // After the end of the thread nobody waits. The task is cancelled, and ends anywhere.
+        if !isPosted { globalConcurrentExecutor.enqueue(ExecutorJob(job)) }
+    }
+}
+
+/// A call of an `async` host function. The calling thread waits for it, and runs it while it waits.
 final class AsyncCall<Value: Sendable>: Sendable {
     private let outcome = Guarded<Result<Value, any Error>?>(nil)
     private let body: @Sendable () async throws -> Value
@@ -12,11 +27,11 @@ final class AsyncCall<Value: Sendable>: Sendable {
     /// What the function has returned or thrown. Once, when the call is over.
     func result() throws -> Value? { try outcome.withLock { $0.take() }?.get() }
 
-    /// Starts the function, and calls `ended` when it has ended.
-    func start(_ ended: @escaping @Sendable () -> Void) -> Task<Void, Never> {
-        Task {
-            let result = await run()
-            outcome.withLock { $0 = result }
+    /// Starts the function on the thread of `inbox`, and calls `ended` when it has ended.
+    func start(on inbox: Inbox, _ ended: @escaping @Sendable () -> Void) -> Task<Void, Never> {
+        Task(executorPreference: WaitingThreadExecutor(inbox)) {
+            let result = await self.run()
+            self.outcome.withLock { $0 = result }
             ended()
         }
     }
@@ -33,7 +48,7 @@ extension LuaState {
         let (engine, inbox) = (core.engine, self.inbox)
         // What the task does can end any wait, so none is reported as one that can never end.
         engine.hold()
-        let task = call.start {
+        let task = call.start(on: inbox) {
             inbox.wake()
             engine.release()
         }

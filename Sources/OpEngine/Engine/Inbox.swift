@@ -64,7 +64,10 @@ public final class Inbox: @unchecked Sendable {
     // MARK: From any thread
 
     /// Posts a job to be run on the owning thread. Jobs run in the order of posting. Wakes the thread if it sleeps.
-    public func post(_ job: @escaping @Sendable () -> Void) {
+    ///
+    /// - Returns: false if the owning thread has ended, so that the job will never run.
+    @discardableResult
+    public func post(_ job: @escaping @Sendable () -> Void) -> Bool {
         pendingJobs.count.wrappingAdd(1, ordering: .acquiringAndReleasing)
         let isAccepted = jobs.withLock { jobs in
             if jobs.isClosed { return false }
@@ -72,9 +75,13 @@ public final class Inbox: @unchecked Sendable {
             postedCount.store(postedCount.load(ordering: .relaxed) + 1, ordering: .sequentiallyConsistent)
             return true
         }
-        if !isAccepted { return jobHasEnded() }
+        if !isAccepted {
+            jobHasEnded()
+            return false
+        }
         parker.unpark()
         announcements.announce()
+        return true
     }
 
     /// Makes a blocked `run` evaluate its predicate again. Lock-free and async-signal-safe.
