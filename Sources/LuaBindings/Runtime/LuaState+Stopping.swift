@@ -1,4 +1,5 @@
 import CLua
+import OpEngine
 
 /// Requests from other threads to stop what runs in a state.
 extension LuaState {
