@@ -128,13 +128,15 @@ static int fail(lua_State *L, lua_CFunction function) {
 
 static int lack_memory(lua_State *L) { return clua_no_memory(L); }
 
-int clua_state_adopt(lua_State *L, void *object, const clua_host *host, clua_adoption adoption) {
+int clua_prepare_adoption(lua_State *L) {
     if (!clua_stock_open()) return fail(L, lack_memory);
     if (lua_getallocf(L, NULL) != clua_stock_allocator()) return fail(L, refuse);
     if (lua_gc(L, LUA_GCCOUNT) < 0) return fail(L, refuse_in_finalizer);  // the collector does not answer there
-    // Coroutines that are garbage could come back in a finalizer, and would not know the record.
     lua_pushcfunction(L, collect);
-    if (lua_pcall(L, 0, 0, 0) != LUA_OK) return LUA_ERRRUN;
+    return lua_pcall(L, 0, 0, 0);
+}
+
+int clua_state_adopt(lua_State *L, void *object, const clua_host *host, clua_adoption adoption) {
     clua_state *state = clua_record_new(object, host);
     if (state == NULL) return fail(L, lack_memory);
     lua_State *main = clua_main_thread(L);

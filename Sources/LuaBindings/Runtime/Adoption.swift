@@ -59,6 +59,7 @@ extension Runtime {
     package static func adopt(
         _ lua: OpaquePointer, ending: @escaping (Runtime) -> Void, exiting: @escaping (Runtime, Int32) -> Never
     ) -> Runtime? {
+        guard unsafe clua_prepare_adoption(lua) == LUA_OK else { return nil }
         let adoption = Adoption(ending: ending, exiting: exiting)
         guard let runtime = unsafe Runtime(adopting: lua, adoption) else { return nil }
         adoption.runtime = runtime
@@ -82,7 +83,8 @@ extension Runtime {
 
     /// Finishes closing when Lua has freed the main state.
     fileprivate func stateIsGone(_ record: UnsafeMutablePointer<clua_state>?) {
-        // The interpreter may have skipped the finalizer that ends everything.
+        main?.luaIsGone()
+        // A script may have kept the finalizer that ends everything from running.
         _ = stop(deadline: .seconds(2))
         unsafe main?.finishClosing(record)
         forgetMainState()

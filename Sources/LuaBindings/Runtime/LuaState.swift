@@ -146,9 +146,11 @@ final class LuaState: @unchecked Sendable {
         return true
     }
 
+    func luaIsGone() { isLuaClosed = true }
+
     /// Frees what belongs to the Lua state, which is gone.
     func finishClosing(_ record: UnsafeMutablePointer<clua_state>?) {
-        isLuaClosed = true
+        luaIsGone()
         unsafe clua_state_free(record)
         // The origins retain this state.
         for index in origins.indices { origins[index] = nil }
