@@ -87,6 +87,39 @@ static void push_module(lua_State *L, const clua_host *host) {
     }
 }
 
+// Upvalue: a function that returns the text of the module with a given name, or nil.
+static int search_host(lua_State *L) {
+    const char *name = luaL_checkstring(L, 1);
+    lua_pushvalue(L, lua_upvalueindex(1));
+    lua_pushvalue(L, 1);
+    lua_call(L, 1, 1);
+    size_t length;
+    const char *text = lua_tolstring(L, -1, &length);
+    if (text == NULL) {
+        lua_pushfstring(L, "no module '%s' from the host", name);
+        return 1;
+    }
+    lua_pushfstring(L, "@%s", name);
+    if (luaL_loadbufferx(L, text, length, lua_tostring(L, -1), "t") != LUA_OK)
+        return luaL_error(L, "error loading module '%s' from the host:\n\t%s", name, lua_tostring(L, -1));
+    lua_pushvalue(L, 1);
+    return 2;
+}
+
+// Makes `require` ask the host after `package.preload`.
+static void open_host_modules(lua_State *L) {
+    lua_getglobal(L, LUA_LOADLIBNAME);
+    lua_getfield(L, -1, "searchers");
+    for (int i = (int)lua_rawlen(L, -1); i >= 2; i--) {
+        lua_rawgeti(L, -1, i);
+        lua_rawseti(L, -2, i + 1);
+    }
+    clua_push_function(L, clua_state_of(L)->host->load_module, 0);
+    lua_pushcclosure(L, search_host, 1);
+    lua_rawseti(L, -2, 2);
+    lua_pop(L, 2);
+}
+
 void clua_open_kept(lua_State *L) {
     clua_registry_open(L);
     clua_objects_open(L);
@@ -95,6 +128,8 @@ void clua_open_kept(lua_State *L) {
 
 void clua_open_module(lua_State *L, bool is_global) {
     clua_open_libraries(L);
+    clua_restrict(L);
+    if (clua_state_of(L)->restrictions & CLUA_HOST_MODULES) open_host_modules(L);
     push_module(L, clua_state_of(L)->host);
     int module = lua_gettop(L);
     luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
@@ -111,10 +146,9 @@ void clua_open_module(lua_State *L, bool is_global) {
 }
 
 static int open_state(lua_State *L) {
-    bool ignore_environment = lua_toboolean(L, 1);
     lua_settop(L, 0);
     clua_open_kept(L);
-    if (ignore_environment) {
+    if (clua_state_of(L)->restrictions & CLUA_NO_ENVIRONMENT) {
         lua_pushboolean(L, 1);
         lua_setfield(L, LUA_REGISTRYINDEX, "LUA_NOENV");
     }
@@ -133,9 +167,10 @@ clua_state *clua_record_new(void *object, const clua_host *host) {
     return state;
 }
 
-lua_State *clua_state_new(void *object, const clua_host *host, bool ignore_environment) {
+lua_State *clua_state_new(void *object, const clua_host *host, unsigned restrictions) {
     clua_state *state = clua_record_new(object, host);
     if (state == NULL) return NULL;
+    state->restrictions = restrictions;
     lua_State *L = lua_newstate(clua_allocate, state);
     if (L == NULL) {
         free(state);
@@ -148,8 +183,7 @@ lua_State *clua_state_new(void *object, const clua_host *host, bool ignore_envir
 
     lua_gc(L, LUA_GCSTOP);  // nothing is garbage yet
     lua_pushcfunction(L, open_state);
-    lua_pushboolean(L, ignore_environment);
-    if (lua_pcall(L, 1, 0, 0) != LUA_OK) {
+    if (lua_pcall(L, 0, 0, 0) != LUA_OK) {
         clua_state_close(L);
         return NULL;
     }

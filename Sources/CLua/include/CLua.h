@@ -7,6 +7,7 @@
 #include <lua5.4/lualib.h>
 
 #include "adoption.h"
+#include "allowance.h"
 #include "callback.h"
 #include "class.h"
 #include "host.h"

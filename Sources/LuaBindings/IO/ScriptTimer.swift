@@ -9,6 +9,7 @@ final class ScriptTimer: EventSource {
     let interval: Double
     let repeats: Bool
     private let state: LuaState
+    private let budget: RunBudget?
     private let mutable = Guarded(Mutable())
     /// Whether the timer will not fire any more.
     private let hasEnded = Atomic<Bool>(false)
@@ -23,6 +24,7 @@ final class ScriptTimer: EventSource {
         self.interval = interval
         self.repeats = repeats
         self.state = state
+        budget = state.budget
     }
 
     /// Starts the timer. On the state's thread, after `LuaState.expect`.
@@ -42,10 +44,11 @@ final class ScriptTimer: EventSource {
 
     private func call() {
         if repeats {
-            if isPending { state.runCallback(of: self, keeping: true, named: "a timer's function") }
+            if isPending { state.runCallback(of: self, keeping: true, by: budget, named: "a timer's function") }
+            if budget?.stopReason != nil { cancel(in: state) }
             isCalling.store(false, ordering: .releasing)
         } else if end() {
-            state.runCallback(of: self, named: "a timer's function")
+            state.runCallback(of: self, by: budget, named: "a timer's function")
             state.forget(self)
         }
     }
@@ -62,6 +65,7 @@ final class ScriptTimer: EventSource {
     private func end() -> Bool {
         if hasEnded.exchange(true, ordering: .acquiringAndReleasing) { return false }
         mutable.withLock { $0.timer }?.cancel()
+        state.core.usage.returnTimer()
         state.core.engine.release()
         return true
     }

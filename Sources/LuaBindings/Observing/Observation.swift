@@ -14,6 +14,8 @@ import Synchronization
 final class Observation: @unchecked Sendable {
     let state: LuaState
     let keyPath: String
+    /// The budget of the code that has begun to observe.
+    let budget: RunBudget?
     private(set) weak var object: AnyObject?
     private let active = Atomic<Bool>(true)
     private var tokens: [KeyValueObservation] = []
@@ -28,6 +30,7 @@ final class Observation: @unchecked Sendable {
         self.object = object
         self.keyPath = keyPath
         self.state = state
+        budget = state.budget
     }
 
     var isActive: Bool { active.load(ordering: .acquiring) }

@@ -13,8 +13,8 @@ extension LuaState {
         inbox.wake()
     }
 
-    /// Asks `operation` again, if it has not noticed.
-    func repeatStop(of operation: LuaOperation) { unsafe clua_repeat_stop(main, Unmanaged.passUnretained(operation).toOpaque()) }
+    /// Asks `operation` again, if it still runs here. Returns whether it does.
+    func repeatStop(of operation: LuaOperation) -> Bool { unsafe clua_repeat_stop(main, Unmanaged.passUnretained(operation).toOpaque()) }
 
     /// Whether `operation` was asked to stop but is inside one call of a C function and has not noticed. If so, the caller must give the
     /// worker's work to another worker until the call returns.

@@ -36,6 +36,8 @@ final class LuaState: @unchecked Sendable {
     /// Whether `runLine` has the console show values.
     var hasConsole = false
     private var watchesCollections = false
+    /// The innermost run that limits apply to.
+    var currentRun: LimitedRun?
     /// The version of the runtime's shared data (`RuntimeCore.Shared`) that this state has taken over.
     @safe @exclusivity(unchecked) var appliedSharedVersion = 0
     /// The number of the host's functions and classes that this state has.
@@ -86,7 +88,7 @@ final class LuaState: @unchecked Sendable {
         self.inbox = inbox
         number = core.nextStateNumber()
         // Safety: the state uses the object only when it runs a script, and the object is set below.
-        guard let lua = unsafe clua_state_new(nil, ScriptModule.host, core.ignoresEnvironment) else {
+        guard let lua = unsafe clua_state_new(nil, ScriptModule.host, core.restrictions) else {
             closed.store(true, ordering: .relaxed)
             return nil
         }
@@ -95,6 +97,7 @@ final class LuaState: @unchecked Sendable {
         unsafe clua_state_of(lua).pointee.object = Unmanaged.passUnretained(self).toOpaque()
         attachThread()
         if let limit = core.stateMemoryLimit { unsafe clua_limit_state(lua, limit) }
+        obeyLimits()
         if number != RuntimeCore.mainStateNumber { unsafe clua_separate_globals(lua) }
         if core.prefersSpeedToMemory && number == RuntimeCore.mainStateNumber { unsafe clua_collect_seldom(lua) }
         unsafe clua_state_of(lua).pointee.redirects_output = core.output.redirect
@@ -248,16 +251,18 @@ final class LuaState: @unchecked Sendable {
             currentOperation = operation
             let limit = number > 0 ? 1 : operation.isAsynchronous ? 0 : LUA_MULTRET
             let body = unsafe operation.cBody(number: number)
-            if arguments.isEmpty {
-                try unsafe attempt { lua, failure in
-                    unsafe clua_run_body(lua, body, parcel, limit, memoryLimit, &results, &failure)
-                }
-            } else {
-                try unsafe attempt { lua, failure in
-                    unsafe FlatValues(arguments).withItems { items in
-                        var body = unsafe body
-                        unsafe (body.arguments, body.argument_count) = (items.baseAddress, arguments.count)
-                        return unsafe clua_run_body(lua, body, parcel, limit, memoryLimit, &results, &failure)
+            try limited(operation) { () throws(Failure) in
+                if arguments.isEmpty {
+                    try unsafe attempt { lua, failure in
+                        unsafe clua_run_body(lua, body, parcel, limit, memoryLimit, &results, &failure)
+                    }
+                } else {
+                    try unsafe attempt { lua, failure in
+                        unsafe FlatValues(arguments).withItems { items in
+                            var body = unsafe body
+                            unsafe (body.arguments, body.argument_count) = (items.baseAddress, arguments.count)
+                            return unsafe clua_run_body(lua, body, parcel, limit, memoryLimit, &results, &failure)
+                        }
                     }
                 }
             }
@@ -300,17 +305,22 @@ final class LuaState: @unchecked Sendable {
     func post(_ job: @escaping @Sendable () -> Void) { if !isClosed { inbox.post(job) } }
 
     /// Calls the callback in the handle of `object` with the object. Removes the callback from the handle unless `isKept` is true.
-    func runCallback(of object: AnyObject, keeping isKept: Bool = false, named name: @autoclosure () -> String) {
-        unsafe runCallback(of: object, keeping: isKept, argument: nil, named: name())
+    func runCallback(
+        of object: AnyObject, keeping isKept: Bool = false, by budget: RunBudget?, named name: @autoclosure () -> String
+    ) {
+        unsafe runCallback(of: object, keeping: isKept, argument: nil, by: budget, named: name())
     }
 
     /// Like the above, but passes `argument` to the callback if it is not nil.
     func runCallback(
-        of object: AnyObject, keeping isKept: Bool = false, argument: UnsafePointer<clua_item>?, named name: @autoclosure () -> String
+        of object: AnyObject, keeping isKept: Bool = false, argument: UnsafePointer<clua_item>?, by budget: RunBudget?,
+        named name: @autoclosure () -> String
     ) {
         let callback = unsafe clua_callback(object: Unmanaged.passUnretained(object).toOpaque(), is_kept: isKept, argument: argument)
         do throws(Failure) {
-            try unsafe attempt { lua, failure in unsafe clua_run_callback(lua, callback, &failure) }
+            try limited(by: budget) { () throws(Failure) in
+                try unsafe attempt { lua, failure in unsafe clua_run_callback(lua, callback, &failure) }
+            }
         } catch { report(error, in: name()) }
     }
 
@@ -349,12 +359,14 @@ final class LuaState: @unchecked Sendable {
         let (call, limit) = (awaitedCall, drainLimit)
         (awaitedCall, drainLimit) = (nil, nil)
         defer { (awaitedCall, drainLimit) = (call, limit) }
+        let run = waiting == nil ? currentRun : nil
         // An interrupt that stopped a callback also ends the wait.
         let wasRaised = interruptWasRaised
         // What runs meanwhile is not part of the waiting operation.
         let outcome = suspended(by: nil) {
             let outcome = inbox.run(
                 until: {
+                    if run?.stopReason != nil { return true }
                     if takeInterrupt(unless: wasRaised) || isMain && core.requestedExitStatus != nil || predicate() { return true }
                     if let call, call.isStopped { return true }
                     guard let waiting, waiting.isCancelled else { return false }
@@ -366,7 +378,7 @@ final class LuaState: @unchecked Sendable {
             _ = inbox.drain()
             return outcome
         }
-        if let reason = waiting?.stopReason { throw .stop(reason) }
+        if let reason = waiting?.stopReason ?? run?.stopReason { throw .stop(reason) }
         if let call, call.isStopped { throw .stop(.interrupted) }
         if isMain, let adoption = unsafe core.adoption { adoption.exitIfRequested() }
         if isMain, core.requestedExitStatus != nil { throw .stop(.interrupted) }
