@@ -14,6 +14,7 @@
 #include <wchar.h>
 
 #include "CTerminal.h"
+#include "CText.h"
 #include "relay.h"
 
 static EditLine *editor;
@@ -29,23 +30,6 @@ static char *last_line;
 static char *completion, *choices;
 
 enum { CONTROL_C = 3, CONTROL_Z = 26 };
-
-// A locale that knows the characters of UTF-8.
-static locale_t make_locale(void) {
-    locale_t made = newlocale(LC_CTYPE_MASK, "", NULL);
-    if (made != NULL && strcmp(nl_langinfo_l(CODESET, made), "UTF-8") == 0) return made;
-    if (made != NULL) freelocale(made);
-    return newlocale(LC_CTYPE_MASK, "C.UTF-8", NULL);
-}
-
-int ct_width(unsigned int character) {
-    static locale_t own;
-    if (own == NULL) own = make_locale();
-    locale_t before = own != NULL ? uselocale(own) : NULL;
-    int width = wcwidth((wchar_t)character);
-    if (own != NULL) uselocale(before);
-    return width;
-}
 
 // MARK: where the cursor is
 
@@ -277,7 +261,7 @@ static void bind_keys(void) {
 
 bool ct_prompt_begin(const ct_prompt_host *the_host) {
     host = *the_host;
-    text_locale = make_locale();
+    text_locale = ctext_make_locale();
     int copy = fcntl(ct_terminal(), F_DUPFD_CLOEXEC, 10);
     output = copy >= 0 ? fdopen(copy, "w") : NULL;
     history_list = history_init();

@@ -1,5 +1,6 @@
 import Glibc
 import LuaBindings
+import Reports
 
 /// Carries out what the command line asks for.
 struct Command {

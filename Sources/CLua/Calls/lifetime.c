@@ -32,7 +32,7 @@ static void *refuse(clua_state *state, size_t size) {
 }
 
 // Every allocation of every script comes here, so each instruction counts. Therefore this function calls into the folders directly.
-static void *allocate(void *context, void *block, size_t old_size, size_t new_size) {
+void *clua_allocate(void *context, void *block, size_t old_size, size_t new_size) {
     clua_state *state = context;
     if (block == NULL) {  // then `old_size` is the type of the object, not a size
         if (new_size == 0) return NULL;
@@ -71,7 +71,7 @@ static bool can_be_made(const clua_class *class) {
 }
 
 // Pushes the module.
-static void open_module(lua_State *L, const clua_host *host) {
+static void push_module(lua_State *L, const clua_host *host) {
     lua_createtable(L, 0, (int)(host->class_count + host->function_count));
     for (size_t i = 0; i < host->class_count; i++) {
         const clua_class *class = &host->classes[i];
@@ -120,39 +120,58 @@ static void open_host_modules(lua_State *L) {
     lua_pop(L, 2);
 }
 
-static int open_state(lua_State *L) {
-    lua_settop(L, 0);
+void clua_open_kept(lua_State *L) {
     clua_registry_open(L);
     clua_objects_open(L);
     clua_collections_open(L);
+}
+
+void clua_open_module(lua_State *L, bool is_global) {
+    clua_open_libraries(L);
+    clua_restrict(L);
+    if (clua_state_of(L)->restrictions & CLUA_HOST_MODULES) open_host_modules(L);
+    push_module(L, clua_state_of(L)->host);
+    int module = lua_gettop(L);
+    luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+    lua_pushvalue(L, module);
+    lua_setfield(L, -2, "opscript");
+    lua_settop(L, module);
+    if (is_global) {
+        lua_pushvalue(L, module);
+        lua_setglobal(L, "opscript");
+    }
+    clua_transport_open(L);
+    clua_paths_open(L);
+    lua_settop(L, module);
+}
+
+static int open_state(lua_State *L) {
+    lua_settop(L, 0);
+    clua_open_kept(L);
     if (clua_state_of(L)->restrictions & CLUA_NO_ENVIRONMENT) {
         lua_pushboolean(L, 1);
         lua_setfield(L, LUA_REGISTRYINDEX, "LUA_NOENV");
     }
     luaL_openlibs(L);
-    clua_open_libraries(L);
-    clua_restrict(L);
-    if (clua_state_of(L)->restrictions & CLUA_HOST_MODULES) open_host_modules(L);
-    open_module(L, clua_state_of(L)->host);
-    luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
-    lua_pushvalue(L, 1);
-    lua_setfield(L, 2, "opscript");
-    lua_settop(L, 1);
-    lua_setglobal(L, "opscript");
-    clua_transport_open(L);
-    clua_paths_open(L);
+    clua_open_module(L, true);
     return 0;
 }
 
-lua_State *clua_state_new(void *object, const clua_host *host, unsigned restrictions) {
+clua_state *clua_record_new(void *object, const clua_host *host) {
     clua_state *state = calloc(1, sizeof(clua_state));
     if (state == NULL) return NULL;
     state->object = object;
     state->host = host;
     state->call_host = clua_call_host;
-    state->restrictions = restrictions;
     state->state_limit = state->limit_bytes = state->possible_bytes = machine_bytes();
-    lua_State *L = lua_newstate(allocate, state);
+    return state;
+}
+
+lua_State *clua_state_new(void *object, const clua_host *host, unsigned restrictions) {
+    clua_state *state = clua_record_new(object, host);
+    if (state == NULL) return NULL;
+    state->restrictions = restrictions;
+    lua_State *L = lua_newstate(clua_allocate, state);
     if (L == NULL) {
         free(state);
         return NULL;
@@ -179,9 +198,13 @@ void clua_state_close(lua_State *L) {
     clua_state_free(state);
 }
 
-void clua_lua_close(lua_State *L) {
+void clua_state_leave(lua_State *L) {
     clua_forget_interrupts(clua_state_of(L));
     clua_detach_thread(L);
+}
+
+void clua_lua_close(lua_State *L) {
+    clua_state_leave(L);
     lua_close(L);
 }
 

@@ -37,7 +37,7 @@ typedef enum clua_kept {
     CLUA_KEPT_COUNT = CLUA_KEPT_METATABLES + CLUA_MAX_KINDS + 1
 } clua_kept;
 
-/// Creates the entries, all empty. Call it before anything else uses the registry. May raise. Needs 1 free stack slot.
+/// Creates the entries, all empty. May raise. Needs 3 free stack slots.
 void clua_registry_open(lua_State *L);
 
 /// Pushes the kept value, or false if there is none, and returns its type. Never raises. Needs 1 free stack slot.

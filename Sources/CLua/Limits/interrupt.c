@@ -105,6 +105,12 @@ void clua_catch_interrupts(lua_State *L, void (*waker)(void *), void *context) {
     catches = true;
 }
 
+bool clua_others_catch_interrupts(void) {
+    struct sigaction action;
+    if (sigaction(SIGINT, NULL, &action) != 0 || (action.sa_flags & SA_SIGINFO) != 0) return false;
+    return action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN && action.sa_handler != handle;
+}
+
 void clua_catch_terminate(void) {
     if (target == NULL || atomic_exchange(&catches_terminate, true)) return;
     struct sigaction action = {.sa_handler = handle};

@@ -92,6 +92,8 @@ static int raise_memory_error(lua_State *L) {
 
 int clua_raise_stop(lua_State *L) {
     clua_stop *stop = stop_of(L);
+    const clua_adoption *adoption = &clua_state_of(L)->adoption;
+    if (stop->body == NULL && adoption->stopping != NULL) adoption->stopping(adoption->context);
     if (clua_is_in_finalizer(L)) {
         // Lua catches what a finalizer raises. Raise again as soon as it has.
         lua_sethook(L, hook, LUA_MASKCOUNT, 1);

@@ -14,6 +14,9 @@ void clua_before_death(void (*function)(void));
 /// state per process catches interrupts. The signal handler calls `wake`, which ends a sleep of the state's thread.
 void clua_catch_interrupts(lua_State *L, void (*wake)(void *context), void *context);
 
+/// Whether SIGINT has a handler that is not this layer's.
+bool clua_others_catch_interrupts(void);
+
 /// Sets the hook again if a signal still has to be raised: `L` has started to run, or lost its hook. Call it on the thread of `L`.
 void clua_rearm_interrupt(lua_State *L);
 

@@ -77,6 +77,17 @@ enum { CLUA_CACHED_CLOSURE_COUNT = 8 };
 // Some 200 values travel by name. About one in a hundred other values passes the filter and needs a lookup.
 enum { CLUA_FILTER_BITS = 14 };
 
+/// Calls: what the host does about a state that somebody else has made. All NULL for other states. None may raise.
+typedef struct clua_adoption {
+    void *context;
+    /// The state is about to be closed, and still works. Called once, in a coroutine of its own.
+    void (*ending)(void *context, lua_State *L);
+    /// Nothing of the state is left but the block of the main thread. The host frees the record.
+    void (*ended)(void *context, struct clua_state *state);
+    /// The script of the state is to be stopped by clua_request_end. If this returns, it is.
+    void (*stopping)(void *context);
+} clua_adoption;
+
 /// What the scripts of a state cannot use, as bits.
 typedef enum clua_restriction {
     CLUA_NO_ENVIRONMENT = 1,    // LUA_PATH and similar variables have no effect
@@ -133,6 +144,8 @@ typedef struct clua_state {
     lua_State *path_names;  // see clua_paths_changed
     const void *paths[3];  // addresses that clua_paths_changed saw last
     int (*call_host)(lua_State *L, clua_function function, int member);  // clua_call_host, for the folders below Calls
+    clua_adoption adoption;
+    const void *last_block;  // the block that Lua frees last, if the state was adopted
 } clua_state;
 
 /// The record of the state that `L`, any of its coroutines, belongs to.

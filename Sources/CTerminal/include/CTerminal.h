@@ -35,9 +35,6 @@ bool ct_is_foreground(void);
 /// The number of columns of the terminal; 0 if `descriptor` is no terminal.
 int ct_columns(int descriptor);
 
-/// The columns that a character takes, by Unicode; -1 for a control character.
-int ct_width(unsigned int character);
-
 /// Writes the buffered output of scripts.
 void ct_flush(void);
 

@@ -103,7 +103,10 @@ enum ScriptModule {
         guard call.state.core.scriptsMayExit else {
             throw .message("os.exit is not allowed here: the host of this script does not let it end the process")
         }
-        if call.state.core.isMain(call.state) { return .nothing }
+        if call.state.core.isMain(call.state) {
+            unsafe call.state.core.adoption?.scriptExits = true
+            return .nothing
+        }
         call.state.core.requestExit(status)
         throw .stop(.interrupted)
     }

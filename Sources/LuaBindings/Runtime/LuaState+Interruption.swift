@@ -15,6 +15,14 @@ extension LuaState {
         core.catchTerminate()
     }
 
+    /// Makes Ctrl-C end a wait, in an interpreter that handles Ctrl-C itself while scripts run. Returns whether `clua_release_interrupts` must
+    /// restore its handler after the wait.
+    func beginWaitingOfInterpreter() -> Bool {
+        guard clua_others_catch_interrupts() else { return false }
+        catchInterrupts()
+        return true
+    }
+
     /// Whether Ctrl-C was pressed and has been raised or taken. Read this before running something that Ctrl-C could end unnoticed.
     var interruptWasRaised: Bool { unsafe clua_interrupt_was_raised(running) }
 

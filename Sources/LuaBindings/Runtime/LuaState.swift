@@ -106,19 +106,54 @@ final class LuaState: @unchecked Sendable {
         core.states.withLock { $0.append(self) }
     }
 
+    /// Makes the state of `lua` this state, and pushes the module there. Nil if that is not possible; then a message is pushed.
+    init?(core: RuntimeCore, inbox: Inbox, adopting lua: OpaquePointer, _ adoption: Adoption) {
+        self.core = core
+        self.inbox = inbox
+        number = core.nextStateNumber()
+        unsafe main = clua_main_thread(lua)
+        unsafe running = main
+        // C calls back only when scripts run.
+        let object = unsafe Unmanaged.passUnretained(self).toOpaque()
+        guard unsafe clua_state_adopt(lua, object, ScriptModule.host, adoption.functions()) == LUA_OK else {
+            // Memory has run out halfway, so some functions of the state may be ours by now.
+            _ = unsafe Unmanaged.passRetained(self)
+            closed.store(true, ordering: .relaxed)
+            return nil
+        }
+        attachThread()
+        core.states.withLock { $0.append(self) }
+    }
+
     /// Runs the state's finalizers and frees the state. Callbacks that are posted later are dropped.
     func close() {
+        guard beginClosing() else { return }
+        let record = unsafe clua_state_of(main)
+        unsafe clua_lua_close(main)  // finalizers of scripts may call the host
+        unsafe finishClosing(record)
+    }
+
+    /// Does what `close` does before it closes the Lua state. The next step, when that is gone, is `finishClosing`.
+    func leaveToOthers() { if beginClosing() { unsafe clua_state_leave(main) } }
+
+    /// Returns false if the state is closed already.
+    private func beginClosing() -> Bool {
         checkThread()
-        guard !closed.exchange(true, ordering: .acquiringAndReleasing) else { return }
+        guard !closed.exchange(true, ordering: .acquiringAndReleasing) else { return false }
         awaitedCompletionCount = 0
         due.close()
         for source in eventSources.values { source.abandon() }
         eventSources = [:]
         awaitedObservations = [:]
         core.states.withLock { states in states.removeAll { $0 === self } }
-        let record = unsafe clua_state_of(main)
-        unsafe clua_lua_close(main)  // finalizers of scripts may call the host
-        isLuaClosed = true
+        return true
+    }
+
+    func luaIsGone() { isLuaClosed = true }
+
+    /// Frees what belongs to the Lua state, which is gone.
+    func finishClosing(_ record: UnsafeMutablePointer<clua_state>?) {
+        luaIsGone()
         unsafe clua_state_free(record)
         // The origins retain this state.
         for index in origins.indices { origins[index] = nil }
@@ -318,6 +353,8 @@ final class LuaState: @unchecked Sendable {
     ) throws(CallError) -> Inbox.Outcome {
         let waiting = currentOperation as? LuaOperation
         let isMain = core.isMain(self)
+        let catchesInterrupts = unsafe isMain && core.adoption != nil && beginWaitingOfInterpreter()
+        defer { if catchesInterrupts { clua_release_interrupts() } }
         // Neither concerns what runs meanwhile.
         let (call, limit) = (awaitedCall, drainLimit)
         (awaitedCall, drainLimit) = (nil, nil)
@@ -343,6 +380,7 @@ final class LuaState: @unchecked Sendable {
         }
         if let reason = waiting?.stopReason ?? run?.stopReason { throw .stop(reason) }
         if let call, call.isStopped { throw .stop(.interrupted) }
+        if isMain, let adoption = unsafe core.adoption { adoption.exitIfRequested() }
         if isMain, core.requestedExitStatus != nil { throw .stop(.interrupted) }
         if takeInterrupt(unless: wasRaised) { throw Self.interrupted }
         return outcome
@@ -361,29 +399,6 @@ final class LuaState: @unchecked Sendable {
         guard !isClosed else { return }
         awaitedCompletionCount -= 1
         if awaitedCompletionCount == 0 { keepThread() }
-    }
-
-    /// Whether a body of `operation` runs or waits here. From any thread. The caller must keep the state from being closed; the same
-    /// holds for `requestStop` and what follows it.
-    func runs(_ operation: LuaOperation) -> Bool { unsafe clua_has_body(main, Unmanaged.passUnretained(operation).toOpaque()) }
-
-    /// Stops the body of `operation` if it is running here now, and wakes it if it waits.
-    func requestStop(of operation: LuaOperation, _ reason: StopReason) {
-        unsafe clua_request_stop(main, Unmanaged.passUnretained(operation).toOpaque(), clua_stop_reason(rawValue: UInt32(reason.rawValue)))
-        inbox.wake()
-    }
-
-    /// Asks `operation` again, if it still runs here. Returns whether it does.
-    func repeatStop(of operation: LuaOperation) -> Bool { unsafe clua_repeat_stop(main, Unmanaged.passUnretained(operation).toOpaque()) }
-
-    /// Whether `operation` was asked to stop but is inside one call of a C function and has not noticed. If so, the caller must give the
-    /// worker's work to another worker until the call returns.
-    func giveUp(_ operation: LuaOperation) -> Bool { unsafe clua_give_up_body(main, Unmanaged.passUnretained(operation).toOpaque()) }
-
-    /// Stops whatever runs here.
-    func requestEnd() {
-        unsafe clua_request_end(main)
-        inbox.wake()
     }
 
     /// Whether operations that this state adds to `queue` run in this state, without copying their functions.

@@ -107,7 +107,7 @@ public final class Runtime: Sendable {
     let core: RuntimeCore
     /// Nil when the runtime has been closed.
     // Safety: changes only while the thread is inside.
-    @safe private nonisolated(unsafe) var main: LuaState?
+    @safe private(set) nonisolated(unsafe) var main: LuaState?
     private let isClosing = Atomic<Bool>(false)
 
     /// Makes a runtime and its main state, on any thread. A worker makes its own state when it runs its first Lua function.
@@ -133,6 +133,22 @@ public final class Runtime: Sendable {
             close()
             throw error
         }
+    }
+
+    /// See `adopt`.
+    init?(adopting lua: OpaquePointer, _ adoption: Adoption) {
+        var configuration = Configuration()
+        configuration.scriptsMayExit = true
+        engine = Engine(
+            workerCount: configuration.workerCount, hostMayAddOperations: configuration.hostMayAddOperations,
+            idleTime: configuration.idleTime)
+        core = RuntimeCore(engine: engine, configuration)
+        unsafe core.adoption = adoption
+        guard let state = unsafe LuaState(core: core, inbox: engine.mainInbox, adopting: lua, adoption) else { return nil }
+        core.adopt(mainState: state)
+        main = state
+        core.awaitedCalls.open(for: state)
+        engine.entrance.open(for: state)
     }
 
     /// Applies the settings that take effect in Lua.
@@ -174,19 +190,37 @@ public final class Runtime: Sendable {
             fatalError("opscript: a call closes the Runtime that it is inside: close it when the call has returned")
         }
         if Worker.current?.engine === engine { fatalError("opscript: an operation closes the Runtime that runs it: the host must do that") }
-        guard !isClosing.exchange(true, ordering: .acquiringAndReleasing) else { return [] }
+        guard beginClosing() else { return [] }
         let end = ContinuousClock.now + deadline
-        core.awaitedCalls.close()
         guard engine.entrance.enterWhenFree("close(deadline:)", until: end) else {
             isClosing.store(false, ordering: .releasing)
             return ["a call of \(engine.entrance.nameOfCall)"]
         }
         defer { engine.entrance.leave() }
+        let left = stopWorkers(until: end)
+        forgetMainState()
+        return left
+    }
+
+    /// Returns false if the runtime is closed already.
+    func beginClosing() -> Bool {
+        guard !isClosing.exchange(true, ordering: .acquiringAndReleasing) else { return false }
+        core.awaitedCalls.close()
+        return true
+    }
+
+    /// Cancels everything and stops the workers. Returns the names of the operations that did not end.
+    func stopWorkers(until end: ContinuousClock.Instant) -> [String] {
         core.io.end()
         core.beginClosing()
         let left = engine.shutdown(deadline: ContinuousClock.now.duration(to: end)).map(\.displayName)
         core.io.stop()
         _ = engine.mainInbox.drain()
+        return left
+    }
+
+    /// Closes the main state, unless somebody else has done so, and everything that leads to it.
+    func forgetMainState() {
         core.close()
         main = nil
         engine.entrance.vacate()
@@ -194,7 +228,6 @@ public final class Runtime: Sendable {
         _ = engine.mainInbox.drain()
         engine.mainInbox.close()
         engine.mainInbox.closeAnnouncements()
-        return left
     }
 
     /// Whether the runtime is closed, or is being closed. From any thread.

@@ -27,6 +27,8 @@ final class RuntimeCore: @unchecked Sendable {
     /// The calls into the main state that tasks await.
     let awaitedCalls = AwaitedCalls()
     private(set) unowned(unsafe) var mainState: LuaState!
+    /// Nil unless somebody else has made the main state. Set once, like `mainState`.
+    unowned(unsafe) var adoption: Adoption?
 
     private let shared = Guarded(Shared())
     /// The version of `shared`. Changes under its lock.

@@ -3,8 +3,8 @@
 #endif
 
 /// Writes messages for people to stderr, each in one piece.
-enum StandardError {
-    static func write(_ text: String) {
+package enum StandardError {
+    package static func write(_ text: String) {
         var text = text
         text.withUTF8 { unsafe write(UnsafeRawBufferPointer($0)) }
     }

@@ -2,6 +2,7 @@ import CTerminal
 import Glibc
 import LuaBindings
 import OpEngine
+import Reports
 import Synchronization
 
 /// A text that an attached prompt has sent to the main state, which evaluates it when it waits, between two pieces of work.

@@ -1,4 +1,5 @@
 import Glibc
+import Reports
 
 /// Why attaching is impossible.
 struct AttachError: Error {

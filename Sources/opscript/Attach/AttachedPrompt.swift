@@ -1,6 +1,7 @@
 import CTerminal
 import Glibc
 import LuaBindings
+import Reports
 import Synchronization
 
 /// `opscript attach`: a prompt in another process.

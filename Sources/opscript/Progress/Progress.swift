@@ -1,6 +1,7 @@
 import CTerminal
 import Glibc
 import LuaBindings
+import Reports
 
 /// Shows on stderr how far the operations have come. Its thread samples the counts ten times a second.
 final class Progress: Sendable {

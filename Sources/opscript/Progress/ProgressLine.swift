@@ -1,4 +1,4 @@
-import CTerminal
+import CText
 import LuaBindings
 
 /// One sample of how far a run has come, as text.
@@ -58,7 +58,7 @@ struct ProgressLine {
     // MARK: columns
 
     private static func printable(_ name: String) -> String {
-        String(String.UnicodeScalarView(name.unicodeScalars.map { ct_width($0.value) < 0 ? "?" : $0 }))
+        String(String.UnicodeScalarView(name.unicodeScalars.map { ctext_width($0.value) < 0 ? "?" : $0 }))
     }
 
     /// The width of `text` in columns. Colour sequences take none.
@@ -76,7 +76,7 @@ struct ProgressLine {
                 if scalar == "m" { isEscape = false }
                 continue
             }
-            let columns = max(0, Int(ct_width(scalar.value)))
+            let columns = max(0, Int(ctext_width(scalar.value)))
             // The sequence that ends a colour may follow, so the rest is scanned.
             if width + columns > limit { continue }
             width += columns

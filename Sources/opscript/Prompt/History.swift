@@ -1,5 +1,6 @@
 import CTerminal
 import Glibc
+import Reports
 
 /// The lines that were typed at prompts, in a file that all prompts share.
 ///

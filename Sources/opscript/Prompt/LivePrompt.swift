@@ -1,6 +1,7 @@
 import CTerminal
 import Glibc
 import LuaBindings
+import Reports
 
 /// The prompt on a terminal. While it waits for a key, callbacks and operations of the main queue run. All output appears above the line
 /// that is being typed.

@@ -1,5 +1,6 @@
 import Glibc
 import LuaBindings
+import Reports
 
 /// A line at the prompt that begins with a colon.
 enum PromptCommand {

@@ -1,4 +1,5 @@
 import Glibc
+import Reports
 
 /// The program `dot`, which draws graphs.
 struct Graphviz {

@@ -1,4 +1,5 @@
 import OpEngine
+import Reports
 
 /// The data of a run as JSON, which the page of `ReportPage` shows: of a whole run, or of the latest part of one that goes on.
 ///

@@ -1,11 +1,13 @@
 import Glibc
 
 /// The lines of source files. Reads each file once.
-final class SourceFiles {
+package final class SourceFiles {
+    package init() {}
+
     private var files: [String: [Substring]] = [:]
 
     /// The lines of a file; none if it cannot be read. Only the first MiB counts.
-    func lines(ofFile path: String) -> [Substring] {
+    package func lines(ofFile path: String) -> [Substring] {
         if let lines = files[path] { return lines }
         let lines = SourceFiles.contents(of: path).map(SourceFiles.lines) ?? []
         files[path] = lines

@@ -1,19 +1,19 @@
-import CTerminal
-import LuaBindings
+import CText
+package import LuaBindings
 
 /// An error in the form in which people read it: the message, the source line with a caret if the position is known, and the frames of the
 /// traceback that tell something.
-struct ErrorReport {
-    let message: String
+package struct ErrorReport {
+    package let message: String
     private let stack: String
     /// The text that was typed at the prompt, if the error comes from there.
     private let source: String?
     private let files: SourceFiles
 
-    init(_ error: LuaError, source: String? = nil) { self.init(message: error.message, traceback: error.traceback, source: source) }
+    package init(_ error: LuaError, source: String? = nil) { self.init(message: error.message, traceback: error.traceback, source: source) }
 
     /// - Parameter traceback: the lines of Lua's traceback, or an empty text.
-    init(message: String, traceback: String, source: String? = nil, files: SourceFiles = SourceFiles()) {
+    package init(message: String, traceback: String, source: String? = nil, files: SourceFiles = SourceFiles()) {
         self.message = message
         stack = traceback
         self.source = source
@@ -21,7 +21,7 @@ struct ErrorReport {
     }
 
     /// - Parameter report: the message and, on the lines after it, the traceback if there is one.
-    init(report: String, files: SourceFiles) {
+    package init(report: String, files: SourceFiles) {
         // A message may quote a traceback; the error's own is the last one.
         let lines = report.split(separator: "\n", omittingEmptySubsequences: false)
         let start = lines.lastIndex(of: "stack traceback:") ?? lines.endIndex
@@ -30,10 +30,10 @@ struct ErrorReport {
     }
 
     /// The lines of the report.
-    var lines: [String] { [message] + excerpt + traceback }
+    package var lines: [String] { [message] + excerpt + traceback }
 
     /// The report, with a newline at the end.
-    var text: String { lines.joined(separator: "\n") + "\n" }
+    package var text: String { lines.joined(separator: "\n") + "\n" }
 
     // MARK: the source line
 
@@ -102,7 +102,7 @@ struct ErrorReport {
     private static func last(_ word: [Character], in text: String) -> Int? { places(of: word, in: text, wholeWord: true).last }
 
     private static func width(of character: Character) -> Int {
-        max(0, Int(ct_width(character.unicodeScalars.first?.value ?? 32)))
+        max(0, Int(ctext_width(character.unicodeScalars.first?.value ?? 32)))
     }
 
     // MARK: the traceback

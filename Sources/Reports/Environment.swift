@@ -1,16 +1,16 @@
 import Glibc
 
 /// What environment variables tell the command.
-enum Environment {
+package enum Environment {
     /// The value of a variable; nil if it is not set.
-    static func value(_ name: String) -> String? {
+    package static func value(_ name: String) -> String? {
         guard let value = unsafe getenv(name) else { return nil }
         return unsafe String(cString: value)
     }
 
     /// Whether the terminal, if there is one, can move its cursor and show colours.
-    static var hasCapableTerminal: Bool { !["", "dumb"].contains(value("TERM") ?? "") }
+    package static var hasCapableTerminal: Bool { !["", "dumb"].contains(value("TERM") ?? "") }
 
     /// Whether the user accepts colours. See no-color.org.
-    static var allowsColors: Bool { (value("NO_COLOR") ?? "").isEmpty }
+    package static var allowsColors: Bool { (value("NO_COLOR") ?? "").isEmpty }
 }

@@ -1,7 +1,7 @@
-import LuaBindings
+package import LuaBindings
 
 /// Failures that differ only in the operation, and in the numbers in the message.
-struct FailureGroup {
+package struct FailureGroup {
     private let first: OperationFailure
     private var others: [OperationFailure] = []
 
@@ -40,7 +40,7 @@ struct FailureGroup {
     private init(_ first: OperationFailure) { self.first = first }
 
     /// The groups in the order of their first failures.
-    static func all(of failures: [OperationFailure]) -> [FailureGroup] {
+    package static func all(of failures: [OperationFailure]) -> [FailureGroup] {
         var groups: [FailureGroup] = []
         var indices: [Key: Int] = [:]
         for failure in failures {
@@ -56,7 +56,7 @@ struct FailureGroup {
     }
 
     /// The report, with a newline at the end.
-    func report(prefix: String) -> String {
+    package func report(prefix: String) -> String {
         var place = "  in \(first.operationDescription)"
         if let queue = first.queueName { place += " of queue '\(queue)'" }
         if let cause = first.cause { place += ", because \(cause) failed" }

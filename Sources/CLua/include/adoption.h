@@ -1,0 +1,28 @@
+// Adopting a Lua state that somebody else has made, such as the interpreter `lua5.4`, as the state of a host.
+#ifndef CLUA_ADOPTION_H
+#define CLUA_ADOPTION_H
+
+#include <lua5.4/lua.h>
+
+#include "host.h"
+#include "state.h"
+
+/// Whether the state of `L` can be adopted: returns LUA_OK, or a status with a message pushed. The state must have the allocator of
+/// luaL_newstate. Collects its garbage, because a finalizer could bring back coroutines that do not know the record. Needs 1 free stack slot.
+/// Never raises.
+int clua_prepare_adoption(lua_State *L);
+
+/// Gives the state of `L` what a state of clua_state_new has, without the global `opscript`, and pushes the module. If memory runs out, returns
+/// a status with a message pushed; scripts may then have functions that use the record and `object`. Call clua_prepare_adoption before. Needs 1
+/// free stack slot. Never raises. O(n) in the objects of the state, because it looks for coroutines.
+///
+/// What scripts have changed so far stays as it is. The state keeps its panic function, its warnings and the mode of its collector.
+int clua_state_adopt(lua_State *L, void *object, const clua_host *host, clua_adoption adoption);
+
+/// Pushes the module if the state of `L` was adopted. Returns whether it was. Needs 2 free stack slots. Never raises.
+bool clua_push_adopted_module(lua_State *L);
+
+/// The main thread of the state. Needs 1 free stack slot. Never raises.
+lua_State *clua_main_thread(lua_State *L);
+
+#endif

@@ -1,0 +1,93 @@
+import CLua
+import OpEngine
+import Synchronization
+
+/// A Lua state that somebody else has made, closes, and runs scripts in, and what is to happen at its end. One thread uses it.
+///
+/// Lua keeps it until the state is gone.
+// Safety: `runtime` is set once, before the first script runs, and cleared when the state is gone. Only the state's thread uses the object.
+final class Adoption: @unchecked Sendable {
+    var runtime: Runtime?
+    /// Whether the script itself has called `os.exit`.
+    var scriptExits = false
+    private let ending: (Runtime) -> Void
+    private let exiting: (Runtime, Int32) -> Never
+
+    init(ending: @escaping (Runtime) -> Void, exiting: @escaping (Runtime, Int32) -> Never) {
+        self.ending = ending
+        self.exiting = exiting
+    }
+
+    /// Ends the process if an operation has called `os.exit`. On the state's thread.
+    func exitIfRequested() {
+        if let runtime, let status = runtime.requestedExitStatus { exiting(runtime, status) }
+    }
+
+    /// What C calls. Retains this object once.
+    func functions() -> clua_adoption {
+        unsafe clua_adoption(
+            context: Unmanaged.passRetained(self).toOpaque(),
+            ending: { context, lua in
+                guard let lua = unsafe lua, let adoption = unsafe Adoption.of(context), let runtime = adoption.runtime else { return }
+                unsafe LuaState.of(lua).whileRunning(lua) { adoption.ending(runtime) }
+            },
+            ended: { context, record in
+                guard let adoption = unsafe Adoption.of(context) else { return }
+                unsafe adoption.runtime?.stateIsGone(record)
+                adoption.runtime = nil
+                // Safety: `functions` has retained it, and Lua calls nothing any more.
+                if let context = unsafe context { unsafe Unmanaged<Adoption>.fromOpaque(context).release() }
+            },
+            stopping: { context in unsafe Adoption.of(context)?.exitIfRequested() })
+    }
+
+    private static func of(_ context: UnsafeMutableRawPointer?) -> Adoption? {
+        // Safety: the context is that of `functions`.
+        unsafe context.map { unsafe Unmanaged<Adoption>.fromOpaque($0).takeUnretainedValue() }
+    }
+}
+
+extension Runtime {
+    /// Makes the Lua state of an interpreter the main state of a new runtime, and pushes the module `opscript` there. The calling thread is
+    /// inside from then on: it must be the only one that uses the state.
+    ///
+    /// The interpreter closes the state. Then `ending` is called, with the state still working, and calls `stop` at last. `exiting` is called
+    /// when an operation has called `os.exit`.
+    ///
+    /// - Returns: nil if the state cannot be adopted; then a message is pushed.
+    @discardableResult
+    package static func adopt(
+        _ lua: OpaquePointer, ending: @escaping (Runtime) -> Void, exiting: @escaping (Runtime, Int32) -> Never
+    ) -> Runtime? {
+        guard unsafe clua_prepare_adoption(lua) == LUA_OK else { return nil }
+        let adoption = Adoption(ending: ending, exiting: exiting)
+        guard let runtime = unsafe Runtime(adopting: lua, adoption) else { return nil }
+        adoption.runtime = runtime
+        runtime.engine.entrance.enter("require(\"opscript\")")
+        return runtime
+    }
+
+    /// Does what `close` does before it closes the main state, which somebody else will close: cancels all operations and timers, and stops the
+    /// workers. Waits at most for `deadline`. The calling thread must be inside. Further calls do nothing.
+    ///
+    /// - Returns: the names of the operations that did not end.
+    package func stop(deadline: Duration) -> [String] {
+        guard beginClosing() else { return [] }
+        let left = stopWorkers(until: ContinuousClock.now + deadline)
+        main?.leaveToOthers()
+        return left
+    }
+
+    /// Whether the script itself, not an operation, ends the process with `os.exit`.
+    package var mainStateExits: Bool { unsafe core.adoption?.scriptExits ?? false }
+
+    /// Finishes closing when Lua has freed the main state.
+    fileprivate func stateIsGone(_ record: UnsafeMutablePointer<clua_state>?) {
+        main?.luaIsGone()
+        // A script may have kept the finalizer that ends everything from running.
+        _ = stop(deadline: .seconds(2))
+        unsafe main?.finishClosing(record)
+        forgetMainState()
+        engine.entrance.leave()
+    }
+}
