@@ -73,8 +73,8 @@ import Testing
                 opscript.every(0.001, function() end)
                 """)
             for _ in 1...20 {
-                #expect(unsafe fork_and_execute("/bin/true") == 0)
-                #expect(unsafe fork_and_execute("/bin/false") == 1)
+                #expect(fork_and_execute("/bin/true") == 0)
+                #expect(fork_and_execute("/bin/false") == 1)
             }
             #expect(try runtime.run("return queue:addOperation(function() end) ~= nil") == [true])
             #expect(runtime.close().isEmpty)

@@ -22,6 +22,7 @@ final class ChildProcess: EventSource, @unchecked Sendable {
     /// Whether the process calls a function of `state` when it has ended.
     private let callsBack: Bool
     private let state: LuaState
+    private let group: Runtime.Group?
     private var pointer: OpaquePointer?
     /// The operation that started the process. Used only for comparison.
     private var owner: ObjectIdentifier?
@@ -40,6 +41,7 @@ final class ChildProcess: EventSource, @unchecked Sendable {
         self.timeout = timeout
         self.callsBack = callsBack
         self.state = state
+        group = unsafe state.group?.takeUnretainedValue()
     }
 
     deinit { if let pointer = unsafe pointer { unsafe cio_process_release(pointer) } }
@@ -60,6 +62,7 @@ final class ChildProcess: EventSource, @unchecked Sendable {
         }
         owner = operation.map { ObjectIdentifier($0) }
         operation?.adopt(self)
+        group?.add(self)
     }
 
     /// Handles the end of the process. On the I/O thread.
@@ -69,6 +72,7 @@ final class ChildProcess: EventSource, @unchecked Sendable {
         ended.store(true, ordering: .releasing)
         if let activity { Recorder.activityEnded(activity, summary) }
         operation?.disown(self)
+        group?.remove(self)
         for inbox in mutable.withLock({ $0.waiting }) { inbox.wake() }
         state.core.engine.release()
     }
@@ -77,7 +81,7 @@ final class ChildProcess: EventSource, @unchecked Sendable {
         // The job may run before the I/O thread stores the flag.
         ended.store(true, ordering: .releasing)
         unsafe withResult { result in
-            unsafe state.runCallback(of: self, argument: result, named: "the onExit of '\(name)'")
+            unsafe state.runCallback(of: self, for: group, argument: result, named: "the onExit of '\(name)'")
         }
         state.forget(self)
     }

@@ -8,18 +8,20 @@ extension LuaState {
         guard !isClosed, observation.isActive else { return }
         let fields = FlatValues([.table(notice.fields)])
         do throws(Failure) {
-            try unsafe attempt { lua, failure in
-                unsafe fields.withItems { items in
-                    var change = unsafe clua_change(
-                        object: clua_reference(unowned: object, ObjectKind(of: object)),
-                        observation: clua_reference(unowned: observation, .observation), fields: items.baseAddress,
-                        old_value: notice.old?.pointer, new_value: notice.new?.pointer)
-                    return unsafe clua_run_observer(lua, &change, &failure)
+            try within(observation.group) { () throws(Failure) in
+                try unsafe attempt { lua, failure in
+                    unsafe fields.withItems { items in
+                        var change = unsafe clua_change(
+                            object: clua_reference(unowned: object, ObjectKind(of: object)),
+                            observation: clua_reference(unowned: observation, .observation), fields: items.baseAddress,
+                            old_value: notice.old?.pointer, new_value: notice.new?.pointer)
+                        return unsafe clua_run_observer(lua, &change, &failure)
+                    }
                 }
             }
         } catch {
             let name = (object as? Operation)?.displayName ?? (object as? OperationQueue)?.displayName ?? "a queue"
-            report(error, in: "an observer of '\(observation.keyPath)' of \(name)")
+            report(error, in: "an observer of '\(observation.keyPath)' of \(name)", of: observation.group)
         }
         withExtendedLifetime(notice) {}
     }

@@ -14,6 +14,8 @@ import Synchronization
 final class Observation: @unchecked Sendable {
     let state: LuaState
     let keyPath: String
+    /// What the calls of the function belong to.
+    let group: Runtime.Group?
     private(set) weak var object: AnyObject?
     private let active = Atomic<Bool>(true)
     private var tokens: [KeyValueObservation] = []
@@ -28,6 +30,7 @@ final class Observation: @unchecked Sendable {
         self.object = object
         self.keyPath = keyPath
         self.state = state
+        group = unsafe state.group?.takeUnretainedValue()
     }
 
     var isActive: Bool { active.load(ordering: .acquiring) }

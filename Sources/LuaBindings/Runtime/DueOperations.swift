@@ -98,6 +98,12 @@ import Synchronization
         return unsafe fetched[taken]
     }
 
+    /// The group of the next operation.
+    @inline(__always)
+    fileprivate var groupOfNext: Unmanaged<Runtime.Group>? {
+        hasFetched ? unsafe fetched[taken]._withUnsafeGuaranteedRef { unsafe $0.origin.group } : nil
+    }
+
     private func forgetFetched() {
         unsafe fetched.removeAll(keepingCapacity: fetched.count <= 64)
         taken = 0
@@ -136,11 +142,16 @@ extension LuaState {
     private func runDue() {
         var run = DueRun(state: self, left: due.fetch())
         while due.hasFetched && run.left > 0 {
+            // Those that follow one another and belong to one group run together.
+            let group = unsafe due.groupOfNext?.takeUnretainedValue()
+            unsafe run.group = due.groupOfNext
             do throws(Failure) {
-                try unsafe attempt { lua, failure in
-                    unsafe withUnsafeMutablePointer(to: &run) { run in
-                        unsafe clua_run_completions(
-                            lua, { unsafe $0!.assumingMemoryBound(to: DueRun.self).pointee.next($1!) }, run, &failure)
+                try within(group) { () throws(Failure) in
+                    try unsafe attempt { lua, failure in
+                        unsafe withUnsafeMutablePointer(to: &run) { run in
+                            unsafe clua_run_completions(
+                                lua, { unsafe $0!.assumingMemoryBound(to: DueRun.self).pointee.next($1!) }, run, &failure)
+                        }
                     }
                 }
             } catch { run.fail(error) }
@@ -156,6 +167,8 @@ extension LuaState {
     unowned(unsafe) let state: LuaState
     /// The number of operations left. Later arrivals wait for the next run.
     private(set) var left: Int
+    /// The group of those that run now.
+    var group: Unmanaged<Runtime.Group>?
     private var hasRun = false
     /// The operation whose block runs, with the list's reference to it.
     private var current: Unmanaged<LuaOperation>?
@@ -167,7 +180,7 @@ extension LuaState {
         endCurrent()
         // The limit has counted the job, and so the first block.
         if hasRun, unsafe state.drainLimit?.allowsMore() == false { left = 0 }
-        while left > 0, let operation = unsafe state.due.take() {
+        while left > 0, unsafe state.due.groupOfNext?.toOpaque() == group?.toOpaque(), let operation = unsafe state.due.take() {
             left -= 1
             unsafe current = operation
             let (due, slot) = unsafe operation._withUnsafeGuaranteedRef { operation in
@@ -196,7 +209,7 @@ extension LuaState {
         if unsafe current == nil, unsafe next(&completion), unsafe completion.is_pinned {
             unsafe state.unpin(current!.takeUnretainedValue())
         }
-        if let operation = unsafe current?.takeUnretainedValue() { unsafe state.report(failure, in: operation.nameOfCompletion) }
+        if let operation = unsafe current?.takeUnretainedValue() { unsafe state.report(failure, in: operation.nameOfCompletion, of: group?.takeUnretainedValue()) }
         endCurrent()
     }
 }

@@ -155,8 +155,9 @@ public final class Runtime: Sendable {
     // Without a main state, the initializer has failed.
     deinit { if main != nil { close() } }
 
-    /// Cancels all operations and timers, stops the workers and closes all states. Waits for bodies that do not check `isCancelled`, and for
-    /// the thread that is inside, but at most for `deadline`. Stops what tasks await; those tasks catch an error.
+    /// Cancels all operations and timers, stops the workers and closes all states. Stops what tasks await; those tasks catch an error. Waits
+    /// for bodies that do not check `isCancelled`, and for the thread that is inside, but at most for `deadline`. After half of that time,
+    /// stops those bodies and the script that is inside.
     ///
     /// From any thread that is not inside, except the threads of the runtime's own operations: otherwise the process ends with a message.
     /// Further calls do nothing, also while the first one is under way.
@@ -172,14 +173,18 @@ public final class Runtime: Sendable {
         guard !isClosing.exchange(true, ordering: .acquiringAndReleasing) else { return [] }
         let end = ContinuousClock.now + deadline
         core.awaitedCalls.close()
-        guard engine.entrance.enterWhenFree("close(deadline:)", until: end) else {
+        let hasEntered = enterToClose(half: end - deadline / 2, until: end)
+        core.mainStateMustEnd.store(false, ordering: .releasing)
+        guard hasEntered else {
             isClosing.store(false, ordering: .releasing)
             return ["a call of \(engine.entrance.nameOfCall)"]
         }
         defer { engine.entrance.leave() }
+        main?.withdrawRequest()
         core.io.end()
         core.beginClosing()
-        let left = engine.shutdown(deadline: ContinuousClock.now.duration(to: end)).map(\.displayName)
+        let left = engine.shutdown(deadline: ContinuousClock.now.duration(to: end)) { ($0 as? LuaOperation)?.interrupt() }
+            .map(\.displayName)
         core.io.stop()
         _ = engine.mainInbox.drain()
         core.close()
@@ -190,6 +195,17 @@ public final class Runtime: Sendable {
         engine.mainInbox.close()
         engine.mainInbox.closeAnnouncements()
         return left
+    }
+
+    /// Enters when no other thread is inside. Stops the script that is inside if that takes longer than to `half`.
+    private func enterToClose(half: ContinuousClock.Instant, until end: ContinuousClock.Instant) -> Bool {
+        if engine.entrance.enterWhenFree("close(deadline:)", until: half) { return true }
+        repeat {
+            // Each request stops the innermost call, and Lua may overlook one.
+            core.requestEndOfMainState()
+            if engine.entrance.enterWhenFree("close(deadline:)", until: min(end, .now + .milliseconds(50))) { return true }
+        } while ContinuousClock.now < end
+        return false
     }
 
     // MARK: entering
