@@ -404,7 +404,7 @@ final class LuaState: @unchecked Sendable {
     @inline(__always)
     @discardableResult
     func switchGroup(to group: Unmanaged<Runtime.Group>?) -> Unmanaged<Runtime.Group>? {
-        let outer = unsafe self.group
+        let outer = self.group
         if unsafe outer?.toOpaque() == group?.toOpaque() { return unsafe outer }
         unsafe self.group = group
         // They have the group so far.

@@ -1,5 +1,5 @@
 import CLua
-@_spi(Locking) public import OpEngine
+@_spi(Locking) import OpEngine
 import Synchronization
 
 extension Runtime {

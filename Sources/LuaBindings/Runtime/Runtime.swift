@@ -102,7 +102,7 @@ public final class Runtime: Sendable {
     let core: RuntimeCore
     /// Nil when the runtime has been closed.
     // Safety: changes only while the thread is inside.
-    @safe private nonisolated(unsafe) var main: LuaState?
+    @safe private(set) nonisolated(unsafe) var main: LuaState?
     private let isClosing = Atomic<Bool>(false)
 
     /// Makes a runtime and its main state, on any thread. A worker makes its own state when it runs its first Lua function.
