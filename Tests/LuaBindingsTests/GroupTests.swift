@@ -71,24 +71,20 @@ import Testing
         """,
         "function again() OperationQueue.main:addOperation(function() count() again() end) end again()",
         "function again() opscript.process { '/bin/true', onExit = function() count() again() end } end again()",
-        "queue:addOperation(function() opscript.every(0.001, count) while true do end end)",
+        "queue:addOperation(function() count() opscript.every(0.001, count) while true do end end)",
         "queue:addOperation(function() opscript.every(0.001, count) opscript.process { '/bin/sleep', '1000' } end)",
     ]) func cancellingEndsWhatTheRunHasStarted(script: String) throws {
         try withRuntime { runtime throws in
-            let counted = Gate()
+            let counted = Locked(false)
             try runtime.register("count") { _ in
-                counted.open()
+                counted.withLock { $0 = true }
                 return []
             }
+            try runtime.register("hasCounted") { _ in [.boolean(counted.withLock { $0 })] }
             let user = Runtime.Group(of: runtime), run = Runtime.Group(in: user)
-            try runtime.enter(in: run) {
-                try runtime.run("OperationQueue = opscript.OperationQueue " + script)
-                try runtime.run("opscript.sleep(0.01)")
-            }
-            runtime.enter {
-                _ = try? runtime.run("opscript.sleep(0.05)")
-                counted.wait()
-            }
+            try runtime.enter(in: run) { try runtime.run("OperationQueue = opscript.OperationQueue " + script) }
+            // Meanwhile the main state runs callbacks.
+            try runtime.run("while not hasCounted() do opscript.sleep(0.001) end")
             user.cancel()
             // Ends only if nothing is left.
             let ending = try runtime.finish()
