@@ -40,7 +40,10 @@ struct Job: Sendable {
         configuration.output = { output.append($0) }
         configuration.errorOutput = { output.append($0) }
         // What the scripts of strangers may use. A runtime with a sandbox replaces this line.
-        configuration.prelude = "io, debug, dofile, loadfile, package, require = nil; os = { time = os.time, clock = os.clock, date = os.date }"
+        configuration.prelude = """
+            io, debug, dofile, load, loadfile, package, require, opscript.process, opscript.sh = nil
+            os = { time = os.time, clock = os.clock, date = os.date }
+            """
         return configuration
     }
 
