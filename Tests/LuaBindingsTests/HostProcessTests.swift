@@ -27,10 +27,10 @@ import Testing
     @Test func theHostsSignalHandlersStay() async {
         await #expect(processExitsWith: .success) {
             let signals = [SIGHUP, SIGINT, SIGQUIT, SIGPIPE, SIGALRM, SIGTERM, SIGUSR1, SIGUSR2, SIGCHLD]
-            for number in signals { unsafe signal(number) { _ in } }
+            for number in signals { signal(number) { _ in } }
             func handlers() -> [UInt] {
                 signals.map { number in
-                    var action = unsafe sigaction()
+                    var action = sigaction()
                     unsafe sigaction(number, nil, &action)
                     return unsafe unsafeBitCast(action.__sigaction_handler.sa_handler, to: UInt.self)
                 }
@@ -38,7 +38,7 @@ import Testing
             func mask() -> [Bool] {
                 var set = sigset_t()
                 unsafe pthread_sigmask(SIG_BLOCK, nil, &set)
-                return unsafe signals.map { unsafe sigismember(&set, $0) == 1 }
+                return signals.map { unsafe sigismember(&set, $0) == 1 }
             }
             let (before, maskBefore) = (handlers(), mask())
             for _ in 1...3 {
@@ -73,8 +73,8 @@ import Testing
                 opscript.every(0.001, function() end)
                 """)
             for _ in 1...20 {
-                #expect(fork_and_execute("/bin/true") == 0)
-                #expect(fork_and_execute("/bin/false") == 1)
+                #expect(unsafe fork_and_execute("/bin/true") == 0)
+                #expect(unsafe fork_and_execute("/bin/false") == 1)
             }
             #expect(try runtime.run("return queue:addOperation(function() end) ~= nil") == [true])
             #expect(runtime.close().isEmpty)

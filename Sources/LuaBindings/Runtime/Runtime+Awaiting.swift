@@ -26,6 +26,7 @@ extension Runtime {
     ///   - body: makes the calls, on a thread of the runtime. Its argument is the runtime.
     /// - Returns: what `body` returns.
     /// - Throws: what `body` throws; `CancellationError` if the group or the task is cancelled; a `LuaError` if the runtime is closed.
+    @discardableResult
     public func perform<Result: Sendable>(
         in group: Group, _ body: @escaping @Sendable (Runtime) throws -> Result
     ) async throws -> Result {

@@ -139,6 +139,7 @@ extension Runtime {
     ///   - body: makes the calls. If the group is cancelled meanwhile, a script that runs is stopped.
     /// - Returns: what `body` returns, even if the group is cancelled meanwhile.
     /// - Throws: what `body` throws; `CancellationError` if the group is cancelled before that; a `LuaError` if the runtime is closed.
+    @discardableResult
     public func enter<Result>(in group: Group, _ body: () throws -> Result) throws -> Result {
         precondition(group.core === core, "opscript: enter(in:_:) with a group of another runtime")
         return try enter {
