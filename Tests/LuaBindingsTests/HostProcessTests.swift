@@ -12,13 +12,12 @@ import Testing
         try runtime.run(
             """
             local queue = opscript.OperationQueue.new()
-            assert(queue:addOperation(function() return 1 end):waitUntilFinished())
+            queue:addOperation(function() return 1 end):waitUntilFinished()
             local fired = false
             opscript.after(0.001, function() fired = true end)
             while not fired do opscript.sleep(0.001) end
-            assert(opscript.sh "true".status == 0)
+            assert(opscript.process({ "true" }):wait().status == 0)
             local looping = queue:addOperation(function() while true do end end)
-            looping.timeout = 0.01
             looping:interrupt()
             looping:waitUntilFinished()
             """)

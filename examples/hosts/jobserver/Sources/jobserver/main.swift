@@ -4,7 +4,6 @@
 //     curl --data-binary 'return 6 * 7, { "a", "b" }' http://127.0.0.1:8080/run
 import Foundation
 
-setvbuf(stdout, nil, _IOLBF, 0)
 let port = CommandLine.arguments.count > 1 ? Int32(CommandLine.arguments[1]) : 8080
 guard let port else {
     FileHandle.standardError.write(Data("jobserver: the argument is a port\n".utf8))
@@ -16,5 +15,5 @@ guard bound != 0 else {
     FileHandle.standardError.write(Data("jobserver: cannot listen at port \(port): \(String(cString: strerror(errno)))\n".utf8))
     exit(1)
 }
-print("listening at http://127.0.0.1:\(bound)/run")
+FileHandle.standardOutput.write(Data("listening at http://127.0.0.1:\(bound)/run\n".utf8))
 while true { pause() }
