@@ -51,7 +51,8 @@ import Testing
             }
             #expect(group.isCancelled)
             // The runtime itself goes on.
-            #expect(try runtime.run("local op = queue:addOperation(function() return 7 end); op:waitUntilFinished(); return op.result") == [7])
+            #expect(
+                try runtime.run("local op = queue:addOperation(function() return 7 end); op:waitUntilFinished(); return op.result") == [7])
             #expect(try runtime.finish().callbackErrorCount == 0)
         }
     }
@@ -86,7 +87,9 @@ import Testing
                 user.cancel()
             }
             #expect(throws: CancellationError.self) {
-                try runtime.enter(in: run) { try runtime.run("OperationQueue = opscript.OperationQueue " + script + " opscript.sleep(1000)") }
+                try runtime.enter(in: run) {
+                    try runtime.run("OperationQueue = opscript.OperationQueue " + script + " opscript.sleep(1000)")
+                }
             }
             thread.join()
             // Ends only if nothing is left.
@@ -112,8 +115,9 @@ import Testing
             }
             #expect(alice.unfinishedOperations().count == 2)
             first.cancel()
-            #expect(try runtime.run("first:waitUntilFinished() return first.isCancelled, second.isCancelled, bob.isCancelled")
-                == [true, false, false])
+            #expect(
+                try runtime.run("first:waitUntilFinished() return first.isCancelled, second.isCancelled, bob.isCancelled")
+                    == [true, false, false])
             #expect(!alice.isCancelled && !second.isCancelled)
             alice.cancel()
             #expect(try runtime.run("second:waitUntilFinished() return second.isCancelled, bob.isCancelled") == [true, false])

@@ -94,7 +94,8 @@ import Testing
             }
             for refused in [useInChild(), runtime.enter { useInChild() }] {
                 #expect(refused.status > 128)
-                #expect(refused.text.contains("a forked process calls run(_:name:arguments:) on a Runtime of its parent"), "\(refused.text)")
+                #expect(
+                    refused.text.contains("a forked process calls run(_:name:arguments:) on a Runtime of its parent"), "\(refused.text)")
             }
             let closing = unsafe outcome { unsafe Unmanaged<Runtime>.fromOpaque($0!).takeUnretainedValue().close() }
             #expect(closing.text.contains("a forked process calls close(deadline:) on a Runtime of its parent"), "\(closing.text)")

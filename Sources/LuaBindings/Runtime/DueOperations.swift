@@ -209,7 +209,9 @@ extension LuaState {
         if unsafe current == nil, unsafe next(&completion), unsafe completion.is_pinned {
             unsafe state.unpin(current!.takeUnretainedValue())
         }
-        if let operation = unsafe current?.takeUnretainedValue() { unsafe state.report(failure, in: operation.nameOfCompletion, of: group?.takeUnretainedValue()) }
+        if let operation = unsafe current?.takeUnretainedValue() {
+            unsafe state.report(failure, in: operation.nameOfCompletion, of: group?.takeUnretainedValue())
+        }
         endCurrent()
     }
 }

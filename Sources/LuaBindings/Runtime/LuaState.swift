@@ -209,6 +209,8 @@ final class LuaState: @unchecked Sendable {
     ) throws(Failure) -> ReturnedValues {
         try core.prepare(self)
         var results = unsafe clua_parcel()
+        // What the call has started by hand has taken the request to stop the call.
+        defer { if let stoppableCall, stoppableCall.isStopped { requestStop(of: stoppableCall) } }
         // This comes first: whoever asks the operation to stop finds it running here from now on.
         try suspended(by: operation) { () throws(Failure) in
             let memoryLimit = try operation.begin()
@@ -232,8 +234,6 @@ final class LuaState: @unchecked Sendable {
                 }
             }
         }
-        // A request to stop the call does not reach what the call has started by hand.
-        if let stoppableCall, stoppableCall.isStopped { requestStop(of: stoppableCall) }
         return unsafe ReturnedValues(taking: &results)
     }
 

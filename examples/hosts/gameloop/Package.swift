@@ -5,6 +5,8 @@ let package = Package(
     name: "gameloop",
     dependencies: [.package(name: "opscript", path: "../../..")],
     targets: [
-        .executableTarget(name: "gameloop", dependencies: [.product(name: "LuaBindings", package: "opscript"), .product(name: "OpEngine", package: "opscript")])
+        .executableTarget(
+            name: "gameloop",
+            dependencies: [.product(name: "LuaBindings", package: "opscript"), .product(name: "OpEngine", package: "opscript")])
     ]
 )
