@@ -218,7 +218,7 @@ static void exhaust(lua_State *L, step *step, int number, clua_parcel *parcel, b
 }
 
 static lua_State *new_state(void) {
-    lua_State *L = clua_state_new(NULL, &host, true);
+    lua_State *L = clua_state_new(NULL, &host, CLUA_NO_ENVIRONMENT);
     check(L != NULL, "no state", 0, 0);
     return L;
 }
@@ -238,7 +238,7 @@ static void exhaust_states(void) {
             before = n;
             left = failures;
             has_failed = false;
-            lua_State *L = clua_state_new(NULL, &host, true);
+            lua_State *L = clua_state_new(NULL, &host, CLUA_NO_ENVIRONMENT);
             left = 0;
             check(L != NULL || has_failed, "no state", -1, n);
             if (L != NULL) clua_state_close(L);

@@ -34,7 +34,7 @@ static void check(bool is_right, const char *what) {
 }
 
 static lua_State *new_state(void) {
-    lua_State *L = clua_state_new(NULL, &host, true);
+    lua_State *L = clua_state_new(NULL, &host, CLUA_NO_ENVIRONMENT);
     check(L != NULL, "no state");
     return L;
 }

@@ -89,7 +89,7 @@ import Testing
                 o:waitUntilFinished()
                 return o.result
             end
-            run(function()
+            opscript.prelude(function()
                 local kept
                 local function keep(f) if type(f) == 'function' and debug.getupvalue(f, 1) == 'n' then kept = kept or f end end
                 function string.look() for l = 1, 9 do for i = 1, 9 do keep(select(3, pcall(debug.getlocal, l, i))) end end end

@@ -34,4 +34,36 @@ import Testing
         #expect(try log((2, 5, .workerBlocked(7)), (3, 3, .workerReturned(7))).blockedTime == 0)
         #expect(try log((20, 3, .workerBlocked(7)), (30, 3, .returned), (40, 3, .workerReturned(7))).blockedTime == 10)
     }
+
+    @Test("A log that forgets operations keeps those that run, and what it knows about them")
+    func forgets() throws {
+        var log = RunLog(title: "", from: 0, forgets: true)
+        var time: UInt64 = 0
+        func receive(_ event: OperationRecord.Event, of operation: Int = -1, on thread: Int) {
+            time += 1
+            log.receive(OperationRecord(time: time, thread: thread, operation: operation, event: event))
+        }
+        func add(_ operation: Int, name: String) {
+            receive(.added(queue: 0, creator: nil, priority: .normal, isReady: true), of: operation, on: 0)
+            receive(.name(name), of: operation, on: 0)
+        }
+        for worker in 1...2 { receive(.thread(worker: worker, isMain: false), on: worker) }
+        for index in 0..<20_000 {
+            add(1, name: "short")
+            receive(.started, of: 1, on: 1)
+            receive(.finished(.succeeded), of: 1, on: 1)
+            if index == 10_000 {
+                add(2, name: "long")
+                receive(.started, of: 2, on: 2)
+            }
+            log.forget()
+        }
+        #expect(log.operations.count < 10_000)
+        receive(.workerBlocked(2), on: 0)
+        receive(.workerReturned(2), on: 2)
+        receive(.finished(.succeeded), of: 2, on: 2)
+        let long = log.operations.filter { log.label(of: $0) == "long" }
+        #expect(long.map(\.blockedTime) == [1] && long.map(\.outcome) == [.succeeded])
+        #expect(log.operations.allSatisfy { log.label(of: $0) == "long" || $0.blockedTime == 0 })
+    }
 }

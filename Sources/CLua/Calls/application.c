@@ -8,7 +8,9 @@
 #include "Calls/callback_raising.h"
 #include "Core/registry_raising.h"
 #include "Libraries/environment_raising.h"
+#include "Libraries/isolation_raising.h"
 #include "Libraries/modules_raising.h"
+#include "Limits/stop_raising.h"
 #include "Objects/object_raising.h"
 #include "Transfer/parcel_raising.h"
 #include "run.h"
@@ -26,7 +28,7 @@ typedef struct source {
 // Pushes the compiled function. Raises a syntax error's message unchanged.
 static int load_string(lua_State *L) {
     source *source = lua_touserdata(L, 1);
-    source->status = luaL_loadbufferx(L, source->bytes, source->count, source->name, NULL);
+    source->status = clua_load_buffer(L, source->bytes, source->count, source->name);
     return source->status == LUA_OK ? 1 : lua_error(L);
 }
 
@@ -126,6 +128,8 @@ static int apply_paths(lua_State *L) {
     lua_settop(L, 1 + CLUA_DECODING_SLOTS);
     clua_decode_here(L, parcel, CLUA_FRESH_ENVIRONMENT);
     int path = 2 + CLUA_DECODING_SLOTS;
+    if (clua_state_of(L)->libraries_may_differ) clua_restore_libraries(L);
+    clua_adopt_libraries(L);
     push_package(L);
     lua_pushvalue(L, path);
     lua_setfield(L, -2, "path");

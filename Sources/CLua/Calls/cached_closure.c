@@ -33,6 +33,7 @@ static void push_again(lua_State *L, clua_cached_closure *cached) {
     state->reuse_count++;
     cached->is_running = true;
     cached->look_count = state->look_count;
+    if (cached->code->may_change_libraries) clua_note_library_code(state);
 }
 
 // Pushes a closure of `code` whose upvalues are still to be set. Returns its cache entry, or NULL if the closure is not cached.

@@ -51,6 +51,7 @@ bool clua_set_deferred_callback(lua_State *L) {
 
 bool clua_encode_deferred(lua_State *L, int index, clua_parcel *parcel) {
     *parcel = (clua_parcel){0};
+    if (clua_state_of(L)->parcel_limit > 0) return false;
     bool is_flat = lua_getiuservalue(L, index, CLUA_USER_VALUE_BODY) == LUA_TFUNCTION && encode_flat(L, parcel);
     lua_pop(L, 1);
     return is_flat;

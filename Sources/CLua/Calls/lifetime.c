@@ -87,18 +87,52 @@ static void open_module(lua_State *L, const clua_host *host) {
     }
 }
 
+// Upvalue: a function that returns the text of the module with a given name, or nil.
+static int search_host(lua_State *L) {
+    const char *name = luaL_checkstring(L, 1);
+    lua_pushvalue(L, lua_upvalueindex(1));
+    lua_pushvalue(L, 1);
+    lua_call(L, 1, 1);
+    size_t length;
+    const char *text = lua_tolstring(L, -1, &length);
+    if (text == NULL) {
+        lua_pushfstring(L, "no module '%s' from the host", name);
+        return 1;
+    }
+    lua_pushfstring(L, "@%s", name);
+    if (luaL_loadbufferx(L, text, length, lua_tostring(L, -1), "t") != LUA_OK)
+        return luaL_error(L, "error loading module '%s' from the host:\n\t%s", name, lua_tostring(L, -1));
+    lua_pushvalue(L, 1);
+    return 2;
+}
+
+// Makes `require` ask the host after `package.preload`.
+static void open_host_modules(lua_State *L) {
+    lua_getglobal(L, LUA_LOADLIBNAME);
+    lua_getfield(L, -1, "searchers");
+    for (int i = (int)lua_rawlen(L, -1); i >= 2; i--) {
+        lua_rawgeti(L, -1, i);
+        lua_rawseti(L, -2, i + 1);
+    }
+    clua_push_function(L, clua_state_of(L)->host->load_module, 0);
+    lua_pushcclosure(L, search_host, 1);
+    lua_rawseti(L, -2, 2);
+    lua_pop(L, 2);
+}
+
 static int open_state(lua_State *L) {
-    bool ignore_environment = lua_toboolean(L, 1);
     lua_settop(L, 0);
     clua_registry_open(L);
     clua_objects_open(L);
     clua_collections_open(L);
-    if (ignore_environment) {
+    if (clua_state_of(L)->restrictions & CLUA_NO_ENVIRONMENT) {
         lua_pushboolean(L, 1);
         lua_setfield(L, LUA_REGISTRYINDEX, "LUA_NOENV");
     }
     luaL_openlibs(L);
     clua_open_libraries(L);
+    clua_restrict(L);
+    if (clua_state_of(L)->restrictions & CLUA_HOST_MODULES) open_host_modules(L);
     open_module(L, clua_state_of(L)->host);
     luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
     lua_pushvalue(L, 1);
@@ -110,12 +144,13 @@ static int open_state(lua_State *L) {
     return 0;
 }
 
-lua_State *clua_state_new(void *object, const clua_host *host, bool ignore_environment) {
+lua_State *clua_state_new(void *object, const clua_host *host, unsigned restrictions) {
     clua_state *state = calloc(1, sizeof(clua_state));
     if (state == NULL) return NULL;
     state->object = object;
     state->host = host;
     state->call_host = clua_call_host;
+    state->restrictions = restrictions;
     state->state_limit = state->limit_bytes = state->possible_bytes = machine_bytes();
     lua_State *L = lua_newstate(allocate, state);
     if (L == NULL) {
@@ -129,8 +164,7 @@ lua_State *clua_state_new(void *object, const clua_host *host, bool ignore_envir
 
     lua_gc(L, LUA_GCSTOP);  // nothing is garbage yet
     lua_pushcfunction(L, open_state);
-    lua_pushboolean(L, ignore_environment);
-    if (lua_pcall(L, 1, 0, 0) != LUA_OK) {
+    if (lua_pcall(L, 0, 0, 0) != LUA_OK) {
         clua_state_close(L);
         return NULL;
     }

@@ -3,6 +3,7 @@
 
 #include "Calls/run_apart.h"
 #include "Libraries/environment_raising.h"
+#include "Libraries/isolation_raising.h"
 #include "Transfer/parcel_raising.h"
 
 static int run_prelude(lua_State *L) {
@@ -14,6 +15,7 @@ static int run_prelude(lua_State *L) {
     lua_call(L, 0, 0);
     lua_settop(L, 2);
     clua_adopt_globals(L);
+    clua_adopt_libraries(L);
     return 0;
 }
 

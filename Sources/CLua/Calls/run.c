@@ -12,6 +12,7 @@
 #include "Core/memory_raising.h"
 #include "Core/registry_raising.h"
 #include "Libraries/environment_raising.h"
+#include "Libraries/isolation_raising.h"
 #include "Limits/stop_raising.h"
 #include "Objects/class_raising.h"
 #include "Objects/object_raising.h"
@@ -22,6 +23,13 @@
 
 int clua_send(lua_State *L, int count, clua_parcel_role role, clua_parcel *parcel) {
     int status = clua_encode(L, count, role, parcel);
+    size_t limit = clua_state_of(L)->parcel_limit;
+    if (status == LUA_OK && limit > 0 && clua_parcel_size(parcel) > limit) {
+        clua_parcel_release(parcel);
+        memset(parcel, 0, sizeof *parcel);
+        lua_pushfstring(L, "values of more than %I bytes cannot be sent (limits.valueBytes)", (LUAI_UACINT)limit);
+        return LUA_ERRRUN;
+    }
     if (status == LUA_OK && clua_parcel_reference_count(parcel) > 0) clua_state_of(L)->host->sent(L, parcel);
     return status;
 }
@@ -391,6 +399,7 @@ static int push_body_of(lua_State *L, body_run *run) {
 // Calls the body in its environment, and encodes its results. The operation is the first argument, except in an invocation.
 static int run_body(lua_State *L) {
     body_run *run = lua_touserdata(L, 1);
+    clua_begin_isolation(L);
     bool is_method = run->body.method != NULL;
     bool is_function = !run->body.is_invocation && !is_method;
     // A function from a parcel that takes no arguments would not see the handle, so none is created.

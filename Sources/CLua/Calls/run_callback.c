@@ -3,6 +3,7 @@
 #include "Calls/callback_raising.h"
 #include "Calls/run_apart.h"
 #include "Libraries/environment_raising.h"
+#include "Libraries/isolation_raising.h"
 #include "Objects/object_raising.h"
 #include "Objects/observer_raising.h"
 #include "run.h"
@@ -17,6 +18,7 @@ static int run_callback(lua_State *L) {
     else
         lua_pushvalue(L, 2);
     lua_call(L, 1, 0);
+    clua_end_callback(L);
     return 0;
 }
 
@@ -38,6 +40,7 @@ static int run_completions(lua_State *L) {
         if (exists && clua_push_completion(L, 2, false) == LUA_TFUNCTION) {
             lua_pushvalue(L, 2);
             lua_call(L, 1, 0);
+            clua_end_callback(L);
         }
         lua_settop(L, 1);
     }
@@ -69,6 +72,7 @@ static int run_observer(lua_State *L) {
     set_decoded(L, "old", change->old_value);
     set_decoded(L, "new", change->new_value);
     lua_call(L, 2, 0);
+    clua_end_callback(L);
     return 0;
 }
 

@@ -4,6 +4,7 @@
 #define CLUA_LIBRARIES_FOLDER_H
 
 #include "Libraries/environment_raising.h"
+#include "Libraries/isolation_raising.h"
 #include "Libraries/libraries_raising.h"
 #include "Libraries/modules_raising.h"
 #include "libraries.h"

@@ -8,90 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "Libraries/bounded_raising.h"
 #include "Libraries/environment_raising.h"
 #include "Libraries/libraries_raising.h"
 #include "Libraries/output_raising.h"
 #include "Limits/stop_raising.h"
 #include "state.h"
-
-// As Lua's `print`, but writes the line in one piece, so that lines of different states do not mix.
-static int print(lua_State *L) {
-    int count = lua_gettop(L);
-    luaL_Buffer line;
-    luaL_buffinit(L, &line);
-    for (int i = 1; i <= count; i++) {
-        if (i > 1) luaL_addchar(&line, '\t');
-        luaL_tolstring(L, i, NULL);
-        luaL_addvalue(&line);
-    }
-    luaL_addchar(&line, '\n');
-    luaL_pushresult(&line);
-    size_t length;
-    const char *bytes = lua_tolstring(L, -1, &length);
-    if (clua_redirect(L, stdout, bytes, length)) return 0;
-    fwrite(bytes, 1, length, stdout);
-    fflush(stdout);
-    return 0;
-}
-
-// Unlike a concatenation, `write` prints a float with an integral value without a point.
-static void replace_float(lua_State *L, int index) {
-    if (lua_type(L, index) != LUA_TNUMBER || lua_isinteger(L, index)) return;
-    char digits[64];
-    lua_number2str(digits, sizeof digits, lua_tonumber(L, index));
-    lua_pushstring(L, digits);
-    lua_replace(L, index);
-}
-
-// Gives the text to the host and pushes the file, if the host takes what is written to that file.
-static bool write_to_host(lua_State *L, bool has_file, bool has_text, int text) {
-    if (!clua_state_of(L)->redirects_output || !has_text) return false;
-    if (has_file)
-        lua_pushvalue(L, 1);
-    else
-        clua_push_output_file(L);
-    if (clua_redirect_text(L, -1, text)) return true;
-    lua_pop(L, 1);
-    return false;
-}
-
-// Upvalues: Lua's `io.write` or a file's `write`; the number of arguments before the text. Writes the text in one piece. As in Lua, the
-// text before an invalid argument is written, too.
-static int write_whole(lua_State *L) {
-    int first = (int)lua_tointeger(L, lua_upvalueindex(2)) + 1;
-    int last = lua_gettop(L);
-    // An error message names the called function, so it is raised here, except the errors of the file itself.
-    if (first > 1) luaL_checkudata(L, 1, LUA_FILEHANDLE);
-    int wrong = first;
-    while (wrong <= last && lua_isstring(L, wrong)) replace_float(L, wrong++);
-    if (wrong <= last) {
-        lua_settop(L, wrong);
-        lua_insert(L, first);  // below the text
-    }
-    int count = wrong - first;
-    if (count > 1) lua_concat(L, count);
-    int text = lua_gettop(L);
-    if (!write_to_host(L, first > 1, count > 0, text)) {
-        lua_pushvalue(L, lua_upvalueindex(1));
-        if (first > 1) lua_pushvalue(L, 1);
-        if (count > 0) lua_pushvalue(L, text);
-        lua_call(L, lua_gettop(L) - text - 1, LUA_MULTRET);
-    }
-    if (wrong <= last) {
-        lua_settop(L, wrong);
-        lua_copy(L, first, wrong);
-        luaL_checkstring(L, wrong);
-    }
-    return lua_gettop(L) - text;
-}
-
-// The table with `write` is on top. `before` is the number of arguments before the text.
-static void replace_write(lua_State *L, int before) {
-    lua_getfield(L, -1, "write");
-    lua_pushinteger(L, before);
-    lua_pushcclosure(L, write_whole, 2);
-    lua_setfield(L, -2, "write");
-}
 
 // Upvalue: Lua's `os.exit`. The host decides first.
 static int exit_process(lua_State *L) {
@@ -199,23 +121,18 @@ static void make_long_buffer(lua_State *L) {
 
 void clua_open_libraries(lua_State *L) {
     make_long_buffer(L);
-    lua_pushcfunction(L, print);
-    lua_setglobal(L, "print");
-    lua_getglobal(L, LUA_IOLIBNAME);
-    replace_write(L, 0);
-    lua_pop(L, 1);
-    luaL_getmetatable(L, LUA_FILEHANDLE);
-    lua_getfield(L, -1, "__index");
-    replace_write(L, 1);
-    lua_pop(L, 2);
+    clua_open_output(L);
     lua_getglobal(L, "require");
     lua_pushcclosure(L, clua_require_module, 1);
     lua_setglobal(L, "require");
+    clua_open_protected_calls(L);
     watch_loading(L);
     clua_open_files(L);
     replace_exit(L);
     watch_debug(L);
-    clua_open_protected_calls(L);
+    clua_open_patterns(L);
+    clua_open_strings(L);
+    clua_open_tables(L);
 }
 
 // Stack: the two seeds.
@@ -265,8 +182,7 @@ static void warn_continue(void *context, const char *message, int to_be_continue
     if (to_be_continued) return;
     if (state->warning != NULL) {
         state->warning[state->warning_count] = '\n';
-        size_t length = state->warning_count + 1;
-        if (!clua_redirect(context, stderr, state->warning, length)) fwrite(state->warning, 1, length, stderr);
+        clua_write_warning(context, state->warning, state->warning_count + 1);
     }
     free(state->warning);
     state->warning = NULL;

@@ -8,6 +8,7 @@
 
 #include "Core/registry_raising.h"
 #include "Libraries/environment_raising.h"
+#include "Libraries/isolation_raising.h"
 #include "Libraries/libraries_raising.h"
 #include "Libraries/modules_raising.h"
 
@@ -168,6 +169,8 @@ static int load_module(lua_State *L, bool is_recorded) {
         push_metatable_of_globals(L);
         lua_replace(L, METATABLE_BEFORE);
     }
+    // What a module does to the libraries lasts as long as the module.
+    bool adopts_libraries = is_recorded && state->loads == 0 && !clua_are_libraries_changed(L);
     clua_push_real_globals(L);
     clua_set_current_globals(L);
     state->loads++;
@@ -175,6 +178,12 @@ static int load_module(lua_State *L, bool is_recorded) {
     lua_pushvalue(L, NAME);
     int status = lua_pcall(L, 1, LUA_MULTRET, 0);
     state->loads--;
+    if (adopts_libraries) {
+        // Now, because what the body does next must not last.
+        clua_adopt_libraries(L);
+        clua_restore_libraries(L);
+        clua_note_library_code(state);
+    }
     lua_pushvalue(L, CALLERS_GLOBALS);
     clua_set_current_globals(L);
     clua_modules_changed(L);

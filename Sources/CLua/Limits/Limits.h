@@ -3,7 +3,9 @@
 #ifndef CLUA_LIMITS_FOLDER_H
 #define CLUA_LIMITS_FOLDER_H
 
+#include "Limits/count_raising.h"
 #include "Limits/stop_raising.h"
+#include "allowance.h"
 #include "interrupt.h"
 #include "stop.h"
 

@@ -47,6 +47,14 @@ static void stop(lua_State *L, lua_Debug *activation) {
     lua_sethook(L, NULL, 0, 0);
     clua_stop *stop = &clua_state_of(L)->stop;
     if (stop->requested != 0 || stop->raised != 0) clua_arm_stop(L);  // that also needs a hook
+    if (!clua_is_in_finalizer(L)) return clua_raise_interrupt(L);
+    if (!clua_interrupt_is_pending(clua_state_of(L))) return;
+    arm(L);  // Lua catches what a finalizer raises, so the code around it must be interrupted, too
+    lua_pushliteral(L, "interrupted!");
+    lua_error(L);
+}
+
+void clua_raise_interrupt(lua_State *L) {
     if (clua_take_interrupt(L) == 0) return;
     luaL_where(L, 0);
     lua_pushliteral(L, "interrupted!");
@@ -73,10 +81,12 @@ static void handle(int signal_number) {
     int error = errno;
     // The stop signal reaches the state's thread even if that thread blocks this signal. If the state has no thread now, the next one
     // finds the signal pending.
-    if (clua_is_on_thread(&state->stop))
+    if (clua_is_on_thread(&state->stop)) {
+        clua_allow_hooks(state->stop.running);
         arm(state->stop.running);
-    else
+    } else {
         clua_signal_thread(&state->stop);
+    }
     // The thread may have checked for a signal already, and be about to sleep.
     wake(wake_context);
     errno = error;
@@ -117,6 +127,8 @@ void clua_forget_interrupts(clua_state *state) {
     else
         clua_release_interrupts();
 }
+
+bool clua_interrupt_is_pending(const clua_state *state) { return (state->stop.interrupt & IS_PENDING) != 0; }
 
 // The hook stays set. It will find nothing to raise.
 int clua_take_interrupt(lua_State *L) {

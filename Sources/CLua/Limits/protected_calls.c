@@ -2,6 +2,9 @@
 #include <lua5.4/lauxlib.h>
 #include <lua5.4/lualib.h>
 
+#include <string.h>
+
+#include "Limits/count_raising.h"
 #include "Limits/stop_raising.h"
 
 // MARK: pcall, xpcall
@@ -36,16 +39,83 @@ static int protected_call_with_handler(lua_State *L) {
 
 // MARK: load
 
-// Upvalue: Lua's `load`. It would return whatever its reader function raises.
-static int load_passing_stops(lua_State *L) {
-    // An error message names the called function, so the arguments are checked here.
-    luaL_optstring(L, 3, NULL);
-    luaL_optstring(L, 2, NULL);
-    if (!lua_isstring(L, 1)) luaL_checktype(L, 1, LUA_TFUNCTION);
-    lua_pushvalue(L, lua_upvalueindex(1));
-    lua_insert(L, 1);
-    lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
-    return clua_is_stop(L, LUA_ERRMEM) ? clua_raise_stop(L) : lua_gettop(L);
+// Stack indices in `load`. The piece that the reader function returned last must stay alive.
+enum { CHUNK = 1, NAME, MODE, ENVIRONMENT, PIECE };
+
+// Lua's compiler runs no instruction, and needs time that grows with the square of some chunks' size. So it gets them piece by piece, and
+// each piece counts.
+enum { PIECE_SIZE = 512, STEPS_PER_PIECE = 5000 };
+
+typedef struct reading {
+    const char *next;  // NULL if a function returns the chunk
+    size_t left;
+} reading;
+
+static const char *read_string(lua_State *L, reading *reading, size_t *size) {
+    const char *piece = reading->next;
+    *size = reading->left < PIECE_SIZE ? reading->left : PIECE_SIZE;
+    reading->next += *size;
+    reading->left -= *size;
+    clua_count(L, STEPS_PER_PIECE * *size / PIECE_SIZE + 1);
+    return *size > 0 ? piece : NULL;
+}
+
+static const char *read_piece(lua_State *L, void *context, size_t *size) {
+    reading *reading = context;
+    if (reading->left > 0 || lua_type(L, CHUNK) != LUA_TFUNCTION) return read_string(L, reading, size);
+    luaL_checkstack(L, 2, "too many nested functions");
+    lua_pushvalue(L, CHUNK);
+    lua_call(L, 0, 1);
+    if (lua_isnil(L, -1)) {
+        lua_pop(L, 1);
+        *size = 0;
+        return NULL;
+    }
+    if (!lua_isstring(L, -1)) luaL_error(L, "reader function must return a string");
+    lua_replace(L, PIECE);
+    reading->next = lua_tolstring(L, PIECE, &reading->left);
+    if (reading->left > 0) return read_string(L, reading, size);
+    *size = 0;
+    return NULL;
+}
+
+// The mode without what the state may not load.
+static const char *allowed_mode(lua_State *L, const char *mode) {
+    if (!(clua_state_of(L)->restrictions & CLUA_NO_BYTECODE)) return mode;
+    return strchr(mode, 't') != NULL ? "t" : "";
+}
+
+static const char *read_buffer(lua_State *L, void *context, size_t *size) { return read_string(L, context, size); }
+
+int clua_load_buffer(lua_State *L, const char *bytes, size_t count, const char *name) {
+    // Without limits only an interrupt could end this, and the host may take that for a syntax error.
+    if (clua_state_of(L)->stop.body == NULL) return luaL_loadbufferx(L, bytes, count, name, allowed_mode(L, "bt"));
+    reading reading = {bytes, count};
+    return lua_load(L, read_buffer, &reading, name, allowed_mode(L, "bt"));
+}
+
+static int load(lua_State *L) {
+    reading reading = {NULL, 0};
+    reading.next = lua_tolstring(L, CHUNK, &reading.left);
+    const char *mode = allowed_mode(L, luaL_optstring(L, MODE, "bt"));
+    const char *name = luaL_optstring(L, NAME, reading.next != NULL ? reading.next : "=(load)");
+    if (reading.next == NULL) luaL_checktype(L, CHUNK, LUA_TFUNCTION);
+    bool has_environment = !lua_isnone(L, ENVIRONMENT);
+    lua_settop(L, PIECE);
+    bool was_interrupted = clua_interrupt_was_raised(L);
+    int status = lua_load(L, read_piece, &reading, name, mode);
+    if (clua_is_stop(L, status)) return clua_raise_stop(L);
+    if (status != LUA_OK && clua_interrupt_was_raised(L) && !was_interrupted) return lua_error(L);
+    if (status != LUA_OK) {
+        luaL_pushfail(L);
+        lua_insert(L, -2);
+        return 2;
+    }
+    if (has_environment) {
+        lua_pushvalue(L, ENVIRONMENT);
+        if (lua_setupvalue(L, -2, 1) == NULL) lua_pop(L, 1);
+    }
+    return 1;
 }
 
 // MARK: coroutines
@@ -120,11 +190,17 @@ static int call_wrapped(lua_State *L) {
     return lua_error(L);
 }
 
-static int coroutine_wrap(lua_State *L) {
+static int coroutine_create(lua_State *L) {
     luaL_checktype(L, 1, LUA_TFUNCTION);
+    clua_count_coroutine(L);
     lua_State *coroutine = lua_newthread(L);
     lua_pushvalue(L, 1);
     lua_xmove(L, coroutine, 1);
+    return 1;
+}
+
+static int coroutine_wrap(lua_State *L) {
+    coroutine_create(L);
     lua_pushcclosure(L, call_wrapped, 1);
     return 1;
 }
@@ -145,10 +221,10 @@ static int coroutine_close(lua_State *L) {
 void clua_open_protected_calls(lua_State *L) {
     lua_register(L, "pcall", protected_call);
     lua_register(L, "xpcall", protected_call_with_handler);
-    lua_getglobal(L, "load");
-    lua_pushcclosure(L, load_passing_stops, 1);
-    lua_setglobal(L, "load");
+    lua_register(L, "load", load);
     lua_getglobal(L, LUA_COLIBNAME);
+    lua_pushcfunction(L, coroutine_create);
+    lua_setfield(L, -2, "create");
     lua_pushcfunction(L, coroutine_resume);
     lua_setfield(L, -2, "resume");
     lua_pushcfunction(L, coroutine_wrap);

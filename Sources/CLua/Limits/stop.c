@@ -11,14 +11,20 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "Core/memory_raising.h"
+#include "Limits/count_raising.h"
 #include "Limits/stop_raising.h"
+#include "allowance.h"
 #include "interrupt.h"
 #include "state.h"
 
 enum {
     GRACE = 50000000,  // instructions that `__close` handlers may run in total before they are stopped as well
-    STEP = 100000,     // instructions between two further attempts
+    STEP = 100000,     // instructions between two further attempts, at first
 };
+
+// An instruction limit is checked after this many instructions, which each coroutine counts for itself.
+enum { INSTRUCTIONS_PER_CHECK = 1000 };
 
 static int stop_signal;
 // The states attached to this thread, the latest first. The signal handler of the thread reads it.
@@ -39,6 +45,7 @@ const char *clua_stop_words(int reason) {
     switch (reason) {
     case CLUA_STOP_TIMEOUT: return "timeout";
     case CLUA_STOP_MEMORY: return "memory limit exceeded";
+    case CLUA_STOP_INSTRUCTIONS: return "instruction limit exceeded";
     default: return "interrupted";
     }
 }
@@ -77,34 +84,164 @@ static int describe(lua_State *L) {
 
 static void hook(lua_State *L, lua_Debug *activation);
 
+// Raises the memory error without the collection that a refused allocation causes.
+static int raise_memory_error(lua_State *L) {
+    lua_pushliteral(L, CLUA_NO_MEMORY);  // lua_error knows this string, and gives it the status LUA_ERRMEM
+    return lua_error(L);
+}
+
 int clua_raise_stop(lua_State *L) {
     clua_stop *stop = stop_of(L);
-    // Raise again after a while, in case a handler does not end or something swallows the error.
-    lua_sethook(L, hook, LUA_MASKCOUNT, stop->message == NULL ? GRACE : STEP);
-    if (stop->message == NULL && lua_checkstack(L, LUA_MINSTACK)) {
+    if (clua_is_in_finalizer(L)) {
+        // Lua catches what a finalizer raises. Raise again as soon as it has.
+        lua_sethook(L, hook, LUA_MASKCOUNT, 1);
+        return raise_memory_error(L);
+    }
+    bool is_first = stop->message == NULL;
+    // Raise again after a while, in case a handler does not end or something swallows the error. There may be many handlers, so the time
+    // that each gets becomes shorter.
+    int count = is_first ? GRACE : stop->next_step;
+    stop->next_step = is_first ? STEP : count > 1 ? count / 2 : 1;
+    stop->grace_left = count;
+    lua_sethook(L, hook, LUA_MASKCOUNT, count);
+    if (is_first && lua_checkstack(L, LUA_MINSTACK)) {
         lua_pushcfunction(L, describe);
         lua_pushlightuserdata(L, L);
         if (lua_pcall(L, 1, 0, 0) != LUA_OK) lua_pop(L, 1);
     }
-    lua_newuserdatauv(L, CLUA_IMPOSSIBLE_SIZE, 0);
-    return 0;
+    return raise_memory_error(L);
+}
+
+static void count_instructions(lua_State *L) { lua_sethook(L, hook, LUA_MASKCOUNT, INSTRUCTIONS_PER_CHECK); }
+
+// Counts `count` instructions. Returns whether that was too many.
+static bool exceeds_limit(clua_stop *stop, ptrdiff_t count) {
+    if (stop->instructions_left == CLUA_NO_INSTRUCTION_LIMIT) return false;
+    stop->instructions_left -= count;
+    bool has_shared = clua_allowance_spend(stop->shared_instructions, (size_t)count);
+    return stop->instructions_left < 0 || !has_shared;
+}
+
+void clua_limit_instructions(lua_State *L, int64_t count, struct clua_allowance *shared) {
+    clua_stop *stop = stop_of(L);
+    stop->instructions_left = count < CLUA_NO_INSTRUCTION_LIMIT ? count : CLUA_NO_INSTRUCTION_LIMIT - 1;
+    stop->shared_instructions = shared;
+    clua_allowance_spend(shared, INSTRUCTIONS_PER_CHECK);
+    count_instructions(L);
+}
+
+void clua_keep_counting(lua_State *L) {
+    if (lua_gethook(L) == NULL) count_instructions(L);
+}
+
+void clua_count_coroutine(lua_State *L) {
+    if (stop_of(L)->instructions_left != CLUA_NO_INSTRUCTION_LIMIT) clua_count(L, INSTRUCTIONS_PER_CHECK);
 }
 
 static void remove_hook(lua_State *L) {
-    lua_sethook(L, NULL, 0, 0);
+    if (stop_of(L)->instructions_left != CLUA_NO_INSTRUCTION_LIMIT)
+        count_instructions(L);
+    else
+        lua_sethook(L, NULL, 0, 0);
     clua_rearm_interrupt(L);  // that also needs a hook
+}
+
+// Takes the request, if there is one that is meant for what runs. Counts `count` instructions.
+static void begin_stop(clua_stop *stop, ptrdiff_t count) {
+    stop->raised = atomic_exchange(&stop->requested, 0);
+    if (stop->raised == 0 && exceeds_limit(stop, count)) stop->raised = CLUA_STOP_INSTRUCTIONS;
 }
 
 static void hook(lua_State *L, lua_Debug *activation) {
     if (activation->event != LUA_HOOKCOUNT) return clua_arm_stop(L);  // see CLUA_STOP_EVENTS
     clua_stop *stop = stop_of(L);
     if (stop->raised == 0) {
+        int count = lua_gethookcount(L);
         // Remove the hook before reading the reason: a later request sets the hook again.
         remove_hook(L);
-        stop->raised = atomic_exchange(&stop->requested, 0);
+        begin_stop(stop, count);
         if (stop->raised == 0) return;  // the request was meant for a body that has ended
     }
     clua_raise_stop(L);
+}
+
+void clua_look(lua_State *L) {
+    clua_stop *stop = stop_of(L);
+    ptrdiff_t count = CLUA_STEPS_PER_LOOK - stop->steps_left;
+    stop->steps_left = CLUA_STEPS_PER_LOOK;
+    if (stop->raised == 0) {
+        begin_stop(stop, count);
+        if (stop->raised != 0) clua_raise_stop(L);
+        clua_raise_interrupt(L);
+        return;
+    }
+    // Code that runs while the body ends, such as a `__close` handler.
+    stop->grace_left -= count;
+    if (stop->grace_left <= 0) clua_raise_stop(L);
+}
+
+// MARK: hooks in finalizers
+
+// Lua calls no hook inside finalizers and other hooks: it clears a byte of the coroutine meanwhile. No function of Lua sets it, but code that
+// loops there must stop, too. Releases of Lua may put the byte elsewhere, so its place is found by trying.
+
+enum { SEARCHED_BYTES = 64, SEARCHED_LEVELS = 16 };
+
+static int flag_offset;  // 0: not found
+static unsigned char bytes_in_hook[SEARCHED_BYTES], bytes_in_finalizer[SEARCHED_BYTES];
+
+static void copy_in_hook(lua_State *L, lua_Debug *activation) {
+    (void)activation;
+    memcpy(bytes_in_hook, L, SEARCHED_BYTES);
+}
+
+static int copy_in_finalizer(lua_State *L) {
+    memcpy(bytes_in_finalizer, L, SEARCHED_BYTES);
+    return 0;
+}
+
+static int call_both(lua_State *L) {
+    lua_sethook(L, copy_in_hook, LUA_MASKCALL, 0);
+    lua_pushcfunction(L, lua_gettop);
+    lua_call(L, 0, 0);
+    lua_sethook(L, NULL, 0, 0);
+    lua_newuserdatauv(L, 0, 0);
+    lua_createtable(L, 0, 1);
+    lua_pushcfunction(L, copy_in_finalizer);
+    lua_setfield(L, -2, "__gc");
+    lua_setmetatable(L, -2);
+    lua_settop(L, 0);
+    lua_gc(L, LUA_GCCOLLECT);
+    return 0;
+}
+
+static void find_flag(void) {
+    lua_State *L = luaL_newstate();
+    if (L == NULL) return;
+    lua_pushcfunction(L, call_both);
+    if (lua_pcall(L, 0, 0, 0) == LUA_OK) {
+        const unsigned char *outside = (const unsigned char *)L;
+        int found = 0, offset = 0;
+        for (int i = 0; i < SEARCHED_BYTES; i++)
+            if (outside[i] == 1 && bytes_in_hook[i] == 0 && bytes_in_finalizer[i] == 0) found++, offset = i;
+        if (found == 1) flag_offset = offset;
+    }
+    lua_close(L);
+}
+
+bool clua_allow_hooks(lua_State *L) {
+    if (flag_offset == 0) return false;
+    unsigned char *flag = (unsigned char *)L + flag_offset;
+    bool were_disallowed = *flag == 0;
+    *flag = 1;
+    return were_disallowed;
+}
+
+bool clua_is_in_finalizer(lua_State *L) {
+    lua_Debug activation;
+    for (int level = 0; level < SEARCHED_LEVELS && lua_getstack(L, level, &activation); level++)
+        if (lua_getinfo(L, "n", &activation) && activation.name != NULL && strcmp(activation.name, "__gc") == 0) return true;
+    return false;
 }
 
 void clua_arm_stop(lua_State *L) { lua_sethook(L, hook, CLUA_STOP_EVENTS, 1); }
@@ -130,7 +267,10 @@ static void handle_signal(int signal_number) {
     for (clua_state *state = thread_states; state != NULL; state = state->stop.next_on_thread) {
         lua_State *L = atomic_load(&state->stop.running);
         clua_rearm_interrupt(L);
-        if (atomic_load(&state->stop.requested) != 0) clua_arm_stop(L);
+        bool is_requested = atomic_load(&state->stop.requested) != 0;
+        bool is_pending = is_requested || state->stop.raised != 0 || clua_interrupt_is_pending(state);
+        bool were_disallowed = is_pending && clua_allow_hooks(L);
+        if (is_requested || (were_disallowed && state->stop.raised != 0)) clua_arm_stop(L);
     }
 }
 
@@ -139,6 +279,7 @@ static pthread_once_t handler_once = PTHREAD_ONCE_INIT;
 static void install_handler(void) {
     struct sigaction action = {.sa_handler = handle_signal, .sa_flags = SA_RESTART};
     sigaction(clua_get_stop_signal(), &action, NULL);
+    find_flag();
 }
 
 void clua_set_stop_signal(int signal_number) { stop_signal = signal_number; }
@@ -239,12 +380,17 @@ void clua_request_stop(lua_State *L, const void *body, clua_stop_reason reason) 
     unlock(stop);
 }
 
-void clua_repeat_stop(lua_State *L, const void *body) {
+bool clua_repeat_stop(lua_State *L, const void *body) {
     clua_stop *stop = stop_of(L);
     lock(stop);
+    bool runs = is_running(stop, body);
     int reason = atomic_load(&stop->requested);
-    if (is_running(stop, body) && reason != 0) request(stop, reason);
+    if (runs && reason != 0)
+        request(stop, reason);
+    else if (runs && atomic_load(&stop->raised) != 0)
+        clua_signal_thread(stop);  // it may be inside a finalizer
     unlock(stop);
+    return runs;
 }
 
 bool clua_has_body(lua_State *L, const void *body) {
@@ -298,10 +444,12 @@ void clua_stop_here(lua_State *L, clua_stop_reason reason) {
 void clua_begin_body(lua_State *L, const void *body, clua_suspended_body *suspended) {
     clua_state *state = clua_state_of(L);
     clua_stop *stop = &state->stop;
-    suspended->raised = stop->raised;
+    suspended->raised = atomic_load_explicit(&stop->raised, memory_order_relaxed);
     suspended->message = stop->message;
     suspended->traceback = stop->traceback;
     suspended->limit_bytes = state->limit_bytes;
+    suspended->instructions_left = stop->instructions_left;
+    suspended->shared_instructions = stop->shared_instructions;
     lock(stop);
     suspended->body = stop->body;
     suspended->requested = atomic_load_explicit(&stop->requested, memory_order_relaxed);
@@ -312,8 +460,10 @@ void clua_begin_body(lua_State *L, const void *body, clua_suspended_body *suspen
     stop->is_given_up = false;
     stop->suspended = suspended;
     unlock(stop);
-    stop->raised = 0;
+    atomic_store_explicit(&stop->raised, 0, memory_order_relaxed);
     stop->message = stop->traceback = NULL;
+    stop->instructions_left = CLUA_NO_INSTRUCTION_LIMIT;
+    stop->shared_instructions = NULL;
     state->limit_bytes = state->state_limit;
 }
 
@@ -322,8 +472,10 @@ bool clua_end_body(lua_State *L, const clua_suspended_body *suspended) {
     clua_stop *stop = &state->stop;
     if (stop->message != NULL) free(stop->message);
     if (stop->traceback != NULL) free(stop->traceback);
+    stop->instructions_left = suspended->instructions_left;
+    stop->shared_instructions = suspended->shared_instructions;
     remove_hook(L);
-    stop->raised = suspended->raised;
+    atomic_store_explicit(&stop->raised, suspended->raised, memory_order_relaxed);
     stop->message = suspended->message;
     stop->traceback = suspended->traceback;
     state->limit_bytes = suspended->limit_bytes;
@@ -340,6 +492,8 @@ bool clua_end_body(lua_State *L, const clua_suspended_body *suspended) {
 
 void clua_stop_init(clua_stop *stop, lua_State *L) {
     atomic_init(&stop->running, L);
+    stop->steps_left = CLUA_STEPS_PER_LOOK;
+    stop->instructions_left = CLUA_NO_INSTRUCTION_LIMIT;
 }
 
 void clua_stop_free(clua_stop *stop) {

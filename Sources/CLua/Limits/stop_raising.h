@@ -10,7 +10,7 @@
 void clua_stop_init(clua_stop *stop, lua_State *L);
 void clua_stop_free(clua_stop *stop);
 
-/// Replaces `pcall`, `xpcall`, `load`, `coroutine.resume`, `coroutine.wrap` and `coroutine.close` by versions that pass a stop on. May
+/// Replaces `pcall`, `xpcall`, `load` and functions of `coroutine` by versions that pass a stop on and count. May
 /// raise. Needs 4 free stack slots.
 void clua_open_protected_calls(lua_State *L);
 
@@ -19,6 +19,9 @@ bool clua_is_stop(lua_State *L, int status);
 
 /// The message for a clua_stop_reason. Never raises.
 const char *clua_stop_words(int reason);
+
+/// As luaL_loadbufferx, but counts, so that compiling can be stopped, and refuses bytecode where that is restricted. May raise.
+int clua_load_buffer(lua_State *L, const char *bytes, size_t count, const char *name);
 
 /// Raises the pending stop.
 int clua_raise_stop(lua_State *L);
@@ -41,6 +44,17 @@ bool clua_is_on_thread(const clua_stop *stop);
 
 /// Sends the stop signal to the state's thread, if it has one. Async-signal-safe.
 void clua_signal_thread(const clua_stop *stop);
+/// Lets hooks run in `L` even inside a finalizer or another hook. Returns whether Lua had disallowed them. Async-signal-safe.
+bool clua_allow_hooks(lua_State *L);
+
+/// Whether one of the innermost functions of `L` is a finalizer. Never raises.
+bool clua_is_in_finalizer(lua_State *L);
+
+/// Makes `L` count instructions if nothing else needs its hook. Never raises.
+void clua_keep_counting(lua_State *L);
+
+/// Counts a new coroutine, whose first instructions are not counted otherwise.
+void clua_count_coroutine(lua_State *L);
 
 /// Makes `L` the running coroutine and returns the previous one. Re-arms the hook if a stop or an interrupt is pending. Never raises.
 static inline lua_State *clua_switch_running(lua_State *L) {
@@ -52,6 +66,7 @@ static inline lua_State *clua_switch_running(lua_State *L) {
     // A request that arrived before the switch set its hook on the previous coroutine.
     if (atomic_load_explicit(&stop->requested, memory_order_relaxed) != 0) clua_arm_stop(L);
     clua_rearm_interrupt(L);
+    if (stop->instructions_left != CLUA_NO_INSTRUCTION_LIMIT) clua_keep_counting(L);
     return before;
 }
 

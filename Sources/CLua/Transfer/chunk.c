@@ -52,6 +52,7 @@ typedef struct reader {
     clua_global_read *reads;
     size_t read_count, read_capacity;
     uint64_t whole[4];  // see clua_chunk
+    bool may_change_libraries;
 } reader;
 
 typedef struct string {
@@ -223,6 +224,30 @@ static void note_read(reader *in, const body *function, const upvalue_map *map, 
     if (name.count == 2 && memcmp(name.bytes, "_G", 2) == 0) note_whole(in, map->outer[upvalue]);
 }
 
+static bool is_one_of(string name, const char *const *names) {
+    for (; *names != NULL; names++)
+        if (name.bytes != NULL && strlen(*names) == name.count && memcmp(*names, name.bytes, name.count) == 0) return true;
+    return false;
+}
+
+// Whether the instruction reads a field of the table in register `table`, with a constant name.
+static bool reads_field(uint32_t code, uint32_t table) {
+    return (opcode(code) == OP_GETFIELD || (opcode(code) == OP_SELF && arg_k(code) != 0)) && arg_b(code) == table;
+}
+
+// Whether the function may do more with the global that it reads at `index` than use a function of a library. Classes are tables, too.
+static bool may_change_library(const body *function, size_t index, string name) {
+    static const char *const ways[] = {"debug", "dofile", "getmetatable", "load", "loadfile", "package", "require", NULL};
+    static const char *const libraries[] = {"coroutine", "io", "math", "opscript", "os", "string", "table", "utf8", NULL};
+    if (is_one_of(name, ways)) return true;
+    if (!is_one_of(name, libraries)) return false;
+    uint32_t next = instruction(function, index + 1);
+    if (!reads_field(next, arg_a(instruction(function, index))) || arg_c(next) >= function->constant_count) return true;
+    string field = function->constants[arg_c(next)];
+    bool is_class = field.count > 0 && *field.bytes >= 'A' && *field.bytes <= 'Z';
+    return is_class && !reads_field(instruction(function, index + 2), arg_a(next));
+}
+
 // Whether `code` reads a field of the table in register `table`, with the name in register `key`.
 static bool reads_register(uint32_t code, uint32_t table, uint32_t key) {
     if (opcode(code) == OP_SELF && arg_k(code) != 0) return false;
@@ -249,7 +274,11 @@ static void scan_read_by_register(reader *in, const body *function, const upvalu
 static void scan_code(reader *in, const body *function, const upvalue_map *map) {
     for (size_t i = 0; i < function->code_count && !failed(in); i++) {
         uint32_t code = instruction(function, i);
-        if (opcode(code) == OP_GETTABUP) note_read(in, function, map, arg_b(code), arg_c(code));
+        if (opcode(code) == OP_GETTABUP) {
+            note_read(in, function, map, arg_b(code), arg_c(code));
+            if (arg_c(code) < function->constant_count && may_change_library(function, i, function->constants[arg_c(code)]))
+                in->may_change_libraries = true;
+        }
         if (opcode(code) == OP_GETUPVAL) {
             scan_read_by_register(in, function, map, i);
             if (arg_b(code) < map->count) note_whole(in, map->outer[arg_b(code)]);
@@ -342,6 +371,7 @@ clua_chunk_status clua_chunk_parse(const uint8_t *dump, size_t dump_count, clua_
     chunk->has_parameters = about.has_parameters;
     memcpy(chunk->whole, in.whole, sizeof chunk->whole);
     chunk->is_reusable = about.is_reusable;
+    chunk->may_change_libraries = in.may_change_libraries;
     chunk->upvalue_count = (int)map.count;
     chunk->upvalues = (size_t)(about.upvalues - dump);
     chunk->reads = in.reads;

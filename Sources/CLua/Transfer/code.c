@@ -108,6 +108,7 @@ static clua_chunk_status analyse(clua_code *code) {
     code->has_parameters = chunk.has_parameters;
     memcpy(code->whole, chunk.whole, sizeof code->whole);
     code->is_reusable = chunk.is_reusable;
+    code->may_change_libraries = chunk.may_change_libraries;
     code->upvalue_count = chunk.upvalue_count;
     code->global_reads = chunk.reads;
     code->global_read_count = chunk.read_count;
@@ -360,6 +361,7 @@ static void instantiate_without_factory(lua_State *L, const clua_code *code) {
 }
 
 void clua_code_instantiate(lua_State *L, clua_code *code) {
+    if (code->may_change_libraries) clua_note_library_code(clua_state_of(L));
     if (code->factory == NULL) {
         instantiate_without_factory(L, code);
         return;

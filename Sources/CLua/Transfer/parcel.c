@@ -51,6 +51,13 @@ static void release_more(clua_parcel_more *more) {
     free(more);
 }
 
+size_t clua_parcel_size(const clua_parcel *parcel) {
+    size_t size = parcel->byte_count;
+    if (!parcel->has_more) return size;
+    for (size_t i = 0; i < parcel->more->string_count; i++) size += parcel->more->strings[i]->count;
+    return size;
+}
+
 void clua_parcel_release(clua_parcel *parcel) {
     if (parcel->has_more)
         release_more(parcel->more);

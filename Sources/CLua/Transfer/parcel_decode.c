@@ -266,6 +266,7 @@ static void decode_module(decoder *d, bool has_field) {
     int name = lua_gettop(L);
     if (has_field) decoder_push_string(d);
     clua_push_module(L, name, has_field ? name + 1 : 0);
+    if (lua_istable(L, -1)) clua_note_library_code(clua_state_of(L));
     lua_replace(L, name);
     lua_settop(L, name);
 }
@@ -385,6 +386,7 @@ void clua_decode_here(lua_State *L, const clua_parcel *parcel, clua_environment 
             lua_pop(L, 1);
         }
     }
+    if (decoder.uses_environment) clua_note_library_code(clua_state_of(L));
     if (decoder.uses_environment && environment == CLUA_FRESH_ENVIRONMENT) fill_environments(&decoder);
     if (lua_istable(L, decoder.environments)) {
         lua_rawgeti(L, decoder.environments, 0);

@@ -6,6 +6,7 @@
 #include <lua5.4/lua.h>
 #include <lua5.4/lualib.h>
 
+#include "allowance.h"
 #include "callback.h"
 #include "class.h"
 #include "host.h"

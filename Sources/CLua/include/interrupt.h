@@ -30,6 +30,12 @@ void clua_forget_interrupts(clua_state *state);
 /// Takes the pending signal of `L`, one that has not become an error yet. Returns 0 if there is none.
 int clua_take_interrupt(lua_State *L);
 
+/// Whether a signal for the state has neither become an error nor been taken. Async-signal-safe.
+bool clua_interrupt_is_pending(const clua_state *state);
+
+/// Raises the pending signal of `L` as an error, if there is one.
+void clua_raise_interrupt(lua_State *L);
+
 /// Whether the last signal of `L` has become an error, or was taken.
 bool clua_interrupt_was_raised(lua_State *L);
 

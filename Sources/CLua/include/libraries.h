@@ -5,6 +5,11 @@
 #include <lua5.4/lua.h>
 #include <stdint.h>
 
+#include "allowance.h"
+
+/// What the state prints counts from now on. `output` must outlive the state. Never raises.
+void clua_limit_output(lua_State *L, clua_allowance *output);
+
 /// Makes bodies see only the globals of a fresh state plus those of preludes and the host. What a module does to the globals is visible
 /// only to the bodies that require it. For worker states, before anything runs there. Never raises.
 void clua_separate_globals(lua_State *L);

@@ -8,9 +8,9 @@
 #include "state.h"
 
 /// Creates a state with Lua's standard libraries, transport, and the host's classes and functions in the module `opscript` (a global, and
-/// in `package.loaded`). With `ignore_environment`, `LUA_PATH` and similar variables have no effect. Returns NULL if memory runs out. The
-/// caller closes the state with clua_state_close.
-lua_State *clua_state_new(void *object, const clua_host *host, bool ignore_environment);
+/// in `package.loaded`), without what `restrictions`, clua_restriction bits, take away. Returns NULL if memory runs out. The caller closes the
+/// state with clua_state_close.
+lua_State *clua_state_new(void *object, const clua_host *host, unsigned restrictions);
 
 /// Closes the state: runs its finalizers and frees its memory.
 void clua_state_close(lua_State *L);

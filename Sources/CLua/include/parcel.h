@@ -74,6 +74,9 @@ static inline struct clua_shared_string *clua_parcel_string(const clua_parcel *p
 /// Whether the parcel is stored in `few` alone and owns nothing.
 static inline bool clua_parcel_is_few(const clua_parcel *parcel) { return !parcel->has_block && parcel->code == NULL; }
 
+/// The bytes of the values, long strings included, and functions not.
+size_t clua_parcel_size(const clua_parcel *parcel);
+
 /// How errors name the values: "argument 1", "result 1", … In a body the first value is the function itself. In an invocation all values
 /// are arguments.
 typedef enum clua_parcel_role { CLUA_BODY, CLUA_INVOCATION, CLUA_RESULTS, CLUA_STORED } clua_parcel_role;

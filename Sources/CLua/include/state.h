@@ -12,13 +12,20 @@
 
 #include "host.h"
 
+#define CLUA_NO_INSTRUCTION_LIMIT INT64_MAX
+
 /// Limits: stopping what runs. Only the state's thread writes these fields, except `requested`, `interrupt` and those that the lock guards.
 typedef struct clua_stop {
     _Atomic(lua_State *) running;  // the running coroutine
     atomic_int requested;          // a reason; the hook is set, or will be when a coroutine is switched to
-    int raised;                    // the reason of the stop being raised
+    atomic_int raised;             // the reason of the stop being raised
     char *message;                 // malloc'ed: "pipeline.lua:12: …", the position where it was raised
     char *traceback;               // malloc'ed
+    ptrdiff_t steps_left;          // of loops in C, until the next look; see Limits/count_raising.h
+    int64_t instructions_left;     // of the running body, or CLUA_NO_INSTRUCTION_LIMIT
+    struct clua_allowance *shared_instructions;  // those that the running body may use together with others; NULL for no limit
+    ptrdiff_t grace_left;          // steps of loops in C until the stop is raised again
+    int next_step;                 // instructions until the stop is raised again, once the first grace is over
     size_t refused_size;           // size of the last allocation that the memory limit refused
     atomic_bool is_locked;         // the lock; held for a few instructions, or while a signal is sent
     _Atomic(pid_t) thread;         // the kernel's number of the thread that is attached; 0 if none is. Changes under the lock
@@ -70,6 +77,20 @@ enum { CLUA_CACHED_CLOSURE_COUNT = 8 };
 // Some 200 values travel by name. About one in a hundred other values passes the filter and needs a lookup.
 enum { CLUA_FILTER_BITS = 14 };
 
+/// What the scripts of a state cannot use, as bits.
+typedef enum clua_restriction {
+    CLUA_NO_ENVIRONMENT = 1,    // LUA_PATH and similar variables have no effect
+    CLUA_NO_FILES = 2,          // io, dofile, loadfile, os.remove, os.rename, os.tmpname
+    CLUA_NO_SYSTEM = 4,         // io.popen, os.execute, os.exit, os.getenv, os.setlocale, warn
+    CLUA_NO_DEBUG = 8,          // debug
+    CLUA_NO_BYTECODE = 16,      // string.dump, and loading what it returns
+    CLUA_NO_C_MODULES = 32,     // package.cpath, package.loadlib
+    CLUA_NO_MODULE_FILES = 64,  // package.path
+    CLUA_NO_FINALIZERS = 128,   // __gc in a metatable
+    CLUA_NO_COLLECTOR = 256,    // options of collectgarbage that change how it works
+    CLUA_HOST_MODULES = 512     // `require` asks the host
+} clua_restriction;
+
 /// The record beside each state. Every coroutine of the state reaches it.
 typedef struct clua_state {
     void *object;  // the host's object, not owned
@@ -85,12 +106,19 @@ typedef struct clua_state {
     bool has_full_environments;  // some environment is filled, or was
     bool globals_have_metatable;  // a prelude has given the globals a metatable
     bool is_in_prelude;
+    bool libraries_are_recorded;  // CLUA_KEPT_LIBRARIES says what the libraries contain; see Libraries/isolation.c
+    bool has_library_code;        // some code here may change the libraries
+    bool libraries_may_differ;    // such code has run since they were checked
+    bool checks_libraries_always;
     int loads;                 // nested calls of `require` that are loading a module
     bool has_description;      // the registry describes an error in flight
     bool modules_changed;      // `package.loaded` may have changed
     uint64_t module_filter[(1 << CLUA_FILTER_BITS) / 64];  // a Bloom filter: one bit for the address of each value that travels by name
     clua_handles handles;
     bool redirects_output;  // the host takes what scripts write to stdout and stderr
+    unsigned restrictions;  // clua_restriction bits
+    size_t parcel_limit;    // the largest number of bytes that one parcel may hold; 0 for no limit
+    struct clua_allowance *output;  // what the state prints counts; NULL for no limit
     bool tells_host;  // the host wants to know when a collection ends
     char *warning;  // owned: the pieces of an incomplete warning, or NULL
     size_t warning_count;
@@ -117,8 +145,14 @@ static inline void clua_cached_closures_forget_upvalues(clua_state *state) {
     for (int i = 0; i < CLUA_CACHED_CLOSURE_COUNT; i++) state->cached_closures[i].byte_count = 0;
 }
 
+/// Called when code that may change the libraries is about to run in the state. Never raises.
+static inline void clua_note_library_code(clua_state *state) { state->has_library_code = state->libraries_may_differ = true; }
+
 /// Limits the memory of the state to `bytes`. Never raises.
 void clua_limit_state(lua_State *L, size_t bytes);
+
+/// Limits what one parcel of this state may hold, to about `bytes`. Sending more is an error. Never raises.
+void clua_limit_parcels(lua_State *L, size_t bytes);
 
 /// Lets the next collection wait until the heap has grown to three times, not twice, what the last one left, while that keeps growing.
 /// Programs that build up lasting data save collections that would free nothing. Never raises.

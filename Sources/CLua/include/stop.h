@@ -16,7 +16,8 @@ typedef enum clua_stop_reason {
     CLUA_NOT_STOPPED,
     CLUA_STOP_INTERRUPTED,
     CLUA_STOP_TIMEOUT,
-    CLUA_STOP_MEMORY
+    CLUA_STOP_MEMORY,
+    CLUA_STOP_INSTRUCTIONS
 } clua_stop_reason;
 
 /// The signal sent to threads: SIGRTMIN + 6, unless changed before the first state is created.
@@ -35,8 +36,9 @@ void *clua_thread_object(void);
 /// and calls clua_stop_here. The state must not be closed meanwhile.
 void clua_request_stop(lua_State *L, const void *body, clua_stop_reason reason);
 
-/// Any thread: sends the signal again if `body` has not reacted to its request. Lua may overlook one. The state must not be closed meanwhile.
-void clua_repeat_stop(lua_State *L, const void *body);
+/// Any thread: sends the signal again if `body` still runs in the state. Lua may overlook one, and a finalizer needs one of its own. Returns
+/// whether the body runs. The state must not be closed meanwhile.
+bool clua_repeat_stop(lua_State *L, const void *body);
 
 /// As clua_request_stop, for whatever the state is running, body or not, or else for what it runs next.
 void clua_request_end(lua_State *L);
@@ -68,6 +70,8 @@ typedef struct clua_suspended_body {
     char *message;
     char *traceback;
     size_t limit_bytes;
+    int64_t instructions_left;
+    struct clua_allowance *shared_instructions;
     bool is_given_up;
     struct clua_suspended_body *outer;
 } clua_suspended_body;
@@ -78,6 +82,11 @@ void clua_begin_body(lua_State *L, const void *body, clua_suspended_body *suspen
 
 /// Returns whether the body was given up.
 bool clua_end_body(lua_State *L, const clua_suspended_body *suspended);
+
+/// On the state's thread: stops the running body after `count` more instructions, or when `shared` is spent, which may be NULL. To the
+/// nearest thousand: steps of loops in C count, and this call and each new coroutine count as a thousand. Code with this limit takes about
+/// twice as long.
+void clua_limit_instructions(lua_State *L, int64_t count, struct clua_allowance *shared);
 
 /// On the state's thread: marks the running body as stopped, because a request arrived while it waited.
 void clua_stop_here(lua_State *L, clua_stop_reason reason);

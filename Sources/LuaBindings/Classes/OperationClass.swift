@@ -54,6 +54,7 @@ enum OperationClass {
         case .isKindOf: return try OperationSubclass.isKind(operation, call)
         case .start:
             let wasRaised = call.state.interruptWasRaised
+            try call.state.core.usage.takeOperations(1)
             try call.asCallError { try operation.prepared(for: nil, in: call.state, handleAt: 1) { try operation.tryStart() } }
             if let reason = (call.state.currentOperation as? LuaOperation)?.stopReason { throw .stop(reason) }
             // The operation called `os.exit`, so nothing that called it continues.
@@ -243,6 +244,9 @@ enum OperationClass {
         }
         try check(storageName: name, call)
         if call.isMissing(at: 3) { return operation.store(nil, as: name) }
+        if let limit = call.state.core.usage.limits.storedValues, operation.stored(name) == nil, operation.storedCount >= limit {
+            throw .message("\(operation.displayName) may store at most \(limit) values (limits.storedValues)")
+        }
         do { operation.store(try call.state.encode(count: 1, CLUA_STORED), as: name) } catch { throw CallError(error) }
     }
 

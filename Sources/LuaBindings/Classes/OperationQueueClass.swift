@@ -58,7 +58,7 @@ enum OperationQueueClass {
             let waits = call.isMissing(at: 3) ? false : try call.boolean(at: 3)
             try call.asCallError {
                 try operations.prepared(for: queue, in: call.state) {
-                    try adding(to: queue, call) { try queue.tryAddOperations(operations, waitUntilFinished: false) }
+                    try adding(operations.count, to: queue, call) { try queue.tryAddOperations(operations, waitUntilFinished: false) }
                 }
             }
             if waits {
@@ -97,7 +97,8 @@ enum OperationQueueClass {
 
     /// Calls `add`, which adds to `queue`. The observations of the queue in this state receive the changes.
     @inline(__always)
-    private static func adding(to queue: OperationQueue, _ call: Call, _ add: () throws -> Void) rethrows {
+    private static func adding(_ count: Int = 1, to queue: OperationQueue, _ call: Call, _ add: () throws -> Void) throws {
+        if call.state.core.usage.limitsAdding { try call.state.core.usage.checkAdding(count, to: queue) }
         guard call.state.hasObserved else { return try add() }
         let observations = call.state.observations(of: queue)
         for observation in observations { observation.willAdd(to: queue) }
@@ -129,6 +130,7 @@ enum OperationQueueClass {
 
     /// `OperationQueue.new()`, `.new "name"`, `.new { name =, … }`.
     private static func new(_ call: Call) throws(CallError) -> Answer {
+        try call.state.core.usage.takeQueue()
         let queue = OperationQueue(engine: call.state.core.engine)
         if call.isMissing(at: 1) { return .queue(queue) }
         if let name = call.string(at: 1) {

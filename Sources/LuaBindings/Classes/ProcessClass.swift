@@ -79,6 +79,7 @@ enum ProcessClass {
         if let index = options[.onExit], !call.isFunction(at: index) { throw option("onExit", "function", at: index, call) }
         if state.core.io.isEnding { throw .message("the runtime is being closed: it starts no programs") }
 
+        try state.core.usage.takeProcess()
         let process = ChildProcess(name: name, timeout: timeout, callsBack: options[.onExit] != nil, in: state)
         let operation = state.currentOperation as? LuaOperation
         do throws(Failure) {
@@ -94,7 +95,10 @@ enum ProcessClass {
                 unsafe program.timeout = timeout.map(IOThread.nanoseconds) ?? 0
                 try unsafe process.start(program, for: operation)
             }
-        } catch { throw CallError(error) }
+        } catch {
+            state.core.usage.returnProcess()
+            throw CallError(error)
+        }
         return .object(process, .process, callbackAt: options[.onExit])
     }
 

@@ -76,6 +76,7 @@ enum ScriptModule {
                     else { return }
                     unsafe Answer.parcel(parcel).write(to: reply)
                 },
+                load_module: { unsafe LuaState.answer($0, $1, $2, ScriptModule.loadModule) },
                 collected: { lua in
                     guard let lua = unsafe lua else { return false }
                     return unsafe LuaState.of(lua).releaseUnreferenced(lua)
@@ -107,8 +108,15 @@ enum ScriptModule {
         throw .stop(.interrupted)
     }
 
+    /// The text of the module with the name at 1, from the host.
+    private static func loadModule(_: Int32, _ call: Call) throws(CallError) -> Answer {
+        call.state.core.sandbox.moduleLoader?(try call.requiredString(at: 1)).map { .string($0) } ?? .nil
+    }
+
     static func call(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
         switch Function(number: member) {
+        case .process where !call.state.core.sandbox.allowsProcesses, .sh where !call.state.core.sandbox.allowsProcesses:
+            throw .message("programs are not available here: the host of this script does not allow them")
         case .now: return .number(MonotonicClock.seconds)
         case .sleep:
             let seconds = try call.seconds(at: 1)
@@ -118,6 +126,8 @@ enum ScriptModule {
         case .every: return try TimerClass.start(call, repeats: true)
         case .process: return try ProcessClass.start(call)
         case .sh: return try ProcessClass.startShell(call)
+        case .prelude where !call.state.core.sandbox.allowsPreludes:
+            throw .message("opscript.prelude is not available here: the host of this script does not allow it")
         case .prelude: return try call.addPrelude()
         case .captures: return try call.captures()
         case nil: throw .message("opscript bug: no function \(member)")

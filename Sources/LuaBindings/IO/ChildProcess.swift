@@ -23,6 +23,7 @@ final class ChildProcess: EventSource, @unchecked Sendable {
     private let callsBack: Bool
     private let state: LuaState
     private let group: Runtime.Group?
+    private let budget: RunBudget?
     private var pointer: OpaquePointer?
     /// The operation that started the process. Used only for comparison.
     private var owner: ObjectIdentifier?
@@ -42,6 +43,7 @@ final class ChildProcess: EventSource, @unchecked Sendable {
         self.callsBack = callsBack
         self.state = state
         group = unsafe state.group?.takeUnretainedValue()
+        budget = state.budget
     }
 
     deinit { if let pointer = unsafe pointer { unsafe cio_process_release(pointer) } }
@@ -71,6 +73,7 @@ final class ChildProcess: EventSource, @unchecked Sendable {
         if callsBack { state.post { self.callBack() } }
         ended.store(true, ordering: .releasing)
         if let activity { Recorder.activityEnded(activity, summary) }
+        state.core.usage.returnProcess()
         operation?.disown(self)
         group?.remove(self)
         for inbox in mutable.withLock({ $0.waiting }) { inbox.wake() }
@@ -81,7 +84,7 @@ final class ChildProcess: EventSource, @unchecked Sendable {
         // The job may run before the I/O thread stores the flag.
         ended.store(true, ordering: .releasing)
         unsafe withResult { result in
-            unsafe state.runCallback(of: self, for: group, argument: result, named: "the onExit of '\(name)'")
+            unsafe state.runCallback(of: self, for: group, argument: result, by: budget, named: "the onExit of '\(name)'")
         }
         state.forget(self)
     }

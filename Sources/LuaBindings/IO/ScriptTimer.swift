@@ -10,6 +10,7 @@ final class ScriptTimer: EventSource {
     let repeats: Bool
     private let state: LuaState
     private let group: Runtime.Group?
+    private let budget: RunBudget?
     private let mutable = Guarded(Mutable())
     /// Whether the timer will not fire any more.
     private let hasEnded = Atomic<Bool>(false)
@@ -25,6 +26,7 @@ final class ScriptTimer: EventSource {
         self.repeats = repeats
         self.state = state
         group = unsafe state.group?.takeUnretainedValue()
+        budget = state.budget
     }
 
     /// Starts the timer. On the state's thread, after `LuaState.expect`.
@@ -45,10 +47,11 @@ final class ScriptTimer: EventSource {
 
     private func call() {
         if repeats {
-            if isPending { state.runCallback(of: self, for: group, keeping: true, named: "a timer's function") }
+            if isPending { state.runCallback(of: self, for: group, keeping: true, by: budget, named: "a timer's function") }
+            if budget?.stopReason != nil { cancel(in: state) }
             isCalling.store(false, ordering: .releasing)
         } else if end() {
-            state.runCallback(of: self, for: group, named: "a timer's function")
+            state.runCallback(of: self, for: group, by: budget, named: "a timer's function")
             state.forget(self)
         }
     }
@@ -66,6 +69,7 @@ final class ScriptTimer: EventSource {
         if hasEnded.exchange(true, ordering: .acquiringAndReleasing) { return false }
         mutable.withLock { $0.timer }?.cancel()
         group?.remove(self)
+        state.core.usage.returnTimer()
         state.core.engine.release()
         return true
     }

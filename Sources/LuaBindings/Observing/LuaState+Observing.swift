@@ -8,7 +8,7 @@ extension LuaState {
         guard !isClosed, observation.isActive else { return }
         let fields = FlatValues([.table(notice.fields)])
         do throws(Failure) {
-            try within(observation.group) { () throws(Failure) in
+            try within(observation.group, by: observation.budget) { () throws(Failure) in
                 try unsafe attempt { lua, failure in
                     unsafe fields.withItems { items in
                         var change = unsafe clua_change(

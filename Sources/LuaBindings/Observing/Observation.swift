@@ -16,6 +16,8 @@ final class Observation: @unchecked Sendable {
     let keyPath: String
     /// What the calls of the function belong to.
     let group: Runtime.Group?
+    /// The budget of the code that has begun to observe.
+    let budget: RunBudget?
     private(set) weak var object: AnyObject?
     private let active = Atomic<Bool>(true)
     private var tokens: [KeyValueObservation] = []
@@ -31,6 +33,7 @@ final class Observation: @unchecked Sendable {
         self.keyPath = keyPath
         self.state = state
         group = unsafe state.group?.takeUnretainedValue()
+        budget = state.budget
     }
 
     var isActive: Bool { active.load(ordering: .acquiring) }

@@ -64,6 +64,7 @@ extension LuaOperation {
         self.init(
             call.state.origin(of: .function, nil), StateWord(body: parcel, isInHandle: false, hasCompletion: false))
         registerReferences(of: parcel)
+        joinRun(of: call.state)
     }
 
     private func encodeBody(_ call: Call) throws(Failure) -> Body {
@@ -81,6 +82,7 @@ extension LuaOperation {
     /// - Throws: an error if something in the functions cannot be sent.
     fileprivate func prepare(for queue: OperationQueue?, in state: LuaState, handleAt handle: Int32) throws(Failure) -> Bool {
         guard !isInQueue, !isExecuting, !isFinished else { return false }  // misuse, which the engine rejects
+        joinRun(of: state)
         let isHome = isHome(state)
         let destination = unsafe queue.map { unsafe Unmanaged.passUnretained($0) }
         let runsAtHome = unsafe destination?.with { queue in isOfMainState && withCore { $0.isMainQueue(queue) } } ?? isHome

@@ -130,7 +130,7 @@ extension LuaState {
         guard !isClosed else { return }
         ranCompletionCount += 1
         let group = unsafe operation.origin.group?.takeUnretainedValue()
-        runCallback(of: operation, for: group, named: operation.nameOfCompletion)
+        runCallback(of: operation, for: group, by: operation.budget, named: operation.nameOfCompletion)
     }
 
     /// Runs the completion blocks that this state has set on finished operations, and delivers the last changes to its observers. When this

@@ -48,7 +48,7 @@ extension LuaOperation {
             return running
         }
         if withFields({ $0.hasReturned }) { endStopped(reason) }
-        if !states.isEmpty { core.io.after(Self.gracePeriod / 2) { self.repeatStop(in: states) } }
+        if !states.isEmpty { core.io.after(Self.repetition) { self.repeatStop(in: states) } }
         for state in states where !core.isMain(state) {
             core.io.after(Self.gracePeriod) { self.replaceWorkerIfStuck(in: state) }
         }
@@ -57,11 +57,15 @@ extension LuaOperation {
     /// Seconds that a body has to notice a stop request before it is reported.
     private static let gracePeriod = 1.0
 
-    /// Lua may have overlooked the first signal. See `CLUA_STOP_EVENTS`.
+    /// Seconds between two signals to a body that has not ended.
+    static let repetition = 0.05
+
+    /// Lua may have overlooked the first signal (see `CLUA_STOP_EVENTS`), and each finalizer that does not end needs one of its own.
     private func repeatStop(in states: [LuaState]) {
-        core.states.withLock { current in
-            for state in states where current.contains(where: { $0 === state }) { state.repeatStop(of: self) }
+        let running = core.states.withLock { current in
+            states.filter { state in current.contains { $0 === state } && state.repeatStop(of: self) }
         }
+        if !running.isEmpty { core.io.after(Self.repetition) { self.repeatStop(in: running) } }
     }
 
     /// Nothing can stop a body that executes no Lua instruction. A new worker lets the other operations go on.
@@ -85,6 +89,7 @@ extension LuaOperation {
         }
         if let reason = limits.0 { throw Failure(stop: reason) }
         limits.1?.begin(for: self)
-        return limits.2 ?? core.operationMemoryLimit
+        let most = core.usage.limits.operationMemory ?? .max
+        return limits.2.map { min($0, most) } ?? core.operationMemoryLimit
     }
 }

@@ -220,6 +220,7 @@ extension LuaOperation {
         var stopReason: StopReason?
         var memoryLimit: Int?
         var timeLimit: TimeLimit?
+        var budget: RunBudget?
         /// The running processes that the operation has started.
         var processes: [ChildProcess] = []
         /// The states that keep the handle, besides the home state.

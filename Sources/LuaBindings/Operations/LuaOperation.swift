@@ -309,6 +309,9 @@ import Synchronization
 
     func stored(_ name: String) -> Parcel? { ifOutOfLine { $0.rare?.storage[name] } ?? nil }
 
+    /// The number of names that have a value.
+    var storedCount: Int { ifOutOfLine { $0.rare?.storage.count ?? 0 } ?? 0 }
+
     func store(_ value: Parcel?, as name: String) {
         value?.makeUnowned(referencesTo: self)
         registerReferences(of: value)

@@ -13,6 +13,8 @@ public final class OperationFailure: Error, CustomStringConvertible, Sendable {
         case timeout
         /// Memory ran out, or the body exceeded its memory limit.
         case memory
+        /// The body executed more instructions than `Runtime.Limits.operationInstructions`.
+        case instructions
         /// `interrupt()` stopped it.
         case interrupted
         /// A dependency failed or was cancelled, and its `dependencyPolicy` is `"succeeded"`.

@@ -5,6 +5,7 @@ enum StopReason: Int32 {
     case interrupted = 1
     case timeout = 2
     case memory = 3
+    case instructions = 4
 
     /// The message of the error.
     var message: String {
@@ -12,6 +13,7 @@ enum StopReason: Int32 {
         case .interrupted: "interrupted"
         case .timeout: "timeout"
         case .memory: "memory limit exceeded"
+        case .instructions: "instruction limit exceeded"
         }
     }
 
@@ -20,6 +22,7 @@ enum StopReason: Int32 {
         case .interrupted: .interrupted
         case .timeout: .timeout
         case .memory: .memory
+        case .instructions: .instructions
         }
     }
 }

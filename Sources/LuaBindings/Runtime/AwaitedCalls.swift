@@ -160,5 +160,5 @@ extension LuaState {
     }
 
     /// Asks `call` again, if it has not noticed.
-    func repeatStop(of call: StoppableCall) { unsafe clua_repeat_stop(main, call.body) }
+    func repeatStop(of call: StoppableCall) { _ = unsafe clua_repeat_stop(main, call.body) }
 }

@@ -104,6 +104,9 @@ import Synchronization
         hasFetched ? unsafe fetched[taken]._withUnsafeGuaranteedRef { unsafe $0.origin.group } : nil
     }
 
+    /// The operation that `take` will return.
+    var next: LuaOperation? { hasFetched ? unsafe fetched[taken].takeUnretainedValue() : nil }
+
     private func forgetFetched() {
         unsafe fetched.removeAll(keepingCapacity: fetched.count <= 64)
         taken = 0
@@ -146,7 +149,8 @@ extension LuaState {
             let group = unsafe due.groupOfNext?.takeUnretainedValue()
             unsafe run.group = due.groupOfNext
             do throws(Failure) {
-                try within(group) { () throws(Failure) in
+                run.begin()
+                try within(group, by: run.nextBudget) { () throws(Failure) in
                     try unsafe attempt { lua, failure in
                         unsafe withUnsafeMutablePointer(to: &run) { run in
                             unsafe clua_run_completions(
@@ -170,18 +174,27 @@ extension LuaState {
     /// The group of those that run now.
     var group: Unmanaged<Runtime.Group>?
     private var hasRun = false
+    /// Whether each block is called by itself, because each may belong to another run.
+    private let takesOne: Bool
+    /// Whether an operation was taken since `begin`.
+    private var hasTaken = false
     /// The operation whose block runs, with the list's reference to it.
     private var current: Unmanaged<LuaOperation>?
 
-    init(state: LuaState, left: Int) { (unsafe self.state, self.left) = (state, left) }
+    init(state: LuaState, left: Int) {
+        (unsafe self.state, self.left) = (state, left)
+        takesOne = state.core.usage.limitsRuns
+    }
 
     /// See `clua_next_completion`.
     mutating func next(_ completion: UnsafeMutablePointer<clua_completion>) -> Bool {
         endCurrent()
+        if takesOne && hasTaken { return false }
         // The limit has counted the job, and so the first block.
         if hasRun, unsafe state.drainLimit?.allowsMore() == false { left = 0 }
         while left > 0, unsafe state.due.groupOfNext?.toOpaque() == group?.toOpaque(), let operation = unsafe state.due.take() {
             left -= 1
+            hasTaken = true
             unsafe current = operation
             let (due, slot) = unsafe operation._withUnsafeGuaranteedRef { operation in
                 unsafe (operation.takeCompletion(in: state), operation.isHome(state) ? operation.handleSlot : 0)
@@ -197,9 +210,16 @@ extension LuaState {
             case .nothing: break
             }
             endCurrent()
+            if takesOne { return false }
         }
         return false
     }
+
+    /// The budget for the next block.
+    var nextBudget: RunBudget? { takesOne ? unsafe state.due.next?.budget : nil }
+
+    /// Called before each of the calls that `nextBudget` is for.
+    mutating func begin() { hasTaken = false }
 
     mutating func endCurrent() { unsafe current.take()?.release() }
 

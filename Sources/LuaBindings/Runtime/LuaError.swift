@@ -10,6 +10,8 @@ public struct LuaError: Error, CustomStringConvertible, Sendable {
         case memory
         /// The script ran longer than it may.
         case time
+        /// The script executed more instructions than it may.
+        case instructions
         /// The host or a signal has ended the script.
         case interrupted
         /// A function or a value cannot be copied to another Lua state. The message names the value and the way to it.
@@ -88,6 +90,7 @@ extension Failure {
         switch stop {
         case .timeout: .time
         case .memory: .memory
+        case .instructions: .instructions
         case .interrupted: .interrupted
         case nil where isMemoryError: .memory
         case nil where isSyntaxError: .syntax(isIncomplete: isIncomplete)

@@ -6,10 +6,12 @@ extension LuaState {
     /// Compiles a script and pushes its main function.
     func load(_ source: String, name: String) throws(Failure) {
         var source = source
-        try unsafe attempt { lua, failure in
-            source.withUTF8 { utf8 in
-                unsafe clua_load_string(
-                    lua, UnsafeRawPointer(utf8.baseAddress)?.assumingMemoryBound(to: CChar.self), utf8.count, name, &failure)
+        try limited(by: budget) { () throws(Failure) in
+            try unsafe attempt { lua, failure in
+                source.withUTF8 { utf8 in
+                    unsafe clua_load_string(
+                        lua, UnsafeRawPointer(utf8.baseAddress)?.assumingMemoryBound(to: CChar.self), utf8.count, name, &failure)
+                }
             }
         }
     }
@@ -33,7 +35,9 @@ extension LuaState {
             let base = call.count - 1
             defer { unsafe lua_settop(call.lua, base) }
             try call.pushOrFail(arguments)
-            try unsafe attempt { lua, failure in unsafe clua_call_script(lua, Int32(arguments.count), LUA_MULTRET, &failure) }
+            try limited(by: budget) { () throws(Failure) in
+                try unsafe attempt { lua, failure in unsafe clua_call_script(lua, Int32(arguments.count), LUA_MULTRET, &failure) }
+            }
             return try call.valuesOrFail(from: base + 1)
         }
     }
@@ -47,7 +51,9 @@ extension LuaState {
                 try unsafe attempt { lua, failure in unsafe clua_push_arguments(lua, &failure) }
             } catch { throw error.with(message: error.message) }
             let count = Int32(call.count - base - 1)
-            try unsafe attempt { lua, failure in unsafe clua_call_script(lua, count, 0, &failure) }
+            try limited(by: budget) { () throws(Failure) in
+                try unsafe attempt { lua, failure in unsafe clua_call_script(lua, count, 0, &failure) }
+            }
         }
     }
 
@@ -57,7 +63,9 @@ extension LuaState {
             let base = call.count - 1
             defer { unsafe lua_settop(call.lua, base) }
             try call.pushOrFail(arguments)
-            try unsafe attempt { lua, failure in unsafe clua_call_script(lua, Int32(arguments.count), LUA_MULTRET, &failure) }
+            try limited(by: budget) { () throws(Failure) in
+                try unsafe attempt { lua, failure in unsafe clua_call_script(lua, Int32(arguments.count), LUA_MULTRET, &failure) }
+            }
             guard call.count == base + 1, call.type(at: base + 1) == LUA_TFUNCTION else {
                 let shown = name.hasPrefix("=") || name.hasPrefix("@") ? name.dropFirst() : "script"
                 throw Failure(message: "'\(shown)' must return one function")
@@ -78,7 +86,9 @@ extension LuaState {
         try withCall { call throws(Failure) in
             let base = call.count - 1
             defer { unsafe lua_settop(call.lua, base) }
-            try unsafe attempt { lua, failure in unsafe clua_call_script(lua, 0, LUA_MULTRET, &failure) }
+            try limited(by: budget) { () throws(Failure) in
+                try unsafe attempt { lua, failure in unsafe clua_call_script(lua, 0, LUA_MULTRET, &failure) }
+            }
             if call.count == base { return }
             if hasConsole { try unsafe attempt { lua, failure in unsafe clua_call_console(lua, "format", call.count - base, &failure) } }
             let count = call.count - base

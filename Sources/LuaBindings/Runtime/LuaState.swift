@@ -36,6 +36,8 @@ final class LuaState: @unchecked Sendable {
     /// Whether `runLine` has the console show values.
     var hasConsole = false
     private var watchesCollections = false
+    /// The innermost run that limits apply to.
+    var currentRun: LimitedRun?
     /// The version of the runtime's shared data (`RuntimeCore.Shared`) that this state has taken over.
     @safe @exclusivity(unchecked) var appliedSharedVersion = 0
     /// The number of the host's functions and classes that this state has.
@@ -89,7 +91,7 @@ final class LuaState: @unchecked Sendable {
         self.inbox = inbox
         number = core.nextStateNumber()
         // Safety: the state uses the object only when it runs a script, and the object is set below.
-        guard let lua = unsafe clua_state_new(nil, ScriptModule.host, core.ignoresEnvironment) else {
+        guard let lua = unsafe clua_state_new(nil, ScriptModule.host, core.restrictions) else {
             closed.store(true, ordering: .relaxed)
             return nil
         }
@@ -98,6 +100,7 @@ final class LuaState: @unchecked Sendable {
         unsafe clua_state_of(lua).pointee.object = Unmanaged.passUnretained(self).toOpaque()
         attachThread()
         if let limit = core.stateMemoryLimit { unsafe clua_limit_state(lua, limit) }
+        obeyLimits()
         if number != RuntimeCore.mainStateNumber { unsafe clua_separate_globals(lua) }
         if core.prefersSpeedToMemory && number == RuntimeCore.mainStateNumber { unsafe clua_collect_seldom(lua) }
         unsafe clua_state_of(lua).pointee.redirects_output = core.output.redirect
@@ -220,16 +223,18 @@ final class LuaState: @unchecked Sendable {
             defer { unsafe switchGroup(to: outer) }
             let limit = number > 0 ? 1 : operation.isAsynchronous ? 0 : LUA_MULTRET
             let body = unsafe operation.cBody(number: number)
-            if arguments.isEmpty {
-                try unsafe attempt { lua, failure in
-                    unsafe clua_run_body(lua, body, parcel, limit, memoryLimit, &results, &failure)
-                }
-            } else {
-                try unsafe attempt { lua, failure in
-                    unsafe FlatValues(arguments).withItems { items in
-                        var body = unsafe body
-                        unsafe (body.arguments, body.argument_count) = (items.baseAddress, arguments.count)
-                        return unsafe clua_run_body(lua, body, parcel, limit, memoryLimit, &results, &failure)
+            try limited(operation) { () throws(Failure) in
+                if arguments.isEmpty {
+                    try unsafe attempt { lua, failure in
+                        unsafe clua_run_body(lua, body, parcel, limit, memoryLimit, &results, &failure)
+                    }
+                } else {
+                    try unsafe attempt { lua, failure in
+                        unsafe FlatValues(arguments).withItems { items in
+                            var body = unsafe body
+                            unsafe (body.arguments, body.argument_count) = (items.baseAddress, arguments.count)
+                            return unsafe clua_run_body(lua, body, parcel, limit, memoryLimit, &results, &failure)
+                        }
                     }
                 }
             }
@@ -271,21 +276,25 @@ final class LuaState: @unchecked Sendable {
 
     /// Calls the callback in the handle of `object` with the object. Removes the callback from the handle unless `isKept` is true.
     ///
-    /// - Parameter group: what the callback belongs to.
+    /// - Parameters:
+    ///   - group: what the callback belongs to.
+    ///   - budget: the budget of the run that it belongs to.
     func runCallback(
-        of object: AnyObject, for group: Runtime.Group?, keeping isKept: Bool = false, named name: @autoclosure () -> String
+        of object: AnyObject, for group: Runtime.Group?, keeping isKept: Bool = false, by budget: RunBudget?,
+        named name: @autoclosure () -> String
     ) {
-        unsafe runCallback(of: object, for: group, keeping: isKept, argument: nil, named: name())
+        unsafe runCallback(of: object, for: group, keeping: isKept, argument: nil, by: budget, named: name())
     }
 
     /// Like the above, but passes `argument` to the callback if it is not nil.
     func runCallback(
         of object: AnyObject, for group: Runtime.Group?, keeping isKept: Bool = false, argument: UnsafePointer<clua_item>?,
+        by budget: RunBudget?,
         named name: @autoclosure () -> String
     ) {
         let callback = unsafe clua_callback(object: Unmanaged.passUnretained(object).toOpaque(), is_kept: isKept, argument: argument)
         do throws(Failure) {
-            try within(group) { () throws(Failure) in
+            try within(group, by: budget) { () throws(Failure) in
                 try unsafe attempt { lua, failure in unsafe clua_run_callback(lua, callback, &failure) }
             }
         } catch { report(error, in: name(), of: group) }
@@ -325,12 +334,14 @@ final class LuaState: @unchecked Sendable {
         let (call, limit) = (stoppableCall, drainLimit)
         (stoppableCall, drainLimit) = (nil, nil)
         defer { (stoppableCall, drainLimit) = (call, limit) }
+        let run = waiting == nil ? currentRun : nil
         // An interrupt that stopped a callback also ends the wait.
         let wasRaised = interruptWasRaised
         // What runs meanwhile is not part of the waiting operation.
         let outcome = suspended(by: nil) {
             let outcome = inbox.run(
                 until: {
+                    if run?.stopReason != nil { return true }
                     if takeInterrupt(unless: wasRaised) || isMain && core.requestedExitStatus != nil || predicate() { return true }
                     if isMain, core.mainStateMustEnd.load(ordering: .acquiring) { return true }
                     if let call, call.isStopped { return true }
@@ -343,7 +354,7 @@ final class LuaState: @unchecked Sendable {
             _ = inbox.drain()
             return outcome
         }
-        if let reason = waiting?.stopReason { throw .stop(reason) }
+        if let reason = waiting?.stopReason ?? run?.stopReason { throw .stop(reason) }
         if let call, call.isStopped { throw .stop(.interrupted) }
         if isMain, core.requestedExitStatus != nil || core.mainStateMustEnd.load(ordering: .acquiring) { throw .stop(.interrupted) }
         if takeInterrupt(unless: wasRaised) { throw Self.interrupted }
@@ -375,8 +386,8 @@ final class LuaState: @unchecked Sendable {
         inbox.wake()
     }
 
-    /// Asks `operation` again, if it has not noticed.
-    func repeatStop(of operation: LuaOperation) { unsafe clua_repeat_stop(main, Unmanaged.passUnretained(operation).toOpaque()) }
+    /// Asks `operation` again, if it still runs here. Returns whether it does.
+    func repeatStop(of operation: LuaOperation) -> Bool { unsafe clua_repeat_stop(main, Unmanaged.passUnretained(operation).toOpaque()) }
 
     /// Whether `operation` was asked to stop but is inside one call of a C function and has not noticed. If so, the caller must give the
     /// worker's work to another worker until the call returns.

@@ -151,17 +151,21 @@ extension Runtime {
 }
 
 extension LuaState {
-    /// Runs `body`, a callback, as part of `group`, which may stop it.
+    /// Runs `body`, a callback, as part of `group`, which may stop it, and within the limits of a run.
+    ///
+    /// - Parameter budget: the budget of that run.
     @inline(__always)
-    func within<Result>(_ group: Runtime.Group?, _ body: () throws(Failure) -> Result) throws(Failure) -> Result {
+    func within<Result>(
+        _ group: Runtime.Group?, by budget: RunBudget?, _ body: () throws(Failure) -> Result
+    ) throws(Failure) -> Result {
         if let group {
-            do { return try run(StoppableCall("a callback"), for: group, body) } catch {
+            do { return try run(StoppableCall("a callback"), for: group) { try limited(by: budget, body) } } catch {
                 throw error as? Failure ?? Failure(stop: .interrupted)
             }
         }
         let outer = unsafe switchGroup(to: nil)
         defer { unsafe switchGroup(to: outer) }
-        return try body()
+        return try limited(by: budget, body)
     }
 
     /// Runs `body` as part of `group`, which may stop it.

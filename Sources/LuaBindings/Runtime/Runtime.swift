@@ -38,6 +38,11 @@ public final class Runtime: Sendable {
         /// The `memoryLimit` in bytes of operations that do not set one; nil for no limit.
         public var operationMemoryLimit: Int?
 
+        /// What scripts may use.
+        public var sandbox = Sandbox()
+        /// How much scripts may use.
+        public var limits = Limits()
+
         /// Whether scripts may end the process with `os.exit`. If false, `os.exit` raises an error in the script.
         ///
         /// If true, a call in the main state ends the process at once. A call on a worker stops the main state's script and cancels all

@@ -5,6 +5,7 @@ import Synchronization
 /// What all states of a runtime share. Operations retain it, so it may outlive the runtime. It does not own the engine's threads.
 // Safety: `mainState` is set once, before the first script runs, and cleared by `close`, inside the main state. All other fields are constant,
 // locked or atomic.
+@safe
 final class RuntimeCore: @unchecked Sendable {
     let engine: Engine
     let ignoresEnvironment: Bool
@@ -16,7 +17,11 @@ final class RuntimeCore: @unchecked Sendable {
     let operationMemoryLimit: Int
     /// Where output goes.
     let output: OutputSinks
+    /// What the states may still write; nil for no limit.
+    let outputLimit: OpaquePointer?
     let randomSeed: UInt64?
+    let sandbox: Runtime.Sandbox
+    let usage: Usage
     /// Timers and child processes.
     let io = IOThread()
     /// The calls into the main state that tasks await.
@@ -68,12 +73,20 @@ final class RuntimeCore: @unchecked Sendable {
         scriptsMayExit = configuration.scriptsMayExit
         prefersSpeedToMemory = configuration.prefersSpeedToMemory
         stateMemoryLimit = configuration.stateMemoryLimit
-        operationMemoryLimit = configuration.operationMemoryLimit ?? 0
         output = OutputSinks(output: configuration.output, errorOutput: configuration.errorOutput)
+        unsafe outputLimit = configuration.limits.outputBytes.flatMap { unsafe clua_allowance_new(Int64($0)) }
         randomSeed = configuration.randomSeed
+        sandbox = configuration.sandbox
+        usage = Usage(configuration.limits)
+        operationMemoryLimit = configuration.limits.operationMemory ?? configuration.operationMemoryLimit ?? 0
     }
 
+    deinit { unsafe clua_allowance_free(outputLimit) }
+
     // MARK: states
+
+    /// The `clua_restriction` bits of new states.
+    var restrictions: UInt32 { sandbox.restrictions | (ignoresEnvironment ? CLUA_NO_ENVIRONMENT.rawValue : 0) }
 
     func nextStateNumber() -> Int { stateCount.wrappingAdd(1, ordering: .relaxed).newValue }
 
@@ -225,8 +238,10 @@ final class RuntimeCore: @unchecked Sendable {
 
     // MARK: reports
 
-    /// Writes a message to stderr or to the host's sink, in one piece.
-    func report(_ text: String) { output.report("opscript: \(text)\n") }
+    /// Writes a message to stderr or to the host's sink, in one piece, unless scripts have used up their output.
+    func report(_ text: String) {
+        if unsafe clua_allowance_spend(outputLimit, text.utf8.count) { output.report("opscript: \(text)\n") }
+    }
 
     /// The number of callbacks that have raised an error.
     let callbackErrorCount = Atomic<Int>(0)

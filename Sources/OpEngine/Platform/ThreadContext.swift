@@ -23,8 +23,8 @@ import Synchronization
     /// The operation whose `isFinished` this thread asks after `main`. See `Operation.isAskedHere`. The caller that sets it retains the
     /// operation.
     var asked: Unmanaged<Operation>?
-    /// What this thread has recorded. Nil until it records something.
-    var recordBuffer: RecordBuffer?
+    /// What this thread has recorded. Nil until it records something. Retained, see `keep`.
+    private(set) var recordBuffer: Unmanaged<RecordBuffer>?
     /// See `Mailbox.asRecorded`.
     var readsAsRecorded = false
     /// The main inboxes that this thread is running, innermost last.
@@ -39,7 +39,30 @@ import Synchronization
         return make(worker: nil)
     }
 
-    deinit { recordBuffer?.isAbandoned.store(true, ordering: .releasing) }
+    /// Calls `body` with the context of the calling thread, without retaining it.
+    @inline(__always)
+    static func withCurrent<Result>(_ body: (ThreadContext) -> Result) -> Result {
+        // Safety: as in `current`.
+        if let pointer = unsafe cplatform_get_thread_context() {
+            return unsafe Unmanaged<ThreadContext>.fromOpaque(pointer)._withUnsafeGuaranteedRef(body)
+        }
+        return body(make(worker: nil))
+    }
+
+    deinit { dropRecordBuffer() }
+
+    /// Keeps the buffer into which this thread records.
+    func keep(_ buffer: RecordBuffer) {
+        dropRecordBuffer()
+        unsafe recordBuffer = Unmanaged.passRetained(buffer)
+    }
+
+    private func dropRecordBuffer() {
+        guard let buffer = unsafe recordBuffer else { return }
+        // Safety: `keep` has retained it.
+        unsafe buffer._withUnsafeGuaranteedRef { $0.isAbandoned.store(true, ordering: .releasing) }
+        unsafe buffer.release()
+    }
 
     private init(worker: Worker?) {
         parker = worker?.parker ?? Parker()

@@ -53,15 +53,21 @@ extension Operation {
     /// faster; `old` is then what it has left.
     func exchangeState(_ old: inout UInt64, for new: inout State) -> Bool {
         let milestones = Milestones(from: State(bits: old), to: &new)
-        let buffer = milestones.isEmpty ? nil : RecordBuffer.ofThread
-        // The clock is read before the change, so that a thread that sees the change reads a later time.
-        let time = buffer?.begin() ?? 0
-        defer { buffer?.end() }
-        let (exchanged, current) = state.weakCompareExchange(
-            expected: old, desired: new.bits, successOrdering: .acquiringAndReleasing, failureOrdering: .relaxed)
-        if exchanged, let buffer { write(milestones, at: time, to: buffer) }
-        old = current
-        return exchanged
+        func change() -> Bool {
+            let (exchanged, current) = state.weakCompareExchange(
+                expected: old, desired: new.bits, successOrdering: .acquiringAndReleasing, failureOrdering: .relaxed)
+            old = current
+            return exchanged
+        }
+        if milestones.isEmpty { return change() }
+        return RecordBuffer.ofThread { buffer in
+            // The clock is read before the change, so that a thread that sees the change reads a later time.
+            let time = buffer.begin()
+            defer { buffer.end() }
+            guard change() else { return false }
+            write(milestones, at: time, to: buffer)
+            return true
+        } ?? change()
     }
 
     private var recordAddress: UInt64 {
@@ -79,7 +85,7 @@ extension Operation {
             // Safety: the queue's lock is held, and the operation is in the queue.
             let queue = unsafe core._withUnsafeGuaranteedRef { UInt64($0.recordNumber?.queue ?? 0) }
             let details = queue << 8 | UInt64(loadState().level) << 1 | (milestones.contains(.ready) ? 1 : 0)
-            buffer.append(.added, address, at: time, details, ThreadContext.current.operation?.knownAddress ?? 0)
+            buffer.append(.added, address, at: time, details, ThreadContext.withCurrent { $0.operation?.knownAddress ?? 0 })
             if let name = lock.withLock({ extras?.name }) { buffer.append(.name, address, at: time, name) }
         } else if milestones.contains(.ready) {
             buffer.append(.ready, address, at: time)
@@ -111,38 +117,40 @@ extension Operation {
 
     /// Records all further changes of an operation that is being added to a queue. The caller holds the queue's lock.
     func beginRecording(in core: OperationQueue.Core, _ queue: inout OperationQueue.State) {
-        guard let buffer = RecordBuffer.ofThread else { return }
-        if core.recordNumber?.recorder !== buffer.recorder {
-            core.recordNumber = RecordNumber(queue: buffer.recorder.nextNumber(), recorder: buffer.recorder)
-            core.recordSettings(queue)
+        RecordBuffer.ofThread { buffer in
+            if core.recordNumber?.recorder !== buffer.recorder {
+                core.recordNumber = RecordNumber(queue: buffer.recorder.nextNumber(), recorder: buffer.recorder)
+                core.recordSettings(queue)
+            }
+            willBeRecorded()
+            state.bitwiseOr(State.recorded | State.watched, ordering: .acquiringAndReleasing)
         }
-        willBeRecorded()
-        state.bitwiseOr(State.recorded | State.watched, ordering: .acquiringAndReleasing)
     }
 
     /// Records that the operation has left its thread without having finished.
     @inline(never)
     func recordReturn() {
-        RecordBuffer.ofThread?.write(.returned, recordAddress)
+        RecordBuffer.ofThread { $0.write(.returned, recordAddress) }
     }
 
     /// Records a new name of an operation that was added. The caller holds no lock.
     @inline(never)
-    func recordName(_ name: String?) { RecordBuffer.ofThread?.write(.name, recordAddress, name ?? "") }
+    func recordName(_ name: String?) { RecordBuffer.ofThread { $0.write(.name, recordAddress, name ?? "") } }
 
     /// Records an error. The caller holds no lock.
     @inline(never)
     func record(_ error: any Error) {
-        guard let buffer = RecordBuffer.ofThread else { return }
-        let text = buffer.recorder.receiver.describe(error)
-        buffer.write(.error, recordAddress, text)
+        RecordBuffer.ofThread { buffer in
+            let text = buffer.recorder.receiver.describe(error)
+            buffer.write(.error, recordAddress, text)
+        }
     }
 
     /// Records where a script has made or added this operation. Has no effect unless a recorder is recording.
     ///
     /// - Parameter isFinal: whether this replaces a place that was recorded before the operation was added.
     package func recordPlace(_ place: String, isFinal: Bool) {
-        RecordBuffer.ofThread?.write(isFinal ? .placeMade : .placeAdded, recordAddress, place)
+        RecordBuffer.ofThread { $0.write(isFinal ? .placeMade : .placeAdded, recordAddress, place) }
     }
 }
 
@@ -171,7 +179,7 @@ extension Worker {
     @inline(never)
     func recordBlocking(began: Bool) {
         guard engine.isRecorded else { return }
-        RecordBuffer.ofThread?.write(began ? .workerBlocked : .workerReturned, 0, UInt64(number))
+        RecordBuffer.ofThread { $0.write(began ? .workerBlocked : .workerReturned, 0, UInt64(number)) }
     }
 }
 
@@ -185,11 +193,14 @@ extension OperationQueue.Core {
     /// Records the queue's name and settings. The caller holds the queue's lock.
     @inline(never)
     func recordSettings(_ state: OperationQueue.State) {
-        guard let recordNumber, let buffer = RecordBuffer.ofThread, buffer.recorder === recordNumber.recorder else { return }
-        let time = buffer.begin()
-        defer { buffer.end() }
-        let maximum = state.maximum == .max ? UInt64.max : UInt64(state.maximum)
-        let word = UInt64(recordNumber.queue) << 1 | (state.isSuspended ? 1 : 0)
-        buffer.append(.queue, 0, at: time, word, maximum, text: state.name ?? (isMain ? "main" : ""))
+        guard let recordNumber else { return }
+        RecordBuffer.ofThread { buffer in
+            guard buffer.recorder === recordNumber.recorder else { return }
+            let time = buffer.begin()
+            defer { buffer.end() }
+            let maximum = state.maximum == .max ? UInt64.max : UInt64(state.maximum)
+            let word = UInt64(recordNumber.queue) << 1 | (state.isSuspended ? 1 : 0)
+            buffer.append(.queue, 0, at: time, word, maximum, text: state.name ?? (isMain ? "main" : ""))
+        }
     }
 }

@@ -65,20 +65,22 @@ public final class Recorder: @unchecked Sendable {
     /// - Parameter operation: the operation that has begun it, if one has.
     /// - Returns: the number to pass to `activityEnded`; nil if no recorder is recording.
     public static func activityBegan(_ name: String, by operation: Operation?) -> Int? {
-        guard let buffer = RecordBuffer.ofThread else { return nil }
-        let number = buffer.recorder.nextNumber()
-        let time = buffer.begin()
-        defer { buffer.end() }
-        buffer.append(.activityBegan, operation?.knownAddress ?? 0, at: time, UInt64(number), text: name)
-        return number
+        RecordBuffer.ofThread { buffer in
+            let number = buffer.recorder.nextNumber()
+            let time = buffer.begin()
+            defer { buffer.end() }
+            buffer.append(.activityBegan, operation?.knownAddress ?? 0, at: time, UInt64(number), text: name)
+            return number
+        }
     }
 
     /// Records that an activity has ended.
     public static func activityEnded(_ number: Int, _ detail: String) {
-        guard let buffer = RecordBuffer.ofThread else { return }
-        let time = buffer.begin()
-        defer { buffer.end() }
-        buffer.append(.activityEnded, 0, at: time, UInt64(number), text: detail)
+        RecordBuffer.ofThread { buffer in
+            let time = buffer.begin()
+            defer { buffer.end() }
+            buffer.append(.activityEnded, 0, at: time, UInt64(number), text: detail)
+        }
     }
 
     /// A number for a queue or an activity.
@@ -91,7 +93,7 @@ public final class Recorder: @unchecked Sendable {
         guard let recorder = active.withLock({ $0 }) else { return nil }
         let number = recorder.threadCount.wrappingAdd(1, ordering: .relaxed).oldValue
         let buffer = RecordBuffer(recorder: recorder, number: number)
-        context.recordBuffer = buffer
+        context.keep(buffer)
         // Safety: a thread's worker lives as long as the thread.
         let worker = unsafe context.worker?.number ?? 0
         let isMain = recorder.engine.isMainThread
@@ -235,11 +237,25 @@ public final class Recorder: @unchecked Sendable {
 }
 
 extension RecordBuffer {
-    /// The buffer of the calling thread. Nil if no recorder is recording.
+    /// Calls `body` with the buffer of the calling thread. Returns nil if no recorder is recording.
+    ///
+    /// Retains nothing, because most of the time that a record would take otherwise is that of retaining and releasing. `body` must not end
+    /// the thread.
     @inline(__always)
-    static var ofThread: RecordBuffer? {
-        let context = ThreadContext.current
-        if let buffer = context.recordBuffer, buffer.isOpen.load(ordering: .relaxed) { return buffer }
-        return Recorder.openBuffer(for: context)
+    static func ofThread<Result>(_ body: (RecordBuffer) -> Result) -> Result? {
+        // Safety: the context lives as long as the thread. Only `openBuffer` replaces its buffer, before `body`.
+        ThreadContext.withCurrent { context in
+            if let buffer = unsafe context.recordBuffer {
+                return unsafe buffer._withUnsafeGuaranteedRef {
+                    $0.isOpen.load(ordering: .relaxed) ? body($0) : ofOpenedThread(context, body)
+                }
+            }
+            return ofOpenedThread(context, body)
+        }
+    }
+
+    @inline(never)
+    private static func ofOpenedThread<Result>(_ context: ThreadContext, _ body: (RecordBuffer) -> Result) -> Result? {
+        Recorder.openBuffer(for: context).map(body)
     }
 }

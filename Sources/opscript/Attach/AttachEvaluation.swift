@@ -6,18 +6,6 @@ import Synchronization
 
 /// A text that an attached prompt has sent to the main state, which evaluates it when it waits, between two pieces of work.
 final class AttachEvaluation: Sendable {
-    /// The runtime whose main state evaluates.
-    final class MainState: @unchecked Sendable {
-        // Safety: `@unchecked Sendable` because only jobs of the main state use the runtime. The monitor is safe from any thread.
-        fileprivate let runtime: Runtime
-        let monitor: RunMonitor
-
-        init(_ runtime: Runtime) {
-            self.runtime = runtime
-            monitor = runtime.monitor
-        }
-    }
-
     private enum Phase { case waiting, running, interrupted, ended }
 
     private let source: String
@@ -30,8 +18,8 @@ final class AttachEvaluation: Sendable {
     }
 
     /// Has the text evaluated. The reply comes when the main state has done so.
-    func begin(in mainState: MainState) {
-        mainState.runtime.engine.mainInbox.post { self.run(in: mainState.runtime) }
+    func begin(in runtime: Runtime) {
+        runtime.engine.mainInbox.post { self.run(in: runtime) }
     }
 
     /// Gives the evaluation up: it does not begin, or ends with the error `interrupted!`.

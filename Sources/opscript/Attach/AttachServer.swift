@@ -11,14 +11,14 @@ final class AttachServer: Sendable {
     private static let path = Mutex<String?>(nil)
 
     private let title: String
-    private let mainState: AttachEvaluation.MainState
+    private let runtime: Runtime
     private let listener: Int32
     private let connections = Mutex<[AttachConnection]>([])
 
-    /// Begins to listen. Call on the runtime's thread.
+    /// Begins to listen.
     init(_ runtime: Runtime, title: String) throws(AttachError) {
         self.title = title
-        mainState = AttachEvaluation.MainState(runtime)
+        self.runtime = runtime
         let (listener, path) = try AttachSocket.listen()
         self.listener = listener
         Self.path.withLock { $0 = path }
@@ -91,7 +91,7 @@ final class AttachServer: Sendable {
             } else {
                 // What is not complete comes again, with the next line.
                 evaluation = AttachEvaluation(AttachConnection.decode(line), for: connection)
-                evaluation?.begin(in: mainState)
+                evaluation?.begin(in: runtime)
             }
         }
         evaluation?.interrupt()
@@ -99,7 +99,7 @@ final class AttachServer: Sendable {
     }
 
     private var greeting: String {
-        let count = mainState.monitor.unfinishedOperations().count
+        let count = runtime.monitor.unfinishedOperations().count
         return
             "attached to process \(getpid()), \(title): \(count) unfinished operation\(count == 1 ? "" : "s"); :help shows the commands\n"
     }
@@ -109,7 +109,7 @@ final class AttachServer: Sendable {
         [(":help", "", "shows this")] + RunCommand.names + [(":detach", "", "leaves the process running, as Ctrl-D does")]
 
     private func reply(toCommand line: String) -> String {
-        if let command = RunCommand(line) { return command.perform(on: mainState.monitor) }
+        if let command = RunCommand(line) { return command.perform(on: runtime.monitor) }
         if line != ":help" { return PromptCommand.unknown(line, among: Self.commands) }
         return PromptCommand.help(of: Self.commands)
             + "Anything else is evaluated in the main state, as soon as that waits. Ctrl-C gives it up.\n"

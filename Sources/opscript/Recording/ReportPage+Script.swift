@@ -68,7 +68,8 @@ extension ReportPage {
           if (data.line[i] >= 0) lines.push("line: " + text(data.line[i]));
           lines.push("added at " + time(data.added[i]));
           lines.push("waited " + time(waited(i)) + waits(i).map(wait => "\n  " + time(wait[0]) + " " + wait[1]).join(""));
-          lines.push(ran(i) ? "ran " + time(runTime(i)) : "did not run");
+          const blocked = data.blocked[i] > 0 ? ", blocked for " + time(data.blocked[i]) + " of that" : "";
+          lines.push(ran(i) ? "ran " + time(runTime(i)) + blocked : "did not run");
           if (data.error[i] >= 0) lines.push("", error(i));
           return lines.join("\n");
         }
@@ -90,7 +91,7 @@ extension ReportPage {
           outcomes.forEach((outcome, k) => { if (k === 0 || data.outcomes[k] > 0) fact(outcome, String(data.outcomes[k]), outcome); });
           fact("Workers", String(data.workers));
           const use = data.end > 0 ? 100 * data.busy / (data.workers * data.end) : 0;
-          fact("Use of the workers", use.toFixed(0) + (use > 100 ? " % (blocked threads were replaced)" : " %"));
+          fact("Use of the workers", use.toFixed(0) + " %");
         }
 
         // Timeline -----------------------------------------------------------------------------------------------------------

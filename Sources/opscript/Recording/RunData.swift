@@ -53,6 +53,7 @@ struct RunData {
         column("begin", operations.map(\.begin))
         column("left", operations.map(\.leftThread))
         column("finished", operations.map(\.finished))
+        column("blocked", operations.map(\.blockedTime))
         list("path", CriticalPath.steps(of: operations, edges: log.edges)) { step in
             file.append("[")
             file.append(step.operation)
@@ -88,7 +89,7 @@ struct RunData {
             let creator = operation.creator.map { operations[Int($0)] }
             let isByCreator = creator.map { $0.hasStarted && $0.started <= operation.added } ?? false
             return Replay.Task(
-                workerTime: log.workers.contains(operation.thread) ? max(1, operation.threadTime - operation.blockedTime) : 0,
+                workerTime: log.workers.contains(operation.thread) ? max(1, operation.busyTime) : 0,
                 runTime: operation.runTime,
                 queue: operation.queue, added: operation.added - (isByCreator ? creator?.started ?? 0 : 0),
                 creator: isByCreator ? operation.creator.map { Int($0) } : nil)

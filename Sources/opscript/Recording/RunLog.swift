@@ -221,7 +221,7 @@ struct RunLog: Sendable {
         operations[index].phase = .finished
         operations[index].finished = time
         operations[index].outcome = outcome
-        if workers.contains(operations[index].thread) { totals.workerTime += operations[index].threadTime }
+        if workers.contains(operations[index].thread) { totals.workerTime += operations[index].busyTime }
         if let outcome { totals.finish(outcome, after: operations[index].hasStarted ? operations[index].runTime : nil) }
     }
 

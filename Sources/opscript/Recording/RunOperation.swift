@@ -38,6 +38,8 @@ struct RunOperation {
     var leftThread: UInt64 { returned > 0 ? returned : finished }
     /// The time that the operation was on its thread.
     var threadTime: UInt64 { hasStarted ? leftThread - started : 0 }
+    /// The part of that time in which no other thread could take its place.
+    var busyTime: UInt64 { threadTime - blockedTime }
     /// The time from the start to the end.
     var runTime: UInt64 { hasStarted ? finished - started : 0 }
     /// The end of the waiting.

@@ -10,7 +10,7 @@ struct RunTotals {
     /// How long the operations that have finished had run, and how long those that have started had waited.
     private(set) var runTimes = TimeHistogram()
     private(set) var waitTimes = TimeHistogram()
-    /// The time in nanoseconds that operations have spent on workers.
+    /// The time in nanoseconds that operations have spent on workers without being blocked.
     var workerTime: UInt64 = 0
     private(set) var programsStarted = 0
     private(set) var programsRunning = 0

@@ -11,8 +11,8 @@ import CLua
         unsafe host.initialize(
             to: clua_host(
                 classes: nil, class_count: 0, functions: nil, function_count: 0, call: { _, _, _ in }, exit: nil, sent: { _, _ in },
-                deferral: clua_deferral(), class_kind: 0, new_operation: nil, assign_class_field: nil, class_contents: nil, collected: nil,
-                registering: clua_registering(), write: nil))
+                deferral: clua_deferral(), class_kind: 0, new_operation: nil, assign_class_field: nil, class_contents: nil, load_module: nil,
+                collected: nil, registering: clua_registering(), write: nil))
         return unsafe UnsafePointer(host)
     }()
 
@@ -20,7 +20,7 @@ import CLua
 
     /// The host must outlive the state.
     init(host: UnsafePointer<clua_host>) {
-        guard let lua = unsafe clua_state_new(nil, host, true) else { fatalError("no memory for a state") }
+        guard let lua = unsafe clua_state_new(nil, host, CLUA_NO_ENVIRONMENT.rawValue) else { fatalError("no memory for a state") }
         unsafe self.lua = lua
     }
 

@@ -1,0 +1,223 @@
+// Keeps a body from changing the libraries for the bodies that run later in the same state.
+//
+// The tables of the libraries are the same for all bodies of a worker, because anything between them and a body would make each call of a
+// library function slower. So a record says what they contain, and they are restored before a body runs if code that may have changed them
+// has run since. Code that only uses functions of libraries by name, as most bodies, cannot change them (`may_change_library` in
+// Transfer/chunk.c) and costs nothing.
+#include "Libraries/isolation_raising.h"
+
+#include <lua5.4/lauxlib.h>
+#include <lua5.4/lualib.h>
+#include <stdbool.h>
+
+#include "Core/registry_raising.h"
+
+// The record is an array: for each table, itself, a copy of it, the number of its fields, and its metatable or false. Then the metatables of
+// the basic types or false.
+enum { TABLE = 1, COPY, FIELD_COUNT, METATABLE, PER_TABLE = METATABLE };
+
+// Pushes a value of each type whose metatable all values share. Returns their number.
+static int push_basic_values(lua_State *L) {
+    lua_pushnil(L);
+    lua_pushboolean(L, 0);
+    lua_pushinteger(L, 0);
+    lua_pushliteral(L, "");
+    lua_pushcfunction(L, clua_restore_libraries);
+    lua_pushthread(L);
+    lua_pushlightuserdata(L, L);
+    return 7;
+}
+
+static void push_metatable(lua_State *L, int index) {
+    if (!lua_getmetatable(L, index)) lua_pushboolean(L, 0);
+}
+
+// MARK: recording
+
+// Stack: the record, a table. Adds the table to the record, unless it is there, and pops it.
+static void record_table(lua_State *L, int record) {
+    int table = lua_gettop(L);
+    lua_pushvalue(L, table);
+    if (!lua_istable(L, table) || lua_rawget(L, record) != LUA_TNIL) {
+        lua_settop(L, table - 1);
+        return;
+    }
+    lua_Integer next = (lua_Integer)lua_rawlen(L, record), count = 0;
+    lua_newtable(L);
+    int copy = lua_gettop(L);
+    lua_pushnil(L);
+    while (lua_next(L, table)) {
+        lua_pushvalue(L, -2);
+        lua_insert(L, -2);
+        lua_rawset(L, copy);
+        count++;
+    }
+    lua_pushvalue(L, table);
+    lua_pushboolean(L, 1);
+    lua_rawset(L, record);  // marks it as recorded
+    lua_pushvalue(L, table);
+    lua_rawseti(L, record, next + TABLE);
+    lua_pushvalue(L, copy);
+    lua_rawseti(L, record, next + COPY);
+    lua_pushinteger(L, count);
+    lua_rawseti(L, record, next + FIELD_COUNT);
+    push_metatable(L, table);
+    lua_rawseti(L, record, next + METATABLE);
+    lua_settop(L, table - 1);
+}
+
+// Records the table at `library`, and the tables in its fields: classes, or what `package` holds.
+static void record_library(lua_State *L, int record, int library) {
+    lua_pushvalue(L, library);
+    record_table(L, record);
+    lua_pushnil(L);
+    while (lua_next(L, library)) {
+        bool is_own = lua_istable(L, -1);
+        if (is_own)
+            record_table(L, record);
+        else
+            lua_pop(L, 1);
+    }
+}
+
+static void record_libraries(lua_State *L) {
+    static const char *const names[] = {"coroutine", "debug", "io", "math", "opscript", "os", "string", "table", "utf8", NULL};
+    int top = lua_gettop(L), record = top + 1, loaded = top + 2;
+    lua_createtable(L, 256, 64);
+    luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+    for (const char *const *name = names; *name != NULL; name++) {
+        if (lua_getfield(L, loaded, *name) == LUA_TTABLE) record_library(L, record, lua_gettop(L));
+        lua_settop(L, loaded);
+    }
+    if (lua_getfield(L, loaded, LUA_LOADLIBNAME) == LUA_TTABLE) {
+        record_library(L, record, lua_gettop(L));  // with `loaded`, `preload` and `searchers`
+    }
+    lua_settop(L, loaded);
+    // Scripts that nobody trusts must not find each other's changes in modules of the host either.
+    if (clua_state_of(L)->checks_libraries_always) {
+        lua_pushnil(L);
+        while (lua_next(L, loaded)) {
+            if (lua_istable(L, -1) && lua_topointer(L, -1) != clua_state_of(L)->real_globals) record_library(L, record, lua_gettop(L));
+            lua_settop(L, loaded + 1);
+        }
+    }
+    lua_settop(L, loaded);
+    luaL_getmetatable(L, LUA_FILEHANDLE);
+    if (lua_istable(L, -1)) record_library(L, record, lua_gettop(L));
+    lua_settop(L, loaded);
+    int count = push_basic_values(L);
+    for (int i = 1; i <= count; i++) {
+        push_metatable(L, loaded + i);
+        if (lua_istable(L, -1)) {
+            lua_pushvalue(L, -1);
+            record_table(L, record);
+        }
+        lua_settop(L, loaded + count + 1);
+        lua_pop(L, 1);
+    }
+    lua_Integer next = (lua_Integer)lua_rawlen(L, record);
+    for (int i = 1; i <= count; i++) {
+        push_metatable(L, loaded + i);
+        lua_rawseti(L, record, next + i);
+    }
+    lua_pushvalue(L, record);
+    clua_keep(L, CLUA_KEPT_LIBRARIES);
+    lua_settop(L, top);
+    clua_state_of(L)->libraries_are_recorded = true;
+    clua_state_of(L)->libraries_may_differ = false;
+}
+
+// MARK: comparing and restoring
+
+// Whether the table at `table` has exactly the fields of its copy, `count` of them. Stack indices.
+static bool has_same_fields(lua_State *L, int table, int copy, lua_Integer count) {
+    lua_pushnil(L);
+    while (lua_next(L, table)) {
+        lua_pushvalue(L, -2);
+        lua_rawget(L, copy);
+        bool is_same = lua_rawequal(L, -1, -2);
+        lua_pop(L, 2);
+        if (!is_same) {
+            lua_pop(L, 1);
+            return false;
+        }
+        count--;
+    }
+    return count == 0;
+}
+
+static void restore_fields(lua_State *L, int table, int copy) {
+    lua_pushnil(L);
+    while (lua_next(L, table)) {
+        lua_pop(L, 1);
+        lua_pushvalue(L, -1);
+        lua_pushvalue(L, -1);
+        lua_rawget(L, copy);
+        lua_rawset(L, table);
+    }
+    lua_pushnil(L);
+    while (lua_next(L, copy)) {
+        lua_pushvalue(L, -2);
+        lua_insert(L, -2);
+        lua_rawset(L, table);
+    }
+}
+
+// Whether the metatable of the value at `value` is the one on top, or false for none. Restores it if `restores`. Pops it.
+static bool has_same_metatable(lua_State *L, int value, bool restores) {
+    push_metatable(L, value);
+    bool is_same = lua_rawequal(L, -1, -2);
+    lua_pop(L, 1);
+    if (is_same || !restores) {
+        lua_pop(L, 1);
+        return is_same;
+    }
+    if (!lua_istable(L, -1)) {
+        lua_pop(L, 1);
+        lua_pushnil(L);
+    }
+    lua_setmetatable(L, value);
+    return is_same;
+}
+
+// Whether the libraries are as recorded. Restores them if `restores`.
+static bool compare(lua_State *L, bool restores) {
+    int top = lua_gettop(L), record = top + 1, table = top + 2, copy = top + 3;
+    bool are_same = true;
+    luaL_checkstack(L, 20, NULL);
+    clua_push_kept(L, CLUA_KEPT_LIBRARIES);
+    lua_Integer i = 0;
+    for (; lua_rawgeti(L, record, i + TABLE), lua_rawgeti(L, record, i + COPY), lua_istable(L, copy); i += PER_TABLE) {
+        lua_rawgeti(L, record, i + FIELD_COUNT);
+        bool is_same = has_same_fields(L, table, copy, lua_tointeger(L, -1));
+        if (!is_same && restores) restore_fields(L, table, copy);
+        lua_rawgeti(L, record, i + METATABLE);
+        is_same &= has_same_metatable(L, table, restores);
+        are_same &= is_same;
+        lua_settop(L, record);
+    }
+    lua_settop(L, record);
+    int count = push_basic_values(L);
+    for (int value = 1; value <= count; value++) {
+        lua_rawgeti(L, record, i + value);
+        are_same &= has_same_metatable(L, record + value, restores);
+    }
+    lua_settop(L, top);
+    return are_same;
+}
+
+bool clua_are_libraries_changed(lua_State *L) {
+    return clua_state_of(L)->libraries_are_recorded && !compare(L, false);
+}
+
+int clua_restore_libraries(lua_State *L) {
+    clua_state *state = clua_state_of(L);
+    if (!state->libraries_are_recorded) {
+        luaL_checkstack(L, 20, NULL);
+        record_libraries(L);
+    } else {
+        state->libraries_may_differ = false;
+        compare(L, true);
+    }
+    return 0;
+}

@@ -1,0 +1,34 @@
+// What bodies do to the tables of the libraries ends with them. May raise.
+#ifndef CLUA_ISOLATION_RAISING_H
+#define CLUA_ISOLATION_RAISING_H
+
+#include <lua5.4/lua.h>
+#include <stdbool.h>
+
+#include "state.h"
+#include "stop.h"
+
+/// Makes the libraries and the metatables of the basic types what they were when a body first ran here, or when something adopted a change.
+/// Returns 0. Reserves its own slots.
+int clua_restore_libraries(lua_State *L);
+
+/// Whether something has changed the libraries. Reserves its own slots.
+bool clua_are_libraries_changed(lua_State *L);
+
+/// Makes the present content of the libraries the one that bodies find. Never raises.
+static inline void clua_adopt_libraries(lua_State *L) { clua_state_of(L)->libraries_are_recorded = false; }
+
+/// Before a body runs in a worker's state: restores the libraries if something may have changed them.
+static inline void clua_begin_isolation(lua_State *L) {
+    clua_state *state = clua_state_of(L);
+    bool must_look = !state->libraries_are_recorded || state->libraries_may_differ || state->checks_libraries_always;
+    if (must_look && state->separates_globals && state->stop.suspended->body == NULL) clua_restore_libraries(L);
+}
+
+/// After a callback: what it ran may have come from any body.
+static inline void clua_end_callback(lua_State *L) {
+    clua_state *state = clua_state_of(L);
+    state->libraries_may_differ |= state->has_library_code;
+}
+
+#endif

@@ -1,0 +1,18 @@
+// A number that several states use up together, such as the bytes that they may still print.
+#ifndef CLUA_ALLOWANCE_H
+#define CLUA_ALLOWANCE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/// From any thread, and never raise. `allowance` may be NULL, which means no limit.
+typedef struct clua_allowance clua_allowance;
+clua_allowance *clua_allowance_new(long long limit);
+void clua_allowance_free(clua_allowance *allowance);
+
+/// Takes `count` off. Returns false if less was left; then nothing is left.
+bool clua_allowance_spend(clua_allowance *allowance, size_t count);
+bool clua_allowance_is_spent(const clua_allowance *allowance);
+long long clua_allowance_limit(const clua_allowance *allowance);
+
+#endif

@@ -1,0 +1,89 @@
+import CLua
+@_spi(Locking) import OpEngine
+import Synchronization
+
+/// A call into Lua that the limits for runs apply to: that of the host, or one of a callback.
+final class LimitedRun: Sendable {
+    let budget: RunBudget
+    private let reason = Atomic<Int32>(0)
+
+    /// Why the run has to stop; nil if it does not.
+    var stopReason: StopReason? { StopReason(rawValue: reason.load(ordering: .acquiring)) }
+
+    init(_ budget: RunBudget) { self.budget = budget }
+
+    func stop(_ reason: StopReason) { self.reason.store(reason.rawValue, ordering: .releasing) }
+}
+
+extension LuaState {
+    /// Makes the state obey the runtime's sandbox and limits. Before the first script runs.
+    func obeyLimits() {
+        let limits = core.usage.limits
+        if let bytes = limits.valueBytes { unsafe clua_limit_parcels(running, bytes) }
+        if let output = unsafe core.outputLimit { unsafe clua_limit_output(running, output) }
+    }
+
+    /// Calls `body`, which runs a script or a callback, within `budget`, or a new one if that is nil. Code of an operation has the limits of
+    /// the operation instead.
+    func limited<Result>(by budget: RunBudget?, _ body: () throws(Failure) -> Result) throws(Failure) -> Result {
+        guard core.usage.limitsRuns, currentOperation == nil else { return try body() }
+        let budget = budget ?? RunBudget(core.usage.limits)
+        if let reason = budget.stopReason { throw budget.explained(Failure(stop: reason)) }
+        let run = LimitedRun(budget), outer = currentRun
+        let pointer = unsafe Unmanaged.passUnretained(run).toOpaque()
+        currentRun = run
+        let timer = budget.secondsLeft.map { seconds in core.io.after(max(seconds, 0)) { [core, self] in core.stop(run, in: self) } }
+        var frame = unsafe clua_suspended_body()
+        let lua = unsafe running
+        do throws(Failure) {
+            return try unsafe withUnsafeMutablePointer(to: &frame) { frame throws(Failure) in
+                unsafe clua_begin_body(lua, pointer, frame)
+                defer {
+                    if unsafe clua_end_body(lua, frame) { core.engine.endReplacingWorker() }
+                    timer?.cancel()
+                    currentRun = outer
+                }
+                if let shared = unsafe budget.instructions { unsafe clua_limit_instructions(lua, .max, shared) }
+                return try body()
+            }
+        } catch { throw budget.explained(error) }
+    }
+
+    /// Stops `run` if it still runs here. The same caution as for `runs` applies.
+    func requestStop(of run: LimitedRun) -> Bool {
+        let pointer = unsafe Unmanaged.passUnretained(run).toOpaque()
+        guard unsafe clua_has_body(main, pointer) else { return false }
+        if run.stopReason == nil {
+            run.stop(.timeout)
+            unsafe clua_request_stop(main, pointer, CLUA_STOP_TIMEOUT)
+        } else {
+            _ = unsafe clua_repeat_stop(main, pointer)
+        }
+        inbox.wake()
+        return true
+    }
+
+    /// Calls `body`, which runs a body of `operation`, within the limits for operations and for its run.
+    func limited(_ operation: LuaOperation, _ body: () throws(Failure) -> Void) throws(Failure) {
+        guard core.usage.limitsOperations else { return try body() }
+        let limits = core.usage.limits, budget = operation.budgetOrNew()
+        if let budget, let reason = budget.stopReason { throw budget.explained(Failure(stop: reason)) }
+        let timers = [limits.operationSeconds, budget?.secondsLeft].compactMap { $0 }.map { seconds in
+            core.io.after(max(seconds, 0)) { operation.stop(.timeout) }
+        }
+        defer { for timer in timers { timer.cancel() } }
+        let shared = unsafe budget?.instructions
+        if unsafe limits.operationInstructions != nil || shared != nil {
+            unsafe clua_limit_instructions(running, limits.operationInstructions.map(Int64.init) ?? .max, shared)
+        }
+        do throws(Failure) { try body() } catch { throw budget?.explained(error) ?? error }
+    }
+}
+
+extension RuntimeCore {
+    /// Stops `run` in `state`, and goes on until it has ended.
+    func stop(_ run: LimitedRun, in state: LuaState) {
+        let goesOn = states.withLock { states in states.contains { $0 === state } && state.requestStop(of: run) }
+        if goesOn { io.after(LuaOperation.repetition) { self.stop(run, in: state) } }
+    }
+}

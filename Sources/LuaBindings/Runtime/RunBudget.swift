@@ -1,0 +1,72 @@
+import CLua
+
+/// The time and the instructions of a run: a call of the host into Lua, with all the callbacks and operations that come of it.
+// Safety: `instructions` is atomic and lives as long as the budget.
+@safe
+final class RunBudget: @unchecked Sendable {
+    private let limits: Runtime.Limits
+    private let deadline: ContinuousClock.Instant?
+    /// Nil if there is no limit.
+    let instructions: OpaquePointer?
+
+    init(_ limits: Runtime.Limits) {
+        self.limits = limits
+        deadline = limits.runSeconds.map { .now.advanced(by: .seconds(min($0, 1e9))) }
+        unsafe instructions = limits.runInstructions.flatMap { unsafe clua_allowance_new(Int64($0)) }
+    }
+
+    deinit { unsafe clua_allowance_free(instructions) }
+
+    /// Nil if there is no limit.
+    var secondsLeft: Double? { deadline.map { ContinuousClock.now.duration(to: $0) / .seconds(1) } }
+
+    /// What has been used up; nil if nothing has.
+    var stopReason: StopReason? {
+        if let secondsLeft, secondsLeft <= 0 { return .timeout }
+        return unsafe clua_allowance_is_spent(instructions) ? .instructions : nil
+    }
+
+    /// Adds to a failure that the run was over, if that is its cause.
+    func explained(_ failure: Failure) -> Failure {
+        guard let reason = failure.stop, reason == stopReason else { return failure }
+        var failure = failure
+        if reason == .timeout {
+            failure.message += ": the run took longer than \((limits.runSeconds ?? 0).scriptText) s (limits.runSeconds)"
+        } else {
+            failure.message += ": the run needs more than \(limits.runInstructions ?? 0) (limits.runInstructions)"
+        }
+        return failure
+    }
+}
+
+extension LuaState {
+    /// The budget of the code that runs here; nil if it has none.
+    var budget: RunBudget? {
+        guard core.usage.limitsRuns else { return nil }
+        if let operation = currentOperation as? LuaOperation { return operation.budget }
+        return currentRun?.budget
+    }
+}
+
+extension LuaOperation {
+    /// The budget of the code that has added or started the operation. Nil if no limit applies, or if the host did and no body has begun.
+    var budget: RunBudget? { core.usage.limitsRuns ? ifOutOfLine { $0.rare?.budget } ?? nil : nil }
+
+    /// Makes the operation use the budget of what runs in `state`, unless it has one.
+    func joinRun(of state: LuaState) { if let budget = state.budget { setBudget(budget) } }
+
+    /// The budget of the operation, which is one of its own if the host has added it.
+    func budgetOrNew() -> RunBudget? {
+        guard core.usage.limitsRuns else { return nil }
+        return setBudget(RunBudget(core.usage.limits))
+    }
+
+    @discardableResult
+    private func setBudget(_ budget: RunBudget) -> RunBudget {
+        withFields { fields in
+            let current = fields.rareInUse.budget ?? budget
+            fields.rareInUse.budget = current
+            return current
+        }
+    }
+}

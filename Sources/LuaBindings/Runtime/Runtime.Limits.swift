@@ -1,0 +1,114 @@
+import CLua
+import OpEngine
+import Synchronization
+
+extension Runtime {
+    /// How much scripts of a runtime may use; nil for no limit. `Configuration.stateMemoryLimit` is the limit of each Lua state.
+    ///
+    /// A *run* is one call of the host into the main state, such as `Runtime.run`, with all that comes of it: the operations that it adds or
+    /// starts, its timers, completion blocks and observers, and what these start in turn. They share the run's seconds and instructions, and
+    /// nothing of the run is called any more when these are used up. An operation that the host adds is a run of its own. Exceeding time, memory or instructions stops the code, and `pcall` does not catch that. Exceeding
+    /// another limit is an error that names the limit.
+    public struct Limits: Sendable {
+        /// The seconds that an operation's function may run, waits included. An operation's own `timeout` may be lower.
+        public var operationSeconds: Double?
+        /// The bytes by which an operation's function may let its state grow. An operation's own `memoryLimit` may be lower.
+        public var operationMemory: Int?
+        /// The instructions of an operation's function, to the nearest thousand. The steps of loops in C count, and a new coroutine counts
+        /// as a thousand. Code with this limit takes about twice as long.
+        public var operationInstructions: Int?
+        /// The seconds that a run may take from its beginning, waits included.
+        public var runSeconds: Double?
+        /// The instructions of a run. Each callback and each operation counts as at least a thousand.
+        public var runInstructions: Int?
+        /// The bytes of the values that leave a state at once: the results of an operation, a function with its arguments and what it
+        /// captures, or a value that is stored in an operation.
+        public var valueBytes: Int?
+        /// The number of values that one operation may store under names of the script's own.
+        public var storedValues: Int?
+        /// The bytes that all states together may print.
+        public var outputBytes: Int?
+        /// The programs that may run at once.
+        public var processes: Int?
+        /// The operations that scripts may start, in the runtime's life.
+        public var operations: Int?
+        /// The unfinished operations in one queue.
+        public var queueLength: Int?
+        /// The queues that scripts may make, in the runtime's life.
+        public var queues: Int?
+        /// The pending timers.
+        public var timers: Int?
+
+        /// No limits.
+        public init() {}
+
+        /// Limits for scripts that nobody has read. They let a script compute for a few seconds, but not use up the machine.
+        public static var untrusted: Limits {
+            var limits = Limits()
+            limits.operationSeconds = 5
+            limits.operationMemory = 64 << 20
+            limits.runSeconds = 5
+            limits.valueBytes = 1 << 20
+            limits.storedValues = 100
+            limits.outputBytes = 1 << 20
+            limits.processes = 0
+            limits.operations = 10_000
+            limits.queueLength = 1_000
+            limits.queues = 100
+            limits.timers = 100
+            return limits
+        }
+    }
+}
+
+/// What the scripts of a runtime have used. Safe from every thread.
+final class Usage: Sendable {
+    let limits: Runtime.Limits
+    private let operations = Atomic<Int>(0)
+    private let queues = Atomic<Int>(0)
+    private let timers = Atomic<Int>(0)
+    private let processes = Atomic<Int>(0)
+    /// Whether adding an operation needs a look at the limits.
+    let limitsAdding: Bool
+    let limitsOperations: Bool
+    let limitsRuns: Bool
+
+    init(_ limits: Runtime.Limits) {
+        self.limits = limits
+        limitsRuns = limits.runSeconds != nil || limits.runInstructions != nil
+        limitsAdding = limits.operations != nil || limits.queueLength != nil || limits.valueBytes != nil || limitsRuns
+        limitsOperations =
+            limits.operationSeconds != nil || limits.operationMemory != nil || limits.operationInstructions != nil || limitsRuns
+    }
+
+    /// Takes one of what `limit` allows.
+    ///
+    /// - Throws: an error that names the limit if none is left.
+    private func take(_ count: Int = 1, from used: borrowing Atomic<Int>, _ limit: Int?, _ what: String, _ name: String) throws(CallError) {
+        guard let limit else { return }
+        if used.wrappingAdd(count, ordering: .relaxed).newValue > limit {
+            used.wrappingSubtract(count, ordering: .relaxed)
+            throw .message("the limit of \(limit) \(what) is reached (limits.\(name))")
+        }
+    }
+
+    func takeOperations(_ count: Int) throws(CallError) { try take(count, from: operations, limits.operations, "operations", "operations") }
+
+    /// - Throws: an error that names the limit if `queue` cannot take `count` more operations.
+    func checkAdding(_ count: Int, to queue: OperationQueue) throws(CallError) {
+        if let limit = limits.queueLength, queue.operationCount + count > limit {
+            throw .message("\(queue.displayName) may have at most \(limit) unfinished operations (limits.queueLength)")
+        }
+        try takeOperations(count)
+    }
+
+    func takeQueue() throws(CallError) { try take(from: queues, limits.queues, "queues", "queues") }
+
+    func takeTimer() throws(CallError) { try take(from: timers, limits.timers, "pending timers", "timers") }
+
+    func returnTimer() { if limits.timers != nil { timers.wrappingSubtract(1, ordering: .relaxed) } }
+
+    func takeProcess() throws(CallError) { try take(from: processes, limits.processes, "running programs", "processes") }
+
+    func returnProcess() { if limits.processes != nil { processes.wrappingSubtract(1, ordering: .relaxed) } }
+}

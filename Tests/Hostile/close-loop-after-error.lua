@@ -1,0 +1,2 @@
+-- expect: timeout
+local x <close> = setmetatable({}, { __close = function() while true do end end }) error("x")

@@ -1,0 +1,2 @@
+-- expect: error: non-closable
+local x <close> = {}

@@ -1,0 +1,2 @@
+-- expect: timeout
+local x <close> = setmetatable({}, { __close = function() ("a"):rep(30000):find(".-.-.-.-b") end }) while true do end

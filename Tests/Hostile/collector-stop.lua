@@ -1,0 +1,2 @@
+-- expect: error: does not allow collectgarbage 'stop'
+collectgarbage("stop")

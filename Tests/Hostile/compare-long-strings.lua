@@ -1,0 +1,2 @@
+-- expect: timeout
+local a = ("\0"):rep(1 << 21) local b = a .. "x" while a < b do end

@@ -1,0 +1,2 @@
+-- expect: timeout
+table.concat(setmetatable({}, { __index = table.concat }), "", 1, 1 << 60)

@@ -1,0 +1,2 @@
+-- expect: error: invalid value
+table.concat({}, "", 1, 1 << 60)

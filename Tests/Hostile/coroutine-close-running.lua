@@ -1,0 +1,2 @@
+-- expect: error: cannot close a running coroutine
+coroutine.close(coroutine.running())

@@ -1,0 +1,2 @@
+-- expect: timeout
+coroutine.wrap(function() while true do end end)()

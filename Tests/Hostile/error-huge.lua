@@ -1,0 +1,2 @@
+-- expect: error
+error(("x"):rep(1 << 20))

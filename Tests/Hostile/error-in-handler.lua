@@ -1,0 +1,2 @@
+-- expect: error
+xpcall(error, function() error("again") end) error(nil)

@@ -1,0 +1,2 @@
+-- expect: error: x
+error("x", math.maxinteger)

@@ -1,0 +1,2 @@
+-- expect: error
+error(setmetatable({}, { __tostring = function() error("again") end }))

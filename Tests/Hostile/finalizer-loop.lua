@@ -1,0 +1,2 @@
+-- expect: error: no finalizers
+setmetatable({}, { __gc = function() while true do end end }) collectgarbage()

@@ -1,0 +1,2 @@
+-- expect: error: no finalizers
+local mt = {} rawset(mt, "__gc", true) setmetatable({}, mt)

@@ -1,0 +1,2 @@
+-- expect: error: no finalizers
+local function f(t) setmetatable(t, { __gc = f }) end f({})

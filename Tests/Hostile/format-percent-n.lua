@@ -1,0 +1,2 @@
+-- expect: error: invalid conversion
+return ("%n"):format(1)

@@ -1,0 +1,2 @@
+-- expect: ok
+return #("%p"):format({}) > 0

@@ -1,0 +1,2 @@
+-- expect: error: invalid conversion
+return ("%.1000f"):format(1)

@@ -1,0 +1,2 @@
+-- expect: error: value has no literal form
+return ("%q"):format({})

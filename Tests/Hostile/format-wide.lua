@@ -1,0 +1,2 @@
+-- expect: error: invalid conversion
+return ("%1000d"):format(1)

@@ -1,0 +1,2 @@
+-- expect: ok
+local _ENV = {} x = 1 return x

@@ -1,0 +1,2 @@
+-- expect: ok
+return load("x = 1 return x", "c", "t", {})()

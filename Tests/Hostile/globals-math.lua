@@ -1,0 +1,2 @@
+-- expect: ok
+math.floor, math.huge, math.random = nil return math.huge == nil

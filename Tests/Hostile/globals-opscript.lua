@@ -1,0 +1,2 @@
+-- expect: ok
+opscript.OperationQueue.new, opscript.Operation.new, opscript.sleep = nil return opscript.sleep == nil

@@ -1,0 +1,2 @@
+-- expect: ok
+pcall, error, load = nil return pcall == nil

@@ -1,0 +1,2 @@
+-- expect: ok
+package.preload.string = function() while true do end end return true

@@ -1,0 +1,2 @@
+-- expect: ok
+_G.print = nil return print == nil

@@ -1,0 +1,2 @@
+-- expect: timeout
+package.preload.endless = function() while true do end end require("endless")

@@ -1,0 +1,2 @@
+-- expect: error: invalid replacement value
+return ("x"):gsub("x", function() return {} end)

@@ -1,0 +1,2 @@
+-- expect: error
+local t = setmetatable({}, { __index = string.rep }) return t.x

@@ -1,0 +1,2 @@
+-- expect: error: invalid conversion specifier
+return os.date("%Ez")

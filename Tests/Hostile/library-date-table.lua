@@ -1,0 +1,2 @@
+-- expect: error
+return os.date("*t", math.maxinteger)

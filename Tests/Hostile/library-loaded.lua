@@ -1,0 +1,2 @@
+-- expect: ok
+return package.loaded.io == nil and package.loaded.debug == nil and package.loadlib == nil

@@ -1,0 +1,2 @@
+-- expect: error: opscript.prelude is not available
+opscript.prelude(function() string.rep = nil end)

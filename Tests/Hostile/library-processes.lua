@@ -1,0 +1,2 @@
+-- expect: error: programs are not available
+return opscript.sh("true")

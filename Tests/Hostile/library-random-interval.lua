@@ -1,0 +1,2 @@
+-- expect: error: interval is empty
+return math.random(2, 1)

@@ -1,0 +1,2 @@
+-- expect: error: module 'debug' not found
+return require("debug")

@@ -1,0 +1,2 @@
+-- expect: error: module 'io' not found
+return require("io")

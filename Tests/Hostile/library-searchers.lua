@@ -1,0 +1,2 @@
+-- expect: ok
+return #package.searchers == 1

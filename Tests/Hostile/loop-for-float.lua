@@ -1,0 +1,2 @@
+-- expect: timeout
+for i = 1, math.huge do end

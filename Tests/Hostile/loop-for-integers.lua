@@ -1,0 +1,2 @@
+-- expect: timeout
+for i = math.mininteger, math.maxinteger do end

@@ -1,0 +1,2 @@
+-- expect: timeout
+::top:: goto top

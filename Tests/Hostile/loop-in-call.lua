@@ -1,0 +1,2 @@
+-- expect: timeout
+setmetatable({}, { __call = function(self) while true do self = self end end })()

@@ -1,0 +1,2 @@
+-- expect: timeout
+local mt = { __eq = function() while true do end end } return setmetatable({}, mt) == setmetatable({}, mt)

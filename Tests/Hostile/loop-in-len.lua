@@ -1,0 +1,2 @@
+-- expect: timeout
+return #setmetatable({}, { __len = function() while true do end end })

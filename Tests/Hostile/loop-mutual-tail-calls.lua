@@ -1,0 +1,2 @@
+-- expect: timeout
+local g local function f() return g() end function g() return f() end f()

@@ -1,0 +1,2 @@
+-- expect: timeout
+local function f() pcall(f) while true do pcall(f) end end f()

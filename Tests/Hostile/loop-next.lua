@@ -1,0 +1,2 @@
+-- expect: timeout
+local t = { 1 } while true do next(t) end

@@ -1,0 +1,2 @@
+-- expect: timeout
+repeat until false

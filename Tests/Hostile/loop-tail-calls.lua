@@ -1,0 +1,2 @@
+-- expect: timeout
+local function f() return f() end f()

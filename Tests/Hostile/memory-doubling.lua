@@ -1,0 +1,2 @@
+-- expect: memory
+local s = "x" while true do s = s .. s end

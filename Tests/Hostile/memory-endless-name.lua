@@ -1,0 +1,2 @@
+-- expect: memory|timeout
+return load(function() return "x" end)

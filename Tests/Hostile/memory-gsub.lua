@@ -1,0 +1,2 @@
+-- expect: memory
+return #(("x"):rep(100000):gsub("x", ("y"):rep(10000)))

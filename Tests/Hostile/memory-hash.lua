@@ -1,0 +1,2 @@
+-- expect: memory|timeout
+local t = {} for i = 1, math.huge do t["k" .. i] = i end

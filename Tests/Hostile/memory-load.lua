@@ -1,0 +1,2 @@
+-- expect: memory|timeout
+local n = 0 load(function() n = n + 1 return "x" .. n .. "=" .. n .. " " end)

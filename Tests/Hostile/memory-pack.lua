@@ -1,0 +1,2 @@
+-- expect: memory
+return #string.pack("c100000000", "")

@@ -1,0 +1,2 @@
+-- expect: error: cannot change a protected metatable
+setmetatable(setmetatable({}, { __metatable = 1 }), {})

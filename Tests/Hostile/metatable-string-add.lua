@@ -1,0 +1,2 @@
+-- expect: ok
+getmetatable("").__add = function() return 1 end return "a" + "b"

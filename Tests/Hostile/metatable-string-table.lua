@@ -1,0 +1,2 @@
+-- expect: ok
+string.rep, string.format, string.find = nil return string.rep == nil

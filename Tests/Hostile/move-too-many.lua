@@ -1,0 +1,2 @@
+-- expect: error: too many elements to move
+table.move({}, math.mininteger, math.maxinteger, 1)

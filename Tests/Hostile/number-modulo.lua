@@ -1,0 +1,2 @@
+-- expect: error: attempt to perform 'n%0'
+return 1 % 0

@@ -1,0 +1,2 @@
+-- expect: timeout
+local q = opscript.OperationQueue.new() while true do pcall(function() q:addOperation(function() end) end) end

@@ -1,0 +1,2 @@
+-- expect: ok
+local op = opscript.Operation.new(function() end) op.completionBlock = function() while true do end end opscript.OperationQueue.new():addOperation(op) return true

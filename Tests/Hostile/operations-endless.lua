@@ -1,0 +1,2 @@
+-- expect: error: the limit of|timeout
+local q = opscript.OperationQueue.new() while true do q:addOperation(function() end):waitUntilFinished() end

@@ -1,0 +1,2 @@
+-- expect: memory|timeout
+local t = {} while true do t[#t + 1] = opscript.Operation.new(function() end) end

@@ -1,0 +1,2 @@
+-- expect: ok
+opscript.OperationQueue.main:addOperation(function() while true do end end) return true

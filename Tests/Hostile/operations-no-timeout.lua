@@ -1,0 +1,2 @@
+-- expect: timeout
+local op = ... op.timeout = nil while true do end

@@ -1,0 +1,2 @@
+-- expect: error: the limit of|timeout
+while true do opscript.Operation.new(function() end):start() end

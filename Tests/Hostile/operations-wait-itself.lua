@@ -1,0 +1,2 @@
+-- expect: error: waits for itself
+local op = ... op:waitUntilFinished()

@@ -1,0 +1,2 @@
+-- expect: timeout
+opscript.OperationQueue.new():addOperation(function() while true do end end):waitUntilFinished() while true do end

@@ -1,0 +1,2 @@
+-- expect: timeout
+while true do pcall(print, ("x"):rep(1000)) end

@@ -1,0 +1,2 @@
+-- expect: error: bytes of output
+while true do print(("x"):rep(1000)) end

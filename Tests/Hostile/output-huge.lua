@@ -1,0 +1,2 @@
+-- expect: error: bytes of output
+print(("x"):rep(1000000))

@@ -1,0 +1,2 @@
+-- expect: error
+return string.pack("!16 i17", 1)

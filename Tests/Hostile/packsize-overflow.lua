@@ -1,0 +1,2 @@
+-- expect: error
+return string.packsize(("c2147483647"):rep(3))

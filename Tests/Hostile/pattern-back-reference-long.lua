@@ -1,0 +1,2 @@
+-- expect: timeout
+return ("a"):rep(30000):find("(.*)(.*)(.*)%3b")

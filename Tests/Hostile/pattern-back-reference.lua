@@ -1,0 +1,2 @@
+-- expect: timeout
+return ("a"):rep(20000):find("^(.*)(.*)%1%2b")

@@ -1,0 +1,2 @@
+-- expect: timeout
+return ("("):rep(400000):find("%b()")

@@ -1,0 +1,2 @@
+-- expect: timeout
+local s = ("("):rep(100000) while true do s:find("%b()b") end

@@ -1,0 +1,2 @@
+-- expect: error: too many captures
+return ("x"):rep(100):find(("(x)"):rep(33))

@@ -1,0 +1,2 @@
+-- expect: ok
+return ("x"):find("x)")

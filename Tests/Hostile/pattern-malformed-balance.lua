@@ -1,0 +1,2 @@
+-- expect: error: malformed pattern
+return ("x"):find("%b")

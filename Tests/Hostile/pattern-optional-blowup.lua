@@ -1,0 +1,2 @@
+-- expect: timeout
+return ("a"):rep(35):find(("a?"):rep(35) .. "b")

@@ -1,0 +1,2 @@
+-- expect: timeout
+return ("a"):rep(3000):find("a+a+a+a+a+b")

@@ -1,0 +1,2 @@
+-- expect: error: unfinished capture
+return ("x"):find("(x")

@@ -1,0 +1,2 @@
+-- expect: timeout
+print(setmetatable({}, { __tostring = function() while true do end end }))

@@ -1,0 +1,2 @@
+-- expect: ok|error
+opscript.OperationQueue.main.isSuspended = false return true

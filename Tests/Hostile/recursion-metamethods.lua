@@ -1,0 +1,2 @@
+-- expect: error: stack overflow
+local t = setmetatable({}, { __add = function(a, b) return a + b end }) return t + 1

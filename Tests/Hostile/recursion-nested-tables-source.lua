@@ -1,0 +1,2 @@
+-- expect: error
+assert(load("return " .. ("{"):rep(1000) .. ("}"):rep(1000)))

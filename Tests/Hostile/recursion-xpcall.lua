@@ -1,0 +1,2 @@
+-- expect: ok|error|timeout
+local function f() return xpcall(f, f) end f()

@@ -1,0 +1,2 @@
+-- expect: ok
+return #(""):rep(1 << 62)

@@ -1,0 +1,2 @@
+-- expect: error: resulting string too large
+return ("x"):rep(1 << 40)

@@ -1,0 +1,2 @@
+-- expect: timeout
+while true do local s = ("x"):rep(1 << 20) end

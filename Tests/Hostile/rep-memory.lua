@@ -1,0 +1,2 @@
+-- expect: memory
+return #("x"):rep(1 << 30)

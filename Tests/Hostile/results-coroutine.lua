@@ -1,0 +1,2 @@
+-- expect: error: cannot send
+return coroutine.create(print)

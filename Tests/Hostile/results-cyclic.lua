@@ -1,0 +1,2 @@
+-- expect: error: contains itself
+local t = {} t.t = t return t

@@ -1,0 +1,2 @@
+-- expect: ok
+local function f() while true do end end return f

@@ -1,0 +1,2 @@
+-- expect: error: cannot be sent
+return ("x"):rep(2 << 20)

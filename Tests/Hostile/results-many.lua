@@ -1,0 +1,2 @@
+-- expect: error|memory
+return table.unpack({}, 1, 500000)

@@ -1,0 +1,2 @@
+-- expect: ok
+return setmetatable({}, { __index = function() while true do end end })

@@ -1,0 +1,2 @@
+-- expect: timeout
+opscript.sleep(1e9)

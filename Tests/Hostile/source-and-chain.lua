@@ -1,0 +1,2 @@
+-- expect: timeout
+load("local a; x = a" .. (" and a"):rep(1000000))

@@ -1,0 +1,2 @@
+-- expect: timeout|memory
+load(function() return " " end)

@@ -1,0 +1,2 @@
+-- expect: ok
+return load("--" .. ("x"):rep(1000000)) ~= nil

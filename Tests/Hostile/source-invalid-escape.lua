@@ -1,0 +1,2 @@
+-- expect: ok
+return load("return '\\u{7FFFFFFFFFFF}'") == nil

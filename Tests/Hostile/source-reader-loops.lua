@@ -1,0 +1,2 @@
+-- expect: timeout
+load(function() while true do end end)

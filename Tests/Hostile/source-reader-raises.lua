@@ -1,0 +1,2 @@
+-- expect: ok
+return load(function() error("no") end) == nil

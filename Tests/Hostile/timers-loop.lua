@@ -1,0 +1,2 @@
+-- expect: timeout
+opscript.after(0, function() while true do end end) opscript.sleep(1000)

@@ -1,0 +1,2 @@
+-- expect: error: stack overflow
+local t t = setmetatable({}, { __tostring = function() return tostring(t) end }) return tostring(t)

@@ -1,0 +1,2 @@
+-- expect: error: too many results to unpack
+table.unpack({}, math.mininteger, math.maxinteger)

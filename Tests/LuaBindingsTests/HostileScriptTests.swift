@@ -1,0 +1,190 @@
+import LuaBindings
+import OpEngine
+import Synchronization
+import TestSupport
+import Testing
+
+#if canImport(Glibc)
+    import Glibc
+#endif
+
+/// The scripts of `Tests/Hostile`, each in a runtime with the sandbox and limits for scripts that nobody has read.
+@Suite struct HostileScriptTests {
+    @Test func eachEndsAsItsFirstLineSaysAndHarmsNobody() async throws {
+        let scripts = try HostileScript.all()
+        #expect(scripts.count >= 150)
+        let next = Atomic<Int>(0), left = Atomic<Int>(5), complaints = Log<String>()
+        // Suspends, because other tests need the threads of the pool meanwhile.
+        await withCheckedContinuation { done in
+            let end: @Sendable () -> Void = { if left.subtract(1, ordering: .acquiringAndReleasing).newValue == 0 { done.resume() } }
+            for _ in 0..<4 {
+                _ = TestThread {
+                    defer { end() }
+                    while true {
+                        let index = next.wrappingAdd(1, ordering: .relaxed).oldValue
+                        guard index < scripts.count else { return }
+                        do {
+                            if let complaint = try scripts[index].complaint() { complaints.append("\(scripts[index].name): \(complaint)") }
+                        } catch { complaints.append("\(scripts[index].name): the test itself failed: \(error)") }
+                    }
+                }
+            }
+            _ = TestThread {
+                defer { end() }
+                do { try HostileScript.runNeighbour(until: { next.load(ordering: .relaxed) >= scripts.count }) } catch {
+                    complaints.append("another runtime: \(error)")
+                }
+            }
+        }
+        for complaint in complaints.entries.sorted() { Issue.record("\(complaint)") }
+    }
+
+    private static let generated = unsafe getenv("OPSCRIPT_HOSTILE").map { unsafe String(cString: $0) }
+
+    /// For `scripts/fuzz hostile`: each script of the folder in OPSCRIPT_HOSTILE may end as it likes, but must end and harm nobody.
+    @Test(.enabled(if: generated != nil))
+    func eachGeneratedScriptEndsAndHarmsNobody() throws {
+        for script in try HostileScript.all(in: try #require(Self.generated)) {
+            if let complaint = try script.complaint(mayEndAnyhow: true) { Issue.record("\(script.name): \(complaint)") }
+        }
+    }
+}
+
+/// A script, and how it may end: `ok`, `timeout`, `memory`, or `error: ` and a part of the message. Several ends are separated by `|`.
+private struct HostileScript: Sendable {
+    let name: String
+    let source: String
+    let ends: [String]
+
+    static func all(in folder: String = #filePath.replacing("LuaBindingsTests/HostileScriptTests.swift", with: "Hostile")) throws -> [Self]
+    {
+        let names = try FileNames.inFolder(folder).filter { $0.hasSuffix(".lua") }.sorted()
+        return try names.map { name in
+            let source = try FileNames.contents(of: "\(folder)/\(name)")
+            let prefix = "-- expect: "
+            let first = source.prefix { $0 != "\n" }
+            let ends = first.hasPrefix(prefix) ? first.dropFirst(prefix.count).split(separator: "|").map(String.init) : []
+            return HostileScript(name: name, source: source, ends: ends)
+        }
+    }
+
+    /// - Parameter seconds: for an operation.
+    private static func configuration(seconds: Double) -> Runtime.Configuration {
+        var configuration = Runtime.Configuration()
+        configuration.workerCount = 2
+        configuration.ignoresEnvironment = true
+        configuration.sandbox = .untrusted
+        configuration.stateMemoryLimit = 64 << 20
+        var limits = Runtime.Limits.untrusted
+        limits.operationSeconds = seconds
+        limits.operationMemory = 16 << 20
+        limits.runSeconds = max(seconds, 10)
+        limits.outputBytes = 3000
+        limits.operations = 1000
+        limits.queueLength = 100
+        configuration.limits = limits
+        return configuration
+    }
+
+    /// What a body must find in the libraries, whoever has run before.
+    private static let look = """
+        local function look()
+            assert(("x"):rep(3) == "xxx" and ("a,b"):find(",", 1, true) == 2 and string.format("%d", 7) == "7")
+            assert(table.concat({ 1, 2 }) == "12" and math.floor(2.5) == 2 and ("abc"):gsub("b", "") == "ac" and not pcall(error))
+            assert(print and load and opscript.sleep and opscript.OperationQueue.new and opscript.Operation.new and string.dump == nil)
+            assert(require "string" == string and getmetatable("").__index == string and not pcall(function() return "a" + "b" end))
+            assert(getmetatable(_G) == nil and x == nil and utf8.char(65) == "A" and next(package.preload) == nil)
+            return "unharmed"
+        end
+        """
+
+    /// Runs the script as an operation, with operations of other runs beside it and after it in the same runtime.
+    ///
+    /// - Returns: what is wrong; nil if all is well.
+    func complaint(mayEndAnyhow: Bool = false) throws -> String? {
+        // A busy machine needs longer to fill the memory.
+        let isForTime = mayEndAnyhow || ends.contains("timeout")
+        let runtime = try Runtime(Self.configuration(seconds: isForTime ? 0.3 : 30))
+        var isClosed = false
+        defer { if !isClosed { runtime.close() } }
+        let values = try runtime.run(
+            Self.look + """
+
+                local source, name = ...
+                local op = opscript.Operation.new(function(op, source, name)
+                    local f, message = load(source, name)
+                    if not f then error(message, 0) end
+                    return f(op)
+                end, source, "=" .. name)
+                opscript.OperationQueue.new():addOperation(op)
+                return op, opscript.Operation.new(look), opscript.Operation.new(look), opscript.Operation.new(look)
+                """, arguments: [.string(source), .string(name)])
+        // What the host adds is a run of its own, whatever the hostile run uses up.
+        let operations = values.compactMap(\.operation), others = OperationQueue(engine: runtime.engine)
+        others.addOperation(operations[1])
+        let begin = ContinuousClock.now
+        var end = "ok"
+        do { _ = try runtime.results(of: operations[0]) } catch let failure as OperationFailure {
+            end = failure.kind == .error ? "error: \(failure.message)" : failure.kind.rawValue
+        } catch { end = "error: \(error)" }
+        others.addOperations(Array(operations[2...]), waitUntilFinished: false)
+        for bystander in operations.dropFirst() {
+            do {
+                let results = try runtime.results(of: bystander)
+                if results != ["unharmed"] { return "a bystander returned \(results)" }
+            } catch { return "a bystander failed: \(error)" }
+        }
+        runtime.interruptAllOperations()
+        let left = runtime.close(deadline: .seconds(30))
+        isClosed = true
+        if !left.isEmpty { return "these did not end: \(left)" }
+        // So long that no slow machine fails, but not for ever.
+        if ContinuousClock.now - begin > .seconds(60) { return "it took \(ContinuousClock.now - begin)" }
+        if mayEndAnyhow
+            || ends.contains(where: { end == $0 || $0.hasPrefix("error") && end.hasPrefix("error") && end.contains($0.dropFirst(7)) })
+        {
+            return nil
+        }
+        return "it ended with \(end.prefix(300))"
+    }
+
+    /// Runs operations in a runtime of its own, and checks each result.
+    static func runNeighbour(until isOver: () -> Bool) throws {
+        let runtime = try Runtime(configuration(seconds: 30))
+        defer { runtime.close() }
+        try runtime.run("queue = opscript.OperationQueue.new()")
+        for _ in 0..<400 where !isOver() {
+            let operation = try runtime.run(look + "\nreturn queue:addOperation(look)")[0].operation
+            guard let operation, try runtime.results(of: operation) == ["unharmed"] else { throw LuaValueError() }
+        }
+    }
+
+    private struct LuaValueError: Error {}
+}
+
+/// What the tests need of the file system.
+private enum FileNames {
+    static func inFolder(_ path: String) throws -> [String] {
+        guard let folder = unsafe opendir(path) else { throw Missing(path: path) }
+        defer { unsafe closedir(folder) }
+        var names: [String] = []
+        while let entry = unsafe readdir(folder) {
+            unsafe names.append(withUnsafePointer(to: &entry.pointee.d_name.0) { unsafe String(cString: $0) })
+        }
+        return names
+    }
+
+    static func contents(of path: String) throws -> String {
+        guard let file = unsafe fopen(path, "r") else { throw Missing(path: path) }
+        defer { unsafe fclose(file) }
+        var bytes: [UInt8] = []
+        var piece = [UInt8](repeating: 0, count: 1 << 16)
+        while true {
+            let count = unsafe fread(&piece, 1, piece.count, file)
+            if count == 0 { return String(decoding: bytes, as: UTF8.self) }
+            bytes += piece[..<count]
+        }
+    }
+
+    struct Missing: Error { let path: String }
+}
