@@ -39,11 +39,8 @@ struct Job: Sendable {
         configuration.stateMemoryLimit = 32 << 20
         configuration.output = { output.append($0) }
         configuration.errorOutput = { output.append($0) }
-        // What the scripts of strangers may use. A runtime with a sandbox replaces this line.
-        configuration.prelude = """
-            io, debug, dofile, load, loadfile, package, require, opscript.process, opscript.sh = nil
-            os = { time = os.time, clock = os.clock, date = os.date }
-            """
+        configuration.sandbox = .untrusted
+        configuration.limits = .untrusted
         return configuration
     }
 
@@ -63,7 +60,7 @@ struct Job: Sendable {
         switch kind {
         case .syntax: "syntax"
         case .memory: "memory"
-        case .time, .interrupted: "time"
+        case .time, .interrupted, .instructions: "time"
         case .runtime, .notSendable, .conversion: "runtime"
         }
     }
