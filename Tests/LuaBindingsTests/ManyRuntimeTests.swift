@@ -83,15 +83,20 @@ import Testing
     /// Ten thousand with `OPSCRIPT_LONG_TESTS=1`.
     @Test(arguments: [1, 4]) func runtimesLeaveNoMemoryThreadsOrDescriptors(threads: Int) async {
         await #expect(processExitsWith: .success) { [threads] in
-            let count = TestLength.isLong ? 10_000 : TestLength.size(400)
+            let count = TestLength.isLong ? 10_000 : TestLength.size(1000)
             ManyRuntimeTests.makeAndClose(count: 100, threads: threads)
             let before = Holdings()
             ManyRuntimeTests.makeAndClose(count: count, threads: threads)
-            let after = Holdings()
-            #expect(after.threads <= before.threads)
-            #expect(after.descriptors <= before.descriptors)
-            // Less than the smallest block for each of them.
-            #expect(after.bytes < before.bytes + 32 * count, "\(after.bytes - before.bytes) bytes")
+            // The kernel lists a thread for a moment after it was joined.
+            var after = Holdings()
+            for _ in 0..<10_000 where after.threads > before.threads {
+                sched_yield()
+                after = Holdings()
+            }
+            #expect(after.threads <= before.threads, "\(after.threads) threads")
+            #expect(after.descriptors <= before.descriptors, "\(after.descriptors) descriptors")
+            // Less than the smallest block for each of them, besides what the allocator's caches and the tests themselves hold.
+            #expect(after.bytes < before.bytes + 16 * count + (128 << 10), "\(after.bytes - before.bytes) bytes")
         }
     }
 }
