@@ -2,15 +2,28 @@
 #include "CPlatform.h"
 #include <linux/membarrier.h>
 
+#include <pthread.h>
 #include <stdlib.h>
 
 _Thread_local void *cplatform_thread_context;
 _Thread_local void *cplatform_thread_releases;
 
+static _Thread_local int thread_id;
+
 int cplatform_thread_id(void) {
-    static _Thread_local int id;
-    if (id == 0) id = (int)syscall(SYS_gettid);
-    return id;
+    if (thread_id == 0) thread_id = (int)syscall(SYS_gettid);
+    return thread_id;
+}
+
+int cplatform_fork_count = 0;
+
+static void register_membarrier(void);
+
+// In the child, on the only thread that it has.
+static void has_forked(void) {
+    cplatform_fork_count++;
+    thread_id = 0;
+    register_membarrier();
 }
 
 int cplatform_processor(void) { return sched_getcpu(); }
@@ -41,7 +54,12 @@ void cplatform_leave_processor(void) {
 bool cplatform_has_membarrier = false;
 
 // A constructor, because registering is slow once the process has several threads.
-__attribute__((constructor)) static void register_membarrier(void) {
+__attribute__((constructor)) static void prepare(void) {
+    register_membarrier();
+    pthread_atfork(NULL, NULL, has_forked);
+}
+
+static void register_membarrier(void) {
     cplatform_has_membarrier = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
 }
 

@@ -20,5 +20,6 @@ runOnSerialQueue()
 try await runGameLoop()
 try await runPollingLoop()
 try await cancelScript()
+try await endUsers()
 
 runtime.close()

@@ -4,7 +4,7 @@ import Testing
 struct EmbeddingGuideTests {
     private static let guide = String(decoding: Paths.read("\(Paths.package)/docs/embedding.md") ?? [], as: UTF8.self)
     private static let blocks = Markdown.blocks(in: guide)
-    private static let files = ["main", "Timers", "ActorHost", "QueueHost", "GameLoop", "PollingLoop", "Cancelling"]
+    private static let files = ["main", "Timers", "ActorHost", "QueueHost", "GameLoop", "PollingLoop", "Cancelling", "Groups"]
 
     /// The lines that some file of the program has, without their indentation.
     private static func lines(_ text: String) -> [String] {

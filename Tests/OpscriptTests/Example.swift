@@ -2,16 +2,18 @@ import Testing
 
 /// A program of `examples` that is a package of its own.
 struct Example {
-    private let program: String
+    let program: String
     private let name: String
 
     /// Builds the program.
-    init(_ name: String) throws {
+    ///
+    /// - Parameter folder: the folder of `examples` that has its folder, if that is not `examples` itself.
+    init(_ name: String, in folder: String = "") throws {
         let products = Paths.package + "/.build/" + name
         // SwiftPM does not notice new files in a package that lies beside this one. Without its saved plan it looks again.
         var build = Command.shell(
             #"rm -f -- "$2"/*.yaml && swift build --package-path "$1" --scratch-path "$2" --product "$3""#,
-            Paths.package + "/examples/" + name, products, name)
+            Paths.package + "/examples/" + folder + "/" + name, products, name)
         build.environment["HOME"] = Paths.environment("HOME")
         build.timeout = 900
         let built = try build.run()

@@ -363,17 +363,29 @@ static void request(clua_stop *stop, clua_stop_reason reason) {
         clua_signal_thread(stop);
 }
 
+// Whether the state is running `body`, or, if that is a call of the host, something inside the call. What runs while the call waits is not
+// inside it. The caller holds the lock.
+static bool is_running(const clua_stop *stop, const void *body) {
+    if (!clua_is_body_of_call(body)) return stop->body == body;
+    const void *inner = stop->body;
+    for (const clua_suspended_body *outer = stop->suspended; inner != body; outer = outer->outer) {
+        if (inner == NULL || outer == NULL) return false;
+        inner = outer->body;
+    }
+    return true;
+}
+
 void clua_request_stop(lua_State *L, const void *body, clua_stop_reason reason) {
     clua_stop *stop = stop_of(L);
     lock(stop);
-    if (stop->body == body) request(stop, reason);
+    if (is_running(stop, body)) request(stop, reason);
     unlock(stop);
 }
 
 bool clua_repeat_stop(lua_State *L, const void *body) {
     clua_stop *stop = stop_of(L);
     lock(stop);
-    bool runs = stop->body == body;
+    bool runs = is_running(stop, body);
     int reason = atomic_load(&stop->requested);
     if (runs && reason != 0)
         request(stop, reason);

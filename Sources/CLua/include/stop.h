@@ -32,7 +32,7 @@ void clua_detach_thread(lua_State *L);
 /// The host object of the state last attached to the calling thread; NULL if none is attached.
 void *clua_thread_object(void);
 
-/// Any thread: stops `body` if the state is running it at this moment. A body that only waits is not stopped: whoever resumes it checks,
+/// Any thread: stops `body` if the state is running it at this moment, or what runs inside it if it is a call of the host. A body that only waits is not stopped: whoever resumes it checks,
 /// and calls clua_stop_here. The state must not be closed meanwhile.
 void clua_request_stop(lua_State *L, const void *body, clua_stop_reason reason);
 

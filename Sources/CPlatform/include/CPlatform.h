@@ -43,6 +43,11 @@ static inline void cplatform_set_thread_releases(void *releases) { cplatform_thr
 // Returns the kernel's number of this thread. That of the first thread is the process's.
 int cplatform_thread_id(void);
 
+// Why: pthread_atfork, because Swift refuses to call what forks, and a handler in Swift could not run in the child.
+// The number of forks that led from the process that loaded this code to this one. A child does not have the threads of its parent.
+extern int cplatform_fork_count;
+static inline int cplatform_get_fork_count(void) { return cplatform_fork_count; }
+
 // Why: sched_getcpu is not declared without _GNU_SOURCE.
 // Returns the processor that the calling thread runs on, or ran on a moment ago; -1 if unknown. Cheap and async-signal-safe.
 int cplatform_processor(void);

@@ -22,6 +22,7 @@ final class ChildProcess: EventSource, @unchecked Sendable {
     /// Whether the process calls a function of `state` when it has ended.
     private let callsBack: Bool
     private let state: LuaState
+    private let group: Runtime.Group?
     private let budget: RunBudget?
     private var pointer: OpaquePointer?
     /// The operation that started the process. Used only for comparison.
@@ -41,6 +42,7 @@ final class ChildProcess: EventSource, @unchecked Sendable {
         self.timeout = timeout
         self.callsBack = callsBack
         self.state = state
+        group = unsafe state.group?.takeUnretainedValue()
         budget = state.budget
     }
 
@@ -62,6 +64,7 @@ final class ChildProcess: EventSource, @unchecked Sendable {
         }
         owner = operation.map { ObjectIdentifier($0) }
         operation?.adopt(self)
+        group?.add(self)
     }
 
     /// Handles the end of the process. On the I/O thread.
@@ -72,6 +75,7 @@ final class ChildProcess: EventSource, @unchecked Sendable {
         if let activity { Recorder.activityEnded(activity, summary) }
         state.core.usage.returnProcess()
         operation?.disown(self)
+        group?.remove(self)
         for inbox in mutable.withLock({ $0.waiting }) { inbox.wake() }
         state.core.engine.release()
     }
@@ -80,7 +84,7 @@ final class ChildProcess: EventSource, @unchecked Sendable {
         // The job may run before the I/O thread stores the flag.
         ended.store(true, ordering: .releasing)
         unsafe withResult { result in
-            unsafe state.runCallback(of: self, argument: result, by: budget, named: "the onExit of '\(name)'")
+            unsafe state.runCallback(of: self, for: group, argument: result, by: budget, named: "the onExit of '\(name)'")
         }
         state.forget(self)
     }

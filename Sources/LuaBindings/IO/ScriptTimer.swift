@@ -9,6 +9,7 @@ final class ScriptTimer: EventSource {
     let interval: Double
     let repeats: Bool
     private let state: LuaState
+    private let group: Runtime.Group?
     private let budget: RunBudget?
     private let mutable = Guarded(Mutable())
     /// Whether the timer will not fire any more.
@@ -24,6 +25,7 @@ final class ScriptTimer: EventSource {
         self.interval = interval
         self.repeats = repeats
         self.state = state
+        group = unsafe state.group?.takeUnretainedValue()
         budget = state.budget
     }
 
@@ -32,6 +34,7 @@ final class ScriptTimer: EventSource {
         state.core.engine.hold()
         let timer = state.core.io.after(interval, repeating: repeats) { self.fire() }
         mutable.withLock { $0.timer = timer }
+        group?.add(self)
     }
 
     var isPending: Bool { !hasEnded.load(ordering: .relaxed) }
@@ -44,17 +47,17 @@ final class ScriptTimer: EventSource {
 
     private func call() {
         if repeats {
-            if isPending { state.runCallback(of: self, keeping: true, by: budget, named: "a timer's function") }
+            if isPending { state.runCallback(of: self, for: group, keeping: true, by: budget, named: "a timer's function") }
             if budget?.stopReason != nil { cancel(in: state) }
             isCalling.store(false, ordering: .releasing)
         } else if end() {
-            state.runCallback(of: self, by: budget, named: "a timer's function")
+            state.runCallback(of: self, for: group, by: budget, named: "a timer's function")
             state.forget(self)
         }
     }
 
-    /// Stops the timer. From any thread; `current` is the state of the calling thread.
-    func cancel(in current: LuaState) {
+    /// Stops the timer. From any thread; `current` is the state of the calling thread, if it has one.
+    func cancel(in current: LuaState?) {
         guard end() else { return }
         if current === state { state.forget(self) } else { state.post { self.state.forget(self) } }
     }
@@ -65,6 +68,7 @@ final class ScriptTimer: EventSource {
     private func end() -> Bool {
         if hasEnded.exchange(true, ordering: .acquiringAndReleasing) { return false }
         mutable.withLock { $0.timer }?.cancel()
+        group?.remove(self)
         state.core.usage.returnTimer()
         state.core.engine.release()
         return true

@@ -8,7 +8,7 @@ extension LuaState {
         guard !isClosed, observation.isActive else { return }
         let fields = FlatValues([.table(notice.fields)])
         do throws(Failure) {
-            try limited(by: observation.budget) { () throws(Failure) in
+            try within(observation.group, by: observation.budget) { () throws(Failure) in
                 try unsafe attempt { lua, failure in
                     unsafe fields.withItems { items in
                         var change = unsafe clua_change(
@@ -21,7 +21,7 @@ extension LuaState {
             }
         } catch {
             let name = (object as? Operation)?.displayName ?? (object as? OperationQueue)?.displayName ?? "a queue"
-            report(error, in: "an observer of '\(observation.keyPath)' of \(name)")
+            report(error, in: "an observer of '\(observation.keyPath)' of \(name)", of: observation.group)
         }
         withExtendedLifetime(notice) {}
     }

@@ -14,6 +14,8 @@ import Synchronization
 final class Observation: @unchecked Sendable {
     let state: LuaState
     let keyPath: String
+    /// What the calls of the function belong to.
+    let group: Runtime.Group?
     /// The budget of the code that has begun to observe.
     let budget: RunBudget?
     private(set) weak var object: AnyObject?
@@ -30,6 +32,7 @@ final class Observation: @unchecked Sendable {
         self.object = object
         self.keyPath = keyPath
         self.state = state
+        group = unsafe state.group?.takeUnretainedValue()
         budget = state.budget
     }
 

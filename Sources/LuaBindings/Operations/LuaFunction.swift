@@ -14,10 +14,10 @@ public struct LuaFunction: Sendable {
     /// Nil if the origin holds the parcel.
     let parcel: Parcel?
 
-    init(core: RuntimeCore, parcel: Parcel) {
+    init(core: RuntimeCore, group: Runtime.Group?, parcel: Parcel) {
         self.parcel = parcel.isLight ? nil : parcel
         origin = LuaOperation.Origin(
-            core: core, home: nil, kind: .function, body: parcel.isLight ? parcel : nil)
+            core: core, home: nil, kind: .function, group: group, body: parcel.isLight ? parcel : nil)
     }
 }
 
@@ -34,7 +34,8 @@ extension Runtime {
     public func function(_ source: String, name: String = "=function", arguments: [LuaValue] = []) throws(LuaError) -> LuaFunction {
         return try inside { state throws(Failure) in
             try state.load(source, name: name)
-            return LuaFunction(core: state.core, parcel: try state.copyFunction(calledWith: arguments, name: name))
+            let group = unsafe state.group?.takeUnretainedValue()
+            return LuaFunction(core: state.core, group: group, parcel: try state.copyFunction(calledWith: arguments, name: name))
         }
     }
 }

@@ -129,7 +129,8 @@ extension LuaState {
     func runCompletion(of operation: LuaOperation) {
         guard !isClosed else { return }
         ranCompletionCount += 1
-        runCallback(of: operation, by: operation.budget, named: operation.nameOfCompletion)
+        let group = unsafe operation.origin.group?.takeUnretainedValue()
+        runCallback(of: operation, for: group, by: operation.budget, named: operation.nameOfCompletion)
     }
 
     /// Runs the completion blocks that this state has set on finished operations, and delivers the last changes to its observers. When this

@@ -80,6 +80,10 @@ extension LuaOperation {
     /// - Returns: the memory limit, 0 for none.
     /// - Throws: an error if the operation was asked to stop before.
     func begin() throws(Failure) -> Int {
+        if unsafe origin.group?._withUnsafeGuaranteedRef(\.isCancelled) ?? false {
+            cancel()
+            throw Failure(stop: .interrupted)
+        }
         guard let limits = ifOutOfLine({ $0.rare.map { ($0.stopReason, $0.timeLimit, $0.memoryLimit) } }) ?? nil else {
             return core.operationMemoryLimit
         }

@@ -17,6 +17,10 @@ extension LuaOperation {
         let isAsynchronous: Bool
         /// The class, if a script has defined it.
         let scriptClass: ScriptClass?
+        private let groupObject: Runtime.Group?
+        /// What the operations belong to, without reference counting.
+        // Safety: `groupObject` keeps it alive.
+        let group: Unmanaged<Runtime.Group>?
         /// The shared body of the operations, if the host makes them. The body is light, so it costs little to keep it as long as any
         /// operation.
         let body: Parcel?
@@ -24,13 +28,15 @@ extension LuaOperation {
         // Safety: immutable, and `body` keeps it alive.
         nonisolated(unsafe) let bodyPointer: UnsafePointer<clua_parcel>?
 
-        init(core: RuntimeCore, home: LuaState?, kind: Kind, scriptClass: ScriptClass? = nil, body: Parcel? = nil) {
+        init(core: RuntimeCore, home: LuaState?, kind: Kind, scriptClass: ScriptClass? = nil, group: Runtime.Group?, body: Parcel? = nil) {
             self.core = core
             homeState = home
             unsafe self.home = home.map { unsafe Unmanaged.passUnretained($0) }
             self.kind = kind
             isAsynchronous = kind == .asynchronous || kind == .asynchronousInstance
             self.scriptClass = scriptClass
+            groupObject = group
+            unsafe self.group = group.map { unsafe Unmanaged.passUnretained($0) }
             self.body = body
             unsafe bodyPointer = body?.pointer
         }

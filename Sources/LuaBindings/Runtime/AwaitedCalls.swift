@@ -6,8 +6,8 @@ import Synchronization
     import Glibc
 #endif
 
-/// A call into the main state that a task awaits.
-final class AwaitedCall: Sendable {
+/// A call into a state that can be stopped: one that a task awaits, or that belongs to a group.
+final class StoppableCall: Sendable {
     /// Why a call ends early.
     enum Stop: UInt8 {
         case none, cancelled, closed
@@ -16,17 +16,22 @@ final class AwaitedCall: Sendable {
     /// The method of `Runtime`, as messages name it.
     let name: StaticString
     private let stop = Atomic<UInt8>(Stop.none.rawValue)
+    /// The call inside which this one is made. Whoever makes that one keeps it alive.
+    // Safety: only the thread that makes the calls uses it.
+    @safe fileprivate nonisolated(unsafe) unowned(unsafe) var outer: StoppableCall?
 
     init(_ name: StaticString) { self.name = name }
 
     /// What C calls the call.
     var body: UnsafeRawPointer? { unsafe clua_body_of_call(Unmanaged.passUnretained(self).toOpaque()) }
 
-    var isStopped: Bool { stop.load(ordering: .acquiring) != Stop.none.rawValue }
+    /// On the thread that makes the call, or before it is made: whether this call or one around it has to stop.
+    var isStopped: Bool { stop.load(ordering: .acquiring) != Stop.none.rawValue || (outer?.isStopped ?? false) }
 
-    /// Only the first reason counts.
-    fileprivate func stop(because reason: Stop) {
-        _ = stop.compareExchange(expected: Stop.none.rawValue, desired: reason.rawValue, ordering: .acquiringAndReleasing)
+    /// Only the first reason counts. Returns whether this is it.
+    @discardableResult
+    func stop(because reason: Stop) -> Bool {
+        stop.compareExchange(expected: Stop.none.rawValue, desired: reason.rawValue, ordering: .acquiringAndReleasing).exchanged
     }
 
     /// What the task catches, if the call was stopped.
@@ -39,7 +44,7 @@ final class AwaitedCall: Sendable {
 /// actor waits for a script.
 final class AwaitedCalls: Sendable {
     private struct Waiting {
-        let call: AwaitedCall
+        let call: StoppableCall
         /// Makes the call and resumes its task. On the thread of the calls.
         let make: @Sendable (LuaState) -> Void
         /// Resumes the task with an error.
@@ -49,7 +54,7 @@ final class AwaitedCalls: Sendable {
     private struct State {
         var waiting: [Waiting] = []
         /// The call that is inside the main state.
-        var inside: AwaitedCall?
+        var inside: StoppableCall?
         var hasThread = false
         /// Nil before `open` and after `close`.
         var main: LuaState?
@@ -60,7 +65,7 @@ final class AwaitedCalls: Sendable {
     func open(for main: LuaState) { state.withLock { $0.main = main } }
 
     /// Adds a call whose task is suspended until `make` or `refuse` resumes it.
-    func add(_ call: AwaitedCall, make: @escaping @Sendable (LuaState) -> Void, refuse: @escaping @Sendable (any Error) -> Void) {
+    func add(_ call: StoppableCall, make: @escaping @Sendable (LuaState) -> Void, refuse: @escaping @Sendable (any Error) -> Void) {
         let (refusal, startsThread) = state.withLock { state -> ((any Error)?, Bool) in
             if call.isStopped { return (call.stopError, false) }
             if state.main == nil { return (LuaError.closed, false) }
@@ -90,7 +95,7 @@ final class AwaitedCalls: Sendable {
     }
 
     /// The call has entered the main state. Returns false if the calls were closed meanwhile.
-    func begin(_ call: AwaitedCall) -> Bool {
+    func begin(_ call: StoppableCall) -> Bool {
         state.withLock { state in
             if state.main != nil { state.inside = call }
             return state.main != nil
@@ -101,7 +106,7 @@ final class AwaitedCalls: Sendable {
     func end() { state.withLock { $0.inside = nil } }
 
     /// Stops a call because its task was cancelled. From any thread, at any time.
-    func cancel(_ call: AwaitedCall) {
+    func cancel(_ call: StoppableCall) {
         call.stop(because: .cancelled)
         let waiting = state.withLock { state -> Waiting? in
             // The lock keeps the call, and so the state, from ending.
@@ -127,26 +132,33 @@ final class AwaitedCalls: Sendable {
 
 extension LuaState {
     /// Runs `body` as a call of the host that `requestStop` can stop.
-    func run<Result>(_ call: AwaitedCall, _ body: () throws -> Result) throws -> Result {
+    func run<Result, Cause: Error>(_ call: StoppableCall, _ body: () throws(Cause) -> Result) throws(Cause) -> Result {
         let lua = unsafe running
         var frame = unsafe clua_suspended_body()
-        return try unsafe withUnsafeMutablePointer(to: &frame) { frame in
-            let outer = awaitedCall
-            awaitedCall = call
+        return try unsafe withUnsafeMutablePointer(to: &frame) { frame throws(Cause) in
+            let outer = stoppableCall
+            call.outer = outer
+            stoppableCall = call
             unsafe clua_begin_body(lua, call.body, frame)
             defer {
                 _ = unsafe clua_end_body(lua, frame)
-                awaitedCall = outer
+                stoppableCall = outer
+                call.outer = nil
+                // The request has reached this call instead.
+                if let outer, outer.isStopped { requestStop(of: outer) }
             }
             // The request may have come before there was anything to stop.
-            if call.isStopped { throw CancellationError() }
+            if call.isStopped { requestStop(of: call) }
             return try body()
         }
     }
 
     /// Stops `call` if it is running here, and wakes it if it waits. From any thread. The caller must keep the call from ending.
-    func requestStop(of call: AwaitedCall) {
+    func requestStop(of call: StoppableCall) {
         unsafe clua_request_stop(main, call.body, CLUA_STOP_INTERRUPTED)
         inbox.wake()
     }
+
+    /// Asks `call` again, if it has not noticed.
+    func repeatStop(of call: StoppableCall) { _ = unsafe clua_repeat_stop(main, call.body) }
 }

@@ -98,6 +98,12 @@ import Synchronization
         return unsafe fetched[taken]
     }
 
+    /// The group of the next operation.
+    @inline(__always)
+    fileprivate var groupOfNext: Unmanaged<Runtime.Group>? {
+        hasFetched ? unsafe fetched[taken]._withUnsafeGuaranteedRef { unsafe $0.origin.group } : nil
+    }
+
     /// The operation that `take` will return.
     var next: LuaOperation? { hasFetched ? unsafe fetched[taken].takeUnretainedValue() : nil }
 
@@ -139,9 +145,12 @@ extension LuaState {
     private func runDue() {
         var run = DueRun(state: self, left: due.fetch())
         while due.hasFetched && run.left > 0 {
+            // Those that follow one another and belong to one group run together.
+            let group = unsafe due.groupOfNext?.takeUnretainedValue()
+            unsafe run.group = due.groupOfNext
             do throws(Failure) {
                 run.begin()
-                try limited(by: run.nextBudget) { () throws(Failure) in
+                try within(group, by: run.nextBudget) { () throws(Failure) in
                     try unsafe attempt { lua, failure in
                         unsafe withUnsafeMutablePointer(to: &run) { run in
                             unsafe clua_run_completions(
@@ -162,6 +171,8 @@ extension LuaState {
     unowned(unsafe) let state: LuaState
     /// The number of operations left. Later arrivals wait for the next run.
     private(set) var left: Int
+    /// The group of those that run now.
+    var group: Unmanaged<Runtime.Group>?
     private var hasRun = false
     /// Whether each block is called by itself, because each may belong to another run.
     private let takesOne: Bool
@@ -181,7 +192,7 @@ extension LuaState {
         if takesOne && hasTaken { return false }
         // The limit has counted the job, and so the first block.
         if hasRun, unsafe state.drainLimit?.allowsMore() == false { left = 0 }
-        while left > 0, let operation = unsafe state.due.take() {
+        while left > 0, unsafe state.due.groupOfNext?.toOpaque() == group?.toOpaque(), let operation = unsafe state.due.take() {
             left -= 1
             hasTaken = true
             unsafe current = operation
@@ -218,7 +229,9 @@ extension LuaState {
         if unsafe current == nil, unsafe next(&completion), unsafe completion.is_pinned {
             unsafe state.unpin(current!.takeUnretainedValue())
         }
-        if let operation = unsafe current?.takeUnretainedValue() { unsafe state.report(failure, in: operation.nameOfCompletion) }
+        if let operation = unsafe current?.takeUnretainedValue() {
+            unsafe state.report(failure, in: operation.nameOfCompletion, of: group?.takeUnretainedValue())
+        }
         endCurrent()
     }
 }

@@ -143,9 +143,9 @@ extension LuaState {
 
     /// Runs callbacks and main-queue operations that are there now, up to the limit if there is one. They are not part of what calls this.
     func drain(_ limit: DrainLimit?) {
-        let (call, outer) = (awaitedCall, drainLimit)
-        (awaitedCall, drainLimit) = (nil, limit)
-        defer { (awaitedCall, drainLimit) = (call, outer) }
+        let (call, outer) = (stoppableCall, drainLimit)
+        (stoppableCall, drainLimit) = (nil, limit)
+        defer { (stoppableCall, drainLimit) = (call, outer) }
         suspended(by: nil) {
             _ = inbox.drain {
                 if let call, call.isStopped { return false }

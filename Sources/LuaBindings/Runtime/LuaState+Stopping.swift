@@ -25,4 +25,7 @@ extension LuaState {
         unsafe clua_request_end(main)
         inbox.wake()
     }
+
+    /// Withdraws a `requestEnd` that nothing has noticed.
+    func withdrawRequest() { unsafe clua_withdraw_request(main) }
 }

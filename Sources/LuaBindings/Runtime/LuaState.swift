@@ -49,6 +49,9 @@ final class LuaState: @unchecked Sendable {
     /// The origins of operations made here, indexed by kind.
     @safe @exclusivity(unchecked) private var origins = [LuaOperation.Origin?](repeating: nil, count: LuaOperation.Kind.allCases.count)
 
+    /// The group of what runs here now. Whoever runs it keeps the group alive.
+    @safe @exclusivity(unchecked) private(set) var group: Unmanaged<Runtime.Group>?
+
     // Fields that seldom change.
 
     /// The sources that will call functions of this state.
@@ -61,8 +64,8 @@ final class LuaState: @unchecked Sendable {
     private var unsealed: [LuaOperation] = []
     /// The operations that left by reference while they were in no queue. Their handles are pinned; nothing else in this state keeps them.
     @safe @exclusivity(unchecked) private var sealed: Set<UnsafeMutableRawPointer> = unsafe [] { didSet { keepThread() } }
-    /// The call of the host that runs now, if a task awaits it. Nil while it waits. Whoever makes the call keeps it alive.
-    @safe @exclusivity(unchecked) unowned(unsafe) var awaitedCall: AwaitedCall?
+    /// The call that runs now and can be stopped, if there is one. Nil while it waits. Whoever makes the call keeps it alive.
+    @safe @exclusivity(unchecked) unowned(unsafe) var stoppableCall: StoppableCall?
     /// How much the `drain` that runs now may still run; nil if there is no limit.
     @safe @exclusivity(unchecked) var drainLimit: DrainLimit?
     /// See `recordPlace`.
@@ -244,11 +247,15 @@ final class LuaState: @unchecked Sendable {
     ) throws(Failure) -> ReturnedValues {
         try core.prepare(self)
         var results = unsafe clua_parcel()
+        // What the call has started by hand has taken the request to stop the call.
+        defer { if let stoppableCall, stoppableCall.isStopped { requestStop(of: stoppableCall) } }
         // This comes first: whoever asks the operation to stop finds it running here from now on.
         try suspended(by: operation) { () throws(Failure) in
             let memoryLimit = try operation.begin()
             try runPreludes()
             currentOperation = operation
+            let outer = unsafe switchGroup(to: operation.origin.group)
+            defer { unsafe switchGroup(to: outer) }
             let limit = number > 0 ? 1 : operation.isAsynchronous ? 0 : LUA_MULTRET
             let body = unsafe operation.cBody(number: number)
             try limited(operation) { () throws(Failure) in
@@ -267,8 +274,6 @@ final class LuaState: @unchecked Sendable {
                 }
             }
         }
-        // A request to stop the call does not reach what the call has started by hand.
-        if let awaitedCall, awaitedCall.isStopped { requestStop(of: awaitedCall) }
         return unsafe ReturnedValues(taking: &results)
     }
 
@@ -305,28 +310,35 @@ final class LuaState: @unchecked Sendable {
     func post(_ job: @escaping @Sendable () -> Void) { if !isClosed { inbox.post(job) } }
 
     /// Calls the callback in the handle of `object` with the object. Removes the callback from the handle unless `isKept` is true.
+    ///
+    /// - Parameters:
+    ///   - group: what the callback belongs to.
+    ///   - budget: the budget of the run that it belongs to.
     func runCallback(
-        of object: AnyObject, keeping isKept: Bool = false, by budget: RunBudget?, named name: @autoclosure () -> String
+        of object: AnyObject, for group: Runtime.Group?, keeping isKept: Bool = false, by budget: RunBudget?,
+        named name: @autoclosure () -> String
     ) {
-        unsafe runCallback(of: object, keeping: isKept, argument: nil, by: budget, named: name())
+        unsafe runCallback(of: object, for: group, keeping: isKept, argument: nil, by: budget, named: name())
     }
 
     /// Like the above, but passes `argument` to the callback if it is not nil.
     func runCallback(
-        of object: AnyObject, keeping isKept: Bool = false, argument: UnsafePointer<clua_item>?, by budget: RunBudget?,
+        of object: AnyObject, for group: Runtime.Group?, keeping isKept: Bool = false, argument: UnsafePointer<clua_item>?,
+        by budget: RunBudget?,
         named name: @autoclosure () -> String
     ) {
         let callback = unsafe clua_callback(object: Unmanaged.passUnretained(object).toOpaque(), is_kept: isKept, argument: argument)
         do throws(Failure) {
-            try limited(by: budget) { () throws(Failure) in
+            try within(group, by: budget) { () throws(Failure) in
                 try unsafe attempt { lua, failure in unsafe clua_run_callback(lua, callback, &failure) }
             }
-        } catch { report(error, in: name()) }
+        } catch { report(error, in: name(), of: group) }
     }
 
-    /// Reports on stderr that a callback has failed. A callback that stopped because of `os.exit` has not failed. Neither has one that
-    /// Ctrl-C stopped, because the wait that called it then ends.
-    func report(_ failure: Failure, in name: String) {
+    /// Reports on stderr that a callback has failed. A callback that stopped because of `os.exit`, or because its group was cancelled, has
+    /// not failed. Neither has one that Ctrl-C stopped, because the wait that called it then ends.
+    func report(_ failure: Failure, in name: String, of group: Runtime.Group?) {
+        if failure.stop != nil, group?.isCancelled ?? false { return }
         if failure.stop != nil, core.requestedExitStatus != nil { return }
         if lastInterrupt != 0, failure.message.hasSuffix("interrupted!") { return }
         core.reportCallbackError("error in \(name): \(failure.report)")
@@ -356,9 +368,9 @@ final class LuaState: @unchecked Sendable {
         let catchesInterrupts = unsafe isMain && core.adoption != nil && beginWaitingOfInterpreter()
         defer { if catchesInterrupts { clua_release_interrupts() } }
         // Neither concerns what runs meanwhile.
-        let (call, limit) = (awaitedCall, drainLimit)
-        (awaitedCall, drainLimit) = (nil, nil)
-        defer { (awaitedCall, drainLimit) = (call, limit) }
+        let (call, limit) = (stoppableCall, drainLimit)
+        (stoppableCall, drainLimit) = (nil, nil)
+        defer { (stoppableCall, drainLimit) = (call, limit) }
         let run = waiting == nil ? currentRun : nil
         // An interrupt that stopped a callback also ends the wait.
         let wasRaised = interruptWasRaised
@@ -368,6 +380,7 @@ final class LuaState: @unchecked Sendable {
                 until: {
                     if run?.stopReason != nil { return true }
                     if takeInterrupt(unless: wasRaised) || isMain && core.requestedExitStatus != nil || predicate() { return true }
+                    if isMain, core.mainStateMustEnd.load(ordering: .acquiring) { return true }
                     if let call, call.isStopped { return true }
                     guard let waiting, waiting.isCancelled else { return false }
                     return endsWhenCancelled || waiting.stopReason != nil
@@ -381,7 +394,7 @@ final class LuaState: @unchecked Sendable {
         if let reason = waiting?.stopReason ?? run?.stopReason { throw .stop(reason) }
         if let call, call.isStopped { throw .stop(.interrupted) }
         if isMain, let adoption = unsafe core.adoption { adoption.exitIfRequested() }
-        if isMain, core.requestedExitStatus != nil { throw .stop(.interrupted) }
+        if isMain, core.requestedExitStatus != nil || core.mainStateMustEnd.load(ordering: .acquiring) { throw .stop(.interrupted) }
         if takeInterrupt(unless: wasRaised) { throw Self.interrupted }
         return outcome
     }
@@ -410,11 +423,24 @@ final class LuaState: @unchecked Sendable {
         }
     }
 
+    /// Makes what runs here from now on belong to `group`. Returns the group so far.
+    @inline(__always)
+    @discardableResult
+    func switchGroup(to group: Unmanaged<Runtime.Group>?) -> Unmanaged<Runtime.Group>? {
+        let outer = self.group
+        if unsafe outer?.toOpaque() == group?.toOpaque() { return unsafe outer }
+        unsafe self.group = group
+        // They have the group so far.
+        for index in origins.indices { origins[index] = nil }
+        return unsafe outer
+    }
+
     /// The origin of operations that this state makes of the given kind and script class.
     func origin(of kind: LuaOperation.Kind, _ scriptClass: ScriptClass?) -> LuaOperation.Origin {
-        if let scriptClass { return LuaOperation.Origin(core: core, home: self, kind: kind, scriptClass: scriptClass) }
-        if let known = origins[kind.rawValue] { return known }
-        let made = LuaOperation.Origin(core: core, home: self, kind: kind)
+        if scriptClass == nil, let known = origins[kind.rawValue] { return known }
+        let group = unsafe group?.takeUnretainedValue()
+        let made = LuaOperation.Origin(core: core, home: self, kind: kind, scriptClass: scriptClass, group: group)
+        if scriptClass != nil { return made }
         origins[kind.rawValue] = made
         return made
     }

@@ -19,6 +19,20 @@ extension Runtime {
         try await perform(as: "perform(_:)", body)
     }
 
+    /// Calls `body` inside the runtime, for a group: like `enter(in:_:)`, but suspends the task.
+    ///
+    /// - Parameters:
+    ///   - group: what the call and all that it starts belong to.
+    ///   - body: makes the calls, on a thread of the runtime. Its argument is the runtime.
+    /// - Returns: what `body` returns.
+    /// - Throws: what `body` throws; `CancellationError` if the group or the task is cancelled; a `LuaError` if the runtime is closed.
+    @discardableResult
+    public func perform<Result: Sendable>(
+        in group: Group, _ body: @escaping @Sendable (Runtime) throws -> Result
+    ) async throws -> Result {
+        try await perform(as: "perform(in:_:)") { runtime in try runtime.enter(in: group) { try body(runtime) } }
+    }
+
     /// Runs a script in the main state. Like the method that blocks, but suspends the task.
     ///
     /// - Parameters:
@@ -80,7 +94,7 @@ extension Runtime {
     private func perform<Result: Sendable>(
         as name: StaticString, _ body: @escaping @Sendable (Runtime) throws -> Result
     ) async throws -> Result {
-        let call = AwaitedCall(name)
+        let call = StoppableCall(name)
         return try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
                 core.awaitedCalls.add(
@@ -93,7 +107,7 @@ extension Runtime {
     }
 
     /// Makes a call on this thread, when no other thread is inside.
-    private func make<Value>(_ call: AwaitedCall, in main: LuaState, _ body: (Runtime) throws -> Value) -> Result<Value, any Error> {
+    private func make<Value>(_ call: StoppableCall, in main: LuaState, _ body: (Runtime) throws -> Value) -> Result<Value, any Error> {
         _ = engine.entrance.enterWhenFree(call.name)
         defer {
             engine.entrance.leave()
@@ -102,7 +116,13 @@ extension Runtime {
         }
         guard core.awaitedCalls.begin(call) else { return .failure(LuaError.closed) }
         defer { core.awaitedCalls.end() }
-        do { return .success(try main.run(call) { try body(self) }) } catch {
+        do {
+            return .success(
+                try main.run(call) {
+                    if call.isStopped { throw CancellationError() }
+                    return try body(self)
+                })
+        } catch {
             return .failure(call.isStopped ? call.stopError : error)
         }
     }

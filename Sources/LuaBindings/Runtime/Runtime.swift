@@ -176,8 +176,9 @@ public final class Runtime: Sendable {
     // Without a main state, the initializer has failed.
     deinit { if main != nil { close() } }
 
-    /// Cancels all operations and timers, stops the workers and closes all states. Waits for bodies that do not check `isCancelled`, and for
-    /// the thread that is inside, but at most for `deadline`. Stops what tasks await; those tasks catch an error.
+    /// Cancels all operations and timers, stops the workers and closes all states. Stops what tasks await; those tasks catch an error. Waits
+    /// for bodies that do not check `isCancelled`, and for the thread that is inside, but at most for `deadline`. After half of that time,
+    /// stops those bodies and the script that is inside.
     ///
     /// From any thread that is not inside, except the threads of the runtime's own operations: otherwise the process ends with a message.
     /// Further calls do nothing, also while the first one is under way.
@@ -192,11 +193,14 @@ public final class Runtime: Sendable {
         if Worker.current?.engine === engine { fatalError("opscript: an operation closes the Runtime that runs it: the host must do that") }
         guard beginClosing() else { return [] }
         let end = ContinuousClock.now + deadline
-        guard engine.entrance.enterWhenFree("close(deadline:)", until: end) else {
+        let hasEntered = enterToClose(half: end - deadline / 2, until: end)
+        core.mainStateMustEnd.store(false, ordering: .releasing)
+        guard hasEntered else {
             isClosing.store(false, ordering: .releasing)
             return ["a call of \(engine.entrance.nameOfCall)"]
         }
         defer { engine.entrance.leave() }
+        main?.withdrawRequest()
         let left = stopWorkers(until: end)
         forgetMainState()
         return left
@@ -213,7 +217,8 @@ public final class Runtime: Sendable {
     func stopWorkers(until end: ContinuousClock.Instant) -> [String] {
         core.io.end()
         core.beginClosing()
-        let left = engine.shutdown(deadline: ContinuousClock.now.duration(to: end)).map(\.displayName)
+        let left = engine.shutdown(deadline: ContinuousClock.now.duration(to: end)) { ($0 as? LuaOperation)?.interrupt() }
+            .map(\.displayName)
         core.io.stop()
         _ = engine.mainInbox.drain()
         return left
@@ -232,6 +237,17 @@ public final class Runtime: Sendable {
 
     /// Whether the runtime is closed, or is being closed. From any thread.
     public var isClosed: Bool { isClosing.load(ordering: .acquiring) }
+
+    /// Enters when no other thread is inside. Stops the script that is inside if that takes longer than to `half`.
+    private func enterToClose(half: ContinuousClock.Instant, until end: ContinuousClock.Instant) -> Bool {
+        if engine.entrance.enterWhenFree("close(deadline:)", until: half) { return true }
+        repeat {
+            // Each request stops the innermost call, and Lua may overlook one.
+            core.requestEndOfMainState()
+            if engine.entrance.enterWhenFree("close(deadline:)", until: min(end, .now + .milliseconds(50))) { return true }
+        } while ContinuousClock.now < end
+        return false
+    }
 
     // MARK: entering
 

@@ -313,6 +313,15 @@ final class RuntimeCore: @unchecked Sendable {
         engine.mainInbox.post {}
     }
 
+    /// Whether the runtime closes and the thread inside the main state must leave.
+    let mainStateMustEnd = Atomic<Bool>(false)
+
+    /// Stops what the main state runs or waits for. The main state must be open.
+    func requestEndOfMainState() {
+        mainStateMustEnd.store(true, ordering: .releasing)
+        unsafe mainState.requestEnd()
+    }
+
     // MARK: interruption
 
     /// Tells the runtime that there is an operation or a program now, so that SIGTERM must end the process in an orderly way.

@@ -237,17 +237,24 @@ import Synchronization
     /// Cancels all operations, including barriers and those in suspended queues, waits until they have finished, and stops the threads.
     /// Runs the main queue meanwhile if called on its thread. Must not be called on a worker.
     ///
-    /// - Parameter deadline: how long to wait.
+    /// - Parameters:
+    ///   - deadline: how long to wait.
+    ///   - stop: is called once, after half of that time, for each operation that has not finished by then.
     /// - Returns: the operations that had not finished after `deadline`. Threads that run them are left alone.
-    public func shutdown(deadline: Duration) -> [Operation] {
+    public func shutdown(deadline: Duration, stop: (Operation) -> Void = { _ in }) -> [Operation] {
         let end = now + deadline
+        var stopping: ContinuousClock.Instant? = now + deadline / 2
         phase.store(1, ordering: .releasing)
         while true {
             unfinishedOperations().cancelAll()
             for core in activeCores() { core.change(queue: core.queue) { $0.isEnding = true } }
             let cores = activeCores()
             if cores.isEmpty || now >= end { break }
-            for core in cores { core.waitUntilEmpty(deadline: end) }
+            if let instant = stopping, now >= instant {
+                stopping = nil
+                unfinishedOperations().forEach(stop)
+            }
+            for core in cores { core.waitUntilEmpty(deadline: stopping ?? end) }
         }
         phase.store(2, ordering: .releasing)
         let (threads, sleeping) = pool.withLock { $0.end() }

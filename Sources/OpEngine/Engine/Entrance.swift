@@ -21,6 +21,8 @@ package final class Entrance: @unchecked Sendable {
     private var depth = 1
     private(set) var isOpen = false
     private var resident: (any Resident)?
+    /// Tells whether this process has forked since, and so lacks the engine's threads.
+    private let forkCount = cplatform_get_fork_count()
 
     /// What a thread that enters takes over. Called on that thread, while it is inside.
     package protocol Resident: AnyObject {
@@ -77,6 +79,7 @@ package final class Entrance: @unchecked Sendable {
             depth += 1
             return true
         }
+        if cplatform_get_fork_count() != forkCount { refuseChild(name) }
         guard inside.compareExchange(expected: 0, desired: Self.thisThread | mark, ordering: .acquiringAndReleasing).exchanged else {
             return false
         }
@@ -122,6 +125,16 @@ package final class Entrance: @unchecked Sendable {
     private func refuseWorker() {
         guard Worker.current?.engine.entrance === self else { return }
         fatalError("opscript: an operation calls the Runtime that runs it: add an operation to the main queue instead, which may call it")
+    }
+
+    /// Ends the process, because it is a child of the one that made the engine.
+    @inline(never)
+    private func refuseChild(_ name: StaticString) -> Never {
+        fatalError(
+            """
+            opscript: a forked process calls \(name) on a Runtime of its parent, whose threads it does not have: make a Runtime of its own \
+            after the fork, or execute a program
+            """)
     }
 
     /// Ends the process, because another thread is inside.

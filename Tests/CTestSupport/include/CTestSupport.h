@@ -58,4 +58,12 @@ int spawn_in_terminal(const char *const *words, const char *const *environment, 
 // Waits for the program. Returns its exit status; 128 + n if signal n ended it.
 int wait_for_process(int process);
 
+// Forks, executes the program without arguments in the child, and waits for it. Returns its exit status, as wait_for_process does; -1 on
+// failure. Written in C because Swift cannot call fork.
+int fork_and_execute(const char *program);
+
+// Forks, calls `body` in the child, and waits for it. `text` gets what the child writes to stderr, cut at `size`. Returns the exit status, as
+// wait_for_process does.
+int fork_and_call(void (*body)(void *), void *context, char *text, size_t size);
+
 #endif

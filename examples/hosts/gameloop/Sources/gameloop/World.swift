@@ -1,0 +1,14 @@
+import Synchronization
+
+/// What the game shows. Scripts change it from the main state only, which the loop enters in `drain`.
+final class World: Sendable {
+    private let trees = Mutex<[Int: Double]>([:])
+
+    var treeCount: Int { trees.withLock { $0.count } }
+
+    func place(_ tree: Int, _ height: Double) { trees.withLock { $0[tree] = height } }
+
+    func update() {}
+
+    func draw() {}
+}
