@@ -424,18 +424,6 @@ void clua_request_end(lua_State *L) {
 // The hook stays set. It will find nothing to raise.
 void clua_withdraw_request(lua_State *L) { atomic_store(&stop_of(L)->requested, 0); }
 
-static void *exit_later(void *argument) {
-    long packed = (long)argument;
-    sleep((unsigned)(packed >> 32));
-    exit((int)(packed & 0xFFFFFFFF));
-}
-
-void clua_exit_later(int status, unsigned seconds) {
-    pthread_t thread;
-    long packed = (long)seconds << 32 | (unsigned)status;
-    if (pthread_create(&thread, NULL, exit_later, (void *)packed) == 0) pthread_detach(thread);
-}
-
 void clua_stop_here(lua_State *L, clua_stop_reason reason) {
     clua_stop *stop = stop_of(L);
     if (stop->raised == 0) stop->raised = reason;
