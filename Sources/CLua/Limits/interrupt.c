@@ -1,17 +1,17 @@
 #define _POSIX_C_SOURCE 200809L  // sigaction, clock_gettime
 #include "interrupt.h"
 
-#include <unistd.h>
-#include <stdlib.h>
-#include <pthread.h>
 #include <errno.h>
 #include <lua5.4/lauxlib.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "Limits/stop_raising.h"
 #include "state.h"
