@@ -3,15 +3,19 @@
 
 #include <errno.h>
 #include <lua5.4/lauxlib.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "Limits/stop_raising.h"
 #include "state.h"
+#include "stop.h"
 
 static clua_state *_Atomic target;
 static void (*_Atomic wake)(void *);  // ends a sleep of the target's thread
@@ -158,3 +162,15 @@ void clua_renew_interrupt(lua_State *L) {
 }
 
 int clua_last_interrupt(lua_State *L) { return clua_state_of(L)->stop.interrupt & ~IS_PENDING; }
+
+static void *exit_later(void *argument) {
+    long packed = (long)argument;
+    sleep((unsigned)(packed >> 32));
+    exit((int)(packed & 0xFFFFFFFF));
+}
+
+void clua_exit_later(int status, unsigned seconds) {
+    pthread_t thread;
+    long packed = (long)seconds << 32 | (unsigned)status;
+    if (pthread_create(&thread, NULL, exit_later, (void *)packed) == 0) pthread_detach(thread);
+}

@@ -90,6 +90,17 @@ static int raise_memory_error(lua_State *L) {
     return lua_error(L);
 }
 
+// Lets code that runs while the body ends go on until the grace is over. All coroutines share it.
+static void count_grace(lua_State *L) {
+    ptrdiff_t left = stop_of(L)->grace_left;
+    lua_sethook(L, hook, LUA_MASKCOUNT, left > INSTRUCTIONS_PER_CHECK ? INSTRUCTIONS_PER_CHECK : left > 1 ? (int)left : 1);
+}
+
+void clua_keep_stopping(lua_State *L) {
+    stop_of(L)->grace_left -= INSTRUCTIONS_PER_CHECK;
+    count_grace(L);
+}
+
 int clua_raise_stop(lua_State *L) {
     clua_stop *stop = stop_of(L);
     const clua_adoption *adoption = &clua_state_of(L)->adoption;
@@ -105,7 +116,7 @@ int clua_raise_stop(lua_State *L) {
     int count = is_first ? GRACE : stop->next_step;
     stop->next_step = is_first ? STEP : count > 1 ? count / 2 : 1;
     stop->grace_left = count;
-    lua_sethook(L, hook, LUA_MASKCOUNT, count);
+    count_grace(L);
     if (is_first && lua_checkstack(L, LUA_MINSTACK)) {
         lua_pushcfunction(L, describe);
         lua_pushlightuserdata(L, L);
@@ -163,6 +174,9 @@ static void hook(lua_State *L, lua_Debug *activation) {
         remove_hook(L);
         begin_stop(stop, count);
         if (stop->raised == 0) return;  // the request was meant for a body that has ended
+    } else if (stop->message != NULL && !clua_is_in_finalizer(L)) {
+        stop->grace_left -= lua_gethookcount(L);
+        if (stop->grace_left > 0) return count_grace(L);
     }
     clua_raise_stop(L);
 }
@@ -258,6 +272,7 @@ void clua_stop_at_limit(clua_state *state, size_t size) {
     }
     stop->refused_size = 0;
     stop->raised = CLUA_STOP_MEMORY;
+    stop->grace_left = STEP;
     state->limit_bytes = state->possible_bytes;  // unwinding may use what it needs
     lua_sethook(atomic_load(&stop->running), hook, LUA_MASKCOUNT, STEP);
 }
@@ -422,18 +437,6 @@ void clua_request_end(lua_State *L) {
 
 // The hook stays set. It will find nothing to raise.
 void clua_withdraw_request(lua_State *L) { atomic_store(&stop_of(L)->requested, 0); }
-
-static void *exit_later(void *argument) {
-    long packed = (long)argument;
-    sleep((unsigned)(packed >> 32));
-    exit((int)(packed & 0xFFFFFFFF));
-}
-
-void clua_exit_later(int status, unsigned seconds) {
-    pthread_t thread;
-    long packed = (long)seconds << 32 | (unsigned)status;
-    if (pthread_create(&thread, NULL, exit_later, (void *)packed) == 0) pthread_detach(thread);
-}
 
 void clua_stop_here(lua_State *L, clua_stop_reason reason) {
     clua_stop *stop = stop_of(L);

@@ -53,6 +53,9 @@ bool clua_is_in_finalizer(lua_State *L);
 /// Makes `L` count instructions if nothing else needs its hook. Never raises.
 void clua_keep_counting(lua_State *L);
 
+/// Makes `L` stop when the grace of the body that ends is over. A switch to `L` counts. Never raises.
+void clua_keep_stopping(lua_State *L);
+
 /// Counts a new coroutine, whose first instructions are not counted otherwise.
 void clua_count_coroutine(lua_State *L);
 
@@ -66,6 +69,7 @@ static inline lua_State *clua_switch_running(lua_State *L) {
     // A request that arrived before the switch set its hook on the previous coroutine.
     if (atomic_load_explicit(&stop->requested, memory_order_relaxed) != 0) clua_arm_stop(L);
     clua_rearm_interrupt(L);
+    if (atomic_load_explicit(&stop->raised, memory_order_relaxed) != 0) clua_keep_stopping(L);
     if (stop->instructions_left != CLUA_NO_INSTRUCTION_LIMIT) clua_keep_counting(L);
     return before;
 }
