@@ -37,4 +37,13 @@ extension LuaState {
     var lastInterrupt: Int32 { unsafe clua_last_interrupt(running) }
 
     static var interrupted: CallError { .message("interrupted!") }
+
+    /// Stops whatever runs here.
+    func requestEnd() {
+        unsafe clua_request_end(main)
+        inbox.wake()
+    }
+
+    /// Withdraws a `requestEnd` that nothing has noticed.
+    func withdrawRequest() { unsafe clua_withdraw_request(main) }
 }

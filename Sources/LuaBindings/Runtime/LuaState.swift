@@ -393,15 +393,6 @@ final class LuaState: @unchecked Sendable {
     /// worker's work to another worker until the call returns.
     func giveUp(_ operation: LuaOperation) -> Bool { unsafe clua_give_up_body(main, Unmanaged.passUnretained(operation).toOpaque()) }
 
-    /// Stops whatever runs here.
-    func requestEnd() {
-        unsafe clua_request_end(main)
-        inbox.wake()
-    }
-
-    /// Withdraws a `requestEnd` that nothing has noticed.
-    func withdrawRequest() { unsafe clua_withdraw_request(main) }
-
     /// Whether operations that this state adds to `queue` run in this state, without copying their functions.
     @inline(__always)
     func runsHere(in queue: OperationQueue) -> Bool {
