@@ -1,4 +1,5 @@
 #include <lua5.4/lauxlib.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "Limits/stop_raising.h"

@@ -51,6 +51,8 @@ static void stop(lua_State *L, lua_Debug *activation) {
     lua_sethook(L, NULL, 0, 0);
     clua_stop *stop = &clua_state_of(L)->stop;
     if (stop->requested != 0 || stop->raised != 0) clua_arm_stop(L);  // that also needs a hook
+    // The error below takes the place of a stop's, which must therefore be raised again at once.
+    if (clua_interrupt_is_pending(clua_state_of(L))) stop->grace_left = 0;
     if (!clua_is_in_finalizer(L)) return clua_raise_interrupt(L);
     if (!clua_interrupt_is_pending(clua_state_of(L))) return;
     arm(L);  // Lua catches what a finalizer raises, so the code around it must be interrupted, too

@@ -319,11 +319,9 @@ static void request(clua_stop *stop, clua_stop_reason reason) {
 static bool is_running(const clua_stop *stop, const void *body) {
     if (!clua_is_body_of_call(body)) return stop->body == body;
     const void *inner = stop->body;
-    for (const clua_suspended_body *outer = stop->suspended; inner != body; outer = outer->outer) {
-        if (inner == NULL || outer == NULL) return false;
-        inner = outer->body;
-    }
-    return true;
+    const clua_suspended_body *outer = stop->suspended;
+    for (; inner != body && inner != NULL && outer != NULL; outer = outer->outer) inner = outer->body;
+    return inner == body;
 }
 
 void clua_request_stop(lua_State *L, const void *body, clua_stop_reason reason) {

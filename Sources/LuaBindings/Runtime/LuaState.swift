@@ -28,14 +28,14 @@ final class LuaState: @unchecked Sendable {
     @safe @exclusivity(unchecked) private(set) var isLuaClosed = false
     /// Whether a script has ever observed something in this state.
     var hasObserved = false
-    private var isSealing = false
+    var isSealing = false
     /// The last operation that found no result in a failed one, for the report of its own failure.
     var missingResult: MissingResult?
     /// What a host function has thrown last, until a failure of Lua shows whether that was the cause.
     var thrownByHost: (message: String, error: any Error)?
     /// Whether `runLine` has the console show values.
     var hasConsole = false
-    private var watchesCollections = false
+    var watchesCollections = false
     /// The innermost run that limits apply to.
     var currentRun: LimitedRun?
     /// The version of the runtime's shared data (`RuntimeCore.Shared`) that this state has taken over.
@@ -61,9 +61,9 @@ final class LuaState: @unchecked Sendable {
     /// The scripts' own field names on operations that were checked for misspellings. At most a few hundred.
     var acceptedNames: Set<String> = []
     /// The operations that were sent by reference and still have to be sealed.
-    private var unsealed: [LuaOperation] = []
+    var unsealed: [LuaOperation] = []
     /// The operations that left by reference while they were in no queue. Their handles are pinned; nothing else in this state keeps them.
-    @safe @exclusivity(unchecked) private var sealed: Set<UnsafeMutableRawPointer> = unsafe [] { didSet { keepThread() } }
+    @safe @exclusivity(unchecked) var sealed: Set<UnsafeMutableRawPointer> = unsafe [] { didSet { keepThread() } }
     /// The call that runs now and can be stopped, if there is one. Nil while it waits. Whoever makes the call keeps it alive.
     @safe @exclusivity(unchecked) unowned(unsafe) var stoppableCall: StoppableCall?
     /// How much the `drain` that runs now may still run; nil if there is no limit.
@@ -356,6 +356,49 @@ final class LuaState: @unchecked Sendable {
         if eventSources.removeValue(forKey: ObjectIdentifier(source)) != nil { unpin(source) }
     }
 
+    /// Runs callbacks, and in the main state main-queue operations, until `predicate` holds, and then those that are already there. Ends
+    /// early if the waiting operation is stopped or, if `endsWhenCancelled`, cancelled.
+    ///
+    /// - Throws: an error if the waiting operation was stopped, if the script is to exit, or if Ctrl-C was pressed.
+    func wait(
+        deadline: ContinuousClock.Instant?, endsWhenCancelled: Bool = true, until predicate: () -> Bool
+    ) throws(CallError) -> Inbox.Outcome {
+        let waiting = currentOperation as? LuaOperation
+        let isMain = core.isMain(self)
+        let catchesInterrupts = unsafe isMain && core.adoption != nil && beginWaitingOfInterpreter()
+        defer { if catchesInterrupts { clua_release_interrupts() } }
+        // Neither concerns what runs meanwhile.
+        let (call, limit) = (stoppableCall, drainLimit)
+        (stoppableCall, drainLimit) = (nil, nil)
+        defer { (stoppableCall, drainLimit) = (call, limit) }
+        let run = waiting == nil ? currentRun : nil
+        // An interrupt that stopped a callback also ends the wait.
+        let wasRaised = interruptWasRaised
+        // What runs meanwhile is not part of the waiting operation.
+        let outcome = suspended(by: nil) {
+            let outcome = inbox.run(
+                until: {
+                    if run?.stopReason != nil { return true }
+                    if takeInterrupt(unless: wasRaised) || isMain && core.requestedExitStatus != nil || predicate() { return true }
+                    if isMain, core.mainStateMustEnd.load(ordering: .acquiring) { return true }
+                    if let call, call.isStopped { return true }
+                    guard let waiting, waiting.isCancelled else { return false }
+                    return endsWhenCancelled || waiting.stopReason != nil
+                }, deadline: deadline)
+            // The wait ends below, so the request must not stop a completion block. Reading the cause waits until the request is made.
+            if isMain, core.requestedExitStatus != nil, core.exitCause != nil { unsafe clua_withdraw_request(running) }
+            // Deliver what has arrived even if there is nothing to wait for.
+            _ = inbox.drain()
+            return outcome
+        }
+        if let reason = waiting?.stopReason ?? run?.stopReason { throw .stop(reason) }
+        if let call, call.isStopped { throw .stop(.interrupted) }
+        if isMain, let adoption = unsafe core.adoption { adoption.exitIfRequested() }
+        if isMain, core.requestedExitStatus != nil || core.mainStateMustEnd.load(ordering: .acquiring) { throw .stop(.interrupted) }
+        if takeInterrupt(unless: wasRaised) { throw Self.interrupted }
+        return outcome
+    }
+
     func isAwaiting(_ observation: Observation, _ isAwaiting: Bool) {
         awaitedObservations[ObjectIdentifier(observation)] = isAwaiting ? observation : nil
     }
@@ -400,78 +443,5 @@ final class LuaState: @unchecked Sendable {
         if scriptClass != nil { return made }
         origins[kind.rawValue] = made
         return made
-    }
-
-    // MARK: sealing
-
-    /// Seals the operations that leave this state by reference while they are in no queue: copies their functions, because another state
-    /// may add them.
-    func seal(referencesOf parcel: UnsafePointer<clua_parcel>) {
-        for index in 0..<(unsafe clua_parcel_reference_count(parcel)) {
-            let reference = unsafe clua_parcel_reference(parcel, index).pointee
-            guard unsafe reference.kind == ObjectKind.operation.rawValue, let pointer = unsafe reference.object,
-                let operation = unsafe object(pointer, as: Operation.self) as? LuaOperation, operation.needsSealing(from: self)
-            else { continue }
-            unsealed.append(operation)
-        }
-        // A body may refer to further operations. A list instead of recursion allows chains of any length.
-        guard !isSealing else { return }
-        isSealing = true
-        while let operation = unsealed.popLast() {
-            if operation.needsSealing(from: self) { operation.seal(in: self) }
-        }
-        isSealing = false
-    }
-
-    /// Keeps the handle of `object`, and the functions in it, alive until `unpin`.
-    ///
-    /// - Parameter handle: the stack index of the handle in the current call, or 0 to look it up.
-    func pin(_ object: AnyObject, _ kind: ObjectKind, handleAt handle: Int32 = 0) throws(Failure) {
-        let pointer = unsafe Unmanaged.passUnretained(object).toOpaque()
-        try unsafe attempt { lua, failure in unsafe clua_pin(lua, pointer, kind.rawValue, handle, &failure) }
-    }
-
-    func unpin(_ object: AnyObject) {
-        checkThread()
-        guard !isClosed else { return }
-        unsafe clua_unpin(running, Unmanaged.passUnretained(object).toOpaque())
-    }
-
-    /// Unpins the handle of `operation` when nothing else refers to the operation any more.
-    func watch(_ operation: LuaOperation) throws(Failure) {
-        unsafe sealed.insert(Unmanaged.passUnretained(operation).toOpaque())
-        guard !watchesCollections else { return }
-        try unsafe attempt { lua, failure in unsafe clua_watch_collections(lua, &failure) }
-        watchesCollections = true
-    }
-
-    func isWatching(_ operation: LuaOperation) -> Bool { unsafe sealed.contains(Unmanaged.passUnretained(operation).toOpaque()) }
-
-    /// Stops watching `operation`, because its handle is no longer pinned for having left the state.
-    func unwatch(_ operation: LuaOperation) {
-        if unsafe !sealed.isEmpty { unsafe sealed.remove(Unmanaged.passUnretained(operation).toOpaque()) }
-    }
-
-    /// Unseals the watched operations that no queue, state, parcel or host can reach any more. Called after a garbage collection. Returns
-    /// whether others remain.
-    func releaseUnreferenced(_ lua: OpaquePointer) -> Bool {
-        guard !isClosed else { return false }
-        unsafe whileRunning(lua) {
-            let pointers = unsafe sealed.map { unsafe $0 }
-            for index in unsafe pointers.indices where unsafe isHeldByHandleOnly(pointers[index]) {
-                unsafe object(pointers[index], as: LuaOperation.self).unseal(in: self)
-            }
-        }
-        watchesCollections = unsafe !sealed.isEmpty
-        return watchesCollections
-    }
-
-    /// Whether the handle here owns the only reference. Then no other thread has one or can get one.
-    private func isHeldByHandleOnly(_ pointer: UnsafeMutableRawPointer) -> Bool {
-        // Safety: borrows the handle's own reference and gives it back below.
-        var operation = unsafe Unmanaged<LuaOperation>.fromOpaque(pointer).takeRetainedValue()
-        let isOnly = isKnownUniquelyReferenced(&operation)
-        _ = unsafe Unmanaged.passRetained(operation)
-        return isOnly
     }
 }

@@ -181,7 +181,7 @@ struct AttachTests {
         let terminal = try Terminal(home: home)
         try home.write(Self.waiting, to: "waiting.lua")
         try home.write(Self.hanging, to: "hanging.lua")
-        for (file, sent) in [("waiting", "while true do end"), ("hanging", "counter")] {
+        for (file, sent) in [("waiting", "io.open('begun', 'w'):close() while true do end"), ("hanging", "counter")] {
             try terminal.enter("clear; cd \(home.path); \"$OPSCRIPT\" --attach \(file).lua 2>/dev/null & pid=$!")
             try terminal.enter("clear; until \"$OPSCRIPT\" attach $pid 2>/dev/null </dev/null >out; do :; done; \"$OPSCRIPT\" attach")
             try terminal.expect { $0.last?.hasSuffix(">") == true && $0.last != ">" }
@@ -193,6 +193,7 @@ struct AttachTests {
             try terminal.expect { $0.last == prompt }
             try terminal.enter(sent)
             try terminal.expect { $0.last != prompt }
+            if file == "waiting" { try terminal.expect { _ in Paths.read(home.path + "/begun") != nil } }
             // A key that comes too early is no signal yet, so it is pressed until the prompt is there again.
             repeat { try terminal.press("C-c") } while try terminal.rows.last != prompt
             let shown = try terminal.rows.joined(separator: "\n")
