@@ -9,10 +9,13 @@ struct Example {
     ///
     /// - Parameter folder: the folder of `examples` that has its folder, if that is not `examples` itself.
     init(_ name: String, in folder: String = "") throws {
-        let products = Paths.package + "/.build/" + name
-        // SwiftPM does not notice new files in a package that lies beside this one. Without its saved plan it looks again.
+        // One place for all, so that the libraries are built once.
+        let products = Paths.package + "/.build/examples"
+        // SwiftPM does not notice new files in a package that lies beside this one. Without its saved plan it looks again. The lock keeps the
+        // plan of another test that builds there now.
         var build = Command.shell(
-            #"rm -f -- "$2"/*.yaml && swift build --package-path "$1" --scratch-path "$2" --product "$3""#,
+            #"mkdir -p "$2" && exec 9> "$2/lock" && flock 9 && rm -f -- "$2"/*.yaml && "#
+                + #"swift build --package-path "$1" --scratch-path "$2" --product "$3""#,
             Paths.package + "/examples/" + folder + "/" + name, products, name)
         build.environment["HOME"] = Paths.environment("HOME")
         build.timeout = 900

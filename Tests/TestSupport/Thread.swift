@@ -5,8 +5,8 @@ private final class Body {
     init(_ run: @escaping @Sendable () -> Void) { self.run = run }
 }
 
-/// Runs `body` on a new thread that is never joined.
-public func startThread(_ body: @escaping @Sendable () -> Void) {
+/// Starts a thread that runs `body`.
+private func start(_ body: @escaping @Sendable () -> Void) -> pthread_t {
     var thread = pthread_t()
     let argument = Unmanaged.passRetained(Body(body)).toOpaque()
     let result = pthread_create(
@@ -16,5 +16,14 @@ public func startThread(_ body: @escaping @Sendable () -> Void) {
             return nil
         }, argument)
     precondition(result == 0, "cannot start a thread")
-    pthread_detach(thread)
+    return thread
+}
+
+/// Runs `body` on a new thread that is never joined.
+public func startThread(_ body: @escaping @Sendable () -> Void) { pthread_detach(start(body)) }
+
+/// Runs `body` on `count` new threads at once, and waits until they have ended and given back what they held. Passes their numbers, from 0.
+public func onThreads(_ count: Int, _ body: @escaping @Sendable (_ number: Int) -> Void) {
+    let threads = (0..<count).map { number in start { body(number) } }
+    for thread in threads { pthread_join(thread, nil) }
 }
