@@ -196,70 +196,6 @@ void clua_look(lua_State *L) {
     if (stop->grace_left <= 0) clua_raise_stop(L);
 }
 
-// MARK: hooks in finalizers
-
-// Lua calls no hook inside finalizers and other hooks: it clears a byte of the coroutine meanwhile. No function of Lua sets it, but code that
-// loops there must stop, too. Releases of Lua may put the byte elsewhere, so its place is found by trying.
-
-enum { SEARCHED_BYTES = 64, SEARCHED_LEVELS = 16 };
-
-static int flag_offset;  // 0: not found
-static unsigned char bytes_in_hook[SEARCHED_BYTES], bytes_in_finalizer[SEARCHED_BYTES];
-
-static void copy_in_hook(lua_State *L, lua_Debug *activation) {
-    (void)activation;
-    memcpy(bytes_in_hook, L, SEARCHED_BYTES);
-}
-
-static int copy_in_finalizer(lua_State *L) {
-    memcpy(bytes_in_finalizer, L, SEARCHED_BYTES);
-    return 0;
-}
-
-static int call_both(lua_State *L) {
-    lua_sethook(L, copy_in_hook, LUA_MASKCALL, 0);
-    lua_pushcfunction(L, lua_gettop);
-    lua_call(L, 0, 0);
-    lua_sethook(L, NULL, 0, 0);
-    lua_newuserdatauv(L, 0, 0);
-    lua_createtable(L, 0, 1);
-    lua_pushcfunction(L, copy_in_finalizer);
-    lua_setfield(L, -2, "__gc");
-    lua_setmetatable(L, -2);
-    lua_settop(L, 0);
-    lua_gc(L, LUA_GCCOLLECT);
-    return 0;
-}
-
-static void find_flag(void) {
-    lua_State *L = luaL_newstate();
-    if (L == NULL) return;
-    lua_pushcfunction(L, call_both);
-    if (lua_pcall(L, 0, 0, 0) == LUA_OK) {
-        const unsigned char *outside = (const unsigned char *)L;
-        int found = 0, offset = 0;
-        for (int i = 0; i < SEARCHED_BYTES; i++)
-            if (outside[i] == 1 && bytes_in_hook[i] == 0 && bytes_in_finalizer[i] == 0) found++, offset = i;
-        if (found == 1) flag_offset = offset;
-    }
-    lua_close(L);
-}
-
-bool clua_allow_hooks(lua_State *L) {
-    if (flag_offset == 0) return false;
-    unsigned char *flag = (unsigned char *)L + flag_offset;
-    bool were_disallowed = *flag == 0;
-    *flag = 1;
-    return were_disallowed;
-}
-
-bool clua_is_in_finalizer(lua_State *L) {
-    lua_Debug activation;
-    for (int level = 0; level < SEARCHED_LEVELS && lua_getstack(L, level, &activation); level++)
-        if (lua_getinfo(L, "n", &activation) && activation.name != NULL && strcmp(activation.name, "__gc") == 0) return true;
-    return false;
-}
-
 void clua_arm_stop(lua_State *L) { lua_sethook(L, hook, CLUA_STOP_EVENTS, 1); }
 
 bool clua_is_stop(lua_State *L, int status) { return status == LUA_ERRMEM && stop_of(L)->raised != 0; }
@@ -296,7 +232,7 @@ static pthread_once_t handler_once = PTHREAD_ONCE_INIT;
 static void install_handler(void) {
     struct sigaction action = {.sa_handler = handle_signal, .sa_flags = SA_RESTART};
     sigaction(clua_get_stop_signal(), &action, NULL);
-    find_flag();
+    clua_find_hook_flag();
 }
 
 void clua_set_stop_signal(int signal_number) { stop_signal = signal_number; }
