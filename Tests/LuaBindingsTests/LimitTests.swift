@@ -59,6 +59,25 @@ import Testing
                 "(limits.timers)"))
     }
 
+    /// The hook that stops a coroutine never returns, so Lua would call no further one there.
+    @Test(arguments: ["coroutine.wrap(f)()", "coroutine.resume(coroutine.create(f))", "pcall(coroutine.wrap(f))"])
+    func closingAStoppedCoroutineEnds(_ call: String) throws {
+        let script = """
+            local function loop() while true do end end
+            local function f()
+                local x <close> = setmetatable({}, { __close = loop })
+                local y <close> = setmetatable({}, { __close = loop })
+                loop()
+            end
+            \(call)
+            """
+        let operation = "return queue:addOperation(function() \(script) end)"
+        #expect(try outcome({ $0.operationInstructions = 100_000 }, operation).hasPrefix("instructions: s:2: instruction limit exceeded"))
+        #expect(try outcome({ $0.operationSeconds = 0.05 }, operation).hasPrefix("timeout: s:2: timeout"))
+        #expect(try outcome({ $0.runInstructions = 100_000 }, script).contains("(limits.runInstructions)"))
+        #expect(try outcome({ $0.runSeconds = 0.05 }, script).contains("(limits.runSeconds)"))
+    }
+
     @Test func modulesComeFromTheHost() throws {
         var configuration = Runtime.Configuration()
         configuration.sandbox = .untrusted

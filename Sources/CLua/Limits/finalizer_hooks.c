@@ -1,30 +1,38 @@
+// Lua calls no hook inside finalizers and other hooks: it clears a byte of the coroutine meanwhile. No function of Lua sets it, but code that
+// loops there must stop, too. Releases of Lua may put the byte elsewhere, so its place is found by trying.
 #include <lua5.4/lauxlib.h>
-#include <stdbool.h>
 #include <string.h>
 
 #include "Limits/stop_raising.h"
 
-// Lua calls no hook inside finalizers and other hooks: it clears a byte of the coroutine meanwhile. No function of Lua sets it, but code that
-// loops there must stop, too. Releases of Lua may put the byte elsewhere, so its place is found by trying.
-
 enum { SEARCHED_BYTES = 64, SEARCHED_LEVELS = 16 };
 
-static int flag_offset;  // 0: not found
-static unsigned char bytes_in_hook[SEARCHED_BYTES], bytes_in_finalizer[SEARCHED_BYTES];
+// The first bytes of a coroutine. Those in a hook and in a finalizer are compared with those in a plain function as well, because pointers
+// to the innermost call differ from those outside of all calls.
+typedef struct samples {
+    unsigned char in_hook[SEARCHED_BYTES], in_function[SEARCHED_BYTES], in_finalizer[SEARCHED_BYTES];
+} samples;
+
+static samples *samples_of(lua_State *L) { return *(samples **)lua_getextraspace(L); }
 
 static void copy_in_hook(lua_State *L, lua_Debug *activation) {
     (void)activation;
-    memcpy(bytes_in_hook, L, SEARCHED_BYTES);
+    memcpy(samples_of(L)->in_hook, L, SEARCHED_BYTES);
 }
 
-static int copy_in_finalizer(lua_State *L) {
-    memcpy(bytes_in_finalizer, L, SEARCHED_BYTES);
+static int copy_in_function(lua_State *L) {
+    memcpy(samples_of(L)->in_function, L, SEARCHED_BYTES);
     return 0;
 }
 
-static int call_both(lua_State *L) {
+static int copy_in_finalizer(lua_State *L) {
+    memcpy(samples_of(L)->in_finalizer, L, SEARCHED_BYTES);
+    return 0;
+}
+
+static int call_all(lua_State *L) {
     lua_sethook(L, copy_in_hook, LUA_MASKCALL, 0);
-    lua_pushcfunction(L, lua_gettop);
+    lua_pushcfunction(L, copy_in_function);
     lua_call(L, 0, 0);
     lua_sethook(L, NULL, 0, 0);
     lua_newuserdatauv(L, 0, 0);
@@ -37,17 +45,24 @@ static int call_both(lua_State *L) {
     return 0;
 }
 
+int clua_hook_flag_offset(lua_State *L) {
+    samples samples = {0};
+    *(struct samples **)lua_getextraspace(L) = &samples;
+    lua_pushcfunction(L, call_all);
+    if (lua_pcall(L, 0, 0, 0) != LUA_OK) return 0;
+    const unsigned char *outside = (const unsigned char *)L;
+    int found = 0, offset = 0;
+    for (int i = 0; i < SEARCHED_BYTES; i++)
+        if (outside[i] == 1 && samples.in_function[i] == 1 && samples.in_hook[i] == 0 && samples.in_finalizer[i] == 0) found++, offset = i;
+    return found == 1 ? offset : 0;
+}
+
+static int flag_offset;  // 0: not found
+
 void clua_find_hook_flag(void) {
     lua_State *L = luaL_newstate();
     if (L == NULL) return;
-    lua_pushcfunction(L, call_both);
-    if (lua_pcall(L, 0, 0, 0) == LUA_OK) {
-        const unsigned char *outside = (const unsigned char *)L;
-        int found = 0, offset = 0;
-        for (int i = 0; i < SEARCHED_BYTES; i++)
-            if (outside[i] == 1 && bytes_in_hook[i] == 0 && bytes_in_finalizer[i] == 0) found++, offset = i;
-        if (found == 1) flag_offset = offset;
-    }
+    flag_offset = clua_hook_flag_offset(L);
     lua_close(L);
 }
 

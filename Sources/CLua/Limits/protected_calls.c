@@ -122,6 +122,8 @@ static int load(lua_State *L) {
 
 // Ends the coroutine and runs its pending `__close` handlers. Returns a status, with the error on top of the coroutine if it failed.
 static int reset(lua_State *coroutine) {
+    // If a hook raised the error that killed the coroutine, Lua still takes it to be inside that hook, and would call none in the handlers.
+    clua_allow_hooks(coroutine);
     lua_State *before = clua_switch_running(coroutine);
     int status = lua_resetthread(coroutine);
     clua_switch_running(before);

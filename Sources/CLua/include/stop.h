@@ -24,6 +24,10 @@ typedef enum clua_stop_reason {
 void clua_set_stop_signal(int signal_number);
 int clua_get_stop_signal(void);
 
+/// Where a coroutine of this release of Lua has the byte that allows hooks: bytes from its beginning, 0 if that cannot be told. `L` is the main
+/// coroutine of a fresh state, which is not one of ours. Does not raise.
+int clua_hook_flag_offset(lua_State *L);
+
 /// Makes the calling thread the one that runs the state, until clua_detach_thread on the same thread. A request or a signal that came while
 /// no thread was attached takes effect in what the state runs next.
 void clua_attach_thread(lua_State *L);
