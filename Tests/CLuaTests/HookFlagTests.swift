@@ -19,7 +19,7 @@ import Testing
     }
 
     @Test func isFoundWhateverTheAddressesOfALuaState() throws {
-        let memory = unsafe UnsafeMutableRawPointer.allocate(byteCount: 2 * Blocks.size, alignment: 1 << 24)
+        let memory = UnsafeMutableRawPointer.allocate(byteCount: 2 * Blocks.size, alignment: 1 << 24)
         defer { unsafe memory.deallocate() }
         var blocks = unsafe Blocks(memory: memory)
         unsafe try withUnsafeMutablePointer(to: &blocks) { blocks in
