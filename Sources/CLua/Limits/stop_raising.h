@@ -45,7 +45,7 @@ bool clua_is_on_thread(const clua_stop *stop);
 /// Sends the stop signal to the state's thread, if it has one. Async-signal-safe.
 void clua_signal_thread(const clua_stop *stop);
 
-/// Prepares clua_allow_hooks, which does nothing before. Never raises.
+/// Finds out how Lua disallows hooks in finalizers, for `clua_allow_hooks`. Call once. Never raises.
 void clua_find_hook_flag(void);
 
 /// Lets hooks run in `L` even inside a finalizer or another hook. Returns whether Lua had disallowed them. Async-signal-safe.

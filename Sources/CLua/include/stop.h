@@ -24,7 +24,7 @@ typedef enum clua_stop_reason {
 void clua_set_stop_signal(int signal_number);
 int clua_get_stop_signal(void);
 
-/// Where a coroutine of this release of Lua has the byte that allows hooks: bytes from its beginning, 0 if that cannot be told. `L` is the main
+/// The offset of the byte of a coroutine with which this release of Lua allows hooks; 0 if it cannot be told. `L` is the main
 /// coroutine of a fresh state, which is not one of ours. Does not raise.
 int clua_hook_flag_offset(lua_State *L);
 

@@ -194,13 +194,13 @@ public final class Runtime: Sendable {
         guard beginClosing() else { return [] }
         let end = ContinuousClock.now + deadline
         let hasEntered = enterToClose(half: end - deadline / 2, until: end)
-        core.mainStateMustEnd.store(false, ordering: .releasing)
+        // Otherwise what runs next would be stopped: another call, or what this one delivers.
+        core.withdrawEndOfMainState()
         guard hasEntered else {
             isClosing.store(false, ordering: .releasing)
             return ["a call of \(engine.entrance.nameOfCall)"]
         }
         defer { engine.entrance.leave() }
-        main?.withdrawRequest()
         let left = stopWorkers(until: end)
         forgetMainState()
         return left

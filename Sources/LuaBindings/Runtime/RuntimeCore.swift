@@ -322,6 +322,12 @@ final class RuntimeCore: @unchecked Sendable {
         unsafe mainState.requestEnd()
     }
 
+    /// Withdraws a request that nothing has noticed. The main state must be open.
+    func withdrawEndOfMainState() {
+        mainStateMustEnd.store(false, ordering: .releasing)
+        unsafe mainState.withdrawRequest()
+    }
+
     // MARK: interruption
 
     /// Tells the runtime that there is an operation or a program now, so that SIGTERM must end the process in an orderly way.
