@@ -128,18 +128,25 @@ import Testing
     }
 
     @Test func aSeedMakesRandomNumbersRepeat() throws {
-        func numbers(seed: UInt64?) throws -> [[LuaValue]] {
+        let script = "return math.random(1 << 40), math.random(1 << 40)"
+        func withSeed<Result>(_ seed: UInt64?, _ body: (Runtime) throws -> Result) throws -> Result {
             try withConfiguration {
                 $0.workerCount = 1
                 $0.randomSeed = seed
             } _: {
-                try everywhere("return math.random(1 << 40), math.random(1 << 40)", in: $0)
+                try body($0)
             }
         }
-        let first = try numbers(seed: 7)
-        #expect(try numbers(seed: 7) == first && first[0] != first[1])
-        #expect(try numbers(seed: 8) != first)
-        #expect(try numbers(seed: nil) != numbers(seed: nil))
+        let first = try withSeed(7) { try everywhere(script, in: $0) }
+        #expect(try withSeed(7) { try everywhere(script, in: $0) } == first && first[0] != first[1])
+        #expect(try withSeed(8) { try everywhere(script, in: $0) } != first)
+        // Lua's own seed is made of the time in seconds and the address of the state, so both states must exist at once.
+        try withSeed(nil) { one in
+            try withSeed(nil) { other in
+                let both = (try everywhere(script, in: one), try everywhere(script, in: other))
+                #expect(both.0 != both.1)
+            }
+        }
     }
 
     @Test func theObserverSeesEveryOperation() throws {
