@@ -1,14 +1,11 @@
 import CTerminal
 import Glibc
-import LuaBindings
-import Reports
 import Synchronization
 
 /// `opscript attach`: a prompt in another process.
-final class AttachedPrompt {
+final class AttachedPrompt: LinePrompt {
     private let process: pid_t
     private let connection: AttachConnection
-    private var history = History()
 
     /// Whether Ctrl-C was pressed. For the signal handler.
     private static let wasInterrupted = Atomic<Bool>(false)
@@ -54,12 +51,13 @@ final class AttachedPrompt {
     /// Runs until the user detaches or the process ends.
     private func run() {
         guard show() == .done else { return }
-        let isOnTerminal = beginEditing()
-        defer { if isOnTerminal { endEditing() } }
+        let editor = LineEditor(descriptor: connection.descriptor)
+        defer { editor?.end() }
+        if editor != nil { catchInterrupts() }
         var source = ""
         while true {
             let prompt = source.isEmpty ? "\(process)> " : "\(process)>> "
-            switch isOnTerminal ? edit(prompt) : readLine() {
+            switch editor?.read(prompt, for: self) ?? readLine() {
             case .line(":detach"), .end: return
             case .line(let line):
                 if source.isEmpty, line.isEmpty { continue }
@@ -91,35 +89,8 @@ final class AttachedPrompt {
         return reply?.kind ?? .left
     }
 
-    // MARK: the line editor
-
-    private enum Input {
-        case line(String)
-        case interrupted, end, left
-    }
-
     /// The next line of standard input, which is no terminal.
-    private func readLine() -> Input { Swift.readLine().map { .line($0) } ?? .end }
-
-    /// Begins to edit lines. Returns false if there is no capable terminal.
-    private func beginEditing() -> Bool {
-        guard isatty(STDIN_FILENO) != 0, isatty(STDOUT_FILENO) != 0, Environment.hasCapableTerminal, ct_relay_begin(STDOUT_FILENO) else {
-            return false
-        }
-        let host = unsafe ct_prompt_host(
-            context: Unmanaged.passUnretained(self).toOpaque(), descriptor: connection.descriptor,
-            wake: { unsafe AttachedPrompt.of($0).wake() },
-            complete: { context, line in
-                if let line = unsafe line { unsafe AttachedPrompt.of(context).complete(String(cString: line)) }
-            })
-        guard unsafe withUnsafePointer(to: host, { unsafe ct_prompt_begin($0) }) else {
-            ct_relay_end()
-            return false
-        }
-        for line in history.lines() { unsafe ct_prompt_remember(line) }
-        catchInterrupts()
-        return true
-    }
+    private func readLine() -> LineEditor.Input { Swift.readLine().map { .line($0) } ?? .end }
 
     private func catchInterrupts() {
         // The handler must not be the first to use the variable, because that allocates.
@@ -130,38 +101,13 @@ final class AttachedPrompt {
         unsafe sigaction(SIGINT, &action, nil)
     }
 
-    private func endEditing() {
-        ct_prompt_end_all()
-        ct_relay_end()
-    }
+    // MARK: while the prompt waits for a key
 
-    private static func of(_ context: UnsafeMutableRawPointer?) -> AttachedPrompt {
-        guard let context = unsafe context else { fatalError("opscript bug: a prompt without its host") }
-        // Safety: `run` is executing on this object.
-        return unsafe Unmanaged<AttachedPrompt>.fromOpaque(context).takeUnretainedValue()
-    }
-
-    private func edit(_ prompt: String) -> Input {
-        var line: UnsafePointer<CChar>?
-        switch unsafe ct_prompt_read(prompt, &line) {
-        case CT_LINE:
-            let text = unsafe line.map { unsafe String(cString: $0) } ?? ""
-            if history.add(text) { unsafe ct_prompt_remember(text) }
-            return .line(text)
-        case CT_INTERRUPTED: return .interrupted
-        case CT_LEFT: return .left
-        default: return .end
-        }
-    }
-
-    private func wake() -> Int32 {
+    func wake() -> Int32 {
         if Self.wasInterrupted.exchange(false, ordering: .relaxed) { return Int32(CT_CLEAR_LINE) }
         // The process sends nothing that was not asked for, except that it ends.
         return Int32(connection.hasReceived ? CT_LEAVE : CT_GO_ON)
     }
 
-    private func complete(_ line: String) {
-        let completion = PromptCommand.completion(of: line, among: AttachServer.commands)
-        unsafe ct_prompt_complete(completion.insertion, completion.columns(width: Int(ct_columns(STDOUT_FILENO))))
-    }
+    func completion(of line: String) -> Completion { PromptCommand.completion(of: line, among: AttachServer.commands) }
 }

@@ -5,10 +5,10 @@ import Reports
 
 /// The prompt on a terminal. While it waits for a key, callbacks and operations of the main queue run. All output appears above the line
 /// that is being typed.
-final class LivePrompt {
+final class LivePrompt: LinePrompt {
     private let runtime: Runtime
     private let text: PromptText
-    private var history = History()
+    private let editor: LineEditor
     private var hasAskedBeforeLeaving = false
 
     /// Nil if standard input or output is no capable terminal, or if the line editor cannot start. The terminal is unchanged then. The
@@ -16,35 +16,14 @@ final class LivePrompt {
     init?(_ runtime: Runtime) {
         self.runtime = runtime
         text = PromptText(runtime: runtime)
-        guard isatty(STDIN_FILENO) != 0, isatty(STDOUT_FILENO) != 0, Environment.hasCapableTerminal, ct_relay_begin(STDOUT_FILENO) else {
-            return nil
-        }
+        guard let editor = LineEditor(descriptor: runtime.wakeDescriptor) else { return nil }
+        self.editor = editor
         Runtime.beforeDeath { ct_relay_abandon() }
-        let host = unsafe ct_prompt_host(
-            context: Unmanaged.passUnretained(self).toOpaque(), descriptor: runtime.wakeDescriptor,
-            wake: { unsafe LivePrompt.of($0).wake() },
-            complete: { context, line in
-                if let line = unsafe line { unsafe LivePrompt.of(context).complete(String(cString: line)) }
-            })
-        guard unsafe withUnsafePointer(to: host, { unsafe ct_prompt_begin($0) }) else {
-            ct_relay_end()
-            return nil
-        }
-        for line in history.lines() { unsafe ct_prompt_remember(line) }
-    }
-
-    private static func of(_ context: UnsafeMutableRawPointer?) -> LivePrompt {
-        guard let context = unsafe context else { fatalError("opscript bug: a prompt without its host") }
-        // Safety: `run` is executing on this object.
-        return unsafe Unmanaged<LivePrompt>.fromOpaque(context).takeUnretainedValue()
     }
 
     /// Runs until the user leaves, or until a signal or `os.exit` ends it.
     func run() throws(LuaError) {
-        defer {
-            ct_prompt_end_all()
-            ct_relay_end()
-        }
+        defer { editor.end() }
         while true {
             switch try read("_PROMPT", default: "> ") {
             case .line(let line):
@@ -57,25 +36,11 @@ final class LivePrompt {
         }
     }
 
-    private enum Input {
-        case line(String)
-        case interrupted, end, left
-    }
-
-    private func read(_ variable: String, default text: String) throws(LuaError) -> Input {
+    private func read(_ variable: String, default text: String) throws(LuaError) -> LineEditor.Input {
         let prompt = self.text(variable, default: text)
         try runtime.catchInterrupts()
         if runtime.requestedExitStatus != nil { return .left }
-        var line: UnsafePointer<CChar>?
-        switch unsafe ct_prompt_read(prompt, &line) {
-        case CT_LINE:
-            let text = unsafe line.map { unsafe String(cString: $0) } ?? ""
-            if history.add(text) { unsafe ct_prompt_remember(text) }
-            return .line(text)
-        case CT_INTERRUPTED: return .interrupted
-        case CT_LEFT: return .left
-        default: return .end
-        }
+        return editor.read(prompt, for: self)
     }
 
     /// Runs a line or a command. Returns whether to leave.
@@ -129,7 +94,7 @@ final class LivePrompt {
 
     // MARK: while the prompt waits for a key
 
-    private func wake() -> Int32 {
+    func wake() -> Int32 {
         _ = try? runtime.drain()
         ct_flush()
         if runtime.requestedExitStatus != nil { return Int32(CT_LEAVE) }
@@ -139,9 +104,7 @@ final class LivePrompt {
         return Int32(CT_CLEAR_LINE)
     }
 
-    private func complete(_ line: String) {
-        let completion =
-            line.hasPrefix(":") ? PromptCommand.completion(of: line, in: runtime) : Completion(of: line, in: runtime)
-        unsafe ct_prompt_complete(completion.insertion, completion.columns(width: Int(ct_columns(STDOUT_FILENO))))
+    func completion(of line: String) -> Completion {
+        line.hasPrefix(":") ? PromptCommand.completion(of: line, in: runtime) : Completion(of: line, in: runtime)
     }
 }
