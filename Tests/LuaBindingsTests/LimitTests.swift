@@ -78,10 +78,39 @@ import Testing
         #expect(try outcome({ $0.runSeconds = 0.05 }, script).contains("(limits.runSeconds)"))
     }
 
+    @Test func whateverTheHostCallsEndsInTime() throws {
+        var configuration = Runtime.Configuration()
+        configuration.limits.runSeconds = 0.05
+        configuration.moduleLoader = { _ in "while true do end" }
+        let runtime = try Runtime(configuration)
+        defer { #expect(runtime.close(deadline: .seconds(30)).isEmpty) }
+        try runtime.run("setmetatable(_G, { __index = function() while true do end end })")
+        let calls: [() throws -> Void] = [
+            { try runtime.call("missing") }, { try runtime.require("endless", as: "x") }, { _ = try runtime.evaluate("missing") },
+            { try runtime.runLine("rawset(_G, 'print', missing)") }, { _ = try runtime.function("return missing") },
+            { _ = try runtime.global("missing") },
+        ]
+        for call in calls {
+            let error = #expect(throws: LuaError.self) { try call() }
+            #expect(error?.message.contains("(limits.runSeconds)") == true)
+        }
+    }
+
+    @Test func whatTheEngineRefusesCountsForNothing() throws {
+        #expect(
+            try outcome(
+                { $0.operations = 2 },
+                """
+                local op = queue:addOperation(function() end)
+                for i = 1, 9 do assert(not pcall(queue.addOperation, queue, op)) assert(not pcall(op.start, op)) end
+                return queue:addOperation(function() end)
+                """) == "ok")
+    }
+
     @Test func modulesComeFromTheHost() throws {
         var configuration = Runtime.Configuration()
         configuration.sandbox = .untrusted
-        configuration.sandbox.moduleLoader = { $0 == "twice" ? "return { of = function(x) return 2 * x end }" : nil }
+        configuration.moduleLoader = { $0 == "twice" ? "return { of = function(x) return 2 * x end }" : nil }
         let runtime = try Runtime(configuration)
         defer { runtime.close() }
         #expect(try runtime.run("return require('twice').of(21), pcall(require, 'other')").prefix(2) == [42, false])

@@ -87,39 +87,6 @@ static void push_module(lua_State *L, const clua_host *host) {
     }
 }
 
-// Upvalue: a function that returns the text of the module with a given name, or nil.
-static int search_host(lua_State *L) {
-    const char *name = luaL_checkstring(L, 1);
-    lua_pushvalue(L, lua_upvalueindex(1));
-    lua_pushvalue(L, 1);
-    lua_call(L, 1, 1);
-    size_t length;
-    const char *text = lua_tolstring(L, -1, &length);
-    if (text == NULL) {
-        lua_pushfstring(L, "no module '%s' from the host", name);
-        return 1;
-    }
-    lua_pushfstring(L, "@%s", name);
-    if (luaL_loadbufferx(L, text, length, lua_tostring(L, -1), "t") != LUA_OK)
-        return luaL_error(L, "error loading module '%s' from the host:\n\t%s", name, lua_tostring(L, -1));
-    lua_pushvalue(L, 1);
-    return 2;
-}
-
-// Makes `require` ask the host after `package.preload`.
-static void open_host_modules(lua_State *L) {
-    lua_getglobal(L, LUA_LOADLIBNAME);
-    lua_getfield(L, -1, "searchers");
-    for (int i = (int)lua_rawlen(L, -1); i >= 2; i--) {
-        lua_rawgeti(L, -1, i);
-        lua_rawseti(L, -2, i + 1);
-    }
-    clua_push_function(L, clua_state_of(L)->host->load_module, 0);
-    lua_pushcclosure(L, search_host, 1);
-    lua_rawseti(L, -2, 2);
-    lua_pop(L, 2);
-}
-
 void clua_open_kept(lua_State *L) {
     clua_registry_open(L);
     clua_objects_open(L);
@@ -129,7 +96,6 @@ void clua_open_kept(lua_State *L) {
 void clua_open_module(lua_State *L, bool is_global) {
     clua_open_libraries(L);
     clua_restrict(L);
-    if (clua_state_of(L)->restrictions & CLUA_HOST_MODULES) open_host_modules(L);
     push_module(L, clua_state_of(L)->host);
     int module = lua_gettop(L);
     luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);

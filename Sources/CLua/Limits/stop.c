@@ -215,16 +215,19 @@ void clua_stop_at_limit(clua_state *state, size_t size) {
 
 // MARK: requests from outside
 
+// Makes what runs in the state notice a request, an interrupt, or that it must go on stopping. Async-signal-safe.
+static void set_hooks(clua_state *state) {
+    lua_State *L = atomic_load(&state->stop.running);
+    clua_rearm_interrupt(L);
+    bool is_requested = atomic_load(&state->stop.requested) != 0;
+    bool is_pending = is_requested || state->stop.raised != 0 || clua_interrupt_is_pending(state);
+    bool were_disallowed = is_pending && clua_allow_hooks(L);
+    if (is_requested || (were_disallowed && state->stop.raised != 0)) clua_arm_stop(L);
+}
+
 static void handle_signal(int signal_number) {
     (void)signal_number;
-    for (clua_state *state = thread_states; state != NULL; state = state->stop.next_on_thread) {
-        lua_State *L = atomic_load(&state->stop.running);
-        clua_rearm_interrupt(L);
-        bool is_requested = atomic_load(&state->stop.requested) != 0;
-        bool is_pending = is_requested || state->stop.raised != 0 || clua_interrupt_is_pending(state);
-        bool were_disallowed = is_pending && clua_allow_hooks(L);
-        if (is_requested || (were_disallowed && state->stop.raised != 0)) clua_arm_stop(L);
-    }
+    for (clua_state *state = thread_states; state != NULL; state = state->stop.next_on_thread) set_hooks(state);
 }
 
 static pthread_once_t handler_once = PTHREAD_ONCE_INIT;
@@ -293,25 +296,30 @@ void clua_detach_thread(lua_State *L) {
 }
 
 // ThreadSanitizer delays signals to a thread inside an uninstrumented library such as Lua. It does not see that library's reads either, so
-// the hook can be set from another thread.
+// the hooks can be set from another thread.
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
-enum { sets_hook_from_outside = true };
+enum { sets_hooks_from_outside = true };
 #else
-enum { sets_hook_from_outside = false };
+enum { sets_hooks_from_outside = false };
 #endif
 #else
-enum { sets_hook_from_outside = false };
+enum { sets_hooks_from_outside = false };
 #endif
+
+// Has the state's thread set the hooks, if there is one. The caller holds the lock.
+static void rouse(clua_stop *stop) {
+    if (atomic_load(&stop->thread) == 0) return;
+    if (sets_hooks_from_outside || clua_is_on_thread(stop))
+        set_hooks(clua_state_of(atomic_load(&stop->running)));
+    else
+        clua_signal_thread(stop);
+}
 
 // The caller holds the lock.
 static void request(clua_stop *stop, clua_stop_reason reason) {
     atomic_store(&stop->requested, reason);
-    if (atomic_load(&stop->thread) == 0) return;
-    if (sets_hook_from_outside || clua_is_on_thread(stop))
-        clua_arm_stop(atomic_load(&stop->running));
-    else
-        clua_signal_thread(stop);
+    rouse(stop);
 }
 
 // Whether the state is running `body`, or, if that is a call of the host, something inside the call. What runs while the call waits is not
@@ -339,7 +347,7 @@ bool clua_repeat_stop(lua_State *L, const void *body) {
     if (runs && reason != 0)
         request(stop, reason);
     else if (runs && atomic_load(&stop->raised) != 0)
-        clua_signal_thread(stop);  // it may be inside a finalizer
+        rouse(stop);  // it may be inside a finalizer
     unlock(stop);
     return runs;
 }
@@ -392,6 +400,8 @@ void clua_begin_body(lua_State *L, const void *body, clua_suspended_body *suspen
     lock(stop);
     suspended->body = stop->body;
     suspended->requested = atomic_load_explicit(&stop->requested, memory_order_relaxed);
+    suspended->grace_left = stop->grace_left;
+    suspended->next_step = stop->next_step;
     suspended->is_given_up = stop->is_given_up;
     suspended->outer = stop->suspended;
     stop->body = body;
@@ -417,6 +427,8 @@ bool clua_end_body(lua_State *L, const clua_suspended_body *suspended) {
     atomic_store_explicit(&stop->raised, suspended->raised, memory_order_relaxed);
     stop->message = suspended->message;
     stop->traceback = suspended->traceback;
+    stop->grace_left = suspended->grace_left;
+    stop->next_step = suspended->next_step;
     state->limit_bytes = suspended->limit_bytes;
     lock(stop);
     bool was_given_up = stop->is_given_up;
@@ -425,7 +437,10 @@ bool clua_end_body(lua_State *L, const clua_suspended_body *suspended) {
     stop->is_given_up = suspended->is_given_up;
     stop->suspended = suspended->outer;
     unlock(stop);
-    if (suspended->requested != 0) clua_arm_stop(L);
+    if (suspended->requested != 0)
+        clua_arm_stop(L);
+    else if (suspended->raised != 0)
+        count_grace(L);
     return was_given_up;
 }
 

@@ -83,7 +83,6 @@ typedef struct clua_host {
     clua_function assign_class_field;  // rejects an invalid field: class, key, value
     /// Replies with a parcel that contains the class `object`, or with nil.
     void (*class_contents)(lua_State *L, void *object, struct clua_reply *reply);
-    clua_function load_module;  // replies with the text of the module with the given name, or nil; for CLUA_HOST_MODULES
     /// Called at the end of a garbage collection, once for each clua_watch_collections. Returns whether to call it again. Must not raise.
     bool (*collected)(lua_State *L);
     clua_registering registering;

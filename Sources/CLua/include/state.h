@@ -98,8 +98,7 @@ typedef enum clua_restriction {
     CLUA_NO_C_MODULES = 32,     // package.cpath, package.loadlib
     CLUA_NO_MODULE_FILES = 64,  // package.path
     CLUA_NO_FINALIZERS = 128,   // __gc in a metatable
-    CLUA_NO_COLLECTOR = 256,    // options of collectgarbage that change how it works
-    CLUA_HOST_MODULES = 512     // `require` asks the host
+    CLUA_NO_COLLECTOR = 256     // options of collectgarbage that change how it works
 } clua_restriction;
 
 /// The record beside each state. Every coroutine of the state reaches it.

@@ -272,7 +272,7 @@ typedef enum opscript_limit {
   OPSCRIPT_RUN_INSTRUCTIONS,
   OPSCRIPT_VALUE_BYTES,   /* of the values that leave a Lua state at once */
   OPSCRIPT_STORED_VALUES, /* that one operation may store under names of the script's own */
-  OPSCRIPT_OUTPUT_BYTES,  /* that all states together may print */
+  OPSCRIPT_OUTPUT_BYTES,  /* that all states together may print or write */
   OPSCRIPT_PROCESSES,     /* that may run at once */
   OPSCRIPT_OPERATIONS,    /* that scripts may start in the runtime's life */
   OPSCRIPT_QUEUE_LENGTH,  /* the unfinished operations in one queue */

@@ -55,7 +55,12 @@ enum OperationClass {
         case .start:
             let wasRaised = call.state.interruptWasRaised
             try call.state.core.usage.takeOperations(1)
-            try call.asCallError { try operation.prepared(for: nil, in: call.state, handleAt: 1) { try operation.tryStart() } }
+            do throws(CallError) {
+                try call.asCallError { try operation.prepared(for: nil, in: call.state, handleAt: 1) { try operation.tryStart() } }
+            } catch {
+                call.state.core.usage.returnOperations(1)
+                throw error
+            }
             if let reason = (call.state.currentOperation as? LuaOperation)?.stopReason { throw .stop(reason) }
             // The operation called `os.exit`, so nothing that called it continues.
             if call.state.core.requestedExitStatus != nil { throw .stop(.interrupted) }

@@ -95,10 +95,20 @@ enum OperationQueueClass {
         }
     }
 
-    /// Calls `add`, which adds to `queue`. The observations of the queue in this state receive the changes.
+    /// Calls `add`, which adds to `queue`, within the limits. The observations of the queue in this state receive the changes.
     @inline(__always)
     private static func adding(_ count: Int = 1, to queue: OperationQueue, _ call: Call, _ add: () throws -> Void) throws {
-        if call.state.core.usage.limitsAdding { try call.state.core.usage.checkAdding(count, to: queue) }
+        let usage = call.state.core.usage
+        guard usage.limitsAdding else { return try observing(queue, call, add) }
+        try usage.checkAdding(count, to: queue)
+        do { try observing(queue, call, add) } catch {
+            usage.returnOperations(count)
+            throw error
+        }
+    }
+
+    @inline(__always)
+    private static func observing(_ queue: OperationQueue, _ call: Call, _ add: () throws -> Void) throws {
         guard call.state.hasObserved else { return try add() }
         let observations = call.state.observations(of: queue)
         for observation in observations { observation.willAdd(to: queue) }

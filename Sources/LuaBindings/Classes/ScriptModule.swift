@@ -76,7 +76,6 @@ enum ScriptModule {
                     else { return }
                     unsafe Answer.parcel(parcel).write(to: reply)
                 },
-                load_module: { unsafe LuaState.answer($0, $1, $2, ScriptModule.loadModule) },
                 collected: { lua in
                     guard let lua = unsafe lua else { return false }
                     return unsafe LuaState.of(lua).releaseUnreferenced(lua)
@@ -109,11 +108,6 @@ enum ScriptModule {
         }
         call.state.core.requestExit(status)
         throw .stop(.interrupted)
-    }
-
-    /// The text of the module with the name at 1, from the host.
-    private static func loadModule(_: Int32, _ call: Call) throws(CallError) -> Answer {
-        call.state.core.sandbox.moduleLoader?(try call.requiredString(at: 1)).map { .string($0) } ?? .nil
     }
 
     static func call(_ member: Int32, _ call: Call) throws(CallError) -> Answer {

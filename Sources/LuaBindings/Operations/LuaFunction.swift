@@ -27,12 +27,12 @@ extension Runtime {
     ///
     /// - Parameters:
     ///   - source: a script that returns one function.
-    /// - name: the script's name in error messages: `@` and a file name, or `=` and any text.
-    /// - arguments: the values of `...` in the script.
+    ///   - name: the script's name in error messages: `@` and a file name, or `=` and any text.
+    ///   - arguments: the values of `...` in the script.
     /// - Throws: what the script raises, or an error if it returns something other than one function or the function captures a value that
     ///   cannot be sent.
     public func function(_ source: String, name: String = "=function", arguments: [LuaValue] = []) throws(LuaError) -> LuaFunction {
-        return try inside { state throws(Failure) in
+        try insideRun { state throws(Failure) in
             try state.load(source, name: name)
             let group = unsafe state.group?.takeUnretainedValue()
             return LuaFunction(core: state.core, group: group, parcel: try state.copyFunction(calledWith: arguments, name: name))

@@ -6,12 +6,10 @@ extension LuaState {
     /// Compiles a script and pushes its main function.
     func load(_ source: String, name: String) throws(Failure) {
         var source = source
-        try limited(by: budget) { () throws(Failure) in
-            try unsafe attempt { lua, failure in
-                source.withUTF8 { utf8 in
-                    unsafe clua_load_string(
-                        lua, UnsafeRawPointer(utf8.baseAddress)?.assumingMemoryBound(to: CChar.self), utf8.count, name, &failure)
-                }
+        try unsafe attempt { lua, failure in
+            source.withUTF8 { utf8 in
+                unsafe clua_load_string(
+                    lua, UnsafeRawPointer(utf8.baseAddress)?.assumingMemoryBound(to: CChar.self), utf8.count, name, &failure)
             }
         }
     }
@@ -35,9 +33,7 @@ extension LuaState {
             let base = call.count - 1
             defer { unsafe lua_settop(call.lua, base) }
             try call.pushOrFail(arguments)
-            try limited(by: budget) { () throws(Failure) in
-                try unsafe attempt { lua, failure in unsafe clua_call_script(lua, Int32(arguments.count), LUA_MULTRET, &failure) }
-            }
+            try unsafe attempt { lua, failure in unsafe clua_call_script(lua, Int32(arguments.count), LUA_MULTRET, &failure) }
             return try call.valuesOrFail(from: base + 1)
         }
     }
@@ -51,9 +47,7 @@ extension LuaState {
                 try unsafe attempt { lua, failure in unsafe clua_push_arguments(lua, &failure) }
             } catch { throw error.with(message: error.message) }
             let count = Int32(call.count - base - 1)
-            try limited(by: budget) { () throws(Failure) in
-                try unsafe attempt { lua, failure in unsafe clua_call_script(lua, count, 0, &failure) }
-            }
+            try unsafe attempt { lua, failure in unsafe clua_call_script(lua, count, 0, &failure) }
         }
     }
 
@@ -63,9 +57,7 @@ extension LuaState {
             let base = call.count - 1
             defer { unsafe lua_settop(call.lua, base) }
             try call.pushOrFail(arguments)
-            try limited(by: budget) { () throws(Failure) in
-                try unsafe attempt { lua, failure in unsafe clua_call_script(lua, Int32(arguments.count), LUA_MULTRET, &failure) }
-            }
+            try unsafe attempt { lua, failure in unsafe clua_call_script(lua, Int32(arguments.count), LUA_MULTRET, &failure) }
             guard call.count == base + 1, call.type(at: base + 1) == LUA_TFUNCTION else {
                 let shown = name.hasPrefix("=") || name.hasPrefix("@") ? name.dropFirst() : "script"
                 throw Failure(message: "'\(shown)' must return one function")
@@ -77,7 +69,10 @@ extension LuaState {
 
     /// Compiles an expression, or else a script, and pushes its main function.
     func load(expression source: String, name: String) throws(Failure) {
-        do throws(Failure) { try load("return \(source)", name: name) } catch { try load(source, name: name) }
+        do throws(Failure) { try load("return \(source)", name: name) } catch {
+            guard error.isSyntaxError else { throw error }
+            try load(source, name: name)
+        }
     }
 
     /// Prints the values of an expression, or runs statements.
@@ -86,9 +81,7 @@ extension LuaState {
         try withCall { call throws(Failure) in
             let base = call.count - 1
             defer { unsafe lua_settop(call.lua, base) }
-            try limited(by: budget) { () throws(Failure) in
-                try unsafe attempt { lua, failure in unsafe clua_call_script(lua, 0, LUA_MULTRET, &failure) }
-            }
+            try unsafe attempt { lua, failure in unsafe clua_call_script(lua, 0, LUA_MULTRET, &failure) }
             if call.count == base { return }
             if hasConsole { try unsafe attempt { lua, failure in unsafe clua_call_console(lua, "format", call.count - base, &failure) } }
             let count = call.count - base

@@ -16,7 +16,7 @@ final class LimitedRun: Sendable {
 }
 
 extension LuaState {
-    /// Makes the state obey the runtime's sandbox and limits. Before the first script runs.
+    /// Gives C the limits that it checks itself: the size of values that are sent, and output. Before the first script runs.
     func obeyLimits() {
         let limits = core.usage.limits
         if let bytes = limits.valueBytes { unsafe clua_limit_parcels(running, bytes) }

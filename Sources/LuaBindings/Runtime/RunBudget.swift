@@ -12,10 +12,16 @@ final class RunBudget: @unchecked Sendable {
     init(_ limits: Runtime.Limits) {
         self.limits = limits
         deadline = limits.runSeconds.map { .now.advanced(by: .seconds(min($0, 1e9))) }
-        unsafe instructions = limits.runInstructions.flatMap { unsafe clua_allowance_new(Int64($0)) }
+        unsafe instructions = limits.runInstructions.map { unsafe Self.allowance(of: $0) }
     }
 
     deinit { unsafe clua_allowance_free(instructions) }
+
+    /// An allowance for C. Ends the process if there is no memory, as Swift does for its own objects: no allowance would mean no limit.
+    static func allowance(of count: Int) -> OpaquePointer {
+        guard let allowance = unsafe clua_allowance_new(Int64(count)) else { fatalError("opscript: not enough memory") }
+        return unsafe allowance
+    }
 
     /// Nil if there is no limit.
     var secondsLeft: Double? { deadline.map { ContinuousClock.now.duration(to: $0) / .seconds(1) } }

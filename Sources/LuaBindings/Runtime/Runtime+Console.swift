@@ -15,7 +15,7 @@ extension Runtime {
 
     /// Calls a function of the table that the script of `openConsole` has returned.
     public func callConsole(_ function: String, _ arguments: [LuaValue]) throws(LuaError) -> [LuaValue] {
-        return try inside { state throws(Failure) in try state.callConsole(function, arguments) }
+        try insideRun { state throws(Failure) in try state.callConsole(function, arguments) }
     }
 
     /// Makes the handler of SIGINT and SIGTERM call `function` before a signal ends the process, for example because it is the second one.

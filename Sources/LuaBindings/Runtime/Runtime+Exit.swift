@@ -31,6 +31,6 @@ extension Runtime {
     ///
     /// - Throws: the syntax error, or that the file cannot be read.
     public func check(file: String?) throws(LuaError) {
-        try inside { state throws(Failure) in try state.check(file: file) }
+        try insideRun { state throws(Failure) in try state.check(file: file) }
     }
 }

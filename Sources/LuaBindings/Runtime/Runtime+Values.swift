@@ -25,7 +25,7 @@ extension Runtime {
 
     /// Like the above, for a value of any type.
     public func evaluate(_ source: String, name: String = "=expression", arguments: [LuaValue] = []) throws(LuaError) -> LuaValue {
-        try inside { state throws(Failure) in
+        try insideRun { state throws(Failure) in
             try state.load(expression: source, name: name)
             return try state.call(arguments).first ?? .nil
         }
@@ -63,7 +63,7 @@ extension Runtime {
     /// Calls a function of the main state with any number of values, and returns all its results.
     @discardableResult
     public func call(_ function: String, arguments: [LuaValue]) throws(LuaError) -> [LuaValue] {
-        try inside { state throws(Failure) in
+        try insideRun { state throws(Failure) in
             try state.push(named: function)
             return try state.call(arguments)
         }

@@ -26,7 +26,7 @@ extension Runtime {
         public var valueBytes: Int?
         /// The number of values that one operation may store under names of the script's own.
         public var storedValues: Int?
-        /// The bytes that all states together may print.
+        /// The bytes that all states together may print, or write to files.
         public var outputBytes: Int?
         /// The programs that may run at once.
         public var processes: Int?
@@ -93,6 +93,9 @@ final class Usage: Sendable {
     }
 
     func takeOperations(_ count: Int) throws(CallError) { try take(count, from: operations, limits.operations, "operations", "operations") }
+
+    /// Gives back what was taken for operations that the engine has refused.
+    func returnOperations(_ count: Int) { if limits.operations != nil { operations.wrappingSubtract(count, ordering: .relaxed) } }
 
     /// - Throws: an error that names the limit if `queue` cannot take `count` more operations.
     func checkAdding(_ count: Int, to queue: OperationQueue) throws(CallError) {

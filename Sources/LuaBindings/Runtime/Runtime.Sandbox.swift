@@ -34,9 +34,6 @@ extension Runtime {
         public var allowsProcesses = true
         /// `opscript.prelude`, which changes what all operations find.
         public var allowsPreludes = true
-        /// Returns the text of a module, or nil if there is none with this name. `require` asks it after `package.preload` and before files.
-        /// Called on any thread of the runtime, and by several at once.
-        public var moduleLoader: (@Sendable (String) -> String?)?
 
         /// Allows everything.
         public init() {}
@@ -70,7 +67,6 @@ extension Runtime {
             add(CLUA_NO_MODULE_FILES, unless: allowsModuleFiles)
             add(CLUA_NO_FINALIZERS, unless: allowsFinalizers)
             add(CLUA_NO_COLLECTOR, unless: allowsCollectorChanges)
-            add(CLUA_HOST_MODULES, unless: moduleLoader == nil)
             return bits
         }
     }

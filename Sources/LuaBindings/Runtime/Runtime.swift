@@ -278,7 +278,11 @@ public final class Runtime: Sendable {
     /// Like `enter`, but returns nil if another thread is inside, instead of ending the process. An operation of the runtime must not call
     /// it.
     ///
-    /// - Parameter name: what messages call the call, while it is inside.
+    /// - Parameters:
+    ///   - name: what messages call the call, while it is inside.
+    ///   - body: makes the calls.
+    /// - Returns: what `body` returns; nil if another thread is inside.
+    /// - Throws: what `body` throws.
     public func tryEnter<Result, Cause: Error>(
         _ name: StaticString = "tryEnter(_:_:)", _ body: () throws(Cause) -> Result
     ) throws(Cause) -> Result? {
@@ -302,6 +306,17 @@ public final class Runtime: Sendable {
         }
     }
 
+    /// Enters the main state and calls `body`, which may run code of scripts, within the limits for a run.
+    ///
+    /// - Parameter name: the method that enters, as messages name it.
+    func insideRun<Result>(
+        _ name: StaticString = #function, _ body: (LuaState) throws(Failure) -> Result
+    ) throws(LuaError) -> Result {
+        try inside(name) { state throws(Failure) in
+            try state.limited(by: state.budget) { () throws(Failure) in try body(state) }
+        }
+    }
+
     // MARK: scripts
 
     /// Runs a script in the main state.
@@ -314,7 +329,7 @@ public final class Runtime: Sendable {
     /// - Throws: what the script raises, or an error if the runtime is closed.
     @discardableResult
     public func run(_ source: String, name: String = "=script", arguments: [LuaValue] = []) throws(LuaError) -> [LuaValue] {
-        return try inside { state throws(Failure) in
+        try insideRun { state throws(Failure) in
             try state.load(source, name: name)
             return try state.call(arguments)
         }
@@ -323,7 +338,7 @@ public final class Runtime: Sendable {
     /// Runs a file in the main state, or standard input if `file` is nil.
     @discardableResult
     public func run(file: String?, arguments: [LuaValue] = []) throws(LuaError) -> [LuaValue] {
-        return try inside { state throws(Failure) in
+        try insideRun { state throws(Failure) in
             try state.load(file: file)
             return try state.call(arguments)
         }
@@ -332,7 +347,7 @@ public final class Runtime: Sendable {
     /// Runs a file, or standard input if `file` is nil, like the `lua` command: the arguments are the elements that the global `arg` has
     /// when the script has been loaded.
     public func run(script file: String?) throws(LuaError) {
-        try inside { state throws(Failure) in
+        try insideRun { state throws(Failure) in
             try state.load(file: file)
             try state.callWithGlobalArguments()
         }
@@ -342,7 +357,7 @@ public final class Runtime: Sendable {
     ///
     /// - Throws: an error whose `isIncomplete` is true if more text could complete the line.
     public func runLine(_ source: String, name: String = "=stdin") throws(LuaError) {
-        try inside { state throws(Failure) in try state.runLine(source, name: name) }
+        try insideRun { state throws(Failure) in try state.runLine(source, name: name) }
     }
 
     /// Sets the global `arg`: `arguments[script]` gets the index 0, and the elements before it get negative indices.
@@ -352,7 +367,7 @@ public final class Runtime: Sendable {
 
     /// Calls `require(module)` and assigns the result to the global named `global`.
     public func require(_ module: String, as global: String) throws(LuaError) {
-        try inside { state throws(Failure) in try state.require(module, as: global) }
+        try insideRun { state throws(Failure) in try state.require(module, as: global) }
     }
 
     /// The value of a global of the main state, with tables copied.

@@ -76,7 +76,7 @@ final class RuntimeCore: @unchecked Sendable {
         prefersSpeedToMemory = configuration.prefersSpeedToMemory
         stateMemoryLimit = configuration.stateMemoryLimit
         output = OutputSinks(output: configuration.output, errorOutput: configuration.errorOutput)
-        unsafe outputLimit = configuration.limits.outputBytes.flatMap { unsafe clua_allowance_new(Int64($0)) }
+        unsafe outputLimit = configuration.limits.outputBytes.map { unsafe RunBudget.allowance(of: $0) }
         randomSeed = configuration.randomSeed
         sandbox = configuration.sandbox
         usage = Usage(configuration.limits)
