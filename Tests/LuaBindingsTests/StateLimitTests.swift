@@ -36,6 +36,21 @@ import Testing
         #expect(try runtime.finish().unreadFailures.isEmpty)
     }
 
+    @Test func garbageIsCollectedBeforeAnOperationIsStopped() throws {
+        let runtime = try runtime(limit: 2_000_000)
+        defer { runtime.close() }
+        try runtime.run(
+            """
+            local wasteful = opscript.OperationQueue.new():addOperation(function()
+                collectgarbage("stop")
+                for i = 1, 200 do local s = ("x"):rep(100000) end
+                collectgarbage("restart")
+            end)
+            wasteful:waitUntilFinished()
+            assert(wasteful.error == nil, wasteful.error)
+            """)
+    }
+
     @Test func aStateThatIsFullIsMadeAnew() throws {
         let runtime = try runtime(limit: 2_000_000)
         defer { runtime.close() }

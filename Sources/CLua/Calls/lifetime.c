@@ -31,6 +31,11 @@ static void *refuse(clua_state *state, size_t size) {
     return NULL;
 }
 
+static void count_allocated(clua_state *state, size_t used_bytes) {
+    state->used_bytes = used_bytes;
+    state->stop.refused_size = 0;
+}
+
 // Every allocation of every script comes here, so each instruction counts. Therefore this function calls into the folders directly.
 void *clua_allocate(void *context, void *block, size_t old_size, size_t new_size) {
     clua_state *state = context;
@@ -39,7 +44,7 @@ void *clua_allocate(void *context, void *block, size_t old_size, size_t new_size
         size_t used_bytes = state->used_bytes + new_size;
         if (used_bytes > state->limit_bytes) return refuse(state, new_size);
         void *made = malloc(new_size);
-        if (made != NULL) state->used_bytes = used_bytes;
+        if (made != NULL) count_allocated(state, used_bytes);
         return made;
     }
     if (new_size == 0) {
@@ -52,7 +57,7 @@ void *clua_allocate(void *context, void *block, size_t old_size, size_t new_size
     size_t used_bytes = state->used_bytes - old_size + new_size;
     if (new_size > old_size && used_bytes > state->limit_bytes) return refuse(state, new_size);
     void *moved = realloc(block, new_size);
-    if (moved != NULL) state->used_bytes = used_bytes;
+    if (moved != NULL) count_allocated(state, used_bytes);
     return moved;
 }
 

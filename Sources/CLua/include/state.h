@@ -26,7 +26,7 @@ typedef struct clua_stop {
     struct clua_allowance *shared_instructions;  // those that the running body may use together with others; NULL for no limit
     ptrdiff_t grace_left;          // steps of loops in C until the stop is raised again
     int next_step;                 // instructions until the stop is raised again, once the first grace is over
-    size_t refused_size;           // size of the last allocation that the memory limit refused
+    size_t refused_size;           // size of the allocation that the memory limit refused, until one succeeds
     atomic_bool is_locked;         // the lock; held for a few instructions, or while a signal is sent
     _Atomic(pid_t) thread;         // the kernel's number of the thread that is attached; 0 if none is. Changes under the lock
     const void *body;              // guarded: the running body, which a request must name
