@@ -44,13 +44,15 @@ final class AttachEvaluation: Sendable {
     // MARK: in the main state
 
     private func run(in runtime: Runtime) {
-        let mayRun = phase.withLock { phase in
-            if phase == .waiting { phase = .running }
-            return phase == .running
-        }
-        guard mayRun else { return }
         // A signal that ends the run must not be lost.
-        guard runtime.lastInterrupt == nil else { return reply(.done, "the run is being interrupted\n") }
+        let isEnding = runtime.lastInterrupt != nil
+        let wasWaiting = phase.withLock { phase in
+            guard phase == .waiting else { return false }
+            phase = isEnding ? .ended : .running
+            return true
+        }
+        guard wasWaiting else { return }
+        if isEnding { return reply(.done, "the run is being interrupted\n") }
         var (kind, text) = (AttachConnection.Kind.done, "")
         do throws(LuaError) {
             try runtime.catchInterrupts()

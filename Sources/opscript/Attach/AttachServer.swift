@@ -61,7 +61,10 @@ final class AttachServer: Sendable {
                 return
             }
             let connection = AttachConnection(descriptor)
-            guard keep(connection) else { continue }
+            guard keep(connection) else {
+                connection.send(AttachConnection.Reply(kind: .left, text: "\(Self.mostConnections) prompts are attached already\n"))
+                continue
+            }
             if !CommandThread.start({ [self] in serve(connection) }) { drop(connection) }
         }
     }

@@ -18,7 +18,7 @@ enum RunCommand {
         (":cancel", " NAME", "cancels an operation"),
         (":interrupt", " NAME", "cancels an operation and stops its body"),
         (":maximum", " QUEUE N", "lets a queue run at most N operations at once; -1 for as many as there are workers"),
-        (":priority", " NAME P", "changes an operation's priority: veryLow, low, normal, high or veryHigh"),
+        (":priority", " NAME P", "changes an operation's priority: \(priorityNames)"),
     ]
 
     /// Nil if there is no such command, or if an argument is missing.
@@ -68,8 +68,8 @@ enum RunCommand {
                 return "interrupted"
             }
         case .priority(let text, let name):
-            guard let priority = Self.priorities[text] else {
-                return "there is no priority '\(text)'; there are veryLow, low, normal, high and veryHigh\n"
+            guard let priority = Self.priorities.first(where: { $0.name == text })?.priority else {
+                return "there is no priority '\(text)': it is \(Self.priorityNames)\n"
             }
             return forEachOperation(named: name, in: run) { operation in
                 operation.queuePriority = priority
@@ -81,14 +81,19 @@ enum RunCommand {
             }
             let queues = run.busyQueues().filter { ($0.name ?? "") == name }
             if queues.isEmpty { return "no queue that has operations is called '\(name)'; :queues shows them\n" }
-            for queue in queues { queue.maxConcurrentOperationCount = maximum }
-            return "'\(name)': at most \(maximum < 0 ? "as many operations as workers" : "\(maximum)") at once\n"
+            return queues.map { queue in
+                queue.maxConcurrentOperationCount = maximum
+                // The main queue keeps its own.
+                let now = queue.maxConcurrentOperationCount
+                return "'\(name)': at most \(now < 0 ? "as many operations as workers" : "\(now)") at once\n"
+            }.joined()
         }
     }
 
-    private static let priorities: [String: Operation.QueuePriority] = [
-        "veryLow": .veryLow, "low": .low, "normal": .normal, "high": .high, "veryHigh": .veryHigh,
+    private static let priorities: [(name: String, priority: Operation.QueuePriority)] = [
+        ("veryLow", .veryLow), ("low", .low), ("normal", .normal), ("high", .high), ("veryHigh", .veryHigh),
     ]
+    private static let priorityNames = priorities.dropLast().map(\.name).joined(separator: ", ") + " or " + priorities.last!.name
 
     /// Calls `action` for each unfinished operation of this name. Operations may share a name.
     private func forEachOperation(named name: String, in run: RunMonitor, _ action: (Operation) -> String) -> String {

@@ -112,7 +112,7 @@ struct AttachTests {
                     no unfinished operation is called 'nobody'; :ops shows them
                     no queue that has operations is called 'nothing'; :queues shows them
                     'many' is no maximum: it is a number of operations, or -1 for as many as there are workers
-                    there is no priority 'highest'; there are veryLow, low, normal, high and veryHigh
+                    there is no priority 'highest': it is veryLow, low, normal, high or veryHigh
                     usage: :why NAME
                     :ops takes no argument
                     there is no command ':nothing'; there are \(commands)
@@ -137,6 +137,34 @@ struct AttachTests {
             """)
         #expect(outcome.lines.count == 3 && outcome.lines.first == "status 7")
         #expect(outcome.lines.dropFirst().allSatisfy { $0.hasPrefix("attached to process ") })
+    }
+
+    @Test("What comes while the run is being interrupted is not evaluated, and does not end the run when the prompt leaves")
+    func interruptedRun() throws {
+        let outcome = try attach(
+            to: Self.busy + "for i = 1, 2 do print(pcall(queue.waitUntilAllOperationsAreFinished, queue)) end",
+            #"""
+            kill -INT $pid
+            until say 'counter' | tee said | grep -q being; do :; done
+            cat said; for i in $(seq 10); do say ":interrupt job $i" >/dev/null; done
+            wait $pid; echo "status $?"; grep -v attach printed
+            """#)
+        #expect(outcome.text == "the run is being interrupted\nstatus 0\nfalse\tinterrupted!\ntrue\ttrue\n")
+    }
+
+    @Test("The seventeenth prompt is told that there are sixteen already")
+    func tooMany() throws {
+        let outcome = try attach(
+            to: Self.hanging,
+            """
+            mkfifo in
+            for i in $(seq 16); do "$OPSCRIPT" attach $pid <in >prompt$i & done
+            exec 3>in
+            until [ $(cat prompt* | grep -c 'attached to') = 16 ]; do :; done
+            "$OPSCRIPT" attach $pid </dev/null; echo "status $?"
+            exec 3>&-; kill -9 $pid; wait
+            """)
+        #expect(outcome.lines == ["16 prompts are attached already", "status 0"])
     }
 
     @Test("Whoever cannot attach is told why")
