@@ -10,7 +10,7 @@ public func setLimit(_ configuration: OpaquePointer?, _ limit: opscript_limit, _
 /// `opscript_configuration_set_untrusted`
 @_cdecl("opscript_configuration_set_untrusted")
 public func setUntrusted(_ configuration: OpaquePointer?) {
-    change(configuration) { ($0.sandbox, $0.limits) = (.untrusted, .untrusted) }
+    change(configuration) { ($0.sandbox, $0.limits, $0.stateMemoryLimit) = (.untrusted, .untrusted, 128 << 20) }
 }
 
 extension Runtime.Limits {

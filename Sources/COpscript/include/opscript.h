@@ -283,8 +283,8 @@ typedef enum opscript_limit {
 /* Sets a limit; INFINITY removes it. By default there is none. Exceeding time or instructions stops the code, and its error has the kind
    OPSCRIPT_TIME or OPSCRIPT_INSTRUCTIONS; exceeding another limit is an error in the script, which names the limit. */
 void opscript_configuration_set_limit(opscript_configuration *configuration, opscript_limit limit, double value);
-/* For scripts that nobody has read: nothing but the language and what computes, and limits to all of the above. Single limits may be set
-   afterwards. */
+/* For scripts that nobody has read: nothing but the language and what computes; all limits above but those of instructions, because time is
+   limited; and 128 MB for each Lua state. Single limits may be set afterwards. */
 void opscript_configuration_set_untrusted(opscript_configuration *configuration);
 void opscript_configuration_free(opscript_configuration *configuration);
 
