@@ -45,6 +45,10 @@ public enum OperationError: Error, Sendable, CustomStringConvertible {
     case engineShutDown(operation: String)
     /// An operation with the policy `.succeeded` was cancelled because of a dependency. Recorded as the operation's `error`.
     case dependencyNotSucceeded(operation: String, dependency: String)
+    /// The operation was cancelled because a condition did not hold. Recorded as the operation's `error`.
+    case conditionFailed(operation: String, condition: String, reason: String)
+    /// The operation needs more of a resource than there is in the engine.
+    case needsMoreThanThereIs(operation: String, resource: String, amount: Int, capacity: Int)
     /// The result of an `InvocationOperation` was requested, but the operation was cancelled.
     case invocationOperationCancelled(operation: String)
     /// The result of an `InvocationOperation` was requested, but its method returns nothing.
@@ -97,6 +101,11 @@ public enum OperationError: Error, Sendable, CustomStringConvertible {
             "\(operation) cannot be added: the engine was shut down"
         case .dependencyNotSucceeded(let operation, let dependency):
             "\(operation) was cancelled because \(dependency), which it depends on, did not succeed"
+        case .conditionFailed(let operation, let condition, let reason):
+            "\(operation) was cancelled because its condition \(condition) does not hold: \(reason)"
+        case .needsMoreThanThereIs(let operation, let resource, let amount, let capacity):
+            "\(operation) cannot be added: it needs \(amount) of the resource '\(resource)', of which there is \(capacity); "
+                + "need less, or set the engine's resources before"
         case .invocationOperationCancelled(let operation):
             "\(operation) has no result: it was cancelled; look at isCancelled before asking"
         case .invocationOperationVoidResult(let operation):

@@ -335,6 +335,18 @@ extension OperationClass {
             case .before(let others, let queue):
                 fields["queue"] = .queue(queue)
                 fields["before"] = .array(others.map { .operation($0) })
+            case .key(let key, let holder):
+                fields["exclusive"] = .string(key)
+                if let holder { fields["occupiedBy"] = .array([.operation(holder)]) }
+            case .resource(let name, _, _, _, let executing):
+                fields["resource"] = .string(name)
+                fields["occupiedBy"] = .array(executing.map { .operation($0) })
+            case .rateLimit(let queue, let next):
+                fields["queue"] = .queue(queue)
+                fields["secondsToNextStart"] = .number(next / .seconds(1))
+            case .retry(let attempt, _, let next):
+                fields["nextAttempt"] = .integer(attempt)
+                fields["secondsToNextStart"] = .number(next / .seconds(1))
             case .notTaken(let queue): fields["queue"] = .queue(queue)
             }
         }

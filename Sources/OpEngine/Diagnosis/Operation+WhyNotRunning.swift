@@ -72,6 +72,7 @@ extension Operation {
         // While dependencies are unfinished, `isReady` is false in any case.
         let isReadyOtherwise = unfinished.isEmpty ? isReady : isReadyByItself
         if !state.has(State.cancelled) && !isReadyOtherwise { blockers.append(.notReady) }
+        if !state.has(State.cancelled) { blockers += lacks }
         let inQueue = withQueueCore { core -> [Blocker]? in
             guard let queue = core.queue else { return nil }
             return core.state.withLock { $0.standing(of: self) }.map { $0.blockers(of: self, in: queue, isReady: blockers.isEmpty) }
@@ -80,6 +81,29 @@ extension Operation {
         // A worker has taken the operation, perhaps only to find that it is not ready.
         guard let inQueue else { return blockers }
         return blockers + inQueue
+    }
+}
+
+extension Operation {
+    /// What the operation waits for although it is ready: keys, resources, a start, or the next attempt.
+    private var lacks: [Blocker] {
+        guard let admission, let (queue, engine) = withQueueCore({ core -> (OperationQueue?, Engine) in unsafe (core.queue, core.engine) })
+        else { return [] }
+        let now = engine.now
+        if let (end, attempt, count) = lock.withLock({
+            admission.pause.map { ($0.end, admission.attempt, admission.retryPolicy?.attempts ?? 0) }
+        }) {
+            return [.retry(attempt: attempt + 1, of: count, next: now.duration(to: end))]
+        }
+        guard let lack = engine.admissions.withLock({ $0.lack(of: admission, at: now) }) else { return [] }
+        switch lack.requirement {
+        case .key(let key): return [.key(key, heldBy: lack.holders.first)]
+        case .resource(let name):
+            return [
+                .resource(name, amount: lack.amount, available: lack.available, capacity: lack.capacity, executing: lack.holders)
+            ]
+        case .start: return queue.map { [.rateLimit($0, next: lack.next.map { now.duration(to: $0) } ?? .zero)] } ?? []
+        }
     }
 }
 

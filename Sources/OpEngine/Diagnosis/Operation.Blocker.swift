@@ -19,6 +19,14 @@ extension Operation {
         case barrier(Operation, in: OperationQueue)
         /// The operation is a barrier, and these operations were added before it and have not finished.
         case before([Operation], in: OperationQueue)
+        /// One of the operation's `exclusiveKeys` is taken by this operation, or others wait for it that come first.
+        case key(String, heldBy: Operation?)
+        /// The operation needs more of a resource than is left. `executing` have the rest; others that come first may wait for it, too.
+        case resource(String, amount: Int, available: Int, capacity: Int, executing: [Operation])
+        /// The queue's rate limit allows the next start after this time.
+        case rateLimit(OperationQueue, next: Duration)
+        /// The operation has failed, and its next attempt begins after this time.
+        case retry(attempt: Int, of: Int, next: Duration)
         /// None of the other reasons: no thread has taken the operation yet.
         case notTaken(OperationQueue)
     }
@@ -65,8 +73,23 @@ extension Operation.Blocker: CustomStringConvertible {
             "is in \(naming.queue(queue)), whose maximum of \(executing.count) is taken by \(naming.list(executing))"
         case .barrier(let barrier, let queue): "is behind the barrier \(naming.operation(barrier)) in \(naming.queue(queue))"
         case .before(let others, let queue): "is a barrier behind \(naming.list(others)) in \(naming.queue(queue))"
+        case .key(let key, let holder?): "needs the key '\(key)', which \(naming.operation(holder)) has"
+        case .key(let key, nil): "waits for the key '\(key)' behind others"
+        case .resource(let name, let amount, let available, let capacity, let executing):
+            "needs \(amount) of the resource '\(name)', of which \(available) of \(capacity) are left"
+                + (executing.isEmpty ? "" : "; \(naming.list(executing)) \(executing.count == 1 ? "has" : "have") the rest")
+        case .rateLimit(let queue, let next):
+            "is in \(naming.queue(queue)), whose rate limit allows the next start in \(Self.seconds(next))"
+        case .retry(let attempt, let count, let next): "has failed, and attempt \(attempt) of \(count) begins in \(Self.seconds(next))"
         case .notTaken(let queue): "is in \(naming.queue(queue)), whose threads have not come to it"
         }
+    }
+
+    /// A time in seconds, rounded up to hundredths.
+    private static func seconds(_ duration: Duration) -> String {
+        let hundredths = Int((max(0, duration / .seconds(1)) * 100).rounded(.up))
+        let (whole, rest) = (hundredths / 100, hundredths % 100)
+        return "\(whole)" + (rest == 0 ? "" : rest % 10 == 0 ? ".\(rest / 10)" : rest < 10 ? ".0\(rest)" : ".\(rest)") + " s"
     }
 
     /// A dependency's name, followed by a note if it was never added to a queue.

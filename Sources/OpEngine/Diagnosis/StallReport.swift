@@ -28,8 +28,10 @@ public struct StallReport: Sendable, Hashable {
                 case .cycle(let path):
                     // Explain a cycle only once, not for each member.
                     for member in path where seen.insert(member).inserted {}
-                case .barrier(let other, _):
+                case .barrier(let other, _), .key(_, let other?):
                     if seen.insert(other).inserted { pending.append(other) }
+                case .resource(_, _, _, _, let executing):
+                    for holder in executing where seen.insert(holder).inserted { pending.append(holder) }
                 default: break
                 }
             }

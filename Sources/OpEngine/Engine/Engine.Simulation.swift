@@ -25,15 +25,18 @@ extension Engine {
             engine = Engine(simulatedBy: workers)
         }
 
-        /// Runs one operation that may run now, of a queue chosen by the seed. Returns false if there is none. Does not run the main queue:
-        /// `engine.mainInbox` drains it.
+        /// Runs one operation that may run now, of a queue chosen by the seed. If there is none, advances the time until there is one that has
+        /// waited for a retry or a rate limit. Returns false if nothing is left. Does not run the main queue: `engine.mainInbox` drains it.
         @discardableResult
         public func step() -> Bool { workers.step(ThreadContext.current) }
 
         /// The simulated time, to compute deadlines from.
         public var now: ContinuousClock.Instant { workers.now }
 
-        /// Advances the simulated time. Runs nothing.
-        public func advance(by duration: Duration) { workers.now += duration }
+        /// Advances the simulated time. Runs no operation.
+        public func advance(by duration: Duration) {
+            workers.now += duration
+            workers.timers.fire(at: workers.now)
+        }
     }
 }

@@ -45,6 +45,8 @@ import Synchronization
     private let holds = Atomic<Int>(0)
     private let asynchronousOperations = Atomic<Int>(0)
     let pendingJobs = Inbox.PendingJobs()
+    let admissions = Guarded(Admissions())
+    let timers: EngineTimers
     private let phase = Atomic<UInt8>(0)
     let eventObservers = EventObservers()
 
@@ -94,6 +96,7 @@ import Synchronization
         simulated: SimulatedWorkers? = nil
     ) {
         self.simulated = simulated
+        timers = simulated?.timers ?? EngineTimers()
         self.idleTime = idleTime
         givenWorkerCount = workerCount
         givenThreadLimit = threadLimit

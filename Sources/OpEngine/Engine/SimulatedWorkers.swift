@@ -9,6 +9,7 @@ final class SimulatedWorkers: @unchecked Sendable {
     private var scheduled: [(core: OperationQueue.Core, group: ThreadGroup)] = []
     private var random: UInt64
     var now = ContinuousClock.now
+    let timers = EngineTimers()
     /// Whether the thread currently acts as a worker rather than as the main thread.
     private(set) var isServing = false
 
@@ -25,12 +26,21 @@ final class SimulatedWorkers: @unchecked Sendable {
 
     /// Takes one operation and runs it. Returns false if none may run.
     func step(_ context: ThreadContext) -> Bool {
-        while !scheduled.isEmpty {
-            let (core, group) = scheduled.remove(at: choose(among: scheduled.count))
-            // Taking an operation schedules the queue again if there are more, so that a wait inside the operation finds them.
-            if asWorker(of: core, context, { core.runOne(on: context, by: group) }) { return true }
-        }
+        repeat {
+            while !scheduled.isEmpty {
+                let (core, group) = scheduled.remove(at: choose(among: scheduled.count))
+                // Taking an operation schedules the queue again if there are more, so that a wait inside the operation finds them.
+                if asWorker(of: core, context, { core.runOne(on: context, by: group) }) { return true }
+            }
+        } while fireNextTimer(before: nil)
         return false
+    }
+
+    /// Advances the clock to the next timer, if that is not after `deadline`, and calls its function. Returns false if there is none.
+    private func fireNextTimer(before deadline: ContinuousClock.Instant?) -> Bool {
+        guard let next = timers.next, next <= deadline ?? next else { return false }
+        now = max(now, next)
+        return timers.fire(at: now)
     }
 
     /// Performs steps until the wait is over.
@@ -43,8 +53,9 @@ final class SimulatedWorkers: @unchecked Sendable {
             // If the main thread's loop is further down this stack, it runs what it receives.
             let isMainRunning = !context.runningInboxes.isEmpty
             if isMainRunning, choose(among: 2) == 0, asMainThread({ inbox.runOne(context) }) { continue }
-            if step(context) { continue }
+            if !scheduled.isEmpty, step(context) { continue }
             if isMainRunning, asMainThread({ inbox.runOne(context) }) { continue }
+            if fireNextTimer(before: deadline) { continue }
             guard let deadline else { return .stalled }
             now = deadline
         }
@@ -67,7 +78,7 @@ final class SimulatedWorkers: @unchecked Sendable {
     }
 
     /// The next pseudorandom number below `count` (SplitMix64).
-    private func choose(among count: Int) -> Int {
+    func choose(among count: Int) -> Int {
         random &+= 0x9E37_79B9_7F4A_7C15
         var mixed = random
         mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9

@@ -7,6 +7,10 @@ extension Operation {
     /// - Parameter takesNext: whether the caller is the worker that ran the operation and takes its next one from the same queue.
     @discardableResult
     package func end(takesNext: Bool = false) -> Bool {
+        if loadState().has(State.hasAdmission) {
+            if isTriedAgain() { return true }
+            if isBetweenAttempts { return false }
+        }
         switch transition({ $0.claimFinish() }) {
         case .lost: return false
         case .alone:
@@ -32,13 +36,14 @@ extension Operation {
         if last.unfinishedDependencyCount > 0 || last.has(State.dependencyFailed) { stopCounting() }
         if last.has(State.notifiesSubclass) { willFinish() }
         // Leaving may release the queue, and with it the engine.
-        let engine = last.has(State.outlivesStart) ? unsafe core.engine : nil
+        let engine = last.has(State.outlivesStart | State.hasAdmission) ? unsafe core.engine : nil
         let final = core.leave(self, takesNext: takesNext)
         // Observers may run for long, or wait for an operation that this one releases. Other workers must take what is released then.
         let isObserved = core.isObserved.load(ordering: .relaxed)
+        if last.has(State.hasAdmission), let engine { endAdmission(on: engine) }
         finished(final, takesNext: takesNext && !isObserved && !final.has(State.notifiesAtEnd) ? core : nil)
         if isObserved { core.deliverChanges() }
-        engine?.asynchronousOperationEnded()
+        if last.has(State.outlivesStart) { engine?.asynchronousOperationEnded() }
         // Safety: balances the retain in `Core.join`. The caller retains the operation.
         unsafe Unmanaged.passUnretained(self).release()
     }

@@ -169,6 +169,14 @@ extension Operation {
             postponeUntilReady(core)
             return
         }
+        let hasAdmission = loadState().has(State.hasAdmission)
+        var failedAttempts = 0
+        if hasAdmission {
+            var isAdmitted = false
+            context.whileRunning(self, in: core) { isAdmitted = self.isAdmitted(by: core) }
+            if !isAdmitted { return }
+            failedAttempts = failedAttemptCount
+        }
         switch transition({ $0.launch() }) {
         case .start: break
         case .notReady: return postponeUntilReady(core)
@@ -178,7 +186,7 @@ extension Operation {
         context.whileRunning(self, in: core) { start() }
         // The usual case: the base class's `start` has finished the operation.
         let last = loadState()
-        if last.has(State.finished) { return }
+        if last.has(State.finished) || hasAdmission && failedAttemptCount > failedAttempts { return }
         if last.has(State.recorded) { recordReturn() }
         if isFinished {
             end(takesNext: false)

@@ -21,6 +21,7 @@ extension Operation {
             @safe @exclusivity(unchecked) var otherBlocks: [@Sendable () throws -> Void] = []
             /// Finds edges of a long dependency list. See `Operation.edge(to:)`.
             @safe @exclusivity(unchecked) var dependencyIndex: DependencyIndex?
+            @safe @exclusivity(unchecked) var admission: Admission?
             /// Written once. See `openMailbox`.
             @safe @exclusivity(unchecked) var mailbox: Mailbox?
         }
@@ -94,6 +95,7 @@ extension Operation {
             deliverChanges()
             // A thread that links the operation later sees the new priority.
             if isLinked { withQueueCore { $0.reprioritise(self) } }
+            if loadState().has(State.hasAdmission) { placeHasChanged() }
         }
     }
 

@@ -67,6 +67,8 @@ extension Operation {
         static let watched: UInt64 = 1 << 61
         /// The recorder knows the operation. Set together with `watched`, which is cleared when the operation has finished.
         static let recorded: UInt64 = 1 << 62
+        /// The operation needs something besides its dependencies, or may be tried again. See `Admission`.
+        static let hasAdmission: UInt64 = 1 << 63
         /// The flags that require somebody to be notified of the end.
         static let notifiesAtEnd = hasFinishHandlers | notifiesSubclass | observed
 
@@ -160,7 +162,8 @@ extension Operation.State {
     /// Returns nil and changes nothing if the operation needs a separate `claim`, which may be refused.
     @inline(__always)
     mutating func join(requiringSuccessByDefault: Bool, isOfPlainClass: Bool) -> Bool? {
-        let others = State.claimed | State.started | State.executing | State.finishing | State.finished | State.observed
+        let others =
+            State.claimed | State.started | State.executing | State.finishing | State.finished | State.observed | State.hasAdmission
         if has(others) { return nil }
         var joined = self
         joined.set(State.claimed | (isOfPlainClass ? State.isOfPlainClass | State.endsWithMain : 0))
@@ -255,7 +258,8 @@ extension Operation.State {
     /// nothing has changed.
     @inline(__always)
     mutating func launchUnobserved() -> Bool {
-        let others = State.cancelled | State.started | State.executing | State.finishing | State.finished | State.observed
+        let others =
+            State.cancelled | State.started | State.executing | State.finishing | State.finished | State.observed | State.hasAdmission
         guard bits & (others | State.dependencyMask) == 0, !mustCancel else { return false }
         set(State.started | State.executing)
         return true

@@ -63,6 +63,7 @@ extension OperationQueue {
     fileprivate func refusal(of operation: Operation) -> OperationError? {
         let isOfPlainClass = !operation.isEndedByWorker && OverriddenMethods.isPlain(operation)
         if !isOfPlainClass || ownEngine.hasEnded, let error = objection(to: operation) { return error }
+        if operation.loadState().has(Operation.State.hasAdmission), let error = ownEngine.lack(for: operation) { return error }
         return claim(operation, isOfPlainClass: isOfPlainClass)
     }
 

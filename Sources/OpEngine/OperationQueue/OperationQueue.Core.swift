@@ -130,7 +130,9 @@ extension OperationQueue {
 
         // `inout` avoids copying the state.
         @inline(__always)
-        private func isUsual(_ state: inout State) -> Bool { state.hasCapacity && state.observation == nil && !isTraced(state) }
+        private func isUsual(_ state: inout State) -> Bool {
+            state.hasCapacity && state.observation == nil && !state.isRateLimited && !isTraced(state)
+        }
 
         /// The common part of `addNewBlock` and the other `addInOneStep`. Calls `join` with the lock held; if `join` returns false, nothing has changed.
         @inline(__always)
@@ -206,6 +208,7 @@ extension OperationQueue {
             _ = unsafe Unmanaged.passRetained(operation)
             operation.setCore(self)
             if isTraced(state) { watch(operation, &state) }
+            if state.isRateLimited { operation.changeAdmission { _ in } }
             let byDefault = requiresSuccess.load(ordering: .relaxed)
             let action = operation.transition { $0.link(requiringSuccessByDefault: byDefault) }
             state.add(operation, isBarrier: isBarrier, isReady: action == .post)
@@ -214,9 +217,11 @@ extension OperationQueue {
         }
 
         /// Moves an operation that has become ready to the ready list.
-        func post(_ operation: Operation) {
+        ///
+        /// - Parameter inFront: whether to put it before the others of its priority.
+        func post(_ operation: Operation, inFront: Bool = false) {
             let consumer = state.withLock { state in
-                state.post(operation)
+                state.post(operation, inFront: inFront)
                 return state.schedule()
             }
             if let consumer { wake(consumer) }

@@ -45,6 +45,24 @@ extension OperationQueue {
             unsafe last[Int(level)] = member
         }
 
+        /// Adds an operation before the others of its priority.
+        mutating func makeReadyInFront(_ operation: Operation) {
+            let member = unsafe Unmanaged.passUnretained(operation)
+            let level = operation.loadState().level
+            operation.queuePosition = Operation.QueuePosition(readyAt: level)
+            let higher = unsafe level == 0 ? nil : lastOne(upTo: level - 1)
+            let next = unsafe higher.map { unsafe $0._withUnsafeGuaranteedRef { unsafe $0.links.next } } ?? firstReady
+            unsafe operation.links = OperationLinks(previous: higher, next: next)
+            if let higher = unsafe higher {
+                unsafe higher._withUnsafeGuaranteedRef { unsafe $0.links.next = member }
+            } else {
+                unsafe firstReady = member
+            }
+            // It was the first of its level, and its `previous` link was not valid.
+            unsafe next?._withUnsafeGuaranteedRef { unsafe $0.links.previous = member }
+            if unsafe last[Int(level)] == nil { unsafe last[Int(level)] = member }
+        }
+
         /// The last operation on the ready list with the given level or a higher priority.
         @inline(__always)
         private func lastOne(upTo level: UInt8) -> Unmanaged<Operation>? {

@@ -44,6 +44,9 @@ extension OperationQueue {
             if isCurrent(operation) { current.makeReady(operation) } else { makeReadyBehindBarriers(operation) }
         }
 
+        /// Makes an operation ready that was taken and given back, before the others of its priority. It is not behind a barrier.
+        mutating func makeReadyInFront(_ operation: Operation) { current.makeReadyInFront(operation) }
+
         // A separate function, because inlining would make the caller check before its loop whether the array must be copied.
         @inline(never)
         private mutating func makeReadyBehindBarriers(_ operation: Operation) { later[index(of: operation)].makeReady(operation) }

@@ -22,6 +22,8 @@ extension OperationQueue {
         var isScheduled = false
         /// Whether a worker spins at this queue. See `SpinningWorkerSignal`.
         var hasSpinningWorker = false
+        /// Whether starts are limited. The engine's admissions know the limit.
+        var isRateLimited = false
         /// Whether the engine is shutting down. Suspension is then ignored, and a maximum of 0 acts as 1.
         var isEnding = false
         var qualities = Qualities()
@@ -146,13 +148,13 @@ extension OperationQueue {
 
         /// Moves a waiting operation to the ready list. The transition that found it ready has posted it.
         @inline(__always)
-        mutating func post(_ operation: Operation) {
+        mutating func post(_ operation: Operation, inFront: Bool = false) {
             if operation.queuePosition == .heldBack {
                 operation.queuePosition = .waiting
                 if !operation.transition({ $0.recall() }) { return }
             }
             waiting.remove(operation)
-            segments.makeReady(operation)
+            if inFront { segments.makeReadyInFront(operation) } else { segments.makeReady(operation) }
         }
 
         /// Takes back a posted operation, to which a dependency was added. It may not have arrived on the ready list yet.

@@ -27,7 +27,7 @@ extension Milestones {
         if changed.has(State.linked) { insert(.added) }
         if changed.has(State.cancelled) { insert(.cancelled) }
         if new.has(State.linked) && new.isReady && !(old.isReady && old.has(State.linked)) && !new.has(State.finished) { insert(.ready) }
-        if changed.has(State.started) && !new.has(State.cancelled) { insert(.started) }
+        if changed.has(State.started) && new.has(State.started) && !new.has(State.cancelled) { insert(.started) }
         guard changed.has(State.finished) else { return }
         insert(.finished)
         if !new.has(State.started) || new.has(State.cancelled) { insert(.skipped) }

@@ -1,0 +1,146 @@
+import Glibc
+
+extension BeyondFoundation where Self: Operation {
+    /// Keys that no two executing operations of an engine share. Empty by default.
+    ///
+    /// An operation takes all its keys at the moment when it starts, and returns them when it finishes; while one is missing, it waits in its
+    /// queue without a thread and without a place among those that execute. Waiting operations of one queue get a key by priority, then by
+    /// how long they have waited; of several queues, the one that can start its operation first gets it.
+    ///
+    /// Has no effect on an operation that has started, or that is started by hand.
+    public var exclusiveKeys: Set<String> {
+        get { admission.map { admission in lock.withLock { admission.exclusiveKeys } } ?? [] }
+        set { changeAdmission { $0.exclusiveKeys = newValue } }
+    }
+
+    /// How much the operation needs of each of the engine's `resources` while it executes. Empty by default. See `exclusiveKeys`.
+    ///
+    /// Adding an operation that needs more than there is at that time traps; `tryAddOperation` throws
+    /// `OperationError.needsMoreThanThereIs`. Traps if an amount is below 1.
+    public var needs: [String: Int] {
+        get { admission.map { admission in lock.withLock { admission.needs } } ?? [:] }
+        set {
+            precondition(newValue.allSatisfy { $0.value >= 1 }, "opscript: what an operation needs must be 1 or more")
+            changeAdmission { $0.needs = newValue }
+        }
+    }
+
+    /// Adds a condition, which is asked once, when the dependencies have finished and a worker would start the operation. If it does not
+    /// hold, the operation is cancelled, and its `error` is `OperationError.conditionFailed`.
+    ///
+    /// Conditions are asked in the order in which they were added, until one does not hold. Has no effect on an operation that has started,
+    /// or that is started by hand.
+    public func addCondition(_ condition: Operation.Condition) { changeAdmission { $0.conditions.append(condition) } }
+
+    /// How often the operation is tried again when it fails; nil, the default, for not at all.
+    ///
+    /// Each attempt calls `main`, or `start` of an asynchronous operation, once more. Between two attempts the operation is not executing and
+    /// waits in its queue, without a thread, without a place among those that execute, and without its keys and resources. Cancelling ends
+    /// the wait. The error of the last attempt is the operation's `error`; completion blocks run once, at the end.
+    ///
+    /// An operation that is started by hand has one attempt.
+    public var retryPolicy: RetryPolicy? {
+        get { admission.flatMap { admission in lock.withLock { admission.retryPolicy } } }
+        set { changeAdmission { $0.retryPolicy = newValue } }
+    }
+
+    /// The number of the attempt that runs, or that has run last, from 1. Of an operation without a `retryPolicy`, 1 when it has started; 0
+    /// before.
+    public var attempt: Int {
+        if let admission { return lock.withLock { admission.attempt } }
+        return loadState().has(Operation.State.started | Operation.State.executing) ? 1 : 0
+    }
+
+    /// The errors of the attempts that have failed and were followed by another one, in order.
+    public var attemptErrors: [any Error] { admission.map { admission in lock.withLock { admission.failures } } ?? [] }
+}
+
+extension Operation {
+    /// What must hold for an operation to start. See `addCondition(_:)`.
+    public struct Condition: Sendable {
+        /// Whether a condition holds.
+        public enum Answer: Sendable, Hashable {
+            /// It holds.
+            case holds
+            /// It does not hold, because of this reason.
+            case failed(reason: String)
+        }
+
+        /// The name, for messages.
+        public let name: String
+        let evaluate: @Sendable (Operation) -> Answer
+
+        /// Creates a condition.
+        ///
+        /// - Parameters:
+        ///   - name: the name, for messages.
+        ///   - evaluate: asked once, on the thread that would start the operation, with no lock held.
+        public init(name: String, _ evaluate: @escaping @Sendable (Operation) -> Answer) {
+            self.name = name
+            self.evaluate = evaluate
+        }
+
+        /// No dependency has failed.
+        public static let noFailedDependencies = Condition(name: "noFailedDependencies") { operation in
+            dependency(of: operation, with: .failed, "failed")
+        }
+
+        /// No dependency was cancelled.
+        public static let noCancelledDependencies = Condition(name: "noCancelledDependencies") { operation in
+            dependency(of: operation, with: .cancelled, "was cancelled")
+        }
+
+        /// A file exists, or anything else with this path.
+        public static func fileExists(_ path: String) -> Condition {
+            Condition(name: "fileExists") { _ in
+                unsafe access(path, F_OK) == 0 ? .holds : .failed(reason: "'\(path)': \(unsafe String(cString: strerror(errno)))")
+            }
+        }
+
+        private static func dependency(of operation: Operation, with outcome: Outcome, _ verb: String) -> Answer {
+            let culprit = operation.dependencies.first { $0.outcome == outcome }
+            return culprit.map { .failed(reason: "\($0.label) \(verb)") } ?? .holds
+        }
+    }
+}
+
+extension Engine {
+    /// How much there is of each resource that operations may need. Empty by default.
+    ///
+    /// A change takes effect at once. Operations that execute keep what they have, even if that is more than there is now; operations that
+    /// need more than there is wait until there is more. Traps if an amount is negative.
+    public var resources: [String: Int] {
+        get { admissions.withLock { $0.resources } }
+        set {
+            precondition(newValue.allSatisfy { $0.value >= 0 }, "opscript: the amount of a resource cannot be negative")
+            perform(admissions.withLock { $0.setResources(newValue, at: now) })
+        }
+    }
+
+    /// The error for an operation that needs more than there is of a resource.
+    func lack(for operation: Operation) -> OperationError? {
+        for (name, amount) in operation.needs.sorted(by: { $0.key < $1.key }) {
+            let capacity = admissions.withLock { $0.capacity(of: name) }
+            if amount > capacity {
+                return .needsMoreThanThereIs(operation: operation.label, resource: name, amount: amount, capacity: capacity)
+            }
+        }
+        return nil
+    }
+}
+
+extension BeyondFoundation where Self: OperationQueue {
+    /// How often the queue may start operations; nil, the default, for no limit. A change takes effect at once, and forgets what was started
+    /// before.
+    ///
+    /// An operation that must wait for the next start does so without a thread and without a place among those that execute.
+    public var rateLimit: RateLimit? {
+        get { ownEngine.admissions.withLock { $0.rate(of: ObjectIdentifier(core)) } }
+        set {
+            let core = core
+            core.state.withLock { $0.isRateLimited = newValue != nil }
+            for operation in core.members() { operation.changeAdmission { _ in } }
+            ownEngine.perform(ownEngine.admissions.withLock { $0.setRate(newValue, of: ObjectIdentifier(core), at: ownEngine.now) })
+        }
+    }
+}

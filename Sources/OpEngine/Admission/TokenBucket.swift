@@ -1,0 +1,52 @@
+/// Counts the starts that a rate limit allows: `burst` at most, and `count` more in each `seconds`.
+struct TokenBucket {
+    let rate: RateLimit
+    private var tokens: Double
+    private var filled: ContinuousClock.Instant
+
+    init(_ rate: RateLimit, at now: ContinuousClock.Instant) {
+        self.rate = rate
+        tokens = Double(rate.burst)
+        filled = now
+    }
+
+    private var tokensPerSecond: Double { Double(rate.count) / rate.seconds }
+
+    private func level(at now: ContinuousClock.Instant) -> Double {
+        min(Double(rate.burst), tokens + tokensPerSecond * (filled.duration(to: now) / .seconds(1)))
+    }
+
+    // A moment is rounded to a billionth of a second, which must not make a token that has come look incomplete.
+    func available(at now: ContinuousClock.Instant) -> Int { Int(level(at: now) + 1e-6) }
+
+    mutating func take(at now: ContinuousClock.Instant) {
+        tokens = level(at: now) - 1
+        filled = now
+    }
+
+    /// When the next start is allowed, if none is now.
+    func next(at now: ContinuousClock.Instant) -> ContinuousClock.Instant {
+        now + .seconds(max(0, 1 - level(at: now)) / tokensPerSecond)
+    }
+}
+
+/// How often a queue may start operations.
+public struct RateLimit: Sendable, Hashable {
+    /// The number of starts in each period. At least 1.
+    public let count: Int
+    /// The length of a period in seconds. More than 0.
+    public let seconds: Double
+    /// The number of starts that may follow one another at once after a pause. At least 1.
+    public let burst: Int
+
+    /// Allows `count` starts in `seconds`, and at most `burst` at once. Traps if a number is out of range.
+    ///
+    /// - Parameters:
+    ///   - count: the number of starts in each period; at least 1.
+    ///   - seconds: the length of a period; more than 0.
+    ///   - burst: the number of starts that may follow one another at once after a pause; `count` unless it is given.
+    public init(count: Int, seconds: Double = 1, burst: Int? = nil) {
+        precondition(count >= 1 && seconds > 0 && seconds.isFinite && (burst ?? 1) >= 1, "opscript: a rate limit needs positive numbers")
+        (self.count, self.seconds, self.burst) = (count, seconds, burst ?? count)
+    }
+}

@@ -1,0 +1,296 @@
+import OpEngine
+import Synchronization
+import TestSupport
+import Testing
+
+/// Keys, resources, rate limits and conditions.
+@Suite struct AdmissionTests {
+    @Test func operationsThatShareAKeyNeverExecuteAtOnce() {
+        let engine = Engine(workerCount: 4)
+        let queues = (0..<3).map { _ in OperationQueue(engine: engine) }
+        let inside = Atomic<Int>(0), most = Locked(0), count = Atomic<Int>(0)
+        for index in 0..<600 {
+            let operation = BlockOperation {
+                let now = inside.wrappingAdd(1, ordering: .relaxed).newValue
+                most.withLock { $0 = max($0, now) }
+                count.wrappingAdd(1, ordering: .relaxed)
+                inside.wrappingSubtract(1, ordering: .relaxed)
+            }
+            operation.exclusiveKeys = index % 2 == 0 ? ["database"] : ["database", "log"]
+            queues[index % 3].addOperation(operation)
+        }
+        for queue in queues { queue.waitUntilAllOperationsAreFinished() }
+        #expect(count.load(ordering: .relaxed) == 600)
+        #expect(most.withLock { $0 } == 1)
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+    }
+
+    @Test func waitingOperationsGetAKeyByPriorityAndThenByAge() {
+        let engine = Engine(workerCount: 2)
+        let queue = OperationQueue(engine: engine), log = Log<String>()
+        let gate = Gate()
+        queue.addOperation(exclusive("first") { gate.wait() })
+        while queue.operations.first?.isExecuting != true {}
+        for (name, priority) in [("a", Operation.QueuePriority.normal), ("b", .low), ("c", .high), ("d", .normal), ("e", .high)] {
+            let operation = exclusive(name) { log.append(name) }
+            operation.queuePriority = priority
+            queue.addOperation(operation)
+        }
+        // All of them have asked for the key, because the worker found nothing else to do.
+        let last = BlockOperation {}
+        last.queuePriority = .veryLow
+        queue.addOperations([last], waitUntilFinished: true)
+        let raised = queue.operations.first { $0.name == "b" }
+        raised?.queuePriority = .veryHigh
+        #expect(raised?.whyNotRunning?.description == "b needs the key 'key', which first has")
+        gate.open()
+        queue.waitUntilAllOperationsAreFinished()
+        #expect(log.entries == ["b", "c", "e", "a", "d"])
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+    }
+
+    @Test func aSuspendedQueueAndACancelledOperationAreInNobodysWay() throws {
+        let engine = Engine(workerCount: 2)
+        let (one, other) = (OperationQueue(engine: engine), OperationQueue(engine: engine))
+        let gate = Gate()
+        one.addOperation(exclusive("holder") { gate.wait() })
+        while one.operations.first?.isExecuting != true {}
+        let waiting = exclusive("waiting") {}
+        one.addOperation(waiting)
+        while waiting.whyNotRunning?.blockers.contains(where: { if case .key = $0 { true } else { false } }) != true {}
+        one.isSuspended = true
+        let cancelled = exclusive("cancelled") {}
+        let runs = exclusive("runs") {}
+        other.addOperations([cancelled, runs], waitUntilFinished: false)
+        cancelled.cancel()
+        try cancelled.tryWaitUntilFinished()
+        gate.open()
+        // The key is free although the suspended queue's operation was first.
+        try runs.tryWaitUntilFinished()
+        #expect(!waiting.isFinished)
+        one.isSuspended = false
+        try waiting.tryWaitUntilFinished()
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+    }
+
+    @Test func anOperationThatGetsADependencyWhileItWaitsLetsOthersGoFirst() throws {
+        let engine = Engine(workerCount: 2)
+        let queue = OperationQueue(engine: engine), log = Log<String>(), gate = Gate(), later = BlockOperation {}
+        queue.addOperation(exclusive("holder") { gate.wait() })
+        while queue.operations.first?.isExecuting != true {}
+        let (first, second) = (exclusive("first") { log.append("first") }, exclusive("second") { log.append("second") })
+        queue.addOperations([first, second], waitUntilFinished: false)
+        let last = BlockOperation {}
+        last.queuePriority = .veryLow
+        queue.addOperations([last], waitUntilFinished: true)
+        first.addDependency(later)
+        gate.open()
+        try second.tryWaitUntilFinished()
+        queue.addOperation(later)
+        try first.tryWaitUntilFinished()
+        #expect(log.entries == ["second", "first"])
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+    }
+
+    @Test func whatRunsAtOnceNeverNeedsMoreThanThereIs() {
+        let engine = Engine(workerCount: 4)
+        engine.resources = ["gpu": 2, "memory": 10]
+        #expect(engine.resources == ["gpu": 2, "memory": 10])
+        let queue = OperationQueue(engine: engine)
+        let used = Locked((gpu: 0, memory: 0)), most = Locked((gpu: 0, memory: 0))
+        for index in 0..<400 {
+            let (gpu, memory) = (index % 3, 1 + index % 7)
+            let operation = BlockOperation {
+                let now = used.withLock { used -> (gpu: Int, memory: Int) in
+                    used = (used.gpu + gpu, used.memory + memory)
+                    return used
+                }
+                most.withLock { $0 = (max($0.gpu, now.gpu), max($0.memory, now.memory)) }
+                used.withLock { $0 = ($0.gpu - gpu, $0.memory - memory) }
+            }
+            operation.needs = gpu == 0 ? ["memory": memory] : ["gpu": gpu, "memory": memory]
+            queue.addOperation(operation)
+        }
+        queue.waitUntilAllOperationsAreFinished()
+        #expect(most.withLock { $0.gpu <= 2 && $0.memory <= 10 && $0.memory > 0 })
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+    }
+
+    @Test func whoNeedsMuchIsNotOvertakenByThoseThatNeedLittle() throws {
+        let simulation = Engine.Simulation(seed: 1)
+        let engine = simulation.engine
+        engine.resources = ["unit": 2]
+        let queue = OperationQueue(engine: engine), log = Log<String>()
+        // It holds one unit until the others have been asked.
+        let holder = AsyncStub()
+        holder.needs = ["unit": 1]
+        queue.addOperation(holder)
+        _ = simulation.step()
+        for (name, amount) in [("much", 2), ("little", 1), ("little", 1)] {
+            let operation = BlockOperation { log.append(name) }
+            operation.name = name
+            operation.needs = ["unit": amount]
+            queue.addOperation(operation)
+        }
+        while simulation.step() {}
+        #expect(log.count == 0)
+        #expect(
+            queue.operations[1].whyNotRunning?.description
+                == "much needs 2 of the resource 'unit', of which 1 of 2 are left; AsyncStub has the rest")
+        holder.finish()
+        while simulation.step() {}
+        #expect(log.entries == ["much", "little", "little"])
+    }
+
+    @Test func whoNeedsMoreThanThereIsCannotBeAdded() throws {
+        let engine = Engine(workerCount: 1)
+        let queue = OperationQueue(engine: engine), operation = BlockOperation {}
+        operation.name = "render"
+        operation.needs = ["gpu": 2]
+        let message = { (count: Int) in
+            "render cannot be added: it needs 2 of the resource 'gpu', of which there is \(count); need less, or set the engine's resources before"
+        }
+        #expect { try queue.tryAddOperation(operation) } throws: { "\($0)" == message(0) }
+        engine.resources = ["gpu": 1]
+        #expect { try queue.tryAddOperations([operation], waitUntilFinished: false) } throws: { "\($0)" == message(1) }
+        engine.resources["gpu"] = 2
+        try queue.tryAddOperations([operation], waitUntilFinished: true)
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+    }
+
+    @Test func aRateLimitIsATokenBucket() throws {
+        let simulation = Engine.Simulation(seed: 7)
+        let queue = OperationQueue(engine: simulation.engine), starts = Log<Double>(), begin = simulation.now
+        queue.rateLimit = RateLimit(count: 10, seconds: 1, burst: 3)
+        for index in 0..<6 {
+            let operation = BlockOperation { starts.append(((begin.duration(to: simulation.now) / .seconds(1)) * 100).rounded() / 100) }
+            operation.name = "request \(index)"
+            queue.addOperation(operation)
+        }
+        for _ in 0..<3 { #expect(simulation.step()) }
+        #expect(starts.entries == [0, 0, 0])
+        simulation.advance(by: .milliseconds(50))
+        _ = queue.operations[0].isReady
+        while simulation.step() {}
+        #expect(starts.entries == [0, 0, 0, 0.1, 0.2, 0.3])
+        // After a pause there may be three at once again, and not more.
+        simulation.advance(by: .seconds(60))
+        for _ in 0..<4 { queue.addOperation { starts.append(((begin.duration(to: simulation.now) / .seconds(1)) * 100).rounded() / 100) } }
+        while simulation.step() {}
+        #expect(Array(starts.entries.suffix(4)) == [60.3, 60.3, 60.3, 60.4])
+        #expect(queue.rateLimit == RateLimit(count: 10, seconds: 1, burst: 3))
+    }
+
+    @Test func aRateLimitOnThreads() {
+        let engine = Engine(workerCount: 2)
+        let queue = OperationQueue(engine: engine), count = Atomic<Int>(0)
+        queue.rateLimit = RateLimit(count: 1000, seconds: 1, burst: 1)
+        let begin = ContinuousClock.now
+        for _ in 0..<50 { queue.addOperation { count.wrappingAdd(1, ordering: .relaxed) } }
+        queue.waitUntilAllOperationsAreFinished()
+        #expect(count.load(ordering: .relaxed) == 50 && begin.duration(to: .now) >= .milliseconds(48))
+        // Without the limit those that wait start at once.
+        queue.rateLimit = RateLimit(count: 1, seconds: 3600, burst: 1)
+        for _ in 0..<50 { queue.addOperation { count.wrappingAdd(1, ordering: .relaxed) } }
+        queue.rateLimit = nil
+        queue.waitUntilAllOperationsAreFinished()
+        #expect(count.load(ordering: .relaxed) == 100)
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+    }
+
+    @Test func aConditionThatDoesNotHoldCancels() throws {
+        let engine = Engine(workerCount: 2)
+        let queue = OperationQueue(engine: engine), asked = Log<String>(), gate = Gate()
+        let dependency = BlockOperation { gate.wait() }
+        dependency.name = "load"
+        let operation = BlockOperation { asked.append("main") }
+        operation.name = "print"
+        operation.addDependency(dependency)
+        operation.addCondition(
+            Operation.Condition(name: "first") { _ in
+                asked.append("first"); return .holds
+            })
+        operation.addCondition(
+            Operation.Condition(name: "second") {
+                asked.append($0.name ?? ""); return .failed(reason: "no paper")
+            })
+        operation.addCondition(
+            Operation.Condition(name: "third") { _ in
+                asked.append("third"); return .holds
+            })
+        queue.addOperations([operation, dependency], waitUntilFinished: false)
+        #expect(asked.count == 0)
+        gate.open()
+        try operation.tryWaitUntilFinished()
+        #expect(asked.entries == ["first", "print"])
+        #expect(operation.outcome == .cancelled)
+        #expect(operation.error.map { "\($0)" } == "print was cancelled because its condition second does not hold: no paper")
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+    }
+
+    @Test func conditionsThatAreBuiltIn() throws {
+        struct Failure: Error {}
+        let engine = Engine(workerCount: 2), queue = OperationQueue(engine: engine)
+        func error(_ condition: Operation.Condition, after dependency: Operation) throws -> String? {
+            let operation = BlockOperation {}
+            operation.name = "op"
+            operation.addDependency(dependency)
+            operation.addCondition(condition)
+            queue.addOperations([operation, dependency], waitUntilFinished: true)
+            return operation.error.map { "\($0)" }
+        }
+        func named(_ name: String, _ operation: Operation) -> Operation {
+            operation.name = name
+            return operation
+        }
+        let cancelled = { named("b", BlockOperation {}) }
+        func cancel(_ operation: Operation) -> Operation {
+            operation.cancel()
+            return operation
+        }
+        let beginning = "op was cancelled because its condition "
+        #expect(
+            try error(.noFailedDependencies, after: named("a", BlockOperation { throw Failure() }))
+                == beginning + "noFailedDependencies does not hold: a failed")
+        #expect(try error(.noFailedDependencies, after: cancel(cancelled())) == nil)
+        #expect(
+            try error(.noCancelledDependencies, after: cancel(cancelled()))
+                == beginning + "noCancelledDependencies does not hold: b was cancelled")
+        #expect(try error(.fileExists("/"), after: BlockOperation {}) == nil)
+        #expect(
+            try error(.fileExists("/nowhere"), after: BlockOperation {})
+                == beginning + "fileExists does not hold: '/nowhere': No such file or directory")
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+    }
+
+    @Test func aWaitForWhatNobodyReturnsSaysWhy() throws {
+        let engine = Engine(workerCount: 1, hostMayAddOperations: false)
+        engine.resources = ["unit": 1]
+        let queue = OperationQueue(engine: engine), operation = BlockOperation {}
+        operation.name = "late"
+        operation.needs = ["unit": 1]
+        queue.isSuspended = true
+        queue.addOperation(operation)
+        engine.resources = ["unit": 0]
+        queue.isSuspended = false
+        #expect { try operation.tryWaitUntilFinished() } throws: {
+            "\($0)".contains("late needs 1 of the resource 'unit', of which 0 of 0 are left")
+        }
+        engine.resources = ["unit": 1]
+        try operation.tryWaitUntilFinished()
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+    }
+}
+
+/// An operation that needs the key `key`.
+private func exclusive(_ name: String, _ block: @escaping @Sendable () -> Void) -> BlockOperation {
+    let operation = BlockOperation(block: block)
+    operation.name = name
+    operation.exclusiveKeys = ["key"]
+    return operation
+}
+
+/// Executes until `finish` is called.
+private final class AsyncStub: AsyncOperation, @unchecked Sendable {
+    override func main() {}
+}

@@ -1,0 +1,152 @@
+import OpEngine
+import Synchronization
+import TestSupport
+import Testing
+
+/// Operations that are tried again.
+@Suite struct RetryTests {
+    private struct Failure: Error, Equatable { let attempt: Int }
+
+    @Test func attemptsFollowOneAnotherWithLongerPauses() throws {
+        let simulation = Engine.Simulation(seed: 3)
+        let queue = OperationQueue(engine: simulation.engine), log = Log<Double>(), begin = simulation.now
+        let operation = Flaky(failing: 10) { log.append(begin.duration(to: simulation.now) / .seconds(1)) }
+        operation.retryPolicy = RetryPolicy(attempts: 5, delay: 0.5, backoff: 2, maxDelay: 1.5)
+        let ends = Log<Int>()
+        operation.completionBlock = { ends.append(operation.attempt) }
+        queue.addOperation(operation)
+        #expect(simulation.step())
+        #expect(!operation.isExecuting && !operation.isFinished && operation.error == nil)
+        #expect(operation.whyNotRunning?.description == "Flaky has failed, and attempt 2 of 5 begins in 0.5 s")
+        while simulation.step() {}
+        #expect(log.entries == [0, 0.5, 1.5, 3, 4.5])
+        #expect(operation.outcome == .failed && operation.attempt == 5 && ends.entries == [5])
+        #expect(operation.error as? Flaky.Failure == Flaky.Failure(attempt: 5))
+        #expect(operation.attemptErrors.map { $0 as? Flaky.Failure } == (1...4).map { Flaky.Failure(attempt: $0) })
+    }
+
+    @Test func anOperationThatSucceedsAtLastHasSucceeded() throws {
+        let engine = Engine(workerCount: 2)
+        let queue = OperationQueue(engine: engine)
+        queue.maxConcurrentOperationCount = 1
+        let operations = (0..<40).map { index in
+            let operation = index % 2 == 0 ? Flaky(failing: 2) {} : AsyncFlaky(failing: 2)
+            operation.retryPolicy = RetryPolicy(attempts: 3, delay: index % 4 < 2 ? 0 : 0.001, jitter: true)
+            return operation
+        }
+        let dependent = BlockOperation {}
+        dependent.dependencyPolicy = .succeeded
+        for operation in operations { dependent.addDependency(operation) }
+        queue.addOperations(operations + [dependent], waitUntilFinished: true)
+        for operation in operations {
+            #expect(operation.outcome == .succeeded && operation.attempt == 3 && operation.error == nil)
+            #expect(operation.attemptErrors.count == 2)
+        }
+        #expect(dependent.outcome == .succeeded)
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+    }
+
+    @Test func aPauseHoldsNoPlaceAndNoKey() throws {
+        let simulation = Engine.Simulation(seed: 5)
+        let queue = OperationQueue(engine: simulation.engine), log = Log<String>()
+        queue.maxConcurrentOperationCount = 1
+        let operation = Flaky(failing: 1) { log.append("flaky") }
+        operation.retryPolicy = RetryPolicy(attempts: 2, delay: 60)
+        operation.exclusiveKeys = ["key"]
+        let other = BlockOperation { log.append("other") }
+        other.exclusiveKeys = ["key"]
+        queue.addOperations([operation, other], waitUntilFinished: false)
+        while simulation.step() {}
+        #expect(log.entries == ["flaky", "other", "flaky"])
+        #expect(operation.outcome == .succeeded)
+    }
+
+    @Test func cancellingEndsThePause() throws {
+        let engine = Engine(workerCount: 1)
+        let queue = OperationQueue(engine: engine)
+        let operation = Flaky(failing: 9) {}
+        operation.retryPolicy = RetryPolicy(attempts: 9, delay: 3600)
+        queue.addOperation(operation)
+        while operation.whyNotRunning?.blockers.contains(where: { if case .retry = $0 { true } else { false } }) != true {}
+        operation.cancel()
+        try operation.tryWaitUntilFinished()
+        #expect(operation.outcome == .cancelled && operation.attempt == 1 && operation.attemptErrors.count == 1)
+        #expect(engine.isQuiescent || engine.shutdown(deadline: .seconds(10)).isEmpty)
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+    }
+
+    @Test func theErrorDecidesWhetherThereIsAnotherAttempt() throws {
+        let engine = Engine(workerCount: 1)
+        let queue = OperationQueue(engine: engine), operation = Flaky(failing: 9) {}
+        operation.retryPolicy = RetryPolicy(attempts: 9, when: { ($0 as? Flaky.Failure)?.attempt ?? 9 < 3 })
+        queue.addOperations([operation], waitUntilFinished: true)
+        #expect(operation.outcome == .failed && operation.attempt == 3)
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+    }
+
+    @Test func whatAFormerAttemptSaysLaterDoesNotEndTheOperation() throws {
+        let engine = Engine(workerCount: 1)
+        let queue = OperationQueue(engine: engine), operation = AsyncFlaky(failing: 1)
+        operation.retryPolicy = RetryPolicy(attempts: 2, delay: 3600)
+        queue.addOperation(operation)
+        while operation.whyNotRunning?.blockers.contains(where: { if case .retry = $0 { true } else { false } }) != true {}
+        operation.finish()
+        #expect(!operation.isFinished && operation.isReady)
+        operation.cancel()
+        try operation.tryWaitUntilFinished()
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+    }
+
+    @Test func aPauseIsNoWaitThatNothingEnds() throws {
+        let engine = Engine(workerCount: 1, hostMayAddOperations: false)
+        let queue = OperationQueue(engine: engine), operation = Flaky(failing: 2) {}
+        operation.retryPolicy = RetryPolicy(attempts: 3, delay: 0.01)
+        queue.addOperation(operation)
+        try operation.tryWaitUntilFinished()
+        #expect(operation.outcome == .succeeded)
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+    }
+
+    @Test func aShutdownEndsPauses() {
+        let engine = Engine(workerCount: 1)
+        let queue = OperationQueue(engine: engine), operation = Flaky(failing: 9) {}
+        operation.retryPolicy = RetryPolicy(attempts: 9, delay: 3600)
+        queue.addOperation(operation)
+        while operation.attemptErrors.isEmpty {}
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+        #expect(operation.outcome == .cancelled)
+    }
+}
+
+/// Fails in the first attempts.
+private final class Flaky: Operation, @unchecked Sendable {
+    struct Failure: Error, Equatable { let attempt: Int }
+
+    private let failures: Int
+    private let block: @Sendable () -> Void
+
+    init(failing failures: Int, _ block: @escaping @Sendable () -> Void) {
+        self.failures = failures
+        self.block = block
+    }
+
+    override func main() {
+        block()
+        if attempt <= failures { fail(with: Failure(attempt: attempt)) }
+    }
+}
+
+/// Fails in the first attempts, each of which finishes on another thread.
+private final class AsyncFlaky: AsyncOperation, @unchecked Sendable {
+    private let failures: Int
+
+    init(failing failures: Int) { self.failures = failures }
+
+    override func main() {
+        let attempt = attempt
+        _ = TestThread { [self] in
+            if attempt <= failures { fail(with: Flaky.Failure(attempt: attempt)) }
+            finish()
+        }
+    }
+}
