@@ -116,7 +116,7 @@ void clua_handles_close(clua_state *state) {
 void clua_push_metatable(lua_State *L, int kind) {
     if (clua_push_kept(L, CLUA_KEPT_METATABLES + kind) == LUA_TTABLE) return;
     lua_pop(L, 1);
-    lua_createtable(L, 0, 8);
+    clua_state_of(L)->push_new_metatable(L, kind);
     lua_pushvalue(L, -1);
     clua_keep(L, CLUA_KEPT_METATABLES + kind);
 }

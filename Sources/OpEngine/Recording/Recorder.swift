@@ -62,7 +62,9 @@ public final class Recorder: @unchecked Sendable {
 
     /// Records that something outside the engine's threads has begun, such as a program.
     ///
-    /// - Parameter operation: the operation that has begun it, if one has.
+    /// - Parameters:
+    ///   - name: what the record calls it.
+    ///   - operation: the operation that has begun it, if one has.
     /// - Returns: the number to pass to `activityEnded`; nil if no recorder is recording.
     public static func activityBegan(_ name: String, by operation: Operation?) -> Int? {
         RecordBuffer.ofThread { buffer in
