@@ -4,7 +4,7 @@ import OpEngine
 /// Writes a run as Chrome trace events, while it runs: the JSON array that Perfetto and chrome://tracing open.
 ///
 /// Its memory depends on how many operations exist at the same time, not on how many there were.
-final class TraceWriter {
+struct TraceWriter {
     /// The shortest time between two samples of the counters.
     private static let counterInterval: UInt64 = 100_000
     /// The track of the first program. Threads have lower numbers.
@@ -13,8 +13,8 @@ final class TraceWriter {
     /// An operation that exists, or was the last one with its number.
     private struct Entry {
         var serial = 0
-        var name: String?
-        var place: String?
+        var name: JSONText?
+        var place: JSONText?
         var queue = -1
         var added: UInt64 = 0
         var ready: UInt64 = 0
@@ -22,10 +22,10 @@ final class TraceWriter {
         var returned: UInt64 = 0
         var finished: UInt64 = 0
         var thread = -1
-        var error: String?
+        var error: JSONText?
         var phase = Phase.unknown
 
-        var label: String { name ?? place ?? "operation" }
+        var label: JSONText { name ?? place ?? JSONText("operation") }
     }
 
     private enum Phase { case unknown, waiting, ready, running, open, finished }
@@ -33,8 +33,8 @@ final class TraceWriter {
     private enum ThreadKind { case main, worker(Int), other }
 
     private struct Program {
-        let name: String
-        let owner: String?
+        let name: JSONText
+        let owner: JSONText?
         let began: UInt64
         let track: Int
     }
@@ -42,6 +42,8 @@ final class TraceWriter {
     private let file: OutputFile
     private let start: UInt64
     private var entries: [Entry] = []
+    /// The place that was recorded last: many operations are made in the same line.
+    private var lastPlace: (text: String, json: JSONText?) = ("", nil)
     /// The threads that have run nothing yet.
     private var newThreads: [Int: ThreadKind] = [:]
     /// The thread of each worker, by its number.
@@ -49,13 +51,12 @@ final class TraceWriter {
     /// Since when each blocked thread has been blocked.
     private var blockedThreads: [Int: UInt64] = [:]
     /// The name of each queue, by its number.
-    private var queueNames: [String] = []
+    private var queueNames: [JSONText] = []
     private var programs: [Int: Program] = [:]
     /// Whether a program is on the track with this index.
     private var programTracks: [Bool] = []
     private var serial = 0
     private var flow = 0
-    private var isFirstEvent = true
     private var last: UInt64 = 0
     private var lastCounters: UInt64 = 0
     private var (waiting, ready, running) = (0, 0, 0)
@@ -69,14 +70,15 @@ final class TraceWriter {
         self.file = file
         self.start = start
         last = start
-        file.append("[")
-        writeMetadata("process_name", track: 0, name: title)
+        file.append("[\n{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":")
+        file.append(json: title)
+        file.append("}}")
         file.flush()
     }
 
     // MARK: Records
 
-    func receive(_ record: OperationRecord) {
+    mutating func receive(_ record: OperationRecord) {
         last = max(last, record.time)
         switch record.event {
         case .thread(let worker, let isMain):
@@ -87,22 +89,23 @@ final class TraceWriter {
         case .workerReturned(let worker):
             if let thread = workerThreads[worker] { writeBlocked(thread, until: record.time) }
         case .queue(let number, let name, _, _):
-            while queueNames.count <= number { queueNames.append("") }
-            queueNames[number] = name ?? "queue \(number)"
+            while queueNames.count <= number { queueNames.append(JSONText("")) }
+            queueNames[number] = JSONText(name ?? "queue \(number + 1)")
         case .activityBegan(let number, let name): programBegan(number, name, record)
         case .activityEnded(let number, let detail): programEnded(number, detail, at: record.time)
         default: receiveOperation(record)
         }
     }
 
-    private func receiveOperation(_ record: OperationRecord) {
+    private mutating func receiveOperation(_ record: OperationRecord) {
         let number = record.operation, time = record.time
         while entries.count <= number { entries.append(Entry()) }
         switch record.event {
         case .place(let place, let isFinal):
             if isFinal || entries[number].phase == .finished || entries[number].place == nil {
                 if entries[number].phase != .unknown { entries[number] = Entry() }
-                entries[number].place = place.isEmpty ? nil : place
+                if place != lastPlace.text { lastPlace = (place, place.isEmpty ? nil : JSONText(place)) }
+                entries[number].place = lastPlace.json
             }
         case .added(let queue, _, _, let isReady):
             let place = entries[number].phase == .unknown ? entries[number].place : nil
@@ -111,8 +114,8 @@ final class TraceWriter {
                 serial: serial, place: place, queue: queue, added: time, ready: isReady ? time : 0, phase: isReady ? .ready : .waiting)
             if isReady { ready += 1 } else { waiting += 1 }
             sampleCounters(at: time)
-        case .name(let name): entries[number].name = name.isEmpty ? nil : name
-        case .error(let text): entries[number].error = text
+        case .name(let name): entries[number].name = name.isEmpty ? nil : JSONText(name)
+        case .error(let text): entries[number].error = JSONText(text)
         case .ready:
             guard entries[number].phase == .waiting else { return }
             writeWait(of: entries[number], for: "dependencies", from: entries[number].added, to: time)
@@ -134,7 +137,7 @@ final class TraceWriter {
             entries[number].thread = record.thread
             running += 1
             sampleCounters(at: time)
-        case .dependency(let other): writeFlow(from: entries[other], to: entries[number], at: time)
+        case .dependency(let other): writeFlow(from: other, to: number, at: time)
         case .returned:
             guard entries[number].phase == .running else { return }
             writeBlocked(entries[number].thread, until: time)
@@ -147,33 +150,30 @@ final class TraceWriter {
         }
     }
 
-    private func finish(_ number: Int, _ outcome: Operation.Outcome, at time: UInt64) {
-        let entry = entries[number]
-        switch entry.phase {
+    private mutating func finish(_ number: Int, _ outcome: Operation.Outcome, at time: UInt64) {
+        switch entries[number].phase {
         case .waiting:
-            writeWait(of: entry, for: "dependencies", from: entry.added, to: time)
+            writeWait(of: entries[number], for: "dependencies", from: entries[number].added, to: time)
             waiting -= 1
-            sampleCounters(at: time)
         case .ready:
-            writeWait(of: entry, for: "a worker", from: entry.ready, to: time)
+            writeWait(of: entries[number], for: "a worker", from: entries[number].ready, to: time)
             ready -= 1
-            sampleCounters(at: time)
         case .running:
-            writeBlocked(entry.thread, until: time)
-            writeSlice(of: entry, until: time, outcome)
+            writeBlocked(entries[number].thread, until: time)
+            writeSlice(of: entries[number], until: time, outcome)
             running -= 1
-            sampleCounters(at: time)
         case .open:
-            writeSlice(of: entry, until: entry.returned, outcome)
-            writeSpan("asynchronous", of: entry, from: entry.returned, to: time)
+            writeSlice(of: entries[number], until: entries[number].returned, outcome)
+            writeSpan("asynchronous", of: entries[number], from: entries[number].returned, to: time)
         case .finished, .unknown: return
         }
         entries[number].phase = .finished
         entries[number].finished = time
+        sampleCounters(at: time)
     }
 
     /// Names the track of a thread before its first slice.
-    private func announceThread(_ thread: Int) {
+    private mutating func announceThread(_ thread: Int) {
         guard let kind = newThreads.removeValue(forKey: thread) else { return }
         let (name, position) =
             switch kind {
@@ -181,24 +181,24 @@ final class TraceWriter {
             case .worker(let number): ("worker \(number)", number)
             case .other: ("thread \(thread)", 100_000 + thread)
             }
-        writeMetadata("thread_name", track: thread + 1, name: name)
+        writeName(of: thread + 1, name)
         writeOrder(of: thread + 1, position)
     }
 
-    private func programBegan(_ number: Int, _ name: String, _ record: OperationRecord) {
+    private mutating func programBegan(_ number: Int, _ name: String, _ record: OperationRecord) {
         var track = programTracks.firstIndex(of: false) ?? programTracks.count
         if track == programTracks.count {
             programTracks.append(true)
-            writeMetadata("thread_name", track: TraceWriter.firstProgramTrack + track, name: "program \(track + 1)")
+            writeName(of: TraceWriter.firstProgramTrack + track, "program \(track + 1)")
             writeOrder(of: TraceWriter.firstProgramTrack + track, TraceWriter.firstProgramTrack + track)
         }
         programTracks[track] = true
         track += TraceWriter.firstProgramTrack
         let owner = record.operation >= 0 && record.operation < entries.count ? entries[record.operation].label : nil
-        programs[number] = Program(name: name, owner: owner, began: record.time, track: track)
+        programs[number] = Program(name: JSONText(name), owner: owner, began: record.time, track: track)
     }
 
-    private func programEnded(_ number: Int, _ detail: String, at time: UInt64) {
+    private mutating func programEnded(_ number: Int, _ detail: String, at time: UInt64) {
         guard let program = programs.removeValue(forKey: number) else { return }
         programTracks[program.track - TraceWriter.firstProgramTrack] = false
         beginSlice(program.name, "program", track: program.track, from: program.began, to: time)
@@ -206,13 +206,13 @@ final class TraceWriter {
         file.append(json: detail)
         if let owner = program.owner {
             file.append(",\"operation\":")
-            file.append(json: owner)
+            file.append(owner)
         }
         file.append("}}")
     }
 
     /// Writes what is still open, and closes the file.
-    func finish() {
+    mutating func finish() {
         for number in entries.indices where entries[number].phase == .running || entries[number].phase == .open {
             let entry = entries[number]
             writeSlice(of: entry, until: entry.phase == .open ? entry.returned : last, nil)
@@ -229,8 +229,7 @@ final class TraceWriter {
 
     /// Begins an event. The caller appends further members and the closing brace.
     private func begin(_ phase: StaticString, track: Int, at time: UInt64) {
-        file.append(isFirstEvent ? "\n{\"ph\":\"" : ",\n{\"ph\":\"")
-        isFirstEvent = false
+        file.append(",\n{\"ph\":\"")
         file.append(phase)
         file.append("\",\"pid\":1,\"tid\":")
         file.append(track)
@@ -239,22 +238,20 @@ final class TraceWriter {
     }
 
     /// Begins a slice, up to its arguments. The caller appends these and two closing braces.
-    private func beginSlice(_ name: String, _ category: StaticString, track: Int, from start: UInt64, to end: UInt64) {
+    private func beginSlice(_ name: JSONText, _ category: StaticString, track: Int, from start: UInt64, to end: UInt64) {
         begin("X", track: track, at: start)
         file.append(",\"dur\":")
         file.append(microseconds: end - start)
         file.append(",\"cat\":\"")
         file.append(category)
         file.append("\",\"name\":")
-        file.append(json: name)
+        file.append(name)
         file.append(",\"args\":{")
     }
 
-    private func writeMetadata(_ kind: StaticString, track: Int, name: String) {
+    private func writeName(of track: Int, _ name: String) {
         begin("M", track: track, at: start)
-        file.append(",\"name\":\"")
-        file.append(kind)
-        file.append("\",\"args\":{\"name\":")
+        file.append(",\"name\":\"thread_name\",\"args\":{\"name\":")
         file.append(json: name)
         file.append("}}")
     }
@@ -266,8 +263,8 @@ final class TraceWriter {
         file.append("}}")
     }
 
-    private func nameOfQueue(of entry: borrowing Entry) -> String {
-        queueNames.indices.contains(entry.queue) ? queueNames[entry.queue] : ""
+    private func nameOfQueue(of entry: borrowing Entry) -> JSONText {
+        queueNames.indices.contains(entry.queue) ? queueNames[entry.queue] : JSONText("")
     }
 
     /// The time that an operation was on its thread.
@@ -276,7 +273,7 @@ final class TraceWriter {
         file.append("\"number\":")
         file.append(entry.serial)
         file.append(",\"queue\":")
-        file.append(json: nameOfQueue(of: entry))
+        file.append(nameOfQueue(of: entry))
         file.append(",\"outcome\":\"")
         switch outcome {
         case .succeeded: file.append("succeeded\"")
@@ -284,21 +281,22 @@ final class TraceWriter {
         case .cancelled: file.append("cancelled\"")
         case nil: file.append("unfinished\"")
         }
-        if let place = entry.place {
+        // The slice of an operation without a name has the place as its name.
+        if entry.name != nil, let place = entry.place {
             file.append(",\"place\":")
-            file.append(json: place)
+            file.append(place)
         }
         if let error = entry.error {
             file.append(",\"error\":")
-            file.append(json: error)
+            file.append(error)
         }
         file.append("}}")
     }
 
     /// The time that a thread was blocked, below the slice of its operation.
-    private func writeBlocked(_ thread: Int, until end: UInt64) {
-        guard let begin = blockedThreads.removeValue(forKey: thread) else { return }
-        beginSlice("blocked", "blocked", track: thread + 1, from: begin, to: end)
+    private mutating func writeBlocked(_ thread: Int, until end: UInt64) {
+        guard !blockedThreads.isEmpty, let begin = blockedThreads.removeValue(forKey: thread) else { return }
+        beginSlice(JSONText("blocked"), "blocked", track: thread + 1, from: begin, to: end)
         file.append("}}")
     }
 
@@ -306,15 +304,15 @@ final class TraceWriter {
         if end <= begin { return }
         writeHalf("b", of: entry, at: begin)
         file.append("waiting in ")
-        file.append(jsonBytesOf: nameOfQueue(of: entry))
+        file.append(verbatim: nameOfQueue(of: entry).escaped)
         file.append("\",\"args\":{\"operation\":")
-        file.append(json: entry.label)
+        file.append(entry.label)
         file.append(",\"for\":\"")
         file.append(what)
         file.append("\"}}")
         writeHalf("e", of: entry, at: end)
         file.append("waiting in ")
-        file.append(jsonBytesOf: nameOfQueue(of: entry))
+        file.append(verbatim: nameOfQueue(of: entry).escaped)
         file.append("\"}")
     }
 
@@ -323,7 +321,7 @@ final class TraceWriter {
         writeHalf("b", of: entry, at: begin)
         file.append(name)
         file.append("\",\"args\":{\"operation\":")
-        file.append(json: entry.label)
+        file.append(entry.label)
         file.append("}}")
         writeHalf("e", of: entry, at: end)
         file.append(name)
@@ -339,7 +337,8 @@ final class TraceWriter {
     }
 
     /// An arrow from the end of a dependency to the start of its dependent.
-    private func writeFlow(from source: borrowing Entry, to target: borrowing Entry, at time: UInt64) {
+    private mutating func writeFlow(from source: Int, to target: Int, at time: UInt64) {
+        let (source, target) = (entries[source], entries[target])
         guard source.phase == .finished, source.thread >= 0, target.phase == .running else { return }
         let end = source.returned > 0 ? source.returned : source.finished
         flow += 1
@@ -358,11 +357,11 @@ final class TraceWriter {
 
     // MARK: Counters
 
-    private func sampleCounters(at time: UInt64) {
+    private mutating func sampleCounters(at time: UInt64) {
         if time >= lastCounters + TraceWriter.counterInterval { writeCounters(at: time) }
     }
 
-    private func writeCounters(at time: UInt64) {
+    private mutating func writeCounters(at time: UInt64) {
         lastCounters = time
         begin("C", track: 0, at: time)
         file.append(",\"name\":\"operations\",\"args\":{\"running\":")
