@@ -10,26 +10,6 @@ struct TraceWriter {
     /// The track of the first program. Threads have lower numbers.
     private static let firstProgramTrack = 1_000_000
 
-    /// An operation that exists, or was the last one with its number.
-    private struct Entry {
-        var serial = 0
-        var name: JSONText?
-        var place: JSONText?
-        var queue = -1
-        var added: UInt64 = 0
-        var ready: UInt64 = 0
-        var started: UInt64 = 0
-        var returned: UInt64 = 0
-        var finished: UInt64 = 0
-        var thread = -1
-        var error: JSONText?
-        var phase = Phase.unknown
-
-        var label: JSONText { name ?? place ?? JSONText("operation") }
-    }
-
-    private enum Phase { case unknown, waiting, ready, running, open, finished }
-
     private enum ThreadKind { case main, worker(Int), other }
 
     private struct Program {
@@ -40,8 +20,8 @@ struct TraceWriter {
     }
 
     private let file: OutputFile
-    private let start: UInt64
-    private var entries: [Entry] = []
+    private let events: TraceEvents
+    private var operations: [TraceOperation] = []
     /// The place that was recorded last: many operations are made in the same line.
     private var lastPlace: (text: String, json: JSONText?) = ("", nil)
     /// The threads that have run nothing yet.
@@ -68,11 +48,9 @@ struct TraceWriter {
     ///   - title: the name of the process in the viewer.
     init(_ file: OutputFile, from start: UInt64, title: String) {
         self.file = file
-        self.start = start
+        events = TraceEvents(file: file, start: start)
         last = start
-        file.append("[\n{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":")
-        file.append(json: title)
-        file.append("}}")
+        events.writeFirst(title: title)
         file.flush()
     }
 
@@ -99,50 +77,50 @@ struct TraceWriter {
 
     private mutating func receiveOperation(_ record: OperationRecord) {
         let number = record.operation, time = record.time
-        while entries.count <= number { entries.append(Entry()) }
+        while operations.count <= number { operations.append(TraceOperation()) }
         switch record.event {
         case .place(let place, let isFinal):
-            if isFinal || entries[number].phase == .finished || entries[number].place == nil {
-                if entries[number].phase != .unknown { entries[number] = Entry() }
+            if isFinal || operations[number].phase == .finished || operations[number].place == nil {
+                if operations[number].phase != .unknown { operations[number] = TraceOperation() }
                 if place != lastPlace.text { lastPlace = (place, place.isEmpty ? nil : JSONText(place)) }
-                entries[number].place = lastPlace.json
+                operations[number].place = lastPlace.json
             }
         case .added(let queue, _, _, let isReady):
-            let place = entries[number].phase == .unknown ? entries[number].place : nil
+            let place = operations[number].phase == .unknown ? operations[number].place : nil
             serial += 1
-            entries[number] = Entry(
+            operations[number] = TraceOperation(
                 serial: serial, place: place, queue: queue, added: time, ready: isReady ? time : 0, phase: isReady ? .ready : .waiting)
             if isReady { ready += 1 } else { waiting += 1 }
             sampleCounters(at: time)
-        case .name(let name): entries[number].name = name.isEmpty ? nil : JSONText(name)
-        case .error(let text): entries[number].error = JSONText(text)
+        case .name(let name): operations[number].name = name.isEmpty ? nil : JSONText(name)
+        case .error(let text): operations[number].error = JSONText(text)
         case .ready:
-            guard entries[number].phase == .waiting else { return }
-            writeWait(of: entries[number], for: "dependencies", from: entries[number].added, to: time)
-            entries[number].phase = .ready
-            entries[number].ready = time
+            guard operations[number].phase == .waiting else { return }
+            writeWait(of: number, for: "dependencies", from: operations[number].added, to: time)
+            operations[number].phase = .ready
+            operations[number].ready = time
             waiting -= 1
             ready += 1
             sampleCounters(at: time)
         case .started:
-            if entries[number].phase == .ready {
-                writeWait(of: entries[number], for: "a worker", from: entries[number].ready, to: time)
+            if operations[number].phase == .ready {
+                writeWait(of: number, for: "a worker", from: operations[number].ready, to: time)
                 ready -= 1
-            } else if entries[number].phase == .waiting {
+            } else if operations[number].phase == .waiting {
                 waiting -= 1
             }
             if !newThreads.isEmpty { announceThread(record.thread) }
-            entries[number].phase = .running
-            entries[number].started = time
-            entries[number].thread = record.thread
+            operations[number].phase = .running
+            operations[number].started = time
+            operations[number].thread = record.thread
             running += 1
             sampleCounters(at: time)
         case .dependency(let other): writeFlow(from: other, to: number, at: time)
         case .returned:
-            guard entries[number].phase == .running else { return }
-            writeBlocked(entries[number].thread, until: time)
-            entries[number].returned = time
-            entries[number].phase = .open
+            guard operations[number].phase == .running else { return }
+            writeBlocked(operations[number].thread, until: time)
+            operations[number].returned = time
+            operations[number].phase = .open
             running -= 1
             sampleCounters(at: time)
         case .finished(let outcome): finish(number, outcome, at: time)
@@ -151,71 +129,50 @@ struct TraceWriter {
     }
 
     private mutating func finish(_ number: Int, _ outcome: Operation.Outcome, at time: UInt64) {
-        switch entries[number].phase {
+        switch operations[number].phase {
         case .waiting:
-            writeWait(of: entries[number], for: "dependencies", from: entries[number].added, to: time)
+            writeWait(of: number, for: "dependencies", from: operations[number].added, to: time)
             waiting -= 1
         case .ready:
-            writeWait(of: entries[number], for: "a worker", from: entries[number].ready, to: time)
+            writeWait(of: number, for: "a worker", from: operations[number].ready, to: time)
             ready -= 1
         case .running:
-            writeBlocked(entries[number].thread, until: time)
-            writeSlice(of: entries[number], until: time, outcome)
+            writeBlocked(operations[number].thread, until: time)
+            writeSlice(of: number, until: time, outcome)
             running -= 1
         case .open:
-            writeSlice(of: entries[number], until: entries[number].returned, outcome)
-            writeSpan("asynchronous", of: entries[number], from: entries[number].returned, to: time)
+            writeSlice(of: number, until: operations[number].returned, outcome)
+            events.writeAsynchronous(operations[number], to: time)
         case .finished, .unknown: return
         }
-        entries[number].phase = .finished
-        entries[number].finished = time
+        operations[number].phase = .finished
+        operations[number].finished = time
         sampleCounters(at: time)
-    }
-
-    /// Names the track of a thread before its first slice.
-    private mutating func announceThread(_ thread: Int) {
-        guard let kind = newThreads.removeValue(forKey: thread) else { return }
-        let (name, position) =
-            switch kind {
-            case .main: ("main", 0)
-            case .worker(let number): ("worker \(number)", number)
-            case .other: ("thread \(thread)", 100_000 + thread)
-            }
-        writeName(of: thread + 1, name)
-        writeOrder(of: thread + 1, position)
     }
 
     private mutating func programBegan(_ number: Int, _ name: String, _ record: OperationRecord) {
         var track = programTracks.firstIndex(of: false) ?? programTracks.count
         if track == programTracks.count {
             programTracks.append(true)
-            writeName(of: TraceWriter.firstProgramTrack + track, "program \(track + 1)")
-            writeOrder(of: TraceWriter.firstProgramTrack + track, TraceWriter.firstProgramTrack + track)
+            let number = TraceWriter.firstProgramTrack + track
+            events.writeTrack(number, "program \(track + 1)", number)
         }
         programTracks[track] = true
         track += TraceWriter.firstProgramTrack
-        let owner = record.operation >= 0 && record.operation < entries.count ? entries[record.operation].label : nil
+        let owner = record.operation >= 0 && record.operation < operations.count ? operations[record.operation].label : nil
         programs[number] = Program(name: JSONText(name), owner: owner, began: record.time, track: track)
     }
 
     private mutating func programEnded(_ number: Int, _ detail: String, at time: UInt64) {
         guard let program = programs.removeValue(forKey: number) else { return }
         programTracks[program.track - TraceWriter.firstProgramTrack] = false
-        beginSlice(program.name, "program", track: program.track, from: program.began, to: time)
-        file.append("\"result\":")
-        file.append(json: detail)
-        if let owner = program.owner {
-            file.append(",\"operation\":")
-            file.append(owner)
-        }
-        file.append("}}")
+        events.writeProgram(program.name, of: program.owner, detail, track: program.track, from: program.began, to: time)
     }
 
     /// Writes what is still open, and closes the file.
     mutating func finish() {
-        for number in entries.indices where entries[number].phase == .running || entries[number].phase == .open {
-            let entry = entries[number]
-            writeSlice(of: entry, until: entry.phase == .open ? entry.returned : last, nil)
+        for number in operations.indices where operations[number].phase == .running || operations[number].phase == .open {
+            writeSlice(of: number, until: operations[number].phase == .open ? operations[number].returned : last, nil)
         }
         for (number, _) in programs.sorted(by: { $0.key < $1.key }) { programEnded(number, "running at the end", at: last) }
         writeCounters(at: last)
@@ -227,132 +184,40 @@ struct TraceWriter {
 
     // MARK: Events
 
-    /// Begins an event. The caller appends further members and the closing brace.
-    private func begin(_ phase: StaticString, track: Int, at time: UInt64) {
-        file.append(",\n{\"ph\":\"")
-        file.append(phase)
-        file.append("\",\"pid\":1,\"tid\":")
-        file.append(track)
-        file.append(",\"ts\":")
-        file.append(microseconds: time < start ? 0 : time - start)
+    /// Names the track of a thread before its first slice.
+    private mutating func announceThread(_ thread: Int) {
+        guard let kind = newThreads.removeValue(forKey: thread) else { return }
+        let (name, position) =
+            switch kind {
+            case .main: ("main", 0)
+            case .worker(let number): ("worker \(number)", number)
+            case .other: ("thread \(thread)", 100_000 + thread)
+            }
+        events.writeTrack(thread + 1, name, position)
     }
 
-    /// Begins a slice, up to its arguments. The caller appends these and two closing braces.
-    private func beginSlice(_ name: JSONText, _ category: StaticString, track: Int, from start: UInt64, to end: UInt64) {
-        begin("X", track: track, at: start)
-        file.append(",\"dur\":")
-        file.append(microseconds: end - start)
-        file.append(",\"cat\":\"")
-        file.append(category)
-        file.append("\",\"name\":")
-        file.append(name)
-        file.append(",\"args\":{")
+    private func nameOfQueue(of number: Int) -> JSONText {
+        let queue = operations[number].queue
+        return queueNames.indices.contains(queue) ? queueNames[queue] : JSONText("")
     }
 
-    private func writeName(of track: Int, _ name: String) {
-        begin("M", track: track, at: start)
-        file.append(",\"name\":\"thread_name\",\"args\":{\"name\":")
-        file.append(json: name)
-        file.append("}}")
+    private func writeSlice(of number: Int, until end: UInt64, _ outcome: Operation.Outcome?) {
+        events.writeSlice(of: operations[number], in: nameOfQueue(of: number), until: end, outcome)
     }
 
-    private func writeOrder(of track: Int, _ position: Int) {
-        begin("M", track: track, at: start)
-        file.append(",\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":")
-        file.append(position)
-        file.append("}}")
+    private func writeWait(of number: Int, for what: StaticString, from begin: UInt64, to end: UInt64) {
+        if end > begin { events.writeWait(of: operations[number], in: nameOfQueue(of: number), for: what, from: begin, to: end) }
     }
 
-    private func nameOfQueue(of entry: borrowing Entry) -> JSONText {
-        queueNames.indices.contains(entry.queue) ? queueNames[entry.queue] : JSONText("")
-    }
-
-    /// The time that an operation was on its thread.
-    private func writeSlice(of entry: borrowing Entry, until end: UInt64, _ outcome: Operation.Outcome?) {
-        beginSlice(entry.label, "operation", track: entry.thread + 1, from: entry.started, to: end)
-        file.append("\"number\":")
-        file.append(entry.serial)
-        file.append(",\"queue\":")
-        file.append(nameOfQueue(of: entry))
-        file.append(",\"outcome\":\"")
-        switch outcome {
-        case .succeeded: file.append("succeeded\"")
-        case .failed: file.append("failed\"")
-        case .cancelled: file.append("cancelled\"")
-        case nil: file.append("unfinished\"")
-        }
-        // The slice of an operation without a name has the place as its name.
-        if entry.name != nil, let place = entry.place {
-            file.append(",\"place\":")
-            file.append(place)
-        }
-        if let error = entry.error {
-            file.append(",\"error\":")
-            file.append(error)
-        }
-        file.append("}}")
-    }
-
-    /// The time that a thread was blocked, below the slice of its operation.
     private mutating func writeBlocked(_ thread: Int, until end: UInt64) {
         guard !blockedThreads.isEmpty, let begin = blockedThreads.removeValue(forKey: thread) else { return }
-        beginSlice(JSONText("blocked"), "blocked", track: thread + 1, from: begin, to: end)
-        file.append("}}")
+        events.writeBlocked(track: thread + 1, from: begin, to: end)
     }
 
-    private func writeWait(of entry: borrowing Entry, for what: StaticString, from begin: UInt64, to end: UInt64) {
-        if end <= begin { return }
-        writeHalf("b", of: entry, at: begin)
-        file.append("waiting in ")
-        file.append(verbatim: nameOfQueue(of: entry).escaped)
-        file.append("\",\"args\":{\"operation\":")
-        file.append(entry.label)
-        file.append(",\"for\":\"")
-        file.append(what)
-        file.append("\"}}")
-        writeHalf("e", of: entry, at: end)
-        file.append("waiting in ")
-        file.append(verbatim: nameOfQueue(of: entry).escaped)
-        file.append("\"}")
-    }
-
-    /// An operation that goes on without a thread.
-    private func writeSpan(_ name: StaticString, of entry: borrowing Entry, from begin: UInt64, to end: UInt64) {
-        writeHalf("b", of: entry, at: begin)
-        file.append(name)
-        file.append("\",\"args\":{\"operation\":")
-        file.append(entry.label)
-        file.append("}}")
-        writeHalf("e", of: entry, at: end)
-        file.append(name)
-        file.append("\"}")
-    }
-
-    /// Begins an event up to the opening quote of its name.
-    private func writeHalf(_ phase: StaticString, of entry: borrowing Entry, at time: UInt64) {
-        begin(phase, track: 0, at: time)
-        file.append(",\"cat\":\"queue\",\"id\":")
-        file.append(entry.serial)
-        file.append(",\"name\":\"")
-    }
-
-    /// An arrow from the end of a dependency to the start of its dependent.
     private mutating func writeFlow(from source: Int, to target: Int, at time: UInt64) {
-        let (source, target) = (entries[source], entries[target])
-        guard source.phase == .finished, source.thread >= 0, target.phase == .running else { return }
-        let end = source.returned > 0 ? source.returned : source.finished
+        guard operations[source].phase == .finished, operations[source].thread >= 0, operations[target].phase == .running else { return }
         flow += 1
-        begin("s", track: source.thread + 1, at: max(source.started, end - 1))
-        writeFlowMembers()
-        file.append("}")
-        begin("f", track: target.thread + 1, at: time)
-        writeFlowMembers()
-        file.append(",\"bp\":\"e\"}")
-    }
-
-    private func writeFlowMembers() {
-        file.append(",\"cat\":\"dependency\",\"name\":\"dependency\",\"id\":")
-        file.append(flow)
+        events.writeFlow(flow, from: operations[source], to: operations[target], at: time)
     }
 
     // MARK: Counters
@@ -363,13 +228,6 @@ struct TraceWriter {
 
     private mutating func writeCounters(at time: UInt64) {
         lastCounters = time
-        begin("C", track: 0, at: time)
-        file.append(",\"name\":\"operations\",\"args\":{\"running\":")
-        file.append(running)
-        file.append(",\"ready\":")
-        file.append(ready)
-        file.append(",\"waiting\":")
-        file.append(waiting)
-        file.append("}}")
+        events.writeCounters(running: running, ready: ready, waiting: waiting, at: time)
     }
 }
