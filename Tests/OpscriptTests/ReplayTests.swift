@@ -107,7 +107,8 @@ private final class HeldOperation: AsyncOperation, @unchecked Sendable {
                     Replay.Task(
                         workerTime: Bool.random(using: &random) ? time : UInt64.random(in: 1...time, using: &random), runTime: time,
                         queue: Int.random(in: 0..<queueCount, using: &random),
-                        added: isEarly ? 0 : UInt64.random(in: 0...1_000_000, using: &random), creator: creator, dependencies: dependencies))
+                        added: isEarly ? 0 : UInt64.random(in: 0...1_000_000, using: &random), creator: creator, dependencies: dependencies)
+                )
             }
             let maxima = (0..<queueCount).map { _ in Bool.random(using: &random) ? Int.random(in: 1...4, using: &random) : nil }
             // With several queues and few workers, the seed of the simulation decides which queue is next.

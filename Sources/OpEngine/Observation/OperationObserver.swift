@@ -103,8 +103,8 @@ extension OperationQueue.Core {
     /// Whether an operation that is being added must be recorded and not traced. The caller holds the queue's lock.
     func isOnlyRecorded(_ state: inout OperationQueue.State) -> Bool {
         // Safety: the caller retains the queue, and the queue retains the engine.
-        let observers = unsafe engine.eventObservers
-        return observers.isRecorded.load(ordering: .relaxed) && !observers.hasObservers.load(ordering: .relaxed)
+        unsafe engine.eventObservers.isRecorded.load(ordering: .relaxed)
+            && !engine.eventObservers.hasObservers.load(ordering: .relaxed)
             && state.eventObservers.isEmpty && !isHelper.load(ordering: .relaxed)
     }
 

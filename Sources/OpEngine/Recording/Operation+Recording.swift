@@ -220,14 +220,15 @@ extension Worker {
 /// The number under which a recorder knows a queue.
 struct RecordNumber {
     let queue: Int
-    let recorder: Recorder
+    /// `Recorder.serial`.
+    let recorder: Int
 }
 
 extension OperationQueue.Core {
     /// Records the queue itself unless this recorder knows it. The caller holds the queue's lock.
     func beginRecording(into buffer: RecordBuffer, _ queue: inout OperationQueue.State) {
-        if recordNumber?.recorder === buffer.recorder { return }
-        recordNumber = RecordNumber(queue: buffer.recorder.nextQueueNumber(), recorder: buffer.recorder)
+        if recordNumber?.recorder == buffer.recorder.serial { return }
+        recordNumber = RecordNumber(queue: buffer.recorder.nextQueueNumber(), recorder: buffer.recorder.serial)
         recordSettings(queue)
     }
 
@@ -236,7 +237,7 @@ extension OperationQueue.Core {
     func recordSettings(_ state: OperationQueue.State) {
         guard let recordNumber else { return }
         RecordBuffer.ofThread { buffer in
-            guard buffer.recorder === recordNumber.recorder else { return }
+            guard buffer.recorder.serial == recordNumber.recorder else { return }
             let time = buffer.begin()
             defer { buffer.end() }
             let maximum = state.maximum == .max ? UInt64.max : UInt64(state.maximum)

@@ -15,7 +15,10 @@ public final class Recorder: @unchecked Sendable {
     /// How long the recorder sleeps before it reads the buffers again.
     private static let interval = Duration.milliseconds(10)
     private static let active = Guarded<Recorder?>(nil)
+    private static let count = Atomic<Int>(0)
 
+    /// Tells this recorder from all others of the process, without retaining it.
+    let serial = Recorder.count.wrappingAdd(1, ordering: .relaxed).newValue
     let receiver: any OperationRecordReceiver
     private let engine: Engine
     private let buffers = Guarded<[RecordBuffer]>([])

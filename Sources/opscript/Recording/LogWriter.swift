@@ -57,7 +57,8 @@ final class LogWriter {
             threads[record.thread] = isMain ? "main" : worker.map { "worker \($0)" } ?? "thread \(record.thread)"
         case .queue(let number, let name, let maximum, let isSuspended):
             receiveQueue(
-                record, number, Queue(label: name.map { "queue '\($0)'" } ?? "queue \(number + 1)", maximum: maximum, isSuspended: isSuspended))
+                record, number,
+                Queue(label: name.map { "queue '\($0)'" } ?? "queue \(number + 1)", maximum: maximum, isSuspended: isSuspended))
         case .activityBegan(let number, let name):
             programs[number] = name
             let author = record.operation >= 0 ? " by \(label(of: record.operation))" : ""

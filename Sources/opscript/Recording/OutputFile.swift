@@ -133,7 +133,6 @@ import Glibc
         append(UInt8(ascii: "\""))
     }
 
-
     // MARK: Writing
 
     /// Writes what is in the buffer.

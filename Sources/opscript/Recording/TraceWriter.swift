@@ -184,6 +184,8 @@ struct TraceWriter {
 
     // MARK: Events
 
+    // These are `mutating` so that no call copies the writer.
+
     /// Names the track of a thread before its first slice.
     private mutating func announceThread(_ thread: Int) {
         guard let kind = newThreads.removeValue(forKey: thread) else { return }
@@ -196,16 +198,17 @@ struct TraceWriter {
         events.writeTrack(thread + 1, name, position)
     }
 
+    @inline(__always)
     private func nameOfQueue(of number: Int) -> JSONText {
         let queue = operations[number].queue
         return queueNames.indices.contains(queue) ? queueNames[queue] : JSONText("")
     }
 
-    private func writeSlice(of number: Int, until end: UInt64, _ outcome: Operation.Outcome?) {
+    private mutating func writeSlice(of number: Int, until end: UInt64, _ outcome: Operation.Outcome?) {
         events.writeSlice(of: operations[number], in: nameOfQueue(of: number), until: end, outcome)
     }
 
-    private func writeWait(of number: Int, for what: StaticString, from begin: UInt64, to end: UInt64) {
+    private mutating func writeWait(of number: Int, for what: StaticString, from begin: UInt64, to end: UInt64) {
         if end > begin { events.writeWait(of: operations[number], in: nameOfQueue(of: number), for: what, from: begin, to: end) }
     }
 
