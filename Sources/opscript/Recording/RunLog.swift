@@ -196,7 +196,7 @@ struct RunLog: Sendable {
         operations[index].started = time
         operations[index].thread = thread
         totals.start(afterWaiting: time - operations[index].added)
-        if isWorker(thread) { threads[thread].running = index }
+        if isWorker(thread) { (threads[thread].running, threads[thread].blocked) = (index, 0) }
     }
 
     private mutating func leaveThread(_ index: Int, at time: UInt64) {
