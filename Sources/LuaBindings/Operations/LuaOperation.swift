@@ -73,7 +73,7 @@ import Synchronization
     convenience init(in state: borrowing LuaState, kind: Kind, bodyCount: Int, scriptClass: borrowing ScriptClass? = nil) {
         self.init(
             state.origin(of: kind, scriptClass), Fields(bodies: SmallArray(repeating: Body(form: .handle), count: bodyCount)))
-        if state.isRecorded { state.recordPlace(of: self, isFinal: true) }
+        if state.isRecorded, let place = state.currentPlace { recordPlace(place, isFinal: true) }
     }
 
     convenience init(_ origin: consuming Origin, _ fields: consuming Fields) {
@@ -284,10 +284,9 @@ import Synchronization
         if core.isClosing { endIfReturned() }
     }
 
-    /// Records the line that adds the operation.
-    @_spi(Subclassing) public override func willBeRecorded() {
-        guard let state = core.existingStateOfCurrentThread else { return }
-        state.recordPlace(of: self, isFinal: isInline)
+    /// The line that adds the operation.
+    @_spi(Subclassing) public override var placeToRecord: (text: String, isFinal: Bool)? {
+        core.existingStateOfCurrentThread?.currentPlace.map { ($0, isInline) }
     }
 
     // MARK: readiness

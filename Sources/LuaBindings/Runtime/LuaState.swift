@@ -68,8 +68,8 @@ final class LuaState: @unchecked Sendable {
     @safe @exclusivity(unchecked) unowned(unsafe) var stoppableCall: StoppableCall?
     /// How much the `drain` that runs now may still run; nil if there is no limit.
     @safe @exclusivity(unchecked) var drainLimit: DrainLimit?
-    /// See `recordPlace`.
-    var places = Places()
+    /// See `currentPlace`.
+    @safe @exclusivity(unchecked) var places = Places()
     let main: OpaquePointer
 
     // Fields that other threads read.
