@@ -18,7 +18,7 @@ static void push_pointer(lua_State *L, clua_function function) { lua_pushlightus
 
 static clua_function to_pointer(lua_State *L, int index) { return (clua_function)lua_touserdata(L, index); }
 
-static void free_reply(clua_reply *reply) {
+void clua_reply_free(clua_reply *reply) {
     free(reply->bytes);
     for (size_t i = 0; i < reply->reference_count; i++) clua_object_release(reply->references[i].object);
     free(reply->references);
@@ -137,14 +137,14 @@ static int answer_owned(lua_State *L, clua_reply *reply) {
     int base = lua_gettop(L);
     bool needs_first = reply->kind == CLUA_REPLY_RESULTS || reply->kind == CLUA_REPLY_CLASS;
     if (!lua_checkstack(L, 3)) {
-        free_reply(reply);
+        clua_reply_free(reply);
         luaL_error(L, "stack overflow");
     }
     lua_pushcfunction(L, push_owned);
     lua_pushlightuserdata(L, reply);
     if (needs_first) lua_pushvalue(L, 1);
     int status = lua_pcall(L, needs_first ? 2 : 1, LUA_MULTRET, 0);
-    free_reply(reply);
+    clua_reply_free(reply);
     if (status != LUA_OK) lua_error(L);
     return lua_gettop(L) - base;
 }

@@ -13,6 +13,9 @@ int clua_call_host(lua_State *L, clua_function function, int member);
 /// Pushes the values of a reply and returns their number, or raises the error in it. Frees what the reply owns.
 int clua_answer(lua_State *L, clua_reply *reply);
 
+/// Frees what a reply owns. Never raises.
+void clua_reply_free(clua_reply *reply);
+
 /// A Lua function that calls a host's function. Upvalue: which one, as clua_push_function sets it.
 int clua_call_target(lua_State *L);
 

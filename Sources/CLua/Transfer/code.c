@@ -116,23 +116,40 @@ static clua_chunk_status analyse(clua_code *code) {
     return code->factory == NULL ? CLUA_CHUNK_NO_MEMORY : CLUA_CHUNK_OK;
 }
 
-// Consumes the bytes. Returns a code with one reference, or NULL. Needs 1 free stack slot.
-static clua_code *make_code(lua_State *L, int function, buffer dump, clua_chunk_status *status) {
+// Consumes the bytes and the label, which may be NULL. Returns a code with one reference, or NULL.
+static clua_code *make_code(buffer dump, char *label, clua_chunk_status *status) {
     clua_code *code = calloc(1, sizeof(clua_code));
     *status = CLUA_CHUNK_NO_MEMORY;
     if (code == NULL) {
         free(dump.bytes);
+        free(label);
         return NULL;
     }
     atomic_init(&code->references, 1);
     uint8_t *fitting = realloc(dump.bytes, dump.count);
     code->dump = fitting == NULL ? dump.bytes : fitting;
     code->dump_count = dump.count;
-    code->label = copy_label(L, function);
+    code->label = label;
     if (code->label != NULL) *status = analyse(code);
     if (*status == CLUA_CHUNK_OK) return code;
     clua_code_release(code);
     return NULL;
+}
+
+clua_code *clua_code_from(const char *dump, size_t dump_count, const char *label, size_t label_count) {
+    if (dump_count == 0) return NULL;
+    uint8_t *bytes = malloc(dump_count);
+    char *copy = malloc(label_count + 1);
+    if (bytes == NULL || copy == NULL) {
+        free(bytes);
+        free(copy);
+        return NULL;
+    }
+    memcpy(bytes, dump, dump_count);
+    memcpy(copy, label, label_count);
+    copy[label_count] = '\0';
+    clua_chunk_status status;
+    return make_code((buffer){bytes, dump_count, dump_count}, copy, &status);
 }
 
 // Returns the function's code with a reference for the caller: `known` (may be NULL) if it is the same code. May raise, but only while it
@@ -152,7 +169,7 @@ static clua_code *dump_code(lua_State *L, int function, clua_code *known) {
         return known;
     }
     clua_chunk_status chunk_status;
-    clua_code *code = make_code(L, function, dump, &chunk_status);
+    clua_code *code = make_code(dump, copy_label(L, function), &chunk_status);
     if (chunk_status == CLUA_CHUNK_NO_MEMORY) clua_no_memory(L);
     if (chunk_status == CLUA_CHUNK_UNREADABLE) luaL_error(L, "the code of a function cannot be read");
     return code;

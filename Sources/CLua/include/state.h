@@ -130,6 +130,8 @@ typedef struct clua_state {
     unsigned restrictions;  // clua_restriction bits
     size_t parcel_limit;    // the largest number of bytes that one parcel may hold; 0 for no limit
     struct clua_allowance *output;  // what the state prints counts; NULL for no limit
+    struct clua_process *process;  // the worker process for which the state answers calls; see process.h
+    void (*wrap_function)(lua_State *L, int index);  // in such a state: makes a function of a script run in the process; may raise
     bool tells_host;  // the host wants to know when a collection ends
     char *warning;  // owned: the pieces of an incomplete warning, or NULL
     size_t warning_count;

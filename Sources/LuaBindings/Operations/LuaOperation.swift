@@ -219,7 +219,7 @@ import Synchronization
     }
 
     private func kind(of error: Failure) -> OperationFailure.Kind {
-        error.stop?.failureKind ?? (error.isMemoryError ? .memory : .error)
+        error.stop?.failureKind ?? (error.isMemoryError ? .memory : error.isProcessLost ? .process : .error)
     }
 
     /// Records a failure. Ends the operation if it is asynchronous.

@@ -72,6 +72,9 @@ final class LuaState: @unchecked Sendable {
     @safe @exclusivity(unchecked) var places = Places()
     let main: OpaquePointer
 
+    /// The process in which bodies run instead of here; nil if they run here.
+    let link: ProcessLink?
+
     // Fields that other threads read.
 
     /// The thread that uses the state now; 0 if none does.
@@ -90,14 +93,19 @@ final class LuaState: @unchecked Sendable {
         self.core = core
         self.inbox = inbox
         number = core.nextStateNumber()
+        let executable = number == RuntimeCore.mainStateNumber ? nil : core.workerExecutable
+        link = executable.map { ProcessLink(executable: $0, core: core) }
+        // What a stand-in decodes must not load native code.
+        let restrictions = core.restrictions | (link != nil ? CLUA_NO_C_MODULES.rawValue : 0)
         // Safety: the state uses the object only when it runs a script, and the object is set below.
-        guard let lua = unsafe clua_state_new(nil, ScriptModule.host, core.restrictions) else {
+        guard let lua = unsafe clua_state_new(nil, ScriptModule.host, restrictions) else {
             closed.store(true, ordering: .relaxed)
             return nil
         }
         unsafe main = lua
         unsafe running = lua
         unsafe clua_state_of(lua).pointee.object = Unmanaged.passUnretained(self).toOpaque()
+        if link != nil { unsafe clua_stand_in(lua) }
         attachThread()
         if let limit = core.stateMemoryLimit { unsafe clua_limit_state(lua, limit) }
         obeyLimits()
@@ -114,6 +122,7 @@ final class LuaState: @unchecked Sendable {
         self.core = core
         self.inbox = inbox
         number = core.nextStateNumber()
+        link = nil
         unsafe main = clua_main_thread(lua)
         unsafe running = main
         // C calls back only when scripts run.
@@ -131,6 +140,7 @@ final class LuaState: @unchecked Sendable {
     /// Runs the state's finalizers and frees the state. Callbacks that are posted later are dropped.
     func close() {
         guard beginClosing() else { return }
+        link?.close()
         let record = unsafe clua_state_of(main)
         unsafe clua_lua_close(main)  // finalizers of scripts may call the host
         unsafe finishClosing(record)
@@ -246,6 +256,8 @@ final class LuaState: @unchecked Sendable {
         _ operation: LuaOperation, _ parcel: UnsafePointer<clua_parcel>?, _ arguments: [LuaValue], number: Int32
     ) throws(Failure) -> ReturnedValues {
         try core.prepare(self)
+        // Before the operation's time begins.
+        if let link { try link.start(for: self) }
         var results = unsafe clua_parcel()
         // What the call has started by hand has taken the request to stop the call.
         defer { if let stoppableCall, stoppableCall.isStopped { requestStop(of: stoppableCall) } }
@@ -259,7 +271,9 @@ final class LuaState: @unchecked Sendable {
             let limit = number > 0 ? 1 : operation.isAsynchronous ? 0 : LUA_MULTRET
             let body = unsafe operation.cBody(number: number)
             try limited(operation) { () throws(Failure) in
-                if arguments.isEmpty {
+                if let link {
+                    try unsafe link.run(operation, body, parcel, arguments, limit: limit, memoryLimit: memoryLimit, in: self, &results)
+                } else if arguments.isEmpty {
                     try unsafe attempt { lua, failure in
                         unsafe clua_run_body(lua, body, parcel, limit, memoryLimit, &results, &failure)
                     }

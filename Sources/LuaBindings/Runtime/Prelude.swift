@@ -10,6 +10,7 @@ struct Prelude: Sendable {
 extension Call {
     /// `opscript.prelude(f)`.
     func addPrelude() throws(CallError) -> Answer {
+        try requireKeeping("opscript.prelude")
         guard isFunction(at: 1) else { throw expected("function", at: 1) }
         let label = unsafe withUnsafeTemporaryAllocation(of: CChar.self, capacity: 128) { buffer in
             unsafe clua_function_label(lua, 1, buffer.baseAddress, buffer.count)

@@ -42,6 +42,8 @@ public final class Runtime: Sendable {
         public var sandbox = Sandbox()
         /// How much scripts may use.
         public var limits = Limits()
+        /// Where the bodies of operations run. What runs in the main state always runs in this process.
+        public var isolation = Isolation.threads
 
         /// Whether scripts may end the process with `os.exit`. If false, `os.exit` raises an error in the script.
         ///
@@ -112,7 +114,7 @@ public final class Runtime: Sendable {
 
     /// Makes a runtime and its main state, on any thread. A worker makes its own state when it runs its first Lua function.
     ///
-    /// - Throws: an error if memory has run out, or if a fresh state exceeds `stateMemoryLimit`.
+    /// - Throws: an error if memory has run out, if a fresh state exceeds `stateMemoryLimit`, or if there is no executable for `isolation`.
     public convenience init(_ configuration: Configuration = Configuration()) throws(LuaError) {
         try self.init(configuration) { core in LuaState(core: core, inbox: core.engine.mainInbox) }
         if let limit = configuration.stateMemoryLimit, let main, main.usedBytes > limit {
@@ -139,10 +141,11 @@ public final class Runtime: Sendable {
     ///
     /// - Parameter makeState: makes the state; nil if memory has run out.
     private init(_ configuration: Configuration, makeState: (RuntimeCore) -> LuaState?) throws(LuaError) {
+        let workerExecutable = try configuration.isolation.resolve()
         engine = Engine(
             workerCount: configuration.workerCount, hostMayAddOperations: configuration.hostMayAddOperations,
             idleTime: configuration.idleTime)
-        core = RuntimeCore(engine: engine, configuration)
+        core = RuntimeCore(engine: engine, configuration, workerExecutable: workerExecutable)
         guard let state = makeState(core) else { throw LuaError(message: "not enough memory for a Lua state") }
         core.adopt(mainState: state)
         main = state
