@@ -170,18 +170,21 @@ extension Operation {
             return
         }
         let hasAdmission = loadState().has(State.hasAdmission)
-        var failedAttempts = 0
         if hasAdmission {
             var isAdmitted = false
             context.whileRunning(self, in: core) { isAdmitted = self.isAdmitted(by: core) }
             if !isAdmitted { return }
-            failedAttempts = failedAttemptCount
         }
         switch transition({ $0.launch() }) {
         case .start: break
-        case .notReady: return postponeUntilReady(core)
-        case .ended: return
+        case .notReady:
+            if hasAdmission { unsafe endAdmission(on: core.engine) }
+            return postponeUntilReady(core)
+        case .ended:
+            if hasAdmission { unsafe endAdmission(on: core.engine) }
+            return
         }
+        let failedAttempts = hasAdmission ? beginAttempt() : 0
         deliverChanges()
         context.whileRunning(self, in: core) { start() }
         // The usual case: the base class's `start` has finished the operation.
