@@ -29,6 +29,7 @@ static const unsigned short basic_calls[] = {
     SYS_brk, SYS_mmap, SYS_munmap, SYS_mremap, SYS_mprotect, SYS_madvise,
     SYS_futex, SYS_sched_yield, SYS_restart_syscall, SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_sigaltstack, SYS_tgkill,
     SYS_clock_gettime, SYS_clock_getres, SYS_clock_nanosleep, SYS_nanosleep, SYS_gettimeofday, SYS_times, SYS_getrusage,
+    SYS_rseq, SYS_set_robust_list,  // a thread that has just been started makes these calls
     SYS_getpid, SYS_gettid, SYS_getrandom, SYS_prlimit64, SYS_exit, SYS_exit_group,
 #ifdef SYS_time
     SYS_time,
