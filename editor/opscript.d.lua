@@ -62,6 +62,22 @@ function opscript.prelude(f) end
 ---@return opscript.Capture[]
 function opscript.captures(f) end
 
+---The number of workers: how many operations compute at once.
+---@return integer
+function opscript.workerCount() end
+
+---Waits until one of the operations has finished. Returns the first of the list that has; nil if the time ran out, or if the operation that
+---waits was cancelled.
+---@param operations opscript.Operation[]
+---@param timeout? number seconds
+---@return opscript.Operation?
+function opscript.waitForAny(operations, timeout) end
+
+---The lines of a file, one at a time, without their ends. The file is closed after the last one, or when the loop is left.
+---@param path string
+---@return fun(): string?
+function opscript.lines(path) end
+
 ---A function, or a method of an object, that runs once, in the state that its queue chooses. Names that are not listed here are the
 ---operation's own storage: a value is copied in when it is assigned, and out when it is read.
 ---@class opscript.Operation

@@ -76,7 +76,7 @@ import Testing
         #expect(file.wrongParameters.isEmpty)
         let classes = ["Operation", "BlockOperation", "InvocationOperation", "OperationQueue"]
         let expected: [(name: String, fields: [String], functions: Set<String>)] = [
-            ("opscript", classes, Self.methods(ScriptModule.Function.names, besides: Set(ScriptModule.Function.names))),
+            ("opscript", classes, Set((ScriptModule.Function.names + MapScript.Function.names).map { ".\($0)" })),
             (
                 "opscript.Operation", OperationClass.Property.names + OperationClass.ClassProperty.names,
                 Self.methods(OperationClass.Function.names)
@@ -86,7 +86,7 @@ import Testing
             ("opscript.InvocationOperation", [], Self.methods(InvocationOperationClass.Function.names)),
             (
                 "opscript.OperationQueue", OperationQueueClass.Property.names + OperationQueueClass.ClassProperty.names,
-                Self.methods(OperationQueueClass.Function.names)
+                Self.methods(OperationQueueClass.Function.names + MapScript.Method.names)
             ),
             ("opscript.OperationQueueOptions", OperationQueueClass.Option.allCases.map(\.rawValue), []),
             ("opscript.Error", ErrorClass.Property.names, []),

@@ -22,6 +22,10 @@ int clua_answer_sent(lua_State *L, int index);
 /// Creates the metatable and the class table of `class`. Pushes the class table above the module. Needs 6 free stack slots.
 void clua_open_class(lua_State *L, const clua_class *class);
 
+/// Gives the table on top the functions with these names that the host's script defines. `module` is the stack index of the module. Needs 3
+/// free stack slots.
+void clua_set_scripted(lua_State *L, int module, const clua_member *functions, size_t count);
+
 /// Pushes the class table of the operation whose handle is at `index`. Asks the host if this state does not know it. Needs 8 slots.
 void clua_push_class_of(lua_State *L, int index);
 

@@ -77,10 +77,13 @@ static bool can_be_made(const clua_class *class) {
 
 // Pushes the module.
 static void push_module(lua_State *L, const clua_host *host) {
-    lua_createtable(L, 0, (int)(host->class_count + host->function_count));
+    const clua_script *script = &host->script;
+    lua_createtable(L, 0, (int)(host->class_count + host->function_count + script->function_count));
+    int module = lua_gettop(L);
     for (size_t i = 0; i < host->class_count; i++) {
         const clua_class *class = &host->classes[i];
         clua_open_class(L, class);
+        if (class->kind != 0 && class->kind == script->kind) clua_set_scripted(L, module, script->methods, script->method_count);
         if (can_be_made(class))
             lua_setfield(L, -2, class->name);
         else
@@ -90,6 +93,7 @@ static void push_module(lua_State *L, const clua_host *host) {
         clua_push_function(L, host->call, host->functions[i].member);
         lua_setfield(L, -2, host->functions[i].name);
     }
+    clua_set_scripted(L, module, script->functions, script->function_count);
 }
 
 void clua_open_kept(lua_State *L) {

@@ -1,0 +1,383 @@
+import CLua
+
+/// The functions of queues and of the module that are written in Lua: `map`, `forEach`, `reduce` and `lines`.
+///
+/// A state compiles them when the first of them is called (`CLua/Calls/scripted.c`). The chunk gets the module, and returns the functions.
+enum MapScript {
+    /// Fields of the module.
+    enum Function: String, Member {
+        case lines
+    }
+
+    /// Methods of queues.
+    enum Method: String, Member {
+        case map, forEach, reduce
+    }
+
+    static var description: clua_script {
+        let functions = unsafe Function.table
+        let methods = unsafe Method.table
+        return unsafe clua_script(
+            source: UnsafeRawPointer(source.utf8Start).assumingMemoryBound(to: CChar.self), length: source.utf8CodeUnitCount,
+            functions: functions.start, function_count: functions.count, kind: ObjectKind.queue.rawValue, methods: methods.start,
+            method_count: methods.count)
+    }
+
+    static let source: StaticString = #"""
+        local opscript = ...
+        local Operation, OperationQueue, now, waitForAny = opscript.Operation, opscript.OperationQueue, opscript.now, opscript.waitForAny
+        local error, ipairs, next, pairs, pcall, rawequal = error, ipairs, next, pairs, pcall, rawequal
+        local setmetatable, tostring, type = setmetatable, tostring, type
+        local max, min, integer = math.max, math.min, math.tointeger
+        local move, insert, remove = table.move, table.insert, table.remove
+        local open = io and io.open
+
+        -- The seconds that a group of inputs should take, and after which it returns what it has not begun.
+        local groupTime <const>, longestTime <const> = 0.001, 0.01
+
+        -- MARK: on a worker
+
+        -- What a group has done. If an error ends the group, its operation keeps this.
+        local Part = {
+          __close = function(part)
+            if not part.isWhole then part.op.doneBefore = { results = part.results, count = part.count } end
+          end,
+        }
+
+        -- The body of a group's operation: calls `f` for each of `count` inputs. Returns the results, or with `combine` a single one, how many inputs
+        -- they are of, and the seconds that this took.
+        local function runGroup(op, f, inputs, count, keepsResults, combine)
+          local start = now()
+          local results = {}
+          local part <close> = setmetatable({ op = op, results = results, count = 0 }, Part)
+          for i = 1, count do
+            local result = f(inputs[i])
+            if not combine then
+              if keepsResults then results[i] = result end
+            elseif i == 1 then
+              results[1] = result
+            else
+              results[1] = combine(results[1], result)
+            end
+            part.count = i
+            if now() - start > longestTime then break end
+          end
+          part.isWhole = true
+          return results, part.count, now() - start
+        end
+
+        -- The body of an operation that stands for an input that cannot be sent.
+        local function raise(_, message) error(message, 0) end
+
+        -- MARK: inputs
+
+        -- What is known of the iterators that this file has made: how to close one, and whether its values follow an index.
+        local streams = setmetatable({}, { __mode = "k" })
+
+        local Closer = { __close = function(closer) closer.close() end }
+
+        -- The four values of a generic `for`.
+        local function loop(iterator, isIndexed, close)
+          streams[iterator] = { isIndexed = isIndexed, close = close }
+          return iterator, nil, nil, setmetatable({ close = close }, Closer)
+        end
+
+        -- A function that puts at most `count` inputs into `inputs`, with their number as `inputs.n`, and returns whether there may be more.
+        local function reader(list)
+          if type(list) == "table" then
+            local taken, length = 0, #list
+            return function(inputs, count)
+              inputs.n = min(count, length - taken)
+              move(list, taken + 1, taken + inputs.n, 1, inputs)
+              taken = taken + inputs.n
+              return taken < length
+            end
+          end
+          local stream = streams[list]
+          if stream and stream.isIndexed then
+            return function(inputs, count)
+              for i = 1, count do
+                local index, input, problem = list()
+                if index == nil then return false end
+                if problem then error(problem.value or problem.message, 0) end
+                inputs[i], inputs.n = input, i
+              end
+              return true
+            end
+          end
+          return function(inputs, count)
+            for i = 1, count do
+              local input = list()
+              if input == nil then return false end
+              inputs[i], inputs.n = input, i
+            end
+            return true
+          end
+        end
+
+        -- MARK: groups
+
+        -- A map under way. Its groups are in the order of their inputs. Each has `first`, the index of its first input, `inputs`, `count`, and once it
+        -- is in the queue its operation `op`.
+        local Map = {}
+        Map.__index = Map
+
+        -- Puts `group` into the queue.
+        function Map:submit(group)
+          local op = Operation.new(runGroup, self.f, group.inputs, group.count, self.keepsResults, self.combine)
+          op.name = self.name
+          local isSent, message = pcall(self.queue.addOperation, self.queue, op)
+          if not isSent then
+            -- One of the inputs cannot be sent. Find out which.
+            if group.count > 1 then
+              self.size = 1
+              return
+            end
+            op = self.queue:addOperation(raise, tostring(message))
+          end
+          group.op = op
+          self.queued = self.queued + 1
+        end
+
+        -- Puts the next group into the queue: inputs that an earlier group has left, or new ones. Returns false if there is no room or no input.
+        function Map:advance()
+          if self.queued >= self.inFlight then return false end
+          local groups = self.groups
+          if self.queued < #groups then
+            for position, group in ipairs(groups) do
+              if not group.op then
+                if group.count > self.size then
+                  local rest = group.count - self.size
+                  insert(groups, position + 1,
+                    { first = group.first + self.size, count = rest, inputs = move(group.inputs, self.size + 1, group.count, 1, {}) })
+                  group.inputs, group.count = move(group.inputs, 1, self.size, 1, {}), self.size
+                end
+                self:submit(group)
+                return true
+              end
+            end
+          end
+          if not self.hasInputs then return false end
+          local inputs, start = { n = 0 }, now()
+          local isRead, hasMore = pcall(self.read, inputs, self.size)
+          self.hasInputs = isRead and hasMore
+          -- The results of what came before the error are given first.
+          if not isRead then self.problem, self.hasProblem = hasMore, true end
+          local count = inputs.n
+          if count == 0 then return false end
+          self.readTime = (now() - start) / count
+          local group = { first = self.taken + 1, inputs = inputs, count = count }
+          inputs.n = nil
+          self.taken = self.taken + count
+          groups[#groups + 1] = group
+          self:submit(group)
+          return true
+        end
+
+        -- The position of a group that has finished, and is the first one if the map is ordered; nil if there is none.
+        function Map:finished()
+          for position, group in ipairs(self.groups) do
+            if group.op and group.op.isFinished then return position end
+            if self.isOrdered then return nil end
+          end
+        end
+
+        -- Removes a group that has finished. Returns it, its results, their number, and what the input after these failed with.
+        function Map:settle(position)
+          local group = remove(self.groups, position)
+          self.queued = self.queued - 1
+          local op, done, seconds = group.op, 0, nil
+          local failure = op.error
+          local results = op.results
+          if failure then
+            local part = op.doneBefore
+            results, done = part and part.results or {}, part and part.count or 0
+          elseif not results then
+            error("the operations of '" .. self.name .. "' were cancelled", 0)
+          else
+            results, done, seconds = results[1], results[2], results[3]
+            -- Groups of the same time, whether they wait for inputs or compute.
+            self.size = max(1, min(4 * self.size, groupTime // max(seconds / done, self.readTime, 1e-9) | 0))
+          end
+          local left = done + (failure and 1 or 0)
+          if left < group.count then
+            insert(self.groups, position,
+              { first = group.first + left, count = group.count - left, inputs = move(group.inputs, left + 1, group.count, 1, {}) })
+          end
+          return group, results, done, failure
+        end
+
+        -- Waits for a group, as `settle`. Returns nil at the end.
+        function Map:nextGroup()
+          while true do
+            -- One new group for each that is taken keeps the workers busy. Inputs that are slow to come delay no result.
+            local hasAdvanced = self:advance()
+            local position = self:finished()
+            if position then return self:settle(position) end
+            if not hasAdvanced then
+              if self.queued == 0 then
+                local problem, hasProblem = self.problem, self.hasProblem
+                self:close()
+                if hasProblem then error(problem, 0) end
+                return nil
+              end
+              local operations = {}
+              for _, group in ipairs(self.groups) do
+                if group.op then
+                  operations[#operations + 1] = group.op
+                  if self.isOrdered then break end
+                end
+              end
+              local isWoken, first = pcall(waitForAny, operations)
+              if not isWoken then error(first, 0) end
+              if not first then error("the operation that waits for '" .. self.name .. "' was cancelled", 0) end
+            end
+          end
+        end
+
+        local function readError(op) return op.error end
+
+        -- Cancels what is left. Nobody will ask for the errors of what executes.
+        function Map:close()
+          self.hasInputs, self.hasProblem = false, false
+          local groups = self.groups
+          self.groups, self.queued = {}, 0
+          for _, group in ipairs(groups) do
+            if group.op then
+              group.op:cancel()
+              if not pcall(function() group.op.completionBlock = readError end) then readError(group.op) end
+            end
+          end
+          local stream = streams[self.list]
+          if stream then stream.close() end
+        end
+
+        -- Raises what `failure` was raised with.
+        function Map:fail(failure)
+          self:close()
+          local value = failure.value
+          if value == nil then value = failure.message end
+          error(value, 0)
+        end
+
+        -- MARK: functions of queues
+
+        -- Level 5 is who called the method: this function, newMap, the method and its stub in C come before.
+        local function refuse(number, method, message) error(("bad argument #%d to '%s' (%s)"):format(number, method, message), 5) end
+
+        local readers = {
+          inFlight = function(value) return integer(value) and value >= 1, "an integer of at least 1" end,
+          ordered = function(value) return type(value) == "boolean", "true or false" end,
+          onError = function(value) return value == "raise" or value == "collect", '"raise" or "collect"' end,
+          name = function(value) return type(value) == "string", "a string" end,
+        }
+
+        local function newMap(method, queue, f, combine, list, options)
+          local position = combine and 3 or 2
+          if type(queue) ~= "userdata" then error("call '" .. method .. "' with ':', as in queue:" .. method .. "(...)", 4) end
+          if type(f) ~= "function" then refuse(1, method, "function expected, got " .. type(f)) end
+          if type(list) ~= "table" and type(list) ~= "function" then
+            refuse(position, method, "table or iterator function expected, got " .. type(list))
+          end
+          if options == nil then options = {} end
+          if type(options) ~= "table" then refuse(position + 1, method, "table of options expected, got " .. type(options)) end
+          for key, value in pairs(options) do
+            local check = readers[key]
+            if key == "initial" and method == "reduce" then check = function() return true end end
+            if not check or key == "onError" and method == "reduce" then
+              refuse(position + 1, method, "unknown option '" .. tostring(key) .. "'")
+            end
+            local isValid, expected = check(value)
+            if not isValid then refuse(position + 1, method, key .. " must be " .. expected) end
+          end
+          if not rawequal(queue, OperationQueue.main) then
+            for _, sent in ipairs { f, combine } do
+              for _, capture in ipairs(opscript.captures(sent)) do
+                if capture.error then error(capture.error, 4) end
+              end
+            end
+          end
+          return setmetatable({
+            queue = queue, f = f, combine = combine, list = list, read = reader(list), name = options.name or method, keepsResults = method ~= "forEach",
+            inFlight = options.inFlight or max(4 * opscript.workerCount(), 2 * queue.maxConcurrentOperationCount),
+            isOrdered = options.ordered ~= false, collects = options.onError == "collect",
+            groups = {}, queued = 0, size = 1, taken = 0, readTime = 0, hasInputs = true,
+          }, Map)
+        end
+
+        local function map(queue, f, list, options)
+          local map = newMap("map", queue, f, nil, list, options)
+          local before, at, count, results, failure = 0, 0, 0, nil, nil
+          return loop(function()
+            while at == count do
+              if failure then
+                local problem = failure
+                failure = nil
+                if not map.collects then map:fail(problem) end
+                return before + count + 1, nil, problem
+              end
+              local group
+              group, results, count, failure = map:nextGroup()
+              if not group then
+                count, at = 0, 0
+                return nil
+              end
+              before, at = group.first - 1, 0
+            end
+            at = at + 1
+            return before + at, results[at]
+          end, true, function() map:close() end)
+        end
+
+        local function forEach(queue, f, list, options)
+          local map <close> = newMap("forEach", queue, f, nil, list, options)
+          local total, failures = 0, {}
+          for group, _, count, failure in map.nextGroup, map do
+            total = total + count
+            if failure then
+              if not map.collects then map:fail(failure) end
+              total = total + 1
+              failures[group.first + count] = failure
+            end
+          end
+          return total, failures
+        end
+
+        local function reduce(queue, f, combine, list, options)
+          if type(combine) ~= "function" then error(("bad argument #2 to 'reduce' (function expected, got %s)"):format(type(combine)), 3) end
+          local map <close> = newMap("reduce", queue, f, combine, list, options)
+          local total = options and options.initial
+          local hasTotal = total ~= nil
+          for _, results, count, failure in map.nextGroup, map do
+            if failure then map:fail(failure) end
+            if hasTotal then total = combine(total, results[1]) else total, hasTotal = results[1], true end
+          end
+          return total
+        end
+
+        Map.__close = Map.close
+
+        -- MARK: lines
+
+        -- `opscript.lines(path)`.
+        local function lines(path)
+          if type(path) ~= "string" then error("bad argument #1 to 'lines' (string expected, got " .. type(path) .. ")", 3) end
+          if not open then error("files are not available here", 3) end
+          local file, problem = open(path)
+          if not file then error("cannot read " .. problem, 3) end
+          local function close()
+            if file then file:close() end
+            file = nil
+          end
+          return loop(function()
+            if not file then return nil end
+            local line, problem = file:read()
+            if line then return line end
+            close()
+            if problem then error("cannot read " .. path .. ": " .. problem, 0) end
+          end, false, close)
+        end
+
+        return { map = map, forEach = forEach, reduce = reduce, lines = lines }
+        """#
+}
