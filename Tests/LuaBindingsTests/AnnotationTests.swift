@@ -99,7 +99,10 @@ import Testing
             #expect(file.fields[name] == Set(fields), "\(name)")
             #expect(file.functions[name] == functions, "\(name)")
         }
-        let made: Set = ["opscript.Progress", "opscript.Change", "opscript.Blockage", "opscript.Capture", "opscript.ProcessResult"]
+        let made: Set = [
+            "opscript.MapOptions", "opscript.Progress", "opscript.Change", "opscript.Blockage", "opscript.Capture",
+            "opscript.ProcessResult",
+        ]
         #expect(Set(file.fields.keys) == made.union(expected.map(\.name)))
     }
 
