@@ -69,12 +69,15 @@ import Testing
             local log = Operation.new()
             local function f(x)
               local op = Operation.current
+              while x == 1 and not log.begun do opscript.sleep(0.001) end
+              log.begun = true
               while x > 1 and not op.isCancelled do opscript.sleep(3600) end
               if x > 1 then log.woken = x end
               if x > 2 then error 'nobody asks for it' end
             end
             local function run(inFlight)
               local x = 0
+              log.begun = nil
               for i in queue:map(f, function() x = x + 1 return x end, { inFlight = inFlight }) do break end
               queue:waitUntilAllOperationsAreFinished()
             end

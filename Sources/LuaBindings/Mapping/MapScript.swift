@@ -237,17 +237,18 @@ enum MapScript {
 
         local function readError(op) return op.error end
 
-        -- Cancels what is left. Nobody will ask for the errors of what executes.
+        local function readErrorLater(op) op.completionBlock = readError end
+
+        -- Cancels what is left. Nobody will ask for the errors of what executes, so they count as read.
         function Map:close()
           self.hasInputs, self.hasProblem = false, false
-          local groups = self.groups
-          self.groups, self.queued = {}, 0
-          for _, group in ipairs(groups) do
-            if group.op then
-              group.op:cancel()
-              if not pcall(function() group.op.completionBlock = readError end) then readError(group.op) end
-            end
+          for _, group in ipairs(self.groups) do
+            if group.op then group.op:cancel() end
           end
+          for _, group in ipairs(self.groups) do
+            if group.op and not pcall(readErrorLater, group.op) then readError(group.op) end
+          end
+          self.groups, self.queued = {}, 0
           local stream = streams[self.list]
           if stream then stream.close() end
         end
