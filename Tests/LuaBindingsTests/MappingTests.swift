@@ -164,6 +164,10 @@ import Testing
                 for i in queue:map(function(x) return x end, inputs, { ordered = isOrdered }) do count = count + 1 end
               end)
               assert(not ok and problem:find ': no more$' and count == 99)
+              local list = setmetatable({}, { __len = function() return 200 end, __index = inputs })
+              k = 0
+              ok, problem = pcall(queue.forEach, queue, function(x) return assert(x) end, list, { ordered = isOrdered })
+              assert(not ok and problem:find ': no more$' and k == 100)
             end
             """)
     }

@@ -87,9 +87,10 @@ enum MapScript {
           if type(list) == "table" then
             local taken, length = 0, #list
             return function(inputs, count)
-              inputs.n = min(count, length - taken)
-              move(list, taken + 1, taken + inputs.n, 1, inputs)
-              taken = taken + inputs.n
+              for i = 1, min(count, length - taken) do
+                inputs[i] = list[taken + 1]
+                taken, inputs.n = taken + 1, i
+              end
               return taken < length
             end
           end
@@ -100,7 +101,8 @@ enum MapScript {
                 local index, input, problem = list()
                 if index == nil then return false end
                 if problem then error(problem.value or problem.message, 0) end
-                inputs[i], inputs.n = input, i
+                inputs[i] = input
+                inputs.n = i
               end
               return true
             end
@@ -109,7 +111,8 @@ enum MapScript {
             for i = 1, count do
               local input = list()
               if input == nil then return false end
-              inputs[i], inputs.n = input, i
+              inputs[i] = input
+              inputs.n = i
             end
             return true
           end
