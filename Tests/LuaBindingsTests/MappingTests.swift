@@ -328,6 +328,38 @@ import Testing
             """)
     }
 
+    /// The first body that maps compiles the functions, for all later bodies in that worker.
+    @Test func whatABodyDoesToLibrariesDoesNotReachOtherMaps() throws {
+        try script(
+            workers: 1,
+            """
+            local function map()
+              local sum = 0
+              for _, x in OperationQueue.current:map(function(x) return x end, { 1, 2, 3 }) do sum = sum + x end
+              return sum
+            end
+            local first = queue:addOperation(function()
+              local function refuse() error 'changed' end
+              for _, name in ipairs { 'move', 'insert', 'remove' } do table[name] = refuse end
+              pcall, type, opscript.now, opscript.waitForAny = refuse, refuse, refuse, refuse
+              return map()
+            end)
+            queue:waitUntilAllOperationsAreFinished()
+            local second = queue:addOperation(map)
+            queue:waitUntilAllOperationsAreFinished()
+            assert(first.result == 6 and second.result == 6)
+            """)
+    }
+
+    @Test func aSandboxWithoutFilesHasNoLines() throws {
+        var configuration = Runtime.Configuration()
+        configuration.sandbox = .untrusted
+        let runtime = try Runtime(configuration)
+        defer { _ = runtime.close(deadline: .seconds(30)) }
+        #expect(try runtime.run("return select(2, pcall(opscript.lines, '/etc/passwd'))") == ["files are not available here"])
+        #expect(try runtime.run("return opscript.OperationQueue.new():reduce(tonumber, math.max, { 1, 2 })") == [2])
+    }
+
     @Test func memoryDoesNotGrowWithTheNumberOfInputs() throws {
         try script(
             """

@@ -22,9 +22,11 @@ int clua_answer_sent(lua_State *L, int index);
 /// Creates the metatable and the class table of `class`. Pushes the class table above the module. Needs 6 free stack slots.
 void clua_open_class(lua_State *L, const clua_class *class);
 
-/// Gives the table on top the functions with these names that the host's script defines. `module` is the stack index of the module. Needs 3
-/// free stack slots.
-void clua_set_scripted(lua_State *L, int module, const clua_member *functions, size_t count);
+/// Gives the class table on top, of objects of this kind, the methods that the host's script defines. Needs 2 free stack slots.
+void clua_open_methods_of_script(lua_State *L, int kind);
+
+/// Gives the module on top the functions that the host's script defines, and keeps what these use. Needs 5 free stack slots.
+void clua_open_script(lua_State *L);
 
 /// Pushes the class table of the operation whose handle is at `index`. Asks the host if this state does not know it. Needs 8 slots.
 void clua_push_class_of(lua_State *L, int index);

@@ -77,13 +77,11 @@ static bool can_be_made(const clua_class *class) {
 
 // Pushes the module.
 static void push_module(lua_State *L, const clua_host *host) {
-    const clua_script *script = &host->script;
-    lua_createtable(L, 0, (int)(host->class_count + host->function_count + script->function_count));
-    int module = lua_gettop(L);
+    lua_createtable(L, 0, (int)(host->class_count + host->function_count + host->script.function_count));
     for (size_t i = 0; i < host->class_count; i++) {
         const clua_class *class = &host->classes[i];
         clua_open_class(L, class);
-        if (class->kind != 0 && class->kind == script->kind) clua_set_scripted(L, module, script->methods, script->method_count);
+        clua_open_methods_of_script(L, class->kind);
         if (can_be_made(class))
             lua_setfield(L, -2, class->name);
         else
@@ -93,7 +91,7 @@ static void push_module(lua_State *L, const clua_host *host) {
         clua_push_function(L, host->call, host->functions[i].member);
         lua_setfield(L, -2, host->functions[i].name);
     }
-    clua_set_scripted(L, module, script->functions, script->function_count);
+    clua_open_script(L);
 }
 
 void clua_open_kept(lua_State *L) {

@@ -67,7 +67,7 @@ typedef struct clua_registering {
 
 /// The functions of the module that are written in Lua. All zero if there are none.
 typedef struct clua_script {
-    const char *source;  // a chunk that takes the module, and returns a table of the functions by name
+    const char *source;  // a chunk that returns a table of the functions by name, see Calls/scripted.c
     size_t length;
     const clua_member *functions;  // fields of the module
     size_t function_count;

@@ -2,7 +2,8 @@ import CLua
 
 /// The functions of queues and of the module that are written in Lua: `map`, `forEach`, `reduce` and `lines`.
 ///
-/// A state compiles them when the first of them is called (`CLua/Calls/scripted.c`). The chunk gets the module, and returns the functions.
+/// A state compiles them when the first of them is called (`CLua/Calls/scripted.c`). Its globals
+/// are the functions that are listed there. The chunk returns the functions.
 enum MapScript {
     /// Fields of the module.
     enum Function: String, Member {
@@ -24,13 +25,8 @@ enum MapScript {
     }
 
     static let source: StaticString = #"""
-        local opscript = ...
-        local Operation, OperationQueue, now, waitForAny = opscript.Operation, opscript.OperationQueue, opscript.now, opscript.waitForAny
-        local error, ipairs, next, pairs, pcall, rawequal = error, ipairs, next, pairs, pcall, rawequal
-        local setmetatable, tostring, type = setmetatable, tostring, type
-        local max, min, integer = math.max, math.min, math.tointeger
-        local move, insert, remove = table.move, table.insert, table.remove
-        local open = io and io.open
+        -- Local, because the function that is sent must not take the globals along.
+        local now, setmetatable = now, setmetatable
 
         -- The seconds that a group of inputs should take, and after which it returns what it has not begun.
         local groupTime <const>, longestTime <const> = 0.001, 0.01
@@ -270,7 +266,7 @@ enum MapScript {
         local function refuse(number, method, message) error(("bad argument #%d to '%s' (%s)"):format(number, method, message), 5) end
 
         local readers = {
-          inFlight = function(value) return integer(value) and value >= 1, "an integer of at least 1" end,
+          inFlight = function(value) return tointeger(value) and value >= 1, "an integer of at least 1" end,
           ordered = function(value) return type(value) == "boolean", "true or false" end,
           onError = function(value) return value == "raise" or value == "collect", '"raise" or "collect"' end,
           name = function(value) return type(value) == "string", "a string" end,
@@ -296,14 +292,14 @@ enum MapScript {
           end
           if not rawequal(queue, OperationQueue.main) then
             for _, sent in ipairs { f, combine } do
-              for _, capture in ipairs(opscript.captures(sent)) do
+              for _, capture in ipairs(captures(sent)) do
                 if capture.error then error(capture.error, 4) end
               end
             end
           end
           return setmetatable({
             queue = queue, f = f, combine = combine, list = list, read = reader(list), name = options.name or method, keepsResults = method ~= "forEach",
-            inFlight = options.inFlight or max(4 * opscript.workerCount(), 2 * queue.maxConcurrentOperationCount),
+            inFlight = options.inFlight or max(4 * workerCount(), 2 * queue.maxConcurrentOperationCount),
             isOrdered = options.ordered ~= false, collects = options.onError == "collect",
             groups = {}, queued = 0, size = 1, taken = 0, readTime = 0, hasInputs = true,
           }, Map)
