@@ -2,8 +2,7 @@ import CLua
 
 /// The functions of queues and of the module that are written in Lua: `map`, `forEach`, `reduce` and `lines`.
 ///
-/// A state compiles them when the first of them is called (`CLua/Calls/scripted.c`). Its globals
-/// are the functions that are listed there. The chunk returns the functions.
+/// A state compiles them when the first of them is called (`CLua/Calls/scripted.c`, which lists the globals that they may use).
 enum MapScript {
     /// Fields of the module.
     enum Function: String, Member {
@@ -15,6 +14,7 @@ enum MapScript {
         case map, forEach, reduce
     }
 
+    /// What C needs to know.
     static var description: clua_script {
         let functions = unsafe Function.table
         let methods = unsafe Method.table
@@ -24,7 +24,7 @@ enum MapScript {
             method_count: methods.count)
     }
 
-    static let source: StaticString = #"""
+    private static let source: StaticString = #"""
         -- Local, because the function that is sent must not take the globals along.
         local now, setmetatable = now, setmetatable
 
@@ -187,7 +187,7 @@ enum MapScript {
           self.queued = self.queued - 1
           local op, done, seconds = group.op, 0, nil
           local failure = op.error
-          local results = op.results
+          local results = not failure and op.results
           if failure then
             local part = op.doneBefore
             results, done = part and part.results or {}, part and part.count or 0
@@ -265,12 +265,15 @@ enum MapScript {
         -- Level 5 is who called the method: this function, newMap, the method and its stub in C come before.
         local function refuse(number, method, message) error(("bad argument #%d to '%s' (%s)"):format(number, method, message), 5) end
 
-        local readers = {
+        -- For each option a function that returns whether its value is valid, and what it must be.
+        local checks = {
           inFlight = function(value) return tointeger(value) and value >= 1, "an integer of at least 1" end,
           ordered = function(value) return type(value) == "boolean", "true or false" end,
           onError = function(value) return value == "raise" or value == "collect", '"raise" or "collect"' end,
           name = function(value) return type(value) == "string", "a string" end,
+          initial = function() return true end,
         }
+        local onlyReduce <const>, notReduce <const> = { initial = true }, { onError = true }
 
         local function newMap(method, queue, f, combine, list, options)
           local position = combine and 3 or 2
@@ -282,9 +285,8 @@ enum MapScript {
           if options == nil then options = {} end
           if type(options) ~= "table" then refuse(position + 1, method, "table of options expected, got " .. type(options)) end
           for key, value in pairs(options) do
-            local check = readers[key]
-            if key == "initial" and method == "reduce" then check = function() return true end end
-            if not check or key == "onError" and method == "reduce" then
+            local check = checks[key]
+            if not check or (method == "reduce" and notReduce or onlyReduce)[key] then
               refuse(position + 1, method, "unknown option '" .. tostring(key) .. "'")
             end
             local isValid, expected = check(value)

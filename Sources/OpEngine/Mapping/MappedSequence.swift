@@ -61,8 +61,8 @@ private final class Mapping<Elements: Sequence, Value: Sendable>: @unchecked Sen
     private var readingTime = Duration.zero
     private var results = [Value]().makeIterator()
     private var failure: (any Error)?
-    /// Has an element for each group that has finished.
-    private let finishing = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .unbounded)
+    /// Has an element if a group has finished since the last one was taken.
+    private let finishing = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
     private var finished: AsyncStream<Void>.Iterator
 
     init(_ sequence: MappedSequence<Elements, Value>) {
