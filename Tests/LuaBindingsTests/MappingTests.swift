@@ -48,7 +48,7 @@ import Testing
     @Test func onlySomeInputsAreTakenAhead() throws {
         try script(
             """
-            local taken, groups = 0, 0
+            local taken = 0
             local function inputs() taken = taken + 1 return taken end
             for i, x in queue:map(function(x) return x end, inputs) do
               if i == 30000 then break end
@@ -245,6 +245,9 @@ import Testing
               end) do end
             end)
             assert(not ok and problem == "the operations of 'map' were cancelled")
+            local function cancel() OperationQueue.current:cancelAllOperations() end
+            ok, problem = pcall(queue.forEach, queue, cancel, { 1, 2, 3 }, { inFlight = 1 })
+            assert(not ok and problem == "the operations of 'forEach' were cancelled")
             """)
     }
 

@@ -67,11 +67,17 @@ import Testing
             return element
         }
         for try await element in mapped {
-            // The first group has one element. The next three are in flight, and have four each at most.
+            // The first batch has one element. The next three are in flight, and have four each at most.
             #expect(taken.load(ordering: .relaxed) <= 13)
             gate.open()
             if element == 2 { break }
         }
+        try await settle()
+    }
+
+    @Test func aQueueWithAHugeMaximumTakesFewElementsAhead() async throws {
+        queue.maxConcurrentOperationCount = .max - 1
+        for try await element in queue.map(1..., { $0 }) where element == 100 { break }
         try await settle()
     }
 
@@ -119,6 +125,8 @@ import Testing
             return nil
         }
         await #expect(throws: CancellationError.self) { for try await _ in queue.map(elements, { $0 }) {} }
+        let executing = queue.map(1...3, inFlight: 1) { _ in queue.cancelAllOperations() }
+        await #expect(throws: CancellationError.self) { for try await _ in executing {} }
     }
 
     @Test func fastElementsShareOperations() async throws {

@@ -28,21 +28,21 @@ enum MapScript {
         -- Local, because the function that is sent must not take the globals along.
         local now, setmetatable = now, setmetatable
 
-        -- The seconds that a group of inputs should take, and after which it returns what it has not begun.
-        local groupTime <const>, longestTime <const> = 0.001, 0.01
+        -- The seconds that a batch of inputs should take, and after which it returns what it has not begun.
+        local batchTime <const>, longestTime <const> = 0.001, 0.01
 
         -- MARK: on a worker
 
-        -- What a group has done. If an error ends the group, its operation keeps this.
+        -- What a batch has done. If an error ends the batch, its operation keeps this.
         local Part = {
           __close = function(part)
             if not part.isWhole then part.op.doneBefore = { results = part.results, count = part.count } end
           end,
         }
 
-        -- The body of a group's operation: calls `f` for each of `count` inputs. Returns the results, or with `combine` a single one, how many inputs
+        -- The body of a batch's operation: calls `f` for each of `count` inputs. Returns the results, or with `combine` a single one, how many inputs
         -- they are of, and the seconds that this took.
-        local function runGroup(op, f, inputs, count, keepsResults, combine)
+        local function runBatch(op, f, inputs, count, keepsResults, combine)
           local start = now()
           local results = {}
           local part <close> = setmetatable({ op = op, results = results, count = 0 }, Part)
@@ -114,44 +114,44 @@ enum MapScript {
           end
         end
 
-        -- MARK: groups
+        -- MARK: batches
 
-        -- A map under way. Its groups are in the order of their inputs. Each has `first`, the index of its first input, `inputs`, `count`, and once it
+        -- A map under way. Its batches are in the order of their inputs. Each has `first`, the index of its first input, `inputs`, `count`, and once it
         -- is in the queue its operation `op`.
         local Map = {}
         Map.__index = Map
 
-        -- Puts `group` into the queue.
-        function Map:submit(group)
-          local op = Operation.new(runGroup, self.f, group.inputs, group.count, self.keepsResults, self.combine)
+        -- Puts `batch` into the queue.
+        function Map:submit(batch)
+          local op = Operation.new(runBatch, self.f, batch.inputs, batch.count, self.keepsResults, self.combine)
           op.name = self.name
           local isSent, message = pcall(self.queue.addOperation, self.queue, op)
           if not isSent then
             -- One of the inputs cannot be sent. Find out which.
-            if group.count > 1 then
+            if batch.count > 1 then
               self.size = 1
               return
             end
             op = self.queue:addOperation(raise, tostring(message))
           end
-          group.op = op
+          batch.op = op
           self.queued = self.queued + 1
         end
 
-        -- Puts the next group into the queue: inputs that an earlier group has left, or new ones. Returns false if there is no room or no input.
+        -- Puts the next batch into the queue: inputs that an earlier batch has left, or new ones. Returns false if there is no room or no input.
         function Map:advance()
           if self.queued >= self.inFlight then return false end
-          local groups = self.groups
-          if self.queued < #groups then
-            for position, group in ipairs(groups) do
-              if not group.op then
-                if group.count > self.size then
-                  local rest = group.count - self.size
-                  insert(groups, position + 1,
-                    { first = group.first + self.size, count = rest, inputs = move(group.inputs, self.size + 1, group.count, 1, {}) })
-                  group.inputs, group.count = move(group.inputs, 1, self.size, 1, {}), self.size
+          local batches = self.batches
+          if self.queued < #batches then
+            for position, batch in ipairs(batches) do
+              if not batch.op then
+                if batch.count > self.size then
+                  local rest = batch.count - self.size
+                  insert(batches, position + 1,
+                    { first = batch.first + self.size, count = rest, inputs = move(batch.inputs, self.size + 1, batch.count, 1, {}) })
+                  batch.inputs, batch.count = move(batch.inputs, 1, self.size, 1, {}), self.size
                 end
-                self:submit(group)
+                self:submit(batch)
                 return true
               end
             end
@@ -165,51 +165,52 @@ enum MapScript {
           local count = inputs.n
           if count == 0 then return false end
           self.readTime = (now() - start) / count
-          local group = { first = self.taken + 1, inputs = inputs, count = count }
+          local batch = { first = self.taken + 1, inputs = inputs, count = count }
           inputs.n = nil
           self.taken = self.taken + count
-          groups[#groups + 1] = group
-          self:submit(group)
+          batches[#batches + 1] = batch
+          self:submit(batch)
           return true
         end
 
-        -- The position of a group that has finished, and is the first one if the map is ordered; nil if there is none.
+        -- The position of a batch that has finished, and is the first one if the map is ordered; nil if there is none.
         function Map:finished()
-          for position, group in ipairs(self.groups) do
-            if group.op and group.op.isFinished then return position end
+          for position, batch in ipairs(self.batches) do
+            if batch.op and batch.op.isFinished then return position end
             if self.isOrdered then return nil end
           end
         end
 
-        -- Removes a group that has finished. Returns it, its results, their number, and what the input after these failed with.
+        -- Removes a batch that has finished. Returns it, its results, their number, and what the input after these failed with.
         function Map:settle(position)
-          local group = remove(self.groups, position)
+          local batch = remove(self.batches, position)
           self.queued = self.queued - 1
-          local op, done, seconds = group.op, 0, nil
+          local op, results, done = batch.op, {}, 0
           local failure = op.error
-          local results = not failure and op.results
           if failure then
             local part = op.doneBefore
-            results, done = part and part.results or {}, part and part.count or 0
-          elseif not results then
+            if part then results, done = part.results, part.count end
+          elseif op.isCancelled then
             error("the operations of '" .. self.name .. "' were cancelled", 0)
           else
-            results, done, seconds = results[1], results[2], results[3]
-            -- Groups of the same time, whether they wait for inputs or compute.
-            self.size = max(1, min(4 * self.size, groupTime // max(seconds / done, self.readTime, 1e-9) | 0))
+            local returned = op.results
+            local seconds = returned[3]
+            results, done = returned[1], returned[2]
+            -- Batches of the same time, whether they wait for inputs or compute.
+            self.size = max(1, min(4 * self.size, batchTime // max(seconds / done, self.readTime, 1e-9) | 0))
           end
           local left = done + (failure and 1 or 0)
-          if left < group.count then
-            insert(self.groups, position,
-              { first = group.first + left, count = group.count - left, inputs = move(group.inputs, left + 1, group.count, 1, {}) })
+          if left < batch.count then
+            insert(self.batches, position,
+              { first = batch.first + left, count = batch.count - left, inputs = move(batch.inputs, left + 1, batch.count, 1, {}) })
           end
-          return group, results, done, failure
+          return batch, results, done, failure
         end
 
-        -- Waits for a group, as `settle`. Returns nil at the end.
-        function Map:nextGroup()
+        -- Waits for a batch, as `settle`. Returns nil at the end.
+        function Map:nextBatch()
           while true do
-            -- One new group for each that is taken keeps the workers busy. Inputs that are slow to come delay no result.
+            -- One new batch for each that is taken keeps the workers busy. Inputs that are slow to come delay no result.
             local hasAdvanced = self:advance()
             local position = self:finished()
             if position then return self:settle(position) end
@@ -221,9 +222,9 @@ enum MapScript {
                 return nil
               end
               local operations = {}
-              for _, group in ipairs(self.groups) do
-                if group.op then
-                  operations[#operations + 1] = group.op
+              for _, batch in ipairs(self.batches) do
+                if batch.op then
+                  operations[#operations + 1] = batch.op
                   if self.isOrdered then break end
                 end
               end
@@ -241,13 +242,13 @@ enum MapScript {
         -- Cancels what is left. Nobody will ask for the errors of what executes, so they count as read.
         function Map:close()
           self.hasInputs, self.hasProblem = false, false
-          for _, group in ipairs(self.groups) do
-            if group.op then group.op:cancel() end
+          for _, batch in ipairs(self.batches) do
+            if batch.op then batch.op:cancel() end
           end
-          for _, group in ipairs(self.groups) do
-            if group.op and not pcall(readErrorLater, group.op) then readError(group.op) end
+          for _, batch in ipairs(self.batches) do
+            if batch.op and not pcall(readErrorLater, batch.op) then readError(batch.op) end
           end
-          self.groups, self.queued = {}, 0
+          self.batches, self.queued = {}, 0
           local stream = streams[self.list]
           if stream then stream.close() end
         end
@@ -301,9 +302,9 @@ enum MapScript {
           end
           return setmetatable({
             queue = queue, f = f, combine = combine, list = list, read = reader(list), name = options.name or method, keepsResults = method ~= "forEach",
-            inFlight = options.inFlight or max(4 * workerCount(), 2 * queue.maxConcurrentOperationCount),
+            inFlight = options.inFlight or max(4 * workerCount(), 2 * min(queue.maxConcurrentOperationCount, 8192)),
             isOrdered = options.ordered ~= false, collects = options.onError == "collect",
-            groups = {}, queued = 0, size = 1, taken = 0, readTime = 0, hasInputs = true,
+            batches = {}, queued = 0, size = 1, taken = 0, readTime = 0, hasInputs = true,
           }, Map)
         end
 
@@ -318,13 +319,13 @@ enum MapScript {
                 if not map.collects then map:fail(problem) end
                 return before + count + 1, nil, problem
               end
-              local group
-              group, results, count, failure = map:nextGroup()
-              if not group then
+              local batch
+              batch, results, count, failure = map:nextBatch()
+              if not batch then
                 count, at = 0, 0
                 return nil
               end
-              before, at = group.first - 1, 0
+              before, at = batch.first - 1, 0
             end
             at = at + 1
             return before + at, results[at]
@@ -334,12 +335,12 @@ enum MapScript {
         local function forEach(queue, f, list, options)
           local map <close> = newMap("forEach", queue, f, nil, list, options)
           local total, failures = 0, {}
-          for group, _, count, failure in map.nextGroup, map do
+          for batch, _, count, failure in map.nextBatch, map do
             total = total + count
             if failure then
               if not map.collects then map:fail(failure) end
               total = total + 1
-              failures[group.first + count] = failure
+              failures[batch.first + count] = failure
             end
           end
           return total, failures
@@ -350,7 +351,7 @@ enum MapScript {
           local map <close> = newMap("reduce", queue, f, combine, list, options)
           local total = options and options.initial
           local hasTotal = total ~= nil
-          for _, results, count, failure in map.nextGroup, map do
+          for _, results, count, failure in map.nextBatch, map do
             if failure then map:fail(failure) end
             if hasTotal then total = combine(total, results[1]) else total, hasTotal = results[1], true end
           end

@@ -11,14 +11,14 @@ extension BeyondFoundation where Self: OperationQueue {
     /// - Parameters:
     ///   - elements: the inputs. The iterating task takes them, when there is room for another operation.
     ///   - inFlight: how many operations are in the queue at once, those with results that nobody has taken included. Nil for four for each
-    ///     worker, or twice `maxConcurrentOperationCount` if that is more. Traps if it is less than 1.
+    ///     worker, or twice `maxConcurrentOperationCount` (but at most 16,384) if that is more. Traps if it is less than 1.
     ///   - ordered: whether the results have the order of the elements. Otherwise they come as soon as they are there.
     ///   - transform: the work. It is called on the queue's threads, several calls at once.
     public func map<Elements: Sequence, Value: Sendable>(
         _ elements: Elements, inFlight: Int? = nil, ordered: Bool = true,
         _ transform: @escaping @Sendable (Elements.Element) throws -> Value
     ) -> MappedSequence<Elements, Value> where Elements.Element: Sendable {
-        let inFlight = inFlight ?? max(4 * engine.workerCount, 2 * maxConcurrentOperationCount)
+        let inFlight = inFlight ?? max(4 * engine.workerCount, 2 * min(maxConcurrentOperationCount, 8192))
         precondition(inFlight >= 1, "inFlight must be at least 1, got \(inFlight)")
         return MappedSequence(queue: self, elements: elements, inFlight: inFlight, isOrdered: ordered, transform: transform)
     }
@@ -47,21 +47,21 @@ public struct MappedSequence<Elements: Sequence, Value: Sendable>: AsyncSequence
 /// One iteration.
 // Safety: `@unchecked Sendable` because only its iterator has it, which one task at a time uses.
 private final class Mapping<Elements: Sequence, Value: Sendable>: @unchecked Sendable where Elements.Element: Sendable {
-    private typealias Group = MappedGroup<Elements.Element, Value>
+    private typealias Batch = MappedBatch<Elements.Element, Value>
 
     private let sequence: MappedSequence<Elements, Value>
     private var elements: Elements.Iterator
     private var hasElements = true
     /// Those that nobody has taken results of, in the order of their elements.
-    private var groups: [Group] = []
+    private var batches: [Batch] = []
     private var queuedCount = 0
-    /// How many elements the next group takes.
+    /// How many elements the next batch takes.
     private var size = 1
-    /// The time that it took to get an element, when the latest group was made.
+    /// The time that it took to get an element, when the latest batch was made.
     private var readingTime = Duration.zero
     private var results = [Value]().makeIterator()
     private var failure: (any Error)?
-    /// Has an element if a group has finished since the last one was taken.
+    /// Has an element if a batch has finished since the last one was taken.
     private let finishing = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
     private var finished: AsyncStream<Void>.Iterator
 
@@ -81,10 +81,10 @@ private final class Mapping<Elements: Sequence, Value: Sendable>: @unchecked Sen
                 self.failure = nil
                 throw failure
             }
-            // One new group for each that is taken keeps the workers busy. Elements that are slow to come delay no result.
+            // One new batch for each that is taken keeps the workers busy. Elements that are slow to come delay no result.
             let hasAdvanced = advance()
             if let position = finishedPosition {
-                settle(groups.remove(at: position), at: position)
+                settle(batches.remove(at: position), at: position)
             } else if !hasAdvanced {
                 if queuedCount == 0 { return nil }
                 if await finished.next() == nil {
@@ -95,16 +95,16 @@ private final class Mapping<Elements: Sequence, Value: Sendable>: @unchecked Sen
         }
     }
 
-    /// Adds the next group to the queue: elements that an earlier group has left, or new ones. Returns false if there is no room or no element.
+    /// Adds the next batch to the queue: elements that an earlier batch has left, or new ones. Returns false if there is no room or no element.
     private func advance() -> Bool {
         guard queuedCount < sequence.inFlight else { return false }
-        if queuedCount < groups.count, let position = groups.firstIndex(where: { !$0.isQueued }) {
-            let group = groups[position]
-            if group.elements.count > size {
-                groups[position] = makeGroup(of: group.elements.prefix(size))
-                groups.insert(makeGroup(of: group.elements.dropFirst(size)), at: position + 1)
+        if queuedCount < batches.count, let position = batches.firstIndex(where: { !$0.isQueued }) {
+            let batch = batches[position]
+            if batch.elements.count > size {
+                batches[position] = makeBatch(of: batch.elements.prefix(size))
+                batches.insert(makeBatch(of: batch.elements.dropFirst(size)), at: position + 1)
             }
-            add(groups[position])
+            add(batches[position])
             return true
         }
         guard hasElements else { return false }
@@ -115,61 +115,61 @@ private final class Mapping<Elements: Sequence, Value: Sendable>: @unchecked Sen
         }
         if taken.isEmpty { return false }
         readingTime = start.duration(to: .now) / taken.count
-        let group = makeGroup(of: taken[...])
-        groups.append(group)
-        add(group)
+        let batch = makeBatch(of: taken[...])
+        batches.append(batch)
+        add(batch)
         return true
     }
 
-    private func makeGroup(of elements: ArraySlice<Elements.Element>) -> Group { Group(elements, sequence.transform) }
+    private func makeBatch(of elements: ArraySlice<Elements.Element>) -> Batch { Batch(elements, sequence.transform) }
 
-    private func add(_ group: Group) {
-        group.isQueued = true
+    private func add(_ batch: Batch) {
+        batch.isQueued = true
         queuedCount += 1
         let continuation = finishing.continuation
-        group.whenFinished { continuation.yield() }
-        sequence.queue.addOperation(group)
+        batch.whenFinished { continuation.yield() }
+        sequence.queue.addOperation(batch)
     }
 
-    /// The position of a group that has finished, and is the first one if the sequence is ordered.
+    /// The position of a batch that has finished, and is the first one if the sequence is ordered.
     private var finishedPosition: Int? {
-        let candidates = sequence.isOrdered ? groups.prefix(1) : groups[...]
+        let candidates = sequence.isOrdered ? batches.prefix(1) : batches[...]
         return candidates.firstIndex { $0.isQueued && $0.isFinished }
     }
 
-    /// Takes the results of a group that has finished and was at `position`.
-    private func settle(_ group: Group, at position: Int) {
+    /// Takes the results of a batch that has finished and was at `position`.
+    private func settle(_ batch: Batch, at position: Int) {
         queuedCount -= 1
-        let (values, time) = group.work.withLock { ($0.results, $0.time) }
+        let (values, time) = batch.work.withLock { ($0.results, $0.time) }
         results = values.makeIterator()
-        failure = group.error ?? (values.isEmpty ? CancellationError() : nil)
+        failure = batch.error ?? (batch.isCancelled ? CancellationError() : nil)
         guard failure == nil else { return }
-        // Groups of the same time, whether they wait for elements or compute.
+        // Batches of the same time, whether they wait for elements or compute.
         let each = max(time / values.count, readingTime, .nanoseconds(1))
-        size = max(1, min(4 * size, Int(Group.usualTime / each)))
-        let left = group.elements.dropFirst(values.count)
-        if !left.isEmpty { groups.insert(makeGroup(of: left), at: position) }
+        size = max(1, min(4 * size, Int(Batch.usualTime / each)))
+        let left = batch.elements.dropFirst(values.count)
+        if !left.isEmpty { batches.insert(makeBatch(of: left), at: position) }
     }
 
     private func cancel() {
         hasElements = false
-        for group in groups { group.cancel() }
-        groups = []
+        for batch in batches { batch.cancel() }
+        batches = []
         queuedCount = 0
     }
 }
 
 /// The operation of some elements.
 // Safety: `@unchecked Sendable` because a lock guards what `main` writes, and only the iteration uses `isQueued`.
-private final class MappedGroup<Element: Sendable, Value: Sendable>: Operation, @unchecked Sendable {
+private final class MappedBatch<Element: Sendable, Value: Sendable>: Operation, @unchecked Sendable {
     struct Work {
         var results: [Value] = []
         var time = Duration.zero
     }
 
-    /// How long a group should take.
+    /// How long a batch should take.
     static var usualTime: Duration { .milliseconds(1) }
-    /// After this time, a group leaves the elements that it has not begun.
+    /// After this time, a batch leaves the elements that it has not begun.
     private static var longestTime: Duration { .milliseconds(10) }
 
     let elements: ArraySlice<Element>
