@@ -1,4 +1,4 @@
-# The workload L7 with multiprocessing: `python3 imap.py L7 COUNT` prints nanoseconds an input. The size of the batchs is chosen by hand.
+# The workload L7 with multiprocessing: `python3 imap.py L7 COUNT` prints nanoseconds an input. Its batches have a size that is chosen by hand.
 import sys
 import time
 from multiprocessing import Pool
