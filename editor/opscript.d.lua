@@ -62,6 +62,22 @@ function opscript.prelude(f) end
 ---@return opscript.Capture[]
 function opscript.captures(f) end
 
+---The number of workers: how many operations compute at once.
+---@return integer
+function opscript.workerCount() end
+
+---Waits until one of the operations has finished. Returns the first of the list that has; nil if the time ran out, or if the operation that
+---waits was cancelled.
+---@param operations opscript.Operation[]
+---@param timeout? number seconds
+---@return opscript.Operation?
+function opscript.waitForAny(operations, timeout) end
+
+---The lines of a file, one at a time, without their ends. The file is closed after the last one, or when the loop is left.
+---@param path string
+---@return fun(): string?
+function opscript.lines(path) end
+
 ---A function, or a method of an object, that runs once, in the state that its queue chooses. Names that are not listed here are the
 ---operation's own storage: a value is copied in when it is assigned, and out when it is read.
 ---@class opscript.Operation
@@ -203,6 +219,13 @@ function InvocationOperation.new(object, method, ...) end
 ---@field progress opscript.Progress
 local OperationQueue = {}
 
+---@class opscript.MapOptions
+---@field inFlight? integer how many operations are in the queue at once
+---@field ordered? boolean false for results as they come
+---@field onError? "raise"|"collect" what happens with errors of `f`; not in `reduce`
+---@field name? string the operations' name
+---@field initial? any the first value that `reduce` combines
+
 ---@class opscript.OperationQueueOptions
 ---@field name? string
 ---@field maxConcurrentOperationCount? integer
@@ -239,6 +262,30 @@ function OperationQueue:cancelAllOperations() end
 ---@param timeout? number seconds
 ---@return boolean # whether all have finished
 function OperationQueue:waitUntilAllOperationsAreFinished(timeout) end
+
+---Calls `f` for each input in operations of this queue. Iterates over the index of each input, the first result, and with
+---`onError = "collect"` the error.
+---@param f fun(input: any): any
+---@param list any[]|fun(): any a table, or an iterator, such as `opscript.lines(path)` or another map
+---@param options? opscript.MapOptions
+---@return fun(): integer?, any, opscript.Error?
+function OperationQueue:map(f, list, options) end
+
+---Like `map`, for functions without results.
+---@param f fun(input: any)
+---@param list any[]|fun(): any
+---@param options? opscript.MapOptions
+---@return integer # how many inputs there were
+---@return table<integer, opscript.Error> # with `onError = "collect"` the errors, by the index of the input
+function OperationQueue:forEach(f, list, options) end
+
+---Combines the results of `f` for all inputs: `combine(combine(r1, r2), r3)` and so on. Any neighbours may be combined first, on any worker.
+---@param f fun(input: any): any
+---@param combine fun(left: any, right: any): any
+---@param list any[]|fun(): any
+---@param options? opscript.MapOptions
+---@return any # `options.initial` if there were no inputs
+function OperationQueue:reduce(f, combine, list, options) end
 
 ---@param keyPath string
 ---@param options opscript.ObservationOption[]

@@ -67,6 +67,49 @@ end
 
 workloads.L5 = ping
 
+-- Takes about a microsecond.
+local function compute(x)
+  local sum = x
+  for i = 1, 340 do sum = sum + i end
+  return sum
+end
+
+local function numbers(count)
+  local list = {}
+  for i = 1, count do list[i] = i end
+  return list
+end
+
+-- Maps a function over a table: nanoseconds an input.
+local function map(f, count)
+  local list = numbers(count)
+  return seconds(function()
+    local sum = 0
+    for _, x in queue:map(f, list) do sum = sum + x end
+    assert(sum > 0)
+  end) / count * 1e9
+end
+
+function workloads.L6(count) return map(compute, count) end
+
+-- The same without operations.
+workloads["L6-loop"] = function(count)
+  local list = numbers(count)
+  return seconds(function()
+    local sum = 0
+    for _, x in ipairs(list) do sum = sum + compute(x) end
+    assert(sum > 0)
+  end) / count * 1e9
+end
+
+workloads["L6-reduce"] = function(count)
+  local list = numbers(count)
+  return seconds(function() assert(queue:reduce(compute, function(a, b) return a + b end, list) > 0) end) / count * 1e9
+end
+
+-- Only the costs of the map.
+function workloads.L7(count) return map(function(x) return x end, count) end
+
 -- Measures exchanges while `count` operations with completion blocks wait. Half of them set their block after they were added.
 workloads["L5-waiting"] = function(count)
   local waiting = OperationQueue.new { isSuspended = true }

@@ -76,7 +76,7 @@ import Testing
         #expect(file.wrongParameters.isEmpty)
         let classes = ["Operation", "BlockOperation", "InvocationOperation", "OperationQueue"]
         let expected: [(name: String, fields: [String], functions: Set<String>)] = [
-            ("opscript", classes, Self.methods(ScriptModule.Function.names, besides: Set(ScriptModule.Function.names))),
+            ("opscript", classes, Set((ScriptModule.Function.names + MapScript.Function.names).map { ".\($0)" })),
             (
                 "opscript.Operation", OperationClass.Property.names + OperationClass.ClassProperty.names,
                 Self.methods(OperationClass.Function.names)
@@ -86,7 +86,7 @@ import Testing
             ("opscript.InvocationOperation", [], Self.methods(InvocationOperationClass.Function.names)),
             (
                 "opscript.OperationQueue", OperationQueueClass.Property.names + OperationQueueClass.ClassProperty.names,
-                Self.methods(OperationQueueClass.Function.names)
+                Self.methods(OperationQueueClass.Function.names + MapScript.Method.names)
             ),
             ("opscript.OperationQueueOptions", OperationQueueClass.Option.allCases.map(\.rawValue), []),
             ("opscript.Error", ErrorClass.Property.names, []),
@@ -99,7 +99,10 @@ import Testing
             #expect(file.fields[name] == Set(fields), "\(name)")
             #expect(file.functions[name] == functions, "\(name)")
         }
-        let made: Set = ["opscript.Progress", "opscript.Change", "opscript.Blockage", "opscript.Capture", "opscript.ProcessResult"]
+        let made: Set = [
+            "opscript.MapOptions", "opscript.Progress", "opscript.Change", "opscript.Blockage", "opscript.Capture",
+            "opscript.ProcessResult",
+        ]
         #expect(Set(file.fields.keys) == made.union(expected.map(\.name)))
     }
 

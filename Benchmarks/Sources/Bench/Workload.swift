@@ -166,6 +166,16 @@ struct Catalogue {
         return (programs.hasLuv ? [luv] : []) + [subject("C", "CLuaSubject", workload, full)]
     }
 
+    private var loop: Subject {
+        var loop = script("L6-loop", 1_000_000)
+        loop.name = "loop"
+        return loop
+    }
+
+    private func onOneProcessor(_ subject: Subject) -> Subject {
+        Subject(name: subject.name, commands: subject.commands.map { ["taskset", "-c", "0"] + $0 })
+    }
+
     /// The workloads of scripts.
     var scripts: [Workload] {
         [
@@ -182,6 +192,19 @@ struct Catalogue {
             Workload(
                 name: "L5", title: "add one and wait, median", unit: "µs", ours: script("L5", 2000), peers: luaPeers("L5", 2000),
                 goals: [Goal(peer: "luv", must: 1 / 4)]),
+            Workload(
+                name: "L6", title: "map of a function of 1 µs", unit: "ns", ours: script("L6", 1_000_000),
+                peers: [loop], goals: [Goal(peer: "loop", must: 1)]),
+            Workload(
+                name: "L6-one", title: "the same on one processor", unit: "ns", ours: onOneProcessor(script("L6", 1_000_000)),
+                peers: [onOneProcessor(loop)], goals: [Goal(peer: "loop", must: 2, best: 1.3)]),
+            Workload(
+                name: "L6-reduce", title: "reduce with a function of 1 µs", unit: "ns", ours: script("L6-reduce", 1_000_000),
+                peers: [loop], goals: [Goal(peer: "loop", must: 1)]),
+            Workload(
+                name: "L7", title: "map of a function that does nothing", unit: "ns", ours: script("L7", 1_000_000),
+                peers: [Subject(name: "imap", commands: [["python3", programs.scripts + "/imap.py", "L7", count(1_000_000)]])],
+                goals: []),
             Workload(
                 name: "T1", title: "a string of 1 MB there and back", unit: "µs", ours: script("T1", 200), peers: luaPeers("T1", 200),
                 goals: [Goal(peer: "luv", must: 1.1, best: 0.85)]),

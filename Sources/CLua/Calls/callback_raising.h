@@ -31,6 +31,12 @@ void clua_open_class(lua_State *L, const clua_class *class);
 /// Pushes a new metatable for the handles of a kind, with the class table of its class if it has one. Reserves its own slots.
 void clua_push_new_metatable(lua_State *L, int kind);
 
+/// Gives the class table on top, of objects of this kind, the methods that the host's script defines. Needs 2 free stack slots.
+void clua_open_methods_of_script(lua_State *L, int kind);
+
+/// Gives the module on top the functions that the host's script defines, and keeps what these use. Needs 5 free stack slots.
+void clua_open_script(lua_State *L);
+
 /// Pushes the class table of the operation whose handle is at `index`. Asks the host if this state does not know it. Needs 8 slots.
 void clua_push_class_of(lua_State *L, int index);
 

@@ -69,17 +69,19 @@ static int panic(lua_State *L) {
 
 // Pushes the module.
 static void push_module(lua_State *L, const clua_host *host) {
-    lua_createtable(L, 0, (int)(host->class_count + host->function_count));
+    lua_createtable(L, 0, (int)(host->class_count + host->function_count + host->script.function_count));
     for (size_t i = 0; i < host->class_count; i++) {
         const clua_class *class = &host->classes[i];
         if (!clua_class_defines(class, "new")) continue;  // only the runtime makes objects of the class
         clua_open_class(L, class);
+        clua_open_methods_of_script(L, class->kind);
         lua_setfield(L, -2, class->name);
     }
     for (size_t i = 0; i < host->function_count; i++) {
         clua_push_function(L, host->call, host->functions[i].member);
         lua_setfield(L, -2, host->functions[i].name);
     }
+    clua_open_script(L);
 }
 
 void clua_open_kept(lua_State *L) {

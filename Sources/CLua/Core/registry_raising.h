@@ -32,6 +32,8 @@ typedef enum clua_kept {
     CLUA_KEPT_FACTORIES,            // table: code (light userdata) -> compiled factory
     CLUA_KEPT_CONSOLE,              // table: the functions that an interactive session calls, by name
     CLUA_KEPT_ERROR,                // the message handler's record of the last error: value, message, traceback
+    CLUA_KEPT_SCRIPT_GLOBALS,       // table: the globals of the host's script; see Calls/scripted.c
+    CLUA_KEPT_SCRIPTED,             // table: the functions that the host's script defines, by name
     CLUA_KEPT_LIBRARIES,            // what the libraries contain; see Libraries/isolation.c
     CLUA_KEPT_CACHED_CLOSURES,      // the first of the cached closures, as in clua_state
     CLUA_KEPT_METATABLES = CLUA_KEPT_CACHED_CLOSURES + CLUA_CACHED_CLOSURE_COUNT,  // the first metatable, by kind

@@ -65,6 +65,17 @@ typedef struct clua_registering {
     const void *(*class_of)(lua_State *L, void *object);
 } clua_registering;
 
+/// The functions of the module that are written in Lua. All zero if there are none.
+typedef struct clua_script {
+    const char *source;  // a chunk that returns a table of the functions by name, see Calls/scripted.c
+    size_t length;
+    const clua_member *functions;  // fields of the module
+    size_t function_count;
+    int kind;
+    const clua_member *methods;  // methods of the objects of this kind
+    size_t method_count;
+} clua_script;
+
 /// What scripts see of a host. All states of the host share it, and it outlives them.
 typedef struct clua_host {
     const clua_class *classes;
@@ -88,6 +99,7 @@ typedef struct clua_host {
     clua_registering registering;
     /// Takes what scripts write to stdout (1) or stderr (2) in a state that `redirects_output`. Must not raise.
     void (*write)(lua_State *L, int stream, const char *bytes, size_t count);
+    clua_script script;
 } clua_host;
 
 #endif

@@ -40,7 +40,15 @@ extension Call {
     /// - Throws: an error that names the operations that nothing can finish any more.
     func wait(for operations: [Operation], timeout: Double?) throws(CallError) -> Bool {
         let deadline = timeout.map { ContinuousClock.now.advanced(by: .seconds(min($0, 1e9))) }
-        return try wait(for: operations, until: deadline)
+        return try wait(for: operations, isAnyEnough: false, until: deadline)
+    }
+
+    /// Waits until one of the operations has finished, and returns the first of those. Nil if the time ran out.
+    func waitForAny(_ operations: [Operation], timeout: Double?) throws(CallError) -> Operation? {
+        guard !operations.isEmpty else { throw .argument(1, "an operation to wait for is missing") }
+        let deadline = timeout.map { ContinuousClock.now.advanced(by: .seconds(min($0, 1e9))) }
+        _ = try wait(for: operations, isAnyEnough: true, until: deadline)
+        return operations.first { $0.isFinished }
     }
 
     /// Waits until the queue is empty. Also waits for operations that are added meanwhile.
@@ -68,18 +76,20 @@ extension Call {
         .message("\(operation.displayName) waits for itself, which can never end")
     }
 
-    private func wait(for operations: [Operation], until deadline: ContinuousClock.Instant?) throws(CallError) -> Bool {
+    private func wait(
+        for operations: [Operation], isAnyEnough: Bool, until deadline: ContinuousClock.Instant?
+    ) throws(CallError) -> Bool {
         let unfinished = operations.filter { !$0.isFinished }
-        if unfinished.isEmpty {
+        if unfinished.isEmpty || isAnyEnough && unfinished.count < operations.count {
             try state.runDueCompletions()
             return true
         }
         if let current = state.currentOperation, unfinished.contains(where: { $0 === current }) { throw waitsForItself(current) }
-        // Only the last of them wakes the thread.
-        let count = Countdown(unfinished.count, inbox: state.inbox)
+        // Only the last step wakes the thread.
+        let count = Countdown(isAnyEnough ? 1 : unfinished.count, inbox: state.inbox)
         for operation in unfinished { operation.whenFinished(for: count) { count.step() } }
         defer {
-            if !count.hasEnded { for operation in unfinished { operation.forgetFinishHandlers(of: count) } }
+            if isAnyEnough || !count.hasEnded { for operation in unfinished { operation.forgetFinishHandlers(of: count) } }
         }
         switch try state.wait(deadline: deadline, until: { count.hasEnded }) {
         case .satisfied:
@@ -132,7 +142,7 @@ private final class Countdown: Sendable {
         if left.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 { inbox.wake() }
     }
 
-    var hasEnded: Bool { left.load(ordering: .acquiring) == 0 }
+    var hasEnded: Bool { left.load(ordering: .acquiring) <= 0 }
 }
 
 extension Operation.Naming {

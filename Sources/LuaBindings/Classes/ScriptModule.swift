@@ -4,7 +4,7 @@ import OpEngine
 /// The module `opscript` as scripts see it: its classes and functions.
 enum ScriptModule {
     enum Function: String, Member {
-        case now, sleep, after, every, process, sh, prelude, captures
+        case now, sleep, after, every, process, sh, prelude, captures, workerCount, waitForAny
     }
 
     private static let noSlot = UInt32.max  // CLUA_NO_SLOT
@@ -92,7 +92,7 @@ enum ScriptModule {
                     guard let lua = unsafe lua else { return }
                     let written = unsafe UnsafeRawBufferPointer(start: bytes, count: count)
                     unsafe LuaState.of(lua).core.output.write(written, to: stream)
-                }))
+                }, script: MapScript.description))
         return unsafe UnsafePointer(host)
     }()
 
@@ -127,6 +127,8 @@ enum ScriptModule {
             throw .message("opscript.prelude is not available here: the host of this script does not allow it")
         case .prelude: return try call.addPrelude()
         case .captures: return try call.captures()
+        case .workerCount: return .integer(call.state.core.engine.workerCount)
+        case .waitForAny: return try .operation(call.waitForAny(call.operations(at: 1), timeout: call.timeout(at: 2)))
         case nil: throw .message("opscript bug: no function \(member)")
         }
     }

@@ -68,6 +68,15 @@ enum AllocationSteps {
         q.isSuspended = false
         q:waitUntilAllOperationsAreFinished(30)
         """,
+        "a map": """
+        local sum = 0
+        for _, x in q:map(helper, { { 1 }, { 2 }, { 3 } }) do sum = sum + x end
+        assert(sum == 6)
+        assert(q:forEach(helper, { { 1 }, { 2 } }, { onError = 'collect' }) == 2)
+        return q:reduce(helper, math.max, { { 1 }, { 2 } })
+        """,
+        "lines": "for line in opscript.lines '/proc/self/statm' do assert(#line > 0) end",
+        "waiting for any": "return opscript.waitForAny { o, q:addOperation(function() end) }, opscript.workerCount()",
         "an operation started here":
             "local started = Operation.new(function(op, a) return a end, {}); started:start(); return started.result",
         "an operation on the main queue": """
