@@ -4,7 +4,7 @@ import OpEngine
 /// The module `opscript` as scripts see it: its classes and functions.
 enum ScriptModule {
     enum Function: String, Member {
-        case now, sleep, after, every, process, sh, prelude, captures
+        case now, sleep, after, every, process, sh, prelude, captures, resources
     }
 
     private static let noSlot = UInt32.max  // CLUA_NO_SLOT
@@ -127,6 +127,7 @@ enum ScriptModule {
             throw .message("opscript.prelude is not available here: the host of this script does not allow it")
         case .prelude: return try call.addPrelude()
         case .captures: return try call.captures()
+        case .resources: return try call.resources()
         case nil: throw .message("opscript bug: no function \(member)")
         }
     }

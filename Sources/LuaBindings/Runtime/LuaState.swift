@@ -245,6 +245,43 @@ final class LuaState: @unchecked Sendable {
     func run(
         _ operation: LuaOperation, _ parcel: UnsafePointer<clua_parcel>?, _ arguments: [LuaValue], number: Int32
     ) throws(Failure) -> ReturnedValues {
+        let limit = number > 0 ? 1 : operation.isAsynchronous ? 0 : LUA_MULTRET
+        return try unsafe run(operation) { lua, memoryLimit, results, failure in
+            var body = unsafe operation.cBody(number: number)
+            if arguments.isEmpty { return unsafe clua_run_body(lua, body, parcel, limit, memoryLimit, &results, &failure) }
+            return unsafe FlatValues(arguments).withItems { items in
+                unsafe (body.arguments, body.argument_count) = (items.baseAddress, arguments.count)
+                return unsafe clua_run_body(lua, body, parcel, limit, memoryLimit, &results, &failure)
+            }
+        }
+    }
+
+    /// Calls a function that decides about `operation`, with the operation, or with `failure` if that is given.
+    func call(_ function: Parcel, for operation: LuaOperation, about failure: OperationFailure?) throws(Failure) -> [LuaValue] {
+        var argument = unsafe clua_item()
+        if let failure {
+            unsafe (argument.type, argument.kind) = (LUA_TUSERDATA, ObjectKind.error.rawValue)
+            unsafe argument.object = Unmanaged.passUnretained(failure).toOpaque()
+        }
+        let returned = try unsafe run(operation) { lua, memoryLimit, results, error in
+            unsafe withUnsafePointer(to: argument) { argument in
+                let body = unsafe clua_body(
+                    object: Unmanaged.passUnretained(operation).toOpaque(), kind: ObjectKind.operation.rawValue, handle: 0, number: 0,
+                    is_invocation: false, omits_operation: failure != nil, method: nil, arguments: argument,
+                    argument_count: failure == nil ? 0 : 1)
+                return unsafe clua_run_body(lua, body, function.pointer, LUA_MULTRET, memoryLimit, &results, &error)
+            }
+        }
+        withExtendedLifetime((function, failure)) {}
+        return try values(of: returned.parcel)
+    }
+
+    /// Runs code of `operation` here, which `body` calls.
+    @inline(__always)
+    private func run(
+        _ operation: LuaOperation,
+        _ body: (_ lua: OpaquePointer, _ memoryLimit: Int, inout clua_parcel, inout clua_failure) -> Int32
+    ) throws(Failure) -> ReturnedValues {
         try core.prepare(self)
         var results = unsafe clua_parcel()
         // What the call has started by hand has taken the request to stop the call.
@@ -256,22 +293,8 @@ final class LuaState: @unchecked Sendable {
             currentOperation = operation
             let outer = unsafe switchGroup(to: operation.origin.group)
             defer { unsafe switchGroup(to: outer) }
-            let limit = number > 0 ? 1 : operation.isAsynchronous ? 0 : LUA_MULTRET
-            let body = unsafe operation.cBody(number: number)
             try limited(operation) { () throws(Failure) in
-                if arguments.isEmpty {
-                    try unsafe attempt { lua, failure in
-                        unsafe clua_run_body(lua, body, parcel, limit, memoryLimit, &results, &failure)
-                    }
-                } else {
-                    try unsafe attempt { lua, failure in
-                        unsafe FlatValues(arguments).withItems { items in
-                            var body = unsafe body
-                            unsafe (body.arguments, body.argument_count) = (items.baseAddress, arguments.count)
-                            return unsafe clua_run_body(lua, body, parcel, limit, memoryLimit, &results, &failure)
-                        }
-                    }
-                }
+                try unsafe attempt { lua, failure in unsafe body(lua, memoryLimit, &results, &failure) }
             }
         }
         return unsafe ReturnedValues(taking: &results)
@@ -382,8 +405,8 @@ final class LuaState: @unchecked Sendable {
                     if takeInterrupt(unless: wasRaised) || isMain && core.requestedExitStatus != nil || predicate() { return true }
                     if isMain, core.mainStateMustEnd.load(ordering: .acquiring) { return true }
                     if let call, call.isStopped { return true }
-                    guard let waiting, waiting.isCancelled else { return false }
-                    return endsWhenCancelled || waiting.stopReason != nil
+                    guard let waiting else { return false }
+                    return waiting.isCancelled && endsWhenCancelled || waiting.stopReason != nil
                 }, deadline: deadline)
             // The wait ends below, so the request must not stop a completion block. Reading the cause waits until the request is made.
             if isMain, core.requestedExitStatus != nil, core.exitCause != nil { unsafe clua_withdraw_request(running) }

@@ -51,7 +51,7 @@ extension BeyondFoundation where Self: Operation {
         return loadState().has(Operation.State.started | Operation.State.executing) ? 1 : 0
     }
 
-    /// The errors of the attempts that have failed and were followed by another one, in order.
+    /// The errors of the latest 100 attempts that have failed and were followed by another one, in order.
     public var attemptErrors: [any Error] { admission.map { admission in lock.withLock { admission.failures } } ?? [] }
 }
 
@@ -59,11 +59,13 @@ extension Operation {
     /// What must hold for an operation to start. See `addCondition(_:)`.
     public struct Condition: Sendable {
         /// Whether a condition holds.
-        public enum Answer: Sendable, Hashable {
+        public enum Answer: Sendable {
             /// It holds.
             case holds
             /// It does not hold, because of this reason.
             case failed(reason: String)
+            /// Nobody can tell, because of an error. The operation fails with it, and does not run.
+            case error(any Error)
         }
 
         /// The name, for messages.

@@ -17,8 +17,12 @@ extension Operation {
         var retryPolicy: RetryPolicy?
         /// How often the operation has started.
         var attempt = 0
-        /// The errors of the attempts that have failed and were followed by another one.
+        /// The errors of the latest attempts that have failed and were followed by another one.
+        static let mostFailures = 100
         var failures: [any Error] = []
+        /// Whether a thread is in `start`, and whether somebody has ended the attempt meanwhile. See `isTriedAgain`.
+        var isInStart = false
+        var hasEndedInStart = false
         /// The timer that begins the next attempt, and its moment.
         var pause: (timer: EngineTimers.Number, end: ContinuousClock.Instant)?
 
@@ -110,10 +114,13 @@ extension Operation {
     private func askConditions(of admission: Admission) {
         let conditions = lock.withLock { exchange(&admission.conditions, with: []) }
         for condition in conditions {
-            guard case .failed(let reason) = condition.evaluate(self) else { continue }
-            fail(with: OperationError.conditionFailed(operation: label, condition: condition.name, reason: reason), outcome: .cancelled)
-            cancel()
-            return
+            switch condition.evaluate(self) {
+            case .holds: continue
+            case .failed(let reason):
+                fail(with: OperationError.conditionFailed(operation: label, condition: condition.name, reason: reason), outcome: .cancelled)
+            case .error(let error): fail(with: error)
+            }
+            return cancel()
         }
     }
 

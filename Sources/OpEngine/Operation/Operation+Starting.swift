@@ -170,12 +170,11 @@ extension Operation {
             return
         }
         let hasAdmission = loadState().has(State.hasAdmission)
-        var failedAttempts = 0
         if hasAdmission {
             var isAdmitted = false
             context.whileRunning(self, in: core) { isAdmitted = self.isAdmitted(by: core) }
             if !isAdmitted { return }
-            failedAttempts = failedAttemptCount
+            startBegins()
         }
         switch transition({ $0.launch() }) {
         case .start: break
@@ -186,13 +185,19 @@ extension Operation {
         context.whileRunning(self, in: core) { start() }
         // The usual case: the base class's `start` has finished the operation.
         let last = loadState()
-        if last.has(State.finished) || hasAdmission && failedAttemptCount > failedAttempts { return }
+        if last.has(State.finished) { return }
+        if hasAdmission && hasEndedInStart {
+            _ = startHasReturned()
+            end(takesNext: false)
+            return
+        }
         if last.has(State.recorded) { recordReturn() }
         if isFinished {
             end(takesNext: false)
         } else if transition({ $0.startReturned() }) {
             core.operationOutlivesStart()
         }
+        if hasAdmission && startHasReturned() { end(takesNext: false) }
     }
 
     /// Returns an operation that is not ready to its queue. Either the subclass's `isReady` is false, in which case the operation waits

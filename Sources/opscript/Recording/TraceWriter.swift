@@ -23,12 +23,14 @@ final class TraceWriter {
         var finished: UInt64 = 0
         var thread = -1
         var error: String?
+        /// The number of the attempt that runs, or has run last.
+        var attempt = 0
         var phase = Phase.unknown
 
         var label: String { name ?? place ?? "operation" }
     }
 
-    private enum Phase { case unknown, waiting, ready, running, open, finished }
+    private enum Phase { case unknown, waiting, ready, running, open, betweenAttempts, finished }
 
     private enum ThreadKind { case main, worker(Int), other }
 
@@ -125,9 +127,13 @@ final class TraceWriter {
             if entries[number].phase == .ready {
                 writeWait(of: entries[number], for: "a worker", from: entries[number].ready, to: time)
                 ready -= 1
+            } else if entries[number].phase == .betweenAttempts {
+                writeWait(of: entries[number], for: "another attempt", from: entries[number].finished, to: time)
+                waiting -= 1
             } else if entries[number].phase == .waiting {
                 waiting -= 1
             }
+            entries[number].attempt += 1
             if !newThreads.isEmpty { announceThread(record.thread) }
             entries[number].phase = .running
             entries[number].started = time
@@ -142,6 +148,12 @@ final class TraceWriter {
             entries[number].phase = .open
             running -= 1
             sampleCounters(at: time)
+        case .attemptFailed:
+            guard entries[number].phase == .running || entries[number].phase == .open else { return }
+            finish(number, .failed, at: time)
+            entries[number].phase = .betweenAttempts
+            (entries[number].error, entries[number].returned) = (nil, 0)
+            waiting += 1
         case .finished(let outcome): finish(number, outcome, at: time)
         default: break
         }
@@ -166,6 +178,9 @@ final class TraceWriter {
         case .open:
             writeSlice(of: entry, until: entry.returned, outcome)
             writeSpan("asynchronous", of: entry, from: entry.returned, to: time)
+        case .betweenAttempts:
+            writeWait(of: entry, for: "another attempt", from: entry.finished, to: time)
+            waiting -= 1
         case .finished, .unknown: return
         }
         entries[number].phase = .finished
@@ -283,6 +298,10 @@ final class TraceWriter {
         case .failed: file.append("failed\"")
         case .cancelled: file.append("cancelled\"")
         case nil: file.append("unfinished\"")
+        }
+        if entry.attempt > 1 {
+            file.append(",\"attempt\":")
+            file.append(entry.attempt)
         }
         if let place = entry.place {
             file.append(",\"place\":")
