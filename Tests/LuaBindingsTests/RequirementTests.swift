@@ -326,7 +326,7 @@ import Testing
                 return op.result
                 """) == [
                     .string(
-                        "'more' cannot be added: 1 operations wait in queue 'full', its maxPendingOperationCount, and 'producer', which adds it, "
+                        "'more' cannot be added: 1 operation waits in queue 'full', its maxPendingOperationCount, and 'producer', which adds it, "
                             + "runs in that queue, so it would wait for itself; add it to another queue, or let the script add it")
                 ])
     }

@@ -292,5 +292,6 @@ private func exclusive(_ name: String, _ block: @escaping @Sendable () -> Void) 
 
 /// Executes until `finish` is called.
 private final class AsyncStub: AsyncOperation, @unchecked Sendable {
+    // Safety: `@unchecked Sendable` because the properties never change, or have locks.
     override func main() {}
 }

@@ -160,6 +160,7 @@ import Testing
 
 /// Fails in the first attempts.
 private final class Flaky: Operation, @unchecked Sendable {
+    // Safety: `@unchecked Sendable` because the properties never change, or have locks.
     struct Failure: Error, Equatable { let attempt: Int }
 
     private let failures: Int
@@ -178,6 +179,7 @@ private final class Flaky: Operation, @unchecked Sendable {
 
 /// Fails in the first attempts, each of which finishes on another thread.
 private final class AsyncFlaky: AsyncOperation, @unchecked Sendable {
+    // Safety: `@unchecked Sendable` because the properties never change, or have locks.
     private let failures: Int
 
     init(failing failures: Int) { self.failures = failures }
@@ -193,6 +195,7 @@ private final class AsyncFlaky: AsyncOperation, @unchecked Sendable {
 
 /// Fails on another thread before its `main` has returned.
 private final class EndedInStart: AsyncOperation, @unchecked Sendable {
+    // Safety: `@unchecked Sendable` because the properties never change, or have locks.
     let most = Locked(0)
     private let inside = Locked(0)
 

@@ -25,7 +25,7 @@ local counts = { passed = 0, failed = 0, skipped = 0 }
 for _, op in ipairs(operations) do
   local outcome = not op.error and "passed" or op.error.kind == "condition" and "skipped" or "failed"
   counts[outcome] = counts[outcome] + 1
-  if op.error then print(outcome, op.name, op.error.message:match "[^:]*$") end
+  if op.error then print(outcome, op.name, op.error.message:match "[^: ][^:]*$") end
   if op.attempt > 1 then print(outcome, op.name, "at attempt " .. op.attempt) end
 end
 print(counts.passed .. " passed, " .. counts.failed .. " failed, " .. counts.skipped .. " skipped")

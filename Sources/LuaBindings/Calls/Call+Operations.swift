@@ -72,7 +72,7 @@ extension Call {
         if let current, current.queue === queue {
             let limit = queue.maxPendingOperationCount ?? 0
             throw .message(
-                "\(operation.displayName) cannot be added: \(limit) operations wait in \(queue.displayName), its maxPendingOperationCount, "
+                "\(operation.displayName) cannot be added: \(limit == 1 ? "1 operation waits" : "\(limit) operations wait") in \(queue.displayName), its maxPendingOperationCount, "
                     + "and \(current.displayName), which adds it, runs in that queue, so it would wait for itself; "
                     + "add it to another queue, or let the script add it")
         }

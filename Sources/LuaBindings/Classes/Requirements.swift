@@ -92,11 +92,11 @@ extension Call {
 
     private func addCondition(to operation: Operation, at index: Int32, argument: Int32?) throws(CallError) {
         try checkHasNotStarted(operation, "addCondition")
+        try checkStoredCount(operation.conditionCount + 1, "conditions", of: operation)
         if isFunction(at: index) {
             guard let operation = operation as? LuaOperation else {
                 throw .message("\(operation.displayName) is the host's, and cannot ask a function of a script")
             }
-            try checkStoredCount(operation.conditionCount + 1, "conditions", of: operation)
             let label = functionLabel(at: index)
             return operation.addCondition(try sentFunction(at: index), named: label)
         }

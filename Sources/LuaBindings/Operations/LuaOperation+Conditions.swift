@@ -19,8 +19,6 @@ extension LuaOperation {
             })
     }
 
-    var conditionCount: Int { ifOutOfLine { $0.rare?.conditions.count ?? 0 } ?? 0 }
-
     private func ask(conditionAt index: Int) -> Condition.Answer {
         let function = ifOutOfLine { fields -> Parcel? in
             guard let rare = fields.rare, index < rare.conditions.count else { return nil }

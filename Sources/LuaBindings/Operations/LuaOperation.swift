@@ -238,8 +238,8 @@ import Synchronization
         if failure.kind == .interrupted { return fail(with: failure, outcome: .cancelled) }
         fail(with: failure)
         guard hasAttemptsLeft else { return core.record(failure) }
-        // It counts only if there is no other attempt.
-        withFields { $0.rareInUse.failure = failure }
+        // It counts only if there is no other attempt. Of the failures of several blocks, the first does.
+        withFields { fields in if fields.rare?.failure == nil { fields.rareInUse.failure = failure } }
         tellWhenFinished()
     }
 

@@ -56,6 +56,9 @@ extension BeyondFoundation where Self: Operation {
 }
 
 extension Operation {
+    /// The number of conditions that have not been asked.
+    package var conditionCount: Int { admission.map { admission in lock.withLock { admission.conditions.count } } ?? 0 }
+
     /// What must hold for an operation to start. See `addCondition(_:)`.
     public struct Condition: Sendable {
         /// Whether a condition holds.

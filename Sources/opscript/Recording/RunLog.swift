@@ -226,6 +226,8 @@ struct RunLog: Sendable {
             Attempt(
                 operation: Int32(index), thread: operation.thread, started: operation.started, left: operation.leftThread,
                 busyTime: operation.busyTime, error: operation.error))
+        // An operation may be tried again for ever.
+        if forgets, attempts.count > 2 * RunLog.latestCount { attempts.removeFirst(RunLog.latestCount) }
         if workers.contains(operation.thread) { totals.workerTime += operation.busyTime }
         totals.endAttempt()
         operations[index].phase = .betweenAttempts

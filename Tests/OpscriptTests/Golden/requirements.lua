@@ -22,7 +22,7 @@ while not held.begun do opscript.sleep(0.001) end
 queue:addOperation(big)
 local fields
 repeat fields = select(2, big:why()) until fields and fields.exclusive
-print(big:why())
+print((big:why()))
 held:cancel()
 big:waitUntilFinished()
 print(pcall(queue.addOperation, queue, Operation.new { name = "bigger", needs = { memory = "2K" } }))
