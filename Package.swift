@@ -40,6 +40,8 @@ let package = Package(
         // What `scripts/build --library` makes libopscript.so of.
         .library(name: "OpscriptLibrary", type: .static, targets: ["OpscriptLibrary"]),
         .executable(name: "opscript", targets: ["opscript"]),
+        // The worker process of hosts whose operations run in processes.
+        .executable(name: "opscript-worker", targets: ["opscript-worker"]),
         // `scripts/build --module` links `opscript.so` from it.
         .library(name: "OpscriptModule", type: .static, targets: ["OpscriptModule"]),
     ],
@@ -52,6 +54,7 @@ let package = Package(
         .target(name: "OpEngine", dependencies: ["CPlatform"], swiftSettings: strictMemory),
         .target(name: "OpEngineDispatch", dependencies: ["OpEngine"], swiftSettings: strict),
         .target(name: "LuaBindings", dependencies: ["CIO", "CLua", "OpEngine"], swiftSettings: strictMemory),
+        .executableTarget(name: "opscript-worker", dependencies: ["LuaBindings"], swiftSettings: strictMemory),
         .target(name: "COpscript"),
         // The functions of opscript.h. All that it handles comes from C, so marking each expression as unsafe would say nothing.
         .target(name: "OpscriptLibrary", dependencies: ["COpscript", "LuaBindings", "OpEngine"], swiftSettings: strict),
@@ -84,11 +87,14 @@ let package = Package(
         .target(name: "CTestSupport", path: "Tests/CTestSupport"),
         .testTarget(name: "CLuaTests", dependencies: ["CLua", "CTestSupport", "TestSupport"], swiftSettings: strictMemory),
         .testTarget(
-            name: "LuaBindingsTests", dependencies: ["LuaBindings", "CTestSupport", "CLua", "OpEngine", "TestSupport"],
+            name: "LuaBindingsTests",
+            dependencies: ["LuaBindings", "CTestSupport", "CLua", "OpEngine", "TestSupport", "ProcessHost", "opscript-worker"],
             swiftSettings: strictMemory),
         // The code of docs/embedding.md.
         .executableTarget(
             name: "EmbeddingGuide", dependencies: ["LuaBindings"], path: "Tests/EmbeddingGuide", swiftSettings: strict),
+        // A host whose operations run in processes of its own executable.
+        .executableTarget(name: "ProcessHost", dependencies: ["LuaBindings"], path: "Tests/ProcessHost", swiftSettings: strictMemory),
         .testTarget(
             name: "OpscriptTests", dependencies: ["EmbeddingGuide", "opscript", "CTestSupport", "TestSupport"],
             exclude: ["Golden", "StockLua"],

@@ -11,7 +11,7 @@
 ---Whether an operation runs when a dependency failed or was cancelled: "finished" runs it, "succeeded" cancels it.
 ---@alias opscript.DependencyPolicy "finished"|"succeeded"
 
----@alias opscript.ErrorKind "error"|"timeout"|"memory"|"instructions"|"interrupted"|"dependency"|"condition"
+---@alias opscript.ErrorKind "error"|"timeout"|"memory"|"instructions"|"interrupted"|"dependency"|"condition"|"process"
 
 ---@alias opscript.ObservationOption "old"|"new"|"initial"|"prior"
 

@@ -44,9 +44,8 @@ import Testing
         let sender = State()
         try sender.run(Self.sources[number])
         let count = sender.count
-        var failures = 0
-        for _ in 1...2 {
-            failures += try squeeze(sender, step: 8) {
+        let failures = try (1...2).map { _ in
+            try squeeze(sender, step: 8) {
                 for index in 1...count { unsafe lua_pushvalue(sender.lua, index) }
                 do { _ = try sender.encode(count, as: CLUA_BODY) } catch let error as ScriptError where !error.isMemoryError {
                     #expect(error.message.hasPrefix("cannot send the main function.x (a coroutine)"))
@@ -54,8 +53,8 @@ import Testing
                 sender.count = count
             }
         }
-        // Encoding a tree of plain values allocates nothing in the state.
-        #expect(number == 0 ? failures == 0 : failures > 128)
+        // Encoding a tree of plain values allocates nothing in the state, once that knows which values travel by name.
+        #expect(number == 0 ? failures[0] > 128 && failures[1] == 0 : failures[0] + failures[1] > 128)
     }
 
     @Test(arguments: 0..<sources.count - 1)

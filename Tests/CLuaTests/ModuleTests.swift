@@ -13,6 +13,23 @@ import Testing
                 """)
     }
 
+    @Test("What a fresh state has travels by name, whatever has replaced it before anything is sent")
+    func whatAFreshStateHasTravelsByName() throws {
+        try roundTrip(
+            """
+            local rep, log, file, lines = string.rep, math.log, io, debug.getinfo
+            string.rep = function() return 'mine' end
+            math.log, debug.getinfo, io, package.loaded.io = nil, print, nil, nil
+            local mine = string.rep
+            return function() return rep, log, file, lines, mine end
+            """,
+            check: """
+                local rep, log, file, lines, mine = (...)()
+                assert(rep == string.rep and log == math.log and file == io and lines == debug.getinfo)
+                assert(mine ~= string.rep and mine() == 'mine')
+                """)
+    }
+
     @Test func standardFilesAreTheReceivers() throws {
         try roundTrip(
             "local out = io.stdout; return function() return out, io.stderr end",

@@ -1,6 +1,7 @@
-#define _POSIX_C_SOURCE 200809L
+#define _GNU_SOURCE  // syscall
 #include "CTestSupport.h"
 
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,4 +32,12 @@ int fork_and_call(void (*body)(void *), void *context, char *text, size_t size) 
     text[count] = 0;
     close(ends[0]);
     return child < 0 ? -1 : wait_for_process(child);
+}
+
+int pidfd_of_process(int process) { return (int)syscall(SYS_pidfd_open, process, 0); }
+
+int fork_here(void) {
+    pid_t child = fork();
+    if (child == 0) _exit(0);
+    return child;
 }

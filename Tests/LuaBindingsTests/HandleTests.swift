@@ -24,6 +24,19 @@ private final class Going: Operation, @unchecked Sendable {
 
 /// An operation has one handle in each state, wherever the state got it from.
 @Suite struct HandleTests {
+    @Test func whatScriptsDoToTheBuiltInClassBeforeTheFirstOperationChangesNoClass() throws {
+        try script(
+            """
+            local subclass, cancelled = Operation.subclass, false
+            Operation.subclass = nil
+            local Careful = subclass(Operation, 'Careful')
+            function Careful:cancel() cancelled = true; Operation.cancel(self) end
+            local o = Careful.new()
+            o:cancel()
+            assert(cancelled and o.isCancelled and o.subclass == nil)
+            """)
+    }
+
     /// Handles on the stack of a C function keep the host's objects alive while it runs, so scripts must not overwrite them.
     @Test func whatFunctionsOfCHaveOnTheirStacksIsNoLocalVariable() throws {
         try script(

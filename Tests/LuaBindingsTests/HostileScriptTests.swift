@@ -16,7 +16,12 @@ import Testing
         await run(scripts)
     }
 
-    private func run(_ scripts: [HostileScript], mayEndAnyhow: Bool = false) async {
+    @Test func eachEndsThatWayInAWorkerProcess() async throws {
+        // As many as quick tests have time for.
+        await run(try HostileScript.all().enumerated().filter { $0.offset % TestLength.stride == 0 }.map(\.element), isolation: .process)
+    }
+
+    private func run(_ scripts: [HostileScript], isolation: Runtime.Isolation = .threads, mayEndAnyhow: Bool = false) async {
         let next = Atomic<Int>(0), left = Atomic<Int>(5), complaints = Log<String>()
         // Suspends, because other tests need the threads of the pool meanwhile.
         await withCheckedContinuation { done in
@@ -28,7 +33,7 @@ import Testing
                         let index = next.wrappingAdd(1, ordering: .relaxed).oldValue
                         guard index < scripts.count else { return }
                         do {
-                            if let complaint = try scripts[index].complaint(mayEndAnyhow: mayEndAnyhow) {
+                            if let complaint = try scripts[index].complaint(isolation: isolation, mayEndAnyhow: mayEndAnyhow) {
                                 complaints.append("\(scripts[index].name): \(complaint)")
                             }
                         } catch { complaints.append("\(scripts[index].name): the test itself failed: \(error)") }
@@ -37,7 +42,8 @@ import Testing
             }
             _ = TestThread {
                 defer { end() }
-                do { try HostileScript.runNeighbour(until: { next.load(ordering: .relaxed) >= scripts.count }) } catch {
+                do { try HostileScript.runNeighbour(isolation: isolation, until: { next.load(ordering: .relaxed) >= scripts.count }) } catch
+                {
                     complaints.append("another runtime: \(error)")
                 }
             }
@@ -73,8 +79,9 @@ private struct HostileScript: Sendable {
     }
 
     /// - Parameters: the seconds for an operation and for a run.
-    private static func configuration(seconds: Double, runSeconds: Double) -> Runtime.Configuration {
+    private static func configuration(seconds: Double, runSeconds: Double, isolation: Runtime.Isolation) -> Runtime.Configuration {
         var configuration = Runtime.Configuration()
+        configuration.isolation = isolation
         configuration.workerCount = 2
         configuration.ignoresEnvironment = true
         configuration.sandbox = .untrusted
@@ -105,10 +112,12 @@ private struct HostileScript: Sendable {
     /// Runs the script as an operation, with operations of other runs beside it and after it in the same runtime.
     ///
     /// - Returns: what is wrong; nil if all is well.
-    func complaint(mayEndAnyhow: Bool = false) throws -> String? {
+    func complaint(isolation: Runtime.Isolation = .threads, mayEndAnyhow: Bool = false) throws -> String? {
         // A busy machine needs longer to fill the memory.
         let isForTime = mayEndAnyhow || ends.contains("timeout")
-        let runtime = try Runtime(Self.configuration(seconds: isForTime ? 0.3 : 30, runSeconds: mayEndAnyhow ? 1 : isForTime ? 10 : 30))
+        let runtime = try Runtime(
+            Self.configuration(
+                seconds: isForTime ? 0.3 : 30, runSeconds: mayEndAnyhow ? 1 : isForTime ? 10 : 30, isolation: isolation))
         var isClosed = false
         defer { if !isClosed { runtime.close() } }
         let values = try runtime.run(
@@ -153,8 +162,8 @@ private struct HostileScript: Sendable {
     }
 
     /// Runs operations in a runtime of its own, and checks each result.
-    static func runNeighbour(until isOver: () -> Bool) throws {
-        let runtime = try Runtime(configuration(seconds: 30, runSeconds: 30))
+    static func runNeighbour(isolation: Runtime.Isolation, until isOver: () -> Bool) throws {
+        let runtime = try Runtime(configuration(seconds: 30, runSeconds: 30, isolation: isolation))
         defer { runtime.close() }
         try runtime.run("queue = opscript.OperationQueue.new()")
         for _ in 0..<400 where !isOver() {

@@ -170,7 +170,6 @@ import Testing
         for _ in 0..<3 { #expect(simulation.step()) }
         #expect(starts.entries == [0, 0, 0])
         simulation.advance(by: .milliseconds(50))
-        _ = queue.operations[0].isReady
         while simulation.step() {}
         #expect(starts.entries == [0, 0, 0, 0.1, 0.2, 0.3])
         // After a pause there may be three at once again, and not more.
@@ -292,6 +291,6 @@ private func exclusive(_ name: String, _ block: @escaping @Sendable () -> Void) 
 
 /// Executes until `finish` is called.
 private final class AsyncStub: AsyncOperation, @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because the properties never change, or have locks.
+    // Safety: `@unchecked Sendable` because the class it inherits from is, and there are no stored properties.
     override func main() {}
 }

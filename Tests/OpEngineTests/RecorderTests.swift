@@ -1,7 +1,8 @@
-import OpEngine
 import Synchronization
 import TestSupport
 import Testing
+
+@testable import OpEngine
 
 /// What a recorder has passed on.
 private final class Records: OperationRecordReceiver {
@@ -176,6 +177,23 @@ private final class Records: OperationRecordReceiver {
         #expect(expected.isEmpty, "seed \(seed)")
         #expect(added == 3 * count, "seed \(seed)")
         #expect(failures == failed.load(ordering: .relaxed), "seed \(seed)")
+    }
+
+    @Test("Each address has a number of its own, counted in order of first use, whatever page was looked up last")
+    func numbers() {
+        let seed = UInt64.random(in: 0..<1_000_000)
+        var random = SeededGenerator(seed: seed)
+        var addresses: [UInt64] = []
+        for block: UInt64 in 1...60 {
+            for place: UInt64 in 0..<50 { addresses.append(block * 1_000_000_000 + place * 112) }
+        }
+        addresses.shuffle(using: &random)
+        var numbers = OperationNumbers()
+        var pages = [OperationNumbers.Page.none, .none]
+        for (index, address) in addresses.enumerated() { #expect(numbers.number(of: address, &pages[index % 2]) == index, "seed \(seed)") }
+        for index in addresses.indices.shuffled(using: &random) {
+            #expect(numbers.number(of: addresses[index], &pages[index % 2]) == index, "seed \(seed)")
+        }
     }
 
     @Test("One recorder records at a time; the next one begins anew")

@@ -160,7 +160,7 @@ import Testing
 
 /// Fails in the first attempts.
 private final class Flaky: Operation, @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because the properties never change, or have locks.
+    // Safety: `@unchecked Sendable` because the class it inherits from is; the stored properties are constants.
     struct Failure: Error, Equatable { let attempt: Int }
 
     private let failures: Int
@@ -179,7 +179,7 @@ private final class Flaky: Operation, @unchecked Sendable {
 
 /// Fails in the first attempts, each of which finishes on another thread.
 private final class AsyncFlaky: AsyncOperation, @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because the properties never change, or have locks.
+    // Safety: `@unchecked Sendable` because the class it inherits from is; the stored property is a constant.
     private let failures: Int
 
     init(failing failures: Int) { self.failures = failures }

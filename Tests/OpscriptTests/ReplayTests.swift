@@ -1,6 +1,16 @@
+import OpEngine
+import TestSupport
 import Testing
 
 @testable import opscript
+
+/// Goes on without a thread until the test finishes it.
+private final class HeldOperation: AsyncOperation, @unchecked Sendable {
+    // Safety: the body is a constant, and is called on the thread of the test.
+    private let body: () -> Void
+    init(_ body: @escaping () -> Void) { self.body = body }
+    override func main() { body() }
+}
 
 @Suite struct ReplayTests {
     private func task(
@@ -49,6 +59,64 @@ import Testing
     func cycle() {
         #expect(durations([task(5, after: 1), task(5, after: 0), task(7)], 1) == [7])
         #expect(durations([], 4) == [0])
+    }
+
+    /// How long the tasks take if the simulated engine starts them: as soon as it can, while one of the workers is free.
+    private func simulatedDuration(of tasks: [Replay.Task], maxima: [Int?], workers: Int) -> UInt64 {
+        let simulation = Engine.Simulation(seed: 0)
+        let queues = maxima.map { maximum in
+            let queue = OperationQueue(engine: simulation.engine)
+            queue.maxConcurrentOperationCount = maximum ?? tasks.count
+            return queue
+        }
+        var events: [(time: UInt64, happen: () -> Void)] = []
+        var (now, freeWorkers) = (UInt64(0), workers)
+        var operations: [HeldOperation] = []
+        func add(_ index: Int, at time: UInt64) { events.append((time, { queues[tasks[index].queue].addOperation(operations[index]) })) }
+        for (index, task) in tasks.enumerated() {
+            let operation = HeldOperation {
+                freeWorkers -= 1
+                events.append((now + task.workerTime, { freeWorkers += 1 }))
+                events.append((now + task.runTime, { operations[index].finish() }))
+                for other in tasks.indices where tasks[other].creator == index { add(other, at: now + tasks[other].added) }
+            }
+            for dependency in task.dependencies { operation.addDependency(operations[dependency]) }
+            operations.append(operation)
+            if task.creator == nil { add(index, at: task.added) }
+        }
+        while let next = events.map(\.time).min() {
+            now = next
+            while let index = events.firstIndex(where: { $0.time == now }) { events.remove(at: index).happen() }
+            while freeWorkers > 0, simulation.step() {}
+        }
+        return now
+    }
+
+    @Test("A replay takes as long as the engine does", arguments: [1, 3])
+    func likeTheEngine(queueCount: Int) {
+        let seed = UInt64.random(in: 0 ... .max)
+        var random = SeededGenerator(seed: seed)
+        for round in 0..<TestLength.size(1000) {
+            var tasks: [Replay.Task] = []
+            for index in 0..<Int.random(in: 1...15, using: &random) {
+                let time = UInt64.random(in: 1...1_000_000, using: &random)
+                let creator = index > 0 && Int.random(in: 0..<4, using: &random) == 0 ? Int.random(in: 0..<index, using: &random) : nil
+                let isEarly = creator == nil && Bool.random(using: &random)
+                let dependencies = (0..<index).filter { _ in Int.random(in: 0..<5, using: &random) == 0 }
+                tasks.append(
+                    Replay.Task(
+                        workerTime: Bool.random(using: &random) ? time : UInt64.random(in: 1...time, using: &random), runTime: time,
+                        queue: Int.random(in: 0..<queueCount, using: &random),
+                        added: isEarly ? 0 : UInt64.random(in: 0...1_000_000, using: &random), creator: creator, dependencies: dependencies)
+                )
+            }
+            let maxima = (0..<queueCount).map { _ in Bool.random(using: &random) ? Int.random(in: 1...4, using: &random) : nil }
+            // With several queues and few workers, the seed of the simulation decides which queue is next.
+            let workers = queueCount == 1 ? Int.random(in: 1...5, using: &random) : tasks.count
+            #expect(
+                Replay.duration(of: tasks, maxima: maxima, workers: workers)
+                    == simulatedDuration(of: tasks, maxima: maxima, workers: workers), "seed \(seed), round \(round)")
+        }
     }
 
     @Test("Many tasks take no longer than the work allows, and no less")

@@ -74,6 +74,23 @@ import Testing
         #expect(log.operations.map(\.hasStarted) == [false] && log.attempts.count == 1)
     }
 
+    @Test("An operation that starts on a blocked thread, inside the wait of another one, is not blocked")
+    func nested() throws {
+        var log = RunLog(title: "", from: 0)
+        func receive(_ event: OperationRecord.Event, of operation: Int = -1, at time: UInt64) {
+            log.receive(OperationRecord(time: time, thread: 0, operation: operation, event: event))
+        }
+        receive(.thread(worker: 1, isMain: false), at: 0)
+        for operation in 0...1 { receive(.added(queue: 0, creator: nil, priority: .normal, isReady: true), of: operation, at: 0) }
+        receive(.started, of: 0, at: 10)
+        receive(.workerBlocked(1), at: 20)
+        receive(.started, of: 1, at: 30)
+        receive(.workerReturned(1), at: 40)
+        receive(.finished(.succeeded), of: 1, at: 50)
+        receive(.finished(.succeeded), of: 0, at: 60)
+        #expect(log.operations.map(\.blockedTime) == [0, 0])
+    }
+
     @Test("A log that forgets operations keeps those that run, and what it knows about them")
     func forgets() throws {
         var log = RunLog(title: "", from: 0, forgets: true)

@@ -93,6 +93,22 @@ import Testing
         #expect(try run.finish() == 0)
     }
 
+    @Test("Programs count, whether the script or an operation has started them")
+    func programs() throws {
+        let run = try LiveRun(
+            """
+            opscript.sh("true"):wait()
+            opscript.OperationQueue.new():addOperation(function() opscript.sh("true"):wait() end):waitUntilFinished()
+            print "ready"
+            io.stdout:flush()
+            io.read()
+            os.exit(0)
+            """)
+        let metrics = try run.get("/metrics")
+        #expect(metrics.split(separator: "\n").contains("opscript_programs_started_total 2"), "\(metrics)")
+        #expect(try run.finish() == 0)
+    }
+
     @Test("A queue may have any name, and queues with equal names are counted together")
     func queueNames() throws {
         let run = try LiveRun(

@@ -102,6 +102,29 @@ cio_result cio_process_result(const cio_process *process);
 /// Releases the caller's reference. The process keeps running.
 void cio_process_release(cio_process *process);
 
+// MARK: worker processes
+
+/// A process that serves this one. It has its ends of the sockets as descriptors 3 and 4.
+typedef struct cio_worker {
+    int process;
+    int socket;   // for messages: a stream
+    int control;  // for packets
+} cio_worker;
+
+/// Starts a program, which is looked for in PATH if its name has no slash, on the calling thread. It has the standard descriptors of this process,
+/// or only that of errors if it `is_silent`, and no others. Returns 0 or an errno; then `worker` is meaningless. `arguments` ends with NULL.
+int cio_start_worker(const char *const *arguments, bool is_silent, cio_worker *worker);
+
+/// Waits for the end of a worker process, at most so long; then kills it, and waits for that. Returns whether it has ended by itself. Call it
+/// once for each process.
+bool cio_await_worker(int process, int milliseconds, int *status);
+
+/// What a status of cio_await_worker says: the exit status, or -1 and the number of a signal.
+typedef struct cio_end {
+    int status, signal_number;
+} cio_end;
+cio_end cio_end_of(int status);
+
 /// "TERM" for SIGTERM. NULL for a number without a name.
 const char *cio_signal_name(int signal_number);
 

@@ -8,6 +8,7 @@
 #include "Calls/cached_closure_raising.h"
 #include "Calls/coroutines_raising.h"
 #include "Calls/opening_raising.h"
+#include "Calls/run_apart.h"
 #include "adoption.h"
 #include "callback.h"
 #include "deferred.h"

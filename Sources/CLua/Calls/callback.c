@@ -6,6 +6,7 @@
 
 #include "Calls/callback_raising.h"
 #include "Core/memory_raising.h"
+#include "Core/registry_raising.h"
 #include "Limits/stop_raising.h"
 #include "Objects/class_raising.h"
 #include "Objects/object_raising.h"
@@ -17,7 +18,7 @@ static void push_pointer(lua_State *L, clua_function function) { lua_pushlightus
 
 static clua_function to_pointer(lua_State *L, int index) { return (clua_function)lua_touserdata(L, index); }
 
-static void free_reply(clua_reply *reply) {
+void clua_reply_free(clua_reply *reply) {
     free(reply->bytes);
     for (size_t i = 0; i < reply->reference_count; i++) clua_object_release(reply->references[i].object);
     free(reply->references);
@@ -136,14 +137,14 @@ static int answer_owned(lua_State *L, clua_reply *reply) {
     int base = lua_gettop(L);
     bool needs_first = reply->kind == CLUA_REPLY_RESULTS || reply->kind == CLUA_REPLY_CLASS;
     if (!lua_checkstack(L, 3)) {
-        free_reply(reply);
+        clua_reply_free(reply);
         luaL_error(L, "stack overflow");
     }
     lua_pushcfunction(L, push_owned);
     lua_pushlightuserdata(L, reply);
     if (needs_first) lua_pushvalue(L, 1);
     int status = lua_pcall(L, needs_first ? 2 : 1, LUA_MULTRET, 0);
-    free_reply(reply);
+    clua_reply_free(reply);
     if (status != LUA_OK) lua_error(L);
     return lua_gettop(L) - base;
 }
@@ -356,7 +357,7 @@ static void push_class_table(lua_State *L, const clua_class *class) {
         push_class_function(L, class, class->functions[i].member);
         lua_setfield(L, -2, class->functions[i].name);
     }
-    lua_createtable(L, 0, 2);
+    lua_createtable(L, 0, 3);
     push_members(L, class->class_properties, class->class_property_count);
     push_pointer(L, class->class_get);
     lua_pushcclosure(L, use_property, 2);
@@ -376,19 +377,30 @@ static void push_subclass_table(lua_State *L, const clua_class *class) {
     lua_pop(L, 1);
 }
 
+bool clua_class_defines(const clua_class *class, const char *function) {
+    for (size_t i = 0; i < class->function_count; i++)
+        if (strcmp(class->functions[i].name, function) == 0) return true;
+    return false;
+}
+
 void clua_open_class(lua_State *L, const clua_class *class) {
     if (class->base != NULL) return push_subclass_table(L, class);
     push_class_table(L, class);
-    lua_pushliteral(L, "subclass");
-    bool may_be_derived_from = lua_rawget(L, -2) != LUA_TNIL;
-    lua_pop(L, 1);
-    clua_push_metatable(L, class->kind);
-    lua_pushvalue(L, -2);
+    lua_pushvalue(L, -1);
+    clua_keep(L, CLUA_KEPT_CLASS_TABLES + class->kind);
+}
+
+// Sets the fields of the metatable on top.
+static void set_metamethods(lua_State *L, const clua_class *class) {
+    if (clua_push_kept(L, CLUA_KEPT_CLASS_TABLES + class->kind) != LUA_TTABLE) {
+        lua_pop(L, 1);
+        clua_open_class(L, class);
+    }
     push_members(L, class->properties, class->property_count);
     lua_pushvalue(L, -1);
     lua_insert(L, -3);
     push_pointer(L, class->get);
-    lua_pushcclosure(L, may_be_derived_from ? get_overridden_property : get_property, 3);
+    lua_pushcclosure(L, clua_class_defines(class, "subclass") ? get_overridden_property : get_property, 3);
     lua_setfield(L, -3, "__index");
     push_pointer(L, class->set);
     lua_pushstring(L, clua_deferred_property(L, class));
@@ -401,5 +413,12 @@ void clua_open_class(lua_State *L, const clua_class *class) {
     // A script that could reach the metatable could break what the host relies on.
     lua_pushboolean(L, 0);
     lua_setfield(L, -2, "__metatable");
-    lua_pop(L, 1);
+}
+
+void clua_push_new_metatable(lua_State *L, int kind) {
+    const clua_host *host = clua_state_of(L)->host;
+    luaL_checkstack(L, LUA_MINSTACK, NULL);
+    lua_createtable(L, 0, 5);
+    for (size_t i = 0; i < host->class_count; i++)
+        if (host->classes[i].kind == kind) set_metamethods(L, &host->classes[i]);
 }

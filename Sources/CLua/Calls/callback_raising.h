@@ -13,14 +13,23 @@ int clua_call_host(lua_State *L, clua_function function, int member);
 /// Pushes the values of a reply and returns their number, or raises the error in it. Frees what the reply owns.
 int clua_answer(lua_State *L, clua_reply *reply);
 
+/// Frees what a reply owns. Never raises.
+void clua_reply_free(clua_reply *reply);
+
 /// A Lua function that calls a host's function. Upvalue: which one, as clua_push_function sets it.
 int clua_call_target(lua_State *L);
 
 /// Drops the body of the handle at `index`, and pushes the handle. Returns 1. Never raises. Needs 1 free stack slot.
 int clua_answer_sent(lua_State *L, int index);
 
-/// Creates the metatable and the class table of `class`. Pushes the class table above the module. Needs 6 free stack slots.
+/// Whether the class has a function with this name. Never raises.
+bool clua_class_defines(const clua_class *class, const char *function);
+
+/// Creates the class table of `class`. Pushes it, above the module if the class has a base. Needs 6 free stack slots.
 void clua_open_class(lua_State *L, const clua_class *class);
+
+/// Pushes a new metatable for the handles of a kind, with the class table of its class if it has one. Reserves its own slots.
+void clua_push_new_metatable(lua_State *L, int kind);
 
 /// Pushes the class table of the operation whose handle is at `index`. Asks the host if this state does not know it. Needs 8 slots.
 void clua_push_class_of(lua_State *L, int index);

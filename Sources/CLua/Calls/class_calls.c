@@ -60,6 +60,7 @@ static int call_cancel(lua_State *L) {
     clua_push_class_field(L, 3, "cancel");
     *cancelling->has = !lua_isnil(L, -1);
     if (!*cancelling->has) return 0;
+    if (clua_state_of(L)->wrap_function != NULL) clua_state_of(L)->wrap_function(L, -1);
     lua_pushvalue(L, 2);
     lua_call(L, 1, 0);
     return 0;

@@ -3,7 +3,6 @@
 #include <lua5.4/lauxlib.h>
 #include <lua5.4/lualib.h>
 #include <stdlib.h>
-#include <string.h>
 #ifdef __linux__
 #include <sys/sysinfo.h>
 #endif
@@ -68,23 +67,14 @@ static int panic(lua_State *L) {
     return 0;
 }
 
-// Classes without `new` are created by the runtime only, and do not appear in the module.
-static bool can_be_made(const clua_class *class) {
-    for (size_t i = 0; i < class->function_count; i++)
-        if (strcmp(class->functions[i].name, "new") == 0) return true;
-    return false;
-}
-
 // Pushes the module.
 static void push_module(lua_State *L, const clua_host *host) {
     lua_createtable(L, 0, (int)(host->class_count + host->function_count));
     for (size_t i = 0; i < host->class_count; i++) {
         const clua_class *class = &host->classes[i];
+        if (!clua_class_defines(class, "new")) continue;  // only the runtime makes objects of the class
         clua_open_class(L, class);
-        if (can_be_made(class))
-            lua_setfield(L, -2, class->name);
-        else
-            lua_pop(L, 1);
+        lua_setfield(L, -2, class->name);
     }
     for (size_t i = 0; i < host->function_count; i++) {
         clua_push_function(L, host->call, host->functions[i].member);
@@ -134,6 +124,7 @@ clua_state *clua_record_new(void *object, const clua_host *host) {
     state->object = object;
     state->host = host;
     state->call_host = clua_call_host;
+    state->push_new_metatable = clua_push_new_metatable;
     state->state_limit = state->limit_bytes = state->possible_bytes = machine_bytes();
     return state;
 }

@@ -19,6 +19,7 @@ typedef enum clua_kept {
     CLUA_KEPT_BODY_METATABLE,       // metatable of the environments of bodies
     CLUA_KEPT_FULL_ENVIRONMENTS,    // weak table: filled environment -> true, or the set of modules applied to it
     CLUA_KEPT_MODULE_GLOBALS,       // module name -> what loading the module did to the globals
+    CLUA_KEPT_MODULE_LIST,          // what a fresh state has, until the index is made from it; see Libraries/modules.c
     CLUA_KEPT_MODULE_INDEX,         // weak table: value -> name of the module that it is or belongs to
     CLUA_KEPT_MODULE_FIELDS,        // weak table: value -> its key in that module; nil for the module itself
     CLUA_KEPT_MODULES_KNOWN,        // module name -> the value that was indexed under that name
@@ -34,10 +35,11 @@ typedef enum clua_kept {
     CLUA_KEPT_LIBRARIES,            // what the libraries contain; see Libraries/isolation.c
     CLUA_KEPT_CACHED_CLOSURES,      // the first of the cached closures, as in clua_state
     CLUA_KEPT_METATABLES = CLUA_KEPT_CACHED_CLOSURES + CLUA_CACHED_CLOSURE_COUNT,  // the first metatable, by kind
-    CLUA_KEPT_COUNT = CLUA_KEPT_METATABLES + CLUA_MAX_KINDS + 1
+    CLUA_KEPT_CLASS_TABLES = CLUA_KEPT_METATABLES + CLUA_MAX_KINDS + 1,  // the first class table, by kind
+    CLUA_KEPT_COUNT = CLUA_KEPT_CLASS_TABLES + CLUA_MAX_KINDS + 1
 } clua_kept;
 
-/// Creates the entries, all empty. May raise. Needs 3 free stack slots.
+/// Creates the entries, all empty. May raise. Needs 1 free stack slot.
 void clua_registry_open(lua_State *L);
 
 /// Pushes the kept value, or false if there is none, and returns its type. Never raises. Needs 1 free stack slot.

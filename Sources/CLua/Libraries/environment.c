@@ -227,9 +227,10 @@ void clua_adopt_global(lua_State *L) {
     lua_pop(L, 1);
 }
 
-void clua_push_copy(lua_State *L, int index) {
+// As clua_push_copy. `count` is about the number of fields.
+static void push_copy(lua_State *L, int index, int count) {
     int table = lua_absindex(L, index);
-    lua_newtable(L);  // usually a metatable, which is small
+    lua_createtable(L, 0, count);
     int copy = lua_gettop(L);
     lua_pushnil(L);
     while (lua_next(L, table)) {
@@ -239,9 +240,12 @@ void clua_push_copy(lua_State *L, int index) {
     }
 }
 
+void clua_push_copy(lua_State *L, int index) { push_copy(L, index, 4); }
+
 void clua_copy_globals(lua_State *L) {
+    enum { FRESH_GLOBALS = 40 };
     clua_push_real_globals(L);
-    clua_push_copy(L, -1);
+    push_copy(L, -1, FRESH_GLOBALS);
     lua_remove(L, -2);
 }
 

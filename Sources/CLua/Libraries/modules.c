@@ -41,61 +41,72 @@ static bool is_in(lua_State *L, int table, int value) {
     return is_in;
 }
 
-// Indexes the fields of the module at `module`.
-static void index_fields(lua_State *L, int table, int name, int module) {
-    lua_pushnil(L);
-    int key = lua_gettop(L), value = key + 1;
-    while (lua_next(L, module)) {
-        if (has_identity(L, value) && lua_type(L, key) == LUA_TSTRING && !is_in(L, table, value)) index_value(L, table, value, name, key);
-        lua_pop(L, 1);
-    }
+// Indexes the value as the module itself, or as its field, unless it has a name already. As index_value.
+static void index_new_value(lua_State *L, int table, int value, int name, int key) {
+    // A module's own name takes precedence over its being a field of another module.
+    if (!is_in(L, table, value) || (key == 0 && is_in(L, table + 1, value))) index_value(L, table, value, name, key);
 }
 
 // Indexes the module at `module` and its fields.
 static void index_module(lua_State *L, int table, int name, int module) {
     if (!has_identity(L, module)) return;
-    // A module's own name takes precedence over its being a field of another module.
-    if (!is_in(L, table, module) || is_in(L, table + 1, module)) index_value(L, table, module, name, 0);
-    if (lua_istable(L, module)) index_fields(L, table, name, module);
+    index_new_value(L, table, module, name, 0);
+    if (!lua_istable(L, module)) return;
+    lua_pushnil(L);
+    int key = lua_gettop(L), value = key + 1;
+    while (lua_next(L, module)) {
+        if (has_identity(L, value) && lua_type(L, key) == LUA_TSTRING) index_new_value(L, table, value, name, key);
+        lua_pop(L, 1);
+    }
+}
+
+// MARK: fresh states
+
+// Few states send a value that may have a name, and an index costs more than all modules of a fresh state. So a fresh state only lists what
+// the index is made from when it is first needed: scripts may have changed the modules by then. The list is an array. For each module it
+// has the name and the module, then each value in its fields and the key, then false. A field that was adopted since is a table.
+enum { EXPECTED_VALUES = 200, EXPECTED_ITEMS = 2 * EXPECTED_VALUES };
+
+// Pops the value on top and appends it to the list at `list`, which has `count` items. Returns the new number.
+static lua_Integer append(lua_State *L, int list, lua_Integer count) {
+    lua_rawseti(L, list, ++count);
+    return count;
+}
+
+static void list_modules(lua_State *L) {
+    int list = lua_gettop(L) + 1, loaded = list + 1, name = list + 2, module = list + 3, key = list + 4, value = list + 5;
+    lua_Integer count = 0;
+    lua_createtable(L, EXPECTED_ITEMS, 0);
+    luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+    lua_pushnil(L);
+    while (lua_next(L, loaded)) {
+        lua_pushvalue(L, name);
+        count = append(L, list, count);
+        lua_pushvalue(L, module);
+        count = append(L, list, count);
+        lua_pushnil(L);
+        while (lua_next(L, module)) {
+            if (!has_identity(L, value) || lua_type(L, key) != LUA_TSTRING) {
+                lua_pop(L, 1);
+                continue;
+            }
+            count = append(L, list, count);
+            lua_pushvalue(L, key);
+            count = append(L, list, count);
+        }
+        lua_pushboolean(L, 0);
+        count = append(L, list, count);
+        lua_settop(L, name);
+    }
+    lua_settop(L, list);
+    clua_keep(L, CLUA_KEPT_MODULE_LIST);
 }
 
 void clua_modules_open(lua_State *L) {
-    int base = lua_gettop(L), table = base + 1;
-    lua_createtable(L, 0, 256);
-    lua_createtable(L, 0, 256);
-    lua_createtable(L, 0, 1);
-    lua_pushliteral(L, "k");
-    lua_setfield(L, -2, "__mode");
-    lua_pushvalue(L, -1);
-    lua_setmetatable(L, table);
-    lua_setmetatable(L, table + 1);
-    lua_createtable(L, 0, 16);
-    int known = lua_gettop(L);
-
+    int base = lua_gettop(L);
+    list_modules(L);
     luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
-    int loaded = lua_gettop(L);
-    lua_pushnil(L);
-    while (lua_next(L, loaded)) {
-        lua_pushvalue(L, -2);
-        lua_pushvalue(L, -2);
-        lua_rawset(L, known);
-        int module = lua_gettop(L);
-        clua_push_real_globals(L);
-        bool is_globals = lua_rawequal(L, -1, module);
-        lua_pop(L, 1);
-        if (is_globals)
-            index_fields(L, table, module - 1, module);  // the table itself is an environment
-        else
-            index_module(L, table, module - 1, module);
-        lua_pop(L, 1);
-    }
-    lua_pushvalue(L, known);
-    clua_keep(L, CLUA_KEPT_MODULES_KNOWN);
-    lua_pushvalue(L, table);
-    clua_keep(L, CLUA_KEPT_MODULE_INDEX);
-    lua_pushvalue(L, table + 1);
-    clua_keep(L, CLUA_KEPT_MODULE_FIELDS);
-    lua_getfield(L, loaded, LUA_LOADLIBNAME);
+    lua_getfield(L, -1, LUA_LOADLIBNAME);
     lua_getfield(L, -1, "searchpath");
     clua_keep(L, CLUA_KEPT_SEARCHPATH);
     lua_getfield(L, -1, "loadlib");
@@ -103,17 +114,88 @@ void clua_modules_open(lua_State *L) {
     lua_getglobal(L, "require");
     clua_keep(L, CLUA_KEPT_REQUIRE);
     lua_settop(L, base);
+    clua_modules_changed(L);
+}
+
+// Pushes the index table, the table of fields and the table of known modules, all empty.
+static void push_empty_index(lua_State *L) {
+    lua_createtable(L, 0, EXPECTED_VALUES);
+    lua_createtable(L, 0, EXPECTED_VALUES);
+    lua_createtable(L, 0, 1);
+    lua_pushliteral(L, "k");
+    lua_setfield(L, -2, "__mode");
+    lua_pushvalue(L, -1);
+    lua_setmetatable(L, -3);
+    lua_setmetatable(L, -3);
+    lua_createtable(L, 0, 16);
+}
+
+// The first value of a module or of an adopted field is on top; it is item `i` of the list at `list`. Indexes that, and returns the number
+// of its last item.
+static lua_Integer index_item(lua_State *L, int list, lua_Integer i) {
+    int table = list + 1, known = list + 3, name = list + 4, module = list + 5, value = list + 6, key = list + 7;
+    if (lua_istable(L, name)) {
+        for (int j = 1; j <= 3; j++) lua_rawgeti(L, name, j);
+        index_new_value(L, table, value, module, key);
+        return i;
+    }
+    lua_rawgeti(L, list, ++i);
+    lua_pushvalue(L, name);
+    lua_pushvalue(L, module);
+    lua_rawset(L, known);
+    bool is_environment = lua_topointer(L, module) == clua_state_of(L)->real_globals;
+    if (has_identity(L, module) && !is_environment) index_new_value(L, table, module, name, 0);
+    while (lua_rawgeti(L, list, ++i) != LUA_TBOOLEAN) {
+        lua_rawgeti(L, list, ++i);
+        index_new_value(L, table, value, name, key);
+        lua_settop(L, module);
+    }
+    return i;
+}
+
+// Makes the index from the list on top, and pops the list.
+static void make_index(lua_State *L) {
+    int list = lua_gettop(L), known = list + 3;
+    push_empty_index(L);
+    for (lua_Integer i = 1; lua_rawgeti(L, list, i) != LUA_TNIL; i++) {
+        i = index_item(L, list, i);
+        lua_settop(L, known);
+    }
+    lua_settop(L, known);
+    clua_keep(L, CLUA_KEPT_MODULES_KNOWN);
+    clua_keep(L, CLUA_KEPT_MODULE_FIELDS);
+    clua_keep(L, CLUA_KEPT_MODULE_INDEX);
+    lua_pushboolean(L, 0);
+    clua_keep(L, CLUA_KEPT_MODULE_LIST);
+    lua_settop(L, list - 1);
+}
+
+// Appends an adopted field to the list at `list`. All are stack indices. Needs 2 slots.
+static void list_field(lua_State *L, int list, int module, int key, int value) {
+    lua_createtable(L, 3, 0);
+    lua_pushvalue(L, module);
+    lua_rawseti(L, -2, 1);
+    lua_pushvalue(L, value);
+    lua_rawseti(L, -2, 2);
+    lua_pushvalue(L, key);
+    lua_rawseti(L, -2, 3);
+    lua_rawseti(L, list, (lua_Integer)lua_rawlen(L, list) + 1);
 }
 
 void clua_modules_adopt(lua_State *L, const char *module, int key, int value) {
     key = lua_absindex(L, key);
     value = lua_absindex(L, value);
-    int table = lua_gettop(L) + 1;
-    clua_push_kept(L, CLUA_KEPT_MODULE_INDEX);
-    clua_push_kept(L, CLUA_KEPT_MODULE_FIELDS);
+    int name = lua_gettop(L) + 1, table = name + 1;
     lua_pushstring(L, module);
-    index_value(L, table, value, table + 2, key);
-    lua_pop(L, 3);
+    if (clua_push_kept(L, CLUA_KEPT_MODULE_LIST) == LUA_TTABLE) {
+        list_field(L, table, name, key, value);
+    } else {
+        lua_pop(L, 1);
+        clua_push_kept(L, CLUA_KEPT_MODULE_INDEX);
+        clua_push_kept(L, CLUA_KEPT_MODULE_FIELDS);
+        index_value(L, table, value, name, key);
+    }
+    lua_settop(L, name - 1);
 }
 
 void clua_modules_changed(lua_State *L) { clua_state_of(L)->modules_changed = true; }
@@ -179,6 +261,8 @@ static bool is_found(lua_State *L, int name) {
 
 void clua_modules_refresh(lua_State *L) {
     int base = lua_gettop(L);
+    if (clua_push_kept(L, CLUA_KEPT_MODULE_LIST) == LUA_TTABLE) make_index(L);
+    lua_settop(L, base);
     clua_state_of(L)->modules_changed = false;
     clua_push_kept(L, CLUA_KEPT_MODULE_INDEX);
     clua_push_kept(L, CLUA_KEPT_MODULE_FIELDS);

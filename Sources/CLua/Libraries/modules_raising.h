@@ -5,7 +5,7 @@
 #include <lua5.4/lua.h>
 #include <stdbool.h>
 
-/// Indexes the modules of a fresh state and their fields. Needs 12 free stack slots.
+/// Records the modules of a fresh state and their fields. Needs 12 free stack slots.
 void clua_modules_open(lua_State *L);
 
 /// Marks `package.loaded` as changed. Never raises.

@@ -25,3 +25,11 @@ bool clua_allowance_spend(clua_allowance *allowance, size_t count) {
 bool clua_allowance_is_spent(const clua_allowance *allowance) { return allowance != NULL && atomic_load(&allowance->left) < 0; }
 
 long long clua_allowance_limit(const clua_allowance *allowance) { return allowance->limit; }
+
+long long clua_allowance_left(const clua_allowance *allowance) { return atomic_load(&allowance->left); }
+
+clua_allowance *clua_allowance_rest(long long left, long long limit) {
+    clua_allowance *allowance = clua_allowance_new(limit);
+    if (allowance != NULL) atomic_store(&allowance->left, left);
+    return allowance;
+}

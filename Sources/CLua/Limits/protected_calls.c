@@ -9,10 +9,21 @@
 
 // MARK: pcall, xpcall
 
+// Ends a protected call that a stop has reached. When an error ends one in a coroutine, Lua looks at each active function, so ending many
+// nested ones takes time that grows with the square of their number. Once `__close` handlers get no more time, the coroutine yields instead,
+// and `resume` closes it.
+static int pass_stop_on(lua_State *L) {
+    clua_stop *stop = &clua_state_of(L)->stop;
+    bool is_resumed_here = lua_isyieldable(L) && atomic_load_explicit(&stop->running, memory_order_relaxed) == L;
+    if (!is_resumed_here || stop->message == NULL || stop->next_step > 1) return clua_raise_stop(L);
+    stop->has_yielded = true;
+    return lua_yield(L, 0);
+}
+
 // Results: a boolean, then what the function returned or raised. `below` is the number of values under the boolean.
 static int finish_call(lua_State *L, int status, lua_KContext below) {
     if (status == LUA_OK || status == LUA_YIELD) return lua_gettop(L) - (int)below;
-    if (clua_is_stop(L, status)) return clua_raise_stop(L);
+    if (clua_is_stop(L, status)) return pass_stop_on(L);
     lua_pushboolean(L, 0);
     lua_insert(L, -2);
     return 2;
@@ -141,7 +152,8 @@ static int resume(lua_State *L, lua_State *coroutine, int argument_count) {
     int count;
     int status = lua_resume(coroutine, L, argument_count, &count);
     clua_switch_running(before);
-    if (status == LUA_OK || status == LUA_YIELD) {
+    bool is_stopped = clua_is_stop(L, status) || clua_state_of(L)->stop.has_yielded;
+    if (!is_stopped && (status == LUA_OK || status == LUA_YIELD)) {
         if (!lua_checkstack(L, count + 1)) {
             lua_pop(coroutine, count);
             lua_pushliteral(L, "too many results to resume");
@@ -150,7 +162,8 @@ static int resume(lua_State *L, lua_State *coroutine, int argument_count) {
         lua_xmove(coroutine, L, count);
         return count;
     }
-    if (clua_is_stop(L, status)) {
+    if (is_stopped) {
+        clua_state_of(L)->stop.has_yielded = false;
         reset(coroutine);
         return clua_raise_stop(L);
     }

@@ -90,10 +90,17 @@ static int raise_memory_error(lua_State *L) {
     return lua_error(L);
 }
 
+// Sets the hook for the next `count` instructions. Setting a hook takes time for each active function, and a stop may end many calls of
+// `pcall`, each of which raises it again. So a hook that counts as many stays as it is, and may come early.
+static void set_count_hook(lua_State *L, int count) {
+    if (lua_gethook(L) == hook && lua_gethookmask(L) == LUA_MASKCOUNT && lua_gethookcount(L) == count) return;
+    lua_sethook(L, hook, LUA_MASKCOUNT, count);
+}
+
 // Lets code that runs while the body ends go on until the grace is over. All coroutines share it.
 static void count_grace(lua_State *L) {
     ptrdiff_t left = stop_of(L)->grace_left;
-    lua_sethook(L, hook, LUA_MASKCOUNT, left > INSTRUCTIONS_PER_CHECK ? INSTRUCTIONS_PER_CHECK : left > 1 ? (int)left : 1);
+    set_count_hook(L, left > INSTRUCTIONS_PER_CHECK ? INSTRUCTIONS_PER_CHECK : left > 1 ? (int)left : 1);
 }
 
 void clua_keep_stopping(lua_State *L) {
@@ -107,7 +114,7 @@ int clua_raise_stop(lua_State *L) {
     if (stop->body == NULL && adoption->stopping != NULL) adoption->stopping(adoption->context);
     if (clua_is_in_finalizer(L)) {
         // Lua catches what a finalizer raises. Raise again as soon as it has.
-        lua_sethook(L, hook, LUA_MASKCOUNT, 1);
+        set_count_hook(L, 1);
         return raise_memory_error(L);
     }
     bool is_first = stop->message == NULL;
@@ -125,7 +132,7 @@ int clua_raise_stop(lua_State *L) {
     return raise_memory_error(L);
 }
 
-static void count_instructions(lua_State *L) { lua_sethook(L, hook, LUA_MASKCOUNT, INSTRUCTIONS_PER_CHECK); }
+static void count_instructions(lua_State *L) { set_count_hook(L, INSTRUCTIONS_PER_CHECK); }
 
 // Counts `count` instructions. Returns whether that was too many.
 static bool exceeds_limit(clua_stop *stop, ptrdiff_t count) {

@@ -14,6 +14,10 @@ void clua_set_object_functions(clua_object_functions functions) { object_functio
 void clua_object_retain(void *object) { object_functions.retain(object); }
 void clua_object_release(void *object) { object_functions.release(object); }
 
+void *clua_object_class_of(void *object, int kind) {
+    return object_functions.class_of != NULL ? object_functions.class_of(object, kind) : NULL;
+}
+
 // Objects queued by this thread for release while it releases another one.
 static _Thread_local struct {
     bool is_releasing;
@@ -116,7 +120,7 @@ void clua_handles_close(clua_state *state) {
 void clua_push_metatable(lua_State *L, int kind) {
     if (clua_push_kept(L, CLUA_KEPT_METATABLES + kind) == LUA_TTABLE) return;
     lua_pop(L, 1);
-    lua_createtable(L, 0, 8);
+    clua_state_of(L)->push_new_metatable(L, kind);
     lua_pushvalue(L, -1);
     clua_keep(L, CLUA_KEPT_METATABLES + kind);
 }
@@ -210,7 +214,7 @@ static void fill_handle(lua_State *L, void *object, int kind) {
     put_in_slot(L, handle, kind, object);
     const clua_host *host = clua_state_of(L)->host;
     if (kind == host->registering.object_kind) return set_metatable_of_class(L, host->registering.class_of(L, object));
-    handle->class_object = object_functions.class_of != NULL ? object_functions.class_of(object, kind) : NULL;
+    handle->class_object = clua_object_class_of(object, kind);
 }
 
 void clua_push_deferred_handle(lua_State *L, int kind) {

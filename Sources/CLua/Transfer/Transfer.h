@@ -9,6 +9,8 @@
 #include "Transfer/parcel_flat.h"
 #include "Transfer/parcel_format.h"
 #include "Transfer/parcel_raising.h"
+#include "Transfer/parcel_writer.h"
+#include "Transfer/pointer_map.h"
 #include "parcel.h"
 
 #endif

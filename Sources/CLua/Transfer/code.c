@@ -27,10 +27,9 @@ typedef struct record {
 
 // The caches of one state.
 typedef struct clua_code_caches {
-    bool by_prototype;  // prototypes are where this code expects them
     record *records;    // open addressing; the capacity is a power of two, at least twice the count
     size_t record_count, record_capacity;
-    clua_code *last;    // owned: the last result of clua_code_of, if not `by_prototype`
+    clua_code *last;    // owned: the last result of clua_code_of, if prototypes are not found
     clua_code **compiled;  // owned: the keys of `factories`
     size_t compiled_count, compiled_capacity;
     size_t compile_count;
@@ -117,23 +116,40 @@ static clua_chunk_status analyse(clua_code *code) {
     return code->factory == NULL ? CLUA_CHUNK_NO_MEMORY : CLUA_CHUNK_OK;
 }
 
-// Consumes the bytes. Returns a code with one reference, or NULL. Needs 1 free stack slot.
-static clua_code *make_code(lua_State *L, int function, buffer dump, clua_chunk_status *status) {
+// Consumes the bytes and the label, which may be NULL. Returns a code with one reference, or NULL.
+static clua_code *make_code(buffer dump, char *label, clua_chunk_status *status) {
     clua_code *code = calloc(1, sizeof(clua_code));
     *status = CLUA_CHUNK_NO_MEMORY;
     if (code == NULL) {
         free(dump.bytes);
+        free(label);
         return NULL;
     }
     atomic_init(&code->references, 1);
     uint8_t *fitting = realloc(dump.bytes, dump.count);
     code->dump = fitting == NULL ? dump.bytes : fitting;
     code->dump_count = dump.count;
-    code->label = copy_label(L, function);
+    code->label = label;
     if (code->label != NULL) *status = analyse(code);
     if (*status == CLUA_CHUNK_OK) return code;
     clua_code_release(code);
     return NULL;
+}
+
+clua_code *clua_code_from(const char *dump, size_t dump_count, const char *label, size_t label_count) {
+    if (dump_count == 0) return NULL;
+    uint8_t *bytes = malloc(dump_count);
+    char *copy = malloc(label_count + 1);
+    if (bytes == NULL || copy == NULL) {
+        free(bytes);
+        free(copy);
+        return NULL;
+    }
+    memcpy(bytes, dump, dump_count);
+    memcpy(copy, label, label_count);
+    copy[label_count] = '\0';
+    clua_chunk_status status;
+    return make_code((buffer){bytes, dump_count, dump_count}, copy, &status);
 }
 
 // Returns the function's code with a reference for the caller: `known` (may be NULL) if it is the same code. May raise, but only while it
@@ -153,7 +169,7 @@ static clua_code *dump_code(lua_State *L, int function, clua_code *known) {
         return known;
     }
     clua_chunk_status chunk_status;
-    clua_code *code = make_code(L, function, dump, &chunk_status);
+    clua_code *code = make_code(dump, copy_label(L, function), &chunk_status);
     if (chunk_status == CLUA_CHUNK_NO_MEMORY) clua_no_memory(L);
     if (chunk_status == CLUA_CHUNK_UNREADABLE) luaL_error(L, "the code of a function cannot be read");
     return code;
@@ -198,7 +214,10 @@ static const void *prototype_of(lua_State *L, int function) {
     return closure->prototype;
 }
 
-// Whether prototype_of works here: closures of one prototype agree, others differ. Needs 4 free stack slots.
+// Whether prototype_of works with this build of Lua. Found out when a state of the process first sends a function.
+static _Atomic(enum { UNKNOWN, FOUND, NOT_FOUND }) prototypes;
+
+// Whether closures of one prototype agree, and others differ. May raise. Needs 4 free stack slots.
 static bool finds_prototypes(lua_State *L) {
     const char source[] = "local function make() return function() return make end end return make, make(), make()";
     if (luaL_loadbufferx(L, source, sizeof(source) - 1, "=prototypes", "t") != LUA_OK) lua_error(L);
@@ -216,7 +235,6 @@ void clua_code_open(lua_State *L) {
     clua_keep(L, CLUA_KEPT_SAMPLES);
     lua_newtable(L);
     clua_keep(L, CLUA_KEPT_FACTORIES);
-    own->by_prototype = finds_prototypes(L);
 }
 
 size_t clua_code_compile_count(lua_State *L) { return caches_of(L)->compile_count; }
@@ -295,7 +313,7 @@ static clua_code *dump_again(lua_State *L, caches *own, int function) {
 clua_code *clua_code_known(lua_State *L, int function) {
     clua_state *state = clua_state_of(L);
     const caches *own = state->codes;
-    if (!own->by_prototype) return NULL;
+    if (prototypes != FOUND) return NULL;
     const void *prototype = prototype_of(L, function);
     if (prototype == state->last_prototype) return state->last_code;
     clua_push_kept(L, CLUA_KEPT_SAMPLES);
@@ -309,7 +327,8 @@ clua_code *clua_code_known(lua_State *L, int function) {
 clua_code *clua_code_of(lua_State *L, int function) {
     if (lua_type(L, function) != LUA_TFUNCTION || lua_iscfunction(L, function)) luaL_error(L, "a Lua function expected");
     caches *own = caches_of(L);
-    if (!own->by_prototype) return dump_again(L, own, function);
+    if (prototypes == UNKNOWN) prototypes = finds_prototypes(L) ? FOUND : NOT_FOUND;
+    if (prototypes == NOT_FOUND) return dump_again(L, own, function);
     clua_code *known = clua_code_known(L, function);
     return known != NULL ? known : learn(L, own, function);
 }

@@ -51,6 +51,10 @@ void clua_code_close(clua_state *state);
 /// for other values, or if memory runs out. Needs 5 free stack slots.
 clua_code *clua_code_of(lua_State *L, int function);
 
+/// A code with one reference, from the dump and the label of another. Returns NULL if memory runs out or the dump cannot be read. Never
+/// raises.
+clua_code *clua_code_from(const char *dump, size_t dump_count, const char *label, size_t label_count);
+
 /// As clua_code_of for a Lua function, but returns NULL if the code is not known yet. Never raises. Needs 2 free stack slots.
 clua_code *clua_code_known(lua_State *L, int function);
 

@@ -2,6 +2,7 @@
 
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 // The block of a Lua string ends with its bytes and a zero. So the end identifies the string, whatever precedes the bytes.
 static const char *end_of(const char *bytes, size_t count) { return bytes + count + 1; }
@@ -52,6 +53,20 @@ clua_shared_string *clua_share_string(clua_state *state, const char *bytes, size
     atomic_init(&string->owners, 2);
     *link = string;
     table->count++;
+    return string;
+}
+
+clua_shared_string *clua_shared_string_copy(const char *bytes, size_t count) {
+    clua_shared_string *string = malloc(sizeof *string);
+    char *block = malloc(count + 1);
+    if (string == NULL || block == NULL) {
+        free(string);
+        free(block);
+        return NULL;
+    }
+    memcpy(block, bytes, count);
+    *string = (clua_shared_string){.bytes = block, .count = count, .block = block};
+    atomic_init(&string->owners, 1);
     return string;
 }
 

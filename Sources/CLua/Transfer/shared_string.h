@@ -34,6 +34,9 @@ typedef struct clua_shared_string {
 /// Shares a string of the state with one more parcel, which must release it. Returns NULL if memory runs out.
 clua_shared_string *clua_share_string(clua_state *state, const char *bytes, size_t count);
 
+/// A copy of these bytes that only the caller owns. Returns NULL if memory runs out. Any thread.
+clua_shared_string *clua_shared_string_copy(const char *bytes, size_t count);
+
 /// Any thread. NULL is fine.
 void clua_shared_string_release(clua_shared_string *string);
 

@@ -10,6 +10,7 @@
 #include "allowance.h"
 #include "callback.h"
 #include "class.h"
+#include "confinement.h"
 #include "host.h"
 #include "interrupt.h"
 #include "deferred.h"
@@ -19,10 +20,12 @@
 #include "observer.h"
 #include "parcel.h"
 #include "place.h"
+#include "process.h"
 #include "registration.h"
 #include "run.h"
 #include "state.h"
 #include "stop.h"
 #include "values.h"
+#include "worker.h"
 
 #endif

@@ -42,6 +42,9 @@ typedef struct clua_object_functions {
 
 void clua_set_object_functions(clua_object_functions functions);
 void clua_object_retain(void *object);
+
+/// The script class of an operation, which the operation keeps alive; NULL for all other objects. Never raises.
+void *clua_object_class_of(void *object, int kind);
 void clua_object_release(void *object);
 
 /// As clua_object_release, but what the released object releases in turn is queued until the first release has finished. So a chain of any

@@ -26,6 +26,7 @@ typedef struct clua_stop {
     struct clua_allowance *shared_instructions;  // those that the running body may use together with others; NULL for no limit
     ptrdiff_t grace_left;          // steps of loops in C until the stop is raised again
     int next_step;                 // instructions until the stop is raised again, once the first grace is over
+    bool has_yielded;              // instead of raising the stop, a coroutine has yielded
     size_t refused_size;           // size of the allocation that the memory limit refused, until one succeeds
     atomic_bool is_locked;         // the lock; held for a few instructions, or while a signal is sent
     _Atomic(pid_t) thread;         // the kernel's number of the thread that is attached; 0 if none is. Changes under the lock
@@ -129,6 +130,8 @@ typedef struct clua_state {
     unsigned restrictions;  // clua_restriction bits
     size_t parcel_limit;    // the largest number of bytes that one parcel may hold; 0 for no limit
     struct clua_allowance *output;  // what the state prints counts; NULL for no limit
+    struct clua_process *process;  // the worker process for which the state answers calls; see process.h
+    void (*wrap_function)(lua_State *L, int index);  // in such a state: makes a function of a script run in the process; may raise
     bool tells_host;  // the host wants to know when a collection ends
     char *warning;  // owned: the pieces of an incomplete warning, or NULL
     size_t warning_count;
@@ -143,6 +146,7 @@ typedef struct clua_state {
     lua_State *path_names;  // see clua_paths_changed
     const void *paths[3];  // addresses that clua_paths_changed saw last
     int (*call_host)(lua_State *L, clua_function function, int member);  // clua_call_host, for the folders below Calls
+    void (*push_new_metatable)(lua_State *L, int kind);  // the same for clua_push_new_metatable
     clua_adoption adoption;
     const void *last_block;  // the block that Lua frees last, if the state was adopted
 } clua_state;

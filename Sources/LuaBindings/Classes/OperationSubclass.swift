@@ -14,6 +14,7 @@ enum OperationSubclass {
         if case .builtIn(let name) = parent, name != "Operation" {
             throw .message("'\(name)' has no subclasses: derive from Operation")
         }
+        try call.requireKeeping("'subclass'")
         let name = try call.requiredString(at: 2)
         if name.isEmpty { throw .argument(2, "a class needs a name") }
         let made = ScriptClass(name: name, home: call.state.number)

@@ -87,7 +87,8 @@ extension LuaOperation {
         joinRun(of: state)
         let isHome = isHome(state)
         let destination = unsafe queue.map { unsafe Unmanaged.passUnretained($0) }
-        let runsAtHome = unsafe destination?.with { queue in isOfMainState && withCore { $0.isMainQueue(queue) } } ?? isHome
+        let runsAtHome =
+            unsafe destination?.with { queue in isOfMainState && withCore { $0.isMainQueue(queue) } } ?? (isHome && state.link == nil)
         let reference = reference(to: state)
         var (needsPin, bodiesHere, isObserved) = withFields {
             ($0.completion?.state == reference, isHome ? $0.indicesInHandle : .empty, $0.isObserved)
@@ -198,6 +199,10 @@ extension LuaOperation {
                 withFields { $0.exchangeForm(&form, ofBodyAt: index) }
                 // If another state adds the operation to the main queue, it runs here, from the handle.
                 needsPin = needsPin || core.isMain(state)
+            }
+            // The script is in another process, so nobody keeps the handle.
+            if state.link != nil {
+                withFields { fields in for index in fields.bodies.indices { fields.bodies[index].isInHandle = false } }
             }
         }
         // A failure here means that memory has run out. The script's next step reports that.

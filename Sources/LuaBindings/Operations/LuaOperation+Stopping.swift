@@ -77,8 +77,13 @@ extension LuaOperation {
         if !running.isEmpty { core.io.after(Self.repetition) { self.repeatStop(in: running) } }
     }
 
-    /// Nothing can stop a body that executes no Lua instruction. A new worker lets the other operations go on.
+    /// Nothing can stop a body that executes no Lua instruction, unless it runs in a process. A new worker lets the other operations go on.
     private func replaceWorkerIfStuck(in state: LuaState) {
+        if let link = state.link, core.states.withLock({ states in states.contains { $0 === state } && state.runs(self) }) {
+            if link.kill(computing: self) { return }
+            // The host works for the body now. The process must not compute for ever after that.
+            core.io.after(Self.gracePeriod) { self.replaceWorkerIfStuck(in: state) }
+        }
         guard core.states.withLock({ states in states.contains { $0 === state } && state.giveUp(self) }) else { return }
         core.engine.beginReplacingWorker(with: state.inbox)
         core.report("\(displayName) was asked to stop, but is inside a C function that does not return; another worker does its work")

@@ -73,7 +73,7 @@ import Synchronization
     convenience init(in state: borrowing LuaState, kind: Kind, bodyCount: Int, scriptClass: borrowing ScriptClass? = nil) {
         self.init(
             state.origin(of: kind, scriptClass), Fields(bodies: SmallArray(repeating: Body(form: .handle), count: bodyCount)))
-        if state.isRecorded { state.recordPlace(of: self, isFinal: true) }
+        if state.isRecorded, let place = state.currentPlace { recordPlace(place, isFinal: true) }
     }
 
     convenience init(_ origin: consuming Origin, _ fields: consuming Fields) {
@@ -219,7 +219,7 @@ import Synchronization
     }
 
     func kind(of error: Failure) -> OperationFailure.Kind {
-        error.stop?.failureKind ?? (error.isMemoryError ? .memory : .error)
+        error.stop?.failureKind ?? (error.isMemoryError ? .memory : error.isProcessLost ? .process : .error)
     }
 
     /// Records a failure. Ends the operation if it is asynchronous.
@@ -291,10 +291,9 @@ import Synchronization
         if core.isClosing { endIfReturned() }
     }
 
-    /// Records the line that adds the operation.
-    @_spi(Subclassing) public override func willBeRecorded() {
-        guard let state = core.existingStateOfCurrentThread else { return }
-        state.recordPlace(of: self, isFinal: isInline)
+    /// The line that adds the operation.
+    @_spi(Subclassing) public override var placeToRecord: (text: String, isFinal: Bool)? {
+        core.existingStateOfCurrentThread?.currentPlace.map { ($0, isInline) }
     }
 
     // MARK: readiness

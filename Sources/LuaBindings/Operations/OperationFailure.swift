@@ -17,6 +17,8 @@ public final class OperationFailure: Error, CustomStringConvertible, Sendable {
         case instructions
         /// `interrupt()` stopped it.
         case interrupted
+        /// The worker process in which the body ran has ended. See `Runtime.Configuration.isolation`.
+        case process
         /// A dependency failed or was cancelled, and its `dependencyPolicy` is `"succeeded"`.
         case dependency
         /// A condition did not hold.

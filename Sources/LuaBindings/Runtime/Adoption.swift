@@ -61,7 +61,7 @@ extension Runtime {
     ) -> Runtime? {
         guard unsafe clua_prepare_adoption(lua) == LUA_OK else { return nil }
         let adoption = Adoption(ending: ending, exiting: exiting)
-        guard let runtime = unsafe Runtime(adopting: lua, adoption) else { return nil }
+        guard let runtime = unsafe try? Runtime(adopting: lua, adoption) else { return nil }
         adoption.runtime = runtime
         runtime.engine.entrance.enter("require(\"opscript\")")
         return runtime

@@ -156,9 +156,13 @@ extension LuaState {
     /// Stops `call` if it is running here, and wakes it if it waits. From any thread. The caller must keep the call from ending.
     func requestStop(of call: StoppableCall) {
         unsafe clua_request_stop(main, call.body, CLUA_STOP_INTERRUPTED)
+        link?.requestStopOfCallback(.interrupted, isUrgent: false)
         inbox.wake()
     }
 
     /// Asks `call` again, if it has not noticed.
-    func repeatStop(of call: StoppableCall) { _ = unsafe clua_repeat_stop(main, call.body) }
+    func repeatStop(of call: StoppableCall) {
+        link?.requestStopOfCallback(.interrupted, isUrgent: false)
+        _ = unsafe clua_repeat_stop(main, call.body)
+    }
 }

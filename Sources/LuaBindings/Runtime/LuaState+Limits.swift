@@ -7,6 +7,10 @@ final class LimitedRun: Sendable {
     let budget: RunBudget
     private let reason = Atomic<Int32>(0)
 
+    /// Whether it goes on a second after it was asked to stop for the first time. Counts as one more request.
+    var isOverdue: Bool { Double(requests.wrappingAdd(1, ordering: .relaxed).oldValue) * LuaOperation.repetition > 1 }
+    private let requests = Atomic<Int>(0)
+
     /// Why the run has to stop; nil if it does not.
     var stopReason: StopReason? { StopReason(rawValue: reason.load(ordering: .acquiring)) }
 
@@ -53,6 +57,7 @@ extension LuaState {
     func requestStop(of run: LimitedRun) -> Bool {
         let pointer = unsafe Unmanaged.passUnretained(run).toOpaque()
         guard unsafe clua_has_body(main, pointer) else { return false }
+        link?.requestStopOfCallback(.timeout, isUrgent: run.isOverdue)
         if run.stopReason == nil {
             run.stop(.timeout)
             unsafe clua_request_stop(main, pointer, CLUA_STOP_TIMEOUT)

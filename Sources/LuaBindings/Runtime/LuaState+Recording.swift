@@ -45,10 +45,10 @@ extension LuaState {
     /// Whether a recorder is recording the runtime's engine.
     @inline(__always) var isRecorded: Bool { core.engine.isRecorded }
 
-    /// Records the line that the script is executing as the place of `operation`. Does nothing if no script is running.
-    func recordPlace(of operation: LuaOperation, isFinal: Bool) {
+    /// The line that the script is executing, such as `build.lua:12`. Nil if no script is running.
+    var currentPlace: String? {
         var place = unsafe clua_place()
-        guard unsafe clua_find_place(running, &place) else { return }
-        operation.recordPlace(unsafe places.text(of: place), isFinal: isFinal)
+        guard unsafe clua_find_place(running, &place) else { return nil }
+        return unsafe places.text(of: place)
     }
 }

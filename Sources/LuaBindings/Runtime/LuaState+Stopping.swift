@@ -10,11 +10,15 @@ extension LuaState {
     /// Stops the body of `operation` if it is running here now, and wakes it if it waits.
     func requestStop(of operation: LuaOperation, _ reason: StopReason) {
         unsafe clua_request_stop(main, Unmanaged.passUnretained(operation).toOpaque(), clua_stop_reason(rawValue: UInt32(reason.rawValue)))
+        link?.requestStop(of: operation, reason)
         inbox.wake()
     }
 
     /// Asks `operation` again, if it still runs here. Returns whether it does.
-    func repeatStop(of operation: LuaOperation) -> Bool { unsafe clua_repeat_stop(main, Unmanaged.passUnretained(operation).toOpaque()) }
+    func repeatStop(of operation: LuaOperation) -> Bool {
+        if let link, let reason = operation.stopReason { link.requestStop(of: operation, reason) }
+        return unsafe clua_repeat_stop(main, Unmanaged.passUnretained(operation).toOpaque())
+    }
 
     /// Whether `operation` was asked to stop but is inside one call of a C function and has not noticed. If so, the caller must give the
     /// worker's work to another worker until the call returns.
@@ -28,4 +32,13 @@ extension LuaState {
 
     /// Withdraws a `requestEnd` that nothing has noticed.
     func withdrawRequest() { unsafe clua_withdraw_request(main) }
+}
+
+extension Call {
+    /// Refuses a call that would keep a function of a body that runs in another process.
+    func requireKeeping(_ what: String) throws(CallError) {
+        if state.link != nil {
+            throw .message("\(what) is not available in an operation that runs in a worker process (Configuration.isolation)")
+        }
+    }
 }

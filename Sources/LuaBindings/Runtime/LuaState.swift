@@ -68,9 +68,12 @@ final class LuaState: @unchecked Sendable {
     @safe @exclusivity(unchecked) unowned(unsafe) var stoppableCall: StoppableCall?
     /// How much the `drain` that runs now may still run; nil if there is no limit.
     @safe @exclusivity(unchecked) var drainLimit: DrainLimit?
-    /// See `recordPlace`.
-    var places = Places()
+    /// See `currentPlace`.
+    @safe @exclusivity(unchecked) var places = Places()
     let main: OpaquePointer
+
+    /// The process in which bodies run instead of here; nil if they run here.
+    let link: ProcessLink?
 
     // Fields that other threads read.
 
@@ -90,14 +93,19 @@ final class LuaState: @unchecked Sendable {
         self.core = core
         self.inbox = inbox
         number = core.nextStateNumber()
+        let executable = number == RuntimeCore.mainStateNumber ? nil : core.workerExecutable
+        link = executable.map { ProcessLink(executable: $0, core: core) }
+        // What a stand-in decodes must not load native code.
+        let restrictions = core.restrictions | (link != nil ? CLUA_NO_C_MODULES.rawValue : 0)
         // Safety: the state uses the object only when it runs a script, and the object is set below.
-        guard let lua = unsafe clua_state_new(nil, ScriptModule.host, core.restrictions) else {
+        guard let lua = unsafe clua_state_new(nil, ScriptModule.host, restrictions) else {
             closed.store(true, ordering: .relaxed)
             return nil
         }
         unsafe main = lua
         unsafe running = lua
         unsafe clua_state_of(lua).pointee.object = Unmanaged.passUnretained(self).toOpaque()
+        if link != nil { unsafe clua_stand_in(lua) }
         attachThread()
         if let limit = core.stateMemoryLimit { unsafe clua_limit_state(lua, limit) }
         obeyLimits()
@@ -114,6 +122,7 @@ final class LuaState: @unchecked Sendable {
         self.core = core
         self.inbox = inbox
         number = core.nextStateNumber()
+        link = nil
         unsafe main = clua_main_thread(lua)
         unsafe running = main
         // C calls back only when scripts run.
@@ -131,6 +140,7 @@ final class LuaState: @unchecked Sendable {
     /// Runs the state's finalizers and frees the state. Callbacks that are posted later are dropped.
     func close() {
         guard beginClosing() else { return }
+        link?.close()
         let record = unsafe clua_state_of(main)
         unsafe clua_lua_close(main)  // finalizers of scripts may call the host
         unsafe finishClosing(record)
@@ -246,43 +256,27 @@ final class LuaState: @unchecked Sendable {
         _ operation: LuaOperation, _ parcel: UnsafePointer<clua_parcel>?, _ arguments: [LuaValue], number: Int32
     ) throws(Failure) -> ReturnedValues {
         let limit = number > 0 ? 1 : operation.isAsynchronous ? 0 : LUA_MULTRET
-        return try unsafe run(operation) { lua, memoryLimit, results, failure in
-            var body = unsafe operation.cBody(number: number)
-            if arguments.isEmpty { return unsafe clua_run_body(lua, body, parcel, limit, memoryLimit, &results, &failure) }
-            return unsafe FlatValues(arguments).withItems { items in
-                unsafe (body.arguments, body.argument_count) = (items.baseAddress, arguments.count)
-                return unsafe clua_run_body(lua, body, parcel, limit, memoryLimit, &results, &failure)
-            }
-        }
+        return try unsafe run(operation, operation.cBody(number: number), parcel, FlatValues(arguments), limit: limit)
     }
 
     /// Calls a function that decides about `operation`, with the operation, or with `failure` if that is given.
     func call(_ function: Parcel, for operation: LuaOperation, about failure: OperationFailure?) throws(Failure) -> [LuaValue] {
-        var argument = unsafe clua_item()
-        if let failure {
-            unsafe (argument.type, argument.kind) = (LUA_TUSERDATA, ObjectKind.error.rawValue)
-            unsafe argument.object = Unmanaged.passUnretained(failure).toOpaque()
-        }
-        let returned = try unsafe run(operation) { lua, memoryLimit, results, error in
-            unsafe withUnsafePointer(to: argument) { argument in
-                let body = unsafe clua_body(
-                    object: Unmanaged.passUnretained(operation).toOpaque(), kind: ObjectKind.operation.rawValue, handle: 0, number: 0,
-                    is_invocation: false, omits_operation: failure != nil, method: nil, arguments: argument,
-                    argument_count: failure == nil ? 0 : 1)
-                return unsafe clua_run_body(lua, body, function.pointer, LUA_MULTRET, memoryLimit, &results, &error)
-            }
-        }
-        withExtendedLifetime((function, failure)) {}
+        var body = unsafe operation.cBody(number: 0)
+        unsafe (body.is_invocation, body.method, body.omits_operation) = (false, nil, failure != nil)
+        let arguments = failure.map { FlatValues(error: $0) } ?? FlatValues([])
+        let returned = try unsafe run(operation, body, function.pointer, arguments, limit: LUA_MULTRET)
+        withExtendedLifetime(function) {}
         return try values(of: returned.parcel)
     }
 
-    /// Runs code of `operation` here, which `body` calls.
+    /// Runs code of `operation` here, or in the worker process.
     @inline(__always)
     private func run(
-        _ operation: LuaOperation,
-        _ body: (_ lua: OpaquePointer, _ memoryLimit: Int, inout clua_parcel, inout clua_failure) -> Int32
+        _ operation: LuaOperation, _ body: clua_body, _ parcel: UnsafePointer<clua_parcel>?, _ arguments: FlatValues, limit: Int32
     ) throws(Failure) -> ReturnedValues {
         try core.prepare(self)
+        // Before the operation's time begins.
+        if let link { try link.start(for: self) }
         var results = unsafe clua_parcel()
         // What the call has started by hand has taken the request to stop the call.
         defer { if let stoppableCall, stoppableCall.isStopped { requestStop(of: stoppableCall) } }
@@ -294,7 +288,21 @@ final class LuaState: @unchecked Sendable {
             let outer = unsafe switchGroup(to: operation.origin.group)
             defer { unsafe switchGroup(to: outer) }
             try limited(operation) { () throws(Failure) in
-                try unsafe attempt { lua, failure in unsafe body(lua, memoryLimit, &results, &failure) }
+                if let link {
+                    try unsafe link.run(operation, body, parcel, arguments, limit: limit, memoryLimit: memoryLimit, in: self, &results)
+                } else if arguments.count == 0 {
+                    try unsafe attempt { lua, failure in
+                        unsafe clua_run_body(lua, body, parcel, limit, memoryLimit, &results, &failure)
+                    }
+                } else {
+                    try unsafe attempt { lua, failure in
+                        unsafe arguments.withItems { items in
+                            var body = unsafe body
+                            unsafe (body.arguments, body.argument_count) = (items.baseAddress, arguments.count)
+                            return unsafe clua_run_body(lua, body, parcel, limit, memoryLimit, &results, &failure)
+                        }
+                    }
+                }
             }
         }
         return unsafe ReturnedValues(taking: &results)

@@ -10,6 +10,7 @@ struct Prelude: Sendable {
 extension Call {
     /// `opscript.prelude(f)`.
     func addPrelude() throws(CallError) -> Answer {
+        try requireKeeping("opscript.prelude")
         guard isFunction(at: 1) else { throw expected("function", at: 1) }
         let label = functionLabel(at: 1)
         unsafe lua_settop(lua, 1)

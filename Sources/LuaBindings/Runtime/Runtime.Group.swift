@@ -158,6 +158,7 @@ extension LuaState {
     func within<Result>(
         _ group: Runtime.Group?, by budget: RunBudget?, _ body: () throws(Failure) -> Result
     ) throws(Failure) -> Result {
+        if let link { try link.prepare(for: self) }
         if let group {
             do { return try run(StoppableCall("a callback"), for: group) { try limited(by: budget, body) } } catch {
                 throw error as? Failure ?? Failure(stop: .interrupted)

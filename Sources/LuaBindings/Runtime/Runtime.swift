@@ -42,6 +42,8 @@ public final class Runtime: Sendable {
         public var sandbox = Sandbox()
         /// How much scripts may use.
         public var limits = Limits()
+        /// Where the bodies of operations run. What runs in the main state always runs in this process.
+        public var isolation = Isolation.threads
 
         /// Whether scripts may end the process with `os.exit`. If false, `os.exit` raises an error in the script.
         ///
@@ -112,20 +114,10 @@ public final class Runtime: Sendable {
 
     /// Makes a runtime and its main state, on any thread. A worker makes its own state when it runs its first Lua function.
     ///
-    /// - Throws: an error if memory has run out, or if a fresh state exceeds `stateMemoryLimit`.
-    public init(_ configuration: Configuration = Configuration()) throws(LuaError) {
-        engine = Engine(
-            workerCount: configuration.workerCount, hostMayAddOperations: configuration.hostMayAddOperations,
-            idleTime: configuration.idleTime)
-        core = RuntimeCore(engine: engine, configuration)
-        guard let state = LuaState(core: core, inbox: engine.mainInbox) else {
-            throw LuaError(message: "not enough memory for a Lua state")
-        }
-        core.adopt(mainState: state)
-        main = state
-        core.awaitedCalls.open(for: state)
-        engine.entrance.open(for: state)
-        if let limit = configuration.stateMemoryLimit, state.usedBytes > limit {
+    /// - Throws: an error if memory has run out, if a fresh state exceeds `stateMemoryLimit`, or if there is no executable for `isolation`.
+    public convenience init(_ configuration: Configuration = Configuration()) throws(LuaError) {
+        try self.init(configuration) { core in LuaState(core: core, inbox: core.engine.mainInbox) }
+        if let limit = configuration.stateMemoryLimit, let main, main.usedBytes > limit {
             close()
             throw LuaError(message: "a stateMemoryLimit of \(limit) bytes is too little: a fresh Lua state holds more")
         }
@@ -136,15 +128,25 @@ public final class Runtime: Sendable {
     }
 
     /// See `adopt`.
-    init?(adopting lua: OpaquePointer, _ adoption: Adoption) {
+    convenience init(adopting lua: OpaquePointer, _ adoption: Adoption) throws(LuaError) {
         var configuration = Configuration()
         configuration.scriptsMayExit = true
+        try self.init(configuration) { core in
+            unsafe core.adoption = adoption
+            return unsafe LuaState(core: core, inbox: core.engine.mainInbox, adopting: lua, adoption)
+        }
+    }
+
+    /// Makes the engine and the main state.
+    ///
+    /// - Parameter makeState: makes the state; nil if memory has run out.
+    private init(_ configuration: Configuration, makeState: (RuntimeCore) -> LuaState?) throws(LuaError) {
+        let workerExecutable = try configuration.isolation.resolve()
         engine = Engine(
             workerCount: configuration.workerCount, hostMayAddOperations: configuration.hostMayAddOperations,
             idleTime: configuration.idleTime)
-        core = RuntimeCore(engine: engine, configuration)
-        unsafe core.adoption = adoption
-        guard let state = unsafe LuaState(core: core, inbox: engine.mainInbox, adopting: lua, adoption) else { return nil }
+        core = RuntimeCore(engine: engine, configuration, workerExecutable: workerExecutable)
+        guard let state = makeState(core) else { throw LuaError(message: "not enough memory for a Lua state") }
         core.adopt(mainState: state)
         main = state
         core.awaitedCalls.open(for: state)

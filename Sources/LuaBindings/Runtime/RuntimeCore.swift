@@ -21,6 +21,8 @@ final class RuntimeCore: @unchecked Sendable {
     let outputLimit: OpaquePointer?
     let randomSeed: UInt64?
     let sandbox: Runtime.Sandbox
+    /// The executable of worker processes; nil if bodies run in threads.
+    let workerExecutable: String?
     let usage: Usage
     /// Timers and child processes.
     let io = IOThread()
@@ -49,7 +51,9 @@ final class RuntimeCore: @unchecked Sendable {
     private let startedByHand = Guarded<Set<LuaOperation>>([])
 
     /// What each state must take over before it runs a body.
-    private struct Shared {
+    struct Shared {
+        /// Its version; see `sharedVersion`.
+        var version = 0
         /// The main state's `package.path`, `package.cpath` and `arg`.
         var paths: Parcel?
         var registrations: [Registration] = []
@@ -69,8 +73,9 @@ final class RuntimeCore: @unchecked Sendable {
         var limit = 64
     }
 
-    init(engine: Engine, _ configuration: Runtime.Configuration) {
+    init(engine: Engine, _ configuration: Runtime.Configuration, workerExecutable: String? = nil) {
         self.engine = engine
+        self.workerExecutable = workerExecutable
         ignoresEnvironment = configuration.ignoresEnvironment
         scriptsMayExit = configuration.scriptsMayExit
         prefersSpeedToMemory = configuration.prefersSpeedToMemory
@@ -200,36 +205,33 @@ final class RuntimeCore: @unchecked Sendable {
     /// changed.
     func prepare(_ state: LuaState) throws(Failure) {
         guard sharedVersion.load(ordering: .acquiring) != state.appliedSharedVersion else { return }
-        let (version, paths, registrations, preludes) = shared.withLock {
-            (sharedVersion.load(ordering: .relaxed), $0.paths, $0.registrations, $0.preludes)
-        }
-        try state.register(registrations.dropFirst(state.registrationCount))
-        state.registrationCount = registrations.count
-        if let paths, !isMain(state) { try state.apply(paths: paths) }
-        if !isMain(state) { state.preludes = preludes }
-        state.appliedSharedVersion = version
+        let published = published
+        try state.register(published.registrations.dropFirst(state.registrationCount))
+        state.registrationCount = published.registrations.count
+        if let paths = published.paths, !isMain(state) { try state.apply(paths: paths) }
+        if !isMain(state) { state.preludes = published.preludes }
+        state.appliedSharedVersion = published.version
     }
 
-    func publish(paths: Parcel) {
+    /// What each state must take over, and its version.
+    var published: Shared { shared.withLock { $0 } }
+    var publishedVersion: Int { sharedVersion.load(ordering: .acquiring) }
+
+    private func publish(_ change: (inout Shared) -> Void) {
         shared.withLock {
-            $0.paths = paths
-            sharedVersion.wrappingAdd(1, ordering: .releasing)
+            change(&$0)
+            $0.version += 1
+            sharedVersion.store($0.version, ordering: .releasing)
         }
     }
 
-    func add(_ prelude: Prelude) {
-        shared.withLock {
-            $0.preludes.append(prelude)
-            sharedVersion.wrappingAdd(1, ordering: .releasing)
-        }
-    }
+    func publish(paths: Parcel) { publish { $0.paths = paths } }
+
+    func add(_ prelude: Prelude) { publish { $0.preludes.append(prelude) } }
 
     func register(_ registration: Registration) {
         if case .hostClass(let hostClass) = registration { hostClasses.add(hostClass) }
-        shared.withLock {
-            $0.registrations.append(registration)
-            sharedVersion.wrappingAdd(1, ordering: .releasing)
-        }
+        publish { $0.registrations.append(registration) }
     }
 
     /// The registered class of an object, or of its nearest superclass that has one.

@@ -13,6 +13,8 @@ struct Failure: Error {
     var isMemoryError: Bool
     /// Whether the failure is a syntax error of what the host has loaded.
     var isSyntaxError = false
+    /// Whether the worker process that ran the code has ended.
+    var isProcessLost = false
     /// Whether a value cannot be sent to another state.
     var isRefusal = false
     /// Whether a signal has raised the error.
@@ -53,6 +55,7 @@ struct Failure: Error {
         isIncomplete = unsafe failure.incomplete != 0
         isMemoryError = unsafe failure.status == LUA_ERRMEM
         isSyntaxError = unsafe failure.status == LUA_ERRSYNTAX
+        isProcessLost = unsafe failure.status == CLUA_PROCESS_LOST
         value = nil
         stop = StopReason(rawValue: unsafe failure.stop)
         if unsafe failure.value.value_count > 0 {

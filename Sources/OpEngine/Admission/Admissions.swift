@@ -64,7 +64,7 @@ struct Admissions {
     mutating func admit(
         _ operation: Operation, _ admission: Operation.Admission, in core: ObjectIdentifier, at now: ContinuousClock.Instant
     ) -> Consequences? {
-        guard missing(operation, admission, at: now) == nil else { return nil }
+        guard missing(operation, admission, in: core, at: now) == nil else { return nil }
         var consequences = leaveLine(admission, at: now)
         for (requirement, amount) in admission.requirements {
             let supply = supply(of: requirement)
@@ -87,7 +87,7 @@ struct Admissions {
         _ operation: Operation, _ admission: Operation.Admission, in core: ObjectIdentifier, at now: ContinuousClock.Instant
     ) -> (waits: Bool, Consequences) {
         var consequences = leaveLine(admission, at: now)
-        guard let requirement = missing(operation, admission, at: now) else { return (false, consequences) }
+        guard let requirement = missing(operation, admission, in: core, at: now) else { return (false, consequences) }
         if admission.ticket == nil {
             lastTicket += 1
             admission.ticket = lastTicket
@@ -164,7 +164,7 @@ struct Admissions {
 
     /// The first requirement of which there is not enough, or for which others with a better place wait.
     private mutating func missing(
-        _ operation: Operation, _ admission: Operation.Admission, at now: ContinuousClock.Instant
+        _ operation: Operation, _ admission: Operation.Admission, in core: ObjectIdentifier, at now: ContinuousClock.Instant
     ) -> Requirement? {
         let rank = rank(of: operation, admission)
         for (requirement, amount) in admission.requirements {
@@ -172,7 +172,7 @@ struct Admissions {
                 if case .resource = requirement { return requirement }
                 continue
             }
-            if supply.available(at: now) < amount || supply.hasWaiting(before: rank) { return requirement }
+            if supply.available(at: now) < amount || supply.hasWaiting(before: rank, in: core) { return requirement }
         }
         return nil
     }

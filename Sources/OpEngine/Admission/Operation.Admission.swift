@@ -84,8 +84,9 @@ extension Operation {
         // Safety: the queue has operations, so its engine lives.
         let engine: Engine = unsafe core.engine, identity = ObjectIdentifier(core)
         if !loadState().has(State.cancelled) { askConditions(of: admission) }
+        endPause(admission, on: engine)
         if loadState().has(State.cancelled) {
-            stopWaiting()
+            engine.perform(engine.admissions.withLock { $0.leaveLine(admission, at: engine.now) })
             return true
         }
         let isRateLimited = core.state.withLock { $0.isRateLimited }
@@ -124,12 +125,16 @@ extension Operation {
         }
     }
 
-    /// Leaves the line, and forgets a pause between two attempts: the operation finishes, or has got another dependency.
-    func stopWaiting() {
+    /// Leaves the line after a dependency was added. If that has finished already, or when it has, the operation asks again.
+    func leaveLine() {
         guard let admission, let engine = withQueueCore({ core -> Engine in unsafe core.engine }) else { return }
-        let pause = lock.withLock { admission.pause.take() }
-        if let pause { engine.timers.cancel(pause.timer, on: engine) }
         engine.perform(engine.admissions.withLock { $0.leaveLine(admission, at: engine.now) })
+        retryPostponed()
+    }
+
+    /// Forgets the pause between two attempts.
+    private func endPause(_ admission: Admission, on engine: Engine) {
+        if let pause = lock.withLock({ admission.pause.take() }) { engine.timers.cancel(pause.timer, on: engine) }
     }
 
     /// The priority has changed.
@@ -141,8 +146,7 @@ extension Operation {
     /// Returns what the operation has taken.
     func endAdmission(on engine: Engine) {
         guard let admission else { return }
-        let pause = lock.withLock { admission.pause.take() }
-        if let pause { engine.timers.cancel(pause.timer, on: engine) }
+        endPause(admission, on: engine)
         engine.perform(engine.admissions.withLock { $0.end(self, admission, at: engine.now) })
     }
 
@@ -151,8 +155,7 @@ extension Operation {
         if transition({ $0.resumePostponed() }) {
             withQueueCore { $0.post(self, inFront: true) }
         } else if !loadState().has(State.cancelled) {
-            // It has got a dependency. When that has finished, it asks again.
-            stopWaiting()
+            leaveLine()  // it has got a dependency
         }
     }
 }

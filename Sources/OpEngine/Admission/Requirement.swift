@@ -41,8 +41,14 @@ final class Supply {
     /// Whether nothing is lost if the supply is made anew when it is needed.
     var isIdle: Bool { used == 0 && lines.isEmpty && bucket == nil && capacity == usualCapacity }
 
-    /// Whether an operation that waits has a better place than `rank`.
-    func hasWaiting(before rank: Line.Rank) -> Bool { lines.contains { line in line.first.map { $0.rank < rank } ?? false } }
+    /// Whether an operation that waits comes before one of the queue `core` that asks.
+    func hasWaiting(before rank: Line.Rank, in core: ObjectIdentifier) -> Bool {
+        lines.contains { line in
+            // Behind an invited operation of another queue, others wait only for that queue, which may be suspended or full.
+            guard let first = line.first, line.core == core || line.invited == nil else { return false }
+            return first.rank < rank
+        }
+    }
 
     func indexOfLine(of core: ObjectIdentifier) -> Int {
         if let index = lines.firstIndex(where: { $0.core == core }) { return index }

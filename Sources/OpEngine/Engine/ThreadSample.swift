@@ -66,28 +66,40 @@ struct ThreadSample {
 
 extension Worker {
     func takeSample(at now: ContinuousClock.Instant) {
-        let number = threadNumber.load(ordering: .acquiring)
-        let time = number == 0 ? nil : processorTime(ofThread: number)
+        let number = threadNumber.load(ordering: .acquiring), process = process.load(ordering: .acquiring)
+        let time = number == 0 ? nil : processorTime(ofThread: number, and: process)
         sample.update(processorTime: time, at: now) {
-            let state = threadState(number)
+            let state = sleepsOrRuns(number, process)
             // Read the time again after the state. If the thread has run since `time` was read, the state belongs to a sleep that has just
             // begun.
-            return waitsForLock.load(ordering: .acquiring) || processorTime(ofThread: number) != time ? nil : state
+            return waitsForLock.load(ordering: .acquiring) || processorTime(ofThread: number, and: process) != time ? nil : state
         }
     }
 }
 
-/// The total processor time of a thread of this process, in nanoseconds.
-private func processorTime(ofThread number: pid_t) -> Int64? {
+/// The state letter of a thread, or, if that sleeps, of the first thread of the process that works for it.
+private func sleepsOrRuns(_ number: pid_t, _ process: pid_t) -> UInt8? {
+    let state = threadState("/proc/self/task/\(number)/stat")
+    if process == 0 || state != UInt8(ascii: "S") && state != UInt8(ascii: "D") { return state }
+    return threadState("/proc/\(process)/stat")
+}
+
+/// The total processor time of a thread of this process, and of the process that works for it, in nanoseconds.
+private func processorTime(ofThread number: pid_t, and process: pid_t) -> Int64? {
     // The kernel's identifier of the thread's CPU clock. `pthread_getcpuclockid` computes the same value but needs a `pthread_t`.
-    let clock = ~number << 3 | 6
+    guard let time = processorTime(of: ~number << 3 | 6) else { return nil }
+    // A process that has ended needs no more time.
+    return process == 0 ? time : time + (processorTime(of: ~process << 3 | 2) ?? 0)
+}
+
+private func processorTime(of clock: clockid_t) -> Int64? {
     var time = timespec()
     // Safety: `time` outlives the call.
     return unsafe clock_gettime(clock, &time) == 0 ? Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec) : nil
 }
 
 /// The thread's state letter. It follows the thread's name, which is in parentheses and may contain any character.
-private func threadState(_ number: pid_t) -> UInt8? {
-    guard let text = readFile("/proc/self/task/\(number)/stat"), let name = text.lastIndex(of: ")") else { return nil }
+private func threadState(_ file: String) -> UInt8? {
+    guard let text = readFile(file), let name = text.lastIndex(of: ")") else { return nil }
     return text[text.index(after: name)...].utf8.dropFirst().first
 }

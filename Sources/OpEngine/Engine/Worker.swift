@@ -50,6 +50,8 @@ public final class Worker: @unchecked Sendable {
     let waitsForLock = Atomic<Bool>(false)
     /// The kernel's number of the thread. 0 until the thread runs.
     let threadNumber = Atomic<pid_t>(0)
+    /// See `works(through:)`.
+    let process = Atomic<pid_t>(0)
     let thread = JoinableThread()
 
     init(number: Int, group: ThreadGroup, engine: Engine) {
@@ -60,6 +62,10 @@ public final class Worker: @unchecked Sendable {
         inbox = Inbox(parker: parker, pendingJobs: engine.pendingJobs, entrance: nil)
         inbox.belongs(to: engine)
     }
+
+    /// Names a process that works for this thread while the thread waits for it; 0 for none. The worker then counts as blocked only while the
+    /// process is, too. Call it only on this worker's thread.
+    @_spi(Locking) public func works(through process: Int32) { self.process.store(process, ordering: .releasing) }
 
     // MARK: The thread
 

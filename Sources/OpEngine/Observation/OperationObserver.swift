@@ -100,6 +100,14 @@ extension OperationQueue.Core {
         return !isHelper.load(ordering: .relaxed)
     }
 
+    /// Whether an operation that is being added must be recorded and not traced. The caller holds the queue's lock.
+    func isOnlyRecorded(_ state: inout OperationQueue.State) -> Bool {
+        // Safety: the caller retains the queue, and the queue retains the engine.
+        unsafe engine.eventObservers.isRecorded.load(ordering: .relaxed)
+            && !engine.eventObservers.hasObservers.load(ordering: .relaxed)
+            && state.eventObservers.isEmpty && !isHelper.load(ordering: .relaxed)
+    }
+
     /// Makes an operation that is being added traced, recorded, or both. The caller holds the queue's lock.
     @inline(never)
     func watch(_ operation: Operation, _ state: inout OperationQueue.State) {

@@ -105,7 +105,7 @@ extension Operation {
         }
         if mustCancel { cancelBecauseOfDependency() }
         if action == .recall { withQueueCore { $0.recall(self) } }
-        if loadState().has(State.hasAdmission) { stopWaiting() }
+        if loadState().has(State.hasAdmission) { leaveLine() }
         deliverChanges()
     }
 

@@ -147,10 +147,9 @@ import Synchronization
     /// `whyNotRunning`.
     @_spi(Subclassing) open var isReadyByItself: Bool { true }
 
-    /// Called when a recorded operation is being added to a queue. The default implementation does nothing.
-    ///
-    /// The queue's lock is held: an override may only call `recordPlace`.
-    @_spi(Subclassing) open func willBeRecorded() {}
+    /// The place that is recorded when the operation is added to a queue, and whether it replaces one that was recorded before. See
+    /// `recordPlace`. Nil by default. Read with the queue's lock held, so an override may not use the engine.
+    @_spi(Subclassing) open var placeToRecord: (text: String, isFinal: Bool)? { nil }
 
     /// Implements the setter of `completionBlock` and `trySetCompletionBlock`.
     @_spi(Subclassing) open func replaceCompletionBlock(with block: (@Sendable () -> Void)?) throws {

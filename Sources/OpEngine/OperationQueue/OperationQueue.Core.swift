@@ -127,7 +127,23 @@ extension OperationQueue {
                     state.requalify(operation)
                     return true
                 }
+            } orRecorded: { state in
+                unsafe operation._withUnsafeGuaranteedRef { joinRecorded($0, isOfPlainClass: isOfPlainClass, &state) }
             }
+        }
+
+        /// The part of `addInOneStep` that the lock protects, for an operation that is recorded.
+        @inline(never)
+        private func joinRecorded(_ operation: Operation, isOfPlainClass: Bool, _ state: inout State) -> Bool {
+            guard state.hasCapacity, state.observation == nil, isOnlyRecorded(&state) else { return false }
+            let byDefault = requiresSuccess.load(ordering: .relaxed)
+            let isPosted = operation.join(self, &state) {
+                $0.join(requiringSuccessByDefault: byDefault, isOfPlainClass: isOfPlainClass)
+            }
+            guard let isPosted else { return false }
+            state.add(operation, isBarrier: false, isReady: isPosted)
+            state.requalify(operation)
+            return true
         }
 
         // `inout` avoids copying the state.
@@ -136,13 +152,15 @@ extension OperationQueue {
             state.hasCapacity && state.observation == nil && !state.isRateLimited && !isTraced(state)
         }
 
-        /// The common part of `addNewBlock` and the other `addInOneStep`. Calls `join` with the lock held; if `join` returns false, nothing has changed.
+        /// The common part of `addNewBlock` and the other `addInOneStep`. Calls `join` with the lock held, or `joinRecorded` if somebody follows
+        /// what happens in the queue. If that returns false, nothing has changed.
         @inline(__always)
         private func addInOneStep(
-            _ operation: Unmanaged<Operation>, queue: OperationQueue, _ join: (inout State) -> Bool
+            _ operation: Unmanaged<Operation>, queue: OperationQueue, _ join: (inout State) -> Bool,
+            orRecorded joinRecorded: (inout State) -> Bool = { _ in false }
         ) -> Bool {
             let locked = unsafe state.lock()
-            guard unsafe isUsual(&locked.pointee), unsafe join(&locked.pointee) else {
+            guard unsafe isUsual(&locked.pointee) ? unsafe join(&locked.pointee) : unsafe joinRecorded(&locked.pointee) else {
                 state.unlock()
                 return false
             }

@@ -122,13 +122,47 @@ extension Operation {
     /// Records all further changes of an operation that is being added to a queue. The caller holds the queue's lock.
     func beginRecording(in core: OperationQueue.Core, _ queue: inout OperationQueue.State) {
         RecordBuffer.ofThread { buffer in
-            if core.recordNumber?.recorder !== buffer.recorder {
-                core.recordNumber = RecordNumber(queue: buffer.recorder.nextNumber(), recorder: buffer.recorder)
-                core.recordSettings(queue)
-            }
-            willBeRecorded()
+            core.beginRecording(into: buffer, &queue)
+            let time = buffer.begin()
+            writePlace(at: time, to: buffer)
+            buffer.end()
             state.bitwiseOr(State.recorded | State.watched, ordering: .acquiringAndReleasing)
         }
+    }
+
+    /// Adds an operation to a queue with a change of its state that may be refused, and records this and all further changes. The caller
+    /// holds the queue's lock.
+    ///
+    /// - Returns: what `join` returns. Nil, and nothing has changed, also if the operation is observed, or if no recorder is recording.
+    func join(
+        _ core: OperationQueue.Core, _ queue: inout OperationQueue.State, recording join: (inout State) -> Bool?
+    ) -> Bool? {
+        RecordBuffer.ofThread { buffer in
+            core.beginRecording(into: buffer, &queue)
+            let time = buffer.begin()
+            defer { buffer.end() }
+            var old = state.load(ordering: .relaxed)
+            while old & State.watched == 0 {
+                var new = State(bits: old)
+                guard let isPosted = join(&new) else { return nil }
+                new.set(State.recorded | State.watched)
+                let milestones = Milestones(from: State(bits: old), to: &new)
+                let (exchanged, current) = state.weakCompareExchange(
+                    expected: old, desired: new.bits, successOrdering: .acquiringAndReleasing, failureOrdering: .relaxed)
+                old = current
+                if !exchanged { continue }
+                setCore(core)
+                writePlace(at: time, to: buffer)
+                write(milestones, at: time, to: buffer)
+                return isPosted
+            }
+            return nil
+        } ?? nil
+    }
+
+    private func writePlace(at time: UInt64, to buffer: RecordBuffer) {
+        guard let (place, isFinal) = placeToRecord else { return }
+        buffer.append(isFinal ? .placeMade : .placeAdded, recordAddress, at: time, place)
     }
 
     /// Records that the operation has left its thread without having finished.
@@ -190,16 +224,24 @@ extension Worker {
 /// The number under which a recorder knows a queue.
 struct RecordNumber {
     let queue: Int
-    let recorder: Recorder
+    /// `Recorder.serial`.
+    let recorder: Int
 }
 
 extension OperationQueue.Core {
+    /// Records the queue itself unless this recorder knows it. The caller holds the queue's lock.
+    func beginRecording(into buffer: RecordBuffer, _ queue: inout OperationQueue.State) {
+        if recordNumber?.recorder == buffer.recorder.serial { return }
+        recordNumber = RecordNumber(queue: buffer.recorder.nextQueueNumber(), recorder: buffer.recorder.serial)
+        recordSettings(queue)
+    }
+
     /// Records the queue's name and settings. The caller holds the queue's lock.
     @inline(never)
     func recordSettings(_ state: OperationQueue.State) {
         guard let recordNumber else { return }
         RecordBuffer.ofThread { buffer in
-            guard buffer.recorder === recordNumber.recorder else { return }
+            guard buffer.recorder.serial == recordNumber.recorder else { return }
             let time = buffer.begin()
             defer { buffer.end() }
             let maximum = state.maximum == .max ? UInt64.max : UInt64(state.maximum)

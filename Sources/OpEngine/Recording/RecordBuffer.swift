@@ -44,10 +44,12 @@ import Synchronization
     private let tail = Atomic<Int>(0)
     private let gap = InlineArray<7, Int>(repeating: 0)
     private let head = Atomic<Int>(0)
-    /// The operation that the recorder has looked up last, and its number. Most records of a thread concern the same operation as the record
-    /// before.
-    var lastLookUp: (address: UInt64, number: Int) = (0, -1)
-    private let otherGap = InlineArray<5, Int>(repeating: 0)
+    // Only the recorder's thread uses these two, one at a time, so they need no exclusivity checks.
+    /// The page of memory in which the recorder has looked up an operation last. See `OperationNumbers`.
+    @safe @exclusivity(unchecked) var lastPage = OperationNumbers.Page.none
+    /// The time of the last record that the recorder has read.
+    @safe @exclusivity(unchecked) var lastTime: UInt64 = 0
+    private let otherGap = InlineArray<4, Int>(repeating: 0)
     /// The value of `head` when the writer looked last.
     private var knownHead = 0
     private var written = 0
@@ -70,9 +72,9 @@ import Synchronization
     /// Begins a group of records that have one time. Returns the time. Must be balanced by `end`.
     @inline(__always)
     func begin() -> UInt64 {
-        isWriting.store(true, ordering: .relaxed)
-        // Pairs with the fences of the recorder, which reads the clock and then `isWriting`.
-        atomicMemoryFence(ordering: .sequentiallyConsistent)
+        // Pairs with the fences of the recorder, which reads the clock and then `isWriting`. An exchange takes less time than a store and a
+        // fence.
+        _ = isWriting.exchange(true, ordering: .sequentiallyConsistent)
         return monotonicNow()
     }
 

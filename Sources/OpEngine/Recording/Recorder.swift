@@ -15,19 +15,21 @@ public final class Recorder: @unchecked Sendable {
     /// How long the recorder sleeps before it reads the buffers again.
     private static let interval = Duration.milliseconds(10)
     private static let active = Guarded<Recorder?>(nil)
+    private static let count = Atomic<Int>(0)
 
+    /// Tells this recorder from all others of the process, without retaining it.
+    let serial = Recorder.count.wrappingAdd(1, ordering: .relaxed).newValue
     let receiver: any OperationRecordReceiver
     private let engine: Engine
     private let buffers = Guarded<[RecordBuffer]>([])
     private let threadCount = Atomic<Int>(0)
-    private let numbers = Atomic<Int>(0)
+    private let queueCount = Atomic<Int>(0)
+    private let activityCount = Atomic<Int>(0)
     private let parker = Parker()
     private let isStopping = Atomic<Bool>(false)
     private let thread = JoinableThread()
-    /// The number of the operation at each address. Used only by the recorder's thread.
-    private var operationNumbers: [UInt64: Int] = [:]
-    /// The time of the last record of each buffer.
-    private var lastTimes: [Int: UInt64] = [:]
+    /// Used only by the recorder's thread, which needs no exclusivity checks.
+    @safe @exclusivity(unchecked) private var operationNumbers = OperationNumbers()
 
     /// Records operations that are added to queues of `engine` from now on.
     ///
@@ -62,11 +64,13 @@ public final class Recorder: @unchecked Sendable {
 
     /// Records that something outside the engine's threads has begun, such as a program.
     ///
-    /// - Parameter operation: the operation that has begun it, if one has.
+    /// - Parameters:
+    ///   - name: what the record calls it.
+    ///   - operation: the operation that has begun it, if one has.
     /// - Returns: the number to pass to `activityEnded`; nil if no recorder is recording.
     public static func activityBegan(_ name: String, by operation: Operation?) -> Int? {
         RecordBuffer.ofThread { buffer in
-            let number = buffer.recorder.nextNumber()
+            let number = buffer.recorder.activityCount.wrappingAdd(1, ordering: .relaxed).oldValue
             let time = buffer.begin()
             defer { buffer.end() }
             buffer.append(.activityBegan, operation?.knownAddress ?? 0, at: time, UInt64(number), text: name)
@@ -83,8 +87,7 @@ public final class Recorder: @unchecked Sendable {
         }
     }
 
-    /// A number for a queue or an activity.
-    func nextNumber() -> Int { numbers.wrappingAdd(1, ordering: .relaxed).oldValue }
+    func nextQueueNumber() -> Int { queueCount.wrappingAdd(1, ordering: .relaxed).oldValue }
 
     // MARK: Buffers
 
@@ -129,7 +132,7 @@ public final class Recorder: @unchecked Sendable {
         var until = now
         for buffer in all {
             let published = buffer.published
-            let last = published.isEmpty ? lastTimes[buffer.number] ?? 0 : buffer[published.upperBound - 1].time
+            let last = published.isEmpty ? buffer.lastTime : buffer[published.upperBound - 1].time
             until = min(until, buffer.completeTime(now: now, last: last))
         }
         deliver(all, until: until)
@@ -181,7 +184,7 @@ public final class Recorder: @unchecked Sendable {
             if entry.time > limit { break }
             index += translate(entry, at: index, of: buffer)
         }
-        lastTimes[buffer.number] = buffer[index - 1].time
+        buffer.lastTime = buffer[index - 1].time
         source.next = index
         buffer.advance(to: index)
     }
@@ -229,11 +232,7 @@ public final class Recorder: @unchecked Sendable {
     }
 
     private func number(of address: UInt64, in buffer: RecordBuffer) -> Int {
-        if buffer.lastLookUp.address == address { return buffer.lastLookUp.number }
-        let number = operationNumbers[address] ?? operationNumbers.count
-        if number == operationNumbers.count { operationNumbers[address] = number }
-        buffer.lastLookUp = (address, number)
-        return number
+        operationNumbers.number(of: address, &buffer.lastPage)
     }
 }
 

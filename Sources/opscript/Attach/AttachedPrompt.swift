@@ -61,9 +61,7 @@ final class AttachedPrompt: LinePrompt {
             case .line(":detach"), .end: return
             case .line(let line):
                 if source.isEmpty, line.isEmpty { continue }
-                // As in Lua 5.2, a line that starts with `=` is an expression.
-                let first = line.hasPrefix("=") ? "return \(line.dropFirst())" : line
-                source = source.isEmpty ? first : "\(source)\n\(line)"
+                source = source.isEmpty ? line.asFirstLine : "\(source)\n\(line)"
                 connection.send(line: AttachConnection.encode(source))
                 switch show() {
                 case .more: break

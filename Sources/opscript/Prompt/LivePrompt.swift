@@ -56,8 +56,7 @@ final class LivePrompt: LinePrompt {
             }
             try command.perform(in: runtime) { self.evaluate($0) }
         } else {
-            // As in Lua 5.2, a line that starts with `=` is an expression.
-            var source = line.hasPrefix("=") ? "return \(line.dropFirst())" : line
+            var source = line.asFirstLine
             while evaluate(source, mayContinue: true) {
                 guard case .line(let more) = try read("_PROMPT2", default: ">> ") else { break }
                 source += "\n\(more)"

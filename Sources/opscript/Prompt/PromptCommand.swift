@@ -71,8 +71,7 @@ enum PromptCommand {
             let start = ContinuousClock.now
             evaluate(expression)
             let taken = ContinuousClock.now - start
-            let microseconds = taken.components.seconds * 1_000_000 + taken.components.attoseconds / 1_000_000_000_000
-            Message.output("\(Self.seconds(microseconds)) s\n")
+            Message.output("\(String(seconds: UInt64(taken / .nanoseconds(1)), decimals: 6)) s\n")
         case .load(let file):
             do throws(LuaError) {
                 try runtime.catchInterrupts()
@@ -80,11 +79,6 @@ enum PromptCommand {
             } catch { if runtime.requestedExitStatus == nil { Message.write(ErrorReport(error, source: "").text) } }
         case .quit: break
         }
-    }
-
-    private static func seconds(_ microseconds: Int64) -> String {
-        let digits = String(microseconds % 1_000_000)
-        return "\(microseconds / 1_000_000)." + String(repeating: "0", count: 6 - digits.count) + digits
     }
 }
 

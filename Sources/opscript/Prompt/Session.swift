@@ -11,8 +11,7 @@ struct Session {
     func run() throws(LuaError) {
         runtime.releaseInterrupts()
         while let line = readLine(prompt: "_PROMPT", default: "> ") {
-            // As in Lua 5.2, a line that starts with `=` is an expression.
-            var source = line.hasPrefix("=") ? "return \(line.dropFirst())" : line
+            var source = line.asFirstLine
             while let more = evaluate(source) { source += "\n\(more)" }
             try runtime.drain()
         }

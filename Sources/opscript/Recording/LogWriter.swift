@@ -57,7 +57,8 @@ final class LogWriter {
             threads[record.thread] = isMain ? "main" : worker.map { "worker \($0)" } ?? "thread \(record.thread)"
         case .queue(let number, let name, let maximum, let isSuspended):
             receiveQueue(
-                record, number, Queue(label: name.map { "queue '\($0)'" } ?? "queue \(number)", maximum: maximum, isSuspended: isSuspended))
+                record, number,
+                Queue(label: name.map { "queue '\($0)'" } ?? "queue \(number + 1)", maximum: maximum, isSuspended: isSuspended))
         case .activityBegan(let number, let name):
             programs[number] = name
             let author = record.operation >= 0 ? " by \(label(of: record.operation))" : ""
@@ -132,11 +133,7 @@ final class LogWriter {
         lines += "\n"
     }
 
-    /// Nanoseconds as seconds with six decimals.
-    private static func seconds(_ nanoseconds: UInt64) -> String {
-        let fraction = String(nanoseconds / 1000 % 1_000_000)
-        return "\(nanoseconds / 1_000_000_000).\(String(repeating: "0", count: 6 - fraction.utf8.count))\(fraction)"
-    }
+    private static func seconds(_ nanoseconds: UInt64) -> String { String(seconds: nanoseconds, decimals: 6) }
 
     /// Writes the lines so far.
     func flush() {

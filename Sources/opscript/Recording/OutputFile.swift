@@ -48,6 +48,7 @@ import Glibc
 
     // MARK: Appending
 
+    @inline(__always)
     func append(_ text: StaticString) {
         unsafe append(UnsafeBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount))
     }
@@ -64,14 +65,17 @@ import Glibc
         text.withUTF8 { unsafe append($0) }
     }
 
+    @inline(__always)
     private func append(_ bytes: UnsafeBufferPointer<UInt8>) {
         guard let start = bytes.baseAddress else { return }
-        if bytes.count <= OutputFile.capacity - count {
-            // Safety: the bytes fit into the rest of the buffer.
-            unsafe (buffer + count).update(from: start, count: bytes.count)
-            count += bytes.count
-            return
-        }
+        if bytes.count > OutputFile.capacity - count { return unsafe appendInParts(bytes, start) }
+        // Safety: the bytes fit into the rest of the buffer.
+        unsafe (buffer + count).update(from: start, count: bytes.count)
+        count += bytes.count
+    }
+
+    @inline(never)
+    private func appendInParts(_ bytes: UnsafeBufferPointer<UInt8>, _ start: UnsafePointer<UInt8>) {
         var done = 0
         while done < bytes.count {
             if count == OutputFile.capacity { flush() }
@@ -97,64 +101,37 @@ import Glibc
 
     private func append(digits number: UInt64, atLeast minimum: Int) {
         if count + 20 > OutputFile.capacity { flush() }
-        var rest = number
         var length = 1
-        while rest >= 10 {
-            rest /= 10
+        var limit: UInt64 = 10
+        // The largest numbers have 20 digits.
+        while length < 20, number >= limit {
             length += 1
+            limit &*= 10
         }
         length = max(length, minimum)
-        rest = number
-        for index in stride(from: count + length - 1, through: count, by: -1) {
-            unsafe buffer[index] = UInt8(ascii: "0") + UInt8(truncatingIfNeeded: rest % 10)
-            rest /= 10
+        var rest = number
+        var index = count + length
+        // Two digits need one division by 100, which takes longer than the two of small numbers by 10.
+        while index > count + 1 {
+            let pair = UInt8(truncatingIfNeeded: rest % 100)
+            rest /= 100
+            index -= 2
+            unsafe buffer[index] = UInt8(ascii: "0") + pair / 10
+            unsafe buffer[index + 1] = UInt8(ascii: "0") + pair % 10
         }
+        if index > count { unsafe buffer[count] = UInt8(ascii: "0") + UInt8(truncatingIfNeeded: rest % 10) }
         count += length
     }
 
-    /// Appends a JSON string. Control characters and `<` are escaped, so the text can do no harm in an HTML page either.
-    func append(json text: String) {
+    /// Appends a JSON string.
+    func append(json text: String) { append(JSONText(text)) }
+
+    /// Appends a JSON string.
+    func append(_ text: JSONText) {
         append(UInt8(ascii: "\""))
-        append(jsonBytesOf: text)
+        append(verbatim: text.escaped)
         append(UInt8(ascii: "\""))
     }
-
-    /// Appends what is between the quotes of a JSON string.
-    func append(jsonBytesOf text: String) {
-        var text = text
-        text.withUTF8 { bytes in
-            // Few strings have anything to escape, so the bytes in between are copied together.
-            var start = 0
-            for index in bytes.indices {
-                let byte = unsafe bytes[index]
-                guard OutputFile.isEscaped(byte) else { continue }
-                unsafe append(UnsafeBufferPointer(rebasing: bytes[start..<index]))
-                append(escaped: byte)
-                start = index + 1
-            }
-            unsafe append(UnsafeBufferPointer(rebasing: bytes[start...]))
-        }
-    }
-
-    @inline(__always)
-    private static func isEscaped(_ byte: UInt8) -> Bool {
-        byte < 0x20 || byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "\\") || byte == UInt8(ascii: "<") || byte == 0x7F
-    }
-
-    private func append(escaped byte: UInt8) {
-        switch byte {
-        case UInt8(ascii: "\""), UInt8(ascii: "\\"):
-            append(UInt8(ascii: "\\"))
-            append(byte)
-        case UInt8(ascii: "\n"): append("\\n")
-        default:
-            append("\\u00")
-            append(OutputFile.hexadecimal(byte >> 4))
-            append(OutputFile.hexadecimal(byte & 15))
-        }
-    }
-
-    private static func hexadecimal(_ digit: UInt8) -> UInt8 { digit < 10 ? UInt8(ascii: "0") + digit : UInt8(ascii: "a") + digit - 10 }
 
     // MARK: Writing
 

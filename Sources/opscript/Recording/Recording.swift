@@ -5,17 +5,18 @@ import Synchronization
 
 /// Records a run, and writes the files that the options ask for.
 final class Recording: OperationRecordReceiver, @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because only the recorder's thread uses the mutable fields, until `finish` has stopped it.
+    // Safety: `@unchecked Sendable` because only the recorder's thread uses the mutable fields, until `finish` has stopped it. Those that
+    // receive each record need no exclusivity checks, because none of them leads back here.
 
-    private let trace: TraceWriter?
+    @safe @exclusivity(unchecked) private var trace: TraceWriter?
     private let traceFile: OutputFile?
     private let graph: GraphFile?
     private let reportFile: OutputFile?
-    private var log: RunLog?
+    @safe @exclusivity(unchecked) private var log: RunLog?
     private let writer: LogWriter?
     private let status: StatusServer?
     /// The latest part of the run, for the status page.
-    private var latest: RunLog?
+    @safe @exclusivity(unchecked) private var latest: RunLog?
     private var recorder: Recorder?
     private var lastFlush: UInt64 = 0
     private let isFinished = Atomic<Bool>(false)

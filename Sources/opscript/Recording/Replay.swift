@@ -4,6 +4,10 @@
 /// maximum allows it, and a worker is free. If there are several, the one that became ready first starts. The estimate ignores priorities,
 /// suspensions and the time to switch between operations. It also ignores that operations may wait for one another or slow one another down.
 /// While an operation was blocked, another thread could take its place, so it needs a worker only for the rest of its time.
+///
+/// `ReplayTests` compares this with what `Engine.Simulation` does. The command does not use that engine here: it knows neither times nor a
+/// number of workers, so all of this but the ready lists would remain, and a report may be written inside `exit` on a worker, in the middle of an
+/// operation of another engine.
 struct Replay {
     /// An operation. Times are nanoseconds.
     struct Task {

@@ -89,7 +89,7 @@ struct RunData {
     /// The threads that ran operations, workers last.
     private var threads: [(number: Int, name: String)] {
         let used = Set(log.operations.map(\.thread) + log.attempts.map(\.thread)).subtracting([-1])
-        let named = used.map { (number: $0, name: log.threads[$0] ?? "thread \($0)") }
+        let named = used.map { (number: $0, name: log.threads.indices.contains($0) ? log.threads[$0].name : "thread \($0)") }
         return named.sorted { ($0.name.utf8.count, $0.name) < ($1.name.utf8.count, $1.name) }
     }
 
@@ -100,13 +100,13 @@ struct RunData {
             let creator = operation.creator.map { operations[Int($0)] }
             let isByCreator = creator.map { $0.hasStarted && $0.started <= operation.added } ?? false
             return Replay.Task(
-                workerTime: log.workers.contains(operation.thread) ? max(1, operation.busyTime) : 0,
+                workerTime: log.isWorker(operation.thread) ? max(1, operation.busyTime) : 0,
                 runTime: operation.runTime + operation.earlierTime,
                 queue: operation.queue, added: operation.added - (isByCreator ? creator?.started ?? 0 : 0),
                 creator: isByCreator ? operation.creator.map { Int($0) } : nil)
         }
         // The pauses between attempts are part of the time; a worker is needed without them.
-        for attempt in log.attempts where log.workers.contains(attempt.thread) {
+        for attempt in log.attempts where log.isWorker(attempt.thread) {
             tasks[Int(attempt.operation)].workerTime += attempt.busyTime
         }
         for edge in log.edges { tasks[Int(edge.operation)].dependencies.append(Int(edge.dependency)) }

@@ -41,6 +41,18 @@ struct RunLog: Sendable {
         var error: Int32?
     }
 
+    /// A thread that has recorded something.
+    struct Thread {
+        let name: String
+        /// Whether it is a thread of the engine's pool.
+        let isWorker: Bool
+        /// The operation that a worker runs, and since when it has been blocked; -1 if there is none, and 0 if it is not.
+        fileprivate var running = -1
+        fileprivate var blocked: UInt64 = 0
+
+        fileprivate init(name: String, isWorker: Bool) { (self.name, self.isWorker) = (name, isWorker) }
+    }
+
     let title: String
     /// The most operations that the engine's pool runs at once.
     var workerCount = 1
@@ -53,16 +65,12 @@ struct RunLog: Sendable {
     private(set) var edges: [(operation: Int32, dependency: Int32)] = []
     /// The attempts that have failed and were followed by another, in order of their ends.
     private(set) var attempts: [Attempt] = []
-    /// The names of the threads by number.
-    private(set) var threads: [Int: String] = [:]
-    /// The threads of the engine's pool.
-    private(set) var workers: Set<Int> = []
+    /// The threads by number.
+    private(set) var threads: [Thread] = []
     /// Sums over all operations, including those that this log has forgotten.
     private(set) var totals = RunTotals()
     /// The thread of each worker, by its number.
     private var workerThreads: [Int: Int] = [:]
-    /// The operation that each thread runs, and since when it has been blocked; 0 if it is not.
-    private var running: [Int: (operation: Int, blocked: UInt64)] = [:]
     /// The time of the last record.
     private(set) var end: UInt64 = 0
     /// The place of each operation in the order in which all were added; empty for a log that never forgets.
@@ -72,7 +80,6 @@ struct RunLog: Sendable {
     private let forgets: Bool
     private var textIndices: [String: Int32] = [:]
     private var errorIndices: [String: Int32] = [:]
-    private var queueIndices: [Int: Int] = [:]
     /// The operation that a record's number means now; -1 if there is none.
     private var indices: [Int] = []
     /// The places of operations that were not added yet, by the records' numbers; -1 if there is none.
@@ -105,17 +112,19 @@ struct RunLog: Sendable {
         end = time
         switch record.event {
         case .thread(let worker, let isMain):
-            threads[record.thread] = isMain ? "main" : worker.map { "worker \($0)" } ?? "thread \(record.thread)"
+            while threads.count <= record.thread { threads.append(Thread(name: "thread \(threads.count)", isWorker: false)) }
             if let worker {
-                workers.insert(record.thread)
+                threads[record.thread] = Thread(name: "worker \(worker)", isWorker: true)
                 workerThreads[worker] = record.thread
+            } else if isMain {
+                threads[record.thread] = Thread(name: "main", isWorker: false)
             }
         case .workerBlocked(let worker):
-            if let thread = workerThreads[worker] { running[thread]?.blocked = time }
+            if let thread = workerThreads[worker], threads[thread].running >= 0 { threads[thread].blocked = time }
         case .workerReturned(let worker):
             if let thread = workerThreads[worker] { endBlocking(of: thread, at: time) }
-        case .queue(let number, let name, let maximum, let isSuspended):
-            let queue = index(ofQueue: number)
+        case .queue(let queue, let name, let maximum, let isSuspended):
+            makeQueue(queue)
             queues[queue].advance(to: time)
             if let name { queues[queue].name = name }
             if queues[queue].isSuspended && !isSuspended { queues[queue].resumed = time }
@@ -140,7 +149,7 @@ struct RunLog: Sendable {
             places[number] = lastPlace.index
         case .added(let queue, let creator, _, let isReady):
             let creator = creator.flatMap { $0 < indices.count && indices[$0] >= 0 ? Int32(indices[$0]) : nil }
-            let queue = self.index(ofQueue: queue)
+            makeQueue(queue)
             indices[number] = operations.count
             operations.append(
                 RunOperation(
@@ -210,7 +219,7 @@ struct RunLog: Sendable {
         operations[index].phase = .running
         operations[index].started = time
         operations[index].thread = thread
-        if workers.contains(thread) { running[thread] = (index, 0) }
+        if isWorker(thread) { (threads[thread].running, threads[thread].blocked) = (index, 0) }
     }
 
     private mutating func endAttempt(_ index: Int, at time: UInt64) {
@@ -228,7 +237,7 @@ struct RunLog: Sendable {
                 busyTime: operation.busyTime, error: operation.error))
         // An operation may be tried again for ever.
         if forgets, attempts.count > 2 * RunLog.latestCount { attempts.removeFirst(RunLog.latestCount) }
-        if workers.contains(operation.thread) { totals.workerTime += operation.busyTime }
+        if isWorker(operation.thread) { totals.workerTime += operation.busyTime }
         totals.endAttempt()
         operations[index].phase = .betweenAttempts
         (operations[index].finished, operations[index].returned, operations[index].blockedTime) = (0, 0, 0)
@@ -237,15 +246,15 @@ struct RunLog: Sendable {
 
     private mutating func leaveThread(_ index: Int, at time: UInt64) {
         let thread = operations[index].thread
-        guard running[thread]?.operation == index else { return }
+        guard isWorker(thread), threads[thread].running == index else { return }
         endBlocking(of: thread, at: time)
-        running[thread] = nil
+        threads[thread].running = -1
     }
 
     private mutating func endBlocking(of thread: Int, at time: UInt64) {
-        guard let (operation, blocked) = running[thread], blocked > 0 else { return }
-        operations[operation].blockedTime += time - blocked
-        running[thread]?.blocked = 0
+        guard threads[thread].running >= 0, threads[thread].blocked > 0 else { return }
+        operations[threads[thread].running].blockedTime += time - threads[thread].blocked
+        threads[thread].blocked = 0
     }
 
     private mutating func finish(_ index: Int, _ outcome: Operation.Outcome?, at time: UInt64) {
@@ -270,7 +279,7 @@ struct RunLog: Sendable {
         operations[index].phase = .finished
         operations[index].finished = time
         operations[index].outcome = outcome
-        if workers.contains(operations[index].thread) { totals.workerTime += operations[index].busyTime }
+        if isWorker(operations[index].thread) { totals.workerTime += operations[index].busyTime }
         if let outcome { totals.finish(outcome, after: operations[index].hasStarted ? operations[index].runTime : nil) }
     }
 
@@ -282,11 +291,12 @@ struct RunLog: Sendable {
 
     // MARK: Indices
 
-    private mutating func index(ofQueue number: Int) -> Int {
-        if let index = queueIndices[number] { return index }
-        queueIndices[number] = queues.count
-        queues.append(Queue(name: "queue \(number + 1)"))
-        return queues.count - 1
+    /// Whether a thread belongs to the engine's pool; false for -1, which stands for none.
+    func isWorker(_ thread: Int) -> Bool { threads.indices.contains(thread) && threads[thread].isWorker }
+
+    /// Makes the queue with a number. Two threads may record their first queues in another order than that of the numbers.
+    private mutating func makeQueue(_ number: Int) {
+        while queues.count <= number { queues.append(Queue(name: "queue \(queues.count + 1)")) }
     }
 
     private mutating func intern(_ text: String) -> Int32 { RunLog.intern(text, in: &texts, &textIndices) }
@@ -342,22 +352,30 @@ struct RunLog: Sendable {
 
     /// Removes all operations but those at some indices, and the texts that no operation has any more. Returns the new index of each
     /// operation, or -1.
-    private mutating func keep(_ kept: [Int]) -> [Int] {
+    private mutating func keep(_ selected: [Int]) -> [Int] {
         var indices = [Int](repeating: -1, count: operations.count)
-        for (new, old) in kept.enumerated() { indices[old] = new }
+        for (new, old) in selected.enumerated() { indices[old] = new }
         let (formerTexts, formerErrors) = (texts, errors)
         (texts, errors, textIndices, errorIndices) = ([], [], [:], [:])
-        operations = kept.map { index in
+        // Where each text is now. Most operations have been made in a few lines.
+        var newTexts = [Int32](repeating: -1, count: formerTexts.count)
+        func kept(_ text: Int32) -> Int32 {
+            if newTexts[Int(text)] < 0 { newTexts[Int(text)] = intern(formerTexts[Int(text)]) }
+            return newTexts[Int(text)]
+        }
+        operations = selected.map { index in
             var operation = operations[index]
-            operation.name = operation.name.map { intern(formerTexts[Int($0)]) }
-            operation.place = operation.place.map { intern(formerTexts[Int($0)]) }
+            operation.name = operation.name.map(kept)
+            operation.place = operation.place.map(kept)
             operation.error = operation.error.map { RunLog.intern(formerErrors[Int($0)], in: &errors, &errorIndices) }
             operation.creator = operation.creator.flatMap { indices[Int($0)] < 0 ? nil : Int32(indices[Int($0)]) }
             return operation
         }
-        numbers = kept.map { numbers[$0] }
-        running = running.compactMapValues { indices[$0.operation] < 0 ? nil : (indices[$0.operation], $0.blocked) }
-        for number in places.indices where places[number] >= 0 { places[number] = intern(formerTexts[Int(places[number])]) }
+        numbers = selected.map { numbers[$0] }
+        for thread in threads.indices where threads[thread].running >= 0 {
+            threads[thread].running = indices[threads[thread].running]
+        }
+        for number in places.indices where places[number] >= 0 { places[number] = kept(places[number]) }
         lastPlace = ("", -1)
         attempts = attempts.compactMap { attempt in
             guard indices[Int(attempt.operation)] >= 0 else { return nil }

@@ -37,9 +37,9 @@ struct Metrics {
             &text, "opscript_operation_duration_seconds", "The time from the start of operations to their end.", totals.runTimes)
         histogram(
             &text, "opscript_operation_wait_seconds", "The time from the adding of operations to their start.", totals.waitTimes)
-        family(&text, "opscript_programs", "gauge", "Programs of operations that are running.", [("", "\(totals.programsRunning)")])
+        family(&text, "opscript_programs", "gauge", "Programs that are running.", [("", "\(totals.programsRunning)")])
         family(
-            &text, "opscript_programs_started_total", "counter", "Programs that operations have started.",
+            &text, "opscript_programs_started_total", "counter", "Programs that were started, by the script or by operations.",
             [("", "\(totals.programsStarted)")])
         family(&text, "opscript_status_pages", "gauge", "Status pages that are open.", [("", "\(pages)")])
         family(
@@ -100,10 +100,7 @@ struct Metrics {
         }
     }
 
-    private static func seconds(_ nanoseconds: UInt64) -> String {
-        let fraction = String(nanoseconds % 1_000_000_000)
-        return "\(nanoseconds / 1_000_000_000).\(String(repeating: "0", count: 9 - fraction.utf8.count))\(fraction)"
-    }
+    private static func seconds(_ nanoseconds: UInt64) -> String { String(seconds: nanoseconds, decimals: 9) }
 
     // MARK: the process
 

@@ -9,7 +9,8 @@ import Synchronization
 /// else happens on the server's thread, which waits for no client.
 @safe final class StatusServer: @unchecked Sendable {
     // Safety: `@unchecked Sendable` because only the server's thread uses `metrics`, and `server` apart from waking it. `start` sets `server`
-    // before the thread starts, and `finish` uses it after its end. The rest is constant or has locks.
+    // before the thread starts, and `finish` uses it after its end. The recorder's thread reads `server` once it has seen that `isAwaited` is
+    // set, which the server's thread does. The rest is constant or has locks.
 
     private static let interval = Duration.seconds(1)
     /// How long the end of the command waits for open pages to get the end of the run.
@@ -17,7 +18,7 @@ import Synchronization
 
     private let address: StatusAddress
     private let listener: Int32
-    private let token = [UInt64.random(in: 0 ... .max), .random(in: 0 ... .max)].map { hexadecimal($0) }.joined()
+    private let token = [UInt64.random(in: 0 ... .max), .random(in: 0 ... .max)].map { String($0, radix: 16, digits: 16) }.joined()
     private var server: OpaquePointer?
     private let ended: Pipe
     private let isAwaited = Atomic<Bool>(false)
@@ -69,7 +70,7 @@ import Synchronization
     // MARK: on the recorder's thread
 
     /// Whether a client waits for a part of the log.
-    var isAsked: Bool { isAwaited.load(ordering: .relaxed) }
+    var isAsked: Bool { isAwaited.load(ordering: .acquiring) }
 
     /// Passes on the latest part of the log. Call once with the last one, after the recorder has stopped, and then `finish`.
     func pass(_ part: RunLog, isLast: Bool) {
@@ -96,7 +97,7 @@ import Synchronization
         while !isOver {
             let demand = unsafe ch_current_demand(server)
             let now = ContinuousClock.now
-            if demand.is_urgent || (demand.streams > 0 && now >= next) { isAwaited.store(true, ordering: .relaxed) }
+            if demand.is_urgent || (demand.streams > 0 && now >= next) { isAwaited.store(true, ordering: .releasing) }
             // Once asked, the recorder's thread ends the waiting.
             let isWaiting = isAsked || demand.streams == 0
             unsafe ch_run(server, isWaiting ? -1 : Int32((next - now) / .milliseconds(1)) + 1)
@@ -165,10 +166,5 @@ import Synchronization
     private func isToken(_ given: String) -> Bool {
         guard given.utf8.count == token.utf8.count else { return false }
         return zip(given.utf8, token.utf8).reduce(0) { $0 | ($1.0 ^ $1.1) } == 0
-    }
-
-    private static func hexadecimal(_ number: UInt64) -> String {
-        let digits = String(number, radix: 16)
-        return String(repeating: "0", count: 16 - digits.count) + digits
     }
 }

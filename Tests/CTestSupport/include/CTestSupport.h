@@ -66,4 +66,10 @@ int fork_and_execute(const char *program);
 // wait_for_process does.
 int fork_and_call(void (*body)(void *), void *context, char *text, size_t size);
 
+// Calls fork. The child ends at once. Returns -1 on failure. Written in C because Swift cannot call fork.
+int fork_here(void);
+
+// A descriptor that is readable once the process has ended; -1 if there is none. Written in C because Swift cannot call syscall.
+int pidfd_of_process(int process);
+
 #endif

@@ -1,0 +1,102 @@
+// Messages between the host and a worker process. Nothing here raises.
+//
+// The two take turns. The host sends a task; the worker process sends requests, each of which the host answers, and at last an outcome. While
+// it waits for an answer, the worker process may get another task, whose outcome then comes first. What a body prints needs no answer.
+//
+// task := SETUP | REGISTER | PATHS | PRELUDE | RUN | CALL | END
+// from the worker process: releases (REQUEST … | OUTPUT … | OUTCOME …), where `releases` are the numbers of objects that it no longer has
+#ifndef CLUA_MESSAGE_H
+#define CLUA_MESSAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "Transfer/Transfer.h"
+#include "parcel.h"
+
+typedef enum message_kind {
+    MESSAGE_SETUP = 1,
+    MESSAGE_REGISTER,
+    MESSAGE_PATHS,
+    MESSAGE_PRELUDE,
+    MESSAGE_RUN,
+    MESSAGE_CALL,
+    MESSAGE_END,
+    MESSAGE_ANSWER,
+    MESSAGE_REQUEST,
+    MESSAGE_OUTPUT,
+    MESSAGE_OUTCOME
+} message_kind;
+
+/// What MESSAGE_REQUEST asks for.
+typedef enum request_kind {
+    REQUEST_CALL,           // of a class: a function, by number
+    REQUEST_GET,
+    REQUEST_SET,
+    REQUEST_CLASS_GET,
+    REQUEST_DESCRIBE,
+    REQUEST_MODULE,         // a function of the module
+    REQUEST_EXIT,
+    REQUEST_NEW_OPERATION,  // of a script class
+    REQUEST_CLASS_FIELD,
+    REQUEST_CLASS_CONTENTS,
+    REQUEST_REGISTERED      // a function that the host has registered
+} request_kind;
+
+/// What MESSAGE_REGISTER registers.
+typedef enum registered_kind { REGISTERED_FUNCTION, REGISTERED_LOADER, REGISTERED_CLASS } registered_kind;
+
+/// Reads bytes that are not trusted. After the first wrong byte, everything reads as zero and `failed` is true.
+typedef struct message_reader {
+    const uint8_t *next, *end;
+    bool failed;
+} message_reader;
+
+uint8_t message_byte(message_reader *reader);
+uint64_t message_varint(message_reader *reader);
+/// A signed number, as write_signed has written it.
+int64_t message_signed(message_reader *reader);
+/// A number below `limit`.
+uint64_t message_count(message_reader *reader, uint64_t limit);
+/// The next `count` bytes, in the message; NULL if there are fewer.
+const uint8_t *message_bytes(message_reader *reader, size_t count);
+/// A string, in the message.
+const char *message_string(message_reader *reader, size_t *count);
+
+static inline void write_signed(parcel_writer *writer, int64_t value) {
+    writer_varint(writer, ((uint64_t)value << 1) ^ (uint64_t)(value >> 63));
+}
+
+/// The host's end or the worker process's. Must not move.
+typedef struct channel channel;
+struct channel {
+    int socket;
+    // What has come. A message begins at `start`; the one that was received last takes `taken` bytes.
+    uint8_t *input;
+    size_t start, end, capacity, taken;
+    pointer_map sent_codes;     // retained; the other side knows them by number
+    struct clua_code **codes;   // retained: those that have come, by number
+    size_t code_count, code_capacity;
+    bool trusts_peer;           // what comes was written by this program
+    /// Writes an object, and reads one, which the caller then owns. False if that is not possible.
+    bool (*write_reference)(channel *channel, parcel_writer *writer, const clua_reference *reference);
+    bool (*read_reference)(channel *channel, message_reader *reader, clua_reference *reference);
+};
+
+void channel_init(channel *channel, int socket);
+/// Frees what the channel owns, and closes the socket.
+void channel_close(channel *channel);
+
+/// Sends the bytes of `writer`, which stays as it is. False if the other side is gone, or memory has run out.
+bool channel_send(channel *channel, message_kind kind, const parcel_writer *writer);
+
+/// Waits for a message, which stays valid until the next call. False if the other side is gone.
+bool channel_receive(channel *channel, message_kind *kind, message_reader *reader);
+
+/// Writes and reads a parcel: its bytes, long strings, code that the other side does not know yet, and references. The reader owns the
+/// parcel, which is empty if that has failed.
+void write_parcel(channel *channel, parcel_writer *writer, const clua_parcel *parcel);
+bool read_parcel(channel *channel, message_reader *reader, clua_parcel *parcel);
+
+#endif

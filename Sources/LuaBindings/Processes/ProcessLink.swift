@@ -1,0 +1,281 @@
+import CIO
+import CLua
+@_spi(Locking) import OpEngine
+import Synchronization
+
+#if canImport(Glibc)
+    import Glibc
+#endif
+
+/// The worker process of a worker's state. Bodies run there instead of in the state, which answers their calls. The process starts with the
+/// first body, and anew when it has ended.
+@safe
+final class ProcessLink: @unchecked Sendable {
+    // Safety: `@unchecked Sendable` because other threads use `life` only, which has a lock. The rest belongs to the state's thread.
+
+    /// A process that exists, and what it runs.
+    @safe
+    private struct Life {
+        let process: OpaquePointer
+        let number: pid_t
+        let control: Int32
+        /// The runs, the innermost last. The process runs several if a body starts an operation itself.
+        var runs: [(operation: ObjectIdentifier, serial: UInt64)] = []
+
+        func requestStop(of serial: UInt64, _ reason: StopReason) {
+            var message = clua_stop_message(serial: serial, reason: reason.rawValue, unused: 0)
+            // If the process does not read them, it is not worth waiting.
+            unsafe send(control, &message, MemoryLayout<clua_stop_message>.size, Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT))
+        }
+
+        // Safety: the number is not used again before `takeEnd` has waited for the process, and that takes `life` first.
+        func kill() { _ = Glibc.kill(number, SIGKILL) }
+    }
+
+    private let executable: String
+    private let core: RuntimeCore
+    private let life = Guarded<Life?>(nil)
+    private var serial: UInt64 = 0
+    /// What the process has taken over of what the runtime has published.
+    private var appliedVersion = 0
+    private var registrationCount = 0
+    private var preludeCount = 0
+
+    init(executable: String, core: RuntimeCore) { (self.executable, self.core) = (executable, core) }
+
+    // MARK: running
+
+    /// Runs a body in the process, and answers its calls in `state`, the stand-in.
+    ///
+    /// - Parameter parcel: nil if the body is in the handle in `state`.
+    func run(
+        _ operation: LuaOperation, _ body: clua_body, _ parcel: UnsafePointer<clua_parcel>?, _ arguments: FlatValues, limit: Int32,
+        memoryLimit: Int, in state: LuaState, _ results: inout clua_parcel
+    ) throws(Failure) {
+        let process = try unsafe started(for: state)
+        try unsafe bringUpToDate(process, state)
+        let own: Parcel?
+        if unsafe parcel == nil {
+            own = unsafe try state.encodeBody(of: operation, number: body.number, handleAt: 0)
+        } else if let parcel = unsafe parcel, arguments.count > 0 {
+            own = try unsafe add(arguments, to: parcel, in: state)
+        } else {
+            own = nil
+        }
+        defer { withExtendedLifetime(own) {} }
+        guard let sent = unsafe own?.pointer ?? parcel else { throw Failure(message: "opscript bug: a body without code") }
+        serial += 2
+        let usage = core.usage.limits
+        var run = unsafe clua_process_run()
+        unsafe run.body = body
+        unsafe run.parcel = sent
+        unsafe run.result_limit = limit
+        unsafe run.memory_limit = memoryLimit
+        unsafe run.serial = serial
+        unsafe run.instructions = usage.operationInstructions.map(Int64.init) ?? .max
+        unsafe run.shared_instructions = operation.budget?.instructions
+        unsafe run.processor_seconds = usage.operationSeconds.map { UInt32(min(max($0, 0), 1e8).rounded(.up)) + Self.graceSeconds } ?? 0
+        life.withLock { $0?.runs.append((ObjectIdentifier(operation), serial)) }
+        defer { life.withLock { _ = $0?.runs.popLast() } }
+        // From here on a stop finds the run. One that came before must not be lost.
+        if let reason = operation.stopReason { throw Failure(stop: reason) }
+        do throws(Failure) {
+            try unsafe state.attempt { lua, failure in unsafe clua_process_run_body(lua, process, &run, &results, &failure) }
+        } catch { throw explained(error, operation) }
+    }
+
+    /// Processor seconds that a process has beyond the time limit of an operation, which the host should have stopped by then.
+    private static let graceSeconds: UInt32 = 10
+
+    private func add(_ arguments: FlatValues, to body: UnsafePointer<clua_parcel>, in state: LuaState) throws(Failure) -> Parcel {
+        var result = unsafe clua_parcel()
+        try unsafe state.attempt { lua, failure in
+            unsafe arguments.withItems { items in
+                unsafe clua_add_arguments(lua, body, items.baseAddress, arguments.count, &result, &failure)
+            }
+        }
+        return unsafe Parcel(result)
+    }
+
+    /// The failure of an operation whose process has ended; any other failure as it is. The next body gets a new process.
+    private func explained(_ failure: Failure, _ operation: LuaOperation?) -> Failure {
+        guard failure.isProcessLost else { return failure }
+        // The outermost of several bodies that the process ran forgets the process.
+        let isBusy = life.withLock { life in life.map { unsafe clua_process_is_busy($0.process) } ?? false }
+        let end = isBusy ? "has ended" : takeEnd(waiting: Self.milliseconds)
+        // It was killed because it did not react.
+        if let reason = operation?.stopReason { return Failure(stop: reason) }
+        var lost = Failure(message: "\(operation.map { "the worker process of \($0.displayName)" } ?? "a worker process") \(end)")
+        lost.isProcessLost = true
+        return lost
+    }
+
+    /// Starts the process, unless it runs.
+    func start(for state: LuaState) throws(Failure) { _ = try unsafe started(for: state) }
+
+    /// Makes the process ready for a callback of a script. What the callback calls may be an innermost part of a body that runs there.
+    func prepare(for state: LuaState) throws(Failure) { try unsafe bringUpToDate(started(for: state), state) }
+
+    // MARK: the life of a process
+
+    private func started(for state: LuaState) throws(Failure) -> OpaquePointer {
+        if let process = unsafe life.withLock({ unsafe $0?.process }) {
+            if unsafe !clua_process_is_lost(process) { return unsafe process }
+            // A callback has ended it. What runs there still must return first.
+            if unsafe clua_process_is_busy(process) {
+                var failure = Failure(message: "a worker process has ended")
+                failure.isProcessLost = true
+                throw failure
+            }
+            _ = takeEnd(waiting: Self.milliseconds)
+        }
+        var worker = cio_worker()
+        let error = unsafe executable.withCString { executable in
+            unsafe WorkerProcess.argument.withCString { argument in
+                unsafe cio_start_worker([executable, argument, nil], isSilent, &worker)
+            }
+        }
+        guard error == 0 else {
+            var failure = Failure(message: "the worker process cannot be started: \(unsafe String(cString: cio_error_text(error)))")
+            failure.isProcessLost = true
+            throw failure
+        }
+        guard let process = unsafe clua_process_new(state.main, worker.socket) else {
+            _ = Glibc.close(worker.control)
+            _ = cio_await_worker(worker.process, 0, nil)
+            throw Failure(message: "not enough memory for a worker process")
+        }
+        life.withLock { unsafe $0 = Life(process: process, number: worker.process, control: worker.control) }
+        Worker.current?.works(through: worker.process)
+        (appliedVersion, registrationCount, preludeCount) = (0, 0, 0)
+        var settings = settings(state.number)
+        do throws(Failure) {
+            try unsafe state.attempt { _, failure in unsafe clua_process_start(process, &settings, &failure) }
+        } catch {
+            let explained = explained(error, nil)
+            if !error.isProcessLost { _ = takeEnd(waiting: 0) }
+            throw explained
+        }
+        return unsafe process
+    }
+
+    /// Whether scripts can do nothing with descriptors.
+    private var isSilent: Bool { !core.sandbox.allowsFiles && !core.sandbox.allowsSystem && !core.sandbox.allowsCModules }
+
+    private func settings(_ number: Int) -> clua_process_settings {
+        let sandbox = core.sandbox
+        var settings = clua_process_settings()
+        settings.protocol = UInt32(CLUA_PROCESS_PROTOCOL)
+        settings.restrictions = core.restrictions
+        settings.shows_warnings = core.showsWarnings.load(ordering: .relaxed)
+        settings.has_seed = core.randomSeed != nil
+        settings.seed = core.randomSeed ?? 0
+        settings.number = UInt64(number)
+        settings.state_limit = core.stateMemoryLimit ?? 0
+        settings.parcel_limit = core.usage.limits.valueBytes ?? 0
+        settings.confinement.allows_programs = sandbox.allowsSystem || sandbox.allowsCModules
+        settings.confinement.allows_files = sandbox.allowsFiles || sandbox.allowsModuleFiles
+        settings.confinement.allows_privileges = sandbox.allowsSystem
+        // What leaves the state is copied twice, and the allocator needs room.
+        settings.confinement.more_bytes = core.stateMemoryLimit.map { 3 * $0 + 256 << 20 } ?? 0
+        return settings
+    }
+
+    /// Gives the process what the runtime has published since the last body. One atomic load if nothing has changed.
+    private func bringUpToDate(_ process: OpaquePointer, _ state: LuaState) throws(Failure) {
+        guard core.publishedVersion != appliedVersion else { return }
+        let published = core.published
+        do throws(Failure) {
+            for registration in published.registrations.dropFirst(registrationCount) {
+                try unsafe state.attempt { _, failure in unsafe Self.register(registration, in: process, &failure) }
+                registrationCount += 1
+            }
+            if let paths = published.paths {
+                try unsafe state.attempt { _, failure in unsafe clua_process_apply_paths(process, paths.pointer, &failure) }
+            }
+            for prelude in published.preludes.dropFirst(preludeCount) {
+                try unsafe state.attempt { _, failure in unsafe clua_process_run_prelude(process, prelude.body.pointer, &failure) }
+                preludeCount += 1
+            }
+        } catch { throw explained(error, nil) }
+        appliedVersion = published.version
+    }
+
+    private static func register(_ registration: Registration, in process: OpaquePointer, _ failure: inout clua_failure) -> Int32 {
+        switch registration {
+        case .function(let function):
+            unsafe function.name.withCString { name in
+                let pointer = unsafe Unmanaged.passUnretained(function).toOpaque()
+                return unsafe clua_process_register(process, clua_named_function(name: name, function: pointer), &failure)
+            }
+        case .hostClass(let hostClass):
+            unsafe hostClass.withDescription { unsafe clua_process_register_class(process, $0, &failure) }
+        case .loader(let loader):
+            unsafe clua_process_register_loader(process, Unmanaged.passUnretained(loader).toOpaque(), &failure)
+        }
+    }
+
+    /// Milliseconds that a process has to end by itself.
+    private static let milliseconds: Int32 = 1000
+
+    /// Ends the process. It closes its Lua state, unless nothing there could notice.
+    func close() {
+        guard let process = unsafe life.withLock({ unsafe $0?.process }) else { return }
+        let mayNotice = !isSilent || core.sandbox.allowsFinalizers
+        if mayNotice { unsafe clua_process_end(process) }
+        _ = takeEnd(waiting: mayNotice ? Self.milliseconds : 0)
+    }
+
+    /// Forgets the process, and says how it has ended.
+    private func takeEnd(waiting milliseconds: Int32) -> String {
+        let taken = life.withLock { life in
+            defer { life = nil }
+            return life
+        }
+        guard let taken else { return "has ended" }
+        Worker.current?.works(through: 0)
+        var status: Int32 = 0
+        let hasEnded = unsafe cio_await_worker(taken.number, milliseconds, &status)
+        _ = Glibc.close(taken.control)
+        unsafe clua_process_free(taken.process)
+        guard hasEnded else { return "closed its connection" }
+        let end = cio_end_of(status)
+        if end.status == CLUA_WORKER_LEFT { return "closed its connection" }
+        if end.signal_number == 0 { return "exited with status \(end.status)" }
+        let name = unsafe cio_signal_name(end.signal_number).map { unsafe "SIG\(String(cString: $0))" }
+        return "was ended by signal \(end.signal_number)\(name.map { " (\($0))" } ?? "")"
+    }
+
+    // MARK: stopping, from any thread
+
+    /// Asks the process to stop the body of `operation`, if it runs that. Repeating this does no harm. Returns whether the body runs.
+    @discardableResult
+    func requestStop(of operation: LuaOperation, _ reason: StopReason) -> Bool {
+        life.withLock { life in
+            guard let life, let run = life.runs.last(where: { $0.operation == ObjectIdentifier(operation) }) else { return false }
+            life.requestStop(of: run.serial, reason)
+            return true
+        }
+    }
+
+    /// Asks the process to stop the callback that it runs. Kills it if `isUrgent` and it computes.
+    func requestStopOfCallback(_ reason: StopReason, isUrgent: Bool) {
+        life.withLock { life in
+            guard let life else { return }
+            let serial = unsafe clua_process_callback(life.process)
+            if serial != 0 { life.requestStop(of: serial, reason) }
+            if isUrgent, serial != 0, unsafe clua_process_computes(life.process) { life.kill() }
+        }
+    }
+
+    /// Kills the process if it computes the body of `operation`. Returns whether it does.
+    func kill(computing operation: LuaOperation) -> Bool {
+        life.withLock { life in
+            guard let life, life.runs.contains(where: { $0.operation == ObjectIdentifier(operation) }),
+                unsafe clua_process_computes(life.process)
+            else { return false }
+            life.kill()
+            return true
+        }
+    }
+}

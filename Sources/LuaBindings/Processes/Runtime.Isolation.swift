@@ -1,0 +1,52 @@
+#if canImport(Glibc)
+    import Glibc
+#endif
+
+extension Runtime {
+    /// Where the bodies of operations run.
+    public struct Isolation: Sendable {
+        enum Form {
+            case threads
+            case process(executable: String?)
+        }
+
+        let form: Form
+
+        /// In threads of this process.
+        public static let threads = Isolation(form: .threads)
+
+        /// In worker processes, one for each worker: what ends such a process costs the operation that it runs, and nothing else. The
+        /// executable is `opscript-worker` in the folder of this process's executable, or else in `PATH`.
+        public static let process = Isolation(form: .process(executable: nil))
+
+        /// Like `process`, with the path of an executable that calls `WorkerProcess.serveIfRequested`.
+        public static func process(executable: String) -> Isolation { Isolation(form: .process(executable: executable)) }
+
+        /// The executable of worker processes; nil for threads.
+        ///
+        /// - Throws: an error if there is no such file.
+        func resolve() throws(LuaError) -> String? {
+            guard case .process(let named) = form else { return nil }
+            if let named {
+                if unsafe access(named, X_OK) == 0 { return named }
+                throw LuaError(message: "the worker executable '\(named)' (Configuration.isolation) cannot be executed")
+            }
+            let name = "opscript-worker"
+            let path = unsafe getenv("PATH").map { unsafe String(cString: $0) } ?? ""
+            var places = path.split(separator: ":").map(String.init)
+            if let own = Self.folderOfExecutable { places.insert(own, at: 0) }
+            for place in places where unsafe access("\(place)/\(name)", X_OK) == 0 { return "\(place)/\(name)" }
+            throw LuaError(
+                message:
+                    "there is no \(name) beside this program or in PATH: build it, or name a worker executable in Configuration.isolation")
+        }
+
+        private static var folderOfExecutable: String? {
+            var path = [CChar](repeating: 0, count: Int(PATH_MAX))
+            let count = unsafe readlink("/proc/self/exe", &path, path.count)
+            guard count > 0 else { return nil }
+            let text = String(decoding: path.prefix(count).map(UInt8.init(bitPattern:)), as: UTF8.self)
+            return text.lastIndex(of: "/").map { String(text[..<$0]) }
+        }
+    }
+}

@@ -1,0 +1,17 @@
+import CLua
+
+/// The other side of `Configuration.isolation = .process`, in the executable that runs as a worker process.
+public enum WorkerProcess {
+    /// The argument of a worker process.
+    static let argument = "--opscript-worker"
+
+    /// Serves a host if one has started this process as its worker process; otherwise returns at once. The call then does not return: the
+    /// process ends with its host. Call it first in `main`, before there is a runtime or another thread.
+    ///
+    /// The executable `opscript-worker` consists of this call. A host can be its own worker executable instead: it calls this function, and
+    /// sets `isolation = .process(executable: "/proc/self/exe")`.
+    public static func serveIfRequested() {
+        guard CommandLine.arguments.count == 2, CommandLine.arguments[1] == argument else { return }
+        unsafe clua_serve(3, 4, ScriptModule.host)
+    }
+}

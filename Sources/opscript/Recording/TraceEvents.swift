@@ -1,0 +1,167 @@
+import OpEngine
+
+/// The events of a trace in JSON, each in a line of its own. Knows nothing of what came before.
+struct TraceEvents {
+    let file: OutputFile
+    /// The time that becomes 0.
+    let start: UInt64
+
+    /// Begins the array with the name of the process.
+    func writeFirst(title: String) {
+        file.append("[\n{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":")
+        file.append(json: title)
+        file.append("}}")
+    }
+
+    /// Names a track. Tracks with lower positions are further up.
+    func writeTrack(_ track: Int, _ name: String, _ position: Int) {
+        begin("M", track: track, at: start)
+        file.append(",\"name\":\"thread_name\",\"args\":{\"name\":")
+        file.append(json: name)
+        file.append("}}")
+        begin("M", track: track, at: start)
+        file.append(",\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":")
+        file.append(position)
+        file.append("}}")
+    }
+
+    /// Begins an event. The caller appends further members and the closing brace.
+    @inline(__always)
+    private func begin(_ phase: StaticString, track: Int, at time: UInt64) {
+        file.append(",\n{\"ph\":\"")
+        file.append(phase)
+        file.append("\",\"pid\":1,\"tid\":")
+        file.append(track)
+        file.append(",\"ts\":")
+        file.append(microseconds: time < start ? 0 : time - start)
+    }
+
+    // MARK: Slices
+
+    /// Begins a slice, up to its arguments. The caller appends these and two closing braces.
+    @inline(__always)
+    private func beginSlice(_ name: JSONText, _ category: StaticString, track: Int, from begin: UInt64, to end: UInt64) {
+        self.begin("X", track: track, at: begin)
+        file.append(",\"dur\":")
+        file.append(microseconds: end - begin)
+        file.append(",\"cat\":\"")
+        file.append(category)
+        file.append("\",\"name\":")
+        file.append(name)
+        file.append(",\"args\":{")
+    }
+
+    /// The time that an operation was on its thread.
+    func writeSlice(of operation: borrowing TraceOperation, in queue: JSONText, until end: UInt64, _ outcome: Operation.Outcome?) {
+        beginSlice(operation.label, "operation", track: operation.thread + 1, from: operation.started, to: end)
+        file.append("\"number\":")
+        file.append(operation.serial)
+        file.append(",\"queue\":")
+        file.append(queue)
+        file.append(",\"outcome\":\"")
+        switch outcome {
+        case .succeeded: file.append("succeeded\"")
+        case .failed: file.append("failed\"")
+        case .cancelled: file.append("cancelled\"")
+        case nil: file.append("unfinished\"")
+        }
+        if operation.attempt > 1 {
+            file.append(",\"attempt\":")
+            file.append(operation.attempt)
+        }
+        // The slice of an operation without a name has the place as its name.
+        if operation.name != nil, let place = operation.place {
+            file.append(",\"place\":")
+            file.append(place)
+        }
+        if let error = operation.error {
+            file.append(",\"error\":")
+            file.append(error)
+        }
+        file.append("}}")
+    }
+
+    /// The time that a thread was blocked, below the slice of its operation.
+    func writeBlocked(track: Int, from begin: UInt64, to end: UInt64) {
+        beginSlice(JSONText("blocked"), "blocked", track: track, from: begin, to: end)
+        file.append("}}")
+    }
+
+    /// - Parameter operation: the name of the operation that has started the program; nil if none has.
+    func writeProgram(_ name: JSONText, of operation: JSONText?, _ result: String, track: Int, from begin: UInt64, to end: UInt64) {
+        beginSlice(name, "program", track: track, from: begin, to: end)
+        file.append("\"result\":")
+        file.append(json: result)
+        if let operation {
+            file.append(",\"operation\":")
+            file.append(operation)
+        }
+        file.append("}}")
+    }
+
+    // MARK: Times without a thread
+
+    func writeWait(
+        of operation: borrowing TraceOperation, in queue: JSONText, for what: StaticString, from begin: UInt64, to end: UInt64
+    ) {
+        beginHalf("b", of: operation, at: begin)
+        file.append("waiting in ")
+        file.append(verbatim: queue.escaped)
+        file.append("\",\"args\":{\"operation\":")
+        file.append(operation.label)
+        file.append(",\"for\":\"")
+        file.append(what)
+        file.append("\"}}")
+        beginHalf("e", of: operation, at: end)
+        file.append("waiting in ")
+        file.append(verbatim: queue.escaped)
+        file.append("\"}")
+    }
+
+    /// An operation that goes on without a thread.
+    func writeAsynchronous(_ operation: borrowing TraceOperation, to end: UInt64) {
+        beginHalf("b", of: operation, at: operation.returned)
+        file.append("asynchronous\",\"args\":{\"operation\":")
+        file.append(operation.label)
+        file.append("}}")
+        beginHalf("e", of: operation, at: end)
+        file.append("asynchronous\"}")
+    }
+
+    /// Begins one end of such a time, up to the opening quote of its name.
+    @inline(__always)
+    private func beginHalf(_ phase: StaticString, of operation: borrowing TraceOperation, at time: UInt64) {
+        begin(phase, track: 0, at: time)
+        file.append(",\"cat\":\"queue\",\"id\":")
+        file.append(operation.serial)
+        file.append(",\"name\":\"")
+    }
+
+    // MARK: Arrows and counters
+
+    /// An arrow from the end of a dependency to the start of its dependent.
+    func writeFlow(_ number: Int, from source: borrowing TraceOperation, to target: borrowing TraceOperation, at time: UInt64) {
+        let end = source.returned > 0 ? source.returned : source.finished
+        beginFlow("s", number, track: source.thread + 1, at: max(source.started, end - 1))
+        file.append("}")
+        beginFlow("f", number, track: target.thread + 1, at: time)
+        file.append(",\"bp\":\"e\"}")
+    }
+
+    private func beginFlow(_ phase: StaticString, _ number: Int, track: Int, at time: UInt64) {
+        begin(phase, track: track, at: time)
+        file.append(",\"cat\":\"dependency\",\"name\":\"dependency\",\"id\":")
+        file.append(number)
+    }
+
+    func writeCounters(running: Int, ready: Int, waiting: Int, at time: UInt64) {
+        begin("C", track: 0, at: time)
+        file.append(",\"name\":\"operations\",\"args\":{\"running\":")
+        file.append(running)
+        file.append(",\"ready\":")
+        file.append(ready)
+        file.append(",\"waiting\":")
+        file.append(waiting)
+        file.append("}}")
+    }
+}

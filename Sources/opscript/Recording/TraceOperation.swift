@@ -1,0 +1,22 @@
+/// What `TraceWriter` knows of an operation that exists, or was the last one with its number. Times are those of the records, and 0 for what
+/// never happened.
+struct TraceOperation {
+    enum Phase { case unknown, waiting, ready, running, open, betweenAttempts, finished }
+
+    var serial = 0
+    var name: JSONText?
+    var place: JSONText?
+    var queue = -1
+    var added: UInt64 = 0
+    var ready: UInt64 = 0
+    var started: UInt64 = 0
+    var returned: UInt64 = 0
+    var finished: UInt64 = 0
+    var thread = -1
+    var error: JSONText?
+    /// The number of the attempt that runs, or has run last.
+    var attempt = 0
+    var phase = Phase.unknown
+
+    var label: JSONText { name ?? place ?? JSONText("operation") }
+}

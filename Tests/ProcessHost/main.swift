@@ -1,0 +1,21 @@
+import Glibc
+import LuaBindings
+
+// A host that is its own worker executable. It runs an operation that never ends, prints the number of its worker process, and kills itself.
+WorkerProcess.serveIfRequested()
+var ends: [Int32] = [0, 0]
+guard unsafe pipe(&ends) == 0 else { exit(1) }
+let (output, input) = (ends[0], ends[1])
+var configuration = Runtime.Configuration()
+configuration.isolation = .process(executable: "/proc/self/exe")
+let runtime = try Runtime(configuration)
+try runtime.register("begin") { (process: Int) in
+    let line = "\(process)\n"
+    _ = unsafe line.withCString { unsafe write(1, $0, strlen($0)) }
+    _ = unsafe write(input, [0], 1)
+}
+try runtime.run(
+    "opscript.OperationQueue.new():addOperation(function() begin(io.open('/proc/self/stat'):read 'n') while true do end end)")
+var byte: UInt8 = 0
+_ = unsafe read(output, &byte, 1)
+kill(getpid(), SIGKILL)
