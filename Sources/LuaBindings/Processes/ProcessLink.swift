@@ -49,7 +49,7 @@ final class ProcessLink: @unchecked Sendable {
     ///
     /// - Parameter parcel: nil if the body is in the handle in `state`.
     func run(
-        _ operation: LuaOperation, _ body: clua_body, _ parcel: UnsafePointer<clua_parcel>?, _ arguments: FlatValues, limit: Int32,
+        _ operation: LuaOperation, _ body: clua_body, _ parcel: UnsafePointer<clua_parcel>?, _ arguments: FlatValues?, limit: Int32,
         memoryLimit: Int, in state: LuaState, _ results: inout clua_parcel
     ) throws(Failure) {
         let process = try unsafe started(for: state)
@@ -57,7 +57,7 @@ final class ProcessLink: @unchecked Sendable {
         let own: Parcel?
         if unsafe parcel == nil {
             own = unsafe try state.encodeBody(of: operation, number: body.number, handleAt: 0)
-        } else if let parcel = unsafe parcel, arguments.count > 0 {
+        } else if let parcel = unsafe parcel, let arguments {
             own = try unsafe add(arguments, to: parcel, in: state)
         } else {
             own = nil

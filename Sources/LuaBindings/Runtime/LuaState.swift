@@ -256,14 +256,15 @@ final class LuaState: @unchecked Sendable {
         _ operation: LuaOperation, _ parcel: UnsafePointer<clua_parcel>?, _ arguments: [LuaValue], number: Int32
     ) throws(Failure) -> ReturnedValues {
         let limit = number > 0 ? 1 : operation.isAsynchronous ? 0 : LUA_MULTRET
-        return try unsafe run(operation, operation.cBody(number: number), parcel, FlatValues(arguments), limit: limit)
+        return try unsafe run(
+            operation, operation.cBody(number: number), parcel, arguments.isEmpty ? nil : FlatValues(arguments), limit: limit)
     }
 
     /// Calls a function that decides about `operation`, with the operation, or with `failure` if that is given.
     func call(_ function: Parcel, for operation: LuaOperation, about failure: OperationFailure?) throws(Failure) -> [LuaValue] {
         var body = unsafe operation.cBody(number: 0)
         unsafe (body.is_invocation, body.method, body.omits_operation) = (false, nil, failure != nil)
-        let arguments = failure.map { FlatValues(error: $0) } ?? FlatValues([])
+        let arguments = failure.map { FlatValues(error: $0) }
         let returned = try unsafe run(operation, body, function.pointer, arguments, limit: LUA_MULTRET)
         withExtendedLifetime(function) {}
         return try values(of: returned.parcel)
@@ -272,7 +273,7 @@ final class LuaState: @unchecked Sendable {
     /// Runs code of `operation` here, or in the worker process.
     @inline(__always)
     private func run(
-        _ operation: LuaOperation, _ body: clua_body, _ parcel: UnsafePointer<clua_parcel>?, _ arguments: FlatValues, limit: Int32
+        _ operation: LuaOperation, _ body: clua_body, _ parcel: UnsafePointer<clua_parcel>?, _ arguments: FlatValues?, limit: Int32
     ) throws(Failure) -> ReturnedValues {
         try core.prepare(self)
         // Before the operation's time begins.
@@ -290,17 +291,17 @@ final class LuaState: @unchecked Sendable {
             try limited(operation) { () throws(Failure) in
                 if let link {
                     try unsafe link.run(operation, body, parcel, arguments, limit: limit, memoryLimit: memoryLimit, in: self, &results)
-                } else if arguments.count == 0 {
-                    try unsafe attempt { lua, failure in
-                        unsafe clua_run_body(lua, body, parcel, limit, memoryLimit, &results, &failure)
-                    }
-                } else {
+                } else if let arguments {
                     try unsafe attempt { lua, failure in
                         unsafe arguments.withItems { items in
                             var body = unsafe body
                             unsafe (body.arguments, body.argument_count) = (items.baseAddress, arguments.count)
                             return unsafe clua_run_body(lua, body, parcel, limit, memoryLimit, &results, &failure)
                         }
+                    }
+                } else {
+                    try unsafe attempt { lua, failure in
+                        unsafe clua_run_body(lua, body, parcel, limit, memoryLimit, &results, &failure)
                     }
                 }
             }

@@ -98,6 +98,7 @@ enum AllocationSteps {
           conditions = { function() return n, 'none' end, 'noFailedDependencies' },
           main = function(op) if op.attempt < 2 then error('no', 0) end return n end,
         }
+        tried:addCondition 'noCancelledDependencies'
         q.maxPendingOperationCount, q.rateLimit = 2, { count = 1000000 }
         q:addOperation(tried):waitUntilFinished()
         q.maxPendingOperationCount, q.rateLimit = nil, nil
