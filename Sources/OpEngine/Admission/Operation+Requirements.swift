@@ -34,7 +34,7 @@ extension BeyondFoundation where Self: Operation {
 
     /// How often the operation is tried again when it fails; nil, the default, for not at all.
     ///
-    /// Each attempt calls `main`, or `start` of an asynchronous operation, once more. Between two attempts the operation is not executing and
+    /// Each attempt calls `main`, or `start` of an asynchronous operation, once more, after the last call has returned. Between two attempts the operation is not executing and
     /// waits in its queue, without a thread, without a place among those that execute, and without its keys and resources. Cancelling ends
     /// the wait. The error of the last attempt is the operation's `error`; completion blocks run once, at the end.
     ///
