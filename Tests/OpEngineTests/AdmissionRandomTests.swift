@@ -99,7 +99,7 @@ private struct SimulatedRound {
             case 2: operations.randomElement(using: &random)!.queuePriority = .veryHigh
             case 3: queue.maxConcurrentOperationCount = Int.random(in: 1...3, using: &random)
             case 4:
-                operations.randomElement(using: &random)!.addDependency(operations.randomElement(using: &random)!, unlessSame: operation)
+                operations.randomElement(using: &random)!.addOlderDependency(operations.randomElement(using: &random)!)
             default: break
             }
             for _ in 0..<Int.random(in: 0...3, using: &random) {
@@ -141,8 +141,8 @@ extension Operation {
         }
     }
 
-    /// Adds a dependency on an older operation, so that no cycle arises.
-    fileprivate func addDependency(_ other: Operation, unlessSame newest: Operation) {
+    /// Adds a dependency if that is an older operation, so that no cycle arises.
+    fileprivate func addOlderDependency(_ other: Operation) {
         guard let mine = name.flatMap({ Int($0) }), let theirs = other.name.flatMap({ Int($0) }), theirs < mine else { return }
         addDependency(other)
     }
@@ -202,10 +202,11 @@ private struct ThreadedRound {
             var random = SeededGenerator(seed: seed + 1)
             for _ in 0..<100 {
                 let operation = all.randomElement(using: &random)!
-                switch Int.random(in: 0..<4, using: &random) {
+                switch Int.random(in: 0..<5, using: &random) {
                 case 0: operation.cancel()
                 case 1: operation.queuePriority = .high
-                case 2: queues[0].isSuspended.toggle()
+                case 2: operation.addOlderDependency(all.randomElement(using: &random)!)
+                case 3: queues[0].isSuspended.toggle()
                 default: engine.resources = resources
                 }
             }

@@ -6,8 +6,9 @@ public final class Gate: @unchecked Sendable {
     private let semaphore = UnsafeMutablePointer<sem_t>.allocate(capacity: 1)
     private let seconds: Int
 
-    /// - Parameter seconds: the time after which a waiting thread ends the test run, because the gate will never open.
-    public init(seconds: Int = 60) {
+    /// - Parameter seconds: the time after which a waiting thread ends the test run, because the gate will never open. Long by default: a test
+    ///   that goes on after an `await` comes after all tests that have begun before.
+    public init(seconds: Int = 300) {
         self.seconds = seconds
         sem_init(semaphore, 0, 0)
     }

@@ -98,16 +98,18 @@ extension Operation {
             return admissions.admit(self, admission, in: identity, at: engine.now)
         }
         if let consequences {
-            lock.withLock { admission.attempt += 1 }
             engine.perform(consequences)
             return true
         }
         guard core.giveBack(self) else { return false }
         let (waits, changes) = engine.admissions.withLock { $0.wait(self, admission, in: identity, at: engine.now) }
         engine.perform(changes)
-        // As in `postponeUntilReady`: whoever cancelled the operation before it was marked as postponed had nothing to post.
+        // As in `postponeUntilReady`: whoever cancelled the operation before it was marked as postponed had nothing to post. It may even have
+        // finished before it was in the line.
         atomicMemoryFence(ordering: .sequentiallyConsistent)
-        if !waits || loadState().has(State.cancelled) { retryPostponed() }
+        let hasEnded = loadState().has(State.cancelled | State.finishing | State.finished)
+        if hasEnded { engine.perform(engine.admissions.withLock { $0.leaveLine(admission, at: engine.now) }) }
+        if hasEnded || !waits { retryPostponed() }
         return false
     }
 
@@ -135,6 +137,15 @@ extension Operation {
     /// Forgets the pause between two attempts.
     private func endPause(_ admission: Admission, on engine: Engine) {
         if let pause = lock.withLock({ admission.pause.take() }) { engine.timers.cancel(pause.timer, on: engine) }
+    }
+
+    /// A thread is about to call `start`, if only to finish the operation as cancelled. `startHasReturned` follows.
+    func beginAttempt() {
+        guard let admission else { return }
+        lock.withLock {
+            if !loadState().has(State.cancelled) { admission.attempt += 1 }
+            (admission.isInStart, admission.hasEndedInStart) = (true, false)
+        }
     }
 
     /// The priority has changed.

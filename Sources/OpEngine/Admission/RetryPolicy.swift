@@ -114,12 +114,6 @@ extension Operation {
         return lock.withLock { admission.retryPolicy.map { admission.attempt < $0.attempts } ?? false }
     }
 
-    /// A thread is about to call `start`.
-    func startBegins() {
-        guard let admission else { return }
-        lock.withLock { (admission.isInStart, admission.hasEndedInStart) = (true, false) }
-    }
-
     /// Whether the attempt has ended before `start` has returned.
     var hasEndedInStart: Bool { admission.map { admission in lock.withLock { admission.hasEndedInStart } } ?? false }
 

@@ -174,13 +174,17 @@ extension Operation {
             var isAdmitted = false
             context.whileRunning(self, in: core) { isAdmitted = self.isAdmitted(by: core) }
             if !isAdmitted { return }
-            startBegins()
         }
         switch transition({ $0.launch() }) {
         case .start: break
-        case .notReady: return postponeUntilReady(core)
-        case .ended: return
+        case .notReady:
+            if hasAdmission { unsafe endAdmission(on: core.engine) }
+            return postponeUntilReady(core)
+        case .ended:
+            if hasAdmission { unsafe endAdmission(on: core.engine) }
+            return
         }
+        if hasAdmission { beginAttempt() }
         deliverChanges()
         context.whileRunning(self, in: core) { start() }
         // The usual case: the base class's `start` has finished the operation.
