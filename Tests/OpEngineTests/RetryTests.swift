@@ -147,6 +147,14 @@ import Testing
         #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
     }
 
+    @Test func aPolicyThatIsSetDuringAnAttemptHasNoEffectOnAnOperationWithoutOne() throws {
+        let engine = Engine(workerCount: 1)
+        let queue = OperationQueue(engine: engine), operation = LateFlaky()
+        queue.addOperations([operation], waitUntilFinished: true)
+        #expect(operation.outcome == .failed && operation.attemptErrors.isEmpty)
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+    }
+
     @Test func aShutdownEndsPauses() {
         let engine = Engine(workerCount: 1)
         let queue = OperationQueue(engine: engine), operation = Flaky(failing: 9) {}
@@ -211,5 +219,14 @@ private final class EndedInStart: AsyncOperation, @unchecked Sendable {
         }
         other.join()
         inside.withLock { $0 -= 1 }
+    }
+}
+
+/// Wants to be tried again when it runs.
+private final class LateFlaky: Operation, @unchecked Sendable {
+    // Safety: `@unchecked Sendable` because the class it inherits from is; there are no stored properties.
+    override func main() {
+        retryPolicy = RetryPolicy(attempts: 3)
+        fail(with: Flaky.Failure(attempt: 1))
     }
 }

@@ -42,6 +42,10 @@ extension Operation {
             var level: UInt8
         }
 
+        /// Whether the policy allows another attempt after this one. A policy that was set after the start has no effect. Under the operation's
+        /// lock.
+        var hasAttemptsLeft: Bool { retryPolicy.map { attempt > 0 && attempt < $0.attempts } ?? false }
+
         init(of operation: Operation) { self.operation = operation }
 
         func amount(of requirement: Requirement) -> Int { requirements.first { $0.requirement == requirement }?.amount ?? 0 }

@@ -59,7 +59,7 @@ extension Operation {
         let state = loadState()
         guard state.has(State.failed), state.mayBeTriedAgain, let admission, let error else { return false }
         let (policy, isTooEarly) = lock.withLock { () -> (RetryPolicy?, Bool) in
-            guard let policy = admission.retryPolicy, admission.attempt < policy.attempts else { return (nil, false) }
+            guard let policy = admission.retryPolicy, admission.hasAttemptsLeft else { return (nil, false) }
             if admission.isInStart { admission.hasEndedInStart = true }
             return (policy, admission.isInStart)
         }
@@ -111,7 +111,7 @@ extension Operation {
     /// Whether an attempt is executing after which the policy allows another.
     package var hasAttemptsLeft: Bool {
         guard let admission, loadState().mayBeTriedAgain else { return false }
-        return lock.withLock { admission.retryPolicy.map { admission.attempt < $0.attempts } ?? false }
+        return lock.withLock { admission.hasAttemptsLeft }
     }
 
     /// Whether the attempt has ended before `start` has returned.
