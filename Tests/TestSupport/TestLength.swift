@@ -5,8 +5,11 @@ public enum TestLength {
     /// Whether `OPSCRIPT_LONG_TESTS=1` is set.
     public static var isLong: Bool { environment("OPSCRIPT_LONG_TESTS") == "1" }
 
-    /// The size of a large test. It is a tenth of `full` with `OPSCRIPT_SHORT_TESTS=1`, for sanitizers, which are slow.
-    public static func size(_ full: Int) -> Int { environment("OPSCRIPT_SHORT_TESTS") == "1" ? full / 10 : full }
+    /// Whether `OPSCRIPT_SHORT_TESTS=1` is set, for sanitizers, which are slow.
+    public static var isShort: Bool { environment("OPSCRIPT_SHORT_TESTS") == "1" }
+
+    /// The size of a large test: a tenth of `full` if tests are to be short.
+    public static func size(_ full: Int) -> Int { isShort ? full / 10 : full }
 
     /// Whether `OPSCRIPT_QUICK_TESTS=1` is set, for a run between two edits.
     public static var isQuick: Bool { environment("OPSCRIPT_QUICK_TESTS") == "1" }
