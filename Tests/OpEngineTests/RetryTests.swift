@@ -1,7 +1,8 @@
-import OpEngine
 import Synchronization
 import TestSupport
 import Testing
+
+@testable import OpEngine
 
 /// Operations that are tried again.
 @Suite struct RetryTests {
@@ -107,6 +108,53 @@ import Testing
         #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
     }
 
+    @Test func twoAttemptsNeverOverlap() throws {
+        let engine = Engine(workerCount: 2)
+        let queue = OperationQueue(engine: engine), operation = EndedInStart()
+        operation.retryPolicy = RetryPolicy(attempts: 3)
+        queue.addOperation(operation)
+        try operation.tryWaitUntilFinished()
+        #expect(operation.outcome == .failed && operation.attempt == 3)
+        #expect(operation.most.withLock { $0 } == 1)
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+    }
+
+    @Test func theLatestHundredErrorsAreKeptAndManyAttemptsTakeTimeInProportion() throws {
+        let engine = Engine(workerCount: 1)
+        let queue = OperationQueue(engine: engine), operation = Flaky(failing: .max) {}
+        operation.retryPolicy = RetryPolicy(attempts: 20_000)
+        queue.addOperation(operation)
+        try operation.tryWaitUntilFinished()
+        #expect(operation.attempt == 20_000)
+        #expect(operation.attemptErrors.map { ($0 as? Flaky.Failure)?.attempt } == (19_900..<20_000).map { $0 })
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+    }
+
+    @Test(arguments: [(1, 0.5), (2, 1), (3, 2), (4, 4), (5, 5), (1_000_000_000, 5)])
+    func pausesGrowUpToTheLongest(_ attempt: Int, _ seconds: Double) {
+        let policy = RetryPolicy(attempts: .max, delay: 0.5, backoff: 2, maxDelay: 5)
+        #expect(policy.pause(after: attempt, random: 1) == seconds)
+        #expect(RetryPolicy(attempts: .max, delay: 0.5).pause(after: attempt, random: 1) == 0.5)
+    }
+
+    @Test func anErrorInAConditionIsTheOperationsAndIsNotTriedAgain() throws {
+        let engine = Engine(workerCount: 1)
+        let queue = OperationQueue(engine: engine), operation = Flaky(failing: 0) { Issue.record("it has run") }
+        operation.retryPolicy = RetryPolicy(attempts: 3)
+        operation.addCondition(Operation.Condition(name: "broken") { _ in .error(Flaky.Failure(attempt: -1)) })
+        queue.addOperations([operation], waitUntilFinished: true)
+        #expect(operation.outcome == .failed && operation.attempt == 0 && operation.error as? Flaky.Failure == Flaky.Failure(attempt: -1))
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+    }
+
+    @Test func aPolicyThatIsSetDuringAnAttemptHasNoEffectOnAnOperationWithoutOne() throws {
+        let engine = Engine(workerCount: 1)
+        let queue = OperationQueue(engine: engine), operation = LateFlaky()
+        queue.addOperations([operation], waitUntilFinished: true)
+        #expect(operation.outcome == .failed && operation.attemptErrors.isEmpty)
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+    }
+
     @Test func aShutdownEndsPauses() {
         let engine = Engine(workerCount: 1)
         let queue = OperationQueue(engine: engine), operation = Flaky(failing: 9) {}
@@ -150,5 +198,35 @@ private final class AsyncFlaky: AsyncOperation, @unchecked Sendable {
             if attempt <= failures { fail(with: Flaky.Failure(attempt: attempt)) }
             finish()
         }
+    }
+}
+
+/// Fails on another thread before its `main` has returned.
+private final class EndedInStart: AsyncOperation, @unchecked Sendable {
+    // Safety: `@unchecked Sendable` because the properties never change, or have locks.
+    let most = Locked(0)
+    private let inside = Locked(0)
+
+    override func main() {
+        let count = inside.withLock { count in
+            count += 1
+            return count
+        }
+        most.withLock { $0 = max($0, count) }
+        let other = TestThread { [self] in
+            fail(with: Flaky.Failure(attempt: 0))
+            finish()
+        }
+        other.join()
+        inside.withLock { $0 -= 1 }
+    }
+}
+
+/// Wants to be tried again when it runs.
+private final class LateFlaky: Operation, @unchecked Sendable {
+    // Safety: `@unchecked Sendable` because the class it inherits from is; there are no stored properties.
+    override func main() {
+        retryPolicy = RetryPolicy(attempts: 3)
+        fail(with: Flaky.Failure(attempt: 1))
     }
 }

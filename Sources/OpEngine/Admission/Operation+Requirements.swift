@@ -34,7 +34,7 @@ extension BeyondFoundation where Self: Operation {
 
     /// How often the operation is tried again when it fails; nil, the default, for not at all.
     ///
-    /// Each attempt calls `main`, or `start` of an asynchronous operation, once more. Between two attempts the operation is not executing and
+    /// Each attempt calls `main`, or `start` of an asynchronous operation, once more, after the last call has returned. Between two attempts the operation is not executing and
     /// waits in its queue, without a thread, without a place among those that execute, and without its keys and resources. Cancelling ends
     /// the wait. The error of the last attempt is the operation's `error`; completion blocks run once, at the end.
     ///
@@ -51,19 +51,24 @@ extension BeyondFoundation where Self: Operation {
         return loadState().has(Operation.State.started | Operation.State.executing) ? 1 : 0
     }
 
-    /// The errors of the attempts that have failed and were followed by another one, in order.
+    /// The errors of the latest 100 attempts that have failed and were followed by another one, in order.
     public var attemptErrors: [any Error] { admission.map { admission in lock.withLock { admission.failures } } ?? [] }
 }
 
 extension Operation {
+    /// The number of conditions that have not been asked.
+    package var conditionCount: Int { admission.map { admission in lock.withLock { admission.conditions.count } } ?? 0 }
+
     /// What must hold for an operation to start. See `addCondition(_:)`.
     public struct Condition: Sendable {
         /// Whether a condition holds.
-        public enum Answer: Sendable, Hashable {
+        public enum Answer: Sendable {
             /// It holds.
             case holds
             /// It does not hold, because of this reason.
             case failed(reason: String)
+            /// Nobody can tell, because of an error. The operation fails with it, and does not run.
+            case error(any Error)
         }
 
         /// The name, for messages.

@@ -17,8 +17,12 @@ extension Operation {
         var retryPolicy: RetryPolicy?
         /// How often the operation has started.
         var attempt = 0
-        /// The errors of the attempts that have failed and were followed by another one.
+        /// The errors of the latest attempts that have failed and were followed by another one.
+        static let mostFailures = 100
         var failures: [any Error] = []
+        /// Whether a thread is in `start`, and whether somebody has ended the attempt meanwhile. See `isTriedAgain`.
+        var isInStart = false
+        var hasEndedInStart = false
         /// The timer that begins the next attempt, and its moment.
         var pause: (timer: EngineTimers.Number, end: ContinuousClock.Instant)?
 
@@ -37,6 +41,10 @@ extension Operation {
             let core: ObjectIdentifier
             var level: UInt8
         }
+
+        /// Whether the policy allows another attempt after this one. A policy that was set after the start has no effect. Under the operation's
+        /// lock.
+        var hasAttemptsLeft: Bool { retryPolicy.map { attempt > 0 && attempt < $0.attempts } ?? false }
 
         init(of operation: Operation) { self.operation = operation }
 
@@ -113,10 +121,13 @@ extension Operation {
     private func askConditions(of admission: Admission) {
         let conditions = lock.withLock { exchange(&admission.conditions, with: []) }
         for condition in conditions {
-            guard case .failed(let reason) = condition.evaluate(self) else { continue }
-            fail(with: OperationError.conditionFailed(operation: label, condition: condition.name, reason: reason), outcome: .cancelled)
-            cancel()
-            return
+            switch condition.evaluate(self) {
+            case .holds: continue
+            case .failed(let reason):
+                fail(with: OperationError.conditionFailed(operation: label, condition: condition.name, reason: reason), outcome: .cancelled)
+            case .error(let error): fail(with: error)
+            }
+            return cancel()
         }
     }
 
@@ -132,12 +143,12 @@ extension Operation {
         if let pause = lock.withLock({ admission.pause.take() }) { engine.timers.cancel(pause.timer, on: engine) }
     }
 
-    /// The operation starts, if only to finish as cancelled. Returns how many attempts have failed before.
-    func beginAttempt() -> Int {
-        guard let admission else { return 0 }
-        return lock.withLock {
+    /// A thread is about to call `start`, if only to finish the operation as cancelled. `startHasReturned` follows.
+    func beginAttempt() {
+        guard let admission else { return }
+        lock.withLock {
             if !loadState().has(State.cancelled) { admission.attempt += 1 }
-            return admission.failures.count
+            (admission.isInStart, admission.hasEndedInStart) = (true, false)
         }
     }
 

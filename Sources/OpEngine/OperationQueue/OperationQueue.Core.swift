@@ -18,6 +18,8 @@ extension OperationQueue {
         let requiresSuccess = Atomic<Bool>(false)
         /// Whether the user has set a maximum, so that the engine does not decide on one. Atomic, to be read without the lock.
         let hasExplicitMaximum = Atomic<Bool>(false)
+        /// Whether the user has limited the pending operations. Atomic, to be read without the lock.
+        let hasPendingLimit = Atomic<Bool>(false)
         /// Whether the queue runs the engine's internal operations, which no count includes.
         let isHelper = Atomic<Bool>(false)
         /// Whether the queue or its progress is observed, or was at some time.
