@@ -1,4 +1,5 @@
 import Glibc
+import Synchronization
 
 extension BeyondFoundation where Self: Operation {
     /// Keys that no two executing operations of an engine share. Empty by default.
@@ -10,7 +11,10 @@ extension BeyondFoundation where Self: Operation {
     /// Has no effect on an operation that has started, or that is started by hand.
     public var exclusiveKeys: Set<String> {
         get { admission.map { admission in lock.withLock { admission.exclusiveKeys } } ?? [] }
-        set { changeAdmission { $0.exclusiveKeys = newValue } }
+        set {
+            changeAdmission { $0.exclusiveKeys = newValue }
+            leaveLine()
+        }
     }
 
     /// How much the operation needs of each of the engine's `resources` while it executes. Empty by default. See `exclusiveKeys`.
@@ -22,6 +26,7 @@ extension BeyondFoundation where Self: Operation {
         set {
             precondition(newValue.allSatisfy { $0.value >= 1 }, "opscript: what an operation needs must be 1 or more")
             changeAdmission { $0.needs = newValue }
+            leaveLine()
         }
     }
 
@@ -41,7 +46,12 @@ extension BeyondFoundation where Self: Operation {
     /// An operation that is started by hand has one attempt.
     public var retryPolicy: RetryPolicy? {
         get { admission.flatMap { admission in lock.withLock { admission.retryPolicy } } }
-        set { changeAdmission { $0.retryPolicy = newValue } }
+        set {
+            // Released outside the lock: the closure `when` may hold the last reference to something.
+            var former: RetryPolicy?
+            changeAdmission { former = exchange(&$0.retryPolicy, with: newValue) }
+            withExtendedLifetime(former) {}
+        }
     }
 
     /// The number of the attempt that runs, or that has run last, from 1. Of an operation without a `retryPolicy`, 1 when it has started; 0

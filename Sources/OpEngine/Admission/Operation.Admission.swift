@@ -24,7 +24,7 @@ extension Operation {
         var isInStart = false
         var hasEndedInStart = false
         /// The timer that begins the next attempt, and its moment.
-        var pause: (timer: EngineTimers.Number, end: ContinuousClock.Instant)?
+        var pause: (timer: EngineTimers.Number?, end: ContinuousClock.Instant)?
 
         // Guarded by the lock of `Engine.admissions`.
 
@@ -87,8 +87,12 @@ extension Operation {
         guard let admission else { return true }
         // Safety: the queue has operations, so its engine lives.
         let engine: Engine = unsafe core.engine, identity = ObjectIdentifier(core)
-        if !loadState().has(State.cancelled) { askConditions(of: admission) }
+        if isPausing(admission, at: engine.now) {
+            postponeDuringPause(admission, core)
+            return false
+        }
         endPause(admission, on: engine)
+        if !loadState().has(State.cancelled) { askConditions(of: admission) }
         if loadState().has(State.cancelled) {
             engine.perform(engine.admissions.withLock { $0.leaveLine(admission, at: engine.now) })
             return true
@@ -127,7 +131,10 @@ extension Operation {
                 fail(with: OperationError.conditionFailed(operation: label, condition: condition.name, reason: reason), outcome: .cancelled)
             case .error(let error): fail(with: error)
             }
-            return cancel()
+            cancel()
+            // An override of `cancel` did not call `super`. The operation is not posted, because a worker has it.
+            if !loadState().has(State.cancelled) { transition { _ = $0.cancel() } }
+            return
         }
     }
 
@@ -140,7 +147,18 @@ extension Operation {
 
     /// Forgets the pause between two attempts.
     private func endPause(_ admission: Admission, on engine: Engine) {
-        if let pause = lock.withLock({ admission.pause.take() }) { engine.timers.cancel(pause.timer, on: engine) }
+        if let timer = lock.withLock({ admission.pause.take() })?.timer { engine.timers.cancel(timer, on: engine) }
+    }
+
+    /// Whether the operation must wait for its next attempt, although it was posted, such as by the end of a dependency.
+    private func isPausing(_ admission: Admission, at now: ContinuousClock.Instant) -> Bool {
+        !loadState().has(State.cancelled) && lock.withLock { admission.pause.map { $0.end > now } ?? false }
+    }
+
+    private func postponeDuringPause(_ admission: Admission, _ core: OperationQueue.Core) {
+        guard core.giveBack(self) else { return }
+        atomicMemoryFence(ordering: .sequentiallyConsistent)
+        if loadState().has(State.cancelled) || lock.withLock({ admission.pause == nil }) { retryPostponed() }
     }
 
     /// A thread is about to call `start`, if only to finish the operation as cancelled. `startHasReturned` follows.
@@ -179,11 +197,11 @@ extension Engine {
     /// Performs what a change of the admissions results in. The caller holds no lock.
     func perform(_ consequences: Admissions.Consequences) {
         for timer in consequences.ended { timers.cancel(timer, on: self) }
-        for (requirement, moment) in consequences.timers {
+        for (requirement, serial, moment) in consequences.timers {
             let number = timers.set(at: moment, on: self) { [unowned self] in
-                perform(admissions.withLock { $0.timerHasFired(for: requirement, at: now) })
+                perform(admissions.withLock { $0.timerHasFired(serial: serial, for: requirement, at: now) })
             }
-            if !admissions.withLock({ $0.note(number, for: requirement) }) { timers.cancel(number, on: self) }
+            if !admissions.withLock({ $0.note(number, serial: serial, for: requirement) }) { timers.cancel(number, on: self) }
         }
         for operation in consequences.invited { operation.acceptInvitation() }
     }

@@ -67,6 +67,11 @@ extension Operation {
         if isTooEarly { return true }
         guard policy.when?(error) ?? true, willBeTriedAgain(after: error) else { return false }
         let attempt = lock.withLock { admission.attempt }
+        // Another thread may cancel and finish the operation as soon as this attempt has ended.
+        guard let (core, engine) = withQueueCore({ core in (core, unsafe core.engine as Engine) }) else { return false }
+        // What ends here will go on, so nobody may conclude meanwhile that nothing can happen any more.
+        engine.hold()
+        defer { engine.release() }
         guard let before = transition({ $0.endAttempt() }) else { return false }
         deliverChanges()
         lock.withLock {
@@ -74,27 +79,26 @@ extension Operation {
             admission.failures.append(error)
             rareExtras?.error = nil
         }
-        // Safety: the operation is in the queue, which it cannot leave meanwhile.
-        return unsafe core._withUnsafeGuaranteedRef { core in
-            let engine: Engine = unsafe core.engine
-            engine.perform(engine.admissions.withLock { $0.end(self, admission, at: engine.now) })
-            if before.has(State.outlivesStart) { engine.asynchronousOperationEnded() }
-            pauseUntilNextAttempt(admission, seconds: policy.pause(after: attempt, random: engine.randomFraction), in: core, on: engine)
-            return true
-        }
+        engine.perform(engine.admissions.withLock { $0.end(self, admission, at: engine.now) })
+        if before.has(State.outlivesStart) { engine.asynchronousOperationEnded() }
+        pauseUntilNextAttempt(admission, seconds: policy.pause(after: attempt, random: engine.randomFraction), in: core, on: engine)
+        return true
     }
 
     private func pauseUntilNextAttempt(_ admission: Admission, seconds: Double, in core: OperationQueue.Core, on engine: Engine) {
         let end = engine.now + .seconds(seconds)
-        engine.hold()
-        defer { engine.release() }
+        if seconds > 0 { lock.withLock { admission.pause = (nil, end) } }
         guard core.giveBack(self) else { return }
         if seconds > 0 {
             let timer = engine.timers.set(at: end, on: engine) { [self] in
                 lock.withLock { admission.pause = nil }
                 retryPostponed()
             }
-            lock.withLock { admission.pause = (timer, end) }
+            let isOver = lock.withLock {
+                if admission.pause != nil { admission.pause?.timer = timer }
+                return admission.pause == nil
+            }
+            if isOver { engine.timers.cancel(timer, on: engine) }
         }
         // As in `postponeUntilReady`: whoever cancelled the operation before it was marked as postponed had nothing to post.
         atomicMemoryFence(ordering: .sequentiallyConsistent)
@@ -146,10 +150,15 @@ extension Operation.State {
     mutating func endAttempt() -> Operation.State? {
         typealias State = Operation.State
         let before = self
-        guard mayBeTriedAgain else { return nil }
+        guard mayBeTriedAgain, has(State.failed) else { return nil }
         clear(
             State.started | State.executing | State.failed | State.outlivesStart | State.endedFromWithin | State.isAskedAfterMain
                 | State.continuesAfterMain)
+        // A dependency that has failed since the start would cancel it now.
+        if mustCancel {
+            self = before
+            return nil
+        }
         return before
     }
 }

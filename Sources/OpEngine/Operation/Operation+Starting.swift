@@ -166,6 +166,7 @@ extension Operation {
     @inline(never)
     private func runAnyKind(on context: ThreadContext, from core: OperationQueue.Core) {
         if !loadState().has(State.cancelled) && !isReady {
+            if loadState().has(State.hasAdmission) { unsafe endAdmission(on: core.engine) }
             postponeUntilReady(core)
             return
         }

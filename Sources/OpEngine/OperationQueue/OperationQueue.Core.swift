@@ -135,7 +135,7 @@ extension OperationQueue {
         /// The part of `addInOneStep` that the lock protects, for an operation that is recorded.
         @inline(never)
         private func joinRecorded(_ operation: Operation, isOfPlainClass: Bool, _ state: inout State) -> Bool {
-            guard state.hasCapacity, state.observation == nil, isOnlyRecorded(&state) else { return false }
+            guard state.hasCapacity, state.observation == nil, !state.isRateLimited, isOnlyRecorded(&state) else { return false }
             let byDefault = requiresSuccess.load(ordering: .relaxed)
             let isPosted = operation.join(self, &state) {
                 $0.join(requiringSuccessByDefault: byDefault, isOfPlainClass: isOfPlainClass)
