@@ -216,8 +216,8 @@ import Testing
             try script(
                 """
                 local op = Operation.new {
-                    timeout = 1, main = function() opscript.sleep(0.6) return 'in time' end,
-                    conditions = { function() opscript.sleep(0.6) return true end },
+                    timeout = 3, main = function() opscript.sleep(1.6) return 'in time' end,
+                    conditions = { function() opscript.sleep(1.6) return true end },
                 }
                 queue:addOperation(op):waitUntilFinished()
                 return op.result

@@ -155,6 +155,72 @@ import Testing
         #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
     }
 
+    @Test func operationsOfEveryKindDoTheirWorkAgain() async throws {
+        let engine = Engine(workerCount: 2)
+        let queue = OperationQueue(engine: engine), calls = Log<String>()
+        let work = { @Sendable (name: String) throws -> Int in
+            calls.append(name)
+            if calls.entries.count(where: { $0 == name }) < 3 { throw Failure(attempt: 0) }
+            return 7
+        }
+        let block = BlockOperation { _ = try work("block") }
+        let two = BlockOperation { _ = try work("first") }
+        try two.tryAddExecutionBlock { _ = try work("second") }
+        let invocation = InvocationOperation(target: calls, method: { _ in { try work("invocation") } })
+        let task = TaskOperation { try work("task") }
+        let all: [Operation] = [block, two, invocation, task]
+        for operation in all { operation.retryPolicy = RetryPolicy(attempts: 3, delay: 0.0001) }
+        queue.addOperations(all, waitUntilFinished: true)
+        for operation in all { #expect(operation.outcome == .succeeded && operation.attempt == 3) }
+        #expect(try invocation.result == 7)
+        #expect(try await task.value == 7)
+        for name in ["block", "first", "second", "invocation", "task"] { #expect(calls.entries.count { $0 == name } == 3, "\(name)") }
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+    }
+
+    @Test func aDependencyAddedInAPauseDoesNotShortenIt() throws {
+        let simulation = Engine.Simulation(seed: 9)
+        let queue = OperationQueue(engine: simulation.engine), times = Log<Double>(), begin = simulation.now
+        let operation = Flaky(failing: 1) { times.append(begin.duration(to: simulation.now) / .seconds(1)) }
+        operation.retryPolicy = RetryPolicy(attempts: 2, delay: 60)
+        let dependency = BlockOperation {}, finished = BlockOperation {}
+        queue.addOperations([operation, finished], waitUntilFinished: false)
+        while operation.attemptErrors.isEmpty || !finished.isFinished { #expect(simulation.step()) }
+        operation.addDependency(finished)
+        operation.addDependency(dependency)
+        queue.addOperation(dependency)
+        while simulation.step() {}
+        #expect(times.entries == [0, 60])
+    }
+
+    @Test func aDependencyThatHasFailedSinceTheStartEndsTheOperation() throws {
+        let engine = Engine(workerCount: 2)
+        let queue = OperationQueue(engine: engine)
+        let failed = BlockOperation { throw Failure(attempt: 1) }
+        queue.addOperations([failed], waitUntilFinished: true)
+        let operation = Flaky(failing: 9) {}
+        operation.addDependency(failed)
+        operation.retryPolicy = RetryPolicy(attempts: 9)
+        let late = Doomed(failed)
+        late.dependencyPolicy = .succeeded
+        late.retryPolicy = RetryPolicy(attempts: 9)
+        queue.addOperations([operation, late], waitUntilFinished: true)
+        #expect(operation.attempt == 9 && late.outcome == .failed && late.attempt == 1)
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+    }
+
+    @Test func aPauseAfterAnAsynchronousAttemptIsNoWaitThatNothingEnds() throws {
+        let engine = Engine(workerCount: 1, hostMayAddOperations: false)
+        let queue = OperationQueue(engine: engine), operation = AsyncFlaky(failing: 2)
+        operation.retryPolicy = RetryPolicy(attempts: 3, delay: 0.01)
+        engine.hold()
+        queue.addOperation(operation)
+        engine.release()
+        try operation.tryWaitUntilFinished()
+        #expect(operation.outcome == .succeeded)
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+    }
+
     @Test func aShutdownEndsPauses() {
         let engine = Engine(workerCount: 1)
         let queue = OperationQueue(engine: engine), operation = Flaky(failing: 9) {}
@@ -228,5 +294,18 @@ private final class LateFlaky: Operation, @unchecked Sendable {
     override func main() {
         retryPolicy = RetryPolicy(attempts: 3)
         fail(with: Flaky.Failure(attempt: 1))
+    }
+}
+
+/// Fails, after it has got a dependency that has failed.
+private final class Doomed: Operation, @unchecked Sendable {
+    // Safety: `@unchecked Sendable` because the class it inherits from is; the stored property is a constant.
+    private let failed: Operation
+
+    init(_ failed: Operation) { self.failed = failed }
+
+    override func main() {
+        addDependency(failed)
+        fail(with: Flaky.Failure(attempt: attempt))
     }
 }

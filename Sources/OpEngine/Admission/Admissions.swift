@@ -65,7 +65,6 @@ struct Admissions {
         _ operation: Operation, _ admission: Operation.Admission, in core: ObjectIdentifier, at now: ContinuousClock.Instant
     ) -> Consequences? {
         guard missing(operation, admission, in: core, at: now) == nil else { return nil }
-        var consequences = leaveLine(admission, at: now)
         for (requirement, amount) in admission.requirements {
             let supply = supply(of: requirement)
             if case .start = requirement {
@@ -77,6 +76,8 @@ struct Admissions {
         }
         admission.hasTaken = true
         admission.ticket = nil
+        // Not before: the next in line would be invited for nothing.
+        var consequences = leaveLine(admission, at: now)
         // There may be enough left for another one.
         for (requirement, _) in admission.requirements { attend(to: requirement, at: now, &consequences) }
         return consequences
@@ -88,8 +89,9 @@ struct Admissions {
     ) -> (waits: Bool, Consequences) {
         // Another worker may have launched it already.
         if admission.hasTaken { return (true, Consequences()) }
+        // An invited operation keeps its place meanwhile, so that nobody overtakes it.
+        guard let requirement = missing(operation, admission, in: core, at: now) else { return (false, Consequences()) }
         var consequences = leaveLine(admission, at: now)
-        guard let requirement = missing(operation, admission, in: core, at: now) else { return (false, consequences) }
         if admission.ticket == nil {
             lastTicket += 1
             admission.ticket = lastTicket
