@@ -141,6 +141,18 @@ import Testing
               if i == 400 then assert(problem.message:find 'cannot send') end
             end
             local function f(x) return x == 400 and coroutine.create(print) or x end
+            local function numbers(count)
+              local n = 0
+              return function() if n < count then n = n + 1 return n end end
+            end
+            local good = 0
+            for i, x, problem in queue:map(f, numbers(500), { onError = 'collect' }) do
+              if i == 400 then assert(x == nil and problem.message:find 'cannot send') else assert(x == i) good = good + 1 end
+            end
+            assert(good == 499)
+            local total, failures = queue:forEach(f, { 1, 2, 400, 3 }, { onError = 'collect' })
+            assert(total == 4 and next(failures) == nil)
+            assert(not pcall(queue.reduce, queue, f, function(a) return a end, { 400, 1, 2 }))
             local last
             local ok, problem = pcall(function() for i, x in queue:map(f, function() last = (last or 0) + 1 return last end) do end end)
             assert(not ok and problem:find 'cannot send')

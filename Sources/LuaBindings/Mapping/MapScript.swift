@@ -189,7 +189,12 @@ enum MapScript {
           local failure = op.error
           if failure then
             local part = op.doneBefore
-            if part then results, done = part.results, part.count end
+            if part then
+              results, done = part.results, part.count
+            elseif batch.count > 1 and failure.kind == "error" then
+              -- One of the results cannot be sent. Find out which.
+              self.size, failure = 1, nil
+            end
           elseif op.isCancelled then
             error("the operations of '" .. self.name .. "' were cancelled", 0)
           else
