@@ -214,6 +214,38 @@ import Testing
         #expect(unsafe poll(&polled, 1, 60_000) == 1, "the worker process goes on")
     }
 
+    @Test func aWorkerExecutableThatDoesNotServeStartsNoProcesses() throws {
+        let runtime = try Runtime()
+        defer { runtime.close() }
+        let values = try runtime.run(
+            """
+            local worker = opscript.process { (...), '--opscript-worker', env = { HOST_FORGETS_TO_SERVE = '1' } }
+            local result = worker:wait()
+            return result.stdout, result.stderr
+            """, arguments: [.string(Products.folder + "/ProcessHost")])
+        #expect(values[0] == "")
+        #expect(values[1].text?.contains("call WorkerProcess.serveIfRequested() first in its main") == true, "\(values[1])")
+    }
+
+    /// What a body sends may have a finalizer, which does not run in the state of the host that answers its calls.
+    @Test func finalizersOfABodyDoNotRunInTheHost() throws {
+        var path = ""
+        try withProcesses { runtime in
+            try runtime.register("take") { _ in [] }
+            let operation = try runtime.operation(
+                """
+                return queue:addOperation(function()
+                  local path, worker = os.tmpname(), io.open('/proc/self/stat'):read 'n'
+                  local mt = { __gc = function() if io.open('/proc/self/stat'):read 'n' ~= worker then os.remove(path) end end }
+                  for i = 1, 10 do take(setmetatable({ i }, mt)) end
+                  return path
+                end)
+                """)
+            path = try #require(try runtime.results(of: operation).first?.text)
+        }
+        #expect(unsafe unlink(path) == 0, "the host has run a finalizer of the body")
+    }
+
     // MARK: confinement
 
     @Test func aProcessOfASandboxIsConfined() throws {
