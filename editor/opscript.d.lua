@@ -11,7 +11,7 @@
 ---Whether an operation runs when a dependency failed or was cancelled: "finished" runs it, "succeeded" cancels it.
 ---@alias opscript.DependencyPolicy "finished"|"succeeded"
 
----@alias opscript.ErrorKind "error"|"timeout"|"memory"|"instructions"|"interrupted"|"dependency"|"process"
+---@alias opscript.ErrorKind "error"|"timeout"|"memory"|"instructions"|"interrupted"|"dependency"|"condition"|"process"
 
 ---@alias opscript.ObservationOption "old"|"new"|"initial"|"prior"
 
@@ -78,6 +78,11 @@ function opscript.waitForAny(operations, timeout) end
 ---@return fun(): string?
 function opscript.lines(path) end
 
+---Sets how much there is of each resource that operations may need; without an argument, returns that.
+---@param amounts? table<string, integer|string> integers, or sizes such as "8G"
+---@return table<string, integer>?
+function opscript.resources(amounts) end
+
 ---A function, or a method of an object, that runs once, in the state that its queue chooses. Names that are not listed here are the
 ---operation's own storage: a value is copied in when it is assigned, and out when it is read.
 ---@class opscript.Operation
@@ -99,6 +104,11 @@ function opscript.lines(path) end
 ---@field memoryLimit integer? the most bytes that its body may hold
 ---@field timeout number? the most seconds that it may execute
 ---@field executionBlocks integer? the number of functions of a BlockOperation
+---@field exclusive string[]|string? keys that no two executing operations share
+---@field needs table<string, integer|string>? how much of each resource it takes while it executes
+---@field retry opscript.RetryOptions|integer? how often it is tried again when it fails; read without `when`
+---@field attempt integer the number of the attempt that runs or has run last, from 1; 0 before the first
+---@field attempts opscript.Error[] the errors of the latest 100 attempts that were followed by another
 ---@field [string] any
 local Operation = {}
 
@@ -114,6 +124,20 @@ local Operation = {}
 ---@field memoryLimit? integer
 ---@field timeout? number
 ---@field asynchronous? boolean whether it goes on after `main` has returned, until `finish` or `fail`
+---@field exclusive? string|string[]
+---@field needs? table<string, integer|string>
+---@field retry? opscript.RetryOptions|integer
+---@field conditions? (opscript.Condition|{ [1]: "fileExists", [2]: string })[]
+
+---@class opscript.RetryOptions
+---@field attempts integer the maximum, including the first
+---@field delay? number the pause after the first attempt, in seconds
+---@field backoff? number by how much each pause is longer than the one before
+---@field maxDelay? number the longest pause, in seconds
+---@field jitter? boolean whether each pause is shortened at random, to half of it at least
+---@field when? fun(err: opscript.Error): boolean whether an error is worth another attempt
+
+---@alias opscript.Condition "noFailedDependencies"|"noCancelledDependencies"|"fileExists"|fun(op:opscript.Operation):boolean,string?
 
 ---@param main? opscript.OperationOptions|fun(op: opscript.Operation, ...: any): ...
 ---@param ... any what `main` gets after the operation
@@ -172,6 +196,11 @@ function Operation:waitUntilFinished(timeout) end
 ---@param ... any
 function Operation:addExecutionBlock(f, ...) end
 
+---Adds a condition, which is asked when the dependencies have finished. If it does not hold, the operation is cancelled.
+---@param condition opscript.Condition a function that returns whether it holds, and why not; or a name
+---@param argument? string the path of "fileExists"
+function Operation:addCondition(condition, argument) end
+
 ---What keeps the operation from running, as a sentence and as a table; nil when nothing does.
 ---@return string?
 ---@return opscript.Blockage?
@@ -210,6 +239,8 @@ function InvocationOperation.new(object, method, ...) end
 ---@field defaultMaxConcurrentOperationCount integer (of the class)
 ---@field name string?
 ---@field maxConcurrentOperationCount integer
+---@field maxPendingOperationCount integer? the most operations that wait to be started; who adds more waits
+---@field rateLimit opscript.RateLimit? how often operations are started
 ---@field isSuspended boolean
 ---@field qualityOfService opscript.QualityOfService
 ---@field dependencyPolicy opscript.DependencyPolicy given to operations that are added from now on
@@ -229,9 +260,16 @@ local OperationQueue = {}
 ---@class opscript.OperationQueueOptions
 ---@field name? string
 ---@field maxConcurrentOperationCount? integer
+---@field maxPendingOperationCount? integer
+---@field rateLimit? opscript.RateLimit
 ---@field qualityOfService? opscript.QualityOfService
 ---@field isSuspended? boolean
 ---@field dependencyPolicy? opscript.DependencyPolicy
+
+---@class opscript.RateLimit
+---@field count integer starts in each period
+---@field seconds? number the length of a period; 1 by default
+---@field burst? integer starts that may follow one another at once after a pause; `count` by default
 
 ---@class opscript.Progress
 ---@field totalUnitCount integer
@@ -320,6 +358,10 @@ function OperationQueue:observe(keyPath, options, f) end
 ---@field occupiedBy opscript.Operation[]?
 ---@field barrier opscript.Operation?
 ---@field before opscript.Operation[]?
+---@field exclusive string? the key that another operation has
+---@field resource string? what too little is left of
+---@field nextAttempt integer? the number of the attempt that follows a pause
+---@field secondsToNextStart number?
 
 ---@class opscript.Capture
 ---@field name string the path by which it is reached

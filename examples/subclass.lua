@@ -3,16 +3,16 @@
 
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 
--- Calls `attempt` until it succeeds, at most `attempts` times.
+-- Calls `try` until it succeeds, at most `tries` times. (The option `retry` has the whole operation tried again.)
 local Retrying = Operation:subclass "Retrying"
-Retrying.attempts = 3
+Retrying.tries = 3
 
 function Retrying:main()
   local problem
-  for number = 1, self.attempts do
+  for number = 1, self.tries do
     if self.isCancelled then return end
     self.attemptNumber = number                              -- storage of the operation: visible in every state
-    local ok, result = pcall(self.attempt, self, number)
+    local ok, result = pcall(self.try, self, number)
     if ok then return result end
     problem = result
   end
@@ -27,7 +27,7 @@ function Lucky:init(name, needed)
   self.needed = needed
 end
 
-function Lucky:attempt(number)
+function Lucky:try(number)
   if number < self.needed then error(self.name .. " had no luck " .. number .. " times", 0) end
   return "luck at attempt " .. number
 end

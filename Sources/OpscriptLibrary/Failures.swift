@@ -100,6 +100,7 @@ extension OperationFailure.Kind {
         case .instructions: OPSCRIPT_INSTRUCTIONS
         case .interrupted: OPSCRIPT_INTERRUPTED
         case .dependency: OPSCRIPT_DEPENDENCY
+        case .condition: OPSCRIPT_CONDITION
         }
     }
 }

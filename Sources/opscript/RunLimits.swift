@@ -1,3 +1,5 @@
+import LuaBindings
+
 /// The limits that the command line sets for a run.
 struct RunLimits {
     private(set) var workerCount: Int?
@@ -29,7 +31,7 @@ struct RunLimits {
             timeout = try Self.parse(value, for: option, "a positive number of seconds", Self.seconds)
             timeoutText = value ?? ""
         default:
-            memory = try Self.parse(value, for: option, "a size: a number of bytes, or one with k, M or G, such as 512M", Self.bytes)
+            memory = try Self.parse(value, for: option, "a size: \(ByteSize.form), such as 512M", ByteSize.parse)
         }
         return true
     }
@@ -45,14 +47,5 @@ struct RunLimits {
     private static func seconds(_ text: String) -> Double? {
         guard text.allSatisfy({ $0.isASCII && ($0.isNumber || $0 == ".") }), let value = Double(text), value > 0 else { return nil }
         return value
-    }
-
-    private static func bytes(_ text: String) -> Int? {
-        let units: [Character: Int] = ["k": 1 << 10, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30]
-        let unit = text.last.flatMap { units[$0] }
-        let digits = unit == nil ? text[...] : text.dropLast()
-        guard digits.allSatisfy({ $0.isASCII && $0.isNumber }), let count = Int(digits), count > 0 else { return nil }
-        let (bytes, overflow) = count.multipliedReportingOverflow(by: unit ?? 1)
-        return overflow ? nil : bytes
     }
 }

@@ -101,7 +101,7 @@ import Testing
         }
         let made: Set = [
             "opscript.MapOptions", "opscript.Progress", "opscript.Change", "opscript.Blockage", "opscript.Capture",
-            "opscript.ProcessResult",
+            "opscript.ProcessResult", "opscript.RetryOptions", "opscript.RateLimit",
         ]
         #expect(Set(file.fields.keys) == made.union(expected.map(\.name)))
     }
@@ -135,6 +135,9 @@ import Testing
             "opscript.DependencyPolicy": ["finished", "succeeded"],
             "opscript.ErrorKind": OperationFailure.Kind.allCases.map(\.rawValue),
             "opscript.ObservationOption": ["old", "new", "initial", "prior"],
+            "opscript.Condition": [
+                "noFailedDependencies", "noCancelledDependencies", "fileExists", "fun(op:opscript.Operation):boolean,string?",
+            ],
         ]
         #expect(aliases == expected.mapValues { Set($0) })
     }
@@ -184,6 +187,23 @@ import Testing
                 local running = one:addOperation(function(op) op.begun = true while not op.isCancelled do opscript.sleep(100) end end)
                 while not running.begun do opscript.sleep(0.001) end
                 blockage(one:addOperation(function() end))
+                local limited = OperationQueue.new { rateLimit = { count = 1, seconds = 1e6 } }
+                limited:addOperation(function() end):waitUntilFinished()
+                local late, tried = limited:addOperation(function() end), Operation.new { retry = { attempts = 2, delay = 1e6 }, main = function() error 'no' end }
+                local key, need = Operation.new { exclusive = 'key' }, Operation.new { needs = { gpu = 1 } }
+                opscript.resources { gpu = 1 }
+                local keeper = queue:addOperation(Operation.new { exclusive = 'key', needs = { gpu = 1 }, main = function(op)
+                    op.begun = true
+                    while not op.isCancelled do opscript.sleep(100) end
+                end })
+                while not keeper.begun do opscript.sleep(0.001) end
+                queue:addOperations { key, need, tried }
+                for op, field in pairs { [late] = 'secondsToNextStart', [tried] = 'nextAttempt', [key] = 'exclusive', [need] = 'resource' } do
+                    repeat local _, fields = op:why() until fields and fields[field]
+                    blockage(op)
+                    op:cancel()
+                end
+                keeper:cancel()
                 running:cancel()
                 held:cancelAllOperations()
                 none:cancelAllOperations()

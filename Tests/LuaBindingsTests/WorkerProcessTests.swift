@@ -20,6 +20,28 @@ import Testing
         }
     }
 
+    @Test func attemptsConditionsAndTheFunctionWhenRunThere() throws {
+        try withProcesses { runtime in
+            let operation = try runtime.operation(
+                """
+                local function process() return io.open('/proc/self/stat'):read 'n' end
+                local op, worth = Operation.new { main = function(op)
+                    if op.attempt < 3 then error { code = 'busy', process = process() } end
+                    return process(), op.asked, op.attempt, op.attempts[1].value.process
+                end }, { busy = true }
+                op.retry = { attempts = 5, when = function(e) return worth[e.value.code] and e.value.process == process() end }
+                op:addCondition(function(op) op.asked = process() return true end)
+                queue:addOperation(op)
+                local refused = Operation.new { conditions = { function() return false, 'not today' end } }
+                queue:addOperation(refused):waitUntilFinished()
+                assert(refused.error.kind == 'condition' and refused.error.message:find 'not today')
+                return op
+                """)
+            let results = try runtime.results(of: operation)
+            #expect(results[0].integer != Int(getpid()) && results[0] == results[3] && results[2] == 3 && results[1] != .nil)
+        }
+    }
+
     @Test func itRunsInAProcessThatTheNextOneUsesToo() throws {
         try withProcesses { runtime in
             let source = "return queue:addOperation(function() return io.open('/proc/self/stat'):read 'n' end)"

@@ -35,11 +35,9 @@ import Testing
             let operation = exclusive(name) { log.append(name) }
             operation.queuePriority = priority
             queue.addOperation(operation)
+            // The next one asks later than this one, whichever thread takes it.
+            while operation.whyNotRunning?.blockers.contains(where: { if case .key = $0 { true } else { false } }) != true {}
         }
-        // All of them have asked for the key, because the worker found nothing else to do.
-        let last = BlockOperation {}
-        last.queuePriority = .veryLow
-        queue.addOperations([last], waitUntilFinished: true)
         let raised = queue.operations.first { $0.name == "b" }
         raised?.queuePriority = .veryHigh
         #expect(raised?.whyNotRunning?.description == "b needs the key 'key', which first has")

@@ -1,7 +1,8 @@
-import OpEngine
 import Synchronization
 import TestSupport
 import Testing
+
+@testable import OpEngine
 
 /// Operations that are tried again.
 @Suite struct RetryTests {
@@ -107,6 +108,119 @@ import Testing
         #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
     }
 
+    @Test func twoAttemptsNeverOverlap() throws {
+        let engine = Engine(workerCount: 2)
+        let queue = OperationQueue(engine: engine), operation = EndedInStart()
+        operation.retryPolicy = RetryPolicy(attempts: 3)
+        queue.addOperation(operation)
+        try operation.tryWaitUntilFinished()
+        #expect(operation.outcome == .failed && operation.attempt == 3)
+        #expect(operation.most.withLock { $0 } == 1)
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+    }
+
+    @Test func theLatestHundredErrorsAreKeptAndManyAttemptsTakeTimeInProportion() throws {
+        let engine = Engine(workerCount: 1)
+        let queue = OperationQueue(engine: engine), operation = Flaky(failing: .max) {}
+        operation.retryPolicy = RetryPolicy(attempts: 20_000)
+        queue.addOperation(operation)
+        try operation.tryWaitUntilFinished()
+        #expect(operation.attempt == 20_000)
+        #expect(operation.attemptErrors.map { ($0 as? Flaky.Failure)?.attempt } == (19_900..<20_000).map { $0 })
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+    }
+
+    @Test(arguments: [(1, 0.5), (2, 1), (3, 2), (4, 4), (5, 5), (1_000_000_000, 5)])
+    func pausesGrowUpToTheLongest(_ attempt: Int, _ seconds: Double) {
+        let policy = RetryPolicy(attempts: .max, delay: 0.5, backoff: 2, maxDelay: 5)
+        #expect(policy.pause(after: attempt, random: 1) == seconds)
+        #expect(RetryPolicy(attempts: .max, delay: 0.5).pause(after: attempt, random: 1) == 0.5)
+    }
+
+    @Test func anErrorInAConditionIsTheOperationsAndIsNotTriedAgain() throws {
+        let engine = Engine(workerCount: 1)
+        let queue = OperationQueue(engine: engine), operation = Flaky(failing: 0) { Issue.record("it has run") }
+        operation.retryPolicy = RetryPolicy(attempts: 3)
+        operation.addCondition(Operation.Condition(name: "broken") { _ in .error(Flaky.Failure(attempt: -1)) })
+        queue.addOperations([operation], waitUntilFinished: true)
+        #expect(operation.outcome == .failed && operation.attempt == 0 && operation.error as? Flaky.Failure == Flaky.Failure(attempt: -1))
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+    }
+
+    @Test func aPolicyThatIsSetDuringAnAttemptHasNoEffectOnAnOperationWithoutOne() throws {
+        let engine = Engine(workerCount: 1)
+        let queue = OperationQueue(engine: engine), operation = LateFlaky()
+        queue.addOperations([operation], waitUntilFinished: true)
+        #expect(operation.outcome == .failed && operation.attemptErrors.isEmpty)
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+    }
+
+    @Test func operationsOfEveryKindDoTheirWorkAgain() async throws {
+        let engine = Engine(workerCount: 2)
+        let queue = OperationQueue(engine: engine), calls = Log<String>()
+        let work = { @Sendable (name: String) throws -> Int in
+            calls.append(name)
+            if calls.entries.count(where: { $0 == name }) < 3 { throw Failure(attempt: 0) }
+            return 7
+        }
+        let block = BlockOperation { _ = try work("block") }
+        let two = BlockOperation { _ = try work("first") }
+        try two.tryAddExecutionBlock { _ = try work("second") }
+        let invocation = InvocationOperation(target: calls, method: { _ in { try work("invocation") } })
+        let task = TaskOperation { try work("task") }
+        let all: [Operation] = [block, two, invocation, task]
+        for operation in all { operation.retryPolicy = RetryPolicy(attempts: 3, delay: 0.0001) }
+        queue.addOperations(all, waitUntilFinished: true)
+        for operation in all { #expect(operation.outcome == .succeeded && operation.attempt == 3) }
+        #expect(try invocation.result == 7)
+        #expect(try await task.value == 7)
+        for name in ["block", "first", "second", "invocation", "task"] { #expect(calls.entries.count { $0 == name } == 3, "\(name)") }
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+    }
+
+    @Test func aDependencyAddedInAPauseDoesNotShortenIt() throws {
+        let simulation = Engine.Simulation(seed: 9)
+        let queue = OperationQueue(engine: simulation.engine), times = Log<Double>(), begin = simulation.now
+        let operation = Flaky(failing: 1) { times.append(begin.duration(to: simulation.now) / .seconds(1)) }
+        operation.retryPolicy = RetryPolicy(attempts: 2, delay: 60)
+        let dependency = BlockOperation {}, finished = BlockOperation {}
+        queue.addOperations([operation, finished], waitUntilFinished: false)
+        while operation.attemptErrors.isEmpty || !finished.isFinished { #expect(simulation.step()) }
+        operation.addDependency(finished)
+        operation.addDependency(dependency)
+        queue.addOperation(dependency)
+        while simulation.step() {}
+        #expect(times.entries == [0, 60])
+    }
+
+    @Test func aDependencyThatHasFailedSinceTheStartEndsTheOperation() throws {
+        let engine = Engine(workerCount: 2)
+        let queue = OperationQueue(engine: engine)
+        let failed = BlockOperation { throw Failure(attempt: 1) }
+        queue.addOperations([failed], waitUntilFinished: true)
+        let operation = Flaky(failing: 9) {}
+        operation.addDependency(failed)
+        operation.retryPolicy = RetryPolicy(attempts: 9)
+        let late = Doomed(failed)
+        late.dependencyPolicy = .succeeded
+        late.retryPolicy = RetryPolicy(attempts: 9)
+        queue.addOperations([operation, late], waitUntilFinished: true)
+        #expect(operation.attempt == 9 && late.outcome == .failed && late.attempt == 1)
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+    }
+
+    @Test func aPauseAfterAnAsynchronousAttemptIsNoWaitThatNothingEnds() throws {
+        let engine = Engine(workerCount: 1, hostMayAddOperations: false)
+        let queue = OperationQueue(engine: engine), operation = AsyncFlaky(failing: 2)
+        operation.retryPolicy = RetryPolicy(attempts: 3, delay: 0.01)
+        engine.hold()
+        queue.addOperation(operation)
+        engine.release()
+        try operation.tryWaitUntilFinished()
+        #expect(operation.outcome == .succeeded)
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+    }
+
     @Test func aShutdownEndsPauses() {
         let engine = Engine(workerCount: 1)
         let queue = OperationQueue(engine: engine), operation = Flaky(failing: 9) {}
@@ -150,5 +264,48 @@ private final class AsyncFlaky: AsyncOperation, @unchecked Sendable {
             if attempt <= failures { fail(with: Flaky.Failure(attempt: attempt)) }
             finish()
         }
+    }
+}
+
+/// Fails on another thread before its `main` has returned.
+private final class EndedInStart: AsyncOperation, @unchecked Sendable {
+    // Safety: `@unchecked Sendable` because the properties never change, or have locks.
+    let most = Locked(0)
+    private let inside = Locked(0)
+
+    override func main() {
+        let count = inside.withLock { count in
+            count += 1
+            return count
+        }
+        most.withLock { $0 = max($0, count) }
+        let other = TestThread { [self] in
+            fail(with: Flaky.Failure(attempt: 0))
+            finish()
+        }
+        other.join()
+        inside.withLock { $0 -= 1 }
+    }
+}
+
+/// Wants to be tried again when it runs.
+private final class LateFlaky: Operation, @unchecked Sendable {
+    // Safety: `@unchecked Sendable` because the class it inherits from is; there are no stored properties.
+    override func main() {
+        retryPolicy = RetryPolicy(attempts: 3)
+        fail(with: Flaky.Failure(attempt: 1))
+    }
+}
+
+/// Fails, after it has got a dependency that has failed.
+private final class Doomed: Operation, @unchecked Sendable {
+    // Safety: `@unchecked Sendable` because the class it inherits from is; the stored property is a constant.
+    private let failed: Operation
+
+    init(_ failed: Operation) { self.failed = failed }
+
+    override func main() {
+        addDependency(failed)
+        fail(with: Flaky.Failure(attempt: attempt))
     }
 }

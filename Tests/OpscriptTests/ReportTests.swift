@@ -85,6 +85,32 @@ import Testing
         #expect(page.contains("(field 'title')</div>"), "\(page)")
     }
 
+    @Test("An operation that was tried again is one row, with a slice and an error for each attempt")
+    func attempts() throws {
+        let directory = try ScratchDirectory()
+        try report(
+            """
+            local queue = opscript.OperationQueue.new()
+            local op = opscript.Operation.new { name = "flaky", retry = { attempts = 3, delay = 0.001 }, main = function(op)
+              if op.attempt < 3 then error("no " .. op.attempt, 0) end
+            end }
+            queue:addOperations({ op }, true)
+            """, in: directory)
+        let page = String(decoding: try #require(Paths.read("\(directory.path)/run.html")), as: UTF8.self)
+        try directory.write(
+            page + """
+                <script>
+                  select(0);
+                  document.body.append(element("samp", tracks.reduce((sum, track) => sum + track.length, 0) + " slices"));
+                </script>
+                """, to: "run.html")
+        let shown = try open(in: directory)
+        #expect(texts(/<samp>(.*?)<\/samp>/, in: shown) == ["3 slices"])
+        #expect(shown.contains("attempt 1 failed: no 1\nattempt 2 failed: no 2") && shown.contains(#"aria-rowcount="2""#), "\(shown)")
+        let facts = texts(/<dd[^>]*>(.*?)<\/dd>/, in: shown)
+        #expect(facts.count == 5 && facts[1...2] == ["1", "1"], "\(facts)")
+    }
+
     @Test("The times below the timeline are round, and have a unit that fits")
     func ticks() throws {
         let directory = try ScratchDirectory()

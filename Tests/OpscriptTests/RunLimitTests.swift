@@ -141,12 +141,18 @@ struct RunLimitTests {
             (["--timeout=0"], "'--timeout' needs a positive number of seconds, got '0'"),
             (["--timeout=inf"], "'--timeout' needs a positive number of seconds, got 'inf'"),
             (["--timeout"], "'--timeout' needs a positive number of seconds"),
-            (["--memory-limit=much"], "'--memory-limit' needs a size: a number of bytes, or one with k, M or G, such as 512M, got 'much'"),
-            (["--memory-limit", "-1"], "'--memory-limit' needs a size: a number of bytes, or one with k, M or G, such as 512M, got '-1'"),
-            (["--memory-limit=M"], "'--memory-limit' needs a size: a number of bytes, or one with k, M or G, such as 512M, got 'M'"),
+            (
+                ["--memory-limit=much"],
+                "'--memory-limit' needs a size: a number of bytes, or one with K, M, G or T, such as 512M, got 'much'"
+            ),
+            (
+                ["--memory-limit", "-1"],
+                "'--memory-limit' needs a size: a number of bytes, or one with K, M, G or T, such as 512M, got '-1'"
+            ),
+            (["--memory-limit=M"], "'--memory-limit' needs a size: a number of bytes, or one with K, M, G or T, such as 512M, got 'M'"),
             (
                 ["--memory-limit=9999999999999G"],
-                "'--memory-limit' needs a size: a number of bytes, or one with k, M or G, such as 512M, got '9999999999999G'"
+                "'--memory-limit' needs a size: a number of bytes, or one with K, M, G or T, such as 512M, got '9999999999999G'"
             ),
             (["--workers=none"], "'--workers' needs a positive number, got 'none'"),
             (["--fail-fast=yes"], "unrecognized option '--fail-fast=yes'"),

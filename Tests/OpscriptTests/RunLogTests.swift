@@ -35,6 +35,45 @@ import Testing
         #expect(try log((20, 3, .workerBlocked(7)), (30, 3, .returned), (40, 3, .workerReturned(7))).blockedTime == 10)
     }
 
+    @Test("An operation that was tried again counts once, with its last attempt; the former ones are kept with their times and errors")
+    func attempts() throws {
+        var log = RunLog(title: "", from: 0, forgets: true)
+        let life: [(time: UInt64, thread: Int, event: OperationRecord.Event)] = [
+            (1, 3, .thread(worker: 7, isMain: false)), (1, 4, .thread(worker: 8, isMain: false)),
+            (5, 3, .added(queue: 0, creator: nil, priority: .normal, isReady: true)),
+            (10, 3, .started), (20, 3, .error("first")), (25, 3, .attemptFailed),
+            (40, 4, .started), (45, 4, .returned), (50, 3, .error("second")), (55, 3, .attemptFailed),
+            (70, 3, .started), (90, 3, .finished(.succeeded)),
+        ]
+        var executing: [Int] = []
+        for record in life {
+            log.receive(OperationRecord(time: record.time, thread: record.thread, operation: 0, event: record.event))
+            executing.append(log.totals.executing)
+        }
+        #expect(executing == [0, 0, 0, 1, 1, 0, 1, 1, 1, 0, 1, 0])
+        log = log.latest(at: 95)
+        log.finish()
+        let operation = try #require(log.operations.first)
+        #expect(log.operations.count == 1 && log.totals.finished == 1 && log.totals.succeeded == 1 && log.totals.workerTime == 15 + 5 + 20)
+        #expect(operation.outcome == .succeeded && operation.error == nil && operation.started == 70 && operation.earlierTime == 60)
+        #expect(operation.workerTime == 5 && operation.threadTime == 20)
+        #expect(log.attempts.map(\.thread) == [3, 4] && log.attempts.map(\.started) == [10, 40] && log.attempts.map(\.left) == [25, 45])
+        #expect(log.attempts.map { log.errors[Int($0.error ?? 0)] } == ["first", "second"])
+    }
+
+    @Test("An operation that was cancelled between two attempts is not executing, and has not run since")
+    func cancelledBetweenAttempts() throws {
+        var log = RunLog(title: "", from: 0)
+        let life: [(UInt64, OperationRecord.Event)] = [
+            (1, .added(queue: 0, creator: nil, priority: .normal, isReady: true)), (10, .started), (20, .attemptFailed), (30, .cancelled),
+            (50, .finished(.cancelled)),
+        ]
+        for (time, event) in life { log.receive(OperationRecord(time: time, thread: 0, operation: 0, event: event)) }
+        log.finish()
+        #expect(log.totals.executing == 0 && log.totals.waiting == 0 && log.totals.cancelled == 1 && log.queues[0].waiting == 0)
+        #expect(log.operations.map(\.hasStarted) == [false] && log.attempts.count == 1)
+    }
+
     @Test("An operation that starts on a blocked thread, inside the wait of another one, is not blocked")
     func nested() throws {
         var log = RunLog(title: "", from: 0)

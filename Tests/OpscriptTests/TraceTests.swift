@@ -90,6 +90,30 @@ import Testing
                 """)
     }
 
+    @Test("Each attempt of an operation is a slice of its own, with its error")
+    func attempts() throws {
+        let (outcome, trace) = try run(
+            """
+            local queue = opscript.OperationQueue.new()
+            local flaky = opscript.Operation.new { name = "flaky", retry = { attempts = 3, delay = 0.001 }, main = function(op)
+              if op.attempt < 3 then error("no " .. op.attempt, 0) end
+            end }
+            local async = opscript.Operation.new { name = "later", asynchronous = true, retry = 2, main = function(op)
+              opscript.after(0, function() if op.attempt == 1 then op:fail("no") else op:finish() end end)
+            end }
+            local after = opscript.Operation.new { name = "after", dependencies = { flaky, async } }
+            queue:addOperations({ flaky, async, after }, true)
+            """)
+        #expect(outcome.status == 0)
+        let slices = trace.split(separator: "\n", omittingEmptySubsequences: false).dropLast().map(String.init)
+        #expect(
+            slices.filter { $0.hasPrefix("\"flaky\"") }.sorted() == [
+                "\"flaky\" failed no 1", "\"flaky\" failed no 2", "\"flaky\" succeeded ",
+            ])
+        #expect(slices.filter { $0.hasPrefix("\"later\"") }.sorted() == ["\"later\" failed no", "\"later\" succeeded "])
+        #expect(slices.first == "2 flows")
+    }
+
     @Test("An operation without a name is called by the line that made it")
     func places() throws {
         let (_, trace) = try run("local queue = opscript.OperationQueue.new()\nqueue:addOperation(function() end)")

@@ -1,25 +1,19 @@
 #!/usr/bin/env opscript
--- Tries again after a failure, with a pause that doubles. Cancelling ends the pause.
+-- Tries again after a failure, with a pause that doubles, as long as the error is worth it.
 
-local function retry(op, attempts, pause, f)
-  for attempt = 1, attempts do
-    local ok, result = pcall(f, attempt)
-    if ok then return result, attempt end
-    if attempt == attempts or op.isCancelled then error(result, 0) end
-    opscript.sleep(pause)
-    pause = pause * 2
-  end
-end
+local Operation = opscript.Operation
+local queue = opscript.OperationQueue.new()
 
-local function flaky(attempt)
-  if attempt < 3 then error("busy at attempt " .. attempt, 0) end
+local function flaky(op, code)
+  if op.attempt < 3 then error { code = code } end
   return "done"
 end
 
-local queue = opscript.OperationQueue.new()
-local patient = queue:addOperation(retry, 5, 0.01, flaky)
-local hasty = queue:addOperation(retry, 2, 0.01, flaky)
-queue:waitUntilAllOperationsAreFinished()
+local function isBusy(e) return e.value.code == "busy" end
 
-print(patient.result, patient.results[2] .. " attempts")
-print(hasty, hasty.error)
+local patient = Operation.new { main = flaky, arguments = { "busy" }, retry = { attempts = 5, delay = 0.01, backoff = 2, when = isBusy } }
+local refused = Operation.new { main = flaky, arguments = { "forbidden" }, retry = { attempts = 5, delay = 0.01, backoff = 2, when = isBusy } }
+queue:addOperations({ patient, refused }, true)
+
+print(patient.result, patient.attempt .. " attempts", #patient.attempts .. " errors")
+print(refused.error.value.code, refused.attempt .. " attempt")

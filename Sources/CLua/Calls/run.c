@@ -401,7 +401,7 @@ static int run_body(lua_State *L) {
     body_run *run = lua_touserdata(L, 1);
     clua_begin_isolation(L);
     bool is_method = run->body.method != NULL;
-    bool is_function = !run->body.is_invocation && !is_method;
+    bool is_function = !run->body.is_invocation && !is_method && !run->body.omits_operation;
     // A function from a parcel that takes no arguments would not see the handle, so none is created.
     bool needs_handle = run->parcel == NULL || is_method || (is_function && !clua_parcel_ignores_arguments(run->parcel));
     if (needs_handle)

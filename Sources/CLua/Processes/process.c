@@ -432,6 +432,7 @@ int clua_process_run_body(lua_State *L, clua_process *process, const clua_proces
     writer_varint(&writer, run->serial);
     if (!write_object(&process->channel, &writer, &(clua_reference){run->body.object, run->body.kind, true})) writer.failed = true;
     writer_byte(&writer, run->body.is_invocation);
+    writer_byte(&writer, run->body.omits_operation);
     const char *method = run->body.method != NULL ? run->body.method : "";
     writer_string(&writer, method, strlen(method));
     write_signed(&writer, run->result_limit);

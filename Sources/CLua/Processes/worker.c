@@ -89,6 +89,7 @@ static void run(lua_State *L, message_reader *reader) {
     if (!proxies_read(&worker.channel, reader, &operation)) leave();
     clua_body body = {.object = operation.object, .kind = operation.kind};
     body.is_invocation = message_byte(reader) != 0;
+    body.omits_operation = message_byte(reader) != 0;
     size_t count;
     const char *method = message_string(reader, &count);
     body.method = count == 0 ? NULL : strncmp(method, "main", count) == 0 ? "main" : "start";

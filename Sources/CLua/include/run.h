@@ -59,6 +59,7 @@ typedef struct clua_body {
     int handle;  // the stack index of its handle; 0 if unknown
     int number;  // 1 and up if the handle has several bodies; 0 for a single one
     bool is_invocation;  // calls object:method(...) rather than main(operation, ...)
+    bool omits_operation;  // calls f(...) with the host's arguments only
     const char *method;  // the method to run, for an operation of a script class; otherwise NULL
     const clua_item *arguments;  // the host's own arguments, which come last
     size_t argument_count;

@@ -118,6 +118,7 @@ typedef enum opscript_error_kind {
   OPSCRIPT_DEPENDENCY,   /* an operation needs the result of one that failed or was cancelled */
   OPSCRIPT_CANCELLED,    /* the operation was cancelled, so there are no results */
   OPSCRIPT_TIMED_OUT,    /* the wait was over before what it waits for; nothing else has failed */
+  OPSCRIPT_CONDITION,    /* an operation was cancelled, because a condition of it does not hold */
   OPSCRIPT_MISUSE        /* the program has called a function that it should not have called, or with the wrong arguments */
 } opscript_error_kind;
 

@@ -72,6 +72,32 @@ extension Call {
         }
     }
 
+    /// Waits until a queue with a limit of pending operations may have room. Callbacks run meanwhile.
+    ///
+    /// - Throws: an error if nothing can make room, or if this code runs in that queue and may occupy the room that it waits for.
+    func waitForRoom(in queue: OperationQueue, for operation: Operation) throws(CallError) {
+        let current = state.currentOperation
+        if let current, current.queue === queue {
+            let limit = queue.maxPendingOperationCount ?? 0
+            throw .message(
+                "\(operation.displayName) cannot be added: \(limit == 1 ? "1 operation waits" : "\(limit) operations wait") in \(queue.displayName), its maxPendingOperationCount, "
+                    + "and \(current.displayName), which adds it, runs in that queue, so it would wait for itself; "
+                    + "add it to another queue, or let the script add it")
+        }
+        defer { queue.stopWaking(state.inbox) }
+        var hasRoom = false
+        let outcome = try state.wait(deadline: nil) {
+            hasRoom = queue.hasRoom(waking: state.inbox)
+            return hasRoom
+        }
+        if case .stalled = outcome { throw .message("\(queue.staysFull(for: operation))") }
+        if !hasRoom, let current, current.isCancelled {
+            throw .message(
+                "\(operation.displayName) was not added: \(queue.displayName) is full, and \(current.displayName), which waited for room, was cancelled"
+            )
+        }
+    }
+
     private func waitsForItself(_ operation: Operation) -> CallError {
         .message("\(operation.displayName) waits for itself, which can never end")
     }

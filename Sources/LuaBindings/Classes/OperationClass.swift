@@ -8,12 +8,14 @@ enum OperationClass {
         case subclass
         case `init`, main, isKindOf
         case start, cancel, interrupt, finish, fail, addDependency, removeDependency, waitUntilFinished, addExecutionBlock, why, observe
+        case addCondition
     }
 
     enum Property: String, Member {
         case name
         case isReady, isExecuting, isFinished, isCancelled, isAsynchronous, dependencies, queuePriority, qualityOfService
         case completionBlock, result, results, error, dependencyPolicy, memoryLimit, timeout, executionBlocks
+        case exclusive, needs, retry, attempt, attempts
     }
 
     enum ClassProperty: String, Member {
@@ -22,7 +24,7 @@ enum OperationClass {
 
     enum Option: String, CaseIterable {
         case main, arguments, name, queuePriority, qualityOfService, completionBlock, dependencies, dependencyPolicy, memoryLimit
-        case timeout, asynchronous
+        case timeout, asynchronous, exclusive, needs, retry, conditions
     }
 
     static var description: clua_class {
@@ -79,6 +81,7 @@ enum OperationClass {
             }
             guard call.isFunction(at: 2) else { throw call.expected("function", at: 2) }
             return try call.asCallError { try operation.addBlock(call) }
+        case .addCondition: try call.addCondition(to: operation)
         case .why: return try why(operation, call)
         case .addDependency:
             let dependency = try call.operation(at: 2)
@@ -141,6 +144,10 @@ enum OperationClass {
         if let index = options[.timeout] {
             operation.timeout = try call.option("timeout") { () throws(CallError) in try call.timeLimit(at: index) }
         }
+        if let index = options[.exclusive] { try call.setExclusiveKeys(of: operation, at: index) }
+        if let index = options[.needs] { try call.setNeeds(of: operation, at: index) }
+        if let index = options[.retry] { try call.setRetry(of: operation, at: index) }
+        if let index = options[.conditions] { try call.addConditions(to: operation, at: index) }
         if let index = options[.dependencies] {
             let dependencies = try call.option("dependencies") { () throws(CallError) in try call.operations(at: index) }
             try call.asCallError { for dependency in dependencies { try operation.tryAddDependency(dependency) } }
@@ -180,6 +187,11 @@ enum OperationClass {
             return (operation as? BlockOperation).map { .integer($0.executionBlocks.count) } ?? .nil
         case .result, .results: return try results(of: lua, isFirst: property == .result, call)
         case .error: return operation.failureForScripts.map { .object($0, .error) } ?? .nil
+        case .exclusive, .needs, .retry:
+            try call.push([operation.requirement(property)])
+            return .values(1)
+        case .attempt: return .integer(operation.attempt)
+        case .attempts: return .objects(operation.failuresOfAttempts, .error)
         case nil:
             if let name = call.string(at: 2), let value = lua?.stored(name) { return .parcel(value) }
             return lua?.scriptClass != nil ? .classField : .nil
@@ -232,7 +244,11 @@ enum OperationClass {
             }
             try call.asCallError { try unsafe operation.with { try $0.setCompletion(in: call.state, isPresent: isPresent) } }
             return .setCompletionBlock(at: isPresent ? 3 : nil)
-        case .isExecuting, .isFinished, .isCancelled, .isAsynchronous, .dependencies, .result, .results, .error, .executionBlocks:
+        case .exclusive: try call.setExclusiveKeys(of: operation, at: 3)
+        case .needs: try call.setNeeds(of: operation, at: 3)
+        case .retry: try call.setRetry(of: operation, at: 3)
+        case .isExecuting, .isFinished, .isCancelled, .isAsynchronous, .dependencies, .result, .results, .error, .executionBlocks,
+            .attempt, .attempts:
             throw .message("'\(property?.rawValue ?? "")' of an operation cannot be assigned")
         case nil: try store(in: operation, call)
         }
@@ -259,9 +275,11 @@ enum OperationClass {
         if call.state.acceptedNames.contains(name) { return }
         if Function.names.contains(name) { throw .message("'\(name)' is a method of operations and cannot be assigned") }
         if unsafe clua_class_has(call.lua, 1, 2) { return }
-        // Method names match only if they are nearly the same, because nobody means to assign a method.
+        // Many words are two letters away from a short one. Method names match only if they are nearly the same, because nobody means to
+        // assign a method.
         let near =
-            Spelling.nearest(to: name, among: Property.names, within: name.utf8.count < 5 ? 1 : 2)
+            Spelling.nearest(to: name, among: Property.names.filter { $0.utf8.count > 5 }, within: name.utf8.count < 5 ? 1 : 2)
+            ?? Spelling.nearest(to: name, among: Property.names, within: 1)
             ?? Spelling.nearest(to: name, among: Function.names.filter { $0.utf8.count > 4 }, within: 1)
         if let near {
             throw .message("an operation has no property '\(name)' (did you mean '\(near)'?)")

@@ -10,8 +10,8 @@ enum OperationQueueClass {
 
     enum Property: String, Member {
         case name
-        case maxConcurrentOperationCount, isSuspended, qualityOfService, dependencyPolicy, operations, operationCount, progress
-        case underlyingQueue
+        case maxConcurrentOperationCount, maxPendingOperationCount, rateLimit, isSuspended, qualityOfService, dependencyPolicy
+        case operations, operationCount, progress, underlyingQueue
     }
 
     enum ClassProperty: String, Member {
@@ -20,7 +20,7 @@ enum OperationQueueClass {
     }
 
     enum Option: String, CaseIterable {
-        case name, maxConcurrentOperationCount, qualityOfService, isSuspended, dependencyPolicy
+        case name, maxConcurrentOperationCount, maxPendingOperationCount, rateLimit, qualityOfService, isSuspended, dependencyPolicy
     }
 
     static var description: clua_class {
@@ -58,7 +58,7 @@ enum OperationQueueClass {
             let waits = call.isMissing(at: 3) ? false : try call.boolean(at: 3)
             try call.asCallError {
                 try operations.prepared(for: queue, in: call.state) {
-                    try adding(operations.count, to: queue, call) { try queue.tryAddOperations(operations, waitUntilFinished: false) }
+                    try adding(operations, to: queue, call) { try queue.tryAddOperations(operations, waitUntilFinished: false) }
                 }
             }
             if waits {
@@ -88,21 +88,39 @@ enum OperationQueueClass {
         return try unsafe operation.with { operation throws(CallError) in
             let isSent = try call.asCallError {
                 try operation.prepared(for: queue, in: call.state, handleAt: 2) {
-                    try adding(to: queue, call) { try queue.tryAddOperation(operation) }
+                    try adding([operation], to: queue, call) { try queue.tryAddOperation(operation) }
                 }
             }
             return isSent ? .sent(2) : .argument(2)
         }
     }
 
-    /// Calls `add`, which adds to `queue`, within the limits. The observations of the queue in this state receive the changes.
+    /// Calls `add`, which adds operations to `queue`, within the limits. The observations of the queue in this state receive the changes.
     @inline(__always)
-    private static func adding(_ count: Int = 1, to queue: OperationQueue, _ call: Call, _ add: () throws -> Void) throws {
+    private static func adding(
+        _ operations: @autoclosure () -> [Operation], isBarrier: Bool = false, to queue: OperationQueue, _ call: Call,
+        _ add: () throws -> Void
+    ) throws {
+        if !call.state.core.usage.limitsAdding && !queue.hasPendingLimit { return try observing(queue, call, add) }
+        try addWithinLimits(operations(), isBarrier: isBarrier, to: queue, call, add)
+    }
+
+    @inline(never)
+    private static func addWithinLimits(
+        _ operations: [Operation], isBarrier: Bool, to queue: OperationQueue, _ call: Call, _ add: () throws -> Void
+    ) throws {
         let usage = call.state.core.usage
-        guard usage.limitsAdding else { return try observing(queue, call, add) }
-        try usage.checkAdding(count, to: queue)
-        do { try observing(queue, call, add) } catch {
-            usage.returnOperations(count)
+        try usage.checkAdding(operations.count, to: queue)
+        do {
+            if !queue.hasPendingLimit { return try observing(queue, call, add) }
+            while true {
+                var isAdded = false
+                try observing(queue, call) { isAdded = try queue.tryAddIfRoom(operations, isBarrier: isBarrier) }
+                if isAdded { return }
+                try call.waitForRoom(in: queue, for: operations[0])
+            }
+        } catch {
+            usage.returnOperations(operations.count)
             throw error
         }
     }
@@ -119,7 +137,7 @@ enum OperationQueueClass {
     /// Makes an operation from the function at stack index 2 and the arguments after it, adds it to `queue` and returns it.
     private static func add(barrier: Bool, to queue: OperationQueue, _ call: Call) throws(CallError) -> Answer {
         func add(_ operation: LuaOperation) throws {
-            try adding(to: queue, call) {
+            try adding([operation], isBarrier: barrier, to: queue, call) {
                 if barrier { try queue.tryAddBarrier(operation) } else { try queue.tryAddOperation(operation) }
             }
         }
@@ -153,6 +171,10 @@ enum OperationQueueClass {
             queue.name = try call.option("name") { () throws(CallError) in try call.requiredString(at: index) }
         }
         if let index = options[.maxConcurrentOperationCount] { try setMaximum(of: queue, at: index, call) }
+        if let index = options[.maxPendingOperationCount] {
+            try call.option("maxPendingOperationCount") { () throws(CallError) in try setPendingLimit(of: queue, at: index, call) }
+        }
+        if let index = options[.rateLimit] { queue.rateLimit = try call.rateLimit(at: index) }
         if let index = options[.qualityOfService] { queue.qualityOfService = try call.qualityOfService(at: index) }
         if let index = options[.dependencyPolicy] { queue.dependencyPolicy = try call.dependencyPolicy(at: index) }
         if let index = options[.isSuspended] {
@@ -166,6 +188,11 @@ enum OperationQueueClass {
         try call.asCallError { try queue.trySetMaxConcurrentOperationCount(maximum) }
     }
 
+    private static func setPendingLimit(of queue: OperationQueue, at index: Int32, _ call: Call) throws(CallError) {
+        let limit = call.isMissing(at: index) ? nil : try call.requiredInteger(at: index)
+        try call.asCallError { try queue.trySetMaxPendingOperationCount(limit) }
+    }
+
     // MARK: properties
 
     private static func get(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
@@ -173,6 +200,11 @@ enum OperationQueueClass {
         switch Property(number: member) {
         case .name: return queue.givenName.map { .string($0) } ?? .nil
         case .maxConcurrentOperationCount: return .integer(queue.maxConcurrentOperationCount)
+        case .maxPendingOperationCount: return queue.maxPendingOperationCount.map { .integer($0) } ?? .nil
+        case .rateLimit:
+            guard let limit = queue.rateLimit else { return .nil }
+            try call.push([.table(["count": .integer(limit.count), "seconds": .number(limit.seconds), "burst": .integer(limit.burst)])])
+            return .values(1)
         case .isSuspended: return .boolean(queue.isSuspended)
         case .qualityOfService: return .string(queue.qualityOfService.scriptName)
         case .dependencyPolicy: return .string(queue.dependencyPolicy.scriptName)
@@ -196,6 +228,8 @@ enum OperationQueueClass {
         switch Property(number: member) {
         case .name: queue.name = try call.optionalString(at: 3)
         case .maxConcurrentOperationCount: try setMaximum(of: queue, at: 3, call)
+        case .maxPendingOperationCount: try setPendingLimit(of: queue, at: 3, call)
+        case .rateLimit: queue.rateLimit = try call.rateLimit(at: 3)
         case .isSuspended: queue.isSuspended = try call.boolean(at: 3)
         case .qualityOfService: queue.qualityOfService = try call.qualityOfService(at: 3)
         case .dependencyPolicy: queue.dependencyPolicy = try call.dependencyPolicy(at: 3)

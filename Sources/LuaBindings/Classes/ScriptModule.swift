@@ -4,7 +4,7 @@ import OpEngine
 /// The module `opscript` as scripts see it: its classes and functions.
 enum ScriptModule {
     enum Function: String, Member {
-        case now, sleep, after, every, process, sh, prelude, captures, workerCount, waitForAny
+        case now, sleep, after, every, process, sh, prelude, captures, workerCount, waitForAny, resources
     }
 
     private static let noSlot = UInt32.max  // CLUA_NO_SLOT
@@ -129,6 +129,7 @@ enum ScriptModule {
         case .captures: return try call.captures()
         case .workerCount: return .integer(call.state.core.engine.workerCount)
         case .waitForAny: return try .operation(call.waitForAny(call.operations(at: 1), timeout: call.timeout(at: 2)))
+        case .resources: return try call.resources()
         case nil: throw .message("opscript bug: no function \(member)")
         }
     }

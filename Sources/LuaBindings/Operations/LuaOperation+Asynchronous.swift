@@ -16,7 +16,8 @@ extension LuaOperation {
         if !isAsynchronous {
             return "\(displayName) is not asynchronous, so it cannot be ended by '\(method)': it finishes when its main function returns"
         }
-        if isExecuting || isFinished { return nil }
+        // Between two attempts, nothing is ended.
+        if isExecuting || isFinished || attempt > 0 { return nil }
         return "\(displayName) has not started, so it cannot be ended by '\(method)'; cancel it instead"
     }
 
@@ -48,7 +49,8 @@ extension LuaOperation {
     /// Ends an operation that was stopped while it waited for `finish`.
     func endStopped(_ reason: StopReason) {
         guard isAsynchronous else { return }
-        end(with: OperationFailure(Failure(stop: reason), kind: reason.failureKind, of: self))
+        let failure = OperationFailure(Failure(stop: reason), kind: reason.failureKind, of: self)
+        if !endsOnWorker(with: failure) { end(with: failure) }
     }
 
     /// Ends an operation whose body has returned. Called when the runtime closes, because nobody will call `finish` any more.

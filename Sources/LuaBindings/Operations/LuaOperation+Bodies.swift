@@ -10,7 +10,7 @@ extension LuaOperation {
     func cBody(number: Int32) -> clua_body {
         unsafe clua_body(
             object: Unmanaged.passUnretained(self).toOpaque(), kind: ObjectKind.operation.rawValue, handle: 0, number: number,
-            is_invocation: kind == .invocation,
+            is_invocation: kind == .invocation, omits_operation: false,
             method: kind == .instance ? StaticName.main : kind == .asynchronousInstance ? StaticName.start : nil,
             arguments: nil, argument_count: 0)
     }
@@ -19,11 +19,13 @@ extension LuaOperation {
     func takeBodies() -> SmallArray<Body> {
         // If the host added the operation to the main queue or started it here, the bodies run from the handle, provided it was kept.
         let isAtHome = isOfMainState && core.isInMainState && queue.map { core.isMainQueue($0) } ?? true
+        let keepsThem = hasAttemptsLeft
+        if keepsThem { tellWhenFinished() }
         return withFields { fields in
             if isAtHome, fields.isPinned(in: .home) {
                 for index in fields.bodies.indices where fields.bodies[index].isInHandle { fields.bodies[index].form = .handle }
             }
-            return fields.takeBodies()
+            return takeBodiesOfAttempt(&fields, keeping: keepsThem)
         }
     }
 

@@ -40,7 +40,7 @@ extension LuaState {
     ///   the handle is no longer deferred.
     @inline(__always)
     private func addDeferredOperation(_ lua: OpaquePointer, to queue: OperationQueue, _ handle: UnsafeMutablePointer<clua_handle>) -> Bool {
-        if hasObserved || core.usage.limitsAdding || runsHere(in: queue) { return false }
+        if hasObserved || core.usage.limitsAdding || queue.hasPendingLimit || runsHere(in: queue) { return false }
         var contents = unsafe clua_parcel()
         guard unsafe clua_encode_deferred(lua, 2, &contents) else { return false }
         let isFlat = unsafe contents.is_flat

@@ -47,6 +47,13 @@ extension LuaOperation {
     func dropBodies() {
         let body = takeInlineBody(), bodies = ifOutOfLine { exchange(&$0.bodies, with: .empty) }
         withExtendedLifetime((body, bodies)) {}
+        dropFunctions()
+    }
+
+    /// Releases what only another attempt would need, and the conditions.
+    func dropFunctions() {
+        let dropped = ifOutOfLine { $0.dropFunctions() }
+        withExtendedLifetime(dropped) {}
     }
 
     /// Stores what a body has returned.

@@ -17,8 +17,10 @@ extension LuaOperation {
     var stopReason: StopReason? { ifOutOfLine { $0.rare?.stopReason } ?? nil }
 
     /// Ends the programs that a cancelled operation has started. Those of a finished operation keep running.
-    func endProcesses() {
-        if isCancelled { for process in ifOutOfLine({ $0.rare?.processes ?? [] }) ?? [] { process.end() } }
+    ///
+    /// - Parameter isAttempt: whether the attempt that has started them was stopped.
+    func endProcesses(ofAttempt isAttempt: Bool = false) {
+        if isCancelled || isAttempt { for process in ifOutOfLine({ $0.rare?.processes ?? [] }) ?? [] { process.end() } }
     }
 
     /// Records that the operation has started `process`.
@@ -42,11 +44,18 @@ extension LuaOperation {
     func stop(_ reason: StopReason) {
         withFields { if !$0.hasReturned, $0.rare?.stopReason == nil { $0.rareInUse.stopReason = reason } }
         cancel()
-        let states = core.states.withLock { states in
-            let running = states.filter { $0.runs(self) }
-            for state in running { state.requestStop(of: self, reason) }
-            return running
-        }
+        goOnStopping(reason, in: core.states.withLock { requestStop(reason, in: $0) })
+    }
+
+    /// Asks those of `states` in which the operation runs to stop it, and returns these. The caller holds the lock of the runtime's states.
+    func requestStop(_ reason: StopReason, in states: [LuaState]) -> [LuaState] {
+        let running = states.filter { $0.runs(self) }
+        for state in running { state.requestStop(of: self, reason) }
+        return running
+    }
+
+    /// Sees to it that the operation ends, which was asked to stop in `states`.
+    func goOnStopping(_ reason: StopReason, in states: [LuaState]) {
         if withFields({ $0.hasReturned }) { endStopped(reason) }
         if !states.isEmpty { core.io.after(Self.repetition) { self.repeatStop(in: states) } }
         for state in states where !core.isMain(state) {

@@ -161,10 +161,19 @@ extension LuaOperation {
             contents = .results(.several(results))
         }
 
-        /// Removes the bodies, the results and the storage, and returns them for release outside of the lock.
-        mutating func dropParcels() -> (Contents, [String: Parcel]) {
+        /// Puts back the bodies that were kept for another attempt, in place of results.
+        mutating func restoreBodies() { if let kept = rare?.bodies { contents = .bodies(kept) } }
+
+        /// Removes the functions of conditions and retries, and the bodies that were kept, and returns them for release outside of the lock.
+        mutating func dropFunctions() -> (SmallArray<Body>?, [Parcel], Parcel?) {
+            guard let rare else { return (nil, [], nil) }
+            return (rare.bodies.take(), exchange(&rare.conditions, with: []), rare.retriesWhen.take())
+        }
+
+        /// Removes all parcels, and returns them for release outside of the lock.
+        mutating func dropParcels() -> (Contents, [String: Parcel], (SmallArray<Body>?, [Parcel], Parcel?)) {
             let none = areBodiesTaken ? Contents.results(.empty) : .bodies(.empty)
-            return (exchange(&contents, with: none), rare.map { exchange(&$0.storage, with: [:]) } ?? [:])
+            return (exchange(&contents, with: none), rare.map { exchange(&$0.storage, with: [:]) } ?? [:], dropFunctions())
         }
     }
 
@@ -223,6 +232,14 @@ extension LuaOperation {
         var budget: RunBudget?
         /// The running processes that the operation has started.
         var processes: [ChildProcess] = []
+        /// The functions of conditions, in the order in which they were added.
+        var conditions: [Parcel] = []
+        /// The function that says whether an error is worth another attempt.
+        var retriesWhen: Parcel?
+        /// The bodies of an operation that may be tried again, while it runs and until the next attempt.
+        var bodies: SmallArray<Body>?
+        /// The failure of the last attempt, which counts when the operation finishes with it.
+        var failure: OperationFailure?
         /// The states that keep the handle, besides the home state.
         var pinningStates: [StateReference] = []
         /// The states that this operation refers to, or has referred to. Keeps them alive.

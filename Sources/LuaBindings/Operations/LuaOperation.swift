@@ -218,7 +218,7 @@ import Synchronization
         end(with: OperationFailure(error, kind: kind(of: error), of: self))
     }
 
-    private func kind(of error: Failure) -> OperationFailure.Kind {
+    func kind(of error: Failure) -> OperationFailure.Kind {
         error.stop?.failureKind ?? (error.isMemoryError ? .memory : error.isProcessLost ? .process : .error)
     }
 
@@ -228,16 +228,19 @@ import Synchronization
         if claimEnd() {
             record(failure)
             end()
-        } else if failure.kind == .error {
+        } else if failure.kind == .error, isExecuting || isFinished {
             core.reportCallbackError("error in \(displayName) after it had been finished: \(failure.report)")
         }
     }
 
-    private func record(_ failure: OperationFailure) {
+    func record(_ failure: OperationFailure) {
         // Whoever interrupts an operation knows that it ends, as with cancelling. So nobody has to read this failure.
         if failure.kind == .interrupted { return fail(with: failure, outcome: .cancelled) }
         fail(with: failure)
-        core.record(failure)
+        guard hasAttemptsLeft else { return core.record(failure) }
+        // It counts only if there is no other attempt. Of the failures of several blocks, the first does.
+        withFields { fields in if fields.rare?.failure == nil { fields.rareInUse.failure = failure } }
+        tellWhenFinished()
     }
 
     /// The results: one parcel for each block. Nil until the operation has finished, and nil for an operation that did not return.
@@ -261,8 +264,12 @@ import Synchronization
 
     /// Turns an error of the engine into one with a message for scripts.
     private func failure(for error: any Error) -> OperationFailure {
-        guard case .dependencyNotSucceeded? = error as? OperationError else {
-            return OperationFailure(Failure(message: "\(error)"), kind: .error, of: self)
+        switch error as? OperationError {
+        case .dependencyNotSucceeded: break
+        case .conditionFailed(_, let condition, let reason):
+            let message = "\(displayName) was cancelled because its condition \(condition) does not hold: \(reason)"
+            return OperationFailure(Failure(message: message), kind: .condition, of: self)
+        default: return OperationFailure(Failure(message: "\(error)"), kind: .error, of: self)
         }
         let culprit = dependencies.first { $0.outcome.map { $0 != .succeeded } ?? false }
         let name = culprit?.displayName ?? "an operation"
@@ -391,11 +398,18 @@ import Synchronization
         }
     }
 
-    @_spi(Subclassing) public override func willFinish() { noteDue() }
+    @_spi(Subclassing) public override func willFinish() {
+        noteDue()
+        if let failure = ifOutOfLine({ $0.rare?.failure }) ?? nil { core.record(failure) }
+    }
+
+    /// See `Operation.willBeTriedAgain`.
+    @_spi(Subclassing) public override func willBeTriedAgain(after error: any Error) -> Bool { isWorthAnotherAttempt(after: error) }
 
     /// Tells the states that keep something for this operation that it has finished.
     @_spi(Subclassing) public override func didFinish() {
         let replaced = isObserved ? scriptBlock : nil
+        dropFunctions()
         let (completing, others) = takeEnd()
         if completing != nil, let replaced { completionBlockHasChanged(from: replaced, to: nil) }
         if let completing { withState(completing) { $0.announceDue() } }

@@ -21,6 +21,8 @@ public final class OperationFailure: Error, CustomStringConvertible, Sendable {
         case process
         /// A dependency failed or was cancelled, and its `dependencyPolicy` is `"succeeded"`.
         case dependency
+        /// A condition did not hold.
+        case condition
     }
 
     /// The raised value as `tostring` shows it, after the position that Lua put before it.

@@ -1,10 +1,12 @@
-import OpEngine
+@_spi(Locking) import OpEngine
 import Synchronization
 
 /// The time that an operation may spend executing.
 final class TimeLimit: Sendable {
     let seconds: Double
     private let hasBegun = Atomic<Bool>(false)
+    /// What stops the clock; nil if it does not run.
+    private let clock = Guarded<(@Sendable () -> Void)?>(nil)
 
     init(seconds: Double) { self.seconds = seconds }
 
@@ -15,13 +17,22 @@ final class TimeLimit: Sendable {
         let hold = operation.isAsynchronous ? EngineHold(operation.core.engine) : nil
         let timer = operation.core.io.after(seconds) {
             // The script may have set another limit meanwhile.
-            if operation.timeLimit === self { operation.stop(.timeout) }
+            if operation.timeLimit === self { operation.timeHasRunOut(self) }
             hold?.end()
         }
-        operation.whenFinished {
+        let stopClock: @Sendable () -> Void = {
             timer.cancel()
             hold?.end()
         }
+        clock.withLock { $0 = stopClock }
+        operation.whenFinished(for: self, stopClock)
+    }
+
+    /// Stops the clock, because an attempt of `operation` has ended.
+    func end(for operation: LuaOperation) {
+        guard let stopClock = clock.withLock({ $0.take() }) else { return }
+        operation.forgetFinishHandlers(of: self)
+        stopClock()
     }
 }
 

@@ -49,7 +49,7 @@ final class ProcessLink: @unchecked Sendable {
     ///
     /// - Parameter parcel: nil if the body is in the handle in `state`.
     func run(
-        _ operation: LuaOperation, _ body: clua_body, _ parcel: UnsafePointer<clua_parcel>?, _ arguments: [LuaValue], limit: Int32,
+        _ operation: LuaOperation, _ body: clua_body, _ parcel: UnsafePointer<clua_parcel>?, _ arguments: FlatValues?, limit: Int32,
         memoryLimit: Int, in state: LuaState, _ results: inout clua_parcel
     ) throws(Failure) {
         let process = try unsafe started(for: state)
@@ -63,7 +63,7 @@ final class ProcessLink: @unchecked Sendable {
         let own: Parcel?
         if unsafe parcel == nil {
             own = unsafe try state.encodeBody(of: operation, number: body.number, handleAt: 0)
-        } else if let parcel = unsafe parcel, !arguments.isEmpty {
+        } else if let parcel = unsafe parcel, let arguments {
             own = try unsafe add(arguments, to: parcel, in: state)
         } else {
             own = nil
@@ -88,10 +88,10 @@ final class ProcessLink: @unchecked Sendable {
     /// Processor seconds that a process has beyond the time limit of an operation, which the host should have stopped by then.
     private static let graceSeconds: UInt32 = 10
 
-    private func add(_ arguments: [LuaValue], to body: UnsafePointer<clua_parcel>, in state: LuaState) throws(Failure) -> Parcel {
+    private func add(_ arguments: FlatValues, to body: UnsafePointer<clua_parcel>, in state: LuaState) throws(Failure) -> Parcel {
         var result = unsafe clua_parcel()
         try unsafe state.attempt { lua, failure in
-            unsafe FlatValues(arguments).withItems { items in
+            unsafe arguments.withItems { items in
                 unsafe clua_add_arguments(lua, body, items.baseAddress, arguments.count, &result, &failure)
             }
         }

@@ -255,6 +255,26 @@ final class LuaState: @unchecked Sendable {
     func run(
         _ operation: LuaOperation, _ parcel: UnsafePointer<clua_parcel>?, _ arguments: [LuaValue], number: Int32
     ) throws(Failure) -> ReturnedValues {
+        let limit = number > 0 ? 1 : operation.isAsynchronous ? 0 : LUA_MULTRET
+        return try unsafe run(
+            operation, operation.cBody(number: number), parcel, arguments.isEmpty ? nil : FlatValues(arguments), limit: limit)
+    }
+
+    /// Calls a function that decides about `operation`, with the operation, or with `failure` if that is given.
+    func call(_ function: Parcel, for operation: LuaOperation, about failure: OperationFailure?) throws(Failure) -> [LuaValue] {
+        var body = unsafe operation.cBody(number: 0)
+        unsafe (body.is_invocation, body.method, body.omits_operation) = (false, nil, failure != nil)
+        let arguments = failure.map { FlatValues(error: $0) }
+        let returned = try unsafe run(operation, body, function.pointer, arguments, limit: LUA_MULTRET)
+        withExtendedLifetime(function) {}
+        return try values(of: returned.parcel)
+    }
+
+    /// Runs code of `operation` here, or in the worker process.
+    @inline(__always)
+    private func run(
+        _ operation: LuaOperation, _ body: clua_body, _ parcel: UnsafePointer<clua_parcel>?, _ arguments: FlatValues?, limit: Int32
+    ) throws(Failure) -> ReturnedValues {
         try core.prepare(self)
         // Before the operation's time begins.
         if let link { try link.start(for: self) }
@@ -268,22 +288,20 @@ final class LuaState: @unchecked Sendable {
             currentOperation = operation
             let outer = unsafe switchGroup(to: operation.origin.group)
             defer { unsafe switchGroup(to: outer) }
-            let limit = number > 0 ? 1 : operation.isAsynchronous ? 0 : LUA_MULTRET
-            let body = unsafe operation.cBody(number: number)
             try limited(operation) { () throws(Failure) in
                 if let link {
                     try unsafe link.run(operation, body, parcel, arguments, limit: limit, memoryLimit: memoryLimit, in: self, &results)
-                } else if arguments.isEmpty {
+                } else if let arguments {
                     try unsafe attempt { lua, failure in
-                        unsafe clua_run_body(lua, body, parcel, limit, memoryLimit, &results, &failure)
-                    }
-                } else {
-                    try unsafe attempt { lua, failure in
-                        unsafe FlatValues(arguments).withItems { items in
+                        unsafe arguments.withItems { items in
                             var body = unsafe body
                             unsafe (body.arguments, body.argument_count) = (items.baseAddress, arguments.count)
                             return unsafe clua_run_body(lua, body, parcel, limit, memoryLimit, &results, &failure)
                         }
+                    }
+                } else {
+                    try unsafe attempt { lua, failure in
+                        unsafe clua_run_body(lua, body, parcel, limit, memoryLimit, &results, &failure)
                     }
                 }
             }
@@ -396,8 +414,8 @@ final class LuaState: @unchecked Sendable {
                     if takeInterrupt(unless: wasRaised) || isMain && core.requestedExitStatus != nil || predicate() { return true }
                     if isMain, core.mainStateMustEnd.load(ordering: .acquiring) { return true }
                     if let call, call.isStopped { return true }
-                    guard let waiting, waiting.isCancelled else { return false }
-                    return endsWhenCancelled || waiting.stopReason != nil
+                    guard let waiting else { return false }
+                    return waiting.isCancelled && endsWhenCancelled || waiting.stopReason != nil
                 }, deadline: deadline)
             // The wait ends below, so the request must not stop a completion block. Reading the cause waits until the request is made.
             if isMain, core.requestedExitStatus != nil, core.exitCause != nil { unsafe clua_withdraw_request(running) }

@@ -12,16 +12,21 @@ extension Call {
     func addPrelude() throws(CallError) -> Answer {
         try requireKeeping("opscript.prelude")
         guard isFunction(at: 1) else { throw expected("function", at: 1) }
-        let label = unsafe withUnsafeTemporaryAllocation(of: CChar.self, capacity: 128) { buffer in
-            unsafe clua_function_label(lua, 1, buffer.baseAddress, buffer.count)
-            return unsafe buffer.baseAddress.map { unsafe String(cString: $0) } ?? ""
-        }
+        let label = functionLabel(at: 1)
         unsafe lua_settop(lua, 1)
         state.publishPaths()
         do throws(Failure) { state.core.add(Prelude(body: try state.encode(count: 1, CLUA_BODY), label: label)) } catch {
             throw CallError(error)
         }
         return .nothing
+    }
+
+    /// What messages call the function at a stack index: where it is defined.
+    func functionLabel(at index: Int32) -> String {
+        unsafe withUnsafeTemporaryAllocation(of: CChar.self, capacity: 128) { buffer in
+            unsafe clua_function_label(lua, index, buffer.baseAddress, buffer.count)
+            return unsafe buffer.baseAddress.map { unsafe String(cString: $0) } ?? ""
+        }
     }
 
     /// `opscript.captures(f)`.

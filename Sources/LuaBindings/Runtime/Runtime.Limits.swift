@@ -24,13 +24,14 @@ extension Runtime {
         /// The bytes of the values that leave a state at once: the results of an operation, a function with its arguments and what it
         /// captures, or a value that is stored in an operation.
         public var valueBytes: Int?
-        /// The number of values that one operation may store under names of the script's own.
+        /// The number of values that one operation may store under names of the script's own. Also that of its keys, of its needs and of its
+        /// conditions.
         public var storedValues: Int?
         /// The bytes that all states together may print, or write to files.
         public var outputBytes: Int?
         /// The programs that may run at once.
         public var processes: Int?
-        /// The operations that scripts may start, in the runtime's life.
+        /// The operations that scripts may start, in the runtime's life. Another attempt of an operation counts as one.
         public var operations: Int?
         /// The unfinished operations in one queue.
         public var queueLength: Int?

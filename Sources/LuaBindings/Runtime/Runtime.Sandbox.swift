@@ -11,7 +11,7 @@ extension Runtime {
     ///
     /// What is not allowed is absent, so that scripts can ask for it: `io == nil`.
     public struct Sandbox: Sendable {
-        /// `io`, `dofile`, `loadfile`, `os.remove`, `os.rename` and `os.tmpname`.
+        /// `io`, `dofile`, `loadfile`, `os.remove`, `os.rename`, `os.tmpname` and the condition `"fileExists"`.
         public var allowsFiles = true
         /// `io.popen`, `os.execute`, `os.exit`, `os.getenv`, `os.setlocale` and `warn`. Without it, formats of `os.date` have at most 1,000
         /// bytes.
@@ -32,7 +32,7 @@ extension Runtime {
         public var allowsCollectorChanges = true
         /// `opscript.process` and `opscript.sh`.
         public var allowsProcesses = true
-        /// `opscript.prelude`, which changes what all operations find.
+        /// `opscript.prelude`, and changing `opscript.resources`: what all operations find.
         public var allowsPreludes = true
 
         /// Allows everything.

@@ -76,8 +76,18 @@ struct FlatValues {
     private var strings: [(item: Int, start: Int)] = []
     private var objects: [AnyObject] = []
 
+    /// The number of values.
+    let count: Int
+
     init(_ values: [LuaValue]) {
+        count = values.count
         for value in values { append(value) }
+    }
+
+    /// Only an error object.
+    init(error: OperationFailure) {
+        count = 1
+        unsafe items.append(object(error, .error))
     }
 
     private mutating func append(_ value: LuaValue) {

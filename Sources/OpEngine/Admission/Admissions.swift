@@ -9,7 +9,7 @@ struct Admissions {
         /// The operations to post to their queues, the best first.
         var invited: [Operation] = []
         /// The rate limits that allow the next start at a moment to come.
-        var timers: [(requirement: Requirement, moment: ContinuousClock.Instant)] = []
+        var timers: [(requirement: Requirement, serial: UInt64, moment: ContinuousClock.Instant)] = []
         /// The timers that nothing waits for any more.
         var ended: [EngineTimers.Number] = []
     }
@@ -43,7 +43,7 @@ struct Admissions {
     mutating func setRate(_ rate: RateLimit?, of core: ObjectIdentifier, at now: ContinuousClock.Instant) -> Consequences {
         var consequences = Consequences()
         let supply = supply(of: .start(core))
-        if let timer = supply.timer.take() { consequences.ended.append(timer) }
+        forgetTimer(of: supply, &consequences)
         supply.bucket = rate.map { TokenBucket($0, at: now) }
         attend(to: .start(core), at: now, &consequences)
         return consequences
@@ -65,7 +65,6 @@ struct Admissions {
         _ operation: Operation, _ admission: Operation.Admission, in core: ObjectIdentifier, at now: ContinuousClock.Instant
     ) -> Consequences? {
         guard missing(operation, admission, in: core, at: now) == nil else { return nil }
-        var consequences = leaveLine(admission, at: now)
         for (requirement, amount) in admission.requirements {
             let supply = supply(of: requirement)
             if case .start = requirement {
@@ -77,6 +76,8 @@ struct Admissions {
         }
         admission.hasTaken = true
         admission.ticket = nil
+        // Not before: the next in line would be invited for nothing.
+        var consequences = leaveLine(admission, at: now)
         // There may be enough left for another one.
         for (requirement, _) in admission.requirements { attend(to: requirement, at: now, &consequences) }
         return consequences
@@ -86,8 +87,11 @@ struct Admissions {
     mutating func wait(
         _ operation: Operation, _ admission: Operation.Admission, in core: ObjectIdentifier, at now: ContinuousClock.Instant
     ) -> (waits: Bool, Consequences) {
+        // Another worker may have launched it already.
+        if admission.hasTaken { return (true, Consequences()) }
+        // An invited operation keeps its place meanwhile, so that nobody overtakes it.
+        guard let requirement = missing(operation, admission, in: core, at: now) else { return (false, Consequences()) }
         var consequences = leaveLine(admission, at: now)
-        guard let requirement = missing(operation, admission, in: core, at: now) else { return (false, consequences) }
         if admission.ticket == nil {
             lastTicket += 1
             admission.ticket = lastTicket
@@ -144,18 +148,23 @@ struct Admissions {
     }
 
     /// Remembers the timer of a rate limit. Returns false if it is not needed any more.
-    mutating func note(_ timer: EngineTimers.Number, for requirement: Requirement) -> Bool {
-        guard let supply = supplies[requirement], supply.timer == 0 else { return false }
+    mutating func note(_ timer: EngineTimers.Number, serial: UInt64, for requirement: Requirement) -> Bool {
+        guard let supply = supplies[requirement], supply.awaitsTimer, supply.timerSerial == serial else { return false }
         supply.timer = timer
         return true
     }
 
     /// The next start of a rate limit is allowed.
-    mutating func timerHasFired(for requirement: Requirement, at now: ContinuousClock.Instant) -> Consequences {
+    mutating func timerHasFired(serial: UInt64, for requirement: Requirement, at now: ContinuousClock.Instant) -> Consequences {
         var consequences = Consequences()
-        supplies[requirement]?.timer = nil
+        if let supply = supplies[requirement], supply.timerSerial == serial { (supply.awaitsTimer, supply.timer) = (false, nil) }
         attend(to: requirement, at: now, &consequences)
         return consequences
+    }
+
+    private func forgetTimer(of supply: Supply, _ consequences: inout Consequences) {
+        if let timer = supply.timer.take() { consequences.ended.append(timer) }
+        supply.awaitsTimer = false
     }
 
     private func rank(of operation: Operation, _ admission: Operation.Admission) -> Line.Rank {
@@ -186,20 +195,21 @@ struct Admissions {
             return
         }
         let available = supply.available(at: now)
-        let first = supply.lines.enumerated().compactMap { index, line in line.first.map { (index, $0) } }
-        for (index, entry) in first.sorted(by: { $0.1.rank < $1.1.rank }) {
+        let first = supply.lines.enumerated().compactMap { index, line in line.first(within: supply.capacity).map { (index, $0) } }
+        for (index, entry) in first.sorted(by: { $0.1.rank < $1.1.rank }) where supply.lines[index].invited == nil {
             if entry.amount > available { break }
-            guard supply.lines[index].invited == nil, let entry = supply.lines[index].popFirst() else { continue }
+            guard let entry = supply.lines[index].popFirst(within: supply.capacity) else { continue }
             supply.lines[index].invited = entry.operation
             consequences.invited.append(entry.operation)
         }
         guard let bucket = supply.bucket else { return }
-        let waits = supply.lines.contains { $0.first != nil }
-        if waits, available < 1, supply.timer == nil {
-            supply.timer = 0  // it is being set
-            consequences.timers.append((requirement, bucket.next(at: now)))
-        } else if !waits, let timer = supply.timer.take(), timer != 0 {
-            consequences.ended.append(timer)
+        let waits = supply.lines.contains { $0.first(within: .max) != nil }
+        if !waits {
+            forgetTimer(of: supply, &consequences)
+        } else if available < 1, !supply.awaitsTimer {
+            supply.awaitsTimer = true
+            supply.timerSerial += 1
+            consequences.timers.append((requirement, supply.timerSerial, bucket.next(at: now)))
         }
     }
 

@@ -1,4 +1,5 @@
 import Glibc
+import Synchronization
 
 extension BeyondFoundation where Self: Operation {
     /// Keys that no two executing operations of an engine share. Empty by default.
@@ -10,7 +11,10 @@ extension BeyondFoundation where Self: Operation {
     /// Has no effect on an operation that has started, or that is started by hand.
     public var exclusiveKeys: Set<String> {
         get { admission.map { admission in lock.withLock { admission.exclusiveKeys } } ?? [] }
-        set { changeAdmission { $0.exclusiveKeys = newValue } }
+        set {
+            changeAdmission { $0.exclusiveKeys = newValue }
+            leaveLine()
+        }
     }
 
     /// How much the operation needs of each of the engine's `resources` while it executes. Empty by default. See `exclusiveKeys`.
@@ -22,6 +26,7 @@ extension BeyondFoundation where Self: Operation {
         set {
             precondition(newValue.allSatisfy { $0.value >= 1 }, "opscript: what an operation needs must be 1 or more")
             changeAdmission { $0.needs = newValue }
+            leaveLine()
         }
     }
 
@@ -34,14 +39,19 @@ extension BeyondFoundation where Self: Operation {
 
     /// How often the operation is tried again when it fails; nil, the default, for not at all.
     ///
-    /// Each attempt calls `main`, or `start` of an asynchronous operation, once more. Between two attempts the operation is not executing and
+    /// Each attempt calls `main`, or `start` of an asynchronous operation, once more, after the last call has returned. Between two attempts the operation is not executing and
     /// waits in its queue, without a thread, without a place among those that execute, and without its keys and resources. Cancelling ends
     /// the wait. The error of the last attempt is the operation's `error`; completion blocks run once, at the end.
     ///
     /// An operation that is started by hand has one attempt.
     public var retryPolicy: RetryPolicy? {
         get { admission.flatMap { admission in lock.withLock { admission.retryPolicy } } }
-        set { changeAdmission { $0.retryPolicy = newValue } }
+        set {
+            // Released outside the lock: the closure `when` may hold the last reference to something.
+            var former: RetryPolicy?
+            changeAdmission { former = exchange(&$0.retryPolicy, with: newValue) }
+            withExtendedLifetime(former) {}
+        }
     }
 
     /// The number of the attempt that runs, or that has run last, from 1. Of an operation without a `retryPolicy`, 1 when it has started; 0
@@ -51,19 +61,24 @@ extension BeyondFoundation where Self: Operation {
         return loadState().has(Operation.State.started | Operation.State.executing) ? 1 : 0
     }
 
-    /// The errors of the attempts that have failed and were followed by another one, in order.
+    /// The errors of the latest 100 attempts that have failed and were followed by another one, in order.
     public var attemptErrors: [any Error] { admission.map { admission in lock.withLock { admission.failures } } ?? [] }
 }
 
 extension Operation {
+    /// The number of conditions that have not been asked.
+    package var conditionCount: Int { admission.map { admission in lock.withLock { admission.conditions.count } } ?? 0 }
+
     /// What must hold for an operation to start. See `addCondition(_:)`.
     public struct Condition: Sendable {
         /// Whether a condition holds.
-        public enum Answer: Sendable, Hashable {
+        public enum Answer: Sendable {
             /// It holds.
             case holds
             /// It does not hold, because of this reason.
             case failed(reason: String)
+            /// Nobody can tell, because of an error. The operation fails with it, and does not run.
+            case error(any Error)
         }
 
         /// The name, for messages.

@@ -17,10 +17,14 @@ extension Operation {
         var retryPolicy: RetryPolicy?
         /// How often the operation has started.
         var attempt = 0
-        /// The errors of the attempts that have failed and were followed by another one.
+        /// The errors of the latest attempts that have failed and were followed by another one.
+        static let mostFailures = 100
         var failures: [any Error] = []
+        /// Whether a thread is in `start`, and whether somebody has ended the attempt meanwhile. See `isTriedAgain`.
+        var isInStart = false
+        var hasEndedInStart = false
         /// The timer that begins the next attempt, and its moment.
-        var pause: (timer: EngineTimers.Number, end: ContinuousClock.Instant)?
+        var pause: (timer: EngineTimers.Number?, end: ContinuousClock.Instant)?
 
         // Guarded by the lock of `Engine.admissions`.
 
@@ -37,6 +41,10 @@ extension Operation {
             let core: ObjectIdentifier
             var level: UInt8
         }
+
+        /// Whether the policy allows another attempt after this one. A policy that was set after the start has no effect. Under the operation's
+        /// lock.
+        var hasAttemptsLeft: Bool { retryPolicy.map { attempt > 0 && attempt < $0.attempts } ?? false }
 
         init(of operation: Operation) { self.operation = operation }
 
@@ -79,8 +87,12 @@ extension Operation {
         guard let admission else { return true }
         // Safety: the queue has operations, so its engine lives.
         let engine: Engine = unsafe core.engine, identity = ObjectIdentifier(core)
-        if !loadState().has(State.cancelled) { askConditions(of: admission) }
+        if isPausing(admission, at: engine.now) {
+            postponeDuringPause(admission, core)
+            return false
+        }
         endPause(admission, on: engine)
+        if !loadState().has(State.cancelled) { askConditions(of: admission) }
         if loadState().has(State.cancelled) {
             engine.perform(engine.admissions.withLock { $0.leaveLine(admission, at: engine.now) })
             return true
@@ -113,9 +125,15 @@ extension Operation {
     private func askConditions(of admission: Admission) {
         let conditions = lock.withLock { exchange(&admission.conditions, with: []) }
         for condition in conditions {
-            guard case .failed(let reason) = condition.evaluate(self) else { continue }
-            fail(with: OperationError.conditionFailed(operation: label, condition: condition.name, reason: reason), outcome: .cancelled)
+            switch condition.evaluate(self) {
+            case .holds: continue
+            case .failed(let reason):
+                fail(with: OperationError.conditionFailed(operation: label, condition: condition.name, reason: reason), outcome: .cancelled)
+            case .error(let error): fail(with: error)
+            }
             cancel()
+            // An override of `cancel` did not call `super`. The operation is not posted, because a worker has it.
+            if !loadState().has(State.cancelled) { transition { _ = $0.cancel() } }
             return
         }
     }
@@ -129,15 +147,26 @@ extension Operation {
 
     /// Forgets the pause between two attempts.
     private func endPause(_ admission: Admission, on engine: Engine) {
-        if let pause = lock.withLock({ admission.pause.take() }) { engine.timers.cancel(pause.timer, on: engine) }
+        if let timer = lock.withLock({ admission.pause.take() })?.timer { engine.timers.cancel(timer, on: engine) }
     }
 
-    /// The operation starts, if only to finish as cancelled. Returns how many attempts have failed before.
-    func beginAttempt() -> Int {
-        guard let admission else { return 0 }
-        return lock.withLock {
+    /// Whether the operation must wait for its next attempt, although it was posted, such as by the end of a dependency.
+    private func isPausing(_ admission: Admission, at now: ContinuousClock.Instant) -> Bool {
+        !loadState().has(State.cancelled) && lock.withLock { admission.pause.map { $0.end > now } ?? false }
+    }
+
+    private func postponeDuringPause(_ admission: Admission, _ core: OperationQueue.Core) {
+        guard core.giveBack(self) else { return }
+        atomicMemoryFence(ordering: .sequentiallyConsistent)
+        if loadState().has(State.cancelled) || lock.withLock({ admission.pause == nil }) { retryPostponed() }
+    }
+
+    /// A thread is about to call `start`, if only to finish the operation as cancelled. `startHasReturned` follows.
+    func beginAttempt() {
+        guard let admission else { return }
+        lock.withLock {
             if !loadState().has(State.cancelled) { admission.attempt += 1 }
-            return admission.failures.count
+            (admission.isInStart, admission.hasEndedInStart) = (true, false)
         }
     }
 
@@ -168,11 +197,11 @@ extension Engine {
     /// Performs what a change of the admissions results in. The caller holds no lock.
     func perform(_ consequences: Admissions.Consequences) {
         for timer in consequences.ended { timers.cancel(timer, on: self) }
-        for (requirement, moment) in consequences.timers {
+        for (requirement, serial, moment) in consequences.timers {
             let number = timers.set(at: moment, on: self) { [unowned self] in
-                perform(admissions.withLock { $0.timerHasFired(for: requirement, at: now) })
+                perform(admissions.withLock { $0.timerHasFired(serial: serial, for: requirement, at: now) })
             }
-            if !admissions.withLock({ $0.note(number, for: requirement) }) { timers.cancel(number, on: self) }
+            if !admissions.withLock({ $0.note(number, serial: serial, for: requirement) }) { timers.cancel(number, on: self) }
         }
         for operation in consequences.invited { operation.acceptInvitation() }
     }

@@ -19,8 +19,11 @@ final class Supply {
     var holders: [Operation] = []
     /// The queues with operations that wait, or that were invited to try again.
     var lines: [Line] = []
-    /// The timer that invites operations when the next start is allowed.
+    /// Whether a timer will invite operations when the next start is allowed; it has this number once it was set.
+    var awaitsTimer = false
     var timer: EngineTimers.Number?
+    /// Tells the timer that is awaited from former ones.
+    var timerSerial: UInt64 = 0
 
     /// The capacity as long as nobody has set it.
     private let usualCapacity: Int
@@ -45,7 +48,7 @@ final class Supply {
     func hasWaiting(before rank: Line.Rank, in core: ObjectIdentifier) -> Bool {
         lines.contains { line in
             // Behind an invited operation of another queue, others wait only for that queue, which may be suspended or full.
-            guard let first = line.first, line.core == core || line.invited == nil else { return false }
+            guard let first = line.first(within: capacity), line.core == core || line.invited == nil else { return false }
             return first.rank < rank
         }
     }
@@ -83,8 +86,13 @@ struct Line {
 
     init(core: ObjectIdentifier) { self.core = core }
 
-    var isEmpty: Bool { invited == nil && first == nil }
-    var first: Entry? { waiting.first { !$0.isEmpty }?.first }
+    var isEmpty: Bool { invited == nil && waiting.allSatisfy(\.isEmpty) }
+
+    /// The first entry that does not need more than there ever is.
+    func first(within capacity: Int) -> Entry? {
+        for entries in waiting { if let entry = entries.first(where: { $0.amount <= capacity }) { return entry } }
+        return nil
+    }
 
     mutating func insert(_ entry: Entry) {
         let level = Int(entry.rank.level)
@@ -97,9 +105,13 @@ struct Line {
         }
     }
 
-    mutating func popFirst() -> Entry? {
-        guard let level = waiting.firstIndex(where: { !$0.isEmpty }) else { return nil }
-        return waiting[level].popFirst()
+    /// Removes and returns the entry `first(within: capacity)`.
+    mutating func popFirst(within capacity: Int) -> Entry? {
+        for level in waiting.indices {
+            guard let index = waiting[level].firstIndex(where: { $0.amount <= capacity }) else { continue }
+            return index == waiting[level].startIndex ? waiting[level].popFirst() : waiting[level].remove(at: index)
+        }
+        return nil
     }
 
     mutating func remove(_ operation: Operation, at level: UInt8) {

@@ -35,9 +35,17 @@ public struct RetryPolicy: Sendable {
     ///   - random: a number from 0 to 1, which shortens the pause if `jitter` is true.
     func pause(after attempt: Int, random: Double) -> Double {
         var pause = delay
-        // A loop instead of `pow`, which is the C library's; it ends early, because pauses soon are as long as they may be.
-        for _ in 1..<max(1, attempt) where pause < maxDelay && pause > 0 && backoff > 1 { pause *= backoff }
-        pause = min(pause, maxDelay, 1e9)
+        let longest = min(maxDelay, 1e9)
+        if backoff > 1 && pause > 0 {
+            // Instead of `pow`, which is the C library's. `backoff` may be so little above 1 that the pauses hardly grow.
+            var factor = backoff, exponent = attempt - 1
+            while exponent > 0 && pause < longest {
+                if exponent & 1 == 1 { pause *= factor }
+                factor *= factor
+                exponent >>= 1
+            }
+        }
+        pause = min(pause, longest)
         return jitter ? pause * (0.5 + random / 2) : pause
     }
 }
@@ -45,38 +53,52 @@ public struct RetryPolicy: Sendable {
 extension Operation {
     /// Has an operation that has just failed tried again, if its policy says so. Returns false if the operation finishes.
     ///
-    /// Called by whoever is about to finish the operation. During the pause the operation is in its queue, not executing, and holds nothing.
+    /// Called by whoever is about to finish the operation. If that happens before `start` has returned, the thread that is in there calls again
+    /// afterwards, so that two attempts never overlap. During the pause the operation is in its queue, not executing, and holds nothing.
     func isTriedAgain() -> Bool {
-        guard let admission, loadState().has(State.failed), let error else { return false }
-        let (policy, attempt) = lock.withLock { (admission.retryPolicy, admission.attempt) }
-        guard let policy, attempt < policy.attempts, policy.when?(error) ?? true else { return false }
+        let state = loadState()
+        guard state.has(State.failed), state.mayBeTriedAgain, let admission, let error else { return false }
+        let (policy, isTooEarly) = lock.withLock { () -> (RetryPolicy?, Bool) in
+            guard let policy = admission.retryPolicy, admission.hasAttemptsLeft else { return (nil, false) }
+            if admission.isInStart { admission.hasEndedInStart = true }
+            return (policy, admission.isInStart)
+        }
+        guard let policy else { return false }
+        if isTooEarly { return true }
+        guard policy.when?(error) ?? true, willBeTriedAgain(after: error) else { return false }
+        let attempt = lock.withLock { admission.attempt }
+        // Another thread may cancel and finish the operation as soon as this attempt has ended.
+        guard let (core, engine) = withQueueCore({ core in (core, unsafe core.engine as Engine) }) else { return false }
+        // What ends here will go on, so nobody may conclude meanwhile that nothing can happen any more.
+        engine.hold()
+        defer { engine.release() }
         guard let before = transition({ $0.endAttempt() }) else { return false }
         deliverChanges()
         lock.withLock {
+            if admission.failures.count == Admission.mostFailures { admission.failures.removeFirst() }
             admission.failures.append(error)
             rareExtras?.error = nil
         }
-        // Safety: the operation is in the queue, which it cannot leave meanwhile.
-        return unsafe core._withUnsafeGuaranteedRef { core in
-            let engine: Engine = unsafe core.engine
-            engine.perform(engine.admissions.withLock { $0.end(self, admission, at: engine.now) })
-            if before.has(State.outlivesStart) { engine.asynchronousOperationEnded() }
-            pauseUntilNextAttempt(admission, seconds: policy.pause(after: attempt, random: engine.randomFraction), in: core, on: engine)
-            return true
-        }
+        engine.perform(engine.admissions.withLock { $0.end(self, admission, at: engine.now) })
+        if before.has(State.outlivesStart) { engine.asynchronousOperationEnded() }
+        pauseUntilNextAttempt(admission, seconds: policy.pause(after: attempt, random: engine.randomFraction), in: core, on: engine)
+        return true
     }
 
     private func pauseUntilNextAttempt(_ admission: Admission, seconds: Double, in core: OperationQueue.Core, on engine: Engine) {
         let end = engine.now + .seconds(seconds)
-        engine.hold()
-        defer { engine.release() }
+        if seconds > 0 { lock.withLock { admission.pause = (nil, end) } }
         guard core.giveBack(self) else { return }
         if seconds > 0 {
             let timer = engine.timers.set(at: end, on: engine) { [self] in
                 lock.withLock { admission.pause = nil }
                 retryPostponed()
             }
-            lock.withLock { admission.pause = (timer, end) }
+            let isOver = lock.withLock {
+                if admission.pause != nil { admission.pause?.timer = timer }
+                return admission.pause == nil
+            }
+            if isOver { engine.timers.cancel(timer, on: engine) }
         }
         // As in `postponeUntilReady`: whoever cancelled the operation before it was marked as postponed had nothing to post.
         atomicMemoryFence(ordering: .sequentiallyConsistent)
@@ -90,8 +112,23 @@ extension Operation {
         return lock.withLock { admission.attempt > 0 }
     }
 
-    /// The number of attempts that have failed and were followed by another one.
-    var failedAttemptCount: Int { admission.map { admission in lock.withLock { admission.failures.count } } ?? 0 }
+    /// Whether an attempt is executing after which the policy allows another.
+    package var hasAttemptsLeft: Bool {
+        guard let admission, loadState().mayBeTriedAgain else { return false }
+        return lock.withLock { admission.hasAttemptsLeft }
+    }
+
+    /// Whether the attempt has ended before `start` has returned.
+    var hasEndedInStart: Bool { admission.map { admission in lock.withLock { admission.hasEndedInStart } } ?? false }
+
+    /// `start` has returned. Returns whether the attempt had ended before, so that the caller must end it.
+    func startHasReturned() -> Bool {
+        guard let admission else { return false }
+        return lock.withLock {
+            admission.isInStart = false
+            return exchange(&admission.hasEndedInStart, with: false)
+        }
+    }
 }
 
 extension Engine {
@@ -103,15 +140,25 @@ extension Engine {
 }
 
 extension Operation.State {
-    /// Ends an attempt that is followed by another one. Returns the state before; nil if the operation cannot be tried again: it is in no
-    /// queue, it does not execute, or it was cancelled.
+    /// Whether the operation is executing an attempt after which another is possible: it is in a queue, and was not cancelled.
+    var mayBeTriedAgain: Bool {
+        typealias State = Operation.State
+        return has(State.executing) && has(State.linked) && !has(State.cancelled | State.finishing | State.finished)
+    }
+
+    /// Ends an attempt that is followed by another one. Returns the state before; nil if the operation cannot be tried again.
     mutating func endAttempt() -> Operation.State? {
         typealias State = Operation.State
         let before = self
-        guard has(State.executing), has(State.linked), !has(State.cancelled | State.finishing | State.finished) else { return nil }
+        guard mayBeTriedAgain, has(State.failed) else { return nil }
         clear(
             State.started | State.executing | State.failed | State.outlivesStart | State.endedFromWithin | State.isAskedAfterMain
                 | State.continuesAfterMain)
+        // A dependency that has failed since the start would cancel it now.
+        if mustCancel {
+            self = before
+            return nil
+        }
         return before
     }
 }

@@ -10,14 +10,15 @@ struct TokenBucket {
         filled = now
     }
 
-    private var tokensPerSecond: Double { Double(rate.count) / rate.seconds }
+    // The bounds keep the numbers below finite, whatever a caller sets.
+    private var tokensPerSecond: Double { min(max(Double(rate.count) / rate.seconds, 1e-9), 1e15) }
 
     private func level(at now: ContinuousClock.Instant) -> Double {
         min(Double(rate.burst), tokens + tokensPerSecond * (filled.duration(to: now) / .seconds(1)))
     }
 
     // A moment is rounded to a billionth of a second, which must not make a token that has come look incomplete.
-    func available(at now: ContinuousClock.Instant) -> Int { Int(level(at: now) + 1e-6) }
+    func available(at now: ContinuousClock.Instant) -> Int { Int(min(level(at: now), 1e15) + 1e-6) }
 
     mutating func take(at now: ContinuousClock.Instant) {
         tokens = level(at: now) - 1

@@ -67,7 +67,7 @@ public final class TaskOperation<Value: Sendable>: AsyncOperation, @unchecked Se
         if case .running(let task) = work.withLock({ $0 }) { task.cancel() }
     }
 
-    private func run(_ body: @Sendable () async throws -> Value) async {
+    private func run(_ body: @escaping @Sendable () async throws -> Value) async {
         do {
             let value = try await body()
             work.withLock { $0 = .returned(value) }
@@ -75,6 +75,8 @@ public final class TaskOperation<Value: Sendable>: AsyncOperation, @unchecked Se
         } catch is CancellationError where isCancelled {
             finish()
         } catch {
+            // Another attempt needs the closure again.
+            if retryPolicy != nil { work.withLock { $0 = .notStarted(body) } }
             finish(with: error)
         }
     }

@@ -26,13 +26,17 @@ final class SimulatedWorkers: @unchecked Sendable {
 
     /// Takes one operation and runs it. Returns false if none may run.
     func step(_ context: ThreadContext) -> Bool {
-        repeat {
-            while !scheduled.isEmpty {
-                let (core, group) = scheduled.remove(at: choose(among: scheduled.count))
-                // Taking an operation schedules the queue again if there are more, so that a wait inside the operation finds them.
-                if asWorker(of: core, context, { core.runOne(on: context, by: group) }) { return true }
-            }
-        } while fireNextTimer(before: nil)
+        repeat { if takeOne(context) { return true } } while fireNextTimer(before: nil)
+        return false
+    }
+
+    /// Takes one operation that may run now, and runs it. Returns false if there is none.
+    private func takeOne(_ context: ThreadContext) -> Bool {
+        while !scheduled.isEmpty {
+            let (core, group) = scheduled.remove(at: choose(among: scheduled.count))
+            // Taking an operation schedules the queue again if there are more, so that a wait inside the operation finds them.
+            if asWorker(of: core, context, { core.runOne(on: context, by: group) }) { return true }
+        }
         return false
     }
 
@@ -53,7 +57,7 @@ final class SimulatedWorkers: @unchecked Sendable {
             // If the main thread's loop is further down this stack, it runs what it receives.
             let isMainRunning = !context.runningInboxes.isEmpty
             if isMainRunning, choose(among: 2) == 0, asMainThread({ inbox.runOne(context) }) { continue }
-            if !scheduled.isEmpty, step(context) { continue }
+            if takeOne(context) { continue }
             if isMainRunning, asMainThread({ inbox.runOne(context) }) { continue }
             if fireNextTimer(before: deadline) { continue }
             guard let deadline else { return .stalled }

@@ -34,6 +34,13 @@ open class BlockOperation: Operation, @unchecked Sendable {
     final func runBlocks() -> Bool {
         // Locks explicitly, because a closure returned from `withLock` would be allocated again.
         lock.lock()
+        if loadState().has(State.hasAdmission), rareExtras?.admission?.retryPolicy != nil {
+            let all = (first.map { [$0] } ?? []) + (rareExtras?.otherBlocks ?? [])
+            lock.unlock()
+            // Another attempt needs the blocks again.
+            if all.count == 1 { run(all[0]) } else if !all.isEmpty { runConcurrently(all) }
+            return false
+        }
         let first = self.first.take()
         if !loadState().has(State.hasOtherBlocks) {
             let isBare = extras == nil && dependencyList.isEmpty

@@ -44,7 +44,8 @@ open class InvocationOperation<Result: Sendable>: Operation, @unchecked Sendable
 
     /// Calls the method on the calling thread.
     open override func main() {
-        guard let invocation = takeInvocation() else { return }
+        // Another attempt needs the invocation again.
+        guard let invocation = retryPolicy == nil ? takeInvocation() : lock.withLock({ self.invocation }) else { return }
         do {
             let result = try invocation()
             lock.withLock { returned = result }

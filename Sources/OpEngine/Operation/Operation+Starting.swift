@@ -166,6 +166,7 @@ extension Operation {
     @inline(never)
     private func runAnyKind(on context: ThreadContext, from core: OperationQueue.Core) {
         if !loadState().has(State.cancelled) && !isReady {
+            if loadState().has(State.hasAdmission) { unsafe endAdmission(on: core.engine) }
             postponeUntilReady(core)
             return
         }
@@ -184,18 +185,24 @@ extension Operation {
             if hasAdmission { unsafe endAdmission(on: core.engine) }
             return
         }
-        let failedAttempts = hasAdmission ? beginAttempt() : 0
+        if hasAdmission { beginAttempt() }
         deliverChanges()
         context.whileRunning(self, in: core) { start() }
         // The usual case: the base class's `start` has finished the operation.
         let last = loadState()
-        if last.has(State.finished) || hasAdmission && failedAttemptCount > failedAttempts { return }
+        if last.has(State.finished) { return }
+        if hasAdmission && hasEndedInStart {
+            _ = startHasReturned()
+            end(takesNext: false)
+            return
+        }
         if last.has(State.recorded) { recordReturn() }
         if isFinished {
             end(takesNext: false)
         } else if transition({ $0.startReturned() }) {
             core.operationOutlivesStart()
         }
+        if hasAdmission && startHasReturned() { end(takesNext: false) }
     }
 
     /// Returns an operation that is not ready to its queue. Either the subclass's `isReady` is false, in which case the operation waits

@@ -132,6 +132,11 @@ import Synchronization
     /// held. An override must be cheap.
     @_spi(Subclassing) open func willFinish() {}
 
+    /// Called when an attempt has failed and the `retryPolicy` allows another. Returns whether there is another; true by default.
+    ///
+    /// Runs on the thread that ends the attempt, with no lock held. The operation may have been cancelled meanwhile, and then finishes.
+    @_spi(Subclassing) open func willBeTriedAgain(after error: any Error) -> Bool { true }
+
     /// Called after the operation has finished and its completion block has returned. The default implementation does nothing.
     ///
     /// Called once if `tellWhenFinished()` was called before the operation finished, and once more for each later call of it. Runs on the

@@ -60,7 +60,7 @@ extension OperationQueue {
 
     /// Claims the operation. Returns an error if it cannot be added.
     @inline(__always)
-    fileprivate func refusal(of operation: Operation) -> OperationError? {
+    func refusal(of operation: Operation) -> OperationError? {
         let isOfPlainClass = !operation.isEndedByWorker && OverriddenMethods.isPlain(operation)
         if !isOfPlainClass || ownEngine.hasEnded, let error = objection(to: operation) { return error }
         if operation.loadState().has(Operation.State.hasAdmission), let error = ownEngine.lack(for: operation) { return error }

@@ -1,3 +1,5 @@
+import Synchronization
+
 extension BeyondFoundation where Self: OperationQueue {
     /// The maximum number of operations that may wait in this queue to be started. At least 1; nil, the default, for no limit. A change
     /// takes effect immediately.
@@ -22,7 +24,54 @@ extension BeyondFoundation where Self: OperationQueue {
     /// Sets `maxPendingOperationCount`, but throws `OperationError.pendingLimitTooSmall` instead of trapping.
     public func trySetMaxPendingOperationCount(_ value: Int?) throws {
         if let value, value < 1 { throw OperationError.pendingLimitTooSmall(queue: label, value: value) }
+        core.hasPendingLimit.store(value != nil, ordering: .relaxed)
         core.change(queue: self) { $0.maximumPending = value ?? .max }
+    }
+}
+
+extension OperationQueue {
+    /// Whether there is a `maxPendingOperationCount`. Costs one atomic load.
+    package var hasPendingLimit: Bool { core.hasPendingLimit.load(ordering: .relaxed) }
+
+    /// Adds operations, or a barrier, if the queue has room for one. Returns false, and changes nothing, if it is full. Otherwise like
+    /// `tryAddOperations`.
+    package func tryAddIfRoom(_ operations: [Operation], isBarrier: Bool) throws -> Bool {
+        func withdraw(_ operations: some Sequence<Operation>) { for operation in operations { operation.transition { $0.unclaim() } } }
+        for (index, operation) in operations.enumerated() {
+            guard let error = refusal(of: operation) else { continue }
+            withdraw(operations[..<index])
+            throw error
+        }
+        if isBarrier { for operation in operations { operation.transition { $0.set(Operation.State.barrier) } } }
+        let isAdded =
+            isBarrier
+            ? operations.allSatisfy { core.addIfCapacity($0, isBarrier: true, queue: self) }
+            : core.addIfCapacity(operations, queue: self)
+        if !isAdded {
+            withdraw(operations)
+            return false
+        }
+        if ownEngine.isEnding { for operation in operations { operation.cancel() } }
+        return true
+    }
+
+    /// Whether there is room for another operation. If there is none, `inbox` is woken when there may be. `stopWaking` ends that.
+    package func hasRoom(waking inbox: Inbox) -> Bool {
+        let hasRoom = core.state.withLock { state in
+            if state.hasCapacity { return true }
+            if !state.capacityWaiters.contains(where: { $0 === inbox.parker }) { state.capacityWaiters.append(inbox.parker) }
+            return false
+        }
+        if !hasRoom { core.noteWaiter() }
+        return hasRoom
+    }
+
+    /// Ends what `hasRoom(waking:)` has begun.
+    package func stopWaking(_ inbox: Inbox) { core.state.withLock { $0.capacityWaiters.removeFirst { $0 === inbox.parker } } }
+
+    /// What the engine throws if a full queue stays full.
+    package func staysFull(for operation: Operation) -> OperationError {
+        .queueStaysFull(operation: operation.label, queue: label, limit: maxPendingOperationCount ?? 0)
     }
 }
 

@@ -18,6 +18,8 @@ extension OperationQueue {
         let requiresSuccess = Atomic<Bool>(false)
         /// Whether the user has set a maximum, so that the engine does not decide on one. Atomic, to be read without the lock.
         let hasExplicitMaximum = Atomic<Bool>(false)
+        /// Whether the user has limited the pending operations. Atomic, to be read without the lock.
+        let hasPendingLimit = Atomic<Bool>(false)
         /// Whether the queue runs the engine's internal operations, which no count includes.
         let isHelper = Atomic<Bool>(false)
         /// Whether the queue or its progress is observed, or was at some time.
@@ -133,7 +135,7 @@ extension OperationQueue {
         /// The part of `addInOneStep` that the lock protects, for an operation that is recorded.
         @inline(never)
         private func joinRecorded(_ operation: Operation, isOfPlainClass: Bool, _ state: inout State) -> Bool {
-            guard state.hasCapacity, state.observation == nil, isOnlyRecorded(&state) else { return false }
+            guard state.hasCapacity, state.observation == nil, !state.isRateLimited, isOnlyRecorded(&state) else { return false }
             let byDefault = requiresSuccess.load(ordering: .relaxed)
             let isPosted = operation.join(self, &state) {
                 $0.join(requiringSuccessByDefault: byDefault, isOfPlainClass: isOfPlainClass)

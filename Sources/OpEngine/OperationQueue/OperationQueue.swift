@@ -53,7 +53,7 @@ open class OperationQueue: @unchecked Sendable {
     deinit {
         core.detach(self)
         if !core.isMain { core.abandon() }
-        if core.state.withLock({ $0.isRateLimited }) { rateLimit = nil }
+        if !core.isMain, core.state.withLock({ $0.isRateLimited }) { rateLimit = nil }
     }
 
     /// The main queue of `Engine.shared`. Its operations run on the thread that drains it.

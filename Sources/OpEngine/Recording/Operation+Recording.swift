@@ -3,7 +3,7 @@ import Synchronization
 
 /// What a change of an operation's state means for the recorder.
 struct Milestones: OptionSet {
-    let rawValue: UInt8
+    let rawValue: UInt16
 
     static let added = Milestones(rawValue: 1)
     static let ready = Milestones(rawValue: 2)
@@ -14,6 +14,8 @@ struct Milestones: OptionSet {
     static let skipped = Milestones(rawValue: 32)
     static let succeeded = Milestones(rawValue: 64)
     static let failed = Milestones(rawValue: 128)
+    /// An attempt has failed, and there will be another.
+    static let attemptFailed = Milestones(rawValue: 256)
 }
 
 extension Milestones {
@@ -28,6 +30,7 @@ extension Milestones {
         if changed.has(State.cancelled) { insert(.cancelled) }
         if new.has(State.linked) && new.isReady && !(old.isReady && old.has(State.linked)) && !new.has(State.finished) { insert(.ready) }
         if changed.has(State.started) && new.has(State.started) && !new.has(State.cancelled) { insert(.started) }
+        if changed.has(State.started) && !new.has(State.started) { insert(.attemptFailed) }
         guard changed.has(State.finished) else { return }
         insert(.finished)
         if !new.has(State.started) || new.has(State.cancelled) { insert(.skipped) }
@@ -95,6 +98,7 @@ extension Operation {
             buffer.append(.started, address, at: time)
             writeDependencies(at: time, to: buffer)
         }
+        if milestones.contains(.attemptFailed) { buffer.append(.attemptFailed, address, at: time) }
         if milestones.contains(.finished) {
             if milestones.contains(.skipped) { writeDependencies(at: time, to: buffer) }
             let outcome: UInt64 = milestones.contains(.succeeded) ? 0 : milestones.contains(.failed) ? 1 : 2

@@ -21,10 +21,12 @@ public struct OperationRecord: Sendable {
         case dependency(Int)
         /// The operation's dependencies allow it to start. May occur again.
         case ready
-        /// The thread is about to run the operation.
+        /// The thread is about to run the operation. Occurs once for each attempt.
         case started
         /// The operation has left the thread without having finished.
         case returned
+        /// The operation has failed and will be tried again, beginning with another `started`. It recorded the error before.
+        case attemptFailed
         /// The operation was cancelled while it was in the queue.
         case cancelled
         /// The operation recorded an error.

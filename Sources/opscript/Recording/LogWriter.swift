@@ -97,6 +97,9 @@ final class LogWriter {
         case .started:
             entries[number].started = record.time
             write(.debug, record, "\(label(of: number)) started")
+        case .attemptFailed:
+            write(.warning, record, "\(label(of: number)) failed and is tried again: \(firstLine(of: entries[number].error))")
+            entries[number].error = nil
         case .returned: write(.debug, record, "\(label(of: number)) goes on without a thread")
         case .cancelled: write(.debug, record, "\(label(of: number)) is told to cancel")
         case .finished(.cancelled): write(.warning, record, "\(label(of: number)) was cancelled")

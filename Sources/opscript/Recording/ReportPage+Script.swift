@@ -28,7 +28,8 @@ extension ReportPage {
         // The run -------------------------------------------------------------------------------------------------------------
 
         // The data that are shown, the number of operations in them, and that of all: a long run that goes on shows only its latest part.
-        let data, total = 0, addedCount = 0, texts, errors, queues, threads;
+        // `failuresOf` has the errors of the attempts of operations that were tried again.
+        let data, total = 0, addedCount = 0, texts, errors, queues, threads, failuresOf;
         const stored = JSON.parse($("data").textContent), isLive = stored === null;
         function show(next) {
           const isFirst = data === undefined, chosen = selected < 0 ? -1 : number(selected);
@@ -40,6 +41,8 @@ extension ReportPage {
           errors = data.errors.map(visible);
           queues = data.queues.map(queue => ({ name: visible(queue[0]), maximum: queue[1] }));
           threads = data.threads.map(thread => ({ number: thread[0], name: thread[1] }));
+          failuresOf = new Map();
+          for (const attempt of data.attempts) failuresOf.set(attempt[0], [...(failuresOf.get(attempt[0]) ?? []), attempt[4]]);
           // The first failure is selected until somebody selects another operation.
           selected = -1;
           for (let i = 0; i < total && selected < 0; i++) if (chosen < 0 ? data.outcome[i] === 1 : number(i) === chosen) selected = i;
@@ -70,6 +73,9 @@ extension ReportPage {
           lines.push("waited " + time(waited(i)) + waits(i).map(wait => "\n  " + time(wait[0]) + " " + wait[1]).join(""));
           const blocked = data.blocked[i] > 0 ? ", blocked for " + time(data.blocked[i]) + " of that" : "";
           lines.push(ran(i) ? "ran " + time(runTime(i)) + blocked : "did not run");
+          (failuresOf.get(i) ?? []).forEach((failure, k) => {
+            lines.push(`attempt ${k + 1} failed${failure < 0 ? "" : ": " + errors[failure].split("\n", 1)[0]}`);
+          });
           if (data.error[i] >= 0) lines.push("", error(i));
           return lines.join("\n");
         }
@@ -109,23 +115,28 @@ extension ReportPage {
           inset = rowHeight < 12 ? 0 : 3;
           tracks = threads.map(() => []);
           const trackOf = new Map(threads.map((thread, k) => [thread.number, k]));
+          for (const [i, thread, begin, left, error] of data.attempts) {
+            tracks[trackOf.get(thread)].push({ i, begin, left, failed: true, error });
+          }
           origin = total < addedCount ? data.end : 0;
           for (let i = 0; i < total; i++) {
-            if (ran(i)) tracks[trackOf.get(data.thread[i])].push(i);
+            if (ran(i)) {
+              tracks[trackOf.get(data.thread[i])].push({ i, begin: data.begin[i], left: data.left[i], failed: data.outcome[i] === 1 });
+            }
             if (data.outcome[i] < 3) origin = Math.min(origin, data.begin[i]);
           }
-          for (const track of tracks) track.sort((a, b) => data.begin[a] - data.begin[b]);
+          for (const track of tracks) track.sort((a, b) => a.begin - b.begin);
           canvas.style.height = Math.max(1, threads.length) * rowHeight + axisHeight + "px";
           if (isAll) [from, span] = [origin, Math.max(1, data.end - origin)];
         }
         const place = t => labelWidth + (t - from) / span * (canvas.clientWidth - labelWidth);
         const timeAt = x => from + (x - labelWidth) / (canvas.clientWidth - labelWidth) * span;
-        // The first operation of a track that starts after a time.
+        // The first slice of a track that starts after a time. An operation that was tried again has several.
         function after(track, t) {
           let low = 0, high = track.length;
           while (low < high) {
             const middle = (low + high) >> 1;
-            if (data.begin[track[middle]] <= t) low = middle + 1; else high = middle;
+            if (track[middle].begin <= t) low = middle + 1; else high = middle;
           }
           return low;
         }
@@ -142,9 +153,9 @@ extension ReportPage {
             const top = row * rowHeight;
             let edge = -1;
             // One that began earlier may reach into view; a thread runs few operations inside others.
-            for (let k = Math.max(0, after(track, from) - 8); k < track.length && data.begin[track[k]] <= from + span; k++) {
-              const i = track[k], right = Math.min(width, place(data.left[i]));
-              const left = Math.max(labelWidth, place(data.begin[i])), failed = data.outcome[i] === 1;
+            for (let k = Math.max(0, after(track, from) - 8); k < track.length && track[k].begin <= from + span; k++) {
+              const { i, begin, left: end, failed } = track[k], right = Math.min(width, place(end));
+              const left = Math.max(labelWidth, place(begin));
               if (right < labelWidth || (right <= edge && !failed)) continue;
               const w = Math.max(1, right - left);
               pen.fillStyle = colour(data.queue[i]);
@@ -194,12 +205,12 @@ extension ReportPage {
         function zoom(factor, centre) { view(centre - (centre - from) * factor, span * factor); }
         function under(event) {
           const box = canvas.getBoundingClientRect(), track = tracks[Math.floor((event.clientY - box.top) / rowHeight)];
-          if (!track || event.clientX - box.left < labelWidth) return -1;
+          if (!track || event.clientX - box.left < labelWidth) return null;
           const t = timeAt(event.clientX - box.left), slack = span / canvas.clientWidth;
           for (let k = after(track, t + slack) - 1, tries = 0; k >= 0 && tries < 8; k--, tries++) {
-            if (data.left[track[k]] + slack >= t) return track[k];
+            if (track[k].left + slack >= t) return track[k];
           }
-          return -1;
+          return null;
         }
         canvas.addEventListener("wheel", event => {
           if (!event.ctrlKey && !event.metaKey) return;
@@ -215,17 +226,19 @@ extension ReportPage {
             drag.moved ||= Math.abs(event.clientX - drag.x) > 3;
             if (drag.moved) view(drag.from - (event.clientX - drag.x) / (canvas.clientWidth - labelWidth) * span, span);
           }
-          const i = under(event);
-          tip.hidden = i < 0;
-          if (i < 0) return;
-          tip.textContent = describe(i).slice(0, 600);
+          const slice = under(event);
+          tip.hidden = !slice;
+          if (!slice) return;
+          const attempt = slice.error === undefined ? "" : `an attempt that failed after ${time(slice.left - slice.begin)}` +
+            `${slice.error < 0 ? "" : ": " + errors[slice.error].split("\n", 1)[0]}\n\n`;
+          tip.textContent = (attempt + describe(slice.i)).slice(0, 600);
           tip.style.left = Math.max(0, Math.min(event.clientX + 12, innerWidth - tip.offsetWidth - 8)) + "px";
           tip.style.top = Math.max(0, Math.min(event.clientY + 14, innerHeight - tip.offsetHeight - 8)) + "px";
         });
         canvas.addEventListener("pointerup", event => {
-          const i = drag && !drag.moved ? under(event) : -1;
+          const slice = drag && !drag.moved ? under(event) : null;
           drag = null;
-          if (i >= 0) select(i);
+          if (slice) select(slice.i);
         });
         canvas.addEventListener("pointercancel", () => { drag = null; });
         canvas.addEventListener("pointerleave", () => { tip.hidden = true; });

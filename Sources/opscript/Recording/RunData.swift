@@ -55,6 +55,16 @@ struct RunData {
         column("left", operations.map(\.leftThread))
         column("finished", operations.map(\.finished))
         column("blocked", operations.map(\.blockedTime))
+        list("attempts", log.attempts) { attempt in
+            file.append("[")
+            for (index, number) in [Int(attempt.operation), attempt.thread, Int(attempt.started), Int(attempt.left)].enumerated() {
+                if index > 0 { file.append(",") }
+                file.append(number)
+            }
+            file.append(",")
+            file.append(Int(attempt.error ?? -1))
+            file.append("]")
+        }
         list("path", CriticalPath.steps(of: operations, edges: log.edges)) { step in
             file.append("[")
             file.append(step.operation)
@@ -78,7 +88,7 @@ struct RunData {
 
     /// The threads that ran operations, workers last.
     private var threads: [(number: Int, name: String)] {
-        let used = Set(log.operations.map(\.thread)).subtracting([-1])
+        let used = Set(log.operations.map(\.thread) + log.attempts.map(\.thread)).subtracting([-1])
         let named = used.map { (number: $0, name: log.threads.indices.contains($0) ? log.threads[$0].name : "thread \($0)") }
         return named.sorted { ($0.name.utf8.count, $0.name) < ($1.name.utf8.count, $1.name) }
     }
@@ -91,9 +101,13 @@ struct RunData {
             let isByCreator = creator.map { $0.hasStarted && $0.started <= operation.added } ?? false
             return Replay.Task(
                 workerTime: log.isWorker(operation.thread) ? max(1, operation.busyTime) : 0,
-                runTime: operation.runTime,
+                runTime: operation.runTime + operation.earlierTime,
                 queue: operation.queue, added: operation.added - (isByCreator ? creator?.started ?? 0 : 0),
                 creator: isByCreator ? operation.creator.map { Int($0) } : nil)
+        }
+        // The pauses between attempts are part of the time; a worker is needed without them.
+        for attempt in log.attempts where log.isWorker(attempt.thread) {
+            tasks[Int(attempt.operation)].workerTime += attempt.busyTime
         }
         for edge in log.edges { tasks[Int(edge.operation)].dependencies.append(Int(edge.dependency)) }
         return tasks

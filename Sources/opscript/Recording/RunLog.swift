@@ -1,6 +1,6 @@
 import OpEngine
 
-/// Keeps a run in memory: all of it for the files that are written at its end, or its latest part for the status page. Takes about 170 bytes
+/// Keeps a run in memory: all of it for the files that are written at its end, or its latest part for the status page. Takes about 180 bytes
 /// for each operation. Equal names and lines are stored once.
 struct RunLog: Sendable {
     /// A queue, and how long it has held operations back so far.
@@ -30,6 +30,17 @@ struct RunLog: Sendable {
         }
     }
 
+    /// An attempt of an operation that was tried again. The operation has the last one.
+    struct Attempt {
+        var operation: Int32
+        let thread: Int
+        let started: UInt64
+        let left: UInt64
+        let busyTime: UInt64
+        /// The index of the error.
+        var error: Int32?
+    }
+
     /// A thread that has recorded something.
     struct Thread {
         let name: String
@@ -52,6 +63,8 @@ struct RunLog: Sendable {
     private(set) var queues: [Queue] = []
     /// The dependencies of all operations. Those of an operation that has neither started nor finished are not recorded.
     private(set) var edges: [(operation: Int32, dependency: Int32)] = []
+    /// The attempts that have failed and were followed by another, in order of their ends.
+    private(set) var attempts: [Attempt] = []
     /// The threads by number.
     private(set) var threads: [Thread] = []
     /// Sums over all operations, including those that this log has forgotten.
@@ -160,6 +173,7 @@ struct RunLog: Sendable {
             leaveThread(index, at: time)
             operations[index].phase = .open
             operations[index].returned = time
+        case .attemptFailed: endAttempt(index, at: time)
         case .finished(let outcome): finish(index, outcome, at: time)
         default: break
         }
@@ -188,15 +202,46 @@ struct RunLog: Sendable {
     }
 
     private mutating func begin(_ index: Int, on thread: Int, at time: UInt64) {
-        guard operations[index].phase == .waiting || operations[index].phase == .ready else { return }
-        endWait(index, at: time)
-        queues[operations[index].queue].ready -= 1
-        queues[operations[index].queue].executing += 1
+        let queue = operations[index].queue
+        switch operations[index].phase {
+        case .waiting, .ready:
+            endWait(index, at: time)
+            queues[queue].ready -= 1
+            totals.start(afterWaiting: time - operations[index].added)
+        case .betweenAttempts:
+            queues[queue].advance(to: time)
+            queues[queue].waiting -= 1
+            operations[index].earlierTime += time - operations[index].started
+            totals.startAgain()
+        case .running, .open, .finished: return
+        }
+        queues[queue].executing += 1
         operations[index].phase = .running
         operations[index].started = time
         operations[index].thread = thread
-        totals.start(afterWaiting: time - operations[index].added)
         if isWorker(thread) { (threads[thread].running, threads[thread].blocked) = (index, 0) }
+    }
+
+    private mutating func endAttempt(_ index: Int, at time: UInt64) {
+        guard operations[index].phase == .running || operations[index].phase == .open else { return }
+        if operations[index].phase == .running { leaveThread(index, at: time) }
+        let queue = operations[index].queue
+        queues[queue].advance(to: time)
+        queues[queue].executing -= 1
+        queues[queue].waiting += 1
+        operations[index].finished = time
+        let operation = operations[index]
+        attempts.append(
+            Attempt(
+                operation: Int32(index), thread: operation.thread, started: operation.started, left: operation.leftThread,
+                busyTime: operation.busyTime, error: operation.error))
+        // An operation may be tried again for ever.
+        if forgets, attempts.count > 2 * RunLog.latestCount { attempts.removeFirst(RunLog.latestCount) }
+        if isWorker(operation.thread) { totals.workerTime += operation.busyTime }
+        totals.endAttempt()
+        operations[index].phase = .betweenAttempts
+        (operations[index].finished, operations[index].returned, operations[index].blockedTime) = (0, 0, 0)
+        operations[index].error = nil
     }
 
     private mutating func leaveThread(_ index: Int, at time: UInt64) {
@@ -225,6 +270,10 @@ struct RunLog: Sendable {
             if operations[index].phase == .running { leaveThread(index, at: time) }
             queues[queue].advance(to: time)
             queues[queue].executing -= 1
+        case .betweenAttempts:
+            queues[queue].waiting -= 1
+            operations[index].earlierTime += time - operations[index].started
+            operations[index].thread = -1
         case .finished: return
         }
         operations[index].phase = .finished
@@ -328,6 +377,13 @@ struct RunLog: Sendable {
         }
         for number in places.indices where places[number] >= 0 { places[number] = kept(places[number]) }
         lastPlace = ("", -1)
+        attempts = attempts.compactMap { attempt in
+            guard indices[Int(attempt.operation)] >= 0 else { return nil }
+            var attempt = attempt
+            attempt.operation = Int32(indices[Int(attempt.operation)])
+            attempt.error = attempt.error.map { RunLog.intern(formerErrors[Int($0)], in: &errors, &errorIndices) }
+            return attempt
+        }
         edges = edges.compactMap { edge in
             let (operation, dependency) = (indices[Int(edge.operation)], indices[Int(edge.dependency)])
             return operation < 0 || dependency < 0 ? nil : (Int32(operation), Int32(dependency))

@@ -3,7 +3,7 @@ import OpEngine
 /// An operation of a recorded run. Times are nanoseconds since the run began, and 0 for what never happened.
 struct RunOperation {
     /// How far the operation has come.
-    enum Phase { case waiting, ready, running, open, finished }
+    enum Phase { case waiting, ready, running, open, betweenAttempts, finished }
 
     /// The indices of texts and of an error of `RunLog`; nil if there is none.
     var name: Int32?
@@ -17,7 +17,10 @@ struct RunOperation {
     var thread = -1
     let added: UInt64
     var ready: UInt64
+    /// When the last attempt began.
     var started: UInt64 = 0
+    /// The time from the beginning of the first attempt to that of the last.
+    var earlierTime: UInt64 = 0
     /// When the operation left its thread without having finished; 0 if it did not.
     var returned: UInt64 = 0
     /// The part of the time on its thread in which it was blocked, so that another thread could take its place.
@@ -46,5 +49,8 @@ struct RunOperation {
     var begin: UInt64 { hasStarted ? started : finished }
     var dependencyTime: UInt64 { min(ready, begin) - added }
     /// The time that it waited for a free worker.
-    var workerTime: UInt64 { begin - added - dependencyTime - min(suspendedTime + maximumTime, begin - added - dependencyTime) }
+    var workerTime: UInt64 {
+        let waited = begin - added - dependencyTime
+        return waited - min(suspendedTime + maximumTime + earlierTime, waited)
+    }
 }

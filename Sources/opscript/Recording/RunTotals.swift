@@ -26,6 +26,12 @@ struct RunTotals {
         waitTimes.add(time)
     }
 
+    /// An attempt has failed, and there will be another.
+    mutating func endAttempt() { executing -= 1 }
+
+    /// Another attempt begins.
+    mutating func startAgain() { executing += 1 }
+
     /// - Parameter time: how long the operation ran; nil if it did not.
     mutating func finish(_ outcome: Operation.Outcome, after time: UInt64?) {
         switch outcome {

@@ -65,6 +65,10 @@ struct TraceEvents {
         case .cancelled: file.append("cancelled\"")
         case nil: file.append("unfinished\"")
         }
+        if operation.attempt > 1 {
+            file.append(",\"attempt\":")
+            file.append(operation.attempt)
+        }
         // The slice of an operation without a name has the place as its name.
         if operation.name != nil, let place = operation.place {
             file.append(",\"place\":")

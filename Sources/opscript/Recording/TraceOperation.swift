@@ -1,7 +1,7 @@
 /// What `TraceWriter` knows of an operation that exists, or was the last one with its number. Times are those of the records, and 0 for what
 /// never happened.
 struct TraceOperation {
-    enum Phase { case unknown, waiting, ready, running, open, finished }
+    enum Phase { case unknown, waiting, ready, running, open, betweenAttempts, finished }
 
     var serial = 0
     var name: JSONText?
@@ -14,6 +14,8 @@ struct TraceOperation {
     var finished: UInt64 = 0
     var thread = -1
     var error: JSONText?
+    /// The number of the attempt that runs, or has run last.
+    var attempt = 0
     var phase = Phase.unknown
 
     var label: JSONText { name ?? place ?? JSONText("operation") }

@@ -106,9 +106,13 @@ struct TraceWriter {
             if operations[number].phase == .ready {
                 writeWait(of: number, for: "a worker", from: operations[number].ready, to: time)
                 ready -= 1
+            } else if operations[number].phase == .betweenAttempts {
+                writeWait(of: number, for: "another attempt", from: operations[number].finished, to: time)
+                waiting -= 1
             } else if operations[number].phase == .waiting {
                 waiting -= 1
             }
+            operations[number].attempt += 1
             if !newThreads.isEmpty { announceThread(record.thread) }
             operations[number].phase = .running
             operations[number].started = time
@@ -123,6 +127,12 @@ struct TraceWriter {
             operations[number].phase = .open
             running -= 1
             sampleCounters(at: time)
+        case .attemptFailed:
+            guard operations[number].phase == .running || operations[number].phase == .open else { return }
+            finish(number, .failed, at: time)
+            operations[number].phase = .betweenAttempts
+            (operations[number].error, operations[number].returned) = (nil, 0)
+            waiting += 1
         case .finished(let outcome): finish(number, outcome, at: time)
         default: break
         }
@@ -143,6 +153,9 @@ struct TraceWriter {
         case .open:
             writeSlice(of: number, until: operations[number].returned, outcome)
             events.writeAsynchronous(operations[number], to: time)
+        case .betweenAttempts:
+            writeWait(of: number, for: "another attempt", from: operations[number].finished, to: time)
+            waiting -= 1
         case .finished, .unknown: return
         }
         operations[number].phase = .finished

@@ -100,6 +100,20 @@ enum AllocationSteps {
         o:waitUntilFinished()
         return o.isCancelled, o:interrupt()
         """,
+        "an operation with requirements": """
+        opscript.resources { gpu = 2, memory = '1G' }
+        local tried = Operation.new {
+          exclusive = { 'a', 'b' }, needs = { gpu = 1 }, retry = { attempts = 3, delay = 0.0001 },
+          conditions = { function() return n, 'none' end, 'noFailedDependencies' },
+          main = function(op) if op.attempt < 2 then error('no', 0) end return n end,
+        }
+        tried:addCondition 'noCancelledDependencies'
+        q.maxPendingOperationCount, q.rateLimit = 2, { count = 1000000 }
+        q:addOperation(tried):waitUntilFinished()
+        q.maxPendingOperationCount, q.rateLimit = nil, nil
+        if tried.error then error(tried.error.message, 0) end
+        return tried.result, tried.attempts, tried.retry, tried.exclusive, tried.needs, tried.attempt, opscript.resources()
+        """,
         "what cannot be sent": """
         local ok, message = pcall(q.addOperation, q, function() return { { { coroutine.running() } } } end, { { { print, coroutine.running() } } })
         assert(not ok and (message:find 'not enough memory' or message:find "argument 1%[1%]%[1%]%[2%] %(a coroutine%)"), message)

@@ -1,0 +1,2 @@
+-- expect: error: not available here
+opscript.Operation.new { conditions = { { "fileExists", "/etc/passwd" } } }

@@ -1,0 +1,3 @@
+-- expect: error: limits.storedValues
+local op = opscript.Operation.new()
+while true do op:addCondition(function() return true end) end

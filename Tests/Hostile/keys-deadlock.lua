@@ -1,0 +1,5 @@
+-- expect: timeout
+local queue = opscript.OperationQueue.new()
+local function hold(op) queue:addOperation(opscript.Operation.new { exclusive = "a" }):waitUntilFinished() end
+queue:addOperation(opscript.Operation.new { exclusive = "a", main = hold }):waitUntilFinished()
+while true do end

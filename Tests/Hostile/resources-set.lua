@@ -1,0 +1,2 @@
+-- expect: error: cannot be changed here
+opscript.resources { gpu = 1 }
