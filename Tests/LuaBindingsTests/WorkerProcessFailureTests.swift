@@ -214,6 +214,30 @@ import Testing
         #expect(unsafe poll(&polled, 1, 60_000) == 1, "the worker process goes on")
     }
 
+    /// Outcomes of tasks that no worker process sends: what follows the header of the message.
+    @Test(
+        arguments: [
+            ("a status that Lua does not have", [0, 0x9a, 0x01, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+            ("a stop for no reason", [0, 4, 0, 99, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+            ("more values than bytes", [0, 0, 0, 2, 0, 1, 0, 0, 0, 0]),
+            ("more values than a stack holds", [0, 0, 0, 0xf8, 0xff, 0xff, 0xff, 0x0f, 0, 0, 0, 0, 0]),
+        ] as [(String, [UInt8])])
+    func whatNoWorkerProcessSendsEndsIt(name: String, content: [UInt8]) throws {
+        let outcome: UInt8 = 11
+        let message = [UInt8(content.count), 0, 0, 0, 0, 0, 0, 0, outcome, 0, 0, 0, 0, 0, 0, 0] + content
+        let octal = message.map { "\\\(String(Int($0) + 0o1000, radix: 8).dropFirst())" }.joined()
+        // Answers each task at once with the same message.
+        let directory = try ModuleDirectory([
+            "worker": "#!/bin/sh\nfor i in 1 2 3 4 5 6 7 8; do printf '\(octal)' >&3; done\nexec cat <&3 >/dev/null\n"
+        ])
+        let executable = "\(directory.path)/worker.lua"
+        #expect(unsafe chmod(executable, 0o700) == 0)
+        try withProcesses({ $0.isolation = .process(executable: executable) }) { runtime in
+            let operation = try runtime.operation("return queue:addOperation(function() return 1 end)")
+            #expect(runtime.outcome(of: operation) == "process: a worker process closed its connection", "\(name)")
+        }
+    }
+
     @Test func aWorkerExecutableThatDoesNotServeStartsNoProcesses() throws {
         let runtime = try Runtime()
         defer { runtime.close() }

@@ -273,10 +273,11 @@ import Testing
                 n = 7
                 function helper(a) return a and a[1] end
                 return queue:addOperation(function(_, text)
+                  local _ = helper  -- which the text may use
                   o, q = Operation.new(function() return n end), OperationQueue.new()
                   assert(load(text, '=step'))()
                   q.isSuspended = false
-                end, ...), n, helper
+                end, ...)
                 """, arguments: [.string(try #require(AllocationSteps.all[name]))])
             #expect(runtime.outcome(of: operation) == "ok")
         }
