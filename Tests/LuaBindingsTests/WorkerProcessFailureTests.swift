@@ -63,6 +63,13 @@ import Testing
         }
     }
 
+    @Test func aPreludeThatNeverEndsInAProcessEndsWithTheTimeLimitOfTheOperation() throws {
+        try withProcesses({ $0.prelude = "if io.open('/proc/self/stat'):read 'n' ~= \(getpid()) then while true do end end" }) { runtime in
+            let operation = try runtime.operation("return queue:addOperation(Operation.new { timeout = 0.05, main = function() end })")
+            #expect(runtime.outcome(of: operation) == "timeout: timeout: an unnamed Operation took longer than 0.05 s")
+        }
+    }
+
     @Test func interruptingStopsABodyThatNeverLooks() throws {
         try withProcesses { runtime in
             let hasBegun = Gate()
