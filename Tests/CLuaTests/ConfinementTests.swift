@@ -37,6 +37,8 @@ struct ConfinementTests {
     private static let opensSocket: @Sendable () -> Bool = { socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0) < 0 && errno == EPERM }
     private static let forks: @Sendable () -> Bool = { fork_here() < 0 && errno == EPERM }
     private static let signalsParent: @Sendable () -> Bool = { kill(getppid(), 0) < 0 && errno == EPERM }
+    private static let signalsThreadOfParent: @Sendable () -> Bool = { !can_signal_thread(getppid()) && errno == EPERM }
+    private static let readsLimitsOfParent: @Sendable () -> Bool = { !can_read_limits(getppid()) && errno == EPERM }
     private static let executesProgram: @Sendable () -> Bool = {
         var arguments: [UnsafeMutablePointer<CChar>?] = unsafe [nil]
         return unsafe execv("/bin/true", &arguments) < 0 && errno == EPERM
@@ -45,8 +47,16 @@ struct ConfinementTests {
     private let sandbox = clua_confinement(allows_programs: false, allows_files: false, allows_privileges: false, more_bytes: 0)
 
     @Test func filesSocketsAndProcessesAreRefused() {
-        let calls = [Self.opensFile, Self.removesFile, Self.opensSocket, Self.forks, Self.signalsParent, Self.executesProgram]
+        let calls = [
+            Self.opensFile, Self.removesFile, Self.opensSocket, Self.forks, Self.signalsParent, Self.signalsThreadOfParent,
+            Self.readsLimitsOfParent, Self.executesProgram,
+        ]
         for (index, isRefused) in calls.enumerated() { #expect(status(sandbox, isRefused) == 0, "call \(index)") }
+    }
+
+    @Test func aProcessMaySignalItselfAndReadItsLimits() {
+        let isAllowed = { can_signal_thread(getpid()) && can_read_limits(0) }
+        #expect(status(sandbox, isAllowed) == 0)
     }
 
     @Test func filesCanBeAllowed() {
@@ -58,7 +68,10 @@ struct ConfinementTests {
 
     @Test func nothingIsRefusedWithoutASandbox() {
         let confinement = clua_confinement(allows_programs: true, allows_files: true, allows_privileges: true, more_bytes: 0)
-        for isRefused in [Self.opensFile, Self.opensSocket, Self.forks, Self.signalsParent] { #expect(status(confinement, isRefused) == 1) }
+        let calls = [
+            Self.opensFile, Self.opensSocket, Self.forks, Self.signalsParent, Self.signalsThreadOfParent, Self.readsLimitsOfParent,
+        ]
+        for (index, isRefused) in calls.enumerated() { #expect(status(confinement, isRefused) == 1, "call \(index)") }
     }
 
     @Test func addressSpaceIsLimited() {

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE  // syscall
 #include "CTestSupport.h"
 
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -35,6 +36,13 @@ int fork_and_call(void (*body)(void *), void *context, char *text, size_t size) 
 }
 
 int pidfd_of_process(int process) { return (int)syscall(SYS_pidfd_open, process, 0); }
+
+bool can_signal_thread(int process) { return syscall(SYS_tgkill, process, process, 0) == 0; }
+
+bool can_read_limits(int process) {
+    struct rlimit limit;
+    return prlimit(process, RLIMIT_NOFILE, NULL, &limit) == 0;
+}
 
 int fork_here(void) {
     pid_t child = fork();

@@ -63,6 +63,13 @@ import Testing
         }
     }
 
+    @Test func aPreludeThatNeverEndsInAProcessEndsWithTheTimeLimitOfTheOperation() throws {
+        try withProcesses({ $0.prelude = "if io.open('/proc/self/stat'):read 'n' ~= \(getpid()) then while true do end end" }) { runtime in
+            let operation = try runtime.operation("return queue:addOperation(Operation.new { timeout = 0.05, main = function() end })")
+            #expect(runtime.outcome(of: operation) == "timeout: timeout: an unnamed Operation took longer than 0.05 s")
+        }
+    }
+
     @Test func interruptingStopsABodyThatNeverLooks() throws {
         try withProcesses { runtime in
             let hasBegun = Gate()
@@ -212,6 +219,62 @@ import Testing
         defer { close(watched) }
         var polled = pollfd(fd: watched, events: Int16(POLLIN), revents: 0)
         #expect(unsafe poll(&polled, 1, 60_000) == 1, "the worker process goes on")
+    }
+
+    /// Outcomes of tasks that no worker process sends: what follows the header of the message.
+    @Test(
+        arguments: [
+            ("a status that Lua does not have", [0, 0x9a, 0x01, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+            ("a stop for no reason", [0, 4, 0, 99, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+            ("more values than bytes", [0, 0, 0, 2, 0, 1, 0, 0, 0, 0]),
+            ("more values than a stack holds", [0, 0, 0, 0xf8, 0xff, 0xff, 0xff, 0x0f, 0, 0, 0, 0, 0]),
+        ] as [(String, [UInt8])])
+    func whatNoWorkerProcessSendsEndsIt(name: String, content: [UInt8]) throws {
+        let outcome: UInt8 = 11
+        let message = [UInt8(content.count), 0, 0, 0, 0, 0, 0, 0, outcome, 0, 0, 0, 0, 0, 0, 0] + content
+        let octal = message.map { "\\\(String(Int($0) + 0o1000, radix: 8).dropFirst())" }.joined()
+        // Answers each task at once with the same message.
+        let directory = try ModuleDirectory([
+            "worker": "#!/bin/sh\nfor i in 1 2 3 4 5 6 7 8; do printf '\(octal)' >&3; done\nexec cat <&3 >/dev/null\n"
+        ])
+        let executable = "\(directory.path)/worker.lua"
+        #expect(unsafe chmod(executable, 0o700) == 0)
+        try withProcesses({ $0.isolation = .process(executable: executable) }) { runtime in
+            let operation = try runtime.operation("return queue:addOperation(function() return 1 end)")
+            #expect(runtime.outcome(of: operation) == "process: a worker process closed its connection", "\(name)")
+        }
+    }
+
+    @Test func aWorkerExecutableThatDoesNotServeStartsNoProcesses() throws {
+        let runtime = try Runtime()
+        defer { runtime.close() }
+        let values = try runtime.run(
+            """
+            local worker = opscript.process { (...), '--opscript-worker', env = { HOST_FORGETS_TO_SERVE = '1' } }
+            local result = worker:wait()
+            return result.stdout, result.stderr
+            """, arguments: [.string(Products.folder + "/ProcessHost")])
+        #expect(values[0] == "")
+        #expect(values[1].text?.contains("call WorkerProcess.serveIfRequested() first in its main") == true, "\(values[1])")
+    }
+
+    /// What a body sends may have a finalizer, which does not run in the state of the host that answers its calls.
+    @Test func finalizersOfABodyDoNotRunInTheHost() throws {
+        var path = ""
+        try withProcesses { runtime in
+            try runtime.register("take") { _ in [] }
+            let operation = try runtime.operation(
+                """
+                return queue:addOperation(function()
+                  local path, worker = os.tmpname(), io.open('/proc/self/stat'):read 'n'
+                  local mt = { __gc = function() if io.open('/proc/self/stat'):read 'n' ~= worker then os.remove(path) end end }
+                  for i = 1, 10 do take(setmetatable({ i }, mt)) end
+                  return path
+                end)
+                """)
+            path = try #require(try runtime.results(of: operation).first?.text)
+        }
+        #expect(unsafe unlink(path) == 0, "the host has run a finalizer of the body")
     }
 
     // MARK: confinement

@@ -223,6 +223,28 @@ import Testing
         }
     }
 
+    @Test func metamethodsWithoutSourceOrWithAnInstructionLimitAreRefused() throws {
+        try withProcesses({ $0.limits.operationInstructions = 100_000_000 }) { runtime in
+            let operation = try runtime.operation(
+                """
+                return queue:addOperation(function(op)
+                  local transfer = function() return function() return 1 end end
+                  local stripped = load(string.dump(transfer, true))
+                  local messages = {}
+                  for i, f in ipairs { transfer, stripped } do
+                    local _, message = pcall(function() op.stored = setmetatable({}, { __transfer = f }) end)
+                    messages[i] = tostring(message)
+                  end
+                  op.stored = { 'plain', function() return messages end }
+                  return op.stored[2]()[1], messages[1], messages[2]
+                end)
+                """)
+            let texts = try runtime.results(of: operation).compactMap(\.text)
+            #expect(texts.count == 3)
+            for text in texts { #expect(text.contains("a metamethod would run in the host"), "\(text)") }
+        }
+    }
+
     private static let unavailable: Set = [
         // Refused: subclasses, preludes, __transfer in a call, and captures that cannot be sent.
         "a class", "a class with all its methods", "a prelude", "an object with __transfer", "captures",
@@ -251,10 +273,11 @@ import Testing
                 n = 7
                 function helper(a) return a and a[1] end
                 return queue:addOperation(function(_, text)
+                  local _ = helper  -- which the text may use
                   o, q = Operation.new(function() return n end), OperationQueue.new()
                   assert(load(text, '=step'))()
                   q.isSuspended = false
-                end, ...), n, helper
+                end, ...)
                 """, arguments: [.string(try #require(AllocationSteps.all[name]))])
             #expect(runtime.outcome(of: operation) == "ok")
         }

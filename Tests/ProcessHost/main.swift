@@ -2,7 +2,8 @@ import Glibc
 import LuaBindings
 
 // A host that is its own worker executable. It runs an operation that never ends, prints the number of its worker process, and kills itself.
-WorkerProcess.serveIfRequested()
+// With HOST_FORGETS_TO_SERVE it forgets that, and tries to be a host also as a worker process.
+if unsafe getenv("HOST_FORGETS_TO_SERVE") == nil { WorkerProcess.serveIfRequested() }
 var ends: [Int32] = [0, 0]
 guard unsafe pipe(&ends) == 0 else { exit(1) }
 let (output, input) = (ends[0], ends[1])

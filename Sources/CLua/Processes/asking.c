@@ -187,7 +187,7 @@ const clua_host *asking_host(const clua_host *model) {
         .class_kind = model->class_kind, .new_operation = new_operation, .assign_class_field = assign_class_field,
         .class_contents = class_contents, .collected = collected,
         .registering = {call_registered, model->registering.object_kind, class_of},
-        .write = write_output,
+        .write = write_output, .script = model->script,
     };
     return &host;
 }

@@ -2,7 +2,6 @@
 // takes the place of each, and runs a copy in the process.
 #include <lua5.4/lauxlib.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "Calls/Calls.h"
 #include "Core/Core.h"
@@ -41,7 +40,7 @@ static int call_in_process(lua_State *L) {
     writer_init(&writer);
     uint64_t serial = 2 * ++process->last_callback + 1;
     writer_varint(&writer, serial);
-    write_allowance(&writer, clua_state_of(L)->stop.shared_instructions);
+    int64_t given = write_allowance(&writer, clua_state_of(L)->stop.shared_instructions);
     write_allowance(&writer, clua_state_of(L)->output);
     write_parcel(&process->channel, &writer, function);
     write_parcel(&process->channel, &writer, &arguments);
@@ -51,7 +50,7 @@ static int call_in_process(lua_State *L) {
     clua_failure failure = {0};
     int status = process_perform(L, process, MESSAGE_CALL, &writer, &spent, &results, &failure);
     atomic_store(&process->callback, outer);
-    clua_allowance_spend(clua_state_of(L)->stop.shared_instructions, (size_t)spent);
+    spend_there(clua_state_of(L)->stop.shared_instructions, given, spent);
     clua_parcel_release(&results);
     return status == LUA_OK ? 0 : raise_failure(L, &failure);
 }
@@ -91,17 +90,25 @@ uint64_t clua_process_callback(const clua_process *process) { return atomic_load
 
 // MARK: no code of scripts
 
-// What a script could have run here is a metamethod of an argument. Only the functions that make closures may run, which have no source.
+// What a script could have run here is a metamethod of an argument. Only the functions that make closures may run.
 static void refuse(lua_State *L, lua_Debug *activation) {
-    lua_getinfo(L, "S", activation);
-    if (strcmp(activation->source, "=?") != 0)
-        luaL_error(L, "a metamethod would run in the host, not in the worker process (Configuration.isolation)");
+    lua_getinfo(L, "f", activation);
+    bool makes_closure = lua_topointer(L, -1) == clua_state_of(L)->running_factory;
+    lua_pop(L, 1);
+    if (!makes_closure) luaL_error(L, "a metamethod would run in the host, not in the worker process (Configuration.isolation)");
 }
 
-void forbid_scripts(lua_State *L) {
-    if (lua_gethook(L) == NULL) lua_sethook(L, refuse, LUA_MASKCOUNT, 1);
+void forbid_scripts(lua_State *L, hook_before *before) {
+    *before = (hook_before){lua_gethook(L), lua_gethookmask(L), lua_gethookcount(L)};
+    lua_sethook(L, refuse, LUA_MASKCOUNT, 1);
 }
 
-void allow_scripts(lua_State *L) {
-    if (lua_gethook(L) == refuse) lua_sethook(L, NULL, 0, 0);
+void keep_scripts_forbidden(lua_State *L, hook_before *before) {
+    if (lua_gethook(L) != refuse) forbid_scripts(L, before);
+}
+
+void allow_scripts(lua_State *L, const hook_before *before) {
+    clua_state_of(L)->running_factory = NULL;  // it may have failed
+    // Another hook stops what runs here.
+    if (lua_gethook(L) == refuse) lua_sethook(L, before->hook, before->mask, before->count);
 }

@@ -27,10 +27,10 @@
 static const unsigned short basic_calls[] = {
     SYS_read, SYS_write, SYS_writev, SYS_recvfrom, SYS_sendmsg, SYS_close, SYS_lseek, SYS_fstat, SYS_ppoll,
     SYS_brk, SYS_mmap, SYS_munmap, SYS_mremap, SYS_mprotect, SYS_madvise,
-    SYS_futex, SYS_sched_yield, SYS_restart_syscall, SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_sigaltstack, SYS_tgkill,
+    SYS_futex, SYS_sched_yield, SYS_restart_syscall, SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_sigaltstack,
     SYS_clock_gettime, SYS_clock_getres, SYS_clock_nanosleep, SYS_nanosleep, SYS_gettimeofday, SYS_times, SYS_getrusage,
     SYS_rseq, SYS_set_robust_list,  // a thread that has just been started makes these calls
-    SYS_getpid, SYS_gettid, SYS_getrandom, SYS_prlimit64, SYS_exit, SYS_exit_group,
+    SYS_getpid, SYS_gettid, SYS_getrandom, SYS_exit, SYS_exit_group,
 #ifdef SYS_time
     SYS_time,
 #endif
@@ -52,7 +52,7 @@ static const unsigned short file_calls[] = {
 enum { BASIC_COUNT = sizeof basic_calls / sizeof *basic_calls, FILE_COUNT = sizeof file_calls / sizeof *file_calls };
 
 typedef struct filter {
-    struct sock_filter code[2 * (BASIC_COUNT + FILE_COUNT) + 8];
+    struct sock_filter code[2 * (BASIC_COUNT + FILE_COUNT) + 20];
     unsigned short count;
 } filter;
 
@@ -65,6 +65,16 @@ static void allow(filter *filter, const unsigned short *calls, size_t count) {
     }
 }
 
+// Allows a call whose first argument, the number of a process, is `process`. The kernel ignores the upper half of the argument.
+static void allow_for(filter *filter, unsigned short call, uint32_t process) {
+    const unsigned argument = offsetof(struct seccomp_data, args[0]);  // its lower half: the byte order is little-endian
+    add(filter, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 4));
+    add(filter, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, argument));
+    add(filter, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, process, 1, 0));
+    add(filter, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM));
+    add(filter, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+}
+
 // Call numbers of another architecture mean other calls, and the x32 ones are in no list.
 static int filter_calls(bool allows_files) {
     filter filter = {.count = 0};
@@ -73,6 +83,9 @@ static int filter_calls(bool allows_files) {
     add(&filter, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS));
     add(&filter, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)));
     allow(&filter, basic_calls, BASIC_COUNT);
+    // Signals to the process itself, and its own limits.
+    allow_for(&filter, SYS_tgkill, (uint32_t)getpid());
+    allow_for(&filter, SYS_prlimit64, 0);
     if (allows_files) allow(&filter, file_calls, FILE_COUNT);
     add(&filter, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM));
     struct sock_fprog program = {filter.count, filter.code};

@@ -31,14 +31,26 @@ int process_perform(lua_State *L, clua_process *process, message_kind kind, parc
 /// As process_perform, for a task without results.
 int process_perform_simple(clua_process *process, message_kind kind, parcel_writer *writer, clua_failure *failure);
 
-/// Writes an allowance, which may be NULL.
-void write_allowance(parcel_writer *writer, const clua_allowance *allowance);
+/// Writes an allowance, which may be NULL. Returns what the process is given of it.
+int64_t write_allowance(parcel_writer *writer, const clua_allowance *allowance);
+
+/// Takes off what the process says that it has spent, but not more than it was given, and one.
+void spend_there(clua_allowance *allowance, int64_t given, uint64_t spent);
 
 /// If the value at `index` is a function that stands for one of a script, pushes that one and returns true. May raise.
 bool push_wrapped(lua_State *L, int index);
 
-/// Makes code of scripts raise an error in the stand-in until allow_scripts. Never raise.
-void forbid_scripts(lua_State *L);
-void allow_scripts(lua_State *L);
+/// The hook that a coroutine had before forbid_scripts.
+typedef struct hook_before {
+    lua_Hook hook;
+    int mask, count;
+} hook_before;
+
+/// Makes code of scripts raise an error in the stand-in until allow_scripts. Requests may be nested. Never raise.
+void forbid_scripts(lua_State *L, hook_before *before);
+void allow_scripts(lua_State *L, const hook_before *before);
+
+/// Does it again, if what ran meanwhile may have set another hook.
+void keep_scripts_forbidden(lua_State *L, hook_before *before);
 
 #endif

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -11,6 +12,8 @@
 #define MAX_MESSAGE ((uint64_t)1 << 32)
 // Input buffers larger than this are freed after use.
 #define MAX_KEPT_INPUT ((size_t)1 << 20)
+// More values than this fit no Lua stack.
+#define MAX_VALUES 1000000
 // The number of codes after which each side forgets those that it has sent.
 #define MAX_CODES 4096
 
@@ -129,21 +132,37 @@ bool channel_send(channel *channel, message_kind kind, const parcel_writer *writ
     return true;
 }
 
+void channel_try_send(channel *channel, message_kind kind) {
+    header header = {.kind = kind};
+    send(channel->socket, &header, sizeof header, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+void channel_limit_waiting(channel *channel, int seconds) {
+    struct timeval most = {.tv_sec = seconds};
+    setsockopt(channel->socket, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof most);
+    setsockopt(channel->socket, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most);
+}
+
+// Makes room for more of `count` bytes: for all of them if they are few. A peer that announces many must send them.
+static bool grow(channel *channel, size_t count) {
+    size_t capacity = 2 * channel->capacity > MAX_KEPT_INPUT ? 2 * channel->capacity : MAX_KEPT_INPUT;
+    if (capacity > count) capacity = count < 4096 ? 4096 : count;
+    uint8_t *input = realloc(channel->input, capacity);
+    if (input == NULL) return false;
+    channel->input = input;
+    channel->capacity = capacity;
+    return true;
+}
+
 // Makes sure that `count` bytes from `start` on are there.
 static bool fill(channel *channel, size_t count) {
-    if (channel->capacity - channel->start < count) {
+    if (channel->capacity - channel->start < count && channel->start > 0) {
         memmove(channel->input, channel->input + channel->start, channel->end - channel->start);
         channel->end -= channel->start;
         channel->start = 0;
-        if (channel->capacity < count) {
-            size_t capacity = count < 4096 ? 4096 : count;
-            uint8_t *input = realloc(channel->input, capacity);
-            if (input == NULL) return false;
-            channel->input = input;
-            channel->capacity = capacity;
-        }
     }
     while (channel->end - channel->start < count) {
+        if (channel->end == channel->capacity && !grow(channel, count)) return false;
         ssize_t received = recv(channel->socket, channel->input + channel->end, channel->capacity - channel->end, 0);
         if (received == 0) return false;
         if (received < 0) {
@@ -279,10 +298,11 @@ static void read_lists(channel *channel, message_reader *reader, clua_parcel_mor
 
 bool read_parcel(channel *channel, message_reader *reader, clua_parcel *parcel) {
     *parcel = (clua_parcel){0};
-    parcel->value_count = (uint32_t)message_count(reader, UINT32_MAX);
+    parcel->value_count = (uint32_t)message_count(reader, MAX_VALUES + 1);
     bool is_flat = message_byte(reader) != 0;
     size_t count;
     const char *bytes = message_string(reader, &count);
+    if (parcel->value_count > count) fail(reader);  // each value takes at least one byte
     clua_parcel_more *more = calloc(1, sizeof *more);
     uint8_t *block = count > CLUA_FEW_BYTES ? malloc(count) : NULL;
     if (more == NULL || (count > CLUA_FEW_BYTES && block == NULL)) fail(reader);
@@ -310,5 +330,6 @@ bool read_parcel(channel *channel, message_reader *reader, clua_parcel *parcel) 
     }
     free(more);
     free(block);
+    *parcel = (clua_parcel){0};
     return false;
 }

@@ -91,6 +91,12 @@ void channel_close(channel *channel);
 /// Sends the bytes of `writer`, which stays as it is. False if the other side is gone, or memory has run out.
 bool channel_send(channel *channel, message_kind kind, const parcel_writer *writer);
 
+/// Sends a message without content, unless the other side has not read what came before. Does not wait.
+void channel_try_send(channel *channel, message_kind kind);
+
+/// Makes sending and receiving fail if nothing moves for so many seconds; 0 for no limit.
+void channel_limit_waiting(channel *channel, int seconds);
+
 /// Waits for a message, which stays valid until the next call. False if the other side is gone.
 bool channel_receive(channel *channel, message_kind *kind, message_reader *reader);
 

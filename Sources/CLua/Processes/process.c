@@ -12,6 +12,9 @@
 #include "Processes/conversation.h"
 #include "stop.h"
 
+// A process whose executable does not answer in this time is none of this library.
+enum { SETUP_SECONDS = 10 };
+
 static clua_process *process_of(channel *channel) { return (clua_process *)channel; }
 
 // MARK: objects
@@ -69,11 +72,7 @@ void clua_process_free(clua_process *process) {
     free(process);
 }
 
-void clua_process_end(clua_process *process) {
-    parcel_writer writer;
-    writer_init(&writer);
-    channel_send(&process->channel, MESSAGE_END, &writer);
-}
+void clua_process_end(clua_process *process) { channel_try_send(&process->channel, MESSAGE_END); }
 
 bool clua_process_computes(const clua_process *process) { return atomic_load(&process->computes); }
 
@@ -96,6 +95,7 @@ typedef struct request {
     void *registered;
     clua_parcel arguments;
     clua_reference object;  // of CLASS_CONTENTS
+    hook_before before;
     clua_reply reply;
     bool has_values;
     clua_parcel values;  // those of the reply, if it `has_values`
@@ -188,7 +188,6 @@ static void keep_functions(lua_State *L, const clua_reply *reply) {
 static int perform_request(lua_State *L) {
     request *request = lua_touserdata(L, 1);
     lua_settop(L, 0);
-    forbid_scripts(L);
     if (clua_decode(L, &request->arguments, CLUA_CURRENT_ENVIRONMENT) != LUA_OK) lua_error(L);
     luaL_checkstack(L, LUA_MINSTACK, NULL);
     const clua_host *host = clua_state_of(L)->host;
@@ -203,10 +202,9 @@ static int perform_request(lua_State *L) {
     } else {
         request->function(L, request->member, &request->reply);
     }
-    if (request->has_values) {
-        allow_scripts(L);
-        return 0;
-    }
+    // The function may have run tasks of the process.
+    keep_scripts_forbidden(L, &request->before);
+    if (request->has_values) return 0;
     keep_functions(L, &request->reply);
     if (request->reply.kind == CLUA_REPLY_SENT) {
         int index = (int)request->reply.integer;
@@ -219,13 +217,11 @@ static int perform_request(lua_State *L) {
         if (reply.kind == CLUA_REPLY_COMPLETION && push_wrapped(L, -1)) lua_replace(L, -2);
         reply_with_values(L, request, count);
     }
-    allow_scripts(L);
     return 0;
 }
 
 // The reply to a request that failed with the error on top, which is popped.
 static void reply_with_error(lua_State *L, int status, request *request) {
-    allow_scripts(L);
     clua_reply_free(&request->reply);
     request->reply = (clua_reply){.kind = CLUA_REPLY_NO_MEMORY};
     if (clua_is_stop(L, status)) {
@@ -272,14 +268,18 @@ static bool answer(lua_State *L, clua_process *process, message_reader *reader) 
         if (lua_checkstack(L, LUA_MINSTACK)) {
             lua_pushcfunction(L, perform_request);
             lua_pushlightuserdata(L, &request);
+            forbid_scripts(L, &request.before);
             int status = lua_pcall(L, 1, 0, 0);
             if (status != LUA_OK) reply_with_error(L, status, &request);
+            allow_scripts(L, &request.before);
         } else {
             request.reply.kind = CLUA_REPLY_NO_MEMORY;
         }
         parcel_writer writer;
         writer_init(&writer);
         write_reply(process, &writer, &request);
+        // A process that does not read the answer can be killed.
+        atomic_store(&process->computes, true);
         is_valid = channel_send(&process->channel, MESSAGE_ANSWER, &writer);
         writer_free(&writer);
         if (request.reply.kind == CLUA_REPLY_HANDLE) clua_object_release(request.reply.reference.object);
@@ -313,26 +313,42 @@ static char *copy_of(const char *bytes, size_t count) {
     return copy;
 }
 
+// A process that works has checked that itself.
+static bool is_of_allowed_size(const clua_process *process, const clua_parcel *parcel) {
+    size_t limit = clua_state_of(process->L)->parcel_limit;
+    return limit == 0 || clua_parcel_size(parcel) <= limit;
+}
+
 // Reads the outcome of a task. Returns its status.
 static int read_outcome(clua_process *process, message_reader *reader, uint64_t *spent, clua_parcel *results, clua_failure *failure) {
     memset(failure, 0, sizeof *failure);
-    int status = (int)message_signed(reader);
+    int64_t status = message_signed(reader);
     *spent = message_varint(reader);
     if (status == LUA_OK) {
         if (!read_parcel(&process->channel, reader, results)) return lost(process, failure);
+        if (!is_of_allowed_size(process, results)) {
+            clua_parcel_release(results);
+            return lost(process, failure);
+        }
         return LUA_OK;
     }
-    failure->status = status;
-    failure->stop = message_byte(reader);
+    int stop = message_byte(reader);
+    if (status < LUA_ERRRUN || status > LUA_ERRERR || stop > CLUA_STOP_INSTRUCTIONS) return lost(process, failure);
+    failure->status = (int)status;
+    failure->stop = stop;
     failure->incomplete = message_byte(reader);
     size_t message_count, traceback_count;
     const char *message = message_string(reader, &message_count), *traceback = message_string(reader, &traceback_count);
     if (!read_parcel(&process->channel, reader, &failure->value)) return lost(process, failure);
+    if (!is_of_allowed_size(process, &failure->value)) {
+        clua_parcel_release(&failure->value);
+        return lost(process, failure);
+    }
     failure->message = copy_of(message, message_count);
     failure->message_count = failure->message != NULL ? message_count : 0;
     failure->traceback = copy_of(traceback, traceback_count);
     failure->traceback_count = failure->traceback != NULL ? traceback_count : 0;
-    return status;
+    return failure->status;
 }
 
 int process_perform(lua_State *L, clua_process *process, message_kind kind, parcel_writer *writer, uint64_t *spent, clua_parcel *results,
@@ -352,7 +368,6 @@ int process_perform(lua_State *L, clua_process *process, message_kind kind, parc
         } else if (kind == MESSAGE_REQUEST) {
             atomic_store(&process->computes, false);
             if (!answer(L, process, &reader)) break;
-            atomic_store(&process->computes, true);
         } else {
             if (kind == MESSAGE_OUTCOME) status = read_outcome(process, &reader, spent, results, failure);
             break;
@@ -376,7 +391,11 @@ int clua_process_start(clua_process *process, const clua_process_settings *setti
     writer_init(&writer);
     // Both sides are the same program, or at least have the same version of this library; see worker.c.
     writer_bytes(&writer, settings, sizeof *settings);
-    return process_perform_simple(process, MESSAGE_SETUP, &writer, failure);
+    // No operation runs there yet that could be stopped.
+    channel_limit_waiting(&process->channel, SETUP_SECONDS);
+    int status = process_perform_simple(process, MESSAGE_SETUP, &writer, failure);
+    channel_limit_waiting(&process->channel, 0);
+    return status;
 }
 
 int clua_process_apply_paths(clua_process *process, const clua_parcel *paths, clua_failure *failure) {
@@ -393,11 +412,18 @@ int clua_process_run_prelude(clua_process *process, const clua_parcel *prelude, 
     return process_perform_simple(process, MESSAGE_PRELUDE, &writer, failure);
 }
 
-void write_allowance(parcel_writer *writer, const clua_allowance *allowance) {
+int64_t write_allowance(parcel_writer *writer, const clua_allowance *allowance) {
     writer_byte(writer, allowance != NULL);
-    if (allowance == NULL) return;
-    write_signed(writer, clua_allowance_left(allowance));
+    if (allowance == NULL) return 0;
+    int64_t left = clua_allowance_left(allowance);
+    write_signed(writer, left);
     write_signed(writer, clua_allowance_limit(allowance));
+    return left;
+}
+
+void spend_there(clua_allowance *allowance, int64_t given, uint64_t spent) {
+    uint64_t most = (uint64_t)(given < 0 ? 0 : given) + 1;  // one more than was left says that the limit is exceeded
+    clua_allowance_spend(allowance, (size_t)(spent < most ? spent : most));
 }
 
 int clua_process_run_body(lua_State *L, clua_process *process, const clua_process_run *run, clua_parcel *results, clua_failure *failure) {
@@ -412,7 +438,7 @@ int clua_process_run_body(lua_State *L, clua_process *process, const clua_proces
     write_signed(&writer, run->result_limit);
     writer_varint(&writer, run->memory_limit);
     write_signed(&writer, run->instructions);
-    write_allowance(&writer, run->shared_instructions);
+    int64_t given = write_allowance(&writer, run->shared_instructions);
     write_allowance(&writer, clua_state_of(L)->output);
     writer_varint(&writer, run->processor_seconds);
     write_parcel(&process->channel, &writer, run->parcel);
@@ -420,7 +446,7 @@ int clua_process_run_body(lua_State *L, clua_process *process, const clua_proces
     bool printed_before = process->has_printed_too_much;
     process->has_printed_too_much = false;
     int status = process_perform(L, process, MESSAGE_RUN, &writer, &spent, results, failure);
-    clua_allowance_spend(run->shared_instructions, (size_t)spent);
+    spend_there(run->shared_instructions, given, spent);
     if (status == LUA_OK && process->has_printed_too_much) {
         clua_parcel_release(results);
         status = clua_refuse(failure, "the limit of output is exceeded (limits.outputBytes)");

@@ -390,6 +390,9 @@ void clua_code_instantiate(lua_State *L, clua_code *code) {
         lua_pop(L, 1);
         compile_factory(L, code);
     }
+    clua_state *state = clua_state_of(L);
+    state->running_factory = lua_topointer(L, -1);
     lua_call(L, 0, 1);
+    state->running_factory = NULL;
     lua_replace(L, -2);
 }

@@ -98,12 +98,38 @@ static void fill_environments(decoder *d) {
 
 // MARK: tables
 
+// Pops the metatable on top, which the object below it gets. Lua looks for a finalizer only now, so where none may run, it finds none.
+static void give_metatable(lua_State *L) {
+    const clua_state *state = clua_state_of(L);
+    bool is_stand_in = state->wrap_function != NULL;
+    if (!is_stand_in && !(state->restrictions & CLUA_NO_FINALIZERS)) {
+        lua_setmetatable(L, -2);
+        return;
+    }
+    clua_need_stack(L, 3);
+    lua_pushliteral(L, "__gc");
+    if (lua_rawget(L, -2) == LUA_TNIL) {
+        lua_pop(L, 1);
+        lua_setmetatable(L, -2);
+        return;
+    }
+    lua_pushliteral(L, "__gc");
+    lua_pushnil(L);
+    lua_rawset(L, -4);
+    lua_pushvalue(L, -2);
+    lua_setmetatable(L, -4);
+    lua_pushliteral(L, "__gc");
+    lua_insert(L, -2);
+    lua_rawset(L, -3);
+    lua_pop(L, 1);
+}
+
 // Pops the metatable on top. The object below it gets the metatable, at the end if `is_late`.
 static void set_metatable(decoder *d, bool is_late) {
     lua_State *L = d->L;
     if (!lua_istable(L, -1)) malformed(d);
     if (!is_late) {
-        lua_setmetatable(L, -2);
+        give_metatable(L);
         return;
     }
     lua_pushvalue(L, -2);
@@ -250,6 +276,7 @@ static void decode_instance(decoder *d, int depth) {
     lua_State *L = d->L;
     clua_need_stack(L, 12);
     decode_handle(d);
+    if (reader_peek(&d->reader) == CLUA_TAG_INSTANCE) malformed(d);  // no class is one, and these would be at no greater depth
     decode_value(d, depth);
     const clua_handle *handle = clua_to_handle(L, -2);
     if (handle->class_object == NULL) malformed(d);
@@ -334,7 +361,7 @@ static void set_late_metatables(decoder *d) {
     for (lua_Integer i = 1; i < d->late_count; i += 2) {
         lua_rawgeti(L, d->late, i);
         lua_rawgeti(L, d->late, i + 1);
-        lua_setmetatable(L, -2);
+        give_metatable(L);
         lua_pop(L, 1);
     }
 }

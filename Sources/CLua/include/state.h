@@ -136,6 +136,7 @@ typedef struct clua_state {
     char *warning;  // owned: the pieces of an incomplete warning, or NULL
     size_t warning_count;
     struct clua_code_caches *codes;  // owned
+    const void *running_factory;     // the function that makes a closure now, of clua_code_instantiate; NULL if none does
     // The last prototype that was looked up, and its code. NULL if there is none, or once Lua has freed the prototype.
     const void *last_prototype;
     struct clua_code *last_code;

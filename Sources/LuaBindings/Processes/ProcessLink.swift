@@ -53,7 +53,13 @@ final class ProcessLink: @unchecked Sendable {
         memoryLimit: Int, in state: LuaState, _ results: inout clua_parcel
     ) throws(Failure) {
         let process = try unsafe started(for: state)
-        try unsafe bringUpToDate(process, state)
+        self.serial += 2
+        let serial = self.serial
+        life.withLock { $0?.runs.append((ObjectIdentifier(operation), serial)) }
+        defer { life.withLock { _ = $0?.runs.popLast() } }
+        // From here on a stop finds the run, also while the process prepares for it. One that came before must not be lost.
+        if let reason = operation.stopReason { throw Failure(stop: reason) }
+        try unsafe bringUpToDate(process, state, for: operation)
         let own: Parcel?
         if unsafe parcel == nil {
             own = unsafe try state.encodeBody(of: operation, number: body.number, handleAt: 0)
@@ -64,7 +70,6 @@ final class ProcessLink: @unchecked Sendable {
         }
         defer { withExtendedLifetime(own) {} }
         guard let sent = unsafe own?.pointer ?? parcel else { throw Failure(message: "opscript bug: a body without code") }
-        serial += 2
         let usage = core.usage.limits
         var run = unsafe clua_process_run()
         unsafe run.body = body
@@ -75,10 +80,6 @@ final class ProcessLink: @unchecked Sendable {
         unsafe run.instructions = usage.operationInstructions.map(Int64.init) ?? .max
         unsafe run.shared_instructions = operation.budget?.instructions
         unsafe run.processor_seconds = usage.operationSeconds.map { UInt32(min(max($0, 0), 1e8).rounded(.up)) + Self.graceSeconds } ?? 0
-        life.withLock { $0?.runs.append((ObjectIdentifier(operation), serial)) }
-        defer { life.withLock { _ = $0?.runs.popLast() } }
-        // From here on a stop finds the run. One that came before must not be lost.
-        if let reason = operation.stopReason { throw Failure(stop: reason) }
         do throws(Failure) {
             try unsafe state.attempt { lua, failure in unsafe clua_process_run_body(lua, process, &run, &results, &failure) }
         } catch { throw explained(error, operation) }
@@ -114,7 +115,7 @@ final class ProcessLink: @unchecked Sendable {
     func start(for state: LuaState) throws(Failure) { _ = try unsafe started(for: state) }
 
     /// Makes the process ready for a callback of a script. What the callback calls may be an innermost part of a body that runs there.
-    func prepare(for state: LuaState) throws(Failure) { try unsafe bringUpToDate(started(for: state), state) }
+    func prepare(for state: LuaState) throws(Failure) { try unsafe bringUpToDate(started(for: state), state, for: nil) }
 
     // MARK: the life of a process
 
@@ -182,7 +183,9 @@ final class ProcessLink: @unchecked Sendable {
     }
 
     /// Gives the process what the runtime has published since the last body. One atomic load if nothing has changed.
-    private func bringUpToDate(_ process: OpaquePointer, _ state: LuaState) throws(Failure) {
+    ///
+    /// - Parameter operation: whose body runs next; nil for a callback.
+    private func bringUpToDate(_ process: OpaquePointer, _ state: LuaState, for operation: LuaOperation?) throws(Failure) {
         guard core.publishedVersion != appliedVersion else { return }
         let published = core.published
         do throws(Failure) {
@@ -197,7 +200,7 @@ final class ProcessLink: @unchecked Sendable {
                 try unsafe state.attempt { _, failure in unsafe clua_process_run_prelude(process, prelude.body.pointer, &failure) }
                 preludeCount += 1
             }
-        } catch { throw explained(error, nil) }
+        } catch { throw explained(error, operation) }
         appliedVersion = published.version
     }
 

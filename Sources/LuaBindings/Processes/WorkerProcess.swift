@@ -11,7 +11,16 @@ public enum WorkerProcess {
     /// The executable `opscript-worker` consists of this call. A host can be its own worker executable instead: it calls this function, and
     /// sets `isolation = .process(executable: "/proc/self/exe")`.
     public static func serveIfRequested() {
-        guard CommandLine.arguments.count == 2, CommandLine.arguments[1] == argument else { return }
+        guard isRequested else { return }
         unsafe clua_serve(3, 4, ScriptModule.host)
+    }
+
+    private static var isRequested: Bool { CommandLine.arguments.count == 2 && CommandLine.arguments[1] == argument }
+
+    /// Keeps a worker process whose executable does not serve from being a host, which would start such processes in its turn.
+    static func refuseToBeHost() throws(LuaError) {
+        guard isRequested else { return }
+        throw LuaError(
+            message: "a host has started this program as its worker process: call WorkerProcess.serveIfRequested() first in its main")
     }
 }

@@ -114,7 +114,8 @@ public final class Runtime: Sendable {
 
     /// Makes a runtime and its main state, on any thread. A worker makes its own state when it runs its first Lua function.
     ///
-    /// - Throws: an error if memory has run out, if a fresh state exceeds `stateMemoryLimit`, or if there is no executable for `isolation`.
+    /// - Throws: an error if memory has run out, if a fresh state exceeds `stateMemoryLimit`, if there is no executable for
+    ///   `isolation`, or if this process was started as a worker process.
     public convenience init(_ configuration: Configuration = Configuration()) throws(LuaError) {
         try self.init(configuration) { core in LuaState(core: core, inbox: core.engine.mainInbox) }
         if let limit = configuration.stateMemoryLimit, let main, main.usedBytes > limit {
@@ -141,6 +142,7 @@ public final class Runtime: Sendable {
     ///
     /// - Parameter makeState: makes the state; nil if memory has run out.
     private init(_ configuration: Configuration, makeState: (RuntimeCore) -> LuaState?) throws(LuaError) {
+        try WorkerProcess.refuseToBeHost()
         let workerExecutable = try configuration.isolation.resolve()
         engine = Engine(
             workerCount: configuration.workerCount, hostMayAddOperations: configuration.hostMayAddOperations,

@@ -69,6 +69,11 @@ int fork_and_call(void (*body)(void *), void *context, char *text, size_t size);
 // Calls fork. The child ends at once. Returns -1 on failure. Written in C because Swift cannot call fork.
 int fork_here(void);
 
+// Whether the calling process may send the first thread of a process a signal, and read the limits of a process. Set errno if not. Written in C
+// because Swift cannot call syscall.
+bool can_signal_thread(int process);
+bool can_read_limits(int process);
+
 // A descriptor that is readable once the process has ended; -1 if there is none. Written in C because Swift cannot call syscall.
 int pidfd_of_process(int process);
 
