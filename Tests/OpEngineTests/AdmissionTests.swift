@@ -90,6 +90,23 @@ import Testing
         #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
     }
 
+    @Test func manyThatWaitForTheSameKeyAreCancelledAtOnce() throws {
+        let engine = Engine(workerCount: 2)
+        let queue = OperationQueue(engine: engine), gate = Gate()
+        queue.addOperation(exclusive("holder") { gate.wait() })
+        while queue.operations.first?.isExecuting != true {}
+        let waiting = (0..<TestLength.size(20_000)).map { exclusive("\($0)") {} }
+        queue.addOperations(waiting, waitUntilFinished: false)
+        let last = BlockOperation {}
+        last.queuePriority = .veryLow
+        queue.addOperations([last], waitUntilFinished: true)
+        queue.cancelAllOperations()
+        for operation in waiting { try operation.tryWaitUntilFinished() }
+        gate.open()
+        queue.waitUntilAllOperationsAreFinished()
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+    }
+
     @Test func whatRunsAtOnceNeverNeedsMoreThanThereIs() {
         let engine = Engine(workerCount: 4)
         engine.resources = ["gpu": 2, "memory": 10]

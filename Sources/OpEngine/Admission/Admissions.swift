@@ -99,7 +99,7 @@ struct Admissions {
         let supply = supply(of: requirement), rank = rank(of: operation, admission)
         let index = supply.indexOfLine(of: core)
         supply.lines[index].insert(Line.Entry(operation: operation, rank: rank, amount: admission.amount(of: requirement)))
-        admission.place = Operation.Admission.Place(requirement: requirement, core: core, level: rank.level)
+        admission.place = Operation.Admission.Place(requirement: requirement, core: core, rank: rank)
         attend(to: requirement, at: now, &consequences)
         return (true, consequences)
     }
@@ -127,7 +127,7 @@ struct Admissions {
         if supply.lines[index].invited === admission.operation {
             supply.lines[index].invited = nil
         } else {
-            supply.lines[index].remove(admission.operation, at: place.level)
+            supply.lines[index].remove(place.rank)
         }
         attend(to: place.requirement, at: now, &consequences)
         return consequences
@@ -138,10 +138,10 @@ struct Admissions {
         guard let place = admission.place, let supply = supplies[place.requirement] else { return Consequences() }
         let index = supply.indexOfLine(of: place.core)
         if supply.lines[index].invited === operation { return Consequences() }
-        supply.lines[index].remove(operation, at: place.level)
+        supply.lines[index].remove(place.rank)
         let rank = rank(of: operation, admission)
         supply.lines[index].insert(Line.Entry(operation: operation, rank: rank, amount: admission.amount(of: place.requirement)))
-        admission.place?.level = rank.level
+        admission.place?.rank = rank
         var consequences = Consequences()
         attend(to: place.requirement, at: now, &consequences)
         return consequences

@@ -39,7 +39,7 @@ extension Operation {
         struct Place {
             let requirement: Requirement
             let core: ObjectIdentifier
-            var level: UInt8
+            var rank: Line.Rank
         }
 
         /// Whether the policy allows another attempt after this one. A policy that was set after the start has no effect. Under the operation's

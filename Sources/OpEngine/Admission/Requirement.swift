@@ -114,7 +114,14 @@ struct Line {
         return nil
     }
 
-    mutating func remove(_ operation: Operation, at level: UInt8) {
-        waiting[Int(level)].removeAll { $0.operation === operation }
+    /// Removes the entry with this rank. O(log n), and moves the entries behind it: those that are cancelled together are cancelled from behind.
+    mutating func remove(_ rank: Rank) {
+        let level = Int(rank.level)
+        var (low, high) = (waiting[level].startIndex, waiting[level].endIndex)
+        while low < high {
+            let middle = low + (high - low) / 2
+            if waiting[level][middle].rank < rank { low = middle + 1 } else { high = middle }
+        }
+        if low < waiting[level].endIndex, waiting[level][low].rank == rank { waiting[level].remove(at: low) }
     }
 }
