@@ -107,6 +107,7 @@ private final class Going: Operation, @unchecked Sendable {
                 setmetatable({}, { __gc = make })
                 make()
             end
+            collectgarbage()  -- no finalizer is left that changes `kept` while it is read
             queue.isSuspended = true
             queue:addOperations(kept)
             local listed = queue.operations
