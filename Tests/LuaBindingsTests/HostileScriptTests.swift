@@ -13,14 +13,14 @@ import Testing
     @Test func eachEndsAsItsFirstLineSaysAndHarmsNobody() async throws {
         let scripts = try HostileScript.all()
         #expect(scripts.count >= 150)
-        await run(sample(of: scripts, stride: TestLength.stride))
+        await run(sample(of: scripts, stride: TestLength.isShort ? 4 : 1))
     }
 
     @Test func eachEndsThatWayInAWorkerProcess() async throws {
-        await run(sample(of: try HostileScript.all(), stride: TestLength.isShort ? 5 : 1), isolation: .process)
+        await run(sample(of: try HostileScript.all(), stride: TestLength.isLong ? 1 : TestLength.isShort ? 6 : 3), isolation: .process)
     }
 
-    /// As many as there is time for.
+    /// As many as there is time for, others each time.
     private func sample(of scripts: [HostileScript], stride: Int) -> [HostileScript] {
         let first = Int.random(in: 0..<stride)
         return scripts.enumerated().filter { $0.offset % stride == first }.map(\.element)
