@@ -36,6 +36,25 @@ import Testing
         #expect(try runtime.finish().unreadFailures.isEmpty)
     }
 
+    @Test func theErrorSaysWhereMemoryRanOut() throws {
+        let runtime = try runtime(limit: 2_000_000)
+        defer { runtime.close() }
+        try runtime.run(
+            """
+            local queue = opscript.OperationQueue.new()
+            for _, fill in ipairs {
+              function(t) while true do t[#t + 1] = ('x'):rep(1000) .. #t end end,
+              function(t) while true do t[#t + 1] = {} end end,
+              function(t) while true do pcall(function() t[#t + 1] = ('x'):rep(50000) .. #t end) end end,
+            } do
+              local op = queue:addOperation(function() fill {} end)
+              op:waitUntilFinished()
+              assert(op.error.kind == 'memory' and op.error.message:find '^script:[345]: memory limit exceeded$', op.error.message)
+              assert(op.error.traceback:find 'fill')
+            end
+            """)
+    }
+
     @Test func garbageIsCollectedBeforeAnOperationIsStopped() throws {
         let runtime = try runtime(limit: 2_000_000)
         defer { runtime.close() }
@@ -88,15 +107,5 @@ import Testing
 
     @Test func aLimitThatIsTooLittleIsRefused() {
         #expect(throws: LuaError.self) { try runtime(limit: 10_000) }
-    }
-
-    /// When Lua raises this error, it has no memory to add the position.
-    @Test func whoNeedsMoreThanItsLimitIsToldSo() throws {
-        try script(
-            """
-            local o = opscript.Operation.new { memoryLimit = 1 << 20, main = function() local t = {} while true do t[#t + 1] = {} end end }
-            queue:addOperation(o):waitUntilFinished()
-            assert(o.error.kind == 'memory' and o.error.message == 'memory limit exceeded', o.error.message)
-            """)
     }
 }

@@ -23,11 +23,11 @@ static size_t machine_bytes(void) {
     return CLUA_IMPOSSIBLE_SIZE - 1;
 }
 
-// Refuses a block that would exceed the limit.
-static void *refuse(clua_state *state, size_t size) {
+// Whether a block that exceeds the limit is allocated all the same.
+static bool may_exceed_limit(clua_state *state, size_t size) {
     bool is_impossible = state->limit_bytes == state->possible_bytes || size >= CLUA_IMPOSSIBLE_SIZE;
-    if (!is_impossible && state->stop.body != NULL && !clua_is_body_of_call(state->stop.body)) clua_stop_at_limit(state, size);
-    return NULL;
+    if (is_impossible || state->stop.body == NULL || clua_is_body_of_call(state->stop.body)) return false;
+    return clua_stop_at_limit(state, size);
 }
 
 static void count_allocated(clua_state *state, size_t used_bytes) {
@@ -41,7 +41,7 @@ void *clua_allocate(void *context, void *block, size_t old_size, size_t new_size
     if (block == NULL) {  // then `old_size` is the type of the object, not a size
         if (new_size == 0) return NULL;
         size_t used_bytes = state->used_bytes + new_size;
-        if (used_bytes > state->limit_bytes) return refuse(state, new_size);
+        if (used_bytes > state->limit_bytes && !may_exceed_limit(state, new_size)) return NULL;
         void *made = malloc(new_size);
         if (made != NULL) count_allocated(state, used_bytes);
         return made;
@@ -54,7 +54,7 @@ void *clua_allocate(void *context, void *block, size_t old_size, size_t new_size
         return NULL;
     }
     size_t used_bytes = state->used_bytes - old_size + new_size;
-    if (new_size > old_size && used_bytes > state->limit_bytes) return refuse(state, new_size);
+    if (new_size > old_size && used_bytes > state->limit_bytes && !may_exceed_limit(state, new_size)) return NULL;
     void *moved = realloc(block, new_size);
     if (moved != NULL) count_allocated(state, used_bytes);
     return moved;

@@ -117,6 +117,8 @@ int clua_raise_stop(lua_State *L) {
         set_count_hook(L, 1);
         return raise_memory_error(L);
     }
+    // Unwinding may use the memory that it needs.
+    if (stop->raised == CLUA_STOP_MEMORY) clua_state_of(L)->limit_bytes = clua_state_of(L)->possible_bytes;
     bool is_first = stop->message == NULL;
     // Raise again after a while, in case a handler does not end or something swallows the error. There may be many handlers, so the time
     // that each gets becomes shorter.
@@ -207,17 +209,25 @@ void clua_arm_stop(lua_State *L) { lua_sethook(L, hook, CLUA_STOP_EVENTS, 1); }
 
 bool clua_is_stop(lua_State *L, int status) { return status == LUA_ERRMEM && stop_of(L)->raised != 0; }
 
-void clua_stop_at_limit(clua_state *state, size_t size) {
+bool clua_stop_at_limit(clua_state *state, size_t size) {
     clua_stop *stop = &state->stop;
+    if (stop->raised == CLUA_STOP_MEMORY) {
+        state->limit_bytes = state->possible_bytes;
+        return false;
+    }
     if (stop->refused_size != size) {  // Lua collects garbage and tries once more
         stop->refused_size = size;
-        return;
+        return false;
     }
     stop->refused_size = 0;
     stop->raised = CLUA_STOP_MEMORY;
     stop->grace_left = STEP;
-    state->limit_bytes = state->possible_bytes;  // unwinding may use what it needs
-    lua_sethook(atomic_load(&stop->running), hook, LUA_MASKCOUNT, STEP);
+    // The error that Lua raises when it gets no block says nothing about the place. So a small block is allocated, and the next instruction raises
+    // the stop.
+    bool is_small = size <= state->limit_bytes / 4;
+    state->limit_bytes = is_small ? state->limit_bytes + size : state->possible_bytes;
+    lua_sethook(atomic_load(&stop->running), hook, LUA_MASKCOUNT, is_small ? 1 : STEP);
+    return is_small;
 }
 
 // MARK: requests from outside

@@ -26,8 +26,9 @@ int clua_load_buffer(lua_State *L, const char *bytes, size_t count, const char *
 /// Raises the pending stop.
 int clua_raise_stop(lua_State *L);
 
-/// Called by the allocator when it refuses a block of this size because of the body's memory limit. Never raises.
-void clua_stop_at_limit(clua_state *state, size_t size);
+/// Called by the allocator for a block of this size that would exceed the body's memory limit. Returns whether it is allocated all the same.
+/// Never raises.
+bool clua_stop_at_limit(clua_state *state, size_t size);
 
 /// No block can be this large: a request for one raises a memory error.
 #define CLUA_IMPOSSIBLE_SIZE ((size_t)1 << 48)
