@@ -104,24 +104,40 @@ static char **changed_environment(const char *const *changes) {
     return result;
 }
 
+int child_attributes(const sigset_t *reset, posix_spawnattr_t *attributes) {
+    int error = posix_spawnattr_init(attributes);
+    if (error != 0) return error;
+    sigset_t none;
+    sigemptyset(&none);
+    posix_spawnattr_setsigmask(attributes, &none);
+    posix_spawnattr_setsigdefault(attributes, reset);
+    posix_spawnattr_setpgroup(attributes, 0);
+    posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+    return 0;
+}
+
+int watch_child(pid_t pid, int *pidfd) {
+    *pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (*pidfd >= 0) return 0;
+    int error = errno;
+    kill(-pid, SIGKILL);
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) continue;
+    return error;
+}
+
 // Returns an errno. glibc's posix_spawn does not copy the caller's memory, and returns once the program has started or failed to.
 static int spawn_with(const cio_program *program, char **environment, const opened *opened, pid_t *pid) {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     int error = posix_spawn_file_actions_init(&actions);
     if (error != 0) return error;
-    error = posix_spawnattr_init(&attributes);
+    // Signals that a parent process may have ignored, and that a program expects to have their default effect.
+    static const int expected[] = {SIGPIPE, SIGTERM, SIGCHLD, SIGXFSZ};
+    sigset_t reset;
+    sigemptyset(&reset);
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) sigaddset(&reset, expected[i]);
+    error = child_attributes(&reset, &attributes);
     if (error == 0) {
-        sigset_t none, reset;
-        sigemptyset(&none);
-        sigemptyset(&reset);
-        // Signals that a parent process may have ignored, and that a program expects to have their default effect.
-        static const int expected[] = {SIGPIPE, SIGTERM, SIGCHLD, SIGXFSZ};
-        for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) sigaddset(&reset, expected[i]);
-        posix_spawnattr_setsigmask(&attributes, &none);
-        posix_spawnattr_setsigdefault(&attributes, &reset);
-        posix_spawnattr_setpgroup(&attributes, 0);
-        posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
         for (int i = 0; i < 3 && error == 0; i++)
             if (opened->standard[i] >= 0) error = posix_spawn_file_actions_adddup2(&actions, opened->standard[i], i);
         if (error == 0 && opened->directory >= 0) error = posix_spawn_file_actions_addfchdir_np(&actions, opened->directory);
@@ -142,13 +158,7 @@ static int start(const cio_program *program, child *child, opened *opened, cio_s
     if (environment == NULL) return ENOMEM;
     int failure = spawn_with(program, environment, opened, &child->pid);
     free(environment);
-    if (failure != 0) return failure;
-    child->exit = (int)syscall(SYS_pidfd_open, child->pid, 0);
-    if (child->exit >= 0) return 0;
-    failure = errno;
-    kill(-child->pid, SIGKILL);
-    while (waitpid(child->pid, NULL, 0) < 0 && errno == EINTR) continue;
-    return failure;
+    return failure != 0 ? failure : watch_child(child->pid, &child->exit);
 }
 
 bool spawn(const cio_program *program, child *child, cio_start_error *error) {

@@ -2,6 +2,8 @@
 #ifndef CIO_SPAWN_H
 #define CIO_SPAWN_H
 
+#include <signal.h>
+#include <spawn.h>
 #include <sys/types.h>
 
 #include "CIO.h"
@@ -16,6 +18,13 @@ typedef struct child {
 
 /// Returns false, fills `error`, and leaves nothing behind if the program cannot be started.
 bool spawn(const cio_program *program, child *child, cio_start_error *error);
+
+/// Attributes of a child in a process group of its own, with no signal blocked, and with the default effect for the signals of `reset`. Destroy
+/// them with posix_spawnattr_destroy. Returns an errno.
+int child_attributes(const sigset_t *reset, posix_spawnattr_t *attributes);
+
+/// Opens a pidfd for a child that has just been started; kills the child's group if there is no descriptor left. Returns an errno.
+int watch_child(pid_t pid, int *pidfd);
 
 void close_descriptor(int *descriptor);
 

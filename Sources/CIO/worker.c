@@ -29,16 +29,11 @@ static int spawn_worker(const char *const *arguments, bool is_silent, const int 
     posix_spawnattr_t attributes;
     int error = posix_spawn_file_actions_init(&actions);
     if (error != 0) return error;
-    error = posix_spawnattr_init(&attributes);
+    sigset_t all;
+    sigfillset(&all);
+    // In a group of its own, so that Ctrl-C reaches the host only.
+    error = child_attributes(&all, &attributes);
     if (error == 0) {
-        sigset_t none, all;
-        sigemptyset(&none);
-        sigfillset(&all);
-        posix_spawnattr_setsigmask(&attributes, &none);
-        posix_spawnattr_setsigdefault(&attributes, &all);
-        // A group of its own, so that Ctrl-C reaches the host only.
-        posix_spawnattr_setpgroup(&attributes, 0);
-        posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
         if (is_silent) {
             error = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
             if (error == 0) error = posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
@@ -58,29 +53,35 @@ int cio_start_worker(const char *const *arguments, bool is_silent, cio_worker *w
     int error = open_pair(SOCK_STREAM, &parents[0], &children[0]);
     if (error == 0) error = open_pair(SOCK_SEQPACKET, &parents[1], &children[1]);
     if (error == 0) error = spawn_worker(arguments, is_silent, children, &pid);
+    int pidfd = -1;
+    if (error == 0) error = watch_child(pid, &pidfd);
     for (int i = 0; i < 2; i++) close_descriptor(&children[i]);
     if (error != 0)
         for (int i = 0; i < 2; i++) close_descriptor(&parents[i]);
-    *worker = (cio_worker){pid, parents[0], parents[1]};
+    *worker = (cio_worker){pid, pidfd, parents[0], parents[1]};
     return error;
 }
 
-bool cio_await_worker(int process, int milliseconds, int *status) {
-    // Readable once the process has ended.
-    int ended = (int)syscall(SYS_pidfd_open, process, 0);
-    struct pollfd polled = {ended, POLLIN, 0};
+void cio_kill_worker(int pidfd) { syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0); }
+
+bool cio_await_worker(int pidfd, int milliseconds, cio_end *end) {
+    struct pollfd polled = {pidfd, POLLIN, 0};
     int count = 0;
-    if (ended >= 0 && milliseconds > 0)
+    if (milliseconds > 0)
         do count = poll(&polled, 1, milliseconds);
         while (count < 0 && errno == EINTR);
-    close_descriptor(&ended);
-    bool is_killed = count <= 0;
-    if (is_killed) kill(process, SIGKILL);
-    while (waitpid(process, status, 0) < 0 && errno == EINTR) continue;
-    return !is_killed;
-}
-
-cio_end cio_end_of(int status) {
-    if (WIFSIGNALED(status)) return (cio_end){-1, WTERMSIG(status)};
-    return (cio_end){WIFEXITED(status) ? WEXITSTATUS(status) : -1, 0};
+    bool has_ended = count > 0;
+    if (!has_ended) cio_kill_worker(pidfd);
+    siginfo_t info;
+    int error;
+    do error = waitid(P_PIDFD, (id_t)pidfd, &info, WEXITED) == 0 ? 0 : errno;
+    while (error == EINTR);
+    if (error != 0)
+        *end = (cio_end){-1, 0};
+    else if (info.si_code == CLD_EXITED)
+        *end = (cio_end){info.si_status, 0};
+    else
+        *end = (cio_end){-1, info.si_status};
+    close_descriptor(&pidfd);
+    return has_ended;
 }

@@ -49,23 +49,13 @@ import Testing
                 failing.withLock { unsafe $0 = UInt(bitPattern: fail_allocation(state.running, number)) }
                 return []
             }
-            try runtime.register("echo") { $0 }
-            try runtime.register("describe") { (text: String, parts: [String: [Double]]) in "\(text) has \(parts.count) parts" }
-            var counter = LuaClass<Counter>("Counter")
-            counter.function("new") { Counter() }
-            counter.method("add") { (counter: Counter, number: Int) in counter.count.withLock { $0 += number } }
-            counter.property("count", get: { counter in counter.count.withLock { $0 } })
-            try runtime.register(counter)
+            try AllocationSteps.registerFunctions(in: runtime)
             try runtime.register("stopFailing") { _ in [.boolean(unsafe stop_failing(OpaquePointer(bitPattern: failing.withLock { $0 })))] }
             try runtime.run(Self.exhaust)
             try body(runtime)
             let ending = try runtime.finish()
             #expect(ending.stuckOperations.isEmpty)
         }
-    }
-
-    private final class Counter: LuaObject {
-        let count = Locked(0)
     }
 
     @Test func everyNameOfTheModuleIsInAStep() {

@@ -221,6 +221,18 @@ import Testing
         #expect(unsafe poll(&polled, 1, 60_000) == 1, "the worker process goes on")
     }
 
+    @Test func aHostMayIgnoreTheEndOfItsChildren() throws {
+        let runtime = try Runtime()
+        defer { runtime.close() }
+        let values = try runtime.run(
+            """
+            local host = opscript.process { (...), env = { HOST_IGNORES_CHILDREN = "1" } }
+            local result = host:wait()
+            return result.status, result.stdout
+            """, arguments: [.string(Products.folder + "/ProcessHost")])
+        #expect(values == [0, "[integer(7)]\n"] || values == [0, "[7]\n"], "\(values)")
+    }
+
     /// Outcomes of tasks that no worker process sends: what follows the header of the message.
     @Test(
         arguments: [

@@ -261,13 +261,7 @@ import Testing
     @Test("A body in a process can do", arguments: AllocationSteps.all.keys.filter { !unavailable.contains($0) }.sorted())
     func aBodyCanDo(name: String) throws {
         try withProcesses(workers: 2) { runtime in
-            try runtime.register("echo") { $0 }
-            try runtime.register("describe") { (text: String, parts: [String: [Double]]) in "\(text) has \(parts.count) parts" }
-            var counter = LuaClass<Counter>("Counter")
-            counter.function("new") { Counter() }
-            counter.method("add") { (counter: Counter, number: Int) in counter.count.withLock { $0 += number } }
-            counter.property("count", get: { counter in counter.count.withLock { $0 } })
-            try runtime.register(counter)
+            try AllocationSteps.registerFunctions(in: runtime)
             let operation = try runtime.operation(
                 """
                 n = 7

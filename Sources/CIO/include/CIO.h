@@ -107,6 +107,7 @@ void cio_process_release(cio_process *process);
 /// A process that serves this one. It has its ends of the sockets as descriptors 3 and 4.
 typedef struct cio_worker {
     int process;
+    int pidfd;    // names the process, whoever else waits for children
     int socket;   // for messages: a stream
     int control;  // for packets
 } cio_worker;
@@ -115,15 +116,18 @@ typedef struct cio_worker {
 /// or only that of errors if it `is_silent`, and no others. Returns 0 or an errno; then `worker` is meaningless. `arguments` ends with NULL.
 int cio_start_worker(const char *const *arguments, bool is_silent, cio_worker *worker);
 
-/// Waits for the end of a worker process, at most so long; then kills it, and waits for that. Returns whether it has ended by itself. Call it
-/// once for each process.
-bool cio_await_worker(int process, int milliseconds, int *status);
-
-/// What a status of cio_await_worker says: the exit status, or -1 and the number of a signal.
+/// How a worker process has ended: its exit status, or -1 and the number of a signal. -1 and 0 if the system has forgotten it, because this program
+/// ignores SIGCHLD, or waits for all its children.
 typedef struct cio_end {
     int status, signal_number;
 } cio_end;
-cio_end cio_end_of(int status);
+
+/// Kills a worker process. Does nothing if it has ended.
+void cio_kill_worker(int pidfd);
+
+/// Waits for the end of a worker process, at most so long; then kills it, and waits for that. Returns whether it has ended by itself. Closes
+/// the descriptor.
+bool cio_await_worker(int pidfd, int milliseconds, cio_end *end);
 
 /// "TERM" for SIGTERM. NULL for a number without a name.
 const char *cio_signal_name(int signal_number);

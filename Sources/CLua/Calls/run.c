@@ -20,6 +20,7 @@
 #include "object.h"
 #include "parcel.h"
 #include "state.h"
+#include "values.h"
 
 int clua_send(lua_State *L, int count, clua_parcel_role role, clua_parcel *parcel) {
     int status = clua_encode(L, count, role, parcel);
@@ -91,14 +92,6 @@ static bool push_description(lua_State *L) {
     return is_described;
 }
 
-static char *copy(const char *bytes, size_t count) {
-    char *block = malloc(count + 1);
-    if (block == NULL) return NULL;
-    memcpy(block, bytes, count);
-    block[count] = '\0';
-    return block;
-}
-
 // Pops the string on top and returns a copy of it. A nil there means that memory ran out.
 static char *take_string(lua_State *L, size_t *count) {
     const char *bytes = CLUA_NO_MEMORY;
@@ -112,7 +105,7 @@ static char *take_string(lua_State *L, size_t *count) {
         }
         *count = strlen(bytes);
     }
-    char *block = copy(bytes, *count);
+    char *block = clua_copy_bytes(bytes, *count);
     if (block == NULL) *count = 0;
     lua_pop(L, 1);
     return block;
@@ -123,7 +116,7 @@ static void take_stop(clua_stop *stop, clua_failure *failure) {
     failure->stop = stop->raised;
     // Lua itself may have raised the error, if there was no memory to describe it.
     const char *words = clua_stop_words(stop->raised);
-    if (stop->message == NULL) stop->message = copy(words, strlen(words));
+    if (stop->message == NULL) stop->message = clua_copy_bytes(words, strlen(words));
     failure->message = stop->message;
     failure->message_count = stop->message != NULL ? strlen(stop->message) : 0;
     failure->traceback = stop->traceback;
@@ -168,7 +161,7 @@ int clua_refuse(clua_failure *failure, const char *message) {
     memset(failure, 0, sizeof *failure);
     failure->status = LUA_ERRRUN;
     failure->message_count = strlen(message);
-    failure->message = copy(message, failure->message_count);
+    failure->message = clua_copy_bytes(message, failure->message_count);
     return LUA_ERRRUN;
 }
 

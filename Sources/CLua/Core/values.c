@@ -1,5 +1,16 @@
 #include "values.h"
 
+#include <stdlib.h>
+#include <string.h>
+
+char *clua_copy_bytes(const char *bytes, size_t count) {
+    char *copy = malloc(count + 1);
+    if (copy == NULL) return NULL;
+    memcpy(copy, bytes, count);
+    copy[count] = '\0';
+    return copy;
+}
+
 lua_Integer clua_packed_length(lua_State *L, int index) {
     // The traversal supplies the key, so no string has to be created.
     lua_Integer length = (lua_Integer)lua_rawlen(L, index);

@@ -18,10 +18,8 @@ void asking_ends(void) { has_ended = true; }
 // MARK: the answer
 
 static char *copy_of(const char *bytes, size_t count) {
-    char *copy = malloc(count + 1);
+    char *copy = clua_copy_bytes(bytes, count);
     if (copy == NULL) abort();
-    memcpy(copy, bytes, count);
-    copy[count] = '\0';
     return copy;
 }
 

@@ -18,7 +18,7 @@ static inline const void *run_of(uint64_t serial) { return (const void *)(uintpt
 
 channel *worker_channel(void);
 /// Sends a message; ends the process if the host is gone.
-bool worker_send(message_kind kind, const parcel_writer *writer);
+void worker_send(message_kind kind, const parcel_writer *writer);
 /// Performs a task and sends its outcome.
 void worker_perform(lua_State *L, message_kind kind, message_reader *reader);
 /// The key of a class of the host.

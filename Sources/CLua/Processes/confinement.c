@@ -117,10 +117,10 @@ int clua_confine(const clua_confinement *confinement) {
         size_t present = address_space();
         if (present > 0) error = limit(RLIMIT_AS, present + confinement->more_bytes);
     }
-    if (!confinement->allows_privileges && error == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) error = errno;
+    if (error == 0 && !confinement->allows_privileges && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) error = errno;
     if (confinement->allows_programs || error != 0) return error;
     tzset();  // `os.date` would read the file of the time zone later
-    if (error == 0) error = limit(RLIMIT_NPROC, 0);
+    error = limit(RLIMIT_NPROC, 0);
     if (error == 0 && !confinement->allows_files) error = limit(RLIMIT_FSIZE, 0);
     if (error == 0 && !confinement->allows_files) error = limit(RLIMIT_NOFILE, 0);
     return error != 0 ? error : filter_calls(confinement->allows_files);

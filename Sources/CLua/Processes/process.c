@@ -305,14 +305,6 @@ static void print(lua_State *L, clua_process *process, message_reader *reader) {
         process->has_printed_too_much = true;
 }
 
-static char *copy_of(const char *bytes, size_t count) {
-    char *copy = malloc(count + 1);
-    if (copy == NULL) return NULL;
-    memcpy(copy, bytes, count);
-    copy[count] = '\0';
-    return copy;
-}
-
 // A process that works has checked that itself.
 static bool is_of_allowed_size(const clua_process *process, const clua_parcel *parcel) {
     size_t limit = clua_state_of(process->L)->parcel_limit;
@@ -344,9 +336,9 @@ static int read_outcome(clua_process *process, message_reader *reader, uint64_t 
         clua_parcel_release(&failure->value);
         return lost(process, failure);
     }
-    failure->message = copy_of(message, message_count);
+    failure->message = clua_copy_bytes(message, message_count);
     failure->message_count = failure->message != NULL ? message_count : 0;
-    failure->traceback = copy_of(traceback, traceback_count);
+    failure->traceback = clua_copy_bytes(traceback, traceback_count);
     failure->traceback_count = failure->traceback != NULL ? traceback_count : 0;
     return failure->status;
 }

@@ -33,9 +33,8 @@ static _Noreturn void leave(void) { _exit(CLUA_WORKER_LEFT); }
 
 channel *worker_channel(void) { return &worker.channel; }
 
-bool worker_send(message_kind kind, const parcel_writer *writer) {
+void worker_send(message_kind kind, const parcel_writer *writer) {
     if (!channel_send(&worker.channel, kind, writer)) leave();
-    return true;
 }
 
 // MARK: tasks

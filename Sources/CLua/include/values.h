@@ -14,6 +14,9 @@ static inline const char *clua_string(lua_State *L, int index, size_t *count) {
     return lua_type(L, index) == LUA_TSTRING ? lua_tolstring(L, index, count) : NULL;
 }
 
+/// A copy of the bytes with a zero behind them, for free(). NULL without memory.
+char *clua_copy_bytes(const char *bytes, size_t count);
+
 /// The number of values in the table at `index`: its field `n`, as from `table.pack`, or else its length. Never raises.
 lua_Integer clua_packed_length(lua_State *L, int index);
 

@@ -17,7 +17,7 @@ final class ProcessLink: @unchecked Sendable {
     @safe
     private struct Life {
         let process: OpaquePointer
-        let number: pid_t
+        let pidfd: Int32
         let control: Int32
         /// The runs, the innermost last. The process runs several if a body starts an operation itself.
         var runs: [(operation: ObjectIdentifier, serial: UInt64)] = []
@@ -28,8 +28,8 @@ final class ProcessLink: @unchecked Sendable {
             unsafe send(control, &message, MemoryLayout<clua_stop_message>.size, Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT))
         }
 
-        // Safety: the number is not used again before `takeEnd` has waited for the process, and that takes `life` first.
-        func kill() { _ = Glibc.kill(number, SIGKILL) }
+        // `takeEnd` takes `life` before it closes the descriptor.
+        func kill() { cio_kill_worker(pidfd) }
     }
 
     private let executable: String
@@ -143,10 +143,11 @@ final class ProcessLink: @unchecked Sendable {
         }
         guard let process = unsafe clua_process_new(state.main, worker.socket) else {
             _ = Glibc.close(worker.control)
-            _ = cio_await_worker(worker.process, 0, nil)
+            var end = cio_end()
+            _ = unsafe cio_await_worker(worker.pidfd, 0, &end)
             throw Failure(message: "not enough memory for a worker process")
         }
-        life.withLock { unsafe $0 = Life(process: process, number: worker.process, control: worker.control) }
+        life.withLock { unsafe $0 = Life(process: process, pidfd: worker.pidfd, control: worker.control) }
         Worker.current?.works(through: worker.process)
         (appliedVersion, registrationCount, preludeCount) = (0, 0, 0)
         var settings = settings(state.number)
@@ -237,13 +238,12 @@ final class ProcessLink: @unchecked Sendable {
         }
         guard let taken else { return "has ended" }
         Worker.current?.works(through: 0)
-        var status: Int32 = 0
-        let hasEnded = unsafe cio_await_worker(taken.number, milliseconds, &status)
+        var end = cio_end()
+        let hasEnded = unsafe cio_await_worker(taken.pidfd, milliseconds, &end)
         _ = Glibc.close(taken.control)
         unsafe clua_process_free(taken.process)
-        guard hasEnded else { return "closed its connection" }
-        let end = cio_end_of(status)
-        if end.status == CLUA_WORKER_LEFT { return "closed its connection" }
+        guard hasEnded, end.status != CLUA_WORKER_LEFT else { return "closed its connection" }
+        if end.signal_number == 0 && end.status == -1 { return "has ended" }
         if end.signal_number == 0 { return "exited with status \(end.status)" }
         let name = unsafe cio_signal_name(end.signal_number).map { unsafe "SIG\(String(cString: $0))" }
         return "was ended by signal \(end.signal_number)\(name.map { " (\($0))" } ?? "")"
