@@ -170,7 +170,9 @@ import Testing
         let task = TaskOperation { try work("task") }
         let all: [Operation] = [block, two, invocation, task]
         for operation in all { operation.retryPolicy = RetryPolicy(attempts: 3, delay: 0.0001) }
-        queue.addOperations(all, waitUntilFinished: true)
+        // Waits as a task does: the thread of this test may be the only one on which the task can run.
+        queue.addOperations(all, waitUntilFinished: false)
+        for operation in all { try await operation.finished() }
         for operation in all { #expect(operation.outcome == .succeeded && operation.attempt == 3) }
         #expect(try invocation.result == 7)
         #expect(try await task.value == 7)

@@ -39,9 +39,9 @@ extension BeyondFoundation where Self: Operation {
 
     /// How often the operation is tried again when it fails; nil, the default, for not at all.
     ///
-    /// Each attempt calls `main`, or `start` of an asynchronous operation, once more, after the last call has returned. Between two attempts the operation is not executing and
-    /// waits in its queue, without a thread, without a place among those that execute, and without its keys and resources. Cancelling ends
-    /// the wait. The error of the last attempt is the operation's `error`; completion blocks run once, at the end.
+    /// Each attempt calls `main`, or an override of `start`, once more, after the last call has returned. Between two attempts the operation
+    /// waits in its queue and is not executing: it has no thread, no place among those that execute, and none of its keys and resources.
+    /// Cancelling ends the wait. The error of the last attempt is the operation's `error`; completion blocks run once, at the end.
     ///
     /// An operation that is started by hand has one attempt.
     public var retryPolicy: RetryPolicy? {
