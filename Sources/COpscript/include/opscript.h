@@ -287,6 +287,10 @@ void opscript_configuration_set_limit(opscript_configuration *configuration, ops
 /* For scripts that nobody has read: nothing but the language and what computes; all limits above but those of instructions, because time is
    limited; and 128 MB for each Lua state. Single limits may be set afterwards. */
 void opscript_configuration_set_untrusted(opscript_configuration *configuration);
+/* Runs the functions of operations in worker processes, one for each worker, instead of threads of this process. What ends such a process
+   costs the operation that it runs, and nothing else. `executable` is the path of the installed command `opscript-worker`; with NULL,
+   opscript_runtime_new looks for it beside this program and in PATH, and reports if there is none. */
+void opscript_configuration_set_worker_processes(opscript_configuration *configuration, const char *executable);
 void opscript_configuration_free(opscript_configuration *configuration);
 
 /* Runtimes ---------------------------------------------------------------------------------------------------------- */
