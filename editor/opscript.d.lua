@@ -83,6 +83,28 @@ function opscript.lines(path) end
 ---@return table<string, integer>?
 function opscript.resources(amounts) end
 
+---Makes a channel: a queue of values between senders and receivers in any states.
+---@param options? opscript.ChannelOptions
+---@return opscript.Channel
+function opscript.channel(options) end
+
+---An immutable copy of a table that every state reads without copying it. Plain values and frozen tables are returned as they are.
+---@generic T
+---@param value T
+---@return T
+function opscript.freeze(value) end
+
+---An ordinary copy of a frozen table; any other value as it is.
+---@generic T
+---@param value T
+---@return T
+function opscript.thaw(value) end
+
+---Whether the value is a frozen table.
+---@param value any
+---@return boolean
+function opscript.isFrozen(value) end
+
 ---A function, or a method of an object, that runs once, in the state that its queue chooses. Names that are not listed here are the
 ---operation's own storage: a value is copied in when it is assigned, and out when it is read.
 ---@class opscript.Operation
@@ -362,6 +384,7 @@ function OperationQueue:observe(keyPath, options, f) end
 ---@field resource string? what too little is left of
 ---@field nextAttempt integer? the number of the attempt that follows a pause
 ---@field secondsToNextStart number?
+---@field waits string? what the body of an executing operation waits for
 
 ---@class opscript.Capture
 ---@field name string the path by which it is reached
@@ -382,6 +405,48 @@ function Observation:invalidate() end
 local Timer = {}
 
 function Timer:cancel() end
+
+---@class opscript.ChannelOptions
+---@field capacity? number how many messages wait at most: 100 by default, `math.huge` for any number
+---@field name? string
+
+---A queue of values. `for value in channel do` receives until the channel is closed and empty; `#channel` is the number of values that wait.
+---@class opscript.Channel
+---@field name string?
+---@field capacity number
+---@field count integer
+---@field isClosed boolean
+---@operator call: any
+---@operator len: integer
+local Channel = {}
+
+---Sends the values together, as soon as there is room. The first must not be nil.
+---@param ... any
+---@return true
+function Channel:send(...) end
+
+---Sends the values, unless the channel is full.
+---@param ... any
+---@return boolean isSent
+function Channel:trySend(...) end
+
+---Sends the values if there is room within so many seconds.
+---@param seconds number
+---@param ... any
+---@return boolean isSent
+function Channel:sendWithin(seconds, ...) end
+
+---Waits for the next values. Returns nil and the reason, `"closed"`, `"timeout"` or `"cancelled"`, if there are none.
+---@param seconds? number
+---@return any ...
+function Channel:receive(seconds) end
+
+---The next values; nil and `"empty"` or `"closed"` if there are none.
+---@return any ...
+function Channel:tryReceive() end
+
+---Ends the channel: receivers get what is left, and who sends gets an error.
+function Channel:close() end
 
 ---@class opscript.ProcessOptions
 ---@field [integer] string|number the program, and its arguments

@@ -110,6 +110,47 @@ end
 -- Only the costs of the map.
 function workloads.L7(count) return map(function(x) return x end, count) end
 
+-- Sends `count` values through a channel from an operation to another one, or to the main state: nanoseconds a value.
+local function stream(count, capacity, value, isMain)
+  local channel = opscript.channel { capacity = capacity }
+  local function receive()
+    local received = 0
+    for _ in channel do received = received + 1 end
+    return received
+  end
+  return seconds(function()
+    queue:addOperation(function()
+      for i = 1, count do channel:send(value or i) end
+      channel:close()
+    end)
+    if isMain then
+      assert(receive() == count)
+    else
+      local consumer = queue:addOperation(receive)
+      consumer:waitUntilFinished()
+      assert(consumer.result == count)
+    end
+  end) / count * 1e9
+end
+
+function workloads.C1(count) return stream(count, 1000) end
+workloads["C1-main"] = function(count) return stream(count, 1000, nil, true) end
+workloads["C1-row"] = function(count) return stream(count, 1000, { id = 1, name = "row 1", score = 0.5 }) end
+workloads["C1-one"] = function(count) return stream(count, 1) end
+
+-- Reads fields of a table that all states share, or of an ordinary one: nanoseconds a field.
+local function read(t, count)
+  return seconds(function()
+    local sum = 0
+    for _ = 1, count // 4 do sum = sum + t.width + t.height + t.depth + t[1] end
+    assert(sum > 0)
+  end) / count * 1e9
+end
+
+local settings = { 5, 6, 7, width = 1, height = 2, depth = 3, name = "settings", list = { 1, 2 } }
+function workloads.F1(count) return read(opscript.freeze(settings), count) end
+workloads["F1-table"] = function(count) return read(settings, count) end
+
 -- Measures exchanges while `count` operations with completion blocks wait. Half of them set their block after they were added.
 workloads["L5-waiting"] = function(count)
   local waiting = OperationQueue.new { isSuspended = true }

@@ -31,6 +31,7 @@ extension Runtime.Limits {
         case OPSCRIPT_QUEUE_LENGTH: queueLength = count
         case OPSCRIPT_QUEUES: queues = count
         case OPSCRIPT_TIMERS: timers = count
+        case OPSCRIPT_CHANNEL_BYTES: channelBytes = count
         default: throw Misuse("there is no limit with the number \(limit.rawValue)")
         }
     }

@@ -49,7 +49,13 @@ local function keys()
   return { a, { [a] = { [b] = function() return a, b end } } }
 end
 
+local function frozen()
+  local f = require "opscript".freeze { 1, "text", { key = {} }, [("x"):rep(20000)] = true }
+  return f, { f, [f] = f[3] }, function() return f end
+end
+
 return {
+  frozen,
   function() return ("long"):rep(5000), { [("key"):rep(6000)] = ("long"):rep(5000) } end,
   function() return nil, true, false, 1, -1, 1.5, 0 / 0, "text", math.maxinteger, math.mininteger, ("x"):rep(300) end,
   cycle,

@@ -67,6 +67,8 @@ import Testing
             OperationQueueClass.ClassProperty.names, OperationQueueClass.Option.allCases.map(\.rawValue), ErrorClass.Property.names,
             ObservationClass.Function.names, ObservationClass.Property.names, TimerClass.Function.names, ProcessClass.Function.names,
             ProcessClass.Property.names, ProcessClass.Option.allCases.map(\.rawValue), ["BlockOperation", "InvocationOperation"],
+            ChannelClass.Function.names.filter { !$0.hasPrefix("__") }, ChannelClass.Property.names,
+            ChannelClass.Option.allCases.map(\.rawValue), ["freeze", "thaw", "isFrozen"],
         ]
         #expect(Set(names.joined()).subtracting(words) == [])
     }

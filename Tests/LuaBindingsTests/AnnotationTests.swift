@@ -76,7 +76,10 @@ import Testing
         #expect(file.wrongParameters.isEmpty)
         let classes = ["Operation", "BlockOperation", "InvocationOperation", "OperationQueue"]
         let expected: [(name: String, fields: [String], functions: Set<String>)] = [
-            ("opscript", classes, Set((ScriptModule.Function.names + MapScript.Function.names).map { ".\($0)" })),
+            (
+                "opscript", classes,
+                Set((ScriptModule.Function.names + MapScript.Function.names + ["freeze", "thaw", "isFrozen"]).map { ".\($0)" })
+            ),
             (
                 "opscript.Operation", OperationClass.Property.names + OperationClass.ClassProperty.names,
                 Self.methods(OperationClass.Function.names)
@@ -91,6 +94,8 @@ import Testing
             ("opscript.OperationQueueOptions", OperationQueueClass.Option.allCases.map(\.rawValue), []),
             ("opscript.Error", ErrorClass.Property.names, []),
             ("opscript.Observation", ObservationClass.Property.names, Self.methods(ObservationClass.Function.names)),
+            ("opscript.ChannelOptions", ChannelClass.Option.allCases.map(\.rawValue), []),
+            ("opscript.Channel", ChannelClass.Property.names, Self.methods(ChannelClass.Function.names.filter { !$0.hasPrefix("__") })),
             ("opscript.Timer", [], Self.methods(TimerClass.Function.names)),
             ("opscript.Process", ProcessClass.Property.names, Self.methods(ProcessClass.Function.names)),
             ("opscript.ProcessOptions", ProcessClass.Option.allCases.map(\.rawValue), []),
@@ -203,6 +208,11 @@ import Testing
                     blockage(op)
                     op:cancel()
                 end
+                local channel = opscript.channel()
+                local reader = queue:addOperation(function() return channel:receive() end)
+                repeat local _, fields = reader:why() until fields and fields.waits
+                blockage(reader)
+                channel:close()
                 keeper:cancel()
                 running:cancel()
                 held:cancelAllOperations()

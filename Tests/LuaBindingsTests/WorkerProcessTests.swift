@@ -246,8 +246,8 @@ import Testing
     }
 
     private static let unavailable: Set = [
-        // Refused: subclasses, preludes, __transfer in a call, and captures that cannot be sent.
-        "a class", "a class with all its methods", "a prelude", "an object with __transfer", "captures",
+        // Refused: subclasses, preludes, __transfer in a call, freezing, and captures that cannot be sent.
+        "a class", "a class with all its methods", "a prelude", "an object with __transfer", "a frozen value", "captures",
         // The error counts the operation queue and the function as arguments, too.
         "what cannot be sent",
         // Callbacks have copies of the variables of the body.

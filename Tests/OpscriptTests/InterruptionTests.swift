@@ -31,6 +31,23 @@ struct InterruptionTests {
         for pid in pids { #expect(kill(pid, 0) != 0 && errno == ESRCH, "process \(pid) is still there") }
     }
 
+    @Test("A signal ends waits for channels", arguments: [("INT", 130), ("TERM", 143)])
+    func channels(name: String, status: Int32) throws {
+        let script = """
+            local empty, full = opscript.channel(), opscript.channel { capacity = 1 }
+            full:send(1)
+            local queue = opscript.OperationQueue.new()
+            queue:addOperation(function() empty:receive() print "received" end)
+            queue:addOperation(function() full:send(2) print "sent" end)
+            opscript.after(0.1, function() io.popen("kill -\(name) $PPID"):close() end)
+            opscript.after(1000, print)
+            empty:receive()
+            print "received"
+            """
+        let outcome = try Command.opscript("-").input(script).run()
+        #expect(outcome.status == status && outcome.text.isEmpty, "\(outcome)")
+    }
+
     @Test("Ctrl-C leaves none of a hundred programs behind")
     func manyPrograms() throws {
         let script = """

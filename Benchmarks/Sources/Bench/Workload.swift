@@ -172,6 +172,12 @@ struct Catalogue {
         return loop
     }
 
+    private var ordinaryTable: Subject {
+        var table = script("F1-table", 10_000_000)
+        table.name = "table"
+        return table
+    }
+
     private func onOneProcessor(_ subject: Subject) -> Subject {
         Subject(name: subject.name, commands: subject.commands.map { ["taskset", "-c", "0"] + $0 })
     }
@@ -208,6 +214,22 @@ struct Catalogue {
                     // Debian's Python, because Debian's joblib belongs to that.
                     Subject(name: "joblib", commands: [["/usr/bin/python3", programs.scripts + "/joblib-map.py", "L7", count(200_000)]]),
                 ], goals: []),
+            Workload(
+                name: "C1", title: "a number through a channel", unit: "ns", ours: script("C1", 1_000_000),
+                peers: [Subject(name: "Queue", commands: [["python3", programs.scripts + "/queue_peer.py", "C1", count(200_000)]])],
+                goals: [Goal(peer: nil, must: 1000)], turns: 3),
+            Workload(
+                name: "C1-main", title: "the same to the main state", unit: "ns", ours: script("C1-main", 1_000_000), peers: [],
+                goals: [Goal(peer: nil, must: 1000)], turns: 3),
+            Workload(
+                name: "C1-row", title: "a table of three fields", unit: "ns", ours: script("C1-row", 300_000),
+                peers: [Subject(name: "Queue", commands: [["python3", programs.scripts + "/queue_peer.py", "C1-row", count(200_000)]])],
+                goals: []),
+            Workload(
+                name: "C1-one", title: "a channel of one place", unit: "ns", ours: script("C1-one", 100_000), peers: [], goals: []),
+            Workload(
+                name: "F1", title: "reading a field of a frozen table", unit: "ns", ours: script("F1", 10_000_000), peers: [ordinaryTable],
+                goals: []),
             Workload(
                 name: "T1", title: "a string of 1 MB there and back", unit: "µs", ours: script("T1", 200), peers: luaPeers("T1", 200),
                 goals: [Goal(peer: "luv", must: 1.1, best: 0.85)]),

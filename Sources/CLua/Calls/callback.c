@@ -344,19 +344,22 @@ void clua_push_function(lua_State *L, clua_function function, int member) {
     lua_pushcclosure(L, clua_call_target, 1);
 }
 
-static void push_class_function(lua_State *L, const clua_class *class, int member) {
-    lua_CFunction function = clua_deferring_function(L, class, member);
-    push_target(L, class->call, member);
-    lua_pushcclosure(L, function != NULL ? function : clua_call_target, 1);
+// Gives the table on top the functions of the class: the metamethods, or the others.
+static void set_class_functions(lua_State *L, const clua_class *class, bool are_metamethods) {
+    for (size_t i = 0; i < class->function_count; i++) {
+        const clua_member *named = &class->functions[i];
+        if ((strncmp(named->name, "__", 2) == 0) != are_metamethods) continue;
+        lua_CFunction function = clua_deferring_function(L, class, named->member);
+        push_target(L, class->call, named->member);
+        lua_pushcclosure(L, function != NULL ? function : clua_call_target, 1);
+        lua_setfield(L, -2, named->name);
+    }
 }
 
 // Creates the class table, with functions as fields and computed properties. Pushes it.
 static void push_class_table(lua_State *L, const clua_class *class) {
     lua_createtable(L, 0, (int)class->function_count);
-    for (size_t i = 0; i < class->function_count; i++) {
-        push_class_function(L, class, class->functions[i].member);
-        lua_setfield(L, -2, class->functions[i].name);
-    }
+    set_class_functions(L, class, false);
     lua_createtable(L, 0, 3);
     push_members(L, class->class_properties, class->class_property_count);
     push_pointer(L, class->class_get);
@@ -406,6 +409,7 @@ static void set_metamethods(lua_State *L, const clua_class *class) {
     lua_pushstring(L, clua_deferred_property(L, class));
     lua_pushcclosure(L, set_property, 3);
     lua_setfield(L, -2, "__newindex");
+    set_class_functions(L, class, true);
     clua_push_function(L, class->describe, 0);
     lua_setfield(L, -2, "__tostring");
     lua_pushstring(L, class->name);

@@ -49,7 +49,10 @@ void *clua_allocate(void *context, void *block, size_t old_size, size_t new_size
     if (new_size == 0) {
         state->used_bytes -= old_size;
         if (block == state->last_prototype) state->last_prototype = NULL;
-        if (old_size == state->handles.block_size && clua_handle_is_freed(&state->handles, block)) return NULL;
+        if (old_size == state->handles.block_size) {
+            if (clua_handle_is_freed(&state->handles, block)) return NULL;
+            if (state->has_frozen) clua_frozen_view_is_freed(state, block);
+        }
         if (old_size <= CLUA_MIN_SHARED_STRING || !clua_hand_over_block(state, block, old_size)) free(block);
         return NULL;
     }
@@ -81,6 +84,7 @@ static void push_module(lua_State *L, const clua_host *host) {
         clua_push_function(L, host->call, host->functions[i].member);
         lua_setfield(L, -2, host->functions[i].name);
     }
+    clua_open_frozen(L);
     clua_open_script(L);
 }
 
@@ -127,6 +131,7 @@ clua_state *clua_record_new(void *object, const clua_host *host) {
     state->host = host;
     state->call_host = clua_call_host;
     state->push_new_metatable = clua_push_new_metatable;
+    state->destroy_dead_frozen = clua_destroy_dead_frozen;
     state->state_limit = state->limit_bytes = state->possible_bytes = machine_bytes();
     return state;
 }

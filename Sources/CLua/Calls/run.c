@@ -16,6 +16,7 @@
 #include "Limits/stop_raising.h"
 #include "Objects/class_raising.h"
 #include "Objects/object_raising.h"
+#include "Transfer/frozen.h"
 #include "Transfer/parcel_raising.h"
 #include "object.h"
 #include "parcel.h"
@@ -163,6 +164,17 @@ int clua_refuse(clua_failure *failure, const char *message) {
     failure->message_count = strlen(message);
     failure->message = clua_copy_bytes(message, failure->message_count);
     return LUA_ERRRUN;
+}
+
+int clua_thaw(lua_State *L, int index, clua_failure *failure) {
+    memset(failure, 0, sizeof *failure);
+    index = lua_absindex(L, index);
+    if (!lua_checkstack(L, 4)) return clua_refuse(failure, "stack overflow");
+    lua_pushcfunction(L, clua_thaw_here);
+    lua_pushvalue(L, index);
+    int status = lua_pcall(L, 1, 1, 0);
+    if (status != LUA_OK) take_failure(L, status, failure);
+    return status;
 }
 
 // MARK: calling

@@ -35,6 +35,8 @@ typedef enum clua_kept {
     CLUA_KEPT_SCRIPT_GLOBALS,       // table: the globals of the host's script; see Calls/scripted.c
     CLUA_KEPT_SCRIPTED,             // table: the functions that the host's script defines, by name
     CLUA_KEPT_LIBRARIES,            // what the libraries contain; see Libraries/isolation.c
+    CLUA_KEPT_FROZEN,               // weak table: frozen table (light userdata) -> view
+    CLUA_KEPT_FROZEN_METATABLE,     // metatable of views
     CLUA_KEPT_CACHED_CLOSURES,      // the first of the cached closures, as in clua_state
     CLUA_KEPT_METATABLES = CLUA_KEPT_CACHED_CLOSURES + CLUA_CACHED_CLOSURE_COUNT,  // the first metatable, by kind
     CLUA_KEPT_CLASS_TABLES = CLUA_KEPT_METATABLES + CLUA_MAX_KINDS + 1,  // the first class table, by kind

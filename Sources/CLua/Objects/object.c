@@ -108,6 +108,7 @@ void clua_release_freed_handles(clua_state *state) {
         if (object != NULL) clua_object_release(object);
     }
     handles->is_releasing = false;
+    if (state->dead_frozen != NULL) state->destroy_dead_frozen(state);
 }
 
 void clua_handles_close(clua_state *state) {

@@ -250,6 +250,8 @@ void write_parcel(channel *channel, parcel_writer *writer, const clua_parcel *pa
     writer_string(writer, (const char *)clua_parcel_bytes(parcel), parcel->byte_count);
     size_t string_count = clua_parcel_string_count(parcel), code_count = clua_parcel_code_count(parcel);
     size_t reference_count = clua_parcel_reference_count(parcel);
+    // States that talk to processes freeze nothing.
+    if (clua_parcel_frozen_count(parcel) > 0) writer->failed = true;
     writer_varint(writer, string_count);
     for (size_t i = 0; i < string_count; i++) {
         const clua_shared_string *string = clua_parcel_string(parcel, i);

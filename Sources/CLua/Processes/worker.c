@@ -18,6 +18,7 @@
 #include "Limits/Limits.h"
 #include "Processes/asking.h"
 #include "Processes/proxies.h"
+#include "Transfer/Transfer.h"
 #include "process.h"
 #include "values.h"
 
@@ -288,6 +289,7 @@ static void set_up(const clua_host *model, message_reader *reader) {
         int status = clua_refuse(&failure, "not enough memory for the Lua state of a worker process");
         return send_status(status, &failure);
     }
+    clua_share_nothing(L);
     clua_attach_thread(L);
     if (settings.state_limit > 0) clua_limit_state(L, settings.state_limit);
     if (settings.parcel_limit > 0) clua_limit_parcels(L, settings.parcel_limit);

@@ -1,16 +1,18 @@
 // Transfer: Lua values on their way from one state to another. They are encoded into a parcel and decoded from it. Each state compiles the
-// code of a function once, and long strings are shared rather than copied. Transfer may use Core, Limits, Objects and Libraries.
+// code of a function once, and long strings are shared rather than copied. Frozen values are read where they are. Transfer may use Core, Limits, Objects and Libraries.
 #ifndef CLUA_TRANSFER_FOLDER_H
 #define CLUA_TRANSFER_FOLDER_H
 
 #include "Transfer/code.h"
 #include "Transfer/decoder_raising.h"
+#include "Transfer/frozen.h"
 #include "Transfer/shared_string.h"
 #include "Transfer/parcel_flat.h"
 #include "Transfer/parcel_format.h"
 #include "Transfer/parcel_raising.h"
 #include "Transfer/parcel_writer.h"
 #include "Transfer/pointer_map.h"
+#include "freezing.h"
 #include "parcel.h"
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "Core/memory_raising.h"
 #include "Libraries/environment_raising.h"
+#include "Transfer/frozen.h"
 #include "Transfer/shared_string.h"
 #include "Transfer/parcel_analysis.h"
 #include "object.h"
@@ -142,6 +143,8 @@ void encoder_free(encoder *e) {
     for (size_t i = 0; i < e->codes.count; i++) clua_code_release(((clua_code **)e->codes.items)[i]);
     for (size_t i = 0; i < e->references.count; i++) clua_object_release(((clua_reference *)e->references.items)[i].object);
     for (size_t i = 0; i < e->strings.count; i++) clua_shared_string_release(((clua_shared_string **)e->strings.items)[i]);
+    for (size_t i = 0; i < e->frozen.count; i++) clua_frozen_release(((const frozen_table **)e->frozen.items)[i]);
+    free(e->frozen.items);
     free(e->strings.items);
     free(e->codes.items);
     free(e->references.items);
@@ -150,7 +153,7 @@ void encoder_free(encoder *e) {
 }
 
 void encoder_need_more(encoder *e) {
-    if (e->references.count == 0 && e->strings.count == 0 && e->codes.count < 2) return;
+    if (e->references.count == 0 && e->strings.count == 0 && e->codes.count < 2 && e->frozen.count == 0) return;
     e->more = malloc(sizeof *e->more);
     if (e->more == NULL) clua_no_memory(e->L);
 }
@@ -166,6 +169,8 @@ void encoder_fill(encoder *e, clua_parcel *parcel) {
             .code_count = (uint32_t)e->codes.count,
             .strings = e->strings.items,
             .string_count = (uint32_t)e->strings.count,
+            .frozen = e->frozen.items,
+            .frozen_count = (uint32_t)e->frozen.count,
         };
         parcel->more = e->more;
         parcel->has_more = true;
@@ -175,6 +180,6 @@ void encoder_fill(encoder *e, clua_parcel *parcel) {
         free(e->codes.items);
     }
     writer_finish(&e->writer, parcel);
-    e->references = e->codes = e->strings = (list){0};
+    e->references = e->codes = e->strings = e->frozen = (list){0};
 }
 

@@ -58,6 +58,7 @@ typedef struct encoder {
     list codes;            // clua_code *, retained
     list references;       // clua_reference, retained
     list strings;          // clua_shared_string *, owned; the last may be NULL
+    list frozen;           // const frozen_table *, retained
     clua_parcel_more *more;  // the future owner of these lists; NULL if the parcel needs none
     list bodies;           // postponed; the objects are in the Lua table at `anchors`
     list globals;          // global_read; name and value are in the Lua table at `anchors`

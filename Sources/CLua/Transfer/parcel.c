@@ -6,6 +6,7 @@
 #include "Libraries/environment_raising.h"
 #include "Libraries/modules_raising.h"
 #include "Transfer/code.h"
+#include "Transfer/frozen.h"
 #include "Transfer/shared_string.h"
 #include "Transfer/parcel_raising.h"
 #include "object.h"
@@ -45,6 +46,8 @@ static void release_more(clua_parcel_more *more) {
     for (size_t i = 0; i < more->reference_count; i++)
         if (!more->references[i].is_unowned) clua_object_release_in_turn(more->references[i].object);
     for (size_t i = 0; i < more->string_count; i++) clua_shared_string_release(more->strings[i]);
+    for (size_t i = 0; i < more->frozen_count; i++) clua_frozen_release(more->frozen[i]);
+    free(more->frozen);
     free(more->strings);
     free(more->codes);
     free(more->references);
@@ -55,7 +58,15 @@ size_t clua_parcel_size(const clua_parcel *parcel) {
     size_t size = parcel->byte_count;
     if (!parcel->has_more) return size;
     for (size_t i = 0; i < parcel->more->string_count; i++) size += parcel->more->strings[i]->count;
+    for (size_t i = 0; i < parcel->more->frozen_count; i++) size += parcel->more->frozen[i]->owner->size;
     return size;
+}
+
+bool clua_parcel_has_objects(const clua_parcel *parcel) {
+    if (clua_parcel_reference_count(parcel) > 0) return true;
+    for (size_t i = 0; i < clua_parcel_frozen_count(parcel); i++)
+        if (clua_parcel_frozen(parcel, i)->owner->has_objects) return true;
+    return false;
 }
 
 void clua_parcel_release(clua_parcel *parcel) {

@@ -8,6 +8,7 @@
 #include "Libraries/environment_raising.h"
 #include "Libraries/modules_raising.h"
 #include "Objects/class_raising.h"
+#include "Transfer/frozen.h"
 #include "Transfer/parcel_raising.h"
 #include "Transfer/parcel_rebuild.h"
 #include "object.h"
@@ -41,6 +42,7 @@ static const char *kind_of(lua_State *L, int value) {
         const char *name = host->classes[i].name;
         return strcmp(name, "Operation") == 0 ? "operation" : strcmp(name, "OperationQueue") == 0 ? "queue" : "object";
     }
+    if (clua_to_frozen(L, value) != NULL) return "frozen";
     if (lua_istable(L, value) && clua_is_environment(L, value)) return "globals";
     if (lua_istable(L, value) && clua_class_handle(L, value) != NULL) return "class";
     if (clua_module_name(L, value)) {

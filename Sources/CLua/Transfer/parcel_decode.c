@@ -9,6 +9,7 @@
 #include "Objects/object_raising.h"
 #include "Transfer/code.h"
 #include "Transfer/decoder_raising.h"
+#include "Transfer/frozen.h"
 #include "Transfer/shared_string.h"
 #include "Transfer/parcel_format.h"
 #include "Transfer/parcel_raising.h"
@@ -262,6 +263,10 @@ static void decode_handle(decoder *d) {
     clua_push_handle(d->L, reference->object, reference->kind);
 }
 
+static void decode_frozen(decoder *d) {
+    clua_push_frozen(d->L, clua_parcel_frozen(d->parcel, read_count(d, clua_parcel_frozen_count(d->parcel))));
+}
+
 // Pushes a class. A record with its contents follows.
 static void decode_class(decoder *d) {
     const clua_reference *reference = clua_parcel_reference(d->parcel, read_count(d, clua_parcel_reference_count(d->parcel)));
@@ -344,6 +349,7 @@ void decode_value(decoder *d, int depth) {
     case CLUA_TAG_HANDLE: decode_handle(d); break;
     case CLUA_TAG_INSTANCE: decode_instance(d, depth); break;
     case CLUA_TAG_CLASS: decode_class(d); break;
+    case CLUA_TAG_FROZEN: decode_frozen(d); break;
     case CLUA_TAG_ENVIRONMENT:
         d->uses_environment = true;
         decoder_push_environment(d, read_count(d, UINT32_MAX));

@@ -9,6 +9,7 @@
 #include "Libraries/modules_raising.h"
 #include "Objects/class_raising.h"
 #include "Transfer/encoder.h"
+#include "Transfer/frozen.h"
 #include "Transfer/shared_string.h"
 #include "Transfer/parcel_class.h"
 #include "Transfer/parcel_flat.h"
@@ -301,9 +302,19 @@ static void encode_function(encoder *e, int depth) {
 
 // MARK: values
 
+static void encode_frozen(encoder *e, const frozen_table *table) {
+    writer_byte(&e->writer, CLUA_TAG_FROZEN);
+    writer_varint(&e->writer, e->frozen.count);
+    *(const frozen_table **)encoder_append(e, &e->frozen, sizeof table) = table;
+    clua_frozen_retain(table);
+    if (e->analysis != NULL) analysis_add(e, table->owner->size);
+}
+
 static void encode_userdata(encoder *e) {
     clua_handle *handle = clua_to_handle(e->L, -1);
     if (handle == NULL || handle->object == NULL) {
+        const frozen_table *frozen = clua_to_frozen(e->L, -1);
+        if (frozen != NULL) return encode_frozen(e, frozen);
         // A rebuilt userdata is in the map already. Other userdata cannot be sent.
         if (encode_by_name(e)) return;
         bool found;

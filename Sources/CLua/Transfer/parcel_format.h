@@ -38,6 +38,7 @@ enum {
     CLUA_TAG_ENVIRONMENT,     // number of the environment
     CLUA_TAG_MODULE,          // name
     CLUA_TAG_MODULE_FIELD,    // name, key
+    CLUA_TAG_FROZEN,          // number of the frozen table
     CLUA_TAG_UPVALUE_AGAIN,   // ordinal of a function, number of its upvalue; only in function bodies
     CLUA_TAG_BODY,            // ordinal, body
     CLUA_TAG_CLASS_BODY,      // ordinal, version, name, superclass, table

@@ -11,6 +11,7 @@
 #include "callback.h"
 #include "class.h"
 #include "confinement.h"
+#include "freezing.h"
 #include "host.h"
 #include "interrupt.h"
 #include "deferred.h"

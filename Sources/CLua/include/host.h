@@ -25,14 +25,14 @@ typedef struct clua_member {
     int member;
 } clua_member;
 
-#define CLUA_MAX_KINDS 8
+#define CLUA_MAX_KINDS 9
 
 /// A class of host objects as scripts see it.
 typedef struct clua_class {
     const char *name;
     int kind;  // 1 to CLUA_MAX_KINDS; 0 for a class with a base
     const char *base;  // the class that it inherits from; its own functions take precedence; NULL for none
-    const clua_member *functions;  // fields of the class table, and methods of its objects
+    const clua_member *functions;  // fields of the class table, and methods of its objects; "__call" and the like are metamethods
     size_t function_count;
     const clua_member *properties;
     size_t property_count;

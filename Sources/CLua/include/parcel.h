@@ -15,6 +15,7 @@
 
 struct clua_code;
 struct clua_shared_string;
+struct frozen_table;
 
 typedef struct clua_reference {
     void *object;  // owned, unless `is_unowned`
@@ -27,7 +28,8 @@ typedef struct clua_parcel_more {
     clua_reference *references;
     struct clua_shared_string **strings;  // long strings, which are not copied into the bytes
     struct clua_code **codes;
-    uint32_t reference_count, string_count, code_count;
+    const struct frozen_table **frozen;  // each retained
+    uint32_t reference_count, string_count, code_count, frozen_count;
 } clua_parcel_more;
 
 /// 48 bytes. With the header that a host puts before it this fits a cache line, which the receiver fetches from another processor.
@@ -71,10 +73,17 @@ static inline struct clua_shared_string *clua_parcel_string(const clua_parcel *p
     return parcel->more->strings[index];
 }
 
+static inline size_t clua_parcel_frozen_count(const clua_parcel *parcel) { return parcel->has_more ? parcel->more->frozen_count : 0; }
+
+static inline const struct frozen_table *clua_parcel_frozen(const clua_parcel *parcel, size_t index) { return parcel->more->frozen[index]; }
+
+/// Whether the parcel refers to objects of the host, also through frozen values.
+bool clua_parcel_has_objects(const clua_parcel *parcel);
+
 /// Whether the parcel is stored in `few` alone and owns nothing.
 static inline bool clua_parcel_is_few(const clua_parcel *parcel) { return !parcel->has_block && parcel->code == NULL; }
 
-/// The bytes of the values, long strings included, and functions not.
+/// The bytes of the values: long strings and frozen values are included, and functions not.
 size_t clua_parcel_size(const clua_parcel *parcel);
 
 /// How errors name the values: "argument 1", "result 1", … In a body the first value is the function itself. In an invocation all values

@@ -177,6 +177,9 @@ int clua_push_bytes(lua_State *L, const char *bytes, size_t count);
 /// Pushes `count` values, the first of which starts at `first`.
 int clua_push_items(lua_State *L, const clua_item *first, size_t count, clua_failure *failure);
 
+/// Pushes an ordinary copy of the frozen table at `index`.
+int clua_thaw(lua_State *L, int index, clua_failure *failure);
+
 /// Fills `failure` with an error that did not come from Lua. Returns LUA_ERRRUN.
 int clua_refuse(clua_failure *failure, const char *message);
 

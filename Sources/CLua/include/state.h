@@ -148,10 +148,15 @@ typedef struct clua_state {
     uint64_t look_count;  // calls of `debug` functions that may have seen a running function
     uint64_t reuse_count;  // bodies that ran in a cached closure; for tests
     clua_shared_strings shared_strings;
+    bool has_frozen;      // there are views of frozen values, or were
+    bool shares_nothing;  // see clua_share_nothing
+    size_t frozen_debt;   // bytes that were frozen since the last collection for that reason
+    struct clua_frozen *dead_frozen;  // owned: list of frozen values to which nothing refers; see Transfer/frozen.h
     lua_State *path_names;  // see clua_paths_changed
     const void *paths[3];  // addresses that clua_paths_changed saw last
     int (*call_host)(lua_State *L, clua_function function, int member);  // clua_call_host, for the folders below Calls
     void (*push_new_metatable)(lua_State *L, int kind);  // the same for clua_push_new_metatable
+    void (*destroy_dead_frozen)(struct clua_state *state);  // the same for clua_destroy_dead_frozen
     clua_adoption adoption;
     const void *last_block;  // the block that Lua frees last, if the state was adopted
 } clua_state;

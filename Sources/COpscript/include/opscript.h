@@ -281,7 +281,8 @@ typedef enum opscript_limit {
   OPSCRIPT_OPERATIONS,    /* that scripts may start in the runtime's life */
   OPSCRIPT_QUEUE_LENGTH,  /* the unfinished operations in one queue */
   OPSCRIPT_QUEUES,        /* that scripts may make in the runtime's life */
-  OPSCRIPT_TIMERS         /* that may be pending */
+  OPSCRIPT_TIMERS,        /* that may be pending */
+  OPSCRIPT_CHANNEL_BYTES  /* of the values that wait in all channels */
 } opscript_limit;
 
 /* Sets a limit; INFINITY removes it. By default there is none. Exceeding time or instructions stops the code, and its error has the kind

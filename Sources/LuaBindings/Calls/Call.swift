@@ -116,6 +116,8 @@ struct Call {
 
     func processIfAny(at index: Int32) -> ChildProcess? { object(at: index, .process, as: ChildProcess.self) }
 
+    func channelIfAny(at index: Int32) -> Channel? { object(at: index, .channel, as: Channel.self) }
+
     func observationIfAny(at index: Int32) -> Observation? { object(at: index, .observation, as: Observation.self) }
 
     func observation(callingFor method: String) throws(CallError) -> Observation {
@@ -139,6 +141,11 @@ struct Call {
     func timer(callingFor method: String) throws(CallError) -> ScriptTimer {
         guard let timer = timerIfAny(at: 1) else { throw notAMethodCall(method, on: "timer") }
         return timer
+    }
+
+    func channel(callingFor method: String) throws(CallError) -> Channel {
+        guard let channel = channelIfAny(at: 1) else { throw notAMethodCall(method, on: "channel") }
+        return channel
     }
 
     func process(callingFor method: String) throws(CallError) -> ChildProcess {
@@ -244,6 +251,7 @@ extension ObjectKind {
         case .process: "Process"
         case .object: "object"
         case .observation: "observation"
+        case .channel: "Channel"
         }
     }
 }

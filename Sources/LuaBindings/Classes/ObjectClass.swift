@@ -23,8 +23,9 @@ enum ObjectClass {
 }
 
 extension Call {
-    /// The object of the host at `index`, if there is one.
+    /// The object of the host, or the channel, at `index`, if there is one.
     func hostObjectIfAny(at index: Int32) -> AnyObject? {
+        if let channel = channelIfAny(at: index) { return channel }
         guard let handle = unsafe clua_to_handle(lua, index), unsafe Int32(handle.pointee.kind) == ObjectKind.object.rawValue,
             let pointer = unsafe handle.pointee.object
         else { return nil }

@@ -365,6 +365,7 @@ extension OperationClass {
             case .retry(let attempt, _, let next):
                 fields["nextAttempt"] = .integer(attempt)
                 fields["secondsToNextStart"] = .number(next / .seconds(1))
+            case .waiting(let purpose): fields["waits"] = .string(purpose)
             case .notTaken(let queue): fields["queue"] = .queue(queue)
             }
         }

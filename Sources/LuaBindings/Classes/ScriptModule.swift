@@ -4,7 +4,7 @@ import OpEngine
 /// The module `opscript` as scripts see it: its classes and functions.
 enum ScriptModule {
     enum Function: String, Member {
-        case now, sleep, after, every, process, sh, prelude, captures, workerCount, waitForAny, resources
+        case now, sleep, after, every, process, sh, prelude, captures, workerCount, waitForAny, resources, channel
     }
 
     private static let noSlot = UInt32.max  // CLUA_NO_SLOT
@@ -51,7 +51,7 @@ enum ScriptModule {
         let descriptions = unsafe [
             OperationClass.description, BlockOperationClass.description, InvocationOperationClass.description,
             OperationQueueClass.description, ErrorClass.description, TimerClass.description, ProcessClass.description,
-            ObservationClass.description, ObjectClass.description,
+            ObservationClass.description, ChannelClass.description, ObjectClass.description,
         ]
         let classCount = unsafe descriptions.count
         let classes = UnsafeMutablePointer<clua_class>.allocate(capacity: classCount)
@@ -130,6 +130,7 @@ enum ScriptModule {
         case .workerCount: return .integer(call.state.core.engine.workerCount)
         case .waitForAny: return try .operation(call.waitForAny(call.operations(at: 1), timeout: call.timeout(at: 2)))
         case .resources: return try call.resources()
+        case .channel: return try ChannelClass.make(call)
         case nil: throw .message("opscript bug: no function \(member)")
         }
     }

@@ -10,6 +10,8 @@ enum StaticName {
     nonisolated(unsafe) static let process = unsafe pointer("Process")
     nonisolated(unsafe) static let object = unsafe pointer("object")
     nonisolated(unsafe) static let observation = unsafe pointer("KeyValueObservation")
+    // Safety: string literals live as long as the process.
+    nonisolated(unsafe) static let channel = unsafe pointer("Channel")
 
     // Safety: string literals live as long as the process.
     nonisolated(unsafe) static let completionBlock = unsafe pointer("completionBlock")

@@ -122,14 +122,17 @@ extension LuaState {
 
     /// Decodes a parcel for the host.
     func values(of parcel: Parcel) throws(Failure) -> [LuaValue] {
-        try withCall { call throws(Failure) in
+        defer { withExtendedLifetime(parcel) {} }
+        return try unsafe values(of: parcel.pointer.pointee)
+    }
+
+    /// Decodes a parcel that the caller keeps.
+    func values(of parcel: clua_parcel) throws(Failure) -> [LuaValue] {
+        var parcel = unsafe parcel
+        return try withCall { call throws(Failure) in
             let base = call.count
             defer { unsafe lua_settop(call.lua, base) }
-            try unsafe attempt { lua, failure in
-                let status = unsafe clua_decode(lua, parcel.pointer, CLUA_CURRENT_ENVIRONMENT)
-                if status != LUA_OK { unsafe clua_take_message(lua, status, &failure) }
-                return status
-            }
+            try unsafe decode(&parcel)
             return try call.valuesOrFail(from: base + 1)
         }
     }

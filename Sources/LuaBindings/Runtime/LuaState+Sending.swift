@@ -4,7 +4,10 @@ import OpEngine
 /// Copying values of this state for others.
 extension LuaState {
     /// Encodes the top `count` values on the stack of the current call.
-    func encode(count: Int32, _ role: clua_parcel_role) throws(Failure) -> Parcel {
+    func encode(count: Int32, _ role: clua_parcel_role) throws(Failure) -> Parcel { try unsafe Parcel(encodeContents(count: count, role)) }
+
+    /// Like `encode`, but the caller owns what the parcel owns.
+    func encodeContents(count: Int32, _ role: clua_parcel_role) throws(Failure) -> clua_parcel {
         var contents = unsafe clua_parcel()
         do throws(Failure) {
             try unsafe attempt { lua, failure in
@@ -17,7 +20,16 @@ extension LuaState {
             refusal.isRefusal = error.stop == nil && !error.isMemoryError
             throw refusal
         }
-        return unsafe Parcel(contents)
+        return unsafe contents
+    }
+
+    /// Pushes the values of a parcel for the code that runs here.
+    func decode(_ parcel: UnsafePointer<clua_parcel>) throws(Failure) {
+        try unsafe attempt { lua, failure in
+            let status = unsafe clua_decode(lua, parcel, CLUA_CURRENT_ENVIRONMENT)
+            if status != LUA_OK { unsafe clua_take_message(lua, status, &failure) }
+            return status
+        }
     }
 
     /// Encodes a body in the handle of `operation` in this state.

@@ -106,6 +106,7 @@ final class LuaState: @unchecked Sendable {
         unsafe running = lua
         unsafe clua_state_of(lua).pointee.object = Unmanaged.passUnretained(self).toOpaque()
         if link != nil { unsafe clua_stand_in(lua) }
+        if core.workerExecutable != nil { unsafe clua_share_nothing(lua) }
         attachThread()
         if let limit = core.stateMemoryLimit { unsafe clua_limit_state(lua, limit) }
         obeyLimits()

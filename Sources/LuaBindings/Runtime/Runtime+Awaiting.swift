@@ -94,33 +94,45 @@ extension Runtime {
     private func perform<Result: Sendable>(
         as name: StaticString, _ body: @escaping @Sendable (Runtime) throws -> Result
     ) async throws -> Result {
+        try await core.perform(as: name) { _ in try body(self) }
+    }
+}
+
+extension RuntimeCore {
+    /// Calls `body` inside the main state, on a thread of the runtime, while the task is suspended.
+    func perform<Result: Sendable>(as name: StaticString, _ body: @escaping @Sendable (LuaState) throws -> Result) async throws -> Result {
         let call = StoppableCall(name)
         return try await withTaskCancellationHandler {
-            try await withCheckedThrowingContinuation { continuation in
-                core.awaitedCalls.add(
-                    call, make: { main in continuation.resume(with: self.make(call, in: main, body)) },
-                    refuse: { continuation.resume(throwing: $0) })
-            }
+            try await perform(call, body)
         } onCancel: {
-            core.awaitedCalls.cancel(call)
+            awaitedCalls.cancel(call)
+        }
+    }
+
+    /// Like the above, but cancelling the task changes nothing.
+    func perform<Result: Sendable>(_ call: StoppableCall, _ body: @escaping @Sendable (LuaState) throws -> Result) async throws -> Result {
+        try await withCheckedThrowingContinuation { continuation in
+            awaitedCalls.add(
+                call, make: { main in continuation.resume(with: self.make(call, in: main, body)) },
+                refuse: { continuation.resume(throwing: $0) })
         }
     }
 
     /// Makes a call on this thread, when no other thread is inside.
-    private func make<Value>(_ call: StoppableCall, in main: LuaState, _ body: (Runtime) throws -> Value) -> Result<Value, any Error> {
+    private func make<Value>(_ call: StoppableCall, in main: LuaState, _ body: (LuaState) throws -> Value) -> Result<Value, any Error> {
         _ = engine.entrance.enterWhenFree(call.name)
         defer {
             engine.entrance.leave()
             // A `drain` that found the call inside has left what there was to it.
             engine.mainInbox.endDraining()
         }
-        guard core.awaitedCalls.begin(call) else { return .failure(LuaError.closed) }
-        defer { core.awaitedCalls.end() }
+        guard awaitedCalls.begin(call) else { return .failure(LuaError.closed) }
+        defer { awaitedCalls.end() }
         do {
             return .success(
                 try main.run(call) {
                     if call.isStopped { throw CancellationError() }
-                    return try body(self)
+                    return try body(main)
                 })
         } catch {
             return .failure(call.isStopped ? call.stopError : error)

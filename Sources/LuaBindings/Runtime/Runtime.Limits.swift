@@ -27,6 +27,9 @@ extension Runtime {
         /// The number of values that one operation may store under names of the script's own. Also that of its keys, of its needs and of its
         /// conditions.
         public var storedValues: Int?
+        /// The bytes of the values that wait in all channels of the runtime; nil for `Configuration.stateMemoryLimit`. A channel itself counts as
+        /// 256 bytes.
+        public var channelBytes: Int?
         /// The bytes that all states together may print, or write to files.
         public var outputBytes: Int?
         /// The programs that may run at once.
@@ -51,6 +54,7 @@ extension Runtime {
             limits.runSeconds = 5
             limits.valueBytes = 1 << 20
             limits.storedValues = 100
+            limits.channelBytes = 16 << 20
             limits.outputBytes = 1 << 20
             limits.processes = 0
             limits.operations = 10_000
@@ -69,13 +73,16 @@ final class Usage: Sendable {
     private let queues = Atomic<Int>(0)
     private let timers = Atomic<Int>(0)
     private let processes = Atomic<Int>(0)
+    private let channelBytes = Atomic<Int>(0)
+    private let mostChannelBytes: Int?
     /// Whether adding an operation needs a look at the limits.
     let limitsAdding: Bool
     let limitsOperations: Bool
     let limitsRuns: Bool
 
-    init(_ limits: Runtime.Limits) {
+    init(_ limits: Runtime.Limits, stateMemoryLimit: Int? = nil) {
         self.limits = limits
+        mostChannelBytes = limits.channelBytes ?? stateMemoryLimit
         limitsRuns = limits.runSeconds != nil || limits.runInstructions != nil
         limitsAdding = limits.operations != nil || limits.queueLength != nil || limits.valueBytes != nil || limitsRuns
         limitsOperations =
@@ -113,6 +120,17 @@ final class Usage: Sendable {
     func returnTimer() { if limits.timers != nil { timers.wrappingSubtract(1, ordering: .relaxed) } }
 
     func takeProcess() throws(CallError) { try take(from: processes, limits.processes, "running programs", "processes") }
+
+    var limitsChannels: Bool { mostChannelBytes != nil }
+
+    func takeChannelBytes(_ count: Int) throws(CallError) {
+        try take(count, from: channelBytes, mostChannelBytes, "bytes in channels", "channelBytes")
+    }
+
+    /// Counts bytes of the host's, which are not limited.
+    func addChannelBytes(_ count: Int) { if limitsChannels { channelBytes.wrappingAdd(count, ordering: .relaxed) } }
+
+    func returnChannelBytes(_ count: Int) { if limitsChannels { channelBytes.wrappingSubtract(count, ordering: .relaxed) } }
 
     func returnProcess() { if limits.processes != nil { processes.wrappingSubtract(1, ordering: .relaxed) } }
 }

@@ -26,6 +26,7 @@ final class RuntimeCore: @unchecked Sendable {
     let usage: Usage
     /// Timers and child processes.
     let io = IOThread()
+    let channels = ChannelList()
     /// The calls into the main state that tasks await.
     let awaitedCalls = AwaitedCalls()
     private(set) unowned(unsafe) var mainState: LuaState!
@@ -84,8 +85,9 @@ final class RuntimeCore: @unchecked Sendable {
         unsafe outputLimit = configuration.limits.outputBytes.map { unsafe RunBudget.allowance(of: $0) }
         randomSeed = configuration.randomSeed
         sandbox = configuration.sandbox
-        usage = Usage(configuration.limits)
+        usage = Usage(configuration.limits, stateMemoryLimit: configuration.stateMemoryLimit)
         operationMemoryLimit = configuration.limits.operationMemory ?? configuration.operationMemoryLimit ?? 0
+        engine.describeWaits { [channels] in channels.purposeOfWait(of: $0) }
     }
 
     deinit { unsafe clua_allowance_free(outputLimit) }
@@ -139,6 +141,7 @@ final class RuntimeCore: @unchecked Sendable {
     func close() {
         unsafe mainState?.close()
         unsafe mainState = nil
+        channels.abandonAll()
         // Classes may refer to each other and to their operations.
         for keeper in keepers.withLock({ exchange(&$0.all, with: []) }) { (keeper.operation as? LuaOperation)?.dropParcels() }
         for scriptClass in classes.withLock({ exchange(&$0, with: []) }) { scriptClass.latest = nil }

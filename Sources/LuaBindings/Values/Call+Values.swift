@@ -44,8 +44,19 @@ extension Call {
             }
             if let queue = queueIfAny(at: index) { return .queue(queue) }
             if let object = hostObjectIfAny(at: index) as? any LuaObject { return .object(object) }
+            if unsafe clua_is_frozen(lua, index) { return try thawedValue(at: index, depth: depth) }
             return .other(typeName(at: index))
         }
+    }
+
+    /// A copy of the frozen table at a stack index.
+    private func thawedValue(at index: Int32, depth: Int) throws(CallError) -> LuaValue {
+        let base = count
+        defer { unsafe lua_settop(lua, base) }
+        do throws(Failure) {
+            try unsafe state.attempt { lua, failure in unsafe clua_thaw(lua, index, &failure) }
+        } catch { throw CallError(error) }
+        return try value(at: base + 1, depth: depth)
     }
 
     private func string(bytesAt index: Int32) -> LuaValue {
@@ -118,7 +129,7 @@ struct FlatValues {
             return
         case .operation(let operation): unsafe item = object(operation, .operation)
         case .queue(let queue): unsafe item = object(queue, .queue)
-        case .object(let reference): unsafe item = object(reference.object, .object)
+        case .object(let reference): unsafe item = object(reference.object, reference.object is Channel ? .channel : .object)
         }
         unsafe items.append(item)
     }

@@ -10,6 +10,7 @@ enum ObjectKind: Int32 {
     case scriptClass = 6
     case object = 7
     case observation = 8
+    case channel = 9
 }
 
 extension clua_reference {

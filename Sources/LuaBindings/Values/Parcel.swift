@@ -53,10 +53,13 @@ struct Parcel: @unchecked Sendable {
     }
 
     /// Whether the parcel owns nothing but code.
-    var isLight: Bool { unsafe !pointer.pointee.has_block && clua_parcel_string_count(pointer) == 0 && !hasReferences }
+    var isLight: Bool {
+        unsafe !pointer.pointee.has_block && clua_parcel_string_count(pointer) == 0 && clua_parcel_frozen_count(pointer) == 0
+            && !hasReferences
+    }
 
-    /// Whether the parcel refers to host objects.
-    var hasReferences: Bool { unsafe clua_parcel_reference_count(pointer) > 0 }
+    /// Whether the parcel refers to host objects, also through frozen values.
+    var hasReferences: Bool { unsafe pointer.pointee.has_more && clua_parcel_has_objects(pointer) }
 
     /// Whether the parcel keeps operations alive.
     var keepsOperations: Bool {
@@ -64,7 +67,7 @@ struct Parcel: @unchecked Sendable {
             let reference = unsafe clua_parcel_reference(pointer, index).pointee
             if unsafe reference.kind == ObjectKind.operation.rawValue && !reference.is_unowned { return true }
         }
-        return false
+        return unsafe clua_parcel_frozen_count(pointer) > 0 && clua_parcel_has_objects(pointer)
     }
 
     /// The parcel that C reads. Valid as long as this parcel is.

@@ -3,15 +3,15 @@ extension Operation {
     public struct Blockage: Sendable, Hashable {
         /// The operation.
         public let operation: Operation
-        /// The reasons. Empty if the operation has started or is about to.
+        /// The reasons. Empty if the operation has started and is not known to wait, or is about to start.
         public let blockers: [Blocker]
     }
 
 }
 
 extension BeyondFoundation where Self: Operation {
-    /// All reasons why the operation is not running now. Nil if it is executing, has finished, or is about to be started by a thread. Each
-    /// reason was true at some moment during the call.
+    /// All reasons why the operation is not running now. Nil if it has finished, is about to be started by a thread, or is executing and not
+    /// known to wait. Each reason was true at some moment during the call.
     ///
     /// Meant for people and tests: visits the operation's dependencies and the operations of its queue.
     public var whyNotRunning: Operation.Blockage? {
@@ -59,7 +59,9 @@ extension Operation.Blockage: CustomStringConvertible {
 extension Operation {
     fileprivate func findBlockers() -> [Blocker] {
         let state = loadState()
-        if state.has(State.started | State.executing | State.finishing | State.finished) || isExecuting || isFinished { return [] }
+        if state.has(State.started | State.executing | State.finishing | State.finished) || isExecuting || isFinished {
+            return purposeOfWait.map { [.waiting($0)] } ?? []
+        }
         var blockers: [Blocker] = []
         // A cancelled operation does not wait for dependencies.
         let unfinished = state.has(State.cancelled) ? [] : dependencies.filter { !$0.isFinished }
@@ -85,6 +87,13 @@ extension Operation {
 }
 
 extension Operation {
+    /// What the body of the executing operation waits for, if the module above knows.
+    private var purposeOfWait: String? {
+        guard !isFinished, let engine = withQueueCore({ core in unsafe core.engine }) else { return nil }
+        let describe = engine.describesWait.withLock { $0 }
+        return describe?(self)
+    }
+
     /// What the operation waits for although it is ready: keys, resources, a start, or the next attempt.
     private var lacks: [Blocker] {
         guard let admission, let (queue, engine) = withQueueCore({ core -> (OperationQueue?, Engine) in unsafe (core.queue, core.engine) })

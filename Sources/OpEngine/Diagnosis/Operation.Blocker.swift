@@ -27,6 +27,8 @@ extension Operation {
         case rateLimit(OperationQueue, next: Duration)
         /// The operation has failed, and its next attempt begins after this time.
         case retry(attempt: Int, of: Int, next: Duration)
+        /// The operation is executing, and its body waits: `to receive from channel 'lines'`, for example.
+        case waiting(String)
         /// None of the other reasons: no thread has taken the operation yet.
         case notTaken(OperationQueue)
     }
@@ -81,6 +83,7 @@ extension Operation.Blocker: CustomStringConvertible {
         case .rateLimit(let queue, let next):
             "is in \(naming.queue(queue)), whose rate limit allows the next start in \(Self.seconds(next))"
         case .retry(let attempt, let count, let next): "has failed, and attempt \(attempt) of \(count) begins in \(Self.seconds(next))"
+        case .waiting(let purpose): "waits \(purpose)"
         case .notTaken(let queue): "is in \(naming.queue(queue)), whose threads have not come to it"
         }
     }

@@ -49,6 +49,7 @@ import Synchronization
     let timers: EngineTimers
     private let phase = Atomic<UInt8>(0)
     let eventObservers = EventObservers()
+    let describesWait = Guarded<(@Sendable (Operation) -> String?)?>(nil)
 
     private let mainCore = Guarded<OperationQueue.Core?>(nil)
     /// The ends of the list of queues that have operations. Guarded by `Registry.lock`.
@@ -229,6 +230,10 @@ import Synchronization
     func asynchronousOperationEnded() {
         if asynchronousOperations.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 { reportStall() }
     }
+
+    /// Sets the function that tells what the body of an executing operation waits for, such as `to receive from channel 'lines'`. For the module
+    /// above, whose waits these are.
+    package func describeWaits(_ describe: @escaping @Sendable (Operation) -> String?) { describesWait.withLock { $0 = describe } }
 
     // MARK: Shutdown
 

@@ -75,6 +75,30 @@ enum AllocationSteps {
         assert(q:forEach(helper, { { 1 }, { 2 } }, { onError = 'collect' }) == 2)
         return q:reduce(helper, math.max, { { 1 }, { 2 } })
         """,
+        "a channel": """
+        local channel = opscript.channel { capacity = 2, name = 'a name of some length' }
+        assert(channel:send({ n }, 'text', helper) and channel:trySend(n) and not channel:trySend(n) and not channel:sendWithin(0, {}))
+        local t, text, f = channel:receive()
+        assert(t[1] == n and text == 'text' and f({ 4 }) == 4 and channel.count == 1 and #channel == 1 and channel.capacity == 2)
+        assert(channel:tryReceive() == n and channel:receive(0) == nil)
+        channel:close()
+        for _ in channel do end
+        return tostring(channel), channel.name, channel.isClosed, pcall(channel.send, channel, n)
+        """,
+        "a channel to a worker": """
+        local channel <close> = opscript.channel()
+        local added = q:addOperation(function() return channel:receive() end)
+        channel:send({ n, {} })
+        added:waitUntilFinished()
+        if added.error then error(added.error.message, 0) end
+        assert(added.result[1] == n)
+        """,
+        "a frozen value": """
+        local frozen = opscript.freeze { n, { 'text', key = { o, helper and string.format } }, [1.5] = ('x'):rep(20000) }
+        assert(opscript.isFrozen(frozen) and frozen[2].key[1] == o and #frozen[1.5] == 20000)
+        for k, v in pairs(frozen[2]) do assert(frozen[2][k] == v) end
+        return opscript.thaw(frozen), tostring(frozen)
+        """,
         "lines": "for line in opscript.lines '/proc/self/statm' do assert(#line > 0) end",
         "waiting for any": "return opscript.waitForAny { o, q:addOperation(function() end) }, opscript.workerCount()",
         "an operation started here":

@@ -1,0 +1,135 @@
+// The memory of frozen values, and finding keys in them. Nothing here calls Lua.
+#include "Transfer/frozen.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+// MARK: lifetime
+
+void clua_frozen_retain(const frozen_table *table) { atomic_fetch_add_explicit(&table->owner->references, 1, memory_order_relaxed); }
+
+static bool is_last_reference(clua_frozen *owner) {
+    return atomic_fetch_sub_explicit(&owner->references, 1, memory_order_acq_rel) == 1;
+}
+
+void clua_frozen_destroy(clua_frozen *owner) {
+    // A list instead of recursion, because chains may have any length.
+    owner->next = NULL;
+    while (owner != NULL) {
+        clua_frozen *others = owner->next;
+        for (size_t i = 0; i < owner->leaf_count; i++) clua_parcel_release(&owner->leaves[i]->parcel);
+        for (size_t i = 0; i < owner->string_count; i++) clua_shared_string_release(owner->strings[i]);
+        for (size_t i = 0; i < owner->nested_count; i++) {
+            clua_frozen *nested = owner->nested[i]->owner;
+            if (!is_last_reference(nested)) continue;
+            nested->next = others;
+            others = nested;
+        }
+        for (frozen_block *block = owner->blocks, *next; block != NULL; block = next) {
+            next = block->next;
+            free(block);
+        }
+        free(owner->leaves);
+        free(owner->strings);
+        free(owner->nested);
+        free(owner);
+        owner = others;
+    }
+}
+
+void clua_frozen_release(const frozen_table *table) {
+    clua_frozen *owner = table->owner;
+    if (is_last_reference(owner)) clua_frozen_destroy(owner);
+}
+
+// MARK: hashing
+
+uint64_t clua_frozen_secret;
+
+static void make_secret(void) {
+    uint64_t secret;
+    // Without random numbers, at least the address is one.
+    if (getrandom(&secret, sizeof secret, 0) != sizeof secret) secret = (uint64_t)(uintptr_t)&secret * UINT64_C(0x9e3779b97f4a7c15);
+    clua_frozen_secret = secret | 1;
+}
+
+void clua_make_frozen_secret(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_secret);
+}
+
+static inline uint64_t mix(uint64_t value) {
+    value *= UINT64_C(0x9e3779b97f4a7c15);
+    return value ^ value >> 32;
+}
+
+uint32_t frozen_hash(const char *bytes, size_t count) {
+    uint64_t hash = clua_frozen_secret ^ count;
+    size_t left = count;
+    for (; left >= 8; left -= 8, bytes += 8) {
+        uint64_t word;
+        memcpy(&word, bytes, sizeof word);
+        hash = mix(hash ^ word);
+    }
+    if (left > 0) {
+        uint64_t word = 0;
+        memcpy(&word, bytes, left);
+        hash = mix(hash ^ word);
+    }
+    return (uint32_t)mix(hash);
+}
+
+uint32_t frozen_key_hash(const frozen_value *key) {
+    switch (key->tag) {
+    case FROZEN_STRING: return key->string->hash;
+    case FROZEN_OBJECT: return (uint32_t)mix((uint64_t)(uintptr_t)key->leaf->identity);
+    case FROZEN_NAMED: return key->leaf->module->hash ^ (key->leaf->field != NULL ? key->leaf->field->hash : 0);
+    case FROZEN_FALSE:
+    case FROZEN_TRUE: return (uint32_t)mix(key->tag);
+    default: return (uint32_t)mix((uint64_t)key->integer);  // any member of the union
+    }
+}
+
+// MARK: finding
+
+static bool has_text(const frozen_string *string, const char *bytes, size_t count) {
+    return string->count == count && memcmp(string->bytes, bytes, count) == 0;
+}
+
+static bool are_same_text(const frozen_string *a, const frozen_string *b) {
+    if (a == NULL || b == NULL) return a == b;
+    return has_text(a, b->bytes, b->count);
+}
+
+static bool are_equal(const frozen_value *a, const frozen_value *b) {
+    if (a->tag != b->tag) return false;
+    switch (a->tag) {
+    case FROZEN_FALSE:
+    case FROZEN_TRUE: return true;
+    case FROZEN_FLOAT: return a->number == b->number;
+    case FROZEN_STRING: return are_same_text(a->string, b->string);
+    case FROZEN_OBJECT: return a->leaf->identity == b->leaf->identity;
+    case FROZEN_NAMED: return are_same_text(a->leaf->module, b->leaf->module) && are_same_text(a->leaf->field, b->leaf->field);
+    default: return a->integer == b->integer;
+    }
+}
+
+const frozen_value *frozen_find_string(const frozen_table *table, const char *bytes, size_t count) {
+    if (table->pair_count == 0) return NULL;
+    uint32_t hash = frozen_hash(bytes, count), number;
+    for (uint32_t slot = hash & table->index_mask; (number = table->index[slot]) != 0; slot = (slot + 1) & table->index_mask) {
+        const frozen_pair *pair = &table->pairs[number - 1];
+        if (pair->key.tag == FROZEN_STRING && pair->key.string->hash == hash && has_text(pair->key.string, bytes, count)) return &pair->value;
+    }
+    return NULL;
+}
+
+const frozen_value *frozen_find(const frozen_table *table, const frozen_value *key) {
+    if (table->pair_count == 0) return NULL;
+    uint32_t number;
+    for (uint32_t slot = frozen_key_hash(key) & table->index_mask; (number = table->index[slot]) != 0; slot = (slot + 1) & table->index_mask)
+        if (are_equal(&table->pairs[number - 1].key, key)) return &table->pairs[number - 1].value;
+    return NULL;
+}

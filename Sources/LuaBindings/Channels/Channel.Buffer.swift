@@ -1,0 +1,118 @@
+import CLua
+import OpEngine
+
+extension Channel {
+    /// One message: what one call has sent.
+    @safe enum Item {
+        /// From a script. Whoever has the item owns what the parcel owns.
+        case parcel(clua_parcel)
+        /// From the host.
+        case values([LuaValue])
+    }
+
+    /// A thread or a task that waits for a channel.
+    final class Waiter: Sendable {
+        enum Purpose { case toSend, toReceive }
+
+        let purpose: Purpose
+        /// The operation whose body waits, if there is one.
+        let operation: Operation?
+        let wake: @Sendable () -> Void
+        /// Whether the channel has the waiter and will wake it.
+        // Safety: used only with the lock of the channel held.
+        @safe nonisolated(unsafe) fileprivate var isListed = false
+
+        init(_ purpose: Purpose, _ operation: Operation?, wake: @escaping @Sendable () -> Void) {
+            self.purpose = purpose
+            self.operation = operation
+            self.wake = wake
+        }
+    }
+
+    /// The messages that wait for a receiver, in a ring, and those who wait for the channel.
+    struct Buffer {
+        private var items: ContiguousArray<Item?> = []
+        private var first = 0
+        private(set) var count = 0
+        private let capacity: Int
+        var isClosed = false
+        /// In the order in which they began to wait.
+        private(set) var waiters: [Waiter] = []
+
+        init(capacity: Int) { self.capacity = capacity }
+
+        // MARK: messages
+
+        var isFull: Bool { count == capacity }
+
+        /// Appends an item. There must be room for it.
+        mutating func append(_ item: Item) {
+            if count == items.count { grow() }
+            let end = first + count
+            items[end < items.count ? end : end - items.count] = item
+            count += 1
+        }
+
+        mutating func takeFirst() -> Item? {
+            guard count > 0 else { return nil }
+            let item = items[first].take()
+            first = first + 1 == items.count ? 0 : first + 1
+            count -= 1
+            // What was needed once may never be needed again.
+            if count == 0, items.count > 1024 { (items, first) = ([], 0) }
+            return item
+        }
+
+        mutating func removeAll() -> [Item] {
+            var all: [Item] = []
+            while let item = takeFirst() { all.append(item) }
+            return all
+        }
+
+        private mutating func grow() {
+            var larger: ContiguousArray<Item?> = []
+            let room = Swift.min(capacity, Swift.max(16, 2 * items.count))
+            larger.reserveCapacity(room)
+            larger += items[first...]
+            larger += items[..<first]
+            larger += repeatElement(nil, count: room - larger.count)
+            (items, first) = (larger, 0)
+        }
+
+        // MARK: waiters
+
+        /// Whether nobody has to wait with this purpose.
+        func isReady(for purpose: Waiter.Purpose) -> Bool { isClosed || (purpose == .toSend ? !isFull : count > 0) }
+
+        /// Puts the waiter on the list if it has to wait, and returns false then.
+        mutating func isReady(for waiter: Waiter) -> Bool {
+            if isReady(for: waiter.purpose) { return true }
+            if !waiter.isListed {
+                waiter.isListed = true
+                waiters.append(waiter)
+            }
+            return false
+        }
+
+        /// Takes the one who has waited longest with this purpose off the list. The caller wakes it, outside of the lock.
+        @inline(__always)
+        mutating func takeWaiter(_ purpose: Waiter.Purpose) -> Waiter? {
+            if waiters.isEmpty { return nil }
+            guard let index = waiters.firstIndex(where: { $0.purpose == purpose }) else { return nil }
+            waiters[index].isListed = false
+            return waiters.remove(at: index)
+        }
+
+        mutating func takeAllWaiters() -> [Waiter] {
+            for waiter in waiters { waiter.isListed = false }
+            defer { waiters = [] }
+            return waiters
+        }
+
+        mutating func remove(_ waiter: Waiter) {
+            guard waiter.isListed else { return }
+            waiter.isListed = false
+            waiters.removeAll { $0 === waiter }
+        }
+    }
+}

@@ -1,0 +1,164 @@
+import CLua
+@_spi(Locking) import OpEngine
+
+/// A queue of values between any number of senders and receivers: scripts in any state, and tasks of the host.
+///
+/// A script makes one with `opscript.channel { capacity = 100 }`. The host makes one with `init(capacity:name:in:)`, and passes it as
+/// `LuaValue.object(channel)`. The values of one sender arrive in the order in which it sent them; each value goes to one receiver. Values are
+/// copied when they are sent and when they are received.
+///
+/// A runtime reports a wait of a script that nothing can end, and does not know what the host will send. Set
+/// `Runtime.Configuration.hostMayAddOperations` if the host sends or receives.
+///
+/// - Concurrency: safe from every thread.
+public final class Channel: LuaObject {
+    /// The name in messages.
+    public let name: String?
+    /// How many messages wait at most; `Int.max` for any number.
+    public let capacity: Int
+    let core: RuntimeCore
+    private let buffer: Guarded<Buffer>
+
+    /// Makes a channel for a runtime's scripts. Closing the runtime closes it.
+    ///
+    /// - Parameters:
+    ///   - capacity: how many messages may wait for a receiver, 1 or more. Who sends more waits.
+    ///   - name: the name in messages.
+    ///   - runtime: the runtime.
+    public convenience init(capacity: Int = 100, name: String? = nil, in runtime: Runtime) {
+        precondition(capacity >= 1, "opscript: a channel cannot have a capacity of \(capacity): 1 is the least")
+        runtime.core.usage.addChannelBytes(Self.ownBytes)
+        self.init(capacity: capacity, name: name, core: runtime.core)
+    }
+
+    /// The caller has taken `ownBytes`.
+    init(capacity: Int, name: String?, core: RuntimeCore) {
+        self.capacity = capacity
+        self.name = name
+        self.core = core
+        buffer = Guarded(Buffer(capacity: capacity), alignment: 64)
+        core.channels.add(self)
+    }
+
+    deinit {
+        for item in buffer.withLock({ $0.removeAll() }) { discard(item) }
+        core.usage.returnChannelBytes(Self.ownBytes)
+    }
+
+    /// What a channel without values counts as; see `Runtime.Limits.channelBytes`.
+    static let ownBytes = 256
+
+    /// The number of messages that wait for a receiver.
+    public var count: Int { buffer.withLock { $0.count } }
+
+    /// Whether the channel was closed: nothing can be sent any more.
+    public var isClosed: Bool { buffer.withLock { $0.isClosed } }
+
+    /// Closes the channel. Receivers get what is left, and then nothing; who sends gets an error. Does nothing if it is closed already.
+    public func close() {
+        let waiters = buffer.withLock { buffer in
+            buffer.isClosed = true
+            return buffer.takeAllWaiters()
+        }
+        for waiter in waiters { waiter.wake() }
+    }
+
+    /// The channel, as messages name it.
+    var displayName: String { name.map { "channel '\($0)'" } ?? "an unnamed channel" }
+
+    // MARK: without waiting
+
+    enum Sent { case sent, full, closed }
+    enum Received { case item(Item), empty, closed }
+
+    /// Adds an item, which the channel owns from then on if the result is `sent`.
+    func put(_ item: Item) -> Sent {
+        let (result, receiver) = buffer.withLock { buffer -> (Sent, Waiter?) in
+            if buffer.isClosed { return (.closed, nil) }
+            if buffer.isFull { return (.full, nil) }
+            buffer.append(item)
+            return (.sent, buffer.takeWaiter(.toReceive))
+        }
+        receiver?.wake()
+        return result
+    }
+
+    /// Takes the first item. The caller owns it and calls `discard` in the end.
+    func take() -> Received {
+        let (result, sender) = buffer.withLock { buffer -> (Received, Waiter?) in
+            guard let item = buffer.takeFirst() else { return (buffer.isClosed ? .closed : .empty, nil) }
+            return (.item(item), buffer.takeWaiter(.toSend))
+        }
+        sender?.wake()
+        return result
+    }
+
+    /// Frees what an item owns, which has left the channel or has not got into it.
+    func discard(_ item: Item) {
+        guard case .parcel(var parcel) = item else { return }
+        if core.usage.limitsChannels { core.usage.returnChannelBytes(unsafe clua_parcel_size(&parcel)) }
+        unsafe clua_parcel_release(&parcel)
+    }
+
+    // MARK: waiting
+
+    /// Whether what the waiter waits for can be done now. If not, the waiter is woken when it may be, until `leave`.
+    func isReady(for waiter: Waiter) -> Bool { buffer.withLock { $0.isReady(for: waiter) } }
+
+    /// Ends a wait. If the waiter gives up, it may have been woken, and another one gets its chance.
+    func leave(_ waiter: Waiter, givesUp: Bool) {
+        let next = buffer.withLock { buffer -> Waiter? in
+            buffer.remove(waiter)
+            return givesUp && buffer.isReady(for: waiter.purpose) ? buffer.takeWaiter(waiter.purpose) : nil
+        }
+        next?.wake()
+    }
+
+    /// What the operation waits for, as in `to receive from channel 'lines'`; nil if it does not wait for this channel.
+    func purposeOfWait(of operation: Operation) -> String? {
+        let purpose = buffer.withLock { buffer in buffer.waiters.first { $0.operation === operation }?.purpose }
+        return purpose.map { description(of: $0) }
+    }
+
+    func description(of purpose: Waiter.Purpose) -> String { "\(purpose == .toSend ? "to send to" : "to receive from") \(displayName)" }
+
+    /// Closes the channel and drops its values, which may lead to the channel itself.
+    func abandon() {
+        close()
+        for item in buffer.withLock({ $0.removeAll() }) { discard(item) }
+    }
+}
+
+/// The channels of a runtime.
+final class ChannelList: Sendable {
+    private struct Entry {
+        weak var channel: Channel?
+    }
+
+    private struct Entries {
+        var all: [Entry] = []
+        /// When `all` reaches this count, the channels that are gone are removed.
+        var limit = 64
+    }
+
+    private let entries = Guarded(Entries())
+
+    func add(_ channel: Channel) {
+        entries.withLock { entries in
+            if entries.all.count >= entries.limit {
+                entries.all.removeAll { $0.channel == nil }
+                entries.limit = 2 * entries.all.count + 64
+            }
+            entries.all.append(Entry(channel: channel))
+        }
+    }
+
+    private var all: [Channel] { entries.withLock { $0.all.compactMap(\.channel) } }
+
+    func purposeOfWait(of operation: Operation) -> String? {
+        for channel in all { if let purpose = channel.purposeOfWait(of: operation) { return purpose } }
+        return nil
+    }
+
+    func abandonAll() { for channel in all { channel.abandon() } }
+}

@@ -1,0 +1,204 @@
+import CLua
+import OpEngine
+
+/// The object that `opscript.channel` returns.
+enum ChannelClass {
+    enum Function: String, Member {
+        case send, trySend, sendWithin, receive, tryReceive, close
+        case call = "__call"
+        case length = "__len"
+        case closing = "__close"
+    }
+
+    enum Property: String, Member {
+        case name, capacity, count, isClosed
+    }
+
+    enum Option: String, CaseIterable {
+        case capacity, name
+    }
+
+    static var description: clua_class {
+        let functions = unsafe Function.table
+        let properties = unsafe Property.table
+        return unsafe clua_class(
+            name: StaticName.channel, kind: ObjectKind.channel.rawValue, base: nil, functions: functions.start,
+            function_count: functions.count,
+            properties: properties.start, property_count: properties.count, class_properties: NoMember.table.start, class_property_count: 0,
+            call: { unsafe LuaState.answer($0, $1, $2, ChannelClass.function) },
+            get: { unsafe LuaState.answer($0, $1, $2, ChannelClass.get) },
+            set: { unsafe LuaState.answer($0, $1, $2, ChannelClass.refuse) },
+            class_get: { _, _, _ in }, describe: { unsafe LuaState.answer($0, $1, $2, ChannelClass.describe) })
+    }
+
+    /// `opscript.channel()` and `opscript.channel { capacity =, name = }`.
+    static func make(_ call: Call) throws(CallError) -> Answer {
+        var capacity = 100
+        var name: String?
+        if !call.isMissing(at: 1) {
+            guard call.isTable(at: 1) else { throw call.expected("table such as { capacity = 100 }", at: 1) }
+            let options = try call.options(Option.self)
+            if let index = options[.capacity] { capacity = try self.capacity(at: index, call) }
+            if let index = options[.name] {
+                name = try call.option("name") { () throws(CallError) in try call.requiredString(at: index) }
+            }
+        }
+        try call.state.core.usage.takeChannelBytes(Channel.ownBytes)
+        return .object(Channel(capacity: capacity, name: name, core: call.state.core), .channel)
+    }
+
+    private static func capacity(at index: Int32, _ call: Call) throws(CallError) -> Int {
+        if let number = call.integer(at: index), number >= 1 { return number }
+        if call.type(at: index) == LUA_TNUMBER, try call.number(at: index) == .infinity { return .max }
+        let found = call.type(at: index) == LUA_TNUMBER ? try call.number(at: index).scriptText : "a \(call.typeName(at: index))"
+        throw .argument(1, "capacity must be an integer, 1 or more, or math.huge, got \(found)")
+    }
+
+    private static func function(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
+        guard let function = Function(number: member) else { throw .message("opscript bug: no method \(member)") }
+        let channel = try call.channel(callingFor: function.rawValue)
+        switch function {
+        case .send: return try send(to: channel, from: 2, call, waiting: .long)
+        case .trySend: return try send(to: channel, from: 2, call, waiting: .not)
+        case .sendWithin: return try send(to: channel, from: 3, call, waiting: .until(deadline(try call.seconds(at: 2))))
+        case .receive, .call:
+            return try receive(from: channel, call, waiting: try call.timeout(at: 2).map { .until(deadline($0)) } ?? .long)
+        case .tryReceive: return try receive(from: channel, call, waiting: .not)
+        case .close, .closing:
+            channel.close()
+            return .nothing
+        case .length: return .integer(channel.count)
+        }
+    }
+
+    private static func deadline(_ seconds: Double) -> ContinuousClock.Instant { .now.advanced(by: .seconds(min(seconds, 1e9))) }
+
+    // MARK: sending and receiving
+
+    private enum Waiting {
+        case not, long
+        case until(ContinuousClock.Instant)
+    }
+
+    /// Sends the arguments from stack index `first` on.
+    private static func send(to channel: Channel, from first: Int32, _ call: Call, waiting: Waiting) throws(CallError) -> Answer {
+        if call.isMissing(at: first) { throw .argument(first, Channel.refusalOfNil) }
+        if channel.isClosed { throw .message(channel.refusalWhenClosed) }
+        var parcel: clua_parcel
+        do throws(Failure) { unsafe parcel = try call.state.encodeContents(count: call.count - first + 1, CLUA_INVOCATION) } catch {
+            throw CallError(error)
+        }
+        if unsafe !parcel.is_flat { call.state.publishPaths() }
+        if channel.core.usage.limitsChannels {
+            do throws(CallError) { try channel.core.usage.takeChannelBytes(unsafe clua_parcel_size(&parcel)) } catch {
+                unsafe clua_parcel_release(&parcel)
+                throw error
+            }
+        }
+        let item = unsafe Channel.Item.parcel(parcel)
+        var sent = channel.put(item)
+        // Otherwise the channel owns the item.
+        defer { if sent != .sent { channel.discard(item) } }
+        while sent == .full {
+            switch try wait(.toSend, for: channel, call, waiting) {
+            case .ready: sent = channel.put(item)
+            case .timedOut: return .boolean(false)
+            // The value cannot be delivered, and the operation shall end.
+            case .cancelled: throw .stop(.interrupted)
+            }
+        }
+        if sent == .closed { throw .message(channel.refusalWhenClosed) }
+        return .boolean(true)
+    }
+
+    /// Returns the values of a message; nil and the reason if there is none.
+    private static func receive(from channel: Channel, _ call: Call, waiting: Waiting) throws(CallError) -> Answer {
+        while true {
+            switch channel.take() {
+            case .closed: return try ended("closed", call)
+            case .item(.values(let values)):
+                try call.push(values)
+                return .values(values.count)
+            case .item(.parcel(var parcel)):
+                defer { unsafe channel.discard(.parcel(parcel)) }
+                do throws(Failure) { try unsafe call.state.decode(&parcel) } catch { throw CallError(error) }
+                return .values(unsafe Int(parcel.value_count))
+            case .empty:
+                switch try wait(.toReceive, for: channel, call, waiting) {
+                case .ready: continue
+                case .timedOut:
+                    if case .not = waiting { return try ended("empty", call) }
+                    return try ended("timeout", call)
+                case .cancelled: return try ended("cancelled", call)
+                }
+            }
+        }
+    }
+
+    private static func ended(_ reason: String, _ call: Call) throws(CallError) -> Answer {
+        try call.push([.nil, .string(reason)])
+        return .values(2)
+    }
+
+    private enum Ended { case ready, timedOut, cancelled }
+
+    /// Waits until something can be sent or received, or the channel is closed. Callbacks run meanwhile.
+    private static func wait(
+        _ purpose: Channel.Waiter.Purpose, for channel: Channel, _ call: Call, _ waiting: Waiting
+    ) throws(CallError) -> Ended {
+        let deadline: ContinuousClock.Instant?
+        switch waiting {
+        case .not: return .timedOut
+        case .long: deadline = nil
+        case .until(let instant): deadline = instant
+        }
+        let state = call.state
+        let waiter = Channel.Waiter(purpose, state.currentOperation) { [inbox = state.inbox] in inbox.wake() }
+        var isReady = false, givesUp = true
+        defer { channel.leave(waiter, givesUp: givesUp) }
+        let outcome = try state.wait(deadline: deadline) {
+            isReady = channel.isReady(for: waiter)
+            return isReady
+        }
+        givesUp = !isReady
+        if isReady { return .ready }
+        switch outcome {
+        case .satisfied: return .cancelled
+        case .timedOut: return .timedOut
+        case .stalled: throw stall(purpose, channel, state)
+        }
+    }
+
+    /// The error of a wait that nothing can end.
+    private static func stall(_ purpose: Channel.Waiter.Purpose, _ channel: Channel, _ state: LuaState) -> CallError {
+        let waiting = state.currentOperation
+        let others = state.core.engine.unfinishedOperations().filter { $0 !== waiting }
+        let why = others.isEmpty ? "" : "; " + StallReport(waitingFor: others).description(naming: .script)
+        return .message(
+            "this wait can never end: \(waiting?.displayName ?? "this code") waits \(channel.description(of: purpose)), "
+                + "and nothing is left that could \(purpose == .toSend ? "receive from" : "send to") it\(why)")
+    }
+
+    // MARK: properties
+
+    private static func get(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
+        guard let channel = call.channelIfAny(at: 1) else { throw call.expected("Channel", at: 1) }
+        switch Property(number: member) {
+        case .name: return channel.name.map { .string($0) } ?? .nil
+        case .capacity: return channel.capacity == .max ? .number(.infinity) : .integer(channel.capacity)
+        case .count: return .integer(channel.count)
+        case .isClosed: return .boolean(channel.isClosed)
+        case nil: return .nil
+        }
+    }
+
+    private static func refuse(_: Int32, _: Call) throws(CallError) -> Answer {
+        throw .message("a channel has nothing to assign to: use channel:send(...)")
+    }
+
+    private static func describe(_: Int32, _ call: Call) throws(CallError) -> Answer {
+        guard let channel = call.channelIfAny(at: 1) else { throw call.expected("Channel", at: 1) }
+        let most = channel.capacity == .max ? "" : " of \(channel.capacity)"
+        return .string("Channel\(channel.name.map { " '\($0)'" } ?? "") (\(channel.count)\(most)\(channel.isClosed ? ", closed" : ""))")
+    }
+}

@@ -1,0 +1,3 @@
+-- expect: error: bytes in channels
+local channels = {}
+while true do channels[#channels + 1] = opscript.channel() end
