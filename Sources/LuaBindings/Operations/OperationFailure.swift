@@ -41,6 +41,8 @@ public final class OperationFailure: Error, CustomStringConvertible, Sendable {
     public let underlyingError: (any Error)?
     let value: Parcel?
     private let failed: WeakOperation
+    /// If the failure is a group's: that of the member that failed first, and the member.
+    private let ofMember: (failure: OperationFailure, member: WeakOperation)?
     private let read = Atomic<Bool>(false)
 
     init(_ failure: Failure, kind: Kind, of operation: Operation) {
@@ -55,7 +57,26 @@ public final class OperationFailure: Error, CustomStringConvertible, Sendable {
         queueName = operation.queue.flatMap { $0.givenName ?? ($0.isMain ? "main" : nil) }
         cause = kind == .error ? MissingResult.cause(of: failure, in: operation) : nil
         failed = WeakOperation(operation)
+        ofMember = nil
     }
+
+    /// The failure of a group because of a member's. If the member is a group itself, the failure is that of its own member, so that messages
+    /// do not grow with the depth. Nil if the member has no error.
+    init?(of member: Operation, inGroup group: Operation) {
+        guard let error = member.error else { return nil }
+        let failure = error as? OperationFailure ?? OperationFailure(Failure(thrown: error), kind: .error, of: member)
+        ofMember = failure.ofMember ?? (failure: failure, member: WeakOperation(member))
+        message =
+            failure.ofMember == nil ? "\(member.displayName) in \(group.displayName) has failed: \(failure.message)" : failure.message
+        (traceback, kind, underlyingError) = (failure.traceback, failure.kind, failure.underlyingError)
+        (value, cause) = (nil, nil)
+        operationName = group.name
+        queueName = group.queue.flatMap { $0.givenName ?? ($0.isMain ? "main" : nil) }
+        failed = WeakOperation(group)
+    }
+
+    /// The member whose failure made a group fail, while it is alive. Nil if the failure is the operation's own.
+    public var member: Operation? { ofMember?.member.operation }
 
     /// The failed operation, while it is alive. This object does not keep it alive.
     public var operation: Operation? { failed.operation }
@@ -63,7 +84,11 @@ public final class OperationFailure: Error, CustomStringConvertible, Sendable {
     /// Whether a script or the host has read the failure. Unread failures are reported at the end.
     public var isRead: Bool { read.load(ordering: .relaxed) }
 
-    func markRead() { read.store(true, ordering: .relaxed) }
+    /// Marks the failure as read, and that of a member if it is a group's.
+    func markRead() {
+        read.store(true, ordering: .relaxed)
+        ofMember?.failure.markRead()
+    }
 
     /// The message.
     public var description: String { message }
@@ -100,6 +125,7 @@ extension LuaOperation: ClassNaming {
         return switch kind {
         case .blocks: "BlockOperation"
         case .invocation: "InvocationOperation"
+        case .group: "GroupOperation"
         default: "Operation"
         }
     }
@@ -108,7 +134,8 @@ extension LuaOperation: ClassNaming {
 extension Operation {
     /// The name of the class in scripts.
     var scriptClassName: String {
-        (self as? LuaOperation)?.className ?? (self is BlockOperation ? "BlockOperation" : "Operation")
+        if let operation = self as? LuaOperation { return operation.className }
+        return self is BlockOperation ? "BlockOperation" : self is GroupOperation ? "GroupOperation" : "Operation"
     }
 
     /// What messages call the operation: its name, or its class if it has no name.

@@ -27,6 +27,10 @@ extension Operation {
         case rateLimit(OperationQueue, next: Duration)
         /// The operation has failed, and its next attempt begins after this time.
         case retry(attempt: Int, of: Int, next: Duration)
+        /// The operation is a member of this group, which has not started.
+        case groupNotStarted(Operation)
+        /// The operation is a group that executes, and these members have not finished.
+        case members([Operation])
         /// None of the other reasons: no thread has taken the operation yet.
         case notTaken(OperationQueue)
     }
@@ -81,6 +85,8 @@ extension Operation.Blocker: CustomStringConvertible {
         case .rateLimit(let queue, let next):
             "is in \(naming.queue(queue)), whose rate limit allows the next start in \(Self.seconds(next))"
         case .retry(let attempt, let count, let next): "has failed, and attempt \(attempt) of \(count) begins in \(Self.seconds(next))"
+        case .groupNotStarted(let group): "is in the group \(naming.operation(group)), which has not started"
+        case .members(let members): "waits for its members \(naming.list(members))"
         case .notTaken(let queue): "is in \(naming.queue(queue)), whose threads have not come to it"
         }
     }

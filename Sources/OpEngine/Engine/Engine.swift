@@ -146,12 +146,15 @@ import Synchronization
 
     func schedule(_ core: OperationQueue.Core, on group: ThreadGroup) {
         if let simulated { return simulated.schedule(core, on: group) }
+        var preempted: [Worker] = []
         let wake = pool.withLock { pool in
             let wake = pool.schedule(core, on: group, engine: self)
             hasWork.store(true, ordering: .releasing)
+            if core.scheduledLevel < Operation.QueuePriority.normal.level { preempted = pool.preempted(by: core) }
             return wake
         }
         perform(wake)
+        for worker in preempted { _ = worker.inbox.post {} }
     }
 
     func perform(_ wake: Pool.Wake) {

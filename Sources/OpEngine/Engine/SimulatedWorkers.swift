@@ -33,11 +33,27 @@ final class SimulatedWorkers: @unchecked Sendable {
     /// Takes one operation that may run now, and runs it. Returns false if there is none.
     private func takeOne(_ context: ThreadContext) -> Bool {
         while !scheduled.isEmpty {
-            let (core, group) = scheduled.remove(at: choose(among: scheduled.count))
+            let (core, group) = scheduled.remove(at: nextIndex)
             // Taking an operation schedules the queue again if there are more, so that a wait inside the operation finds them.
             if asWorker(of: core, context, { core.runOne(on: context, by: group) }) { return true }
         }
         return false
+    }
+
+    /// The index of one of the scheduled queues with the highest priority.
+    private var nextIndex: Int {
+        var best = UInt8.max, count = 0
+        for (core, _) in scheduled {
+            let level = core.level.load(ordering: .relaxed)
+            if level < best { (best, count) = (level, 0) }
+            if level == best { count += 1 }
+        }
+        var left = choose(among: count)
+        for index in scheduled.indices where scheduled[index].core.level.load(ordering: .relaxed) == best {
+            if left == 0 { return index }
+            left -= 1
+        }
+        fatalError("opscript bug: none of the scheduled queues was chosen")
     }
 
     /// Advances the clock to the next timer, if that is not after `deadline`, and calls its function. Returns false if there is none.

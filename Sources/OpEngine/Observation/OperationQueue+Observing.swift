@@ -88,7 +88,10 @@ extension OperationQueue {
                 core.isObserved.store(true, ordering: .relaxed)
                 return true
             }
-            if isOurs { return made }
+            if isOurs {
+                for group in core.state.withLock({ $0.hasGroups ? $0.executingGroups : [] }) { _ = group.openObservation() }
+                return made
+            }
         }
     }
 

@@ -22,6 +22,8 @@ extension OperationQueue {
         let hasPendingLimit = Atomic<Bool>(false)
         /// Whether the queue runs the engine's internal operations, which no count includes.
         let isHelper = Atomic<Bool>(false)
+        /// The priority of the queue among those that are scheduled: `normal`, unless it is a group's. Atomic, to be read without the lock.
+        let level = Atomic<UInt8>(Operation.QueuePriority.normal.level)
         /// Whether the queue or its progress is observed, or was at some time.
         let isObserved = Atomic<Bool>(false)
         /// The number under which the recorder knows the queue. Guarded by the queue's lock.
@@ -33,6 +35,8 @@ extension OperationQueue {
         private var unretainedQueue: Unmanaged<OperationQueue>?
         /// The next core in the engine's run queue. Guarded by the lock of the engine's pool.
         var nextScheduled: Core?
+        /// The value of `level` when the core entered the run queue. Guarded by the lock of the engine's pool.
+        var scheduledLevel: UInt8 = 0
         /// The links of the engine's list of queues that have operations. Guarded by `Registry.lock`.
         var previousActive: Unmanaged<Core>?
         var nextActive: Unmanaged<Core>?
@@ -74,21 +78,33 @@ extension OperationQueue {
 
         // MARK: Adding operations
 
-        /// Adds an operation that this queue has claimed. Returns false if there is no capacity.
-        func addIfCapacity(_ operation: Operation, isBarrier: Bool, queue: OperationQueue) -> Bool {
+        enum Addition {
+            case added, full
+            /// The queue is that of a group which has finished.
+            case closed
+        }
+
+        /// Adds an operation that this queue has claimed, if there is capacity.
+        func addIfCapacity(_ operation: Operation, isBarrier: Bool, queue: OperationQueue) -> Addition {
+            var isClosed = false
             let joined = state.withLock { state -> (Operation.State.ReadinessAction, State.Consumer?)? in
+                if let members = state.memberQueue {
+                    isClosed = !members.takesMore
+                    if isClosed { return nil }
+                }
                 if !state.hasCapacity { return nil }
+                state.memberQueue?.append(operation)
                 if state.count == 0 { begin(&state, queue: queue) }
                 let action = join(operation, isBarrier: isBarrier, &state)
                 state.observation?.recordCounts(before: state.count - 1, state)
                 return (action, state.schedule())
             }
-            guard let (action, consumer) = joined else { return false }
+            guard let (action, consumer) = joined else { return isClosed ? .closed : .full }
             if let consumer { wake(consumer) }
             settle(operation, action)
             deliverChanges()
             operation.deliverChanges()
-            return true
+            return .added
         }
 
         /// Adds a new block operation in one step, which is possible because no other thread knows it. On success, takes over the caller's
@@ -127,20 +143,31 @@ extension OperationQueue {
                     state.requalify(operation)
                     return true
                 }
-            } orRecorded: { state in
-                unsafe operation._withUnsafeGuaranteedRef { joinRecorded($0, isOfPlainClass: isOfPlainClass, &state) }
+            } orSpecially: { state in
+                unsafe operation._withUnsafeGuaranteedRef { joinSpecially($0, isOfPlainClass: isOfPlainClass, &state) }
             }
         }
 
-        /// The part of `addInOneStep` that the lock protects, for an operation that is recorded.
+        /// The part of `addInOneStep` that the lock protects, for an operation that is recorded or joins a group.
         @inline(never)
-        private func joinRecorded(_ operation: Operation, isOfPlainClass: Bool, _ state: inout State) -> Bool {
-            guard state.hasCapacity, state.observation == nil, !state.isRateLimited, isOnlyRecorded(&state) else { return false }
+        private func joinSpecially(_ operation: Operation, isOfPlainClass: Bool, _ state: inout State) -> Bool {
+            guard state.hasCapacity, state.observation == nil, !state.isRateLimited else { return false }
+            let members = state.memberQueue
+            if let members, !members.takesMoreAtOnce { return false }
             let byDefault = requiresSuccess.load(ordering: .relaxed)
-            let isPosted = operation.join(self, &state) {
+            let join: (inout Operation.State) -> Bool? = {
                 $0.join(requiringSuccessByDefault: byDefault, isOfPlainClass: isOfPlainClass)
             }
+            let isPosted: Bool?
+            if isTraced(state) {
+                guard isOnlyRecorded(&state) else { return false }
+                isPosted = operation.join(self, &state, recording: join)
+            } else {
+                isPosted = operation.transition(join)
+                if isPosted != nil { operation.setCore(self) }
+            }
             guard let isPosted else { return false }
+            members?.append(operation)
             state.add(operation, isBarrier: false, isReady: isPosted)
             state.requalify(operation)
             return true
@@ -149,18 +176,18 @@ extension OperationQueue {
         // `inout` avoids copying the state.
         @inline(__always)
         private func isUsual(_ state: inout State) -> Bool {
-            state.hasCapacity && state.observation == nil && !state.isRateLimited && !isTraced(state)
+            state.hasCapacity && state.observation == nil && state.specialties.isEmpty && !isTraced(state)
         }
 
-        /// The common part of `addNewBlock` and the other `addInOneStep`. Calls `join` with the lock held, or `joinRecorded` if somebody follows
-        /// what happens in the queue. If that returns false, nothing has changed.
+        /// The common part of `addNewBlock` and the other `addInOneStep`. Calls `join` with the lock held, or `joinSpecially` if the queue is that
+        /// of a group or somebody follows what happens in it. If that returns false, nothing has changed.
         @inline(__always)
         private func addInOneStep(
             _ operation: Unmanaged<Operation>, queue: OperationQueue, _ join: (inout State) -> Bool,
-            orRecorded joinRecorded: (inout State) -> Bool = { _ in false }
+            orSpecially joinSpecially: (inout State) -> Bool = { _ in false }
         ) -> Bool {
             let locked = unsafe state.lock()
-            guard unsafe isUsual(&locked.pointee) ? unsafe join(&locked.pointee) : unsafe joinRecorded(&locked.pointee) else {
+            guard unsafe isUsual(&locked.pointee) ? unsafe join(&locked.pointee) : unsafe joinSpecially(&locked.pointee) else {
                 state.unlock()
                 return false
             }
@@ -175,11 +202,16 @@ extension OperationQueue {
             return true
         }
 
-        /// Adds a batch under one acquisition of the lock. Returns false if there is no capacity.
-        func addIfCapacity(_ operations: [Operation], queue: OperationQueue) -> Bool {
-            var isAnyObserved = false
+        /// Adds a batch under one acquisition of the lock, if there is capacity.
+        func addIfCapacity(_ operations: [Operation], queue: OperationQueue) -> Addition {
+            var isAnyObserved = false, isClosed = false
             let joined = state.withLock { state -> ([(Operation, Operation.State.ReadinessAction)], State.Consumer?)? in
+                if let members = state.memberQueue {
+                    isClosed = !members.takesMore
+                    if isClosed { return nil }
+                }
                 if !state.hasCapacity { return nil }
+                state.memberQueue?.append(operations)
                 if state.count == 0 { begin(&state, queue: queue) }
                 var unsettled: [(Operation, Operation.State.ReadinessAction)] = []
                 for operation in operations {
@@ -190,13 +222,13 @@ extension OperationQueue {
                 state.observation?.recordCounts(before: state.count - operations.count, state)
                 return (unsettled, state.schedule())
             }
-            guard let (unsettled, consumer) = joined else { return false }
+            guard let (unsettled, consumer) = joined else { return isClosed ? .closed : .full }
             if let consumer { wake(consumer) }
             for (operation, action) in unsettled { settle(operation, action) }
             deliverChanges()
             // Skip this for unobserved batches: the operations of a long batch are no longer in the cache.
             if isAnyObserved { for operation in operations { operation.deliverChanges() } }
-            return true
+            return .added
         }
 
         /// Performs what `join` has to leave until the lock is released.
@@ -206,7 +238,7 @@ extension OperationQueue {
             case .cancel: operation.cancelBecauseOfDependency()
             case .remove:
                 // The operation finished after it was claimed and before it was linked.
-                _ = leave(operation, takesNext: false)
+                leave(operation, takesNext: false).closed?.endGroup()
                 // Safety: balances the retain in `join`.
                 unsafe Unmanaged.passUnretained(operation).release()
             }
@@ -336,12 +368,13 @@ extension OperationQueue {
             return isBack
         }
 
-        /// Removes an operation from the queue and publishes it as finished, under one acquisition of the lock. Returns the operation's
-        /// state at that moment.
+        /// Removes an operation from the queue and publishes it as finished, under one acquisition of the lock.
         ///
         /// - Parameter takesNext: whether the calling worker takes its next operation from this queue, so that no other worker needs to be
         ///   woken.
-        func leave(_ operation: Operation, takesNext: Bool) -> Operation.State {
+        /// - Returns: the operation's state at that moment; and the queue if it was closed, because it is that of a group whose last member this
+        ///   was. The caller must end that group.
+        func leave(_ operation: Operation, takesNext: Bool) -> (final: Operation.State, closed: MemberQueue?) {
             var locked = unsafe state.lock()
             while unsafe !locked.pointee.leave(operation) {
                 state.unlock()
@@ -349,13 +382,14 @@ extension OperationQueue {
                 unsafe locked = state.lock()
             }
             let final = finish(operation)
+            if final.has(Operation.State.failed) { unsafe locked.pointee.memberQueue?.note(failed: operation) }
             let notifyOthers = unsafe !takesNext || final.has(Operation.State.notifiesAtEnd) || locked.pointee.observation != nil
             let departure = unsafe Departure(from: &locked.pointee, of: self)
             let consumer = unsafe notifyOthers ? locked.pointee.schedule() : nil
             state.unlock()
             if let consumer { wake(consumer) }
             departure?.perform(self)
-            return final
+            return (final, departure?.closed)
         }
 
         /// Removes an operation that the caller has taken, publishes it as finished and, if the end has no further consequences, takes the
@@ -364,23 +398,25 @@ extension OperationQueue {
         /// - Parameters:
         ///   - group: the thread group with which the caller takes its next operation. Nil if it takes none; then other workers are woken.
         ///   - atOnce: whether to take the next operation here. Otherwise the caller takes it later.
+        /// - Returns: `next` is the next operation if it was taken. `closed` is as that of `leave`.
         @inline(__always)
         func leaveAndTake(
             _ operation: Operation, by group: ThreadGroup?, atOnce: Bool
-        ) -> (final: Operation.State, next: Unmanaged<Operation>?) {
+        ) -> (final: Operation.State, next: Unmanaged<Operation>?, closed: MemberQueue?) {
             let locked = unsafe state.lock()
             guard unsafe locked.pointee.leave(operation) else { fatalError("opscript bug: an operation that was taken is on its way") }
             let final = finish(operation)
             let departure = unsafe Departure(from: &locked.pointee, of: self)
             if let group, atOnce, departure == nil, final.bits & (Operation.State.hasDependents | Operation.State.notifiesAtEnd) == 0 {
-                return unsafe (final, takeAndUnlock(locked, by: group))
+                return unsafe (final, takeAndUnlock(locked, by: group), nil)
             }
+            if final.has(Operation.State.failed) { unsafe locked.pointee.memberQueue?.note(failed: operation) }
             let notifyOthers = unsafe group == nil || final.has(Operation.State.notifiesAtEnd) || locked.pointee.observation != nil
             let consumer = unsafe notifyOthers ? locked.pointee.schedule() : nil
             state.unlock()
             if let consumer { wake(consumer) }
             departure?.perform(self)
-            return (final, nil)
+            return (final, nil, departure?.closed)
         }
 
         @inline(__always)
@@ -398,6 +434,8 @@ extension OperationQueue {
             /// The queue object that the core no longer retains. Released with this value, outside the lock.
             private let queue: OperationQueue?
             private let isLast: Bool
+            /// The queue if the departure has closed it.
+            let closed: MemberQueue?
 
             /// Collects those who must be notified; nil if there are none. The caller holds the lock, and the operation has left.
             @inline(__always)
@@ -409,6 +447,7 @@ extension OperationQueue {
             @inline(never)
             private init(after state: inout State, of core: Core) {
                 isLast = state.count == 0
+                closed = isLast ? state.memberQueue.flatMap { $0.closeIfOpen() ? $0 : nil } : nil
                 state.observation?.recordCounts(before: state.count + 1, state)
                 if isLast { core.uncheckedEngine.deactivate(core, added: state.added) }
                 waits = isLast ? exchange(&state.waits, with: []) : []

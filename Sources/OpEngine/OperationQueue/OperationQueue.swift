@@ -173,6 +173,9 @@ open class OperationQueue: @unchecked Sendable {
     /// The number of operations that have been added and have not finished. O(1).
     open var operationCount: Int { core.state.withLock { $0.count } }
 
+    /// Whether operations that are added are cancelled at once.
+    var cancelsAdditions: Bool { ownEngine.isEnding }
+
     /// The queue's name in messages.
     var label: String { givenName.map { "queue \($0)" } ?? (core.isMain ? "the main queue" : "the queue") }
 
