@@ -5,6 +5,8 @@ import Testing
 
 /// `opscript.GroupOperation` in scripts.
 @Suite struct GroupOperationTests {
+    private struct Broken: Error, CustomStringConvertible { var description: String { "broken" } }
+
     private static let prologue = "local GroupOperation = opscript.GroupOperation\n"
 
     private func group(workers: Int = 2, _ source: String) throws -> [LuaValue] { try script(workers: workers, Self.prologue + source) }
@@ -180,14 +182,18 @@ import Testing
             ("GroupOperation.new { maxConcurrentOperationCount = -2 }", "cannot be -2"),
             ("Operation.new():addOperation(function() end)", "is not a GroupOperation: only such a one has members"),
             ("local g = GroupOperation.new() g:addOperation(g)", "a group cannot contain itself"),
-            ("local g = GroupOperation.new() queue:addOperation(g):waitUntilFinished() g:addOperation(function() end)", "the group has finished"),
+            (
+                "local g = GroupOperation.new() queue:addOperation(g):waitUntilFinished() g:addOperation(function() end)",
+                "the group has finished"
+            ),
             ("local g = GroupOperation.new() queue:addOperation(g) g:finish()", "it finishes when its members have finished"),
             ("local C = GroupOperation:subclass('C') function C:main() end", "nothing runs in a group but its members"),
             ("opscript.BlockOperation:subclass('C')", "derive from Operation or GroupOperation"),
             ("local op = Operation.new() GroupOperation.new { operations = { op, op } }", "already in a queue"),
         ]
         for (source, message) in cases {
-            #expect(try group("local ok, e = pcall(function() \(source) end) return e")[0].text?.hasSubstring(message) == true, "\(source)")
+            let text = try group("local ok, e = pcall(function() \(source) end) return e")[0].text
+            #expect(text?.hasSubstring(message) == true, "\(source): \(text ?? "no error")")
         }
     }
 
@@ -196,19 +202,19 @@ import Testing
     }
 
     @Test func aMemberCannotWaitForItsGroup() throws {
-        #expect(
-            try group(
-                """
-                local group = GroupOperation.new { operations = { function(op) return select(2, pcall(op.group.waitUntilFinished, op.group)) end } }
-                queue:addOperation(group):waitUntilFinished()
-                return group.result
-                """)[0].text?.hasSubstring("waits for itself") == true)
+        let text = try group(
+            """
+            local group = GroupOperation.new { operations = { function(op) return select(2, pcall(op.group.waitUntilFinished, op.group)) end } }
+            queue:addOperation(group):waitUntilFinished()
+            return group.result
+            """)[0].text
+        #expect(text?.hasSubstring("waits for itself") == true)
     }
 
     @Test func aHostAddsMembersToAGroupOfAScript() throws {
         try withRuntime { runtime throws in
             let group = try runtime.operation("group = opscript.GroupOperation.new { name = 'g' } return group")
-            let member = BlockOperation { throw LuaError(message: "broken") }
+            let member = BlockOperation { throw Broken() }
             member.name = "host's"
             let hostGroup = GroupOperation(operations: [member], name: "h", engine: runtime.engine)
             try runtime.run("group:addOperation((...)) queue:addOperation(group)", arguments: [.operation(hostGroup)])

@@ -49,7 +49,8 @@ enum ScriptModule {
                 },
                 make: { unsafe LuaState.makeDeferredOperation($0, hasCompletion: $1) }))
         let descriptions = unsafe [
-            OperationClass.description, BlockOperationClass.description, InvocationOperationClass.description, GroupOperationClass.description,
+            OperationClass.description, BlockOperationClass.description, InvocationOperationClass.description,
+            GroupOperationClass.description,
             OperationQueueClass.description, ErrorClass.description, TimerClass.description, ProcessClass.description,
             ObservationClass.description, ObjectClass.description,
         ]

@@ -140,7 +140,8 @@ extension OperationQueue.State {
     /// The position of an operation. Nil if a worker has taken it or it has left the queue. O(n).
     func standing(of operation: Operation) -> Standing? {
         guard operation.queuePosition != .outside && operation.queuePosition != .taken else { return nil }
-        var standing = Standing(isSuspended: isSuspended && !isEnding, isHeld: isHeld && !isEnding, maximum: isEnding ? max(1, maximum) : maximum)
+        var standing = Standing(
+            isSuspended: isSuspended && !isEnding, isHeld: isHeld && !isEnding, maximum: isEnding ? max(1, maximum) : maximum)
         let isHeld = !segments.isCurrent(operation)
         var isBefore = true
         for other in members {

@@ -1,5 +1,6 @@
 import CPlatform
 import Glibc
+import Synchronization
 
 /// Replaces the thread pool of a simulated engine. See `Engine.Simulation`.
 final class SimulatedWorkers: @unchecked Sendable {

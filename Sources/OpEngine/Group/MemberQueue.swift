@@ -43,6 +43,9 @@ import Synchronization
             state.memberQueue = nil
             return exchange(&all, with: [])
         }
+        // While all of them are alive, so that the end of one, which is a group, does not release that group's members.
+        core.detach(self)
+        core.abandon()
         ThreadContext.release(membersOfGroup: members)
     }
 
@@ -181,12 +184,18 @@ import Synchronization
     /// Cancels the members, and those that are added later. Not recursive, because groups may be nested deeply.
     public func cancelMembers() {
         var pending = [self]
-        while let members = pending.popLast() {
-            members.core.state.withLock { _ in members.isGroupCancelled = true }
-            members.core.members().cancelAll { member in
-                if let inner = member.cancelWithoutMembers() { pending.append(inner) } else { member.cancel() }
-            }
+        while let members = pending.popLast() { pending += members.cancelDirectMembers() }
+    }
+
+    /// Cancels the members, and those that are added later. Returns the queues of those that are groups, whose members the caller cancels.
+    @discardableResult
+    func cancelDirectMembers() -> [MemberQueue] {
+        core.state.withLock { _ in isGroupCancelled = true }
+        var inside: [MemberQueue] = []
+        core.members().cancelAll { member in
+            if let inner = member.cancelWithoutMembers() { inside.append(inner) } else { member.cancel() }
         }
+        return inside
     }
 
     /// The progress of the members has changed: that of the queues around changes with it. The caller holds no lock.

@@ -7,6 +7,13 @@ extension Operation {
     /// The group that the operation is a member of, of whatever class.
     package var surroundingGroup: Operation? { (queue as? MemberQueue)?.group }
 
+    /// Whether the operation is a member of a group that was neither added nor started, or of one inside. O(depth).
+    package var isInGroupInNoQueue: Bool {
+        guard var group = surroundingGroup else { return false }
+        while let outer = group.surroundingGroup { group = outer }
+        return !group.isInQueue && !group.loadState().has(State.started)
+    }
+
     /// Whether the operation is a member of `group`, or of a group inside. O(depth).
     package func isMember(of group: Operation) -> Bool {
         if group.memberQueue == nil { return false }

@@ -60,8 +60,9 @@ extension Operation {
                 end(takesNext: launched)
                 break
             }
-            // The members, which were cancelled, finish first.
+            // The members finish first, and none of them runs, even if the thread that has cancelled the group has not come to them yet.
             transition { $0.set(State.endedFromWithin) }
+            members.cancelDirectMembers()
             members.open(for: self)
             members.mainHasReturned()
         case .refuse(let refusal): return error(for: refusal)

@@ -76,197 +76,7 @@ extension OperationQueue {
             }
         }
 
-        // MARK: Adding operations
-
-        enum Addition {
-            case added, full
-            /// The queue is that of a group which has finished.
-            case closed
-        }
-
-        /// Adds an operation that this queue has claimed, if there is capacity.
-        func addIfCapacity(_ operation: Operation, isBarrier: Bool, queue: OperationQueue) -> Addition {
-            var isClosed = false
-            let joined = state.withLock { state -> (Operation.State.ReadinessAction, State.Consumer?)? in
-                if let members = state.memberQueue {
-                    isClosed = !members.takesMore
-                    if isClosed { return nil }
-                }
-                if !state.hasCapacity { return nil }
-                state.memberQueue?.append(operation)
-                if state.count == 0 { begin(&state, queue: queue) }
-                let action = join(operation, isBarrier: isBarrier, &state)
-                state.observation?.recordCounts(before: state.count - 1, state)
-                return (action, state.schedule())
-            }
-            guard let (action, consumer) = joined else { return isClosed ? .closed : .full }
-            if let consumer { wake(consumer) }
-            settle(operation, action)
-            deliverChanges()
-            operation.deliverChanges()
-            return .added
-        }
-
-        /// Adds a new block operation in one step, which is possible because no other thread knows it. On success, takes over the caller's
-        /// reference. Returns false if the operation must be added in the usual way.
-        @inline(__always)
-        func addNewBlock(_ operation: Unmanaged<Operation>, _ priority: Operation.QueuePriority, queue: OperationQueue) -> Bool {
-            if uncheckedEngine.hasEnded { return false }
-            return unsafe addInOneStep(operation, queue: queue) { state in
-                let joined = Operation.State(addedAtOnceWith: priority, requiringSuccess: requiresSuccess.load(ordering: .relaxed))
-                unsafe operation._withUnsafeGuaranteedRef { operation in
-                    // No thread sees the operation before the lock is released.
-                    operation.setCore(self)
-                    operation.state.store(joined.bits, ordering: .relaxed)
-                    state.add(operation, isBarrier: false, isReady: true)
-                }
-                return true
-            }
-        }
-
-        /// Adds an unclaimed operation: claims, links and, if it is ready, posts it with a single change of its state. On success, takes
-        /// over the caller's reference. Returns false and changes nothing if the operation or the queue needs the usual two steps.
-        @inline(__always)
-        func addInOneStep(_ operation: Unmanaged<Operation>, isOfPlainClass: Bool, queue: OperationQueue) -> Bool {
-            unsafe addInOneStep(operation, queue: queue) { state in
-                unsafe operation._withUnsafeGuaranteedRef { operation in
-                    let byDefault = requiresSuccess.load(ordering: .relaxed)
-                    // The queue's lock is held. Every thread that the new state sends to this queue takes that lock first, so it finds the
-                    // operation on a list.
-                    let isPosted = operation.transition {
-                        $0.join(requiringSuccessByDefault: byDefault, isOfPlainClass: isOfPlainClass)
-                    }
-                    guard let isPosted else { return false }
-                    // Store the core only after the claim has succeeded, because another queue may have claimed the operation first.
-                    operation.setCore(self)
-                    state.add(operation, isBarrier: false, isReady: isPosted)
-                    state.requalify(operation)
-                    return true
-                }
-            } orSpecially: { state in
-                unsafe operation._withUnsafeGuaranteedRef { joinSpecially($0, isOfPlainClass: isOfPlainClass, &state) }
-            }
-        }
-
-        /// The part of `addInOneStep` that the lock protects, for an operation that is recorded or joins a group.
-        @inline(never)
-        private func joinSpecially(_ operation: Operation, isOfPlainClass: Bool, _ state: inout State) -> Bool {
-            guard state.hasCapacity, state.observation == nil, !state.isRateLimited else { return false }
-            let members = state.memberQueue
-            if let members, !members.takesMoreAtOnce { return false }
-            let byDefault = requiresSuccess.load(ordering: .relaxed)
-            let join: (inout Operation.State) -> Bool? = {
-                $0.join(requiringSuccessByDefault: byDefault, isOfPlainClass: isOfPlainClass)
-            }
-            let isPosted: Bool?
-            if isTraced(state) {
-                guard isOnlyRecorded(&state) else { return false }
-                isPosted = operation.join(self, &state, recording: join)
-            } else {
-                isPosted = operation.transition(join)
-                if isPosted != nil { operation.setCore(self) }
-            }
-            guard let isPosted else { return false }
-            members?.append(operation)
-            state.add(operation, isBarrier: false, isReady: isPosted)
-            state.requalify(operation)
-            return true
-        }
-
-        // `inout` avoids copying the state.
-        @inline(__always)
-        private func isUsual(_ state: inout State) -> Bool {
-            state.hasCapacity && state.observation == nil && state.specialties.isEmpty && !isTraced(state)
-        }
-
-        /// The common part of `addNewBlock` and the other `addInOneStep`. Calls `join` with the lock held, or `joinSpecially` if the queue is that
-        /// of a group or somebody follows what happens in it. If that returns false, nothing has changed.
-        @inline(__always)
-        private func addInOneStep(
-            _ operation: Unmanaged<Operation>, queue: OperationQueue, _ join: (inout State) -> Bool,
-            orSpecially joinSpecially: (inout State) -> Bool = { _ in false }
-        ) -> Bool {
-            let locked = unsafe state.lock()
-            guard unsafe isUsual(&locked.pointee) ? unsafe join(&locked.pointee) : unsafe joinSpecially(&locked.pointee) else {
-                state.unlock()
-                return false
-            }
-            if unsafe locked.pointee.count == 1 { unsafe begin(&locked.pointee, queue: queue) }
-            // If the engine is shutting down, it may have cancelled everything before this operation was added. Safety: the retain is
-            // balanced below.
-            let late = unsafe uncheckedEngine.isEnding ? operation.retain() : nil
-            let consumer = unsafe locked.pointee.schedule()
-            state.unlock()
-            if let consumer { wake(consumer) }
-            unsafe late?.takeRetainedValue().cancel()
-            return true
-        }
-
-        /// Adds a batch under one acquisition of the lock, if there is capacity.
-        func addIfCapacity(_ operations: [Operation], queue: OperationQueue) -> Addition {
-            var isAnyObserved = false, isClosed = false
-            let joined = state.withLock { state -> ([(Operation, Operation.State.ReadinessAction)], State.Consumer?)? in
-                if let members = state.memberQueue {
-                    isClosed = !members.takesMore
-                    if isClosed { return nil }
-                }
-                if !state.hasCapacity { return nil }
-                state.memberQueue?.append(operations)
-                if state.count == 0 { begin(&state, queue: queue) }
-                var unsettled: [(Operation, Operation.State.ReadinessAction)] = []
-                for operation in operations {
-                    let action = join(operation, isBarrier: false, &state)
-                    if action == .cancel || action == .remove { unsettled.append((operation, action)) }
-                    if operation.isObserved { isAnyObserved = true }
-                }
-                state.observation?.recordCounts(before: state.count - operations.count, state)
-                return (unsettled, state.schedule())
-            }
-            guard let (unsettled, consumer) = joined else { return isClosed ? .closed : .full }
-            if let consumer { wake(consumer) }
-            for (operation, action) in unsettled { settle(operation, action) }
-            deliverChanges()
-            // Skip this for unobserved batches: the operations of a long batch are no longer in the cache.
-            if isAnyObserved { for operation in operations { operation.deliverChanges() } }
-            return .added
-        }
-
-        /// Performs what `join` has to leave until the lock is released.
-        private func settle(_ operation: Operation, _ action: Operation.State.ReadinessAction) {
-            switch action {
-            case .none, .post: break
-            case .cancel: operation.cancelBecauseOfDependency()
-            case .remove:
-                // The operation finished after it was claimed and before it was linked.
-                leave(operation, takesNext: false).closed?.endGroup()
-                // Safety: balances the retain in `join`.
-                unsafe Unmanaged.passUnretained(operation).release()
-            }
-        }
-
-        /// Retains the core, and the queue object unless the queue is at rest, when the first operation is added. The caller holds the
-        /// lock, so the operation cannot leave before this is done.
-        private func begin(_ state: inout State, queue: OperationQueue) {
-            // Safety: balanced when the last operation leaves. See `Departure.perform`.
-            _ = unsafe Unmanaged.passRetained(self)
-            state.isEnding = unsafe engine.isEnding
-            if !state.isResting { state.retainedQueue = queue }
-            uncheckedEngine.activate(self)
-        }
-
-        @inline(__always)
-        private func join(_ operation: Operation, isBarrier: Bool, _ state: inout State) -> Operation.State.ReadinessAction {
-            // Safety: balanced when the operation has left.
-            _ = unsafe Unmanaged.passRetained(operation)
-            operation.setCore(self)
-            if isTraced(state) { watch(operation, &state) }
-            if state.isRateLimited { operation.changeAdmission { _ in } }
-            let byDefault = requiresSuccess.load(ordering: .relaxed)
-            let action = operation.transition { $0.link(requiringSuccessByDefault: byDefault) }
-            state.add(operation, isBarrier: isBarrier, isReady: action == .post)
-            state.requalify(operation)
-            return action
-        }
+        // MARK: Ready operations
 
         /// Moves an operation that has become ready to the ready list.
         ///
@@ -407,7 +217,7 @@ extension OperationQueue {
             guard unsafe locked.pointee.leave(operation) else { fatalError("opscript bug: an operation that was taken is on its way") }
             let final = finish(operation)
             let departure = unsafe Departure(from: &locked.pointee, of: self)
-            if let group, atOnce, departure == nil, final.bits & (Operation.State.hasDependents | Operation.State.notifiesAtEnd) == 0 {
+            if let group, atOnce, departure == nil, final.bits & Operation.State.hasConsequences == 0 {
                 return unsafe (final, takeAndUnlock(locked, by: group), nil)
             }
             if final.has(Operation.State.failed) { unsafe locked.pointee.memberQueue?.note(failed: operation) }
@@ -505,7 +315,7 @@ extension OperationQueue {
         }
 
         @inline(__always)
-        private var uncheckedEngine: Engine { unsafe engine }
+        var uncheckedEngine: Engine { unsafe engine }
 
         /// Wakes whoever has to take the next operation: a worker of the engine, the thread that drains the main queue, or an executor.
         @inline(__always)

@@ -393,9 +393,7 @@ extension ReportPage {
             cell.setAttribute("aria-sort", other !== k ? "none" : direction > 0 ? "ascending" : "descending");
             cell.firstChild.textContent = columns[other].title + (other !== k ? "" : direction > 0 ? " ▲" : " ▼");
           });
-          arrange();
-          rows.scrollTop = 0;
-          render();
+          search(true);
         }
         const shown = () => Math.max(1, Math.floor(rows.clientHeight / lineHeight));
         const scale = () => Math.max(1, order.length - shown()) / Math.max(1, space.offsetHeight - rows.clientHeight);

@@ -24,7 +24,8 @@ import Testing
         let error = #expect(throws: OperationError.self) { try member.tryWaitUntilFinished() }
         #expect(
             "\(error!)"
-                == "this wait can never end: m is in the group g, which has not started; g depends on first, which was never added to a queue")
+                == "this wait can never end: m is in the group g, which has not started; g depends on first, which was never added to a queue"
+        )
         group.cancel()
         queue.waitUntilAllOperationsAreFinished()
     }

@@ -44,7 +44,7 @@ import Testing
         let engine = Engine(workerCount: 2)
         let unstarted = nest(BlockOperation {}, on: engine)
         unstarted[0].cancel()
-        #expect(unstarted.allSatisfy(\.isCancelled))
+        #expect(unstarted.allSatisfy { $0.isCancelled })
         let queue = OperationQueue(engine: engine)
         queue.addOperation(unstarted[0])
         let leaf = AsyncOperation()

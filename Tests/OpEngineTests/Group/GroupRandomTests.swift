@@ -96,7 +96,7 @@ private final class GroupTree: @unchecked Sendable {
         root.addDependency(gate)
         queue.addOperations([root, gate], waitUntilFinished: false)
         if state.withLock({ !$0.begun.isEmpty }) { report("a member ran before the group") }
-        while !gate.isExecuting { }
+        while !gate.isExecuting {}
         gate.finish()
         for _ in 0..<5 { disturb() }
         state.withLock { $0.groups.map(\.group) }.forEach { $0.isSuspended = false }

@@ -105,7 +105,9 @@ import Testing
 
     @Test func membersAndOthersDependOnEachOther() {
         let log = Log<String>()
-        let (inner, outer, last) = (named("inner") { log.append("inner") }, named("outer") { log.append("outer") }, named("last") { log.append("last") })
+        let (inner, outer, last) = (
+            named("inner") { log.append("inner") }, named("outer") { log.append("outer") }, named("last") { log.append("last") }
+        )
         inner.addDependency(outer)
         last.addDependency(inner)
         let group = group([inner])
@@ -125,6 +127,12 @@ import Testing
         }
         #expect(error as? Broken == Broken())
         #expect("\(try #require(group.error))" == "b in all has failed: \(Broken())")
+    }
+
+    @Test func aFailureOfAnOperationWithNothingElseCounts() {
+        let group = group([BlockOperation {}, BlockOperation { throw Broken() }, BlockOperation {}], maximum: 1)
+        run(group)
+        #expect(group.outcome == .failed)
     }
 
     @Test func aGroupInsideNamesTheMemberThatFailed() {
@@ -216,7 +224,9 @@ import Testing
         let running = Locked(0), most = Locked(0)
         let members = (0..<50).map { _ in
             BlockOperation {
-                let now = running.withLock { $0 += 1; return $0 }
+                let now = running.withLock {
+                    $0 += 1; return $0
+                }
                 most.withLock { $0 = max($0, now) }
                 running.withLock { $0 -= 1 }
             }
@@ -303,7 +313,7 @@ import Testing
         #expect(simulation.now == begin + .seconds(5) && group.isCancelled && !group.isFinished)
         long.finish()
         while simulation.step() {}
-        #expect(group.outcome == .failed && "\(try #require(group.error))" == "g took longer than \(Duration.seconds(5))")
+        #expect(group.outcome == .failed && "\(group.error!)" == "g took longer than \(Duration.seconds(5))")
     }
 
     @Test func aTimeoutThatIsNotNeededLeavesNothingBehind() {
@@ -319,7 +329,9 @@ import Testing
 
     @Test func conditionsAndKeysAreThoseOfTheWhole() {
         let log = Log<Int>()
-        let (a, b) = (group([BlockOperation { log.append(1) }, BlockOperation { log.append(1) }]), group([BlockOperation { log.append(2) }]))
+        let (a, b) = (
+            group([BlockOperation { log.append(1) }, BlockOperation { log.append(1) }]), group([BlockOperation { log.append(2) }])
+        )
         for group in [a, b] { group.exclusiveKeys = ["key"] }
         let refused = group([BlockOperation { log.append(3) }])
         refused.addCondition(Operation.Condition(name: "never") { _ in .failed(reason: "no") })
