@@ -173,6 +173,8 @@ import Testing
                 local unready = Operation.new()
                 unready.isReady = false
                 blockage(unready)
+                local group = opscript.GroupOperation.new { operations = { function() end } }
+                blockage(group.operations[1])
                 local held = OperationQueue.new { isSuspended = true }
                 local first, second = Operation.new(), Operation.new { dependencies = { observed } }
                 second.isReady = false

@@ -156,7 +156,7 @@ import Testing
                     for _, file in ipairs { ... } do self:addOperation(function(op, file) return file .. '.o' end, file) end
                 end
                 function Build:size() return #self.operations end
-                function Build:cancel() self.wasCancelled = true; Operation.cancel(self) end
+                function Build:cancel() self.told = 1; Operation.cancel(self) end
                 local build = Build.new('a', 'b')
                 queue:addOperation(build):waitUntilFinished()
                 local Special = Build:subclass('Special')
@@ -164,8 +164,8 @@ import Testing
                 local outer = GroupOperation.new { operations = { special } }
                 outer:cancel()
                 return table.concat(build.results, ' '), build:size(), tostring(build), build:isKindOf(GroupOperation),
-                    build:isKindOf(Operation), special:isKindOf(Build), special.wasCancelled, special.operations[1].isCancelled
-                """) == ["a.o b.o", 2, "Build (finished)", true, true, true, true, true])
+                    build:isKindOf(Operation), special:isKindOf(Build), special.told, special.operations[1].isCancelled
+                """) == ["a.o b.o", 2, "Build (finished)", true, true, true, 1, true])
     }
 
     @Test func whatIsWrongIsSaid() throws {

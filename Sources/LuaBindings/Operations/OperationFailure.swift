@@ -65,9 +65,10 @@ public final class OperationFailure: Error, CustomStringConvertible, Sendable {
     init?(of member: Operation, inGroup group: Operation) {
         guard let error = member.error else { return nil }
         let failure = error as? OperationFailure ?? OperationFailure(Failure(thrown: error), kind: .error, of: member)
+        // A group of the host has found the names already.
+        let isNamed = if case OperationError.memberFailed? = error as? OperationError { true } else { failure.ofMember != nil }
         ofMember = failure.ofMember ?? (failure: failure, member: WeakOperation(member))
-        message =
-            failure.ofMember == nil ? "\(member.displayName) in \(group.displayName) has failed: \(failure.message)" : failure.message
+        message = isNamed ? failure.message : "\(member.displayName) in \(group.displayName) has failed: \(failure.message)"
         (traceback, kind, underlyingError) = (failure.traceback, failure.kind, failure.underlyingError)
         (value, cause) = (nil, nil)
         operationName = group.name

@@ -217,7 +217,7 @@ final class LockStepRound: @unchecked Sendable {
 
     private func canBeAdded(_ one: Int) -> Bool {
         let operation = model.operations[one]
-        return operation.queue == nil && !operation.isExecuting && !operation.isFinished
+        return operation.queue == nil && !operation.isExecuting && !operation.isEndingUnstarted && !operation.isFinished
     }
 
     private func addDependency(_ other: Int, to one: Int) {

@@ -28,7 +28,7 @@ print(partial, partial.error.message, partial.error.member.name, partial.results
 local gate = Operation.new { name = "gate" }
 local held = GroupOperation.new { name = "held", dependencies = { gate }, operations = { Operation.new { name = "m" } } }
 queue:addOperation(held)
-print(held:why())
+print((held:why()))
 print((held.operations[1]:why()))
 held:cancel()
 queue:waitUntilAllOperationsAreFinished()
