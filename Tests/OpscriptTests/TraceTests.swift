@@ -125,7 +125,7 @@ import Testing
             for i = 1, 6 do members[i] = opscript.Operation.new { name = "m" .. i, main = function() opscript.sleep(0.002) end } end
             local inner = opscript.GroupOperation.new { name = "inner", operations = { function() end } }
             members[7] = inner
-            local group = opscript.GroupOperation.new { name = "outer \"group\"", operations = members }
+            local group = opscript.GroupOperation.new { name = [[outer "group"]], operations = members }
             queue:addOperations({ group }, true)
             group:waitUntilFinished()
             """

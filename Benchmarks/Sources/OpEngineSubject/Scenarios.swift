@@ -44,8 +44,8 @@ var engineWorkloads: [String: Workload] {
                 }
             }
         },
+        "I-group": { count in simulated(count) { addGroups(of: 100, to: $0, count: $1, on: $0.engine) } },
         "I-groups": { count in simulated(count) { addGroups(of: 10, to: $0, count: $1, on: $0.engine) } },
-        "I-group": { count in simulated(count) { addGroups(of: count, to: $0, count: $1, on: $0.engine) } },
     ]
     for number in [1, 2, 4, 8, 16, 32, 64] {
         workloads["workers-\(number)"] = { flood($0, on: Engine(workerCount: number), queues: 1) }

@@ -96,6 +96,7 @@ import Synchronization
     }
 
     deinit {
+        if origin.kind == .group { memberQueue?.groupIsGone() }
         let word = stateWord.load(ordering: .acquiring)
         if let outOfLine = unsafe word.outOfLine { unsafe OutOfLineState.destroy(outOfLine) }
         if let body = unsafe word.body { unsafe body.release() }

@@ -207,12 +207,6 @@ extension Engine {
             awake += 1
         }
 
-        /// The workers that look at the run queue after their present operation, because a queue of a high priority has arrived: all that run
-        /// something of a lower one.
-        func preempted(by core: OperationQueue.Core) -> [Worker] {
-            busy.filter { $0.servedLevel > core.scheduledLevel }
-        }
-
         /// Whether a queue of a higher priority waits for this worker.
         func hasMoreUrgent(than core: OperationQueue.Core, for worker: Worker) -> Bool {
             runQueues.hasMoreUrgent(than: core, in: worker.group)

@@ -146,15 +146,20 @@ import Synchronization
 
     func schedule(_ core: OperationQueue.Core, on group: ThreadGroup) {
         if let simulated { return simulated.schedule(core, on: group) }
-        var preempted: [Worker] = []
         let wake = pool.withLock { pool in
             let wake = pool.schedule(core, on: group, engine: self)
             hasWork.store(true, ordering: .releasing)
-            if core.scheduledLevel < Operation.QueuePriority.normal.level { preempted = pool.preempted(by: core) }
             return wake
         }
         perform(wake)
-        for worker in preempted { _ = worker.inbox.post {} }
+        if core.level.load(ordering: .relaxed) < Operation.QueuePriority.normal.level { preempt(for: core) }
+    }
+
+    /// Has the workers look at the run queue after their present operation, because a queue of a high priority has arrived.
+    @inline(never)
+    private func preempt(for core: OperationQueue.Core) {
+        let level = core.level.load(ordering: .relaxed)
+        for worker in pool.withLock({ pool in pool.busy.filter { $0.servedLevel > level } }) { _ = worker.inbox.post {} }
     }
 
     func perform(_ wake: Pool.Wake) {

@@ -54,6 +54,8 @@ open class GroupOperation: Operation, @unchecked Sendable {
     /// Creates a group whose members run on `Engine.shared`.
     public convenience init(operations first: Operation, _ others: Operation...) { self.init(operations: [first] + others) }
 
+    deinit { inner.groupIsGone() }
+
     // MARK: Members
 
     /// The members in the order in which they were added, including those that have finished. O(n).

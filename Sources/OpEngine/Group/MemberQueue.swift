@@ -1,3 +1,4 @@
+import CPlatform
 import Synchronization
 
 /// The queue inside a group. The members of the group are the operations that were ever added to it.
@@ -5,7 +6,7 @@ import Synchronization
 /// It holds its operations back until the group starts. While the group executes, the two retain each other. When the last operation leaves,
 /// the queue is closed under the same lock, and the group ends. An addition therefore comes before that moment, and the group waits for it,
 /// or after it, and is refused.
-@_spi(Subclassing) public final class MemberQueue: OperationQueue, @unchecked Sendable {
+@_spi(Subclassing) @safe public final class MemberQueue: OperationQueue, @unchecked Sendable {
     // Safety: `@unchecked Sendable` because each stored property states what guards it.
 
     private enum Phase {
@@ -18,13 +19,14 @@ import Synchronization
         case closed
     }
 
-    /// The group. Written once, before other threads know the queue.
-    package private(set) weak var group: Operation?
-    /// The group's address, for records. Written together with `group`.
+    /// The group's address, for records. Written once, before other threads know the queue.
     private(set) var groupAddress: UInt64 = 0
 
     // The lock of the queue guards all of these, so accesses need no exclusivity checks.
 
+    /// The group until it is deallocated. Not `weak`: a weak reference would slow down every retain and release of the group.
+    // Safety: `groupIsGone` clears the reference before the group's memory is freed.
+    private nonisolated(unsafe) var unretainedGroup: Unmanaged<Operation>?
     @safe @exclusivity(unchecked) private var phase = Phase.held
     /// Whether the group was cancelled, so that members which are added later are cancelled, too.
     @safe @exclusivity(unchecked) private var isGroupCancelled = false
@@ -39,28 +41,43 @@ import Synchronization
     public override init(engine: Engine) { super.init(engine: engine) }
 
     deinit {
-        let members = core.state.withLock { state in
+        let (members, hasUnfinished) = core.state.withLock { state in
             state.memberQueue = nil
-            return exchange(&all, with: [])
+            return (exchange(&all, with: []), state.count > 0)
         }
-        // While all of them are alive, so that the end of one, which is a group, does not release that group's members.
-        core.detach(self)
-        core.abandon()
+        if hasUnfinished {
+            // While all of them are alive, so that the end of one, which is a group, does not release that group's members.
+            core.detach(self)
+            core.abandon()
+        }
         ThreadContext.release(membersOfGroup: members)
     }
 
     /// Makes this the queue of `group`, which no other thread may know yet.
     public func belongs(to group: Operation) {
-        self.group = group
         // Safety: the address is only a number.
         groupAddress = unsafe UInt64(UInt(bitPattern: Unmanaged.passUnretained(group).toOpaque()))
         core.state.withLock { state in
+            unsafe unretainedGroup = .passUnretained(group)
             state.memberQueue = self
             state.isHeld = true
         }
     }
 
+    /// The group is being deallocated.
+    public func groupIsGone() { core.state.withLock { _ in unsafe unretainedGroup = nil } }
+
+    /// The group. Nil once it is being deallocated.
+    package var group: Operation? {
+        core.state.withLock { _ in
+            guard let group = unsafe unretainedGroup, unsafe cplatform_try_retain(group.toOpaque()) else { return nil }
+            return unsafe group.takeRetainedValue()
+        }
+    }
+
     override var label: String { givenName.map { "group \($0)" } ?? "an unnamed group" }
+
+    override var asMemberQueue: MemberQueue? { self }
 
     override var cancelsAdditions: Bool { super.cancelsAdditions || core.state.withLock { _ in isGroupCancelled } }
 
@@ -93,13 +110,12 @@ import Synchronization
 
     /// Why a group of this queue cannot be added to `queue`; nil if it can.
     func objection(toJoining queue: OperationQueue) -> OperationError? {
-        let label = group?.label ?? label
-        if queue.ownEngine !== ownEngine { return .groupOfAnotherEngine(group: label, queue: queue.label) }
+        if queue.ownEngine !== ownEngine { return .groupOfAnotherEngine(group: group?.label ?? label, queue: queue.label) }
         let mayBeAround = core.state.withLock { _ in !all.isEmpty }
-        var next = queue as? MemberQueue
+        var next = queue.asMemberQueue
         while let members = next {
-            if members === self { return .groupContainsItself(group: label) }
-            next = mayBeAround ? members.group?.queue as? MemberQueue : nil
+            if members === self { return .groupContainsItself(group: group?.label ?? label) }
+            next = mayBeAround ? members.group?.queue?.asMemberQueue : nil
         }
         return nil
     }
@@ -203,7 +219,7 @@ import Synchronization
         var next = core.state.withLock { _ in outer }
         while let core = next, core.isObserved.load(ordering: .relaxed) {
             core.recordFractionOfGroups()
-            next = (core.queue as? MemberQueue).flatMap { queue in core.state.withLock { _ in queue.outer } }
+            next = core.queue?.asMemberQueue.flatMap { queue in core.state.withLock { _ in queue.outer } }
         }
     }
 }

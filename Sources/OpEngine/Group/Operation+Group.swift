@@ -5,7 +5,7 @@ extension BeyondFoundation where Self: Operation {
 
 extension Operation {
     /// The group that the operation is a member of, of whatever class.
-    package var surroundingGroup: Operation? { (queue as? MemberQueue)?.group }
+    package var surroundingGroup: Operation? { queue?.asMemberQueue?.group }
 
     /// Whether the operation is a member of a group that was neither added nor started, or of one inside. O(depth).
     package var isInGroupInNoQueue: Bool {

@@ -69,6 +69,6 @@ extension OperationQueue.Core {
         let (observation, hasGroups, isOfGroup) = state.withLock { ($0.observation, $0.hasGroups, $0.memberQueue != nil) }
         if hasGroups { recordFractionOfGroups() }
         observation?.deliver()
-        if isOfGroup { (queue as? MemberQueue)?.tellProgress() }
+        if isOfGroup { queue?.asMemberQueue?.tellProgress() }
     }
 }

@@ -67,31 +67,22 @@ extension OperationQueue.Core {
                 state.requalify(operation)
                 return true
             }
-        } orSpecially: { state in
-            unsafe operation._withUnsafeGuaranteedRef { joinSpecially($0, isOfPlainClass: isOfPlainClass, &state) }
+        } orRecorded: { state in
+            unsafe operation._withUnsafeGuaranteedRef { joinRecorded($0, isOfPlainClass: isOfPlainClass, &state) }
         }
     }
 
-    /// The part of `addInOneStep` that the lock protects, for an operation that is recorded or joins a group.
+    /// The part of `addInOneStep` that the lock protects, for an operation that is recorded.
     @inline(never)
-    private func joinSpecially(_ operation: Operation, isOfPlainClass: Bool, _ state: inout OperationQueue.State) -> Bool {
-        guard state.hasCapacity, state.observation == nil, !state.isRateLimited else { return false }
-        let members = state.memberQueue
-        if let members, !members.takesMoreAtOnce { return false }
+    private func joinRecorded(_ operation: Operation, isOfPlainClass: Bool, _ state: inout OperationQueue.State) -> Bool {
+        guard state.hasCapacity, state.observation == nil, !state.isRateLimited, isOnlyRecorded(&state) else { return false }
+        if let members = unsafe state.groupQueue, unsafe !members._withUnsafeGuaranteedRef({ $0.takesMoreAtOnce }) { return false }
         let byDefault = requiresSuccess.load(ordering: .relaxed)
-        let join: (inout Operation.State) -> Bool? = {
+        let isPosted = operation.join(self, &state) {
             $0.join(requiringSuccessByDefault: byDefault, isOfPlainClass: isOfPlainClass)
         }
-        let isPosted: Bool?
-        if isTraced(state) {
-            guard isOnlyRecorded(&state) else { return false }
-            isPosted = operation.join(self, &state, recording: join)
-        } else {
-            isPosted = operation.transition(join)
-            if isPosted != nil { operation.setCore(self) }
-        }
         guard let isPosted else { return false }
-        members?.append(operation)
+        unsafe state.groupQueue?._withUnsafeGuaranteedRef { $0.append(operation) }
         state.add(operation, isBarrier: false, isReady: isPosted)
         state.requalify(operation)
         return true
@@ -103,17 +94,30 @@ extension OperationQueue.Core {
         state.hasCapacity && state.observation == nil && state.specialties.isEmpty && !isTraced(state)
     }
 
-    /// The common part of `addNewBlock` and the other `addInOneStep`. Calls `join` with the lock held, or `joinSpecially` if the queue is that
-    /// of a group or somebody follows what happens in it. If that returns false, nothing has changed.
+    /// Whether nothing but the group of this queue is special.
+    @inline(never)
+    private func isUsualInGroup(_ state: inout OperationQueue.State) -> Bool {
+        guard state.hasCapacity, state.observation == nil, !state.isRateLimited, !isTraced(state) else { return false }
+        return unsafe state.groupQueue?._withUnsafeGuaranteedRef { $0.takesMoreAtOnce } ?? false
+    }
+
+    /// The common part of `addNewBlock` and the other `addInOneStep`. Calls `join` with the lock held, or `joinRecorded` if somebody follows
+    /// what happens in the queue. If that returns false, nothing has changed.
     @inline(__always)
     private func addInOneStep(
         _ operation: Unmanaged<Operation>, queue: OperationQueue, _ join: (inout OperationQueue.State) -> Bool,
-        orSpecially joinSpecially: (inout OperationQueue.State) -> Bool = { _ in false }
+        orRecorded joinRecorded: (inout OperationQueue.State) -> Bool = { _ in false }
     ) -> Bool {
         let locked = unsafe state.lock()
-        guard unsafe isUsual(&locked.pointee) ? unsafe join(&locked.pointee) : unsafe joinSpecially(&locked.pointee) else {
+        let isUsual = unsafe isUsual(&locked.pointee), isMember = unsafe !isUsual && isUsualInGroup(&locked.pointee)
+        guard isUsual || isMember ? unsafe join(&locked.pointee) : unsafe joinRecorded(&locked.pointee) else {
             state.unlock()
             return false
+        }
+        if isMember {
+            unsafe locked.pointee.groupQueue?._withUnsafeGuaranteedRef { members in
+                unsafe operation._withUnsafeGuaranteedRef { members.append($0) }
+            }
         }
         if unsafe locked.pointee.count == 1 { unsafe begin(&locked.pointee, queue: queue) }
         // If the engine is shutting down, it may have cancelled everything before this operation was added. Safety: the retain is

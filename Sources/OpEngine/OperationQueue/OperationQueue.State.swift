@@ -2,7 +2,9 @@ import Synchronization
 
 extension OperationQueue {
     /// The state of a queue, guarded by its lock. Methods only decide; none of them calls out.
-    struct State {
+    @safe struct State {
+        // Safety: see `groupQueue`.
+
         // Fields that producers and consumers both change for every operation come first, up to and including `Segment.last`. Together with
         // the lock they fill one cache line, so that a thread which acquires the lock fetches no other line from the previous holder. The
         // counts have 32 bits for this reason.
@@ -44,8 +46,9 @@ extension OperationQueue {
         var waits: [Wait] = []
         /// The queue object, retained while an operation may run, so that users need not hold it.
         var retainedQueue: OperationQueue?
+        /// Backs `memberQueue`, without reference counting.
         // Safety: a group's queue clears the reference before its memory is freed.
-        private unowned(unsafe) var storedMemberQueue: MemberQueue?
+        private(set) nonisolated(unsafe) var groupQueue: Unmanaged<MemberQueue>?
         /// Whether a group in this queue has ever started.
         var hasGroups = false
 
@@ -112,9 +115,9 @@ extension OperationQueue {
 
         /// The queue itself if it is that of a group.
         var memberQueue: MemberQueue? {
-            get { unsafe storedMemberQueue }
+            get { unsafe groupQueue?.takeUnretainedValue() }
             set {
-                unsafe storedMemberQueue = newValue
+                unsafe groupQueue = newValue.map { unsafe .passUnretained($0) }
                 if newValue != nil { specialties.insert(.ofGroup) }
             }
         }
