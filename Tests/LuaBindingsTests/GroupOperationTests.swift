@@ -225,6 +225,25 @@ import Testing
         }
     }
 
+    @Test func bodiesInProcessesMakeGroupsAndAddToTheirOwn() throws {
+        try withProcesses(workers: 2) { runtime throws in
+            #expect(
+                try runtime.run(
+                    """
+                    local op = queue:addOperation(function(op, queue)
+                        local group = opscript.GroupOperation.new { operations = { function(op)
+                            op.group:addOperation(function(op, x) return x end, 5)
+                            return 1
+                        end } }
+                        queue:addOperation(group):waitUntilFinished()
+                        return group.results[1] + group.results[2]
+                    end, OperationQueue.new())
+                    op:waitUntilFinished()
+                    return op.error and op.error.message, op.result
+                    """) == [.nil, 6])
+        }
+    }
+
     @Test func groupsAreObservedAndComplete() throws {
         #expect(
             try group(

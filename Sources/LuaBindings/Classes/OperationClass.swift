@@ -95,13 +95,15 @@ enum OperationClass {
         return .nothing
     }
 
-    /// `operation:cancel()`. Members of a group whose class overrides `cancel` are cancelled by that.
+    /// `operation:cancel()`. Of the members of a group, those whose class overrides `cancel` are told afterwards: the group must not finish
+    /// before it is cancelled.
     private static func cancel(_ operation: Operation, _ call: Call) throws(CallError) {
+        let told = operation.memberQueue?.operations.filter { ($0 as? LuaOperation)?.scriptClass != nil && !$0.isCancelled } ?? []
+        operation.cancel()
         var failure: Failure?
-        operation.memberQueue?.operations.cancelAll { member in
+        for member in told {
             do throws(Failure) { try OperationSubclass.cancel(member, call.state) } catch { failure = failure ?? error }
         }
-        operation.cancel()
         if let failure { throw CallError(failure) }
     }
 

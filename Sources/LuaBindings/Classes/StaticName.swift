@@ -3,7 +3,6 @@ enum StaticName {
     // Safety: string literals live as long as the process.
     nonisolated(unsafe) static let operation = unsafe pointer("Operation")
     nonisolated(unsafe) static let blockOperation = unsafe pointer("BlockOperation")
-    nonisolated(unsafe) static let groupOperation = unsafe pointer("GroupOperation")
     nonisolated(unsafe) static let invocationOperation = unsafe pointer("InvocationOperation")
     nonisolated(unsafe) static let queue = unsafe pointer("OperationQueue")
     nonisolated(unsafe) static let error = unsafe pointer("OperationError")
@@ -13,6 +12,7 @@ enum StaticName {
     nonisolated(unsafe) static let observation = unsafe pointer("KeyValueObservation")
 
     // Safety: string literals live as long as the process.
+    nonisolated(unsafe) static let groupOperation = unsafe pointer("GroupOperation")
     nonisolated(unsafe) static let completionBlock = unsafe pointer("completionBlock")
 
     /// The methods of a script's class that C calls.

@@ -33,8 +33,10 @@ public final class OperationFailure: Error, CustomStringConvertible, Sendable {
     public let kind: Kind
     /// The name of the operation that failed, if it has one.
     public let operationName: String?
-    /// The name that somebody gave the operation's queue; `main` for the main queue, nil for others.
+    /// The name that somebody gave the operation's queue; `main` for the main queue, nil for others and for members of a group.
     public let queueName: String?
+    /// The name of the group that the operation is a member of, if it is one and the group has a name.
+    public let groupName: String?
     /// The failed operation whose missing result made this one fail, as reports name it; nil if the failure is its own.
     public let cause: String?
     /// The error that a host function has thrown, if that is why the operation failed and its body has not replaced the message.
@@ -54,7 +56,7 @@ public final class OperationFailure: Error, CustomStringConvertible, Sendable {
         value?.makeUnowned(referencesTo: operation)
         self.kind = kind
         operationName = operation.name
-        queueName = operation.queue.flatMap { $0.givenName ?? ($0.isMain ? "main" : nil) }
+        (queueName, groupName) = Self.names(around: operation)
         cause = kind == .error ? MissingResult.cause(of: failure, in: operation) : nil
         failed = WeakOperation(operation)
         ofMember = nil
@@ -72,8 +74,13 @@ public final class OperationFailure: Error, CustomStringConvertible, Sendable {
         (traceback, kind, underlyingError) = (failure.traceback, failure.kind, failure.underlyingError)
         (value, cause) = (nil, nil)
         operationName = group.name
-        queueName = group.queue.flatMap { $0.givenName ?? ($0.isMain ? "main" : nil) }
+        (queueName, groupName) = Self.names(around: group)
         failed = WeakOperation(group)
+    }
+
+    private static func names(around operation: Operation) -> (queue: String?, group: String?) {
+        if let group = operation.surroundingGroup { return (nil, group.name) }
+        return (operation.queue.flatMap { $0.givenName ?? ($0.isMain ? "main" : nil) }, nil)
     }
 
     /// The member whose failure made a group fail, while it is alive. Nil if the failure is the operation's own.

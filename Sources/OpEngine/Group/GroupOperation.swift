@@ -79,7 +79,7 @@ open class GroupOperation: Operation, @unchecked Sendable {
         set { inner.maxConcurrentOperationCount = newValue }
     }
 
-    /// Whether the group starts no members. Executing members continue. The group itself starts, and does not finish meanwhile.
+    /// Whether the group starts no members. Executing members continue. The group itself starts, and waits for the members that have not.
     open var isSuspended: Bool {
         get { inner.isSuspended }
         set { inner.isSuspended = newValue }

@@ -71,10 +71,10 @@ extension OperationQueue {
     @inline(__always)
     fileprivate func objection(to operation: Operation) -> OperationError? {
         if ownEngine.hasEnded { return .engineShutDown(operation: operation.label) }
+        if let members = operation.memberQueue, let error = members.objection(toJoining: self) { return error }
         // A subclass may override these getters, so ask them instead of the state.
         if operation.isFinished { return .addedWhenFinished(operation: operation.label) }
         if operation.isExecuting { return .addedWhenExecuting(operation: operation.label) }
-        if let members = operation.memberQueue, let error = members.objection(toJoining: self) { return error }
         if OverriddenMethods.hasOwnSettings(operation) { operation.adoptOwnSettings() }
         return nil
     }
