@@ -138,7 +138,7 @@ import Testing
               if e.ph == "M" and e.name == "process_name" then names[e.pid] = e.args.name end
               if e.ph == "X" and e.cat == "group" then
                 assert(e.pid > 1)
-                local row = e.pid .. " " .. e.tid
+                local row = ("%d %d"):format(e.pid, e.tid)
                 rows[row] = rows[row] or {}
                 table.insert(rows[row], e)
                 counts[e.pid] = (counts[e.pid] or 0) + 1
@@ -147,7 +147,7 @@ import Testing
             for row, slices in pairs(rows) do
               table.sort(slices, function(a, b) return a.ts < b.ts end)
               for i = 2, #slices do assert(slices[i - 1].ts + slices[i - 1].dur <= slices[i].ts + 0.0005, "members overlap in row " .. row) end
-              local whole = rows[slices[1].pid .. " 0"][1]
+              local whole = rows[("%d 0"):format(slices[1].pid)][1]
               for _, e in ipairs(slices) do
                 assert(whole.ts <= e.ts + 0.0005 and e.ts + e.dur <= whole.ts + whole.dur + 0.0005, e.name .. " is not inside its group")
               end

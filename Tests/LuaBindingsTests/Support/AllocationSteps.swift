@@ -191,7 +191,7 @@ enum AllocationSteps {
         group:addOperation(function(op, a) op.group:addOperation(function() return a end) return a end, n)
         q:addOperation(group)
         group:waitUntilFinished()
-        for _, op in ipairs(group.operations) do if op.error then error(op.error.message, 0) end end
+        if group.error then error(group.error.member.error.message, 0) end
         return group.results, #group.operations, tostring(group)
         """,
         "an invocation": """
