@@ -61,7 +61,8 @@ extension Operation {
     fileprivate func findBlockers() -> [Blocker] {
         let state = loadState()
         if let memberQueue, state.has(State.started), !state.has(State.finishing | State.finished) {
-            return [.members(memberQueue.operations)]
+            let members = memberQueue.operations
+            if !members.isEmpty { return [.members(members)] }
         }
         if state.has(State.started | State.executing | State.finishing | State.finished) || isExecuting || isFinished { return [] }
         var blockers: [Blocker] = []

@@ -151,6 +151,8 @@ import Synchronization
         var level = group.loadState().level, quality = QualityRank(ofRequest: group.requestedQuality.load(ordering: .relaxed))
         let outer = group.withQueueCore { $0 }
         if let outer {
+            let (observation, fraction) = outer.state.withLock { ($0.hasGroups ? nil : $0.observation, $0.progress.fraction) }
+            observation?.expectGroups(at: fraction)
             if level == Operation.QueuePriority.normal.level { level = outer.level.load(ordering: .relaxed) }
             let outerQuality = outer.state.withLock { state in
                 state.hasGroups = true

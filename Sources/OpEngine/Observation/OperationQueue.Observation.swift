@@ -40,6 +40,12 @@ extension OperationQueue {
             if !hasGroups { progress.record(.fractionCompleted, old: old.fraction, new: new.fraction) }
         }
 
+        /// From now on the queue has groups, and `recordFraction` records the fraction, which is `current` now.
+        func expectGroups(at current: Double) { fraction.withLock { last in if last == nil { last = current } } }
+
+        /// Whether somebody observes the fraction, or is about to.
+        var wantsFraction: Bool { progress.state.withLock { $0.wants(.fractionCompleted) || $0.subscribing > 0 } }
+
         /// Records the fraction of a queue with groups. The caller holds no lock of a queue, so that `read` may take those of the groups.
         func recordFraction(_ read: () -> Double) {
             fraction.withLock { last in

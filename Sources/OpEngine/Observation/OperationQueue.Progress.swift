@@ -2,8 +2,8 @@ extension OperationQueue {
     /// The progress of a queue: how many of its operations have finished. Counts automatically from the creation of the queue and never
     /// resets.
     ///
-    /// Safe to use from any thread. Each property is read in O(1) and is exact at that moment, except `fractionCompleted` with groups. To update a progress bar, observe
-    /// `\.fractionCompleted`; the handler runs on the threads that add and finish operations.
+    /// Safe to use from any thread. Each property is read in O(1) and is exact at that moment, except `fractionCompleted` with groups. To update
+    /// a progress bar, observe `\.fractionCompleted`; the handler runs on the threads that add and finish operations.
     @safe public final class Progress: @unchecked Sendable {
         // Safety: `@unchecked Sendable` because `core` is a constant that is safe to use from any thread.
         let core: Core
@@ -79,7 +79,7 @@ extension OperationQueue.Core {
 
     /// Records and tells a change of the fraction for the observers of the progress. The caller holds no lock of a queue.
     func recordFractionOfGroups() {
-        guard let observation = state.withLock({ $0.hasGroups ? $0.observation : nil }) else { return }
+        guard let observation = state.withLock({ $0.hasGroups ? $0.observation : nil }), observation.wantsFraction else { return }
         observation.recordFraction { fractionWithGroups }
         observation.deliver()
     }

@@ -56,6 +56,34 @@ import Testing
         #expect(group.outcome == .succeeded)
     }
 
+    @Test func observersOfTheProgressSeeOldAndNewValues() {
+        let simulation = Engine.Simulation(seed: 1)
+        let queue = OperationQueue(engine: simulation.engine)
+        let changes = Log<[Double]>()
+        let token = queue.progress.observe(\.fractionCompleted, options: [.old, .new]) { _, change in
+            changes.append([change.oldValue!, change.newValue!])
+        }
+        let members = [AsyncOperation(), AsyncOperation()]
+        queue.addOperations([BlockOperation {}, GroupOperation(operations: members, engine: simulation.engine)], waitUntilFinished: false)
+        while simulation.step() {}
+        for member in members { member.finish() }
+        // An addition tells a change, too, even if the fraction is as before.
+        #expect(changes.entries.filter { $0[0] != $0[1] } == [[0, 0.5], [0.5, 0.75], [0.75, 1]])
+        // Whoever comes later begins with what is there then, also in groups inside.
+        let (late, leaf) = (Log<[Double]>(), AsyncOperation())
+        var inner = GroupOperation(operations: [leaf, BlockOperation {}], engine: simulation.engine)
+        for _ in 0..<300 { inner = GroupOperation(operations: [inner], engine: simulation.engine) }
+        let other = OperationQueue(engine: simulation.engine)
+        other.addOperation(inner)
+        while simulation.step() {}
+        let second = other.progress.observe(\.fractionCompleted, options: [.old, .new]) { _, change in
+            late.append([change.oldValue!, change.newValue!])
+        }
+        leaf.finish()
+        #expect(late.entries == [[0.5, 1]])
+        withExtendedLifetime((token, second)) {}
+    }
+
     @Test func theProgressOfItsQueueContainsThatOfItsMembers() {
         let simulation = Engine.Simulation(seed: 1)
         let queue = OperationQueue(engine: simulation.engine)
