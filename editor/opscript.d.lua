@@ -20,6 +20,7 @@
 ---@field Operation opscript.Operation
 ---@field BlockOperation opscript.BlockOperation
 ---@field InvocationOperation opscript.InvocationOperation
+---@field GroupOperation opscript.GroupOperation
 ---@field OperationQueue opscript.OperationQueue
 opscript = {}
 
@@ -131,6 +132,7 @@ function opscript.isFrozen(value) end
 ---@field retry opscript.RetryOptions|integer? how often it is tried again when it fails; read without `when`
 ---@field attempt integer the number of the attempt that runs or has run last, from 1; 0 before the first
 ---@field attempts opscript.Error[] the errors of the latest 100 attempts that were followed by another
+---@field group opscript.GroupOperation? the group that it is a member of, until it has finished
 ---@field [string] any
 local Operation = {}
 
@@ -166,7 +168,8 @@ local Operation = {}
 ---@return opscript.Operation
 function Operation.new(main, ...) end
 
----A class derived from this one. Give it `init`, `main`, and perhaps `start` (then it is asynchronous) and `cancel`.
+---A class derived from this one. Give it `init`, `main`, and perhaps `start` (then it is asynchronous) and `cancel`. A class of groups has
+---`init`, which may add members, and perhaps `cancel`.
 ---@generic T: opscript.Operation
 ---@param self T
 ---@param name string
@@ -223,6 +226,16 @@ function Operation:addExecutionBlock(f, ...) end
 ---@param argument? string the path of "fileExists"
 function Operation:addCondition(condition, argument) end
 
+---Adds a member to a GroupOperation, also while that runs.
+---@param operation opscript.Operation|fun(op: opscript.Operation, ...: any): ...
+---@param ... any arguments of a function
+---@return opscript.Operation
+function Operation:addOperation(operation, ...) end
+
+---Adds members to a GroupOperation, all of them or none.
+---@param operations (opscript.Operation|fun(op: opscript.Operation): ...)[]
+function Operation:addOperations(operations) end
+
 ---What keeps the operation from running, as a sentence and as a table; nil when nothing does.
 ---@return string?
 ---@return opscript.Blockage?
@@ -254,6 +267,34 @@ local InvocationOperation = {}
 ---@param ... any
 ---@return opscript.InvocationOperation
 function InvocationOperation.new(object, method, ...) end
+
+---An operation that consists of others: it starts them when it starts, and finishes when all of them have finished. `results` has the first value
+---of each, in the order in which they were added.
+---@class opscript.GroupOperation: opscript.Operation
+---@field operations opscript.Operation[] the members, including those that have finished
+---@field maxConcurrentOperationCount integer
+---@field isSuspended boolean whether it starts no members
+---@field progress opscript.Progress
+local GroupOperation = {}
+
+---@class opscript.GroupOperationOptions
+---@field operations? (opscript.Operation|fun(op: opscript.Operation): ...)[] the first members
+---@field maxConcurrentOperationCount? integer
+---@field isSuspended? boolean
+---@field name? string
+---@field queuePriority? opscript.QueuePriority|integer
+---@field qualityOfService? opscript.QualityOfService
+---@field completionBlock? fun(op: opscript.Operation)
+---@field dependencies? opscript.Operation[] they hold all members back
+---@field dependencyPolicy? opscript.DependencyPolicy
+---@field timeout? number seconds; the members are stopped then
+---@field exclusive? string|string[]
+---@field needs? table<string, integer|string>
+---@field conditions? (opscript.Condition|{ [1]: string, [2]: string })[]
+
+---@param options? opscript.GroupOperationOptions
+---@return opscript.GroupOperation
+function GroupOperation.new(options) end
 
 ---@class opscript.OperationQueue
 ---@field main opscript.OperationQueue (of the class) runs its functions in the main state, without copying them
@@ -360,6 +401,7 @@ function OperationQueue:observe(keyPath, options, f) end
 ---@field value any what was raised
 ---@field kind opscript.ErrorKind
 ---@field operation opscript.Operation?
+---@field member opscript.Operation? of a group's error: the member that has failed
 
 ---@class opscript.Change
 ---@field keyPath string
@@ -385,6 +427,7 @@ function OperationQueue:observe(keyPath, options, f) end
 ---@field nextAttempt integer? the number of the attempt that follows a pause
 ---@field secondsToNextStart number?
 ---@field waits string? what the body of an executing operation waits for
+---@field group opscript.GroupOperation? the group that has not started
 
 ---@class opscript.Capture
 ---@field name string the path by which it is reached

@@ -49,6 +49,16 @@ public enum OperationError: Error, Sendable, CustomStringConvertible {
     case conditionFailed(operation: String, condition: String, reason: String)
     /// The operation needs more of a resource than there is in the engine.
     case needsMoreThanThereIs(operation: String, resource: String, amount: Int, capacity: Int)
+    /// The operation was added to a group that has finished, or whose last member has just finished.
+    case addedToFinishedGroup(operation: String, group: String)
+    /// The group was added to itself, or to a group inside it.
+    case groupContainsItself(group: String)
+    /// The group was added to a queue of another engine than the one that it was made for.
+    case groupOfAnotherEngine(group: String, queue: String)
+    /// A member of a group has failed, with `error`. Recorded as the `error` of the group.
+    case memberFailed(group: String, member: String, error: any Error)
+    /// The operation executed longer than its `timeout`. Recorded as its `error`.
+    case timedOut(operation: String, limit: Duration)
     /// The result of an `InvocationOperation` was requested, but the operation was cancelled.
     case invocationOperationCancelled(operation: String)
     /// The result of an `InvocationOperation` was requested, but its method returns nothing.
@@ -106,6 +116,17 @@ public enum OperationError: Error, Sendable, CustomStringConvertible {
         case .needsMoreThanThereIs(let operation, let resource, let amount, let capacity):
             "\(operation) cannot be added: it needs \(amount) of the resource '\(resource)', of which there is \(capacity); "
                 + "need less, or set the engine's resources before"
+        case .addedToFinishedGroup(let operation, let group):
+            "\(operation) cannot be added to \(group): the group has finished; "
+                + "add it before, or from a member, or make a new group"
+        case .groupContainsItself(let group):
+            "\(group) cannot be added: a group cannot contain itself"
+        case .groupOfAnotherEngine(let group, let queue):
+            "\(group) cannot be added to \(queue): they have different engines; make the group with the engine of the queue"
+        case .memberFailed(let group, let member, let error):
+            "\(member) in \(group) has failed: \(error)"
+        case .timedOut(let operation, let limit):
+            "\(operation) took longer than \(limit)"
         case .invocationOperationCancelled(let operation):
             "\(operation) has no result: it was cancelled; look at isCancelled before asking"
         case .invocationOperationVoidResult(let operation):

@@ -59,6 +59,7 @@ package struct FailureGroup {
     package func report(prefix: String) -> String {
         var place = "  in \(first.operationDescription)"
         if let queue = first.queueName { place += " of queue '\(queue)'" }
+        if let group = first.groupName { place += " of group '\(group)'" }
         if let cause = first.cause { place += ", because \(cause) failed" }
         return ErrorReport(message: first.message, traceback: first.traceback).text(prefix: prefix, notes: [place] + alike)
     }

@@ -74,7 +74,7 @@ import Testing
     @Test func everyClassHasWhatTheModuleHas() throws {
         let file = try Self.declarations()
         #expect(file.wrongParameters.isEmpty)
-        let classes = ["Operation", "BlockOperation", "InvocationOperation", "OperationQueue"]
+        let classes = ["Operation", "BlockOperation", "InvocationOperation", "GroupOperation", "OperationQueue"]
         let expected: [(name: String, fields: [String], functions: Set<String>)] = [
             (
                 "opscript", classes,
@@ -87,6 +87,8 @@ import Testing
             ("opscript.OperationOptions", OperationClass.Option.allCases.map(\.rawValue), []),
             ("opscript.BlockOperation", [], Self.methods(BlockOperationClass.Function.names)),
             ("opscript.InvocationOperation", [], Self.methods(InvocationOperationClass.Function.names)),
+            ("opscript.GroupOperation", GroupOperationClass.Property.names, Self.methods(GroupOperationClass.Function.names)),
+            ("opscript.GroupOperationOptions", GroupOperationClass.Option.allCases.map(\.rawValue), []),
             (
                 "opscript.OperationQueue", OperationQueueClass.Property.names + OperationQueueClass.ClassProperty.names,
                 Self.methods(OperationQueueClass.Function.names + MapScript.Method.names)
@@ -176,6 +178,8 @@ import Testing
                 local unready = Operation.new()
                 unready.isReady = false
                 blockage(unready)
+                local group = opscript.GroupOperation.new { operations = { function() end } }
+                blockage(group.operations[1])
                 local held = OperationQueue.new { isSuspended = true }
                 local first, second = Operation.new(), Operation.new { dependencies = { observed } }
                 second.isReady = false

@@ -111,6 +111,41 @@ import Testing
         #expect(facts.count == 5 && facts[1...2] == ["1", "1"], "\(facts)")
     }
 
+    @Test("The members of a group are listed below it, and folding hides them")
+    func groups() throws {
+        let directory = try ScratchDirectory()
+        try report(
+            """
+            local queue = opscript.OperationQueue.new()
+            local inner = opscript.GroupOperation.new { name = "inner", operations = { opscript.Operation.new { name = "leaf" } } }
+            local group = opscript.GroupOperation.new { name = "outer", operations = { opscript.Operation.new { name = "first" }, inner } }
+            queue:addOperation(opscript.Operation.new { name = "before" })
+            queue:addOperation(group)
+            queue:addOperation(opscript.Operation.new { name = "after" })
+            queue:waitUntilAllOperationsAreFinished()
+            """, in: directory)
+        let page = String(decoding: try #require(Paths.read("\(directory.path)/run.html")), as: UTF8.self)
+        try directory.write(
+            page + """
+                <script>
+                  const list = () => document.body.append(element("samp", order.map(i => depth(i) + name(i)).join(" ")));
+                  list();
+                  document.querySelectorAll(".fold")[1].click();
+                  list();
+                  document.querySelectorAll(".fold")[0].click();
+                  list();
+                  sort(0);
+                  list();
+                </script>
+                """, to: "run.html")
+        let shown = try open(in: directory)
+        #expect(
+            texts(/<samp>(.*?)<\/samp>/, in: shown) == [
+                "0before 0outer 1first 1inner 2leaf 0after", "0before 0outer 1first 1inner 0after", "0before 0outer 0after",
+                "0after 0before 1first 1inner 2leaf 0outer",
+            ])
+    }
+
     @Test("The times below the timeline are round, and have a unit that fits")
     func ticks() throws {
         let directory = try ScratchDirectory()

@@ -114,6 +114,53 @@ import Testing
         #expect(slices.first == "2 flows")
     }
 
+    @Test("A group is a process of its own, with a row for the group and rows without overlaps for its members")
+    func groups() throws {
+        let directory = try ScratchDirectory()
+        let trace = "\(directory.path)/trace.json"
+        let outcome = try Command.opscript("--trace", trace, "-").input(
+            """
+            local queue = opscript.OperationQueue.new()
+            local members = {}
+            for i = 1, 6 do members[i] = opscript.Operation.new { name = "m" .. i, main = function() opscript.sleep(0.002) end } end
+            local inner = opscript.GroupOperation.new { name = "inner", operations = { function() end } }
+            members[7] = inner
+            local group = opscript.GroupOperation.new { name = [[outer "group"]], operations = members }
+            queue:addOperations({ group }, true)
+            group:waitUntilFinished()
+            """
+        ).run()
+        #expect(outcome.status == 0 && outcome.errors.isEmpty, "\(outcome)")
+        let checker = """
+            local events = require("cjson").decode(io.open(arg[1]):read("a"))
+            local names, rows, counts = {}, {}, {}
+            for _, e in ipairs(events) do
+              if e.ph == "M" and e.name == "process_name" then names[e.pid] = e.args.name end
+              if e.ph == "X" and e.cat == "group" then
+                assert(e.pid > 1)
+                local row = ("%d %d"):format(e.pid, e.tid)
+                rows[row] = rows[row] or {}
+                table.insert(rows[row], e)
+                counts[e.pid] = (counts[e.pid] or 0) + 1
+              end
+            end
+            for row, slices in pairs(rows) do
+              table.sort(slices, function(a, b) return a.ts < b.ts end)
+              for i = 2, #slices do assert(slices[i - 1].ts + slices[i - 1].dur <= slices[i].ts + 0.0005, "members overlap in row " .. row) end
+              local whole = rows[("%d 0"):format(slices[1].pid)][1]
+              for _, e in ipairs(slices) do
+                assert(whole.ts <= e.ts + 0.0005 and e.ts + e.dur <= whole.ts + whole.dur + 0.0005, e.name .. " is not inside its group")
+              end
+            end
+            local lines = {}
+            for process, count in pairs(counts) do lines[#lines + 1] = names[process] .. ": " .. count end
+            table.sort(lines)
+            print(table.concat(lines, "\\n"))
+            """
+        let checked = try Command.lua("-", trace).input(checker).run()
+        #expect(checked.text == "group inner: 2\ngroup outer \"group\": 8\n" && checked.errors.isEmpty, "\(checked)")
+    }
+
     @Test("An operation without a name is called by the line that made it")
     func places() throws {
         let (_, trace) = try run("local queue = opscript.OperationQueue.new()\nqueue:addOperation(function() end)")

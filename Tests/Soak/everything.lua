@@ -236,6 +236,26 @@ function jobs.blocks(queue, random)
   assert(finished(queue:addOperation(opscript.InvocationOperation.new(account, "add", 5))) == account.balance + 5)
 end
 
+function jobs.groups(queue, random)
+  local count, depth = random(1, 6), random(0, 20)
+  local group = opscript.GroupOperation.new { operations = { function(op, ...) return 1, ... end } }
+  local function more(op, k)
+    if k < count then op.group:addOperation(more, k + 1) end
+    return k
+  end
+  if count > 1 then group:addOperation(more, 2) end
+  local outer = group
+  for _ = 1, depth do outer = opscript.GroupOperation.new { maxConcurrentOperationCount = 1, operations = { outer } } end
+  queue:addOperation(outer)
+  outer:waitUntilFinished()
+  assert(group.isFinished and group.results.n == count and group.results[count] == count and not outer.error)
+  local cancelled = opscript.GroupOperation.new { operations = { endless, endless } }
+  queue:addOperation(cancelled)
+  cancelled:interrupt()
+  cancelled:waitUntilFinished()
+  assert(cancelled.isCancelled and cancelled.operations[2].isCancelled)
+end
+
 local Shape = Operation:subclass "Shape"
 function Shape:init(side) self.side = side end
 function Shape:area() return 0 end

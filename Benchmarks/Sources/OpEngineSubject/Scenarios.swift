@@ -44,6 +44,8 @@ var engineWorkloads: [String: Workload] {
                 }
             }
         },
+        "I-group": { count in simulated(count) { addGroups(of: 100, to: $0, count: $1, on: $0.engine) } },
+        "I-groups": { count in simulated(count) { addGroups(of: 10, to: $0, count: $1, on: $0.engine) } },
     ]
     for number in [1, 2, 4, 8, 16, 32, 64] {
         workloads["workers-\(number)"] = { flood($0, on: Engine(workerCount: number), queues: 1) }
@@ -53,6 +55,15 @@ var engineWorkloads: [String: Workload] {
             nanoseconds {
                 let queue = OperationQueue()
                 addGraph(to: queue, count: count, dependencies: number)
+                queue.waitUntilAllOperationsAreFinished()
+            } / Double(count)
+        }
+    }
+    for number in [10, 100, 1000] {
+        workloads["groups-\(number)"] = { count in
+            let queue = OperationQueue()
+            return nanoseconds {
+                addGroups(of: number, to: queue, count: count, on: .shared)
                 queue.waitUntilAllOperationsAreFinished()
             } / Double(count)
         }
@@ -80,6 +91,15 @@ private func simulated(_ count: Int, _ add: (OperationQueue, Int) -> Void) -> Do
         add(queue, count)
         while simulation.step() {}
     } / Double(count)
+}
+
+/// Adds operations in groups of `size`, without counting the groups themselves.
+private func addGroups(of size: Int, to queue: OperationQueue, count: Int, on engine: Engine) {
+    for _ in 0..<max(1, count / size) {
+        let group = GroupOperation(operations: [], engine: engine)
+        for _ in 0..<min(size, count) { group.addOperation {} }
+        queue.addOperation(group)
+    }
 }
 
 /// Each operation depends on the `dependencies` operations before it.

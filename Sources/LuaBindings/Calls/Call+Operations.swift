@@ -1,5 +1,5 @@
 import CLua
-import OpEngine
+@_spi(Subclassing) import OpEngine
 import Synchronization
 
 extension Call {
@@ -110,7 +110,9 @@ extension Call {
             try state.runDueCompletions()
             return true
         }
-        if let current = state.currentOperation, unfinished.contains(where: { $0 === current }) { throw waitsForItself(current) }
+        if let current = state.currentOperation, unfinished.contains(where: { $0 === current || current.isMember(of: $0) }) {
+            throw waitsForItself(current)
+        }
         // Only the last step wakes the thread.
         let count = Countdown(isAnyEnough ? 1 : unfinished.count, inbox: state.inbox)
         for operation in unfinished { operation.whenFinished(for: count) { count.step() } }
@@ -190,5 +192,8 @@ enum Stall {
 
 extension OperationQueue {
     /// The queue's name, as messages show it.
-    var displayName: String { givenName.map { "queue '\($0)'" } ?? "an unnamed queue" }
+    var displayName: String {
+        let kind = self is MemberQueue ? "group" : "queue"
+        return givenName.map { "\(kind) '\($0)'" } ?? "an unnamed \(kind)"
+    }
 }

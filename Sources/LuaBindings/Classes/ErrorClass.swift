@@ -5,7 +5,7 @@ import OpEngine
 enum ErrorClass {
     enum Property: String, Member {
         case message
-        case traceback, value, kind, operation
+        case traceback, value, kind, operation, member
     }
 
     static var description: clua_class {
@@ -38,6 +38,7 @@ enum ErrorClass {
             return .parcel(value, keeping: operation)
         case .kind: return .string(error.kind.rawValue)
         case .operation: return .operation(error.operation)
+        case .member: return .operation(error.member)
         case nil: return .nil
         }
     }

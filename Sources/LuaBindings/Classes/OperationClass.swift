@@ -1,5 +1,5 @@
 import CLua
-import OpEngine
+@_spi(Subclassing) import OpEngine
 
 /// `opscript.Operation`: the methods and properties of operations.
 enum OperationClass {
@@ -8,14 +8,14 @@ enum OperationClass {
         case subclass
         case `init`, main, isKindOf
         case start, cancel, interrupt, finish, fail, addDependency, removeDependency, waitUntilFinished, addExecutionBlock, why, observe
-        case addCondition
+        case addCondition, addOperation, addOperations
     }
 
     enum Property: String, Member {
         case name
         case isReady, isExecuting, isFinished, isCancelled, isAsynchronous, dependencies, queuePriority, qualityOfService
         case completionBlock, result, results, error, dependencyPolicy, memoryLimit, timeout, executionBlocks
-        case exclusive, needs, retry, attempt, attempts
+        case exclusive, needs, retry, attempt, attempts, group
     }
 
     enum ClassProperty: String, Member {
@@ -68,7 +68,7 @@ enum OperationClass {
             if call.state.core.requestedExitStatus != nil { throw .stop(.interrupted) }
             // Ctrl-C that ended a body here also ends the code that started it.
             if call.state.takeInterrupt(unless: wasRaised) { throw LuaState.interrupted }
-        case .cancel: operation.cancel()
+        case .cancel: try cancel(operation, call)
         case .interrupt:
             guard let operation = operation as? LuaOperation else {
                 throw .message("\(operation.displayName) is the host's: it can only be cancelled")
@@ -82,6 +82,7 @@ enum OperationClass {
             guard call.isFunction(at: 2) else { throw call.expected("function", at: 2) }
             return try call.asCallError { try operation.addBlock(call) }
         case .addCondition: try call.addCondition(to: operation)
+        case .addOperation, .addOperations: return try GroupOperationClass.add(to: operation, function, call)
         case .why: return try why(operation, call)
         case .addDependency:
             let dependency = try call.operation(at: 2)
@@ -92,6 +93,18 @@ enum OperationClass {
             return .boolean(try call.wait(for: [operation], timeout: call.timeout(at: 2)))
         }
         return .nothing
+    }
+
+    /// `operation:cancel()`. Of the members of a group, those whose class overrides `cancel` are told afterwards: the group must not finish
+    /// before it is cancelled.
+    private static func cancel(_ operation: Operation, _ call: Call) throws(CallError) {
+        let told = operation.memberQueue?.operations.filter { ($0 as? LuaOperation)?.scriptClass != nil && !$0.isCancelled } ?? []
+        operation.cancel()
+        var failure: Failure?
+        for member in told {
+            do throws(Failure) { try OperationSubclass.cancel(member, call.state) } catch { failure = failure ?? error }
+        }
+        if let failure { throw CallError(failure) }
     }
 
     /// `operation:finish(...)` and `operation:fail(error)`.
@@ -132,6 +145,13 @@ enum OperationClass {
         }
         let operation = LuaOperation(
             in: call.state, kind: isAsynchronous == true ? .asynchronous : .function, bodyCount: main != nil ? 1 : 0)
+        try configure(operation, options, call)
+        let body = try call.pushBody(main: main, arguments: options[.arguments])
+        return .newOperation(operation, bodyAt: body, completionAt: options[.completionBlock])
+    }
+
+    /// Applies the options that are properties of `operation`.
+    static func configure(_ operation: LuaOperation, _ options: [Option: Int32], _ call: Call) throws(CallError) {
         if let index = options[.name] {
             operation.name = try call.option("name") { () throws(CallError) in try call.requiredString(at: index) }
         }
@@ -158,8 +178,6 @@ enum OperationClass {
             }
             try call.asCallError { try operation.setCompletion(in: call.state, isPresent: true) }
         }
-        let body = try call.pushBody(main: main, arguments: options[.arguments])
-        return .newOperation(operation, bodyAt: body, completionAt: options[.completionBlock])
     }
 
     // MARK: properties
@@ -192,7 +210,9 @@ enum OperationClass {
             return .values(1)
         case .attempt: return .integer(operation.attempt)
         case .attempts: return .objects(operation.failuresOfAttempts, .error)
+        case .group: return .operation(operation.surroundingGroup)
         case nil:
+            if let members = operation.memberQueue, let answer = GroupOperationClass.get(of: members, call) { return answer }
             if let name = call.string(at: 2), let value = lua?.stored(name) { return .parcel(value) }
             return lua?.scriptClass != nil ? .classField : .nil
         }
@@ -201,6 +221,7 @@ enum OperationClass {
     /// `operation.result` and `operation.results`.
     private static func results(of operation: LuaOperation?, isFirst: Bool, _ call: Call) throws(CallError) -> Answer {
         guard let operation else { return .nil }
+        if operation.kind == .group { return operation.resultsOfMembers.map { .results($0, isOneOfEach: true, first: isFirst) } ?? .nil }
         if isFirst && operation.kind == .invocation { try InvocationOperationClass.checkResult(of: operation) }
         guard let results = operation.results else {
             if operation.outcome == .failed { call.state.noteMissingResult(of: operation) }
@@ -248,9 +269,11 @@ enum OperationClass {
         case .needs: try call.setNeeds(of: operation, at: 3)
         case .retry: try call.setRetry(of: operation, at: 3)
         case .isExecuting, .isFinished, .isCancelled, .isAsynchronous, .dependencies, .result, .results, .error, .executionBlocks,
-            .attempt, .attempts:
+            .attempt, .attempts, .group:
             throw .message("'\(property?.rawValue ?? "")' of an operation cannot be assigned")
-        case nil: try store(in: operation, call)
+        case nil:
+            if let members = operation.memberQueue, try GroupOperationClass.set(members, call) { break }
+            try store(in: operation, call)
         }
         return .nothing
     }
@@ -366,6 +389,8 @@ extension OperationClass {
                 fields["nextAttempt"] = .integer(attempt)
                 fields["secondsToNextStart"] = .number(next / .seconds(1))
             case .waiting(let purpose): fields["waits"] = .string(purpose)
+            case .groupNotStarted(let group): fields["group"] = .operation(group)
+            case .members: break  // of groups that execute, which nothing keeps from running
             case .notTaken(let queue): fields["queue"] = .queue(queue)
             }
         }

@@ -56,11 +56,7 @@ enum OperationQueueClass {
         case .addOperations:
             let operations = try call.operations(at: 2)
             let waits = call.isMissing(at: 3) ? false : try call.boolean(at: 3)
-            try call.asCallError {
-                try operations.prepared(for: queue, in: call.state) {
-                    try adding(operations, to: queue, call) { try queue.tryAddOperations(operations, waitUntilFinished: false) }
-                }
-            }
+            try add(operations, toBePrepared: operations, to: queue, call)
             if waits {
                 _ = try call.wait(for: operations, timeout: nil)
             }
@@ -81,8 +77,19 @@ enum OperationQueueClass {
         }
     }
 
+    /// Adds operations to `queue`, all of them or none.
+    ///
+    /// - Parameter given: those that are not known to have been copied for other states.
+    static func add(_ operations: [Operation], toBePrepared given: [Operation], to queue: OperationQueue, _ call: Call) throws(CallError) {
+        try call.asCallError {
+            try given.prepared(for: queue, in: call.state) {
+                try adding(operations, to: queue, call) { try queue.tryAddOperations(operations, waitUntilFinished: false) }
+            }
+        }
+    }
+
     /// `queue:addOperation(operation)` or `queue:addOperation(main, ...)`. Returns the operation.
-    private static func addOperation(to queue: OperationQueue, _ call: Call) throws(CallError) -> Answer {
+    static func addOperation(to queue: OperationQueue, _ call: Call) throws(CallError) -> Answer {
         if call.isFunction(at: 2) { return try add(barrier: false, to: queue, call) }
         guard let operation = unsafe call.unmanagedOperation(at: 2) else { throw call.expected("Operation or function", at: 2) }
         return try unsafe operation.with { operation throws(CallError) in
@@ -183,7 +190,7 @@ enum OperationQueueClass {
         return .queue(queue)
     }
 
-    private static func setMaximum(of queue: OperationQueue, at index: Int32, _ call: Call) throws(CallError) {
+    static func setMaximum(of queue: OperationQueue, at index: Int32, _ call: Call) throws(CallError) {
         let maximum = try call.option("maxConcurrentOperationCount") { () throws(CallError) in try call.requiredInteger(at: index) }
         try call.asCallError { try queue.trySetMaxConcurrentOperationCount(maximum) }
     }

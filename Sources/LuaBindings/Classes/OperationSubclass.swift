@@ -11,13 +11,17 @@ enum OperationSubclass {
         guard let parent = call.operationClass(at: 1) else {
             throw .message("call 'subclass' with ':' on a class, as in Operation:subclass(\"Download\")")
         }
-        if case .builtIn(let name) = parent, name != "Operation" {
-            throw .message("'\(name)' has no subclasses: derive from Operation")
+        let isGroup: Bool
+        switch parent {
+        case .builtIn("Operation"): isGroup = false
+        case .builtIn("GroupOperation"): isGroup = true
+        case .builtIn(let name): throw .message("'\(name)' has no subclasses: derive from Operation or GroupOperation")
+        case .script(let parent): isGroup = parent.isGroup
         }
         try call.requireKeeping("'subclass'")
         let name = try call.requiredString(at: 2)
         if name.isEmpty { throw .argument(2, "a class needs a name") }
-        let made = ScriptClass(name: name, home: call.state.number)
+        let made = ScriptClass(name: name, home: call.state.number, isGroup: isGroup)
         call.state.core.keep(made)
         return .newClass(made)
     }
@@ -34,6 +38,10 @@ enum OperationSubclass {
             scriptClass.latest = try? call.state.encode(count: 1, CLUA_STORED)
             unsafe lua_settop(call.lua, -2)
         }
+        if scriptClass.isGroup {
+            try call.state.core.usage.takeQueue()
+            return .object(LuaOperation.makeGroup(in: call.state, scriptClass: scriptClass), .operation)
+        }
         let kind = hasStart != 0 ? LuaOperation.Kind.asynchronousInstance : .instance
         return .object(LuaOperation(in: call.state, kind: kind, bodyCount: 1, scriptClass: scriptClass), .operation)
     }
@@ -42,6 +50,9 @@ enum OperationSubclass {
     static func checkField(_: Int32, _ call: Call) throws(CallError) -> Answer {
         guard let name = call.string(at: 2) else { return .nothing }
         if name.hasPrefix("__") { throw .message("'\(name)': a class of operations has no metamethods of its own") }
+        if case .script(let scriptClass)? = call.operationClass(at: 1), scriptClass.isGroup, name == "main" || name == "start" {
+            throw .message("'\(name)': nothing runs in a group but its members: add these in 'init', or from a member")
+        }
         if overridable.contains(name) {
             guard call.isFunction(at: 3) || call.isMissing(at: 3) else {
                 throw .message("'\(name)' of a class must be a function, got a \(call.typeName(at: 3))")
@@ -69,6 +80,8 @@ enum OperationSubclass {
         if (operation as? LuaOperation)?.scriptClass != nil {
             var isKind = false
             try call.asCallError { try unsafe call.state.attempt { lua, failure in unsafe clua_is_kind_of(lua, 1, 2, &isKind, &failure) } }
+            // Every class of groups is derived from that of operations, too.
+            if case .builtIn("Operation") = identity { isKind = true }
             return .boolean(isKind)
         }
         guard case .builtIn(let name) = identity else { return .boolean(false) }

@@ -1,5 +1,5 @@
 import CLua
-import OpEngine
+@_spi(Subclassing) import OpEngine
 
 /// What operations need besides their dependencies, as scripts write it: `exclusive`, `needs`, `retry`, conditions, resources and rate limits.
 extension Call {
@@ -34,6 +34,9 @@ extension Call {
     }
 
     func setRetry(of operation: Operation, at index: Int32) throws(CallError) {
+        if operation.memberQueue != nil, !isMissing(at: index) {
+            throw .message("\(operation.displayName) is a group, and cannot be tried again: its members run once; give them 'retry'")
+        }
         try checkHasNotStarted(operation, "retry")
         var when: Parcel?
         let policy = isMissing(at: index) ? nil : try retryPolicy(at: index, &when)
@@ -215,7 +218,7 @@ extension Call {
     }
 
     /// A copy of the function at `index` for other states, with what it captures.
-    private func sentFunction(at index: Int32) throws(CallError) -> Parcel {
+    func sentFunction(at index: Int32) throws(CallError) -> Parcel {
         guard unsafe lua_checkstack(lua, 1) != 0 else { throw .message("stack overflow") }
         let top = count
         defer { unsafe lua_settop(lua, top) }

@@ -50,6 +50,7 @@ enum ScriptModule {
                 make: { unsafe LuaState.makeDeferredOperation($0, hasCompletion: $1) }))
         let descriptions = unsafe [
             OperationClass.description, BlockOperationClass.description, InvocationOperationClass.description,
+            GroupOperationClass.description,
             OperationQueueClass.description, ErrorClass.description, TimerClass.description, ProcessClass.description,
             ObservationClass.description, ChannelClass.description, ObjectClass.description,
         ]

@@ -14,6 +14,7 @@ enum StaticName {
     nonisolated(unsafe) static let channel = unsafe pointer("Channel")
 
     // Safety: string literals live as long as the process.
+    nonisolated(unsafe) static let groupOperation = unsafe pointer("GroupOperation")
     nonisolated(unsafe) static let completionBlock = unsafe pointer("completionBlock")
 
     /// The methods of a script's class that C calls.

@@ -13,6 +13,9 @@ extension LuaOperation {
 
     /// Why nobody can end the operation now; nil if somebody can, or already has.
     func refusalToEnd(by method: String) -> String? {
+        if kind == .group {
+            return "\(displayName) is a group, so it cannot be ended by '\(method)': it finishes when its members have finished"
+        }
         if !isAsynchronous {
             return "\(displayName) is not asynchronous, so it cannot be ended by '\(method)': it finishes when its main function returns"
         }

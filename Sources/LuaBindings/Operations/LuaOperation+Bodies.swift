@@ -69,6 +69,14 @@ extension LuaOperation {
         joinRun(of: call.state)
     }
 
+    /// Makes an operation whose only body is the function at a stack index.
+    convenience init(sendingFunctionAt index: Int32, of call: Call) throws(CallError) {
+        let parcel = try call.sentFunction(at: index)
+        self.init(call.state.origin(of: .function, nil), StateWord(body: parcel, isInHandle: false, hasCompletion: false))
+        registerReferences(of: parcel)
+        joinRun(of: call.state)
+    }
+
     private func encodeBody(_ call: Call) throws(Failure) -> Body {
         let parcel = try call.encodeBody()
         parcel.makeUnowned(referencesTo: self)

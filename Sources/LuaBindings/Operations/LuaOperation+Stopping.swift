@@ -42,6 +42,7 @@ extension LuaOperation {
     public func interrupt() { stop(.interrupted) }
 
     func stop(_ reason: StopReason) {
+        if let memberQueue { return stopGroup(memberQueue, reason) }
         withFields { if !$0.hasReturned, $0.rare?.stopReason == nil { $0.rareInUse.stopReason = reason } }
         cancel()
         goOnStopping(reason, in: core.states.withLock { requestStop(reason, in: $0) })

@@ -33,7 +33,7 @@ extension LuaOperation {
             homeState = home
             unsafe self.home = home.map { unsafe Unmanaged.passUnretained($0) }
             self.kind = kind
-            isAsynchronous = kind == .asynchronous || kind == .asynchronousInstance
+            isAsynchronous = kind == .asynchronous || kind == .asynchronousInstance || kind == .group
             self.scriptClass = scriptClass
             groupObject = group
             unsafe self.group = group.map { unsafe Unmanaged.passUnretained($0) }

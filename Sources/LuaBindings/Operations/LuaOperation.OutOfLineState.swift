@@ -1,6 +1,6 @@
 import CLua
 import Glibc
-@_spi(Locking) import OpEngine
+@_spi(Locking) @_spi(Subclassing) import OpEngine
 import Synchronization
 
 extension LuaOperation {
@@ -232,6 +232,8 @@ extension LuaOperation {
         var budget: RunBudget?
         /// The running processes that the operation has started.
         var processes: [ChildProcess] = []
+        /// The queue of a group's members.
+        var memberQueue: MemberQueue?
         /// The functions of conditions, in the order in which they were added.
         var conditions: [Parcel] = []
         /// The function that says whether an error is worth another attempt.

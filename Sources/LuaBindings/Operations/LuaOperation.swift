@@ -35,6 +35,8 @@ import Synchronization
         case instance
         /// Like `instance` with the method `start`; the operation keeps executing until `finish` or `fail` is called.
         case asynchronousInstance
+        /// No body: a queue of other operations.
+        case group
     }
 
     /// One body of an operation.
@@ -94,6 +96,7 @@ import Synchronization
     }
 
     deinit {
+        if origin.kind == .group { memberQueue?.groupIsGone() }
         let word = stateWord.load(ordering: .acquiring)
         if let outOfLine = unsafe word.outOfLine { unsafe OutOfLineState.destroy(outOfLine) }
         if let body = unsafe word.body { unsafe body.release() }
@@ -128,12 +131,14 @@ import Synchronization
 
     /// Starts the operation. See `Operation.start`.
     public override func start() {
+        if let memberQueue { return startGroup(memberQueue) }
         guard isAsynchronous else { return super.start() }
         if let error = startOrRefuse(endsWithMain: false, endsFromWithin: true) { fatalError("\(error)") }
     }
 
     /// Runs the bodies on this thread, in the thread's Lua state. Several bodies of an operation in a queue run on every free worker.
     public override func main() {
+        if kind == .group { return }
         // Safety: the origin keeps its body alive.
         if isUnchanged, let body = unsafe origin.bodyPointer {
             unsafe run(body, [], at: 0)
@@ -277,8 +282,13 @@ import Synchronization
         return OperationFailure(Failure(message: message), kind: .dependency, of: self)
     }
 
-    /// Cancels the operation, and wakes it if it waits.
+    /// Cancels the operation, and wakes it if it waits. Cancels the members of a group.
     public override func cancel() {
+        cancelItself()
+        memberQueue?.cancelMembers()
+    }
+
+    func cancelItself() {
         super.cancel()
         // An operation that is not executing now never will: `start` checks the cancelled flag in the same atomic step. What the bodies
         // capture may retain this operation, so they are dropped here.
@@ -294,6 +304,23 @@ import Synchronization
     /// The line that adds the operation.
     @_spi(Subclassing) public override var placeToRecord: (text: String, isFinal: Bool)? {
         core.existingStateOfCurrentThread?.currentPlace.map { ($0, isInline) }
+    }
+
+    // MARK: groups
+
+    @_spi(Subclassing) public override var memberQueue: MemberQueue? {
+        kind == .group ? ifOutOfLine { $0.rare?.memberQueue } ?? nil : nil
+    }
+
+    @_spi(Subclassing) public override func cancelWithoutMembers() -> MemberQueue? {
+        guard let memberQueue else { return nil }
+        cancelItself()
+        return memberQueue
+    }
+
+    @_spi(Subclassing) public override func membersHaveFinished(firstFailure member: Operation?) {
+        guard let member, let failure = OperationFailure(of: member, inGroup: self) else { return }
+        fail(with: failure)
     }
 
     // MARK: readiness

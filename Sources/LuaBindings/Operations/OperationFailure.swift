@@ -33,14 +33,18 @@ public final class OperationFailure: Error, CustomStringConvertible, Sendable {
     public let kind: Kind
     /// The name of the operation that failed, if it has one.
     public let operationName: String?
-    /// The name that somebody gave the operation's queue; `main` for the main queue, nil for others.
+    /// The name that somebody gave the operation's queue; `main` for the main queue, nil for others and for members of a group.
     public let queueName: String?
+    /// The name of the group that the operation is a member of, if it is one and the group has a name.
+    public let groupName: String?
     /// The failed operation whose missing result made this one fail, as reports name it; nil if the failure is its own.
     public let cause: String?
     /// The error that a host function has thrown, if that is why the operation failed and its body has not replaced the message.
     public let underlyingError: (any Error)?
     let value: Parcel?
     private let failed: WeakOperation
+    /// If the failure is a group's: that of the member that failed first, and the member.
+    private let ofMember: (failure: OperationFailure, member: WeakOperation)?
     private let read = Atomic<Bool>(false)
 
     init(_ failure: Failure, kind: Kind, of operation: Operation) {
@@ -52,10 +56,35 @@ public final class OperationFailure: Error, CustomStringConvertible, Sendable {
         value?.makeUnowned(referencesTo: operation)
         self.kind = kind
         operationName = operation.name
-        queueName = operation.queue.flatMap { $0.givenName ?? ($0.isMain ? "main" : nil) }
+        (queueName, groupName) = Self.names(around: operation)
         cause = kind == .error ? MissingResult.cause(of: failure, in: operation) : nil
         failed = WeakOperation(operation)
+        ofMember = nil
     }
+
+    /// The failure of a group because of a member's. If the member is a group itself, the failure is that of its own member, so that messages
+    /// do not grow with the depth. Nil if the member has no error.
+    init?(of member: Operation, inGroup group: Operation) {
+        guard let error = member.error else { return nil }
+        let failure = error as? OperationFailure ?? OperationFailure(Failure(thrown: error), kind: .error, of: member)
+        // A group of the host has found the names already.
+        let isNamed = if case OperationError.memberFailed? = error as? OperationError { true } else { failure.ofMember != nil }
+        ofMember = failure.ofMember ?? (failure: failure, member: WeakOperation(member))
+        message = isNamed ? failure.message : "\(member.displayName) in \(group.displayName) has failed: \(failure.message)"
+        (traceback, kind, underlyingError) = (failure.traceback, failure.kind, failure.underlyingError)
+        (value, cause) = (nil, nil)
+        operationName = group.name
+        (queueName, groupName) = Self.names(around: group)
+        failed = WeakOperation(group)
+    }
+
+    private static func names(around operation: Operation) -> (queue: String?, group: String?) {
+        if let group = operation.surroundingGroup { return (nil, group.name) }
+        return (operation.queue.flatMap { $0.givenName ?? ($0.isMain ? "main" : nil) }, nil)
+    }
+
+    /// The member whose failure made a group fail, while it is alive. Nil if the failure is the operation's own.
+    public var member: Operation? { ofMember?.member.operation }
 
     /// The failed operation, while it is alive. This object does not keep it alive.
     public var operation: Operation? { failed.operation }
@@ -63,7 +92,11 @@ public final class OperationFailure: Error, CustomStringConvertible, Sendable {
     /// Whether a script or the host has read the failure. Unread failures are reported at the end.
     public var isRead: Bool { read.load(ordering: .relaxed) }
 
-    func markRead() { read.store(true, ordering: .relaxed) }
+    /// Marks the failure as read, and that of a member if it is a group's.
+    func markRead() {
+        read.store(true, ordering: .relaxed)
+        ofMember?.failure.markRead()
+    }
 
     /// The message.
     public var description: String { message }
@@ -100,6 +133,7 @@ extension LuaOperation: ClassNaming {
         return switch kind {
         case .blocks: "BlockOperation"
         case .invocation: "InvocationOperation"
+        case .group: "GroupOperation"
         default: "Operation"
         }
     }
@@ -108,7 +142,8 @@ extension LuaOperation: ClassNaming {
 extension Operation {
     /// The name of the class in scripts.
     var scriptClassName: String {
-        (self as? LuaOperation)?.className ?? (self is BlockOperation ? "BlockOperation" : "Operation")
+        if let operation = self as? LuaOperation { return operation.className }
+        return self is BlockOperation ? "BlockOperation" : self is GroupOperation ? "GroupOperation" : "Operation"
     }
 
     /// What messages call the operation: its name, or its class if it has no name.

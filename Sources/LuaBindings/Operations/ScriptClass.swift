@@ -7,11 +7,14 @@ final class ScriptClass: Sendable {
     let name: String
     /// The number of the state that defined the class.
     let home: Int
+    /// Whether its operations are groups.
+    let isGroup: Bool
     private let contents = Guarded<Parcel?>(nil)
 
-    init(name: String, home: Int) {
+    init(name: String, home: Int, isGroup: Bool) {
         self.name = name
         self.home = home
+        self.isGroup = isGroup
     }
 
     /// The class as it was when one of its operations was last prepared to run in another state. A state that gets such an operation

@@ -38,7 +38,7 @@ extension Runtime {
         public var operations: Int?
         /// The unfinished operations in one queue.
         public var queueLength: Int?
-        /// The queues that scripts may make, in the runtime's life.
+        /// The queues and groups that scripts may make, in the runtime's life.
         public var queues: Int?
         /// The pending timers.
         public var timers: Int?

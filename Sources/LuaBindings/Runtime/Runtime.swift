@@ -411,7 +411,9 @@ public final class Runtime: Sendable {
         try inside { state in
             var wasInterrupted = false
             do throws(CallError) { _ = try state.wait(deadline: nil, until: { false }) } catch { wasInterrupted = true }
-            let stuck = wasInterrupted ? [] : engine.unfinishedOperations() + core.operationsStartedByHand
+            // The members of a group that nobody has added are as little awaited as an operation that nobody has added.
+            let inQueues = wasInterrupted ? [] : engine.unfinishedOperations().filter { !$0.isInGroupInNoQueue }
+            let stuck = wasInterrupted ? [] : inQueues + core.operationsStartedByHand
             return Ending(
                 unreadFailures: core.takeUnreadFailures(),
                 stuckOperations: stuck.map {

@@ -43,10 +43,11 @@ extension BeyondFoundation where Self: Operation {
     /// waits in its queue and is not executing: it has no thread, no place among those that execute, and none of its keys and resources.
     /// Cancelling ends the wait. The error of the last attempt is the operation's `error`; completion blocks run once, at the end.
     ///
-    /// An operation that is started by hand has one attempt.
+    /// An operation that is started by hand has one attempt. Traps if it is set on a group, whose members run once: set it on these.
     public var retryPolicy: RetryPolicy? {
         get { admission.flatMap { admission in lock.withLock { admission.retryPolicy } } }
         set {
+            precondition(newValue == nil || memberQueue == nil, "opscript: a group cannot be tried again: set the policy of its members")
             // Released outside the lock: the closure `when` may hold the last reference to something.
             var former: RetryPolicy?
             changeAdmission { former = exchange(&$0.retryPolicy, with: newValue) }

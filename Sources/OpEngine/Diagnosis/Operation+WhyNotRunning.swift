@@ -15,6 +15,8 @@ extension BeyondFoundation where Self: Operation {
     ///
     /// Meant for people and tests: visits the operation's dependencies and the operations of its queue.
     public var whyNotRunning: Operation.Blockage? {
+        // A group that executes waits for its members, as it should.
+        if memberQueue != nil && isExecuting { return nil }
         let blockage = Operation.Blockage(of: self)
         return blockage.blockers.isEmpty ? nil : blockage
     }
@@ -59,6 +61,10 @@ extension Operation.Blockage: CustomStringConvertible {
 extension Operation {
     fileprivate func findBlockers() -> [Blocker] {
         let state = loadState()
+        if let memberQueue, state.has(State.started), !state.has(State.finishing | State.finished) {
+            let members = memberQueue.operations
+            if !members.isEmpty { return [.members(members)] }
+        }
         if state.has(State.started | State.executing | State.finishing | State.finished) || isExecuting || isFinished {
             return purposeOfWait.map { [.waiting($0)] } ?? []
         }
@@ -120,6 +126,8 @@ extension OperationQueue.State {
     /// The position of an operation in its queue.
     struct Standing {
         var isSuspended = false
+        /// Whether the queue is that of a group which has not started.
+        var isHeld = false
         var maximum = 0
         /// The executing operations, which count towards the maximum.
         var executing: [Operation] = []
@@ -130,6 +138,7 @@ extension OperationQueue.State {
 
         func blockers(of operation: Operation, in queue: OperationQueue, isReady: Bool) -> [Operation.Blocker] {
             var blockers: [Operation.Blocker] = []
+            if isHeld, let group = queue.asMemberQueue?.group { blockers.append(.groupNotStarted(group)) }
             if isSuspended { blockers.append(.suspended(queue)) }
             if maximum == 0 { blockers.append(.maximumIsZero(queue)) }
             if let barrier { blockers.append(.barrier(barrier, in: queue)) }
@@ -142,7 +151,8 @@ extension OperationQueue.State {
     /// The position of an operation. Nil if a worker has taken it or it has left the queue. O(n).
     func standing(of operation: Operation) -> Standing? {
         guard operation.queuePosition != .outside && operation.queuePosition != .taken else { return nil }
-        var standing = Standing(isSuspended: isSuspended && !isEnding, maximum: isEnding ? max(1, maximum) : maximum)
+        var standing = Standing(
+            isSuspended: isSuspended && !isEnding, isHeld: isHeld && !isEnding, maximum: isEnding ? max(1, maximum) : maximum)
         let isHeld = !segments.isCurrent(operation)
         var isBefore = true
         for other in members {

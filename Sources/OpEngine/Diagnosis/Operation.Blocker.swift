@@ -29,6 +29,10 @@ extension Operation {
         case retry(attempt: Int, of: Int, next: Duration)
         /// The operation is executing, and its body waits: `to receive from channel 'lines'`, for example.
         case waiting(String)
+        /// The operation is a member of this group, which has not started.
+        case groupNotStarted(Operation)
+        /// The operation is a group that executes, and these members have not finished.
+        case members([Operation])
         /// None of the other reasons: no thread has taken the operation yet.
         case notTaken(OperationQueue)
     }
@@ -84,6 +88,8 @@ extension Operation.Blocker: CustomStringConvertible {
             "is in \(naming.queue(queue)), whose rate limit allows the next start in \(Self.seconds(next))"
         case .retry(let attempt, let count, let next): "has failed, and attempt \(attempt) of \(count) begins in \(Self.seconds(next))"
         case .waiting(let purpose): "waits \(purpose)"
+        case .groupNotStarted(let group): "is in the group \(naming.operation(group)), which has not started"
+        case .members(let members): "waits for its members \(naming.list(members))"
         case .notTaken(let queue): "is in \(naming.queue(queue)), whose threads have not come to it"
         }
     }

@@ -28,7 +28,9 @@ public struct StallReport: Sendable, Hashable {
                 case .cycle(let path):
                     // Explain a cycle only once, not for each member.
                     for member in path where seen.insert(member).inserted {}
-                case .barrier(let other, _), .key(_, let other?):
+                case .members(let members):
+                    for member in members where seen.insert(member).inserted { pending.append(member) }
+                case .barrier(let other, _), .key(_, let other?), .groupNotStarted(let other):
                     if seen.insert(other).inserted { pending.append(other) }
                 case .resource(_, _, _, _, let executing):
                     for holder in executing where seen.insert(holder).inserted { pending.append(holder) }

@@ -7,7 +7,7 @@ extension Engine.Pool {
         private static let starvationLimit: UInt8 = 8
 
         private struct RunQueue {
-            /// The scheduled queues, linked through their cores.
+            /// The scheduled queues, linked through their cores. By priority, and in order of arrival within a priority.
             var first: OperationQueue.Core?
             var last: OperationQueue.Core?
             /// The idle workers, in the order in which they parked. The last one is woken first.
@@ -58,9 +58,26 @@ extension Engine.Pool {
 
         @inline(__always)
         mutating func append(_ core: OperationQueue.Core, to group: ThreadGroup) {
+            occupied |= group.bit
+            core.scheduledLevel = core.level.load(ordering: .relaxed)
+            if let last = self[group].last, last.scheduledLevel > core.scheduledLevel { return insert(core, in: group) }
             if let last = self[group].last { last.nextScheduled = core } else { self[group].first = core }
             self[group].last = core
-            occupied |= group.bit
+        }
+
+        /// Adds a queue before those of lower priorities, of which there is one.
+        @inline(never)
+        private mutating func insert(_ core: OperationQueue.Core, in group: ThreadGroup) {
+            var previous: OperationQueue.Core?
+            var next = self[group].first
+            while let other = next, other.scheduledLevel <= core.scheduledLevel { (previous, next) = (other, other.nextScheduled) }
+            core.nextScheduled = next
+            if let previous { previous.nextScheduled = core } else { self[group].first = core }
+        }
+
+        /// Whether a scheduled queue of the group has a higher priority than `core`.
+        func hasMoreUrgent(than core: OperationQueue.Core, in group: ThreadGroup) -> Bool {
+            self[group].first.map { $0.scheduledLevel < core.level.load(ordering: .relaxed) } ?? false
         }
 
         /// Removes and returns the first scheduled queue of a group, which must have one.

@@ -105,7 +105,9 @@ extension Engine {
                 // A worker that was woken for work of its group serves that group.
                 let group = hasArrived && runQueues.hasScheduled(worker.group) ? worker.group : runQueues.next
                 if group == worker.group || !(canSpawn || runQueues.hasIdle(group)) {
-                    return .serve(runQueues.pop(group), group, wakeIfNeeded(worker.engine))
+                    let core = runQueues.pop(group)
+                    worker.servedLevel = core.scheduledLevel
+                    return .serve(core, group, wakeIfNeeded(worker.engine))
                 }
                 park(worker)
                 return .park(wakeIfNeeded(worker.engine))
@@ -203,6 +205,11 @@ extension Engine {
             if worker.blockingCount > 0 { return }
             worker.recordBlocking(began: false)
             awake += 1
+        }
+
+        /// Whether a queue of a higher priority waits for this worker.
+        func hasMoreUrgent(than core: OperationQueue.Core, for worker: Worker) -> Bool {
+            runQueues.hasMoreUrgent(than: core, in: worker.group)
         }
 
         /// Whether more workers are awake than should be, because some have returned from blocking.

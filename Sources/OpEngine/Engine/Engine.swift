@@ -153,6 +153,14 @@ import Synchronization
             return wake
         }
         perform(wake)
+        if core.level.load(ordering: .relaxed) < Operation.QueuePriority.normal.level { preempt(for: core) }
+    }
+
+    /// Has the workers look at the run queue after their present operation, because a queue of a high priority has arrived.
+    @inline(never)
+    private func preempt(for core: OperationQueue.Core) {
+        let level = core.level.load(ordering: .relaxed)
+        for worker in pool.withLock({ pool in pool.busy.filter { $0.servedLevel > level } }) { _ = worker.inbox.post {} }
     }
 
     func perform(_ wake: Pool.Wake) {

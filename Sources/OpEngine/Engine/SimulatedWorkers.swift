@@ -1,13 +1,18 @@
 import CPlatform
 import Glibc
+import Synchronization
 
 /// Replaces the thread pool of a simulated engine. See `Engine.Simulation`.
 final class SimulatedWorkers: @unchecked Sendable {
     // Safety: `@unchecked Sendable` because only the creating thread may call the methods, and `schedule` checks this.
+    // Only one thread changes the properties, so accesses need no exclusivity checks.
+
     private let thread = cplatform_thread_id()
     /// The scheduled queues and the thread groups they were scheduled on.
-    private var scheduled: [(core: OperationQueue.Core, group: ThreadGroup)] = []
-    private var random: UInt64
+    @safe @exclusivity(unchecked) private var scheduled: [(core: OperationQueue.Core, group: ThreadGroup, level: UInt8)] = []
+    /// How many of them have another priority than the usual one.
+    @safe @exclusivity(unchecked) private var specialCount = 0
+    @safe @exclusivity(unchecked) private var random: UInt64
     var now = ContinuousClock.now
     let timers = EngineTimers()
     /// Whether the thread currently acts as a worker rather than as the main thread.
@@ -21,7 +26,9 @@ final class SimulatedWorkers: @unchecked Sendable {
         guard cplatform_thread_id() == thread else {
             fatalError("a simulated engine was used on another thread than the one that made it")
         }
-        scheduled.append((core, group))
+        let level = core.level.load(ordering: .relaxed)
+        if level != Operation.QueuePriority.normal.level { specialCount += 1 }
+        scheduled.append((core, group, level))
     }
 
     /// Takes one operation and runs it. Returns false if none may run.
@@ -33,11 +40,28 @@ final class SimulatedWorkers: @unchecked Sendable {
     /// Takes one operation that may run now, and runs it. Returns false if there is none.
     private func takeOne(_ context: ThreadContext) -> Bool {
         while !scheduled.isEmpty {
-            let (core, group) = scheduled.remove(at: choose(among: scheduled.count))
+            let (core, group, level) = scheduled.remove(at: nextIndex)
+            if level != Operation.QueuePriority.normal.level { specialCount -= 1 }
             // Taking an operation schedules the queue again if there are more, so that a wait inside the operation finds them.
             if asWorker(of: core, context, { core.runOne(on: context, by: group) }) { return true }
         }
         return false
+    }
+
+    /// The index of one of the scheduled queues with the highest priority.
+    private var nextIndex: Int {
+        if specialCount == 0 { return choose(among: scheduled.count) }
+        var best = UInt8.max, count = 0
+        for entry in scheduled {
+            if entry.level < best { (best, count) = (entry.level, 0) }
+            if entry.level == best { count += 1 }
+        }
+        var left = choose(among: count)
+        for index in scheduled.indices where scheduled[index].level == best {
+            if left == 0 { return index }
+            left -= 1
+        }
+        fatalError("opscript bug: none of the scheduled queues was chosen")
     }
 
     /// Advances the clock to the next timer, if that is not after `deadline`, and calls its function. Returns false if there is none.

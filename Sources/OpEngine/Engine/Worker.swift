@@ -40,6 +40,8 @@ public final class Worker: @unchecked Sendable {
     /// The number of reasons why the worker does not count as awake although it is not parked: it waits or is blocked. Guarded by the lock
     /// of the engine's pool.
     var blockingCount = 0
+    /// The priority of the queue that the worker serves. Guarded by the lock of the engine's pool.
+    var servedLevel: UInt8 = 0
     /// Whether the monitor found the thread blocked. Guarded by the lock of the engine's pool.
     var isReplaced = false
     /// Whether a job in the inbox will report that the worker has returned. Guarded by the lock of the engine's pool.
@@ -167,8 +169,10 @@ public final class Worker: @unchecked Sendable {
             if inbox.hasJobs {
                 context.scheduleServedQueue()
                 inbox.runJobs()
-                // The worker may have returned from blocking, while others have taken over its work.
-                if engine.pool.withLock({ $0.hasTooManyAwake }) { return core.scheduleIfRunnable() }
+                // The worker may have returned from blocking, while others have taken over its work, or have been asked to look elsewhere.
+                if engine.pool.withLock({ $0.hasTooManyAwake || $0.hasMoreUrgent(than: core, for: self) }) {
+                    return core.scheduleIfRunnable()
+                }
             }
             if left == 0 { return core.scheduleIfRunnable() }
             unsafe next = core.take(arriving: false, by: group)

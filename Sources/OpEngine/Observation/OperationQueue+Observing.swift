@@ -75,12 +75,25 @@ extension BeyondFoundation where Self: OperationQueue {
 extension OperationQueue {
     var observed: Mailbox? { core.state.withLock { $0.observation }?.mailbox }
 
-    /// The mailboxes of this queue and its progress, which are created if necessary. All later changes are recorded in them.
+    /// The mailboxes of this queue and its progress, which are created if necessary. All later changes are recorded in them, and those of the
+    /// groups that execute in this queue, for its progress.
     func openObservation() -> Observation {
+        let (observation, isNew) = openOwnObservation()
+        // Not recursive, because groups may be nested deeply.
+        var pending: [OperationQueue] = isNew ? [self] : []
+        while let queue = pending.popLast() {
+            for group in queue.core.state.withLock({ $0.hasGroups ? $0.executingGroups : [] }) where group.openOwnObservation().isNew {
+                pending.append(group)
+            }
+        }
+        return observation
+    }
+
+    private func openOwnObservation() -> (observation: Observation, isNew: Bool) {
         while true {
             let existing = core.state.withLock { $0.observation }
             // The mailboxes of a main queue may belong to an earlier queue object that has been deallocated.
-            if let existing, existing.mailbox.owner === self { return existing }
+            if let existing, existing.mailbox.owner === self { return (existing, false) }
             let made = Observation(queue: self)
             let isOurs = core.state.withLock { state in
                 guard state.observation === existing else { return false }
@@ -88,7 +101,10 @@ extension OperationQueue {
                 core.isObserved.store(true, ordering: .relaxed)
                 return true
             }
-            if isOurs { return made }
+            if isOurs {
+                if core.state.withLock({ $0.hasGroups }) { made.expectGroups(at: core.fractionWithGroups) }
+                return (made, true)
+            }
         }
     }
 
@@ -135,6 +151,8 @@ extension OperationQueue.Progress {
         // If the queue object has been deallocated, nothing changes any more.
         let mailbox = core.queue?.openObservation().progress ?? Mailbox(owner: self)
         mailbox.state.withLock { $0.subscribing += 1 }
+        // Nobody may have observed the fraction until now.
+        core.recordFractionOfGroups()
         let read: () -> any Sendable = { self[keyPath: keyPath] }
         return mailbox.subscribe(key, options, read: read, handler: OperationQueue.Progress.untyped(changeHandler))
     }

@@ -5,6 +5,8 @@ extension OperationQueue {
     final class Observation: Sendable {
         let mailbox: Mailbox
         let progress: Mailbox
+        /// The fraction that was recorded last for a queue with groups.
+        private let fraction = Guarded<Double?>(nil)
 
         init(queue: OperationQueue) {
             mailbox = Mailbox(owner: queue)
@@ -28,14 +30,29 @@ extension OperationQueue {
             // An operation that was added has increased `added`; one that left has not changed it.
             let came = max(0, state.count - before)
             let old = Progress.Counts(added: state.added - came, unfinished: before, expected: state.expected)
-            recordProgress(old: old, new: state.progress)
+            recordProgress(old: old, new: state.progress, hasGroups: state.hasGroups)
         }
 
-        /// Records a change of the progress. The caller holds the queue's lock.
-        func recordProgress(old: Progress.Counts, new: Progress.Counts) {
+        /// Records a change of the progress. The caller holds the queue's lock. With groups, `recordFraction` follows.
+        func recordProgress(old: Progress.Counts, new: Progress.Counts, hasGroups: Bool) {
             progress.record(.totalUnitCount, old: old.total, new: new.total)
             progress.record(.completedUnitCount, old: old.completed, new: new.completed)
-            progress.record(.fractionCompleted, old: old.fraction, new: new.fraction)
+            if !hasGroups { progress.record(.fractionCompleted, old: old.fraction, new: new.fraction) }
+        }
+
+        /// From now on the queue has groups, and `recordFraction` records the fraction, which is `current` now.
+        func expectGroups(at current: Double) { fraction.withLock { last in if last == nil { last = current } } }
+
+        /// Whether somebody observes the fraction, or is about to.
+        var wantsFraction: Bool { progress.state.withLock { $0.wants(.fractionCompleted) || $0.subscribing > 0 } }
+
+        /// Records the fraction of a queue with groups. The caller holds no lock of a queue, so that `read` may take those of the groups.
+        func recordFraction(_ read: () -> Double) {
+            fraction.withLock { last in
+                let new = read()
+                if new != last { progress.record(.fractionCompleted, old: last ?? 0, new: new) }
+                last = new
+            }
         }
 
         /// Delivers recorded changes to observers. The caller must hold no lock.
@@ -54,5 +71,10 @@ extension OperationQueue.Core {
     }
 
     @inline(never)
-    private func deliverObservedChanges() { state.withLock { $0.observation }?.deliver() }
+    private func deliverObservedChanges() {
+        let (observation, hasGroups, isOfGroup) = state.withLock { ($0.observation, $0.hasGroups, $0.memberQueue != nil) }
+        if hasGroups { recordFractionOfGroups() }
+        observation?.deliver()
+        if isOfGroup { queue?.asMemberQueue?.tellProgress() }
+    }
 }

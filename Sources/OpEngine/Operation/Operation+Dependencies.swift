@@ -44,6 +44,10 @@ extension BeyondFoundation where Self: Operation {
     /// The check costs O(1) if nothing depends on this operation yet. Otherwise it visits everything that `operation` waits for.
     public func tryAddDependency(_ operation: Operation) throws {
         guard operation !== self else { throw OperationError.dependsOnItself(operation: label) }
+        if isMember(of: operation) || operation.isMember(of: self) {
+            // The group waits for its member, and the member for its group.
+            throw OperationError.dependencyCycle(path: [label, operation.label, label])
+        }
         if let path = cyclePath(through: [operation]) { throw OperationError.dependencyCycle(path: path.map(\.label)) }
         link(to: operation)
     }

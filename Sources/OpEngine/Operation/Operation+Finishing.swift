@@ -7,12 +7,19 @@ extension Operation {
     /// - Parameter takesNext: whether the caller is the worker that ran the operation and takes its next one from the same queue.
     @discardableResult
     package func end(takesNext: Bool = false) -> Bool {
+        let (isEnding, closed) = endOnce(takesNext: takesNext)
+        closed?.endGroup()
+        return isEnding
+    }
+
+    /// `end`, except that the caller must end the group whose last member this was, if `closed` is not nil.
+    func endOnce(takesNext: Bool) -> (isEnding: Bool, closed: MemberQueue?) {
         if loadState().has(State.hasAdmission) {
-            if isTriedAgain() { return true }
-            if isBetweenAttempts { return false }
+            if isTriedAgain() { return (true, nil) }
+            if isBetweenAttempts { return (false, nil) }
         }
         switch transition({ $0.claimFinish() }) {
-        case .lost: return false
+        case .lost: return (false, nil)
         case .alone:
             if loadState().has(State.notifiesSubclass) { willFinish() }
             let final = transition { state in
@@ -23,13 +30,13 @@ extension Operation {
             if final.has(State.outlivesStart) { ManuallyStartedOperations.end() }
         case .inQueue:
             // Safety: the core retains itself until its operations have left.
-            endInQueue(unsafe core.takeUnretainedValue(), takesNext: takesNext)
+            return (true, endInQueue(unsafe core.takeUnretainedValue(), takesNext: takesNext))
         }
-        return true
+        return (true, nil)
     }
 
-    /// Finishes an operation that is in a queue, after `claimFinish`.
-    private func endInQueue(_ core: OperationQueue.Core, takesNext isLaunched: Bool) {
+    /// Finishes an operation that is in a queue, after `claimFinish`. Returns the queue if it is that of a group which the caller must end.
+    private func endInQueue(_ core: OperationQueue.Core, takesNext isLaunched: Bool) -> MemberQueue? {
         // False on the thread of an executor or a main queue. When such a thread blocks, nobody schedules the queue again.
         let takesNext = isLaunched && ThreadContext.current.serves(core)
         let last = loadState()
@@ -37,15 +44,20 @@ extension Operation {
         if last.has(State.notifiesSubclass) { willFinish() }
         // Leaving may release the queue, and with it the engine.
         let engine = last.has(State.outlivesStart | State.hasAdmission) ? unsafe core.engine : nil
-        let final = core.leave(self, takesNext: takesNext)
+        var (final, closed) = core.leave(self, takesNext: takesNext)
         // Observers may run for long, or wait for an operation that this one releases. Other workers must take what is released then.
         let isObserved = core.isObserved.load(ordering: .relaxed)
         if last.has(State.hasAdmission), let engine { endAdmission(on: engine) }
         finished(final, takesNext: takesNext && !isObserved && !final.has(State.notifiesAtEnd) ? core : nil)
         if isObserved { core.deliverChanges() }
-        if last.has(State.outlivesStart) { engine?.asynchronousOperationEnded() }
+        if last.has(State.outlivesStart) {
+            // Before the engine can conclude that nothing happens any more.
+            closed.take()?.endGroup()
+            engine?.asynchronousOperationEnded()
+        }
         // Safety: balances the retain in `Core.join`. The caller retains the operation.
         unsafe Unmanaged.passUnretained(self).release()
+        return closed
     }
 
     /// Finishes an operation that a worker took from `core` and that nobody else can finish, and takes the next one. Needs one lock
@@ -59,24 +71,25 @@ extension Operation {
     func endAndTake(from core: OperationQueue.Core, isBare: Bool, by group: ThreadGroup?) -> Unmanaged<Operation>? {
         let last = loadState()
         if last.unfinishedDependencyCount > 0 || last.has(State.dependencyFailed) { stopCounting() }
-        let (final, next) = unsafe core.leaveAndTake(self, by: group, atOnce: isBare)
-        if final.bits & (State.hasDependents | State.notifiesAtEnd) == 0 && !core.isObserved.load(ordering: .relaxed) {
+        let (final, next, closed) = unsafe core.leaveAndTake(self, by: group, atOnce: isBare)
+        if final.bits & (State.hasDependents | State.notifiesAtEnd) == 0 && closed == nil && !core.isObserved.load(ordering: .relaxed) {
             // Safety: balances the retain in `Core.join`.
             unsafe Unmanaged.passUnretained(self).release()
             return unsafe next
         }
-        return unsafe endedWithConsequences(final, in: core, by: group)
+        return unsafe endedWithConsequences(final, in: core, closed, by: group)
     }
 
-    /// The part of `endAndTake` for operations that have dependents, observers or handlers.
+    /// The part of `endAndTake` for operations that have dependents, observers or handlers, or are the last of a group.
     @inline(never)
     private func endedWithConsequences(
-        _ final: State, in core: OperationQueue.Core, by group: ThreadGroup?
+        _ final: State, in core: OperationQueue.Core, _ closed: MemberQueue?, by group: ThreadGroup?
     ) -> Unmanaged<Operation>? {
         let isObserved = core.isObserved.load(ordering: .relaxed)
-        if isObserved || final.has(State.notifiesAtEnd) {
+        if isObserved || closed != nil || final.has(State.notifiesAtEnd) {
             finished(final, takesNext: nil)
             if isObserved { core.deliverChanges() }
+            closed?.endGroup()
             // Safety: balances the retain in `Core.join`.
             unsafe Unmanaged.passUnretained(self).release()
             return nil

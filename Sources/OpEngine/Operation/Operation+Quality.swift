@@ -25,5 +25,6 @@ extension Operation {
         // Reads `linked` with a read-modify-write of the state word. Either this thread sees that the operation is linked, or the linking
         // thread sees the new request.
         if transition({ $0.has(State.linked) }) { withQueueCore { $0.requalify(self) } }
+        memberQueue?.settingsHaveChanged()
     }
 }

@@ -32,7 +32,10 @@ extension Operation {
     ///   - endsWithMain: whether the operation has finished when `main` returns; otherwise `end()` must be called.
     ///   - endsFromWithin: whether only operations, inbox jobs and callers of `Engine.hold` can call `end()`. If true, a wait for the operation fails when
     ///     none of them is left. If false, it lasts, because code outside the engine may call `end()`.
-    package func startOrRefuse(endsWithMain: Bool = true, endsFromWithin: Bool = false) -> OperationError? {
+    ///   - members: the queue inside, if the operation is a group. It ends the operation.
+    package func startOrRefuse(
+        endsWithMain: Bool = true, endsFromWithin: Bool = false, members: MemberQueue? = nil
+    ) -> OperationError? {
         let before = loadState()
         let launched = before.has(State.claimed) && ThreadContext.isLaunching(self)
         if !launched && !before.has(State.claimed | State.executing | State.finishing | State.finished) {
@@ -43,13 +46,25 @@ extension Operation {
         case .run:
             if endsFromWithin { transition { $0.set(State.endedFromWithin) } }
             deliverChanges()
+            members?.open(for: self)
             if launched { main() } else { ThreadContext.current.whileRunning(self, in: nil) { main() } }
-            if endsWithMain && isFinishedAfterMain {
+            if let members {
+                members.mainHasReturned()
+            } else if endsWithMain && isFinishedAfterMain {
                 end(takesNext: launched)
             } else if !launched {
                 manualStartHasReturned()
             }
-        case .finishCancelled: end(takesNext: launched)
+        case .finishCancelled:
+            guard let members else {
+                end(takesNext: launched)
+                break
+            }
+            // The members finish first, and none of them runs, even if the thread that has cancelled the group has not come to them yet.
+            transition { $0.set(State.endedFromWithin) }
+            members.cancelDirectMembers()
+            members.open(for: self)
+            members.mainHasReturned()
         case .refuse(let refusal): return error(for: refusal)
         case .ignore: break
         }

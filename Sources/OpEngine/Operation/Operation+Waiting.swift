@@ -8,7 +8,9 @@ extension BeyondFoundation where Self: Operation {
     public func tryWaitUntilFinished(until deadline: ContinuousClock.Instant? = nil) throws -> Bool {
         if hasEnded { return true }
         let context = ThreadContext.current
-        if ThreadContext.currentOperation === self { throw OperationError.waitsForItself(operation: label) }
+        if let current = ThreadContext.currentOperation, current === self || current.isMember(of: self) {
+            throw OperationError.waitsForItself(operation: current.label)
+        }
         // Safety: the queue of a linked operation retains itself, and this only reads a constant of it.
         let queueEngine = withQueueCore { core in
             core.noteWaiter()

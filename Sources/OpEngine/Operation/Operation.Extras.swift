@@ -75,6 +75,7 @@ extension Operation {
                 }
             }
             if loadState().has(State.recorded) { recordName(newValue) }
+            memberQueue?.name = newValue
             deliverChanges()
         }
     }
@@ -96,6 +97,7 @@ extension Operation {
             // A thread that links the operation later sees the new priority.
             if isLinked { withQueueCore { $0.reprioritise(self) } }
             if loadState().has(State.hasAdmission) { placeHasChanged() }
+            memberQueue?.settingsHaveChanged()
         }
     }
 

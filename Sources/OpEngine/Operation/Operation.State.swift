@@ -71,6 +71,8 @@ extension Operation {
         static let hasAdmission: UInt64 = 1 << 63
         /// The flags that require somebody to be notified of the end.
         static let notifiesAtEnd = hasFinishHandlers | notifiesSubclass | observed
+        /// The flags with which an end is more than that of the operation: others wait for it, or its group notes the failure.
+        static let hasConsequences = hasDependents | notifiesAtEnd | failed
 
         @inline(__always) func has(_ flag: UInt64) -> Bool { bits & flag != 0 }
         @inline(__always) mutating func set(_ flags: UInt64) { bits |= flags }

@@ -143,6 +143,18 @@ import Synchronization
     /// finishing thread, or on the thread that makes the later call, with no lock held. An override must be cheap.
     @_spi(Subclassing) open func didFinish() {}
 
+    /// The queue inside, if the operation is a group. Nil by default. Must not change.
+    @_spi(Subclassing) open var memberQueue: MemberQueue? { nil }
+
+    /// Cancels a group without its members, which the caller cancels, and returns their queue. Nil, and nothing has happened, if the operation
+    /// is no group, or if a subclass overrides `cancel`.
+    @_spi(Subclassing) open func cancelWithoutMembers() -> MemberQueue? { nil }
+
+    /// Called when the last member of a group has finished, before the group finishes. The default implementation does nothing.
+    ///
+    /// Runs on the finishing thread with no lock held.
+    @_spi(Subclassing) open func membersHaveFinished(firstFailure member: Operation?) {}
+
     /// Whether a subclass is ready apart from its dependencies, that is, the condition its `isReady` adds. True by default. Read by
     /// `whyNotRunning`.
     @_spi(Subclassing) open var isReadyByItself: Bool { true }

@@ -25,6 +25,13 @@ import Synchronization
         return type != lastWithoutSettings.load(ordering: .relaxed) && overridden(by: type).contains(.settings)
     }
 
+    /// Whether a subclass of `GroupOperation` overrides `cancel`.
+    static func hasOwnCancel(_ group: GroupOperation) -> Bool {
+        // Safety: the table of a subclass begins like the table of its superclass.
+        let (base, own) = unsafe (words(of: GroupOperation.self), UnsafePointer<UInt>(bitPattern: address(of: group)).unsafelyUnwrapped)
+        return cancelEntries.isEmpty || cancelEntries.contains { unsafe own[$0] != base[$0] }
+    }
+
     @inline(__always)
     private static func address(of operation: Operation) -> UInt {
         UInt(bitPattern: unsafe unsafeBitCast(type(of: operation), to: UnsafeRawPointer.self))
@@ -59,6 +66,7 @@ import Synchronization
 
     private static let lifecycleEntries = entries(of: OwnLifecycle.self)
     private static let settingsEntries = entries(of: OwnSettings.self)
+    private static let cancelEntries = entries(of: OwnCancel.self)
 
     private static func words(of type: Operation.Type) -> UnsafePointer<UInt> {
         unsafe unsafeBitCast(type, to: UnsafePointer<UInt>.self)
@@ -99,6 +107,11 @@ import Synchronization
         override var isFinished: Bool { true }
         override func willFinish() { cplatform_relax() }
         override func didFinish() { cplatform_relax() }
+    }
+
+    // Safety: `@unchecked Sendable` because the class adds no stored properties.
+    private final class OwnCancel: Operation, @unchecked Sendable {
+        override func cancel() { cplatform_relax() }
     }
 
     // Safety: `@unchecked Sendable` because the class adds no stored properties.

@@ -1,8 +1,8 @@
 import Synchronization
 
 extension BeyondFoundation where Self: OperationQueue {
-    /// Like `addOperation`, but throws `OperationError.addedWhenInQueue`, `.addedWhenExecuting`, `.addedWhenFinished`, `.queueStaysFull` or
-    /// `.engineShutDown` instead of trapping.
+    /// Like `addOperation`, but throws `OperationError.addedWhenInQueue`, `.addedWhenExecuting`, `.addedWhenFinished`, `.queueStaysFull`,
+    /// `.engineShutDown`, or for groups `.addedToFinishedGroup`, `.groupOfAnotherEngine` or `.groupContainsItself` instead of trapping.
     public func tryAddOperation(_ operation: Operation) throws {
         let isOfPlainClass = !operation.isEndedByWorker && OverriddenMethods.isPlain(operation)
         // A subclass may override the getters, so what they return counts as well.
@@ -26,7 +26,7 @@ extension BeyondFoundation where Self: OperationQueue {
             for operation in operations { operation.transition { $0.unclaim() } }
             throw error
         }
-        if ownEngine.isEnding { for operation in operations { operation.cancel() } }
+        if cancelsAdditions { for operation in operations { operation.cancel() } }
         if !wait || core.isEmpty { return }
         for operation in operations.reversed() where !operation.hasEnded {
             try operation.tryWaitUntilFinished()
@@ -43,7 +43,7 @@ extension BeyondFoundation where Self: OperationQueue {
             operation.transition { $0.unclaim() }
             throw error
         }
-        if ownEngine.isEnding { operation.cancel() }
+        if cancelsAdditions { operation.cancel() }
     }
 }
 
@@ -55,7 +55,7 @@ extension OperationQueue {
             operation.transition { $0.unclaim() }
             throw error
         }
-        if ownEngine.isEnding { operation.cancel() }
+        if cancelsAdditions { operation.cancel() }
     }
 
     /// Claims the operation. Returns an error if it cannot be added.
@@ -71,6 +71,7 @@ extension OperationQueue {
     @inline(__always)
     fileprivate func objection(to operation: Operation) -> OperationError? {
         if ownEngine.hasEnded { return .engineShutDown(operation: operation.label) }
+        if let members = operation.memberQueue, let error = members.objection(toJoining: self) { return error }
         // A subclass may override these getters, so ask them instead of the state.
         if operation.isFinished { return .addedWhenFinished(operation: operation.label) }
         if operation.isExecuting { return .addedWhenExecuting(operation: operation.label) }

@@ -43,15 +43,20 @@ extension OperationQueue {
             throw error
         }
         if isBarrier { for operation in operations { operation.transition { $0.set(Operation.State.barrier) } } }
-        let isAdded =
-            isBarrier
-            ? operations.allSatisfy { core.addIfCapacity($0, isBarrier: true, queue: self) }
-            : core.addIfCapacity(operations, queue: self)
-        if !isAdded {
+        var addition = OperationQueue.Core.Addition.added
+        if isBarrier {
+            for operation in operations where addition == .added {
+                addition = core.addIfCapacity(operation, isBarrier: true, queue: self)
+            }
+        } else if !operations.isEmpty {
+            addition = core.addIfCapacity(operations, queue: self)
+        }
+        if addition != .added {
             withdraw(operations)
+            if addition == .closed { throw core.groupHasFinished(adding: operations[0]) }
             return false
         }
-        if ownEngine.isEnding { for operation in operations { operation.cancel() } }
+        if cancelsAdditions { for operation in operations { operation.cancel() } }
         return true
     }
 
@@ -94,37 +99,48 @@ extension OperationQueue.Core {
     ///
     /// - Returns: an error if the operation was not added.
     func add(_ operation: Operation, isBarrier: Bool, queue: OperationQueue) -> OperationError? {
-        if addIfCapacity(operation, isBarrier: isBarrier, queue: queue) { return nil }
-        return waitForCapacity(naming: operation) { addIfCapacity(operation, isBarrier: isBarrier, queue: queue) }
+        let addition = addIfCapacity(operation, isBarrier: isBarrier, queue: queue)
+        if addition == .added { return nil }
+        return refuseOrWait(addition, naming: operation) { addIfCapacity(operation, isBarrier: isBarrier, queue: queue) }
     }
 
     /// Adds a batch of operations that this queue has claimed, as soon as there is capacity for one.
     func add(_ operations: [Operation], queue: OperationQueue) -> OperationError? {
-        guard let first = operations.first, !addIfCapacity(operations, queue: queue) else { return nil }
-        return waitForCapacity(naming: first) { addIfCapacity(operations, queue: queue) }
+        guard let first = operations.first, case let addition = addIfCapacity(operations, queue: queue), addition != .added else {
+            return nil
+        }
+        return refuseOrWait(addition, naming: first) { addIfCapacity(operations, queue: queue) }
     }
 
+    /// The error for an operation that is added too late.
+    func groupHasFinished(adding operation: Operation) -> OperationError {
+        .addedToFinishedGroup(operation: operation.label, group: state.withLock { $0.name } ?? "the group")
+    }
+
+    /// Goes on after `add` has not added anything.
     @inline(never)
-    private func waitForCapacity(naming operation: Operation, _ add: () -> Bool) -> OperationError? {
+    private func refuseOrWait(_ first: Addition, naming operation: Operation, _ add: () -> Addition) -> OperationError? {
+        if first == .closed { return groupHasFinished(adding: operation) }
         // Safety: the caller retains the queue.
         let engine: Engine = unsafe self.engine
         let context = ThreadContext.current
         let parker = context.parker(on: engine)
-        var isAdded = false
+        var addition = Addition.full
         let outcome = context.wait(
             on: engine, deadline: nil,
             isDone: {
-                if isAdded || engine.hasEnded { return true }
+                if addition != .full || engine.hasEnded { return true }
                 // Register before trying to add, so that capacity which is freed in between is not missed.
                 state.withLock { state in
                     if !state.capacityWaiters.contains(where: { $0 === parker }) { state.capacityWaiters.append(parker) }
                     noteWaiter()
                 }
-                isAdded = add()
-                return isAdded
+                addition = add()
+                return addition != .full
             }, register: { _ in })
         state.withLock { $0.capacityWaiters.removeFirst { $0 === parker } }
-        if isAdded { return nil }
+        if addition == .added { return nil }
+        if addition == .closed { return groupHasFinished(adding: operation) }
         if outcome == .satisfied { return .engineShutDown(operation: operation.label) }
         let (name, limit) = state.withLock { ($0.name, $0.maximumPending) }
         return .queueStaysFull(operation: operation.label, queue: name.map { "queue \($0)" } ?? "the queue", limit: limit)

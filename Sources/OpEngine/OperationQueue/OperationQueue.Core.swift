@@ -22,6 +22,8 @@ extension OperationQueue {
         let hasPendingLimit = Atomic<Bool>(false)
         /// Whether the queue runs the engine's internal operations, which no count includes.
         let isHelper = Atomic<Bool>(false)
+        /// The priority of the queue among those that are scheduled: `normal`, unless it is a group's. Atomic, to be read without the lock.
+        let level = Atomic<UInt8>(Operation.QueuePriority.normal.level)
         /// Whether the queue or its progress is observed, or was at some time.
         let isObserved = Atomic<Bool>(false)
         /// The number under which the recorder knows the queue. Guarded by the queue's lock.
@@ -33,6 +35,8 @@ extension OperationQueue {
         private var unretainedQueue: Unmanaged<OperationQueue>?
         /// The next core in the engine's run queue. Guarded by the lock of the engine's pool.
         var nextScheduled: Core?
+        /// The value of `level` when the core entered the run queue. Guarded by the lock of the engine's pool.
+        var scheduledLevel: UInt8 = 0
         /// The links of the engine's list of queues that have operations. Guarded by `Registry.lock`.
         var previousActive: Unmanaged<Core>?
         var nextActive: Unmanaged<Core>?
@@ -72,169 +76,7 @@ extension OperationQueue {
             }
         }
 
-        // MARK: Adding operations
-
-        /// Adds an operation that this queue has claimed. Returns false if there is no capacity.
-        func addIfCapacity(_ operation: Operation, isBarrier: Bool, queue: OperationQueue) -> Bool {
-            let joined = state.withLock { state -> (Operation.State.ReadinessAction, State.Consumer?)? in
-                if !state.hasCapacity { return nil }
-                if state.count == 0 { begin(&state, queue: queue) }
-                let action = join(operation, isBarrier: isBarrier, &state)
-                state.observation?.recordCounts(before: state.count - 1, state)
-                return (action, state.schedule())
-            }
-            guard let (action, consumer) = joined else { return false }
-            if let consumer { wake(consumer) }
-            settle(operation, action)
-            deliverChanges()
-            operation.deliverChanges()
-            return true
-        }
-
-        /// Adds a new block operation in one step, which is possible because no other thread knows it. On success, takes over the caller's
-        /// reference. Returns false if the operation must be added in the usual way.
-        @inline(__always)
-        func addNewBlock(_ operation: Unmanaged<Operation>, _ priority: Operation.QueuePriority, queue: OperationQueue) -> Bool {
-            if uncheckedEngine.hasEnded { return false }
-            return unsafe addInOneStep(operation, queue: queue) { state in
-                let joined = Operation.State(addedAtOnceWith: priority, requiringSuccess: requiresSuccess.load(ordering: .relaxed))
-                unsafe operation._withUnsafeGuaranteedRef { operation in
-                    // No thread sees the operation before the lock is released.
-                    operation.setCore(self)
-                    operation.state.store(joined.bits, ordering: .relaxed)
-                    state.add(operation, isBarrier: false, isReady: true)
-                }
-                return true
-            }
-        }
-
-        /// Adds an unclaimed operation: claims, links and, if it is ready, posts it with a single change of its state. On success, takes
-        /// over the caller's reference. Returns false and changes nothing if the operation or the queue needs the usual two steps.
-        @inline(__always)
-        func addInOneStep(_ operation: Unmanaged<Operation>, isOfPlainClass: Bool, queue: OperationQueue) -> Bool {
-            unsafe addInOneStep(operation, queue: queue) { state in
-                unsafe operation._withUnsafeGuaranteedRef { operation in
-                    let byDefault = requiresSuccess.load(ordering: .relaxed)
-                    // The queue's lock is held. Every thread that the new state sends to this queue takes that lock first, so it finds the
-                    // operation on a list.
-                    let isPosted = operation.transition {
-                        $0.join(requiringSuccessByDefault: byDefault, isOfPlainClass: isOfPlainClass)
-                    }
-                    guard let isPosted else { return false }
-                    // Store the core only after the claim has succeeded, because another queue may have claimed the operation first.
-                    operation.setCore(self)
-                    state.add(operation, isBarrier: false, isReady: isPosted)
-                    state.requalify(operation)
-                    return true
-                }
-            } orRecorded: { state in
-                unsafe operation._withUnsafeGuaranteedRef { joinRecorded($0, isOfPlainClass: isOfPlainClass, &state) }
-            }
-        }
-
-        /// The part of `addInOneStep` that the lock protects, for an operation that is recorded.
-        @inline(never)
-        private func joinRecorded(_ operation: Operation, isOfPlainClass: Bool, _ state: inout State) -> Bool {
-            guard state.hasCapacity, state.observation == nil, !state.isRateLimited, isOnlyRecorded(&state) else { return false }
-            let byDefault = requiresSuccess.load(ordering: .relaxed)
-            let isPosted = operation.join(self, &state) {
-                $0.join(requiringSuccessByDefault: byDefault, isOfPlainClass: isOfPlainClass)
-            }
-            guard let isPosted else { return false }
-            state.add(operation, isBarrier: false, isReady: isPosted)
-            state.requalify(operation)
-            return true
-        }
-
-        // `inout` avoids copying the state.
-        @inline(__always)
-        private func isUsual(_ state: inout State) -> Bool {
-            state.hasCapacity && state.observation == nil && !state.isRateLimited && !isTraced(state)
-        }
-
-        /// The common part of `addNewBlock` and the other `addInOneStep`. Calls `join` with the lock held, or `joinRecorded` if somebody follows
-        /// what happens in the queue. If that returns false, nothing has changed.
-        @inline(__always)
-        private func addInOneStep(
-            _ operation: Unmanaged<Operation>, queue: OperationQueue, _ join: (inout State) -> Bool,
-            orRecorded joinRecorded: (inout State) -> Bool = { _ in false }
-        ) -> Bool {
-            let locked = unsafe state.lock()
-            guard unsafe isUsual(&locked.pointee) ? unsafe join(&locked.pointee) : unsafe joinRecorded(&locked.pointee) else {
-                state.unlock()
-                return false
-            }
-            if unsafe locked.pointee.count == 1 { unsafe begin(&locked.pointee, queue: queue) }
-            // If the engine is shutting down, it may have cancelled everything before this operation was added. Safety: the retain is
-            // balanced below.
-            let late = unsafe uncheckedEngine.isEnding ? operation.retain() : nil
-            let consumer = unsafe locked.pointee.schedule()
-            state.unlock()
-            if let consumer { wake(consumer) }
-            unsafe late?.takeRetainedValue().cancel()
-            return true
-        }
-
-        /// Adds a batch under one acquisition of the lock. Returns false if there is no capacity.
-        func addIfCapacity(_ operations: [Operation], queue: OperationQueue) -> Bool {
-            var isAnyObserved = false
-            let joined = state.withLock { state -> ([(Operation, Operation.State.ReadinessAction)], State.Consumer?)? in
-                if !state.hasCapacity { return nil }
-                if state.count == 0 { begin(&state, queue: queue) }
-                var unsettled: [(Operation, Operation.State.ReadinessAction)] = []
-                for operation in operations {
-                    let action = join(operation, isBarrier: false, &state)
-                    if action == .cancel || action == .remove { unsettled.append((operation, action)) }
-                    if operation.isObserved { isAnyObserved = true }
-                }
-                state.observation?.recordCounts(before: state.count - operations.count, state)
-                return (unsettled, state.schedule())
-            }
-            guard let (unsettled, consumer) = joined else { return false }
-            if let consumer { wake(consumer) }
-            for (operation, action) in unsettled { settle(operation, action) }
-            deliverChanges()
-            // Skip this for unobserved batches: the operations of a long batch are no longer in the cache.
-            if isAnyObserved { for operation in operations { operation.deliverChanges() } }
-            return true
-        }
-
-        /// Performs what `join` has to leave until the lock is released.
-        private func settle(_ operation: Operation, _ action: Operation.State.ReadinessAction) {
-            switch action {
-            case .none, .post: break
-            case .cancel: operation.cancelBecauseOfDependency()
-            case .remove:
-                // The operation finished after it was claimed and before it was linked.
-                _ = leave(operation, takesNext: false)
-                // Safety: balances the retain in `join`.
-                unsafe Unmanaged.passUnretained(operation).release()
-            }
-        }
-
-        /// Retains the core, and the queue object unless the queue is at rest, when the first operation is added. The caller holds the
-        /// lock, so the operation cannot leave before this is done.
-        private func begin(_ state: inout State, queue: OperationQueue) {
-            // Safety: balanced when the last operation leaves. See `Departure.perform`.
-            _ = unsafe Unmanaged.passRetained(self)
-            state.isEnding = unsafe engine.isEnding
-            if !state.isResting { state.retainedQueue = queue }
-            uncheckedEngine.activate(self)
-        }
-
-        @inline(__always)
-        private func join(_ operation: Operation, isBarrier: Bool, _ state: inout State) -> Operation.State.ReadinessAction {
-            // Safety: balanced when the operation has left.
-            _ = unsafe Unmanaged.passRetained(operation)
-            operation.setCore(self)
-            if isTraced(state) { watch(operation, &state) }
-            if state.isRateLimited { operation.changeAdmission { _ in } }
-            let byDefault = requiresSuccess.load(ordering: .relaxed)
-            let action = operation.transition { $0.link(requiringSuccessByDefault: byDefault) }
-            state.add(operation, isBarrier: isBarrier, isReady: action == .post)
-            state.requalify(operation)
-            return action
-        }
+        // MARK: Ready operations
 
         /// Moves an operation that has become ready to the ready list.
         ///
@@ -336,12 +178,13 @@ extension OperationQueue {
             return isBack
         }
 
-        /// Removes an operation from the queue and publishes it as finished, under one acquisition of the lock. Returns the operation's
-        /// state at that moment.
+        /// Removes an operation from the queue and publishes it as finished, under one acquisition of the lock.
         ///
         /// - Parameter takesNext: whether the calling worker takes its next operation from this queue, so that no other worker needs to be
         ///   woken.
-        func leave(_ operation: Operation, takesNext: Bool) -> Operation.State {
+        /// - Returns: the operation's state at that moment; and the queue if it was closed, because it is that of a group whose last member this
+        ///   was. The caller must end that group.
+        func leave(_ operation: Operation, takesNext: Bool) -> (final: Operation.State, closed: MemberQueue?) {
             var locked = unsafe state.lock()
             while unsafe !locked.pointee.leave(operation) {
                 state.unlock()
@@ -349,13 +192,14 @@ extension OperationQueue {
                 unsafe locked = state.lock()
             }
             let final = finish(operation)
+            if final.has(Operation.State.failed) { unsafe locked.pointee.memberQueue?.note(failed: operation) }
             let notifyOthers = unsafe !takesNext || final.has(Operation.State.notifiesAtEnd) || locked.pointee.observation != nil
             let departure = unsafe Departure(from: &locked.pointee, of: self)
             let consumer = unsafe notifyOthers ? locked.pointee.schedule() : nil
             state.unlock()
             if let consumer { wake(consumer) }
             departure?.perform(self)
-            return final
+            return (final, departure?.closed)
         }
 
         /// Removes an operation that the caller has taken, publishes it as finished and, if the end has no further consequences, takes the
@@ -364,23 +208,25 @@ extension OperationQueue {
         /// - Parameters:
         ///   - group: the thread group with which the caller takes its next operation. Nil if it takes none; then other workers are woken.
         ///   - atOnce: whether to take the next operation here. Otherwise the caller takes it later.
+        /// - Returns: `next` is the next operation if it was taken. `closed` is as that of `leave`.
         @inline(__always)
         func leaveAndTake(
             _ operation: Operation, by group: ThreadGroup?, atOnce: Bool
-        ) -> (final: Operation.State, next: Unmanaged<Operation>?) {
+        ) -> (final: Operation.State, next: Unmanaged<Operation>?, closed: MemberQueue?) {
             let locked = unsafe state.lock()
             guard unsafe locked.pointee.leave(operation) else { fatalError("opscript bug: an operation that was taken is on its way") }
             let final = finish(operation)
             let departure = unsafe Departure(from: &locked.pointee, of: self)
-            if let group, atOnce, departure == nil, final.bits & (Operation.State.hasDependents | Operation.State.notifiesAtEnd) == 0 {
-                return unsafe (final, takeAndUnlock(locked, by: group))
+            if let group, atOnce, departure == nil, final.bits & Operation.State.hasConsequences == 0 {
+                return unsafe (final, takeAndUnlock(locked, by: group), nil)
             }
+            if final.has(Operation.State.failed) { unsafe locked.pointee.memberQueue?.note(failed: operation) }
             let notifyOthers = unsafe group == nil || final.has(Operation.State.notifiesAtEnd) || locked.pointee.observation != nil
             let consumer = unsafe notifyOthers ? locked.pointee.schedule() : nil
             state.unlock()
             if let consumer { wake(consumer) }
             departure?.perform(self)
-            return (final, nil)
+            return (final, nil, departure?.closed)
         }
 
         @inline(__always)
@@ -398,6 +244,8 @@ extension OperationQueue {
             /// The queue object that the core no longer retains. Released with this value, outside the lock.
             private let queue: OperationQueue?
             private let isLast: Bool
+            /// The queue if the departure has closed it.
+            let closed: MemberQueue?
 
             /// Collects those who must be notified; nil if there are none. The caller holds the lock, and the operation has left.
             @inline(__always)
@@ -409,6 +257,7 @@ extension OperationQueue {
             @inline(never)
             private init(after state: inout State, of core: Core) {
                 isLast = state.count == 0
+                closed = isLast ? state.memberQueue.flatMap { $0.closeIfOpen() ? $0 : nil } : nil
                 state.observation?.recordCounts(before: state.count + 1, state)
                 if isLast { core.uncheckedEngine.deactivate(core, added: state.added) }
                 waits = isLast ? exchange(&state.waits, with: []) : []
@@ -466,7 +315,7 @@ extension OperationQueue {
         }
 
         @inline(__always)
-        private var uncheckedEngine: Engine { unsafe engine }
+        var uncheckedEngine: Engine { unsafe engine }
 
         /// Wakes whoever has to take the next operation: a worker of the engine, the thread that drains the main queue, or an executor.
         @inline(__always)

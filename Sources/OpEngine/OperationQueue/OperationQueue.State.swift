@@ -2,7 +2,9 @@ import Synchronization
 
 extension OperationQueue {
     /// The state of a queue, guarded by its lock. Methods only decide; none of them calls out.
-    struct State {
+    @safe struct State {
+        // Safety: see `groupQueue`.
+
         // Fields that producers and consumers both change for every operation come first, up to and including `Segment.last`. Together with
         // the lock they fill one cache line, so that a thread which acquires the lock fetches no other line from the previous holder. The
         // counts have 32 bits for this reason.
@@ -16,14 +18,15 @@ extension OperationQueue {
 
         /// The maximum of executing operations; `.max` if the engine decides.
         var maximum = Int.max
-        var isSuspended = false
+        /// What keeps the queue from starting anything. See `isSuspended` and `isHeld`.
+        private var stops: Stops = []
         /// Whether a consumer is on its way: the queue is in the engine's run queue, the spinning worker was signalled, or a main queue or
         /// an executor was notified.
         var isScheduled = false
         /// Whether a worker spins at this queue. See `SpinningWorkerSignal`.
         var hasSpinningWorker = false
-        /// Whether starts are limited. The engine's admissions know the limit.
-        var isRateLimited = false
+        /// What makes adding an operation take more steps. See `isRateLimited` and `memberQueue`.
+        private(set) var specialties: Specialties = []
         /// Whether the engine is shutting down. Suspension is then ignored, and a maximum of 0 acts as 1.
         var isEnding = false
         var qualities = Qualities()
@@ -43,6 +46,11 @@ extension OperationQueue {
         var waits: [Wait] = []
         /// The queue object, retained while an operation may run, so that users need not hold it.
         var retainedQueue: OperationQueue?
+        /// Backs `memberQueue`, without reference counting.
+        // Safety: a group's queue clears the reference before its memory is freed.
+        private(set) nonisolated(unsafe) var groupQueue: Unmanaged<MemberQueue>?
+        /// Whether a group in this queue has ever started.
+        var hasGroups = false
 
         // Fields that only producers change. They start on another cache line than the fields that workers read.
 
@@ -56,7 +64,7 @@ extension OperationQueue {
         var executor: (any OperationExecutor)?
         /// The total number of operations that the user expects. See `Progress.totalUnitCount`.
         var expected = 0
-        private let restOfTheLine: (Int, Int, Int) = (0, 0, 0)
+        private let restOfTheLine: Int = 0
 
         // Fields that workers change, and producers only for operations that are not ready. They start on a further cache line.
 
@@ -75,12 +83,51 @@ extension OperationQueue {
             @inline(__always) set { storedExecuting = UInt32(newValue) }
         }
 
+        private struct Stops: OptionSet {
+            let rawValue: UInt8
+            static let suspended = Stops(rawValue: 1)
+            static let held = Stops(rawValue: 2)
+        }
+
+        struct Specialties: OptionSet {
+            let rawValue: UInt8
+            static let rateLimited = Specialties(rawValue: 1)
+            static let ofGroup = Specialties(rawValue: 2)
+        }
+
+        /// Whether the user has suspended the queue.
+        var isSuspended: Bool {
+            get { stops.contains(.suspended) }
+            set { if newValue { stops.insert(.suspended) } else { stops.remove(.suspended) } }
+        }
+
+        /// Whether the queue is that of a group which has not started.
+        var isHeld: Bool {
+            get { stops.contains(.held) }
+            set { if newValue { stops.insert(.held) } else { stops.remove(.held) } }
+        }
+
+        /// Whether starts are limited. The engine's admissions know the limit.
+        var isRateLimited: Bool {
+            get { specialties.contains(.rateLimited) }
+            set { if newValue { specialties.insert(.rateLimited) } else { specialties.remove(.rateLimited) } }
+        }
+
+        /// The queue itself if it is that of a group.
+        var memberQueue: MemberQueue? {
+            get { unsafe groupQueue?.takeUnretainedValue() }
+            set {
+                unsafe groupQueue = newValue.map { unsafe .passUnretained($0) }
+                if newValue != nil { specialties.insert(.ofGroup) }
+            }
+        }
+
         /// Whether nothing in the queue can start until its settings change. Whoever wants to change them must hold the queue.
-        @inline(__always) var isResting: Bool { (isSuspended || maximum == 0) && !isEnding && executing == 0 }
+        @inline(__always) var isResting: Bool { (!stops.isEmpty || maximum == 0) && !isEnding && executing == 0 }
 
         /// Whether an operation may start now.
         @inline(__always) var isRunnable: Bool {
-            (executing < maximum || isEnding && executing == 0) && segments.current.hasReady && (!isSuspended || isEnding)
+            (executing < maximum || isEnding && executing == 0) && segments.current.hasReady && (stops.isEmpty || isEnding)
         }
 
         /// Who should take the next operation.

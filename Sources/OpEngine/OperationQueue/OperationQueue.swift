@@ -77,7 +77,7 @@ open class OperationQueue: @unchecked Sendable {
     func addBlock(_ block: @escaping @Sendable () throws -> Void, _ priority: Operation.QueuePriority) {
         let made = unsafe Unmanaged<Operation>.passRetained(BlockOperation(block: block))
         // A subclass may override `addOperation`.
-        if type(of: self) == OperationQueue.self, unsafe core.addNewBlock(made, priority, queue: self) { return }
+        if isOfKnownClass, unsafe core.addNewBlock(made, priority, queue: self) { return }
         // Safety: `addNewBlock` did not consume the reference.
         let operation = unsafe made.takeRetainedValue()
         if priority != .normal { operation.queuePriority = priority }
@@ -172,6 +172,15 @@ open class OperationQueue: @unchecked Sendable {
 
     /// The number of operations that have been added and have not finished. O(1).
     open var operationCount: Int { core.state.withLock { $0.count } }
+
+    /// Whether no subclass may override `addOperation`.
+    @inline(__always) private var isOfKnownClass: Bool { type(of: self) == OperationQueue.self || type(of: self) == MemberQueue.self }
+
+    /// The queue itself if it is that of a group. Cheaper than a cast.
+    var asMemberQueue: MemberQueue? { nil }
+
+    /// Whether operations that are added are cancelled at once.
+    var cancelsAdditions: Bool { ownEngine.isEnding }
 
     /// The queue's name in messages.
     var label: String { givenName.map { "queue \($0)" } ?? (core.isMain ? "the main queue" : "the queue") }

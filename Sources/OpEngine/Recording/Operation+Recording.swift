@@ -233,6 +233,7 @@ extension OperationQueue.Core {
     func beginRecording(into buffer: RecordBuffer, _ queue: inout OperationQueue.State) {
         if recordNumber?.recorder == buffer.recorder.serial { return }
         recordNumber = RecordNumber(queue: buffer.recorder.nextQueueNumber(), recorder: buffer.recorder.serial)
+        if let members = queue.memberQueue, let recordNumber { buffer.write(.group, members.groupAddress, UInt64(recordNumber.queue)) }
         recordSettings(queue)
     }
 

@@ -10,6 +10,9 @@ public struct OperationRecord: Sendable {
         case workerReturned(Int)
         /// A queue got its first recorded operation, or its settings have changed. `maximum` is nil if the engine decides.
         case queue(Int, name: String?, maximum: Int?, isSuspended: Bool)
+        /// The operation is a group, and its members are in the queue with this number. Comes before the first record of that
+        /// queue, and perhaps before the group itself is `added`.
+        case group(queue: Int)
         /// The operation was added to a queue. `creator` is the operation that added it, if one did.
         case added(queue: Int, creator: Int?, priority: Operation.QueuePriority, isReady: Bool)
         /// The place in a script where the operation was made or added, such as `build.lua:12`; empty if it is unknown. Comes before

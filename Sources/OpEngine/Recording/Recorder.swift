@@ -202,6 +202,7 @@ public final class Recorder: @unchecked Sendable {
             event = .queue(
                 Int(entry.first >> 1), name: name.isEmpty ? nil : name, maximum: entry.second == .max ? nil : Int(entry.second),
                 isSuspended: entry.first & 1 != 0)
+        case .group: event = .group(queue: Int(entry.first))
         case .added:
             event = .added(
                 queue: Int(entry.first >> 8), creator: entry.second == 0 ? nil : number(of: entry.second, in: buffer),

@@ -30,6 +30,8 @@ final class LogWriter {
     private let start: UInt64
     private var entries: [Entry] = []
     private var queues: [Int: Queue] = [:]
+    /// The queues that are those of groups.
+    private var groups: Set<Int> = []
     private var threads: [Int: String] = [:]
     private var programs: [Int: String] = [:]
     /// An operation that was added, whose name may be the next record.
@@ -55,10 +57,12 @@ final class LogWriter {
         switch record.event {
         case .thread(let worker, let isMain):
             threads[record.thread] = isMain ? "main" : worker.map { "worker \($0)" } ?? "thread \(record.thread)"
+        case .group(let queue): groups.insert(queue)
         case .queue(let number, let name, let maximum, let isSuspended):
+            let kind = groups.contains(number) ? "group" : "queue"
             receiveQueue(
                 record, number,
-                Queue(label: name.map { "queue '\($0)'" } ?? "queue \(number + 1)", maximum: maximum, isSuspended: isSuspended))
+                Queue(label: name.map { "\(kind) '\($0)'" } ?? "\(kind) \(number + 1)", maximum: maximum, isSuspended: isSuspended))
         case .activityBegan(let number, let name):
             programs[number] = name
             let author = record.operation >= 0 ? " by \(label(of: record.operation))" : ""

@@ -30,6 +30,8 @@ extension ReportPage {
         // The data that are shown, the number of operations in them, and that of all: a long run that goes on shows only its latest part.
         // `failuresOf` has the errors of the attempts of operations that were tried again.
         let data, total = 0, addedCount = 0, texts, errors, queues, threads, failuresOf;
+        // The members of each group, and the numbers of the groups whose members the table does not show.
+        let members, folded = new Set();
         const stored = JSON.parse($("data").textContent), isLive = stored === null;
         function show(next) {
           const isFirst = data === undefined, chosen = selected < 0 ? -1 : number(selected);
@@ -41,6 +43,12 @@ extension ReportPage {
           errors = data.errors.map(visible);
           queues = data.queues.map(queue => ({ name: visible(queue[0]), maximum: queue[1] }));
           threads = data.threads.map(thread => ({ number: thread[0], name: thread[1] }));
+          members = new Map();
+          data.group.forEach((group, i) => {
+            if (group < 0) return;
+            if (!members.has(group)) members.set(group, []);
+            members.get(group).push(i);
+          });
           failuresOf = new Map();
           for (const attempt of data.attempts) failuresOf.set(attempt[0], [...(failuresOf.get(attempt[0]) ?? []), attempt[4]]);
           // The first failure is selected until somebody selects another operation.
@@ -67,7 +75,9 @@ extension ReportPage {
             [data.worker[i], "no free worker"]].filter(wait => wait[0] > 0).sort((a, b) => b[0] - a[0]);
         }
         function describe(i) {
-          const lines = [name(i), "outcome: " + outcomes[data.outcome[i]], "queue: " + queues[data.queue[i]].name];
+          const lines = [name(i), "outcome: " + outcomes[data.outcome[i]]];
+          lines.push((data.group[i] < 0 ? "queue: " : "group: ") + queues[data.queue[i]].name);
+          if (members.has(i)) lines.push("members: " + members.get(i).length);
           if (data.line[i] >= 0) lines.push("line: " + text(data.line[i]));
           lines.push("added at " + time(data.added[i]));
           lines.push("waited " + time(waited(i)) + waits(i).map(wait => "\n  " + time(wait[0]) + " " + wait[1]).join(""));
@@ -332,12 +342,49 @@ extension ReportPage {
         });
         $("head").append(headRow);
         function arrange() {
-          if (sorted < 0) { order.sort((a, b) => a - b); return; }
+          if (sorted < 0) {
+            order.sort((a, b) => a - b);
+            if (order.length === total) order = nested();
+            return;
+          }
           const key = columns[sorted].key, keys = new Map(order.map(i => [i, key(i)]));
           order.sort((a, b) => {
             const x = keys.get(a), y = keys.get(b);
             return x < y ? -direction : x > y ? direction : a - b;
           });
+        }
+        // All operations, each group followed by its members, unless it is folded.
+        function nested() {
+          const list = [], pending = order.filter(i => data.group[i] < 0).reverse();
+          while (pending.length > 0) {
+            const i = pending.pop();
+            list.push(i);
+            if (!members.has(i) || folded.has(number(i))) continue;
+            for (const member of members.get(i).toReversed()) pending.push(member);
+          }
+          return list;
+        }
+        const isNested = () => sorted < 0 && $("search").value.trim() === "";
+        function depth(i) {
+          let count = 0;
+          for (let group = data.group[i]; group >= 0 && count < 8; group = data.group[group]) count++;
+          return count;
+        }
+        function fold(i) {
+          if (!folded.delete(number(i))) folded.add(number(i));
+          search(false);
+        }
+        // The button that folds a group, before its name.
+        function folder(i) {
+          const isFolded = folded.has(number(i)), button = element("button", isFolded ? "▸" : "▾", "fold");
+          button.type = "button";
+          button.setAttribute("aria-expanded", String(!isFolded));
+          button.setAttribute("aria-label", "members of " + name(i));
+          button.addEventListener("click", event => {
+            event.stopPropagation();
+            fold(i);
+          });
+          return button;
         }
         function sort(k) {
           direction = sorted === k ? -direction : columns[k].show ? -1 : 1;
@@ -346,9 +393,7 @@ extension ReportPage {
             cell.setAttribute("aria-sort", other !== k ? "none" : direction > 0 ? "ascending" : "descending");
             cell.firstChild.textContent = columns[other].title + (other !== k ? "" : direction > 0 ? " ▲" : " ▼");
           });
-          arrange();
-          rows.scrollTop = 0;
-          render();
+          search(true);
         }
         const shown = () => Math.max(1, Math.floor(rows.clientHeight / lineHeight));
         const scale = () => Math.max(1, order.length - shown()) / Math.max(1, space.offsetHeight - rows.clientHeight);
@@ -365,6 +410,10 @@ extension ReportPage {
               cell.setAttribute("role", "cell");
               row.append(cell);
             });
+            if (isNested()) {
+              row.children[0].style.paddingLeft = .5 + depth(i) + "em";
+              if (members.has(i)) row.children[0].prepend(folder(i));
+            }
             row.children[6].classList.add(outcomes[data.outcome[i]]);
             row.addEventListener("click", () => select(i));
             return row;

@@ -35,7 +35,7 @@ extension ReportPage {
         #legend i { display: inline-block; width: .8em; height: .8em; border-radius: 2px; margin-right: .35em; }
         #path { max-height: 20rem; overflow: auto; margin: 0; padding: .4rem .4rem .4rem 4rem; background: var(--panel);
           border: 1px solid var(--line); border-radius: 6px; }
-        #path button, #head button { font: inherit; color: inherit; background: none; border: 0; padding: 0; cursor: pointer;
+        #path button, #head button, .fold { font: inherit; color: inherit; background: none; border: 0; padding: 0; cursor: pointer;
           text-align: left; }
         #path button { color: var(--link); overflow-wrap: anywhere; }
         #path .skipped { list-style: none; color: var(--faint); }

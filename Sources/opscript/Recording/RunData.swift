@@ -44,6 +44,7 @@ struct RunData {
         column("line", operations.map { Int($0.place ?? -1) })
         column("error", operations.map { Int($0.error ?? -1) })
         column("queue", operations.map(\.queue))
+        column("group", operations.map { log.queues[$0.queue].group ?? -1 })
         column("thread", operations.map(\.thread))
         column("outcome", operations.map(Self.number))
         column("added", operations.map(\.added))
@@ -109,7 +110,21 @@ struct RunData {
         for attempt in log.attempts where log.isWorker(attempt.thread) {
             tasks[Int(attempt.operation)].workerTime += attempt.busyTime
         }
-        for edge in log.edges { tasks[Int(edge.operation)].dependencies.append(Int(edge.dependency)) }
+        // A group takes no time of its own: its members wait for its start, and what depends on it waits for its members.
+        var members: [Int: [Int]] = [:]
+        for (index, operation) in operations.enumerated() {
+            guard let group = log.queues[operation.queue].group else { continue }
+            members[group, default: []].append(index)
+            tasks[index].dependencies.append(group)
+        }
+        for group in members.keys { tasks[group].runTime = operations[group].threadTime }
+        for edge in log.edges {
+            var dependencies = [Int(edge.dependency)]
+            while let dependency = dependencies.popLast() {
+                tasks[Int(edge.operation)].dependencies.append(dependency)
+                dependencies += members[dependency] ?? []
+            }
+        }
         return tasks
     }
 

@@ -9,6 +9,8 @@ struct RunLog: Sendable {
         /// The most operations that run at once; nil if the engine decides.
         var maximum: Int?
         fileprivate(set) var isSuspended = false
+        /// The index of the operation if the queue is that of a group which was added; nil for other queues.
+        fileprivate(set) var group: Int?
         /// How many operations wait for dependencies, are ready to start, and execute.
         fileprivate(set) var waiting = 0
         fileprivate(set) var ready = 0
@@ -84,6 +86,8 @@ struct RunLog: Sendable {
     private var indices: [Int] = []
     /// The places of operations that were not added yet, by the records' numbers; -1 if there is none.
     private var places: [Int32] = []
+    /// The queues of groups that were not added yet, by the records' numbers of the groups.
+    private var groupQueues: [Int: Int] = [:]
     /// The place that was recorded last: many operations are made in the same line.
     private var lastPlace: (text: String, index: Int32) = ("", -1)
 
@@ -147,7 +151,13 @@ struct RunLog: Sendable {
             if !isFinal && places[number] >= 0 { return }
             if place != lastPlace.text { lastPlace = (place, place.isEmpty ? -1 : intern(place)) }
             places[number] = lastPlace.index
+        case .group(let queue):
+            makeQueue(queue)
+            if queues[queue].name == RunLog.name(ofQueue: queue) { queues[queue].name = "group \(queue + 1)" }
+            // A finished operation has had the same number.
+            if index >= 0, operations[index].phase != .finished { queues[queue].group = index } else { groupQueues[number] = queue }
         case .added(let queue, let creator, _, let isReady):
+            if let inner = groupQueues.removeValue(forKey: number) { queues[inner].group = operations.count }
             let creator = creator.flatMap { $0 < indices.count && indices[$0] >= 0 ? Int32(indices[$0]) : nil }
             makeQueue(queue)
             indices[number] = operations.count
@@ -296,8 +306,10 @@ struct RunLog: Sendable {
 
     /// Makes the queue with a number. Two threads may record their first queues in another order than that of the numbers.
     private mutating func makeQueue(_ number: Int) {
-        while queues.count <= number { queues.append(Queue(name: "queue \(queues.count + 1)")) }
+        while queues.count <= number { queues.append(Queue(name: RunLog.name(ofQueue: queues.count))) }
     }
+
+    private static func name(ofQueue number: Int) -> String { "queue \(number + 1)" }
 
     private mutating func intern(_ text: String) -> Int32 { RunLog.intern(text, in: &texts, &textIndices) }
 
@@ -372,6 +384,9 @@ struct RunLog: Sendable {
             return operation
         }
         numbers = selected.map { numbers[$0] }
+        for queue in queues.indices {
+            if let group = queues[queue].group { queues[queue].group = indices[group] < 0 ? nil : indices[group] }
+        }
         for thread in threads.indices where threads[thread].running >= 0 {
             threads[thread].running = indices[threads[thread].running]
         }

@@ -27,10 +27,12 @@ struct TraceEvents {
 
     /// Begins an event. The caller appends further members and the closing brace.
     @inline(__always)
-    private func begin(_ phase: StaticString, track: Int, at time: UInt64) {
+    private func begin(_ phase: StaticString, process: Int = 1, track: Int, at time: UInt64) {
         file.append(",\n{\"ph\":\"")
         file.append(phase)
-        file.append("\",\"pid\":1,\"tid\":")
+        file.append("\",\"pid\":")
+        file.append(process)
+        file.append(",\"tid\":")
         file.append(track)
         file.append(",\"ts\":")
         file.append(microseconds: time < start ? 0 : time - start)
@@ -40,8 +42,8 @@ struct TraceEvents {
 
     /// Begins a slice, up to its arguments. The caller appends these and two closing braces.
     @inline(__always)
-    private func beginSlice(_ name: JSONText, _ category: StaticString, track: Int, from begin: UInt64, to end: UInt64) {
-        self.begin("X", track: track, at: begin)
+    private func beginSlice(_ name: JSONText, _ category: StaticString, process: Int = 1, track: Int, from begin: UInt64, to end: UInt64) {
+        self.begin("X", process: process, track: track, at: begin)
         file.append(",\"dur\":")
         file.append(microseconds: end - begin)
         file.append(",\"cat\":\"")
@@ -80,6 +82,30 @@ struct TraceEvents {
         }
         file.append("}}")
     }
+
+    // MARK: Groups
+
+    /// Begins the box of a group: viewers show it as a process of its own, which folds.
+    func writeBox(_ process: Int, _ name: JSONText) {
+        begin("M", process: process, track: 0, at: start)
+        file.append(",\"name\":\"process_name\",\"args\":{\"name\":\"group ")
+        file.append(verbatim: name.escaped)
+        file.append("\"}}")
+        begin("M", process: process, track: 0, at: start)
+        file.append(",\"name\":\"process_sort_index\",\"args\":{\"sort_index\":")
+        file.append(process)
+        file.append("}}")
+    }
+
+    /// The time from the start to the end of a group or of a member, in the box of the group.
+    func writeInBox(_ process: Int, row: Int, _ operation: borrowing TraceOperation, to end: UInt64) {
+        beginSlice(operation.label, "group", process: process, track: row, from: operation.started, to: end)
+        file.append("\"number\":")
+        file.append(operation.serial)
+        file.append("}}")
+    }
+
+    // MARK: Blocked threads and programs
 
     /// The time that a thread was blocked, below the slice of its operation.
     func writeBlocked(track: Int, from begin: UInt64, to end: UInt64) {

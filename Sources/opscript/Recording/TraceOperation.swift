@@ -17,6 +17,10 @@ struct TraceOperation {
     /// The number of the attempt that runs, or has run last.
     var attempt = 0
     var phase = Phase.unknown
+    /// The index of the group's box if it is a group; -1 if it is none.
+    var box = -1
+    /// Its row in the box of the group that it is a member of; -1 if it is in none.
+    var row = -1
 
     var label: JSONText { name ?? place ?? JSONText("operation") }
 }

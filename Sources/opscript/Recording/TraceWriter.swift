@@ -32,6 +32,18 @@ struct TraceWriter {
     private var blockedThreads: [Int: UInt64] = [:]
     /// The name of each queue, by its number.
     private var queueNames: [JSONText] = []
+    /// A group: the process under which its members are shown, and whether each row below its own has a member now.
+    private struct Box {
+        let process: Int
+        var isAnnounced = false
+        var rows: [Bool] = []
+    }
+
+    private var boxes: [Box] = []
+    /// The box of each queue that is a group's, by its number.
+    private var boxOfQueue: [Int: Int] = [:]
+    /// The boxes of groups that were not added yet, by the records' numbers of the groups.
+    private var unaddedBoxes: [Int: Int] = [:]
     private var programs: [Int: Program] = [:]
     /// Whether a program is on the track with this index.
     private var programTracks: [Bool] = []
@@ -85,11 +97,20 @@ struct TraceWriter {
                 if place != lastPlace.text { lastPlace = (place, place.isEmpty ? nil : JSONText(place)) }
                 operations[number].place = lastPlace.json
             }
+        case .group(let queue):
+            boxOfQueue[queue] = boxes.count
+            if operations[number].phase == .finished || operations[number].phase == .unknown {
+                unaddedBoxes[number] = boxes.count
+            } else {
+                operations[number].box = boxes.count
+            }
+            boxes.append(Box(process: boxes.count + 2))
         case .added(let queue, _, _, let isReady):
             let place = operations[number].phase == .unknown ? operations[number].place : nil
             serial += 1
             operations[number] = TraceOperation(
                 serial: serial, place: place, queue: queue, added: time, ready: isReady ? time : 0, phase: isReady ? .ready : .waiting)
+            if let box = unaddedBoxes.removeValue(forKey: number) { operations[number].box = box }
             if isReady { ready += 1 } else { waiting += 1 }
             sampleCounters(at: time)
         case .name(let name): operations[number].name = name.isEmpty ? nil : JSONText(name)
@@ -117,6 +138,7 @@ struct TraceWriter {
             operations[number].phase = .running
             operations[number].started = time
             operations[number].thread = record.thread
+            if operations[number].row < 0, let box = boxOfQueue[operations[number].queue] { enter(box, number) }
             running += 1
             sampleCounters(at: time)
         case .dependency(let other): writeFlow(from: other, to: number, at: time)
@@ -160,7 +182,36 @@ struct TraceWriter {
         }
         operations[number].phase = .finished
         operations[number].finished = time
+        writeBoxes(of: number, until: time)
         sampleCounters(at: time)
+    }
+
+    // MARK: Groups
+
+    /// Gives a member a row of its group's box.
+    private mutating func enter(_ box: Int, _ number: Int) {
+        let row = boxes[box].rows.firstIndex(of: false) ?? boxes[box].rows.count
+        if row == boxes[box].rows.count { boxes[box].rows.append(true) } else { boxes[box].rows[row] = true }
+        operations[number].row = row
+    }
+
+    /// Shows an operation that has ended, or whose attempt has, in the box of its group, and a group as the first row of its own.
+    private mutating func writeBoxes(of number: Int, until end: UInt64) {
+        let (own, row) = (operations[number].box, operations[number].row)
+        if own >= 0, operations[number].started > 0 {
+            announceBox(own, operations[number].label)
+            events.writeInBox(boxes[own].process, row: 0, operations[number], to: end)
+        }
+        guard row >= 0, let box = boxOfQueue[operations[number].queue] else { return }
+        announceBox(box, queueNames.indices.contains(operations[number].queue) ? nameOfQueue(of: number) : JSONText(""))
+        events.writeInBox(boxes[box].process, row: row + 1, operations[number], to: end)
+        boxes[box].rows[row] = false
+        operations[number].row = -1
+    }
+
+    private mutating func announceBox(_ box: Int, _ name: JSONText) {
+        if exchange(&boxes[box].isAnnounced, with: true) { return }
+        events.writeBox(boxes[box].process, name)
     }
 
     private mutating func programBegan(_ number: Int, _ name: String, _ record: OperationRecord) {
@@ -185,6 +236,7 @@ struct TraceWriter {
     /// Writes what is still open, and closes the file.
     mutating func finish() {
         for number in operations.indices where operations[number].phase == .running || operations[number].phase == .open {
+            writeBoxes(of: number, until: last)
             writeSlice(of: number, until: operations[number].phase == .open ? operations[number].returned : last, nil)
         }
         for (number, _) in programs.sorted(by: { $0.key < $1.key }) { programEnded(number, "running at the end", at: last) }

@@ -210,6 +210,14 @@ enum AllocationSteps {
         if blocks.error then error(blocks.error.message, 0) end
         return blocks.results, blocks.executionBlocks, tostring(blocks)
         """,
+        "a group": """
+        local group = opscript.GroupOperation.new { name = 'g', operations = { function() return { n } end, Operation.new(function(op, a) return a end, 's') } }
+        group:addOperation(function(op, a) op.group:addOperation(function() return a end) return a end, n)
+        q:addOperation(group)
+        group:waitUntilFinished()
+        if group.error then error(group.error.member.error.message, 0) end
+        return group.results, #group.operations, tostring(group)
+        """,
         "an invocation": """
         local object = { value = n, read = function(self, a) return { self.value, a } end }
         local invocation = opscript.InvocationOperation.new(object, 'read', 'argument')

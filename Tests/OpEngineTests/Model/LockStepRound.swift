@@ -1,4 +1,4 @@
-import OpEngine
+@_spi(Subclassing) import OpEngine
 import TestSupport
 
 /// Performs random operations and actions on a simulated engine and on the reference model, and compares the two.
@@ -112,7 +112,12 @@ final class LockStepRound: @unchecked Sendable {
             withExtendedLifetime(token) { self?.began(one) }
         }
         let operation: Operation
-        switch number(8) {
+        var inner: OperationQueue?
+        switch number(9) {
+        case 8:
+            let group = GroupSubject(begin, opened: { [weak self] in self?.opened(one) }, engine: simulation.engine)
+            operation = group
+            inner = group.memberQueue
         case 0, 1: operation = HeldOperation(begin)
         case 2: operation = GatedOperation(begin)
         case 3:
@@ -128,6 +133,11 @@ final class LockStepRound: @unchecked Sendable {
         model.operations.append(ReferenceModel.Operation())
         model.operations[one].isGated = operation is GatedOperation
         model.operations[one].isGateClosed = operation is GatedOperation
+        if let inner {
+            model.operations[one].inner = queues.count
+            queues.append(inner)
+            model.queues.append(ReferenceModel.Queue(group: one, isHeld: true))
+        }
         completions.append(0)
         operation.whenFinished { [weak self] in self?.finished(one) }
         if flip(2) {
@@ -151,12 +161,21 @@ final class LockStepRound: @unchecked Sendable {
         if let queue, OperationQueue.current !== queue { model.violate("the queue of \(one) is not the current queue") }
         compare(one)
         reenter()
+        if model.operations[one].inner != nil { model.open(one) }
+    }
+
+    /// A group that was cancelled lets its members end.
+    private func opened(_ group: Int) {
+        if isOver { return }
+        tell("\(group) was cancelled and ends")
+        model.startCancelled(group, byHand: startedByHand == group)
     }
 
     private func finished(_ one: Int) {
         if isOver { return }
         trace.append(-1 - one)
         tell("\(one) has finished")
+        if model.operations[one].hasFailedMember && model.flaw != .groupsIgnoreFailures { failing.insert(one) }
         model.finish(one, hasFailed: failing.contains(one), byHand: startedByHand == one, finishedEarly: finishedEarly == one)
         if startedByHand == one { startedByHand = nil }
         compare(one)
@@ -171,7 +190,7 @@ final class LockStepRound: @unchecked Sendable {
     }
 
     private func add(_ one: Int, to queue: Int) {
-        let isPossible = canBeAdded(one)
+        let isPossible = canBeAdded(one) && model.takes(one, in: queue)
         if isPossible { model.add([one], to: queue) }
         tell("add \(one) to \(queue): \(isPossible)")
         expect(isPossible, "adding \(one)") { try queues[queue].tryAddOperation(operations[one]) }
@@ -180,7 +199,7 @@ final class LockStepRound: @unchecked Sendable {
     private func addBatch() {
         let batch = (0..<(1 + number(4))).map { _ in make() } + (flip(3) ? [anyOperation ?? 0] : [])
         let queue = anyQueue
-        let isPossible = Set(batch).count == batch.count && batch.allSatisfy(canBeAdded)
+        let isPossible = Set(batch).count == batch.count && batch.allSatisfy { canBeAdded($0) && model.takes($0, in: queue) }
         tell("add \(batch) to \(queue): \(isPossible)")
         if isPossible { model.add(batch, to: queue) }
         expect(isPossible, "adding \(batch)") {
@@ -190,18 +209,19 @@ final class LockStepRound: @unchecked Sendable {
 
     private func addBarrier() {
         let (one, queue) = (make(), anyQueue)
-        tell("add barrier \(one) to \(queue)")
-        model.add([one], to: queue, isBarrier: true)
-        expect(true, "adding barrier \(one)") { try queues[queue].tryAddBarrier(operations[one]) }
+        let isPossible = model.takes(one, in: queue)
+        tell("add barrier \(one) to \(queue): \(isPossible)")
+        if isPossible { model.add([one], to: queue, isBarrier: true) }
+        expect(isPossible, "adding barrier \(one)") { try queues[queue].tryAddBarrier(operations[one]) }
     }
 
     private func canBeAdded(_ one: Int) -> Bool {
         let operation = model.operations[one]
-        return operation.queue == nil && !operation.isExecuting && !operation.isFinished
+        return operation.queue == nil && !operation.isExecuting && !operation.isEndingUnstarted && !operation.isFinished
     }
 
     private func addDependency(_ other: Int, to one: Int) {
-        let isRefused = model.closesCycle(one, on: other)
+        let isRefused = model.closesCycle(one, on: other) || model.isMember(one, of: other) || model.isMember(other, of: one)
         tell("\(one) depends on \(other)")
         if isRefused && one != other && flip(8) {
             model.addDependency(other, to: one)
@@ -381,6 +401,7 @@ final class LockStepRound: @unchecked Sendable {
     private func end() {
         guard model.violations.isEmpty else { return abandon() }
         isEnding = true
+        for one in operations.indices where model.operations[one].inner != nil && canBeAdded(one) { add(one, to: 1) }
         for (index, queue) in queues.enumerated() {
             model.queues[index].isSuspended = false
             queue.isSuspended = false
@@ -413,7 +434,7 @@ final class LockStepRound: @unchecked Sendable {
         while true {
             while simulation.step() || simulation.engine.mainInbox.drain() > 0 {}
             if !model.runnable.isEmpty { model.violate("\(model.runnable) may run and do not") }
-            let held = operations.indices.filter { model.operations[$0].isExecuting }
+            let held = operations.indices.filter { model.operations[$0].isExecuting && model.operations[$0].inner == nil }
             let closed = operations.indices.filter { model.operations[$0].isGateClosed }
             if held.isEmpty && closed.isEmpty || !model.violations.isEmpty { return }
             for one in held { finish(one) }
@@ -426,6 +447,7 @@ final class LockStepRound: @unchecked Sendable {
         for operation in operations { for dependency in operation.dependencies { operation.removeDependency(dependency) } }
         if !model.violations.isEmpty { endRegardless() }
         operations = []
+        queues = []
     }
 
     /// The model is of no use after a violation, but nothing may leak.

@@ -27,3 +27,23 @@ final class GatedOperation: Operation, @unchecked Sendable {
         didChangeValue(forKey: "isReady")
     }
 }
+
+/// A group that tells when it starts.
+final class GroupSubject: GroupOperation, @unchecked Sendable {
+    // Safety: the closures are constants.
+    private let body: @Sendable () -> Void
+    private let opened: @Sendable () -> Void
+
+    /// - Parameter opened: called when a cancelled group lets its members end.
+    init(_ body: @escaping @Sendable () -> Void, opened: @escaping @Sendable () -> Void, engine: Engine) {
+        (self.body, self.opened) = (body, opened)
+        super.init(operations: [], engine: engine)
+    }
+
+    override func start() {
+        if isCancelled { opened() }
+        super.start()
+    }
+
+    override func main() { body() }
+}

@@ -6,7 +6,7 @@ struct ReferenceModel {
     /// A deliberate mistake, to see that the comparison notices it.
     enum Flaw: CaseIterable {
         case lastInFirstOut, ignoresPriority, ignoresBarriers, removalKeepsWaiting, cancellingKeepsWaiting, failureReleasesAll
-        case suspensionIsIgnored, maximumIsOffByOne, finishedDependenciesAreForgotten
+        case suspensionIsIgnored, maximumIsOffByOne, finishedDependenciesAreForgotten, groupsDoNotHold, groupsIgnoreFailures
     }
 
     struct Operation {
@@ -32,6 +32,12 @@ struct ReferenceModel {
         /// It has its own readiness, which is false while `isGateClosed` is true.
         var isGated = false
         var isGateClosed = false
+        /// The queue inside, if it is a group.
+        var inner: Int?
+        /// A member has failed.
+        var hasFailedMember = false
+        /// It is a group that was cancelled before its turn came, and ends with its members, without executing.
+        var isEndingUnstarted = false
 
         var isReady: Bool { waitsFor.isEmpty || isCancelled || isExecuting || isFinished }
         var outcome: OpEngine.Operation.Outcome { hasFailed ? .failed : isCancelled ? .cancelled : .succeeded }
@@ -44,6 +50,16 @@ struct ReferenceModel {
         /// Nil: no limit.
         var maximum: Int?
         var policy = OpEngine.Operation.DependencyPolicy.finished
+        /// The group that the queue is inside of.
+        var group: Int?
+        /// The group has not started.
+        var isHeld = false
+        /// The group finishes when no member is left.
+        var isOpen = false
+        /// The group is about to finish.
+        var isClosed = false
+        /// The group was cancelled.
+        var cancelsAdditions = false
     }
 
     var operations: [Operation] = []
@@ -65,6 +81,28 @@ struct ReferenceModel {
             if !mustCancel(one) { lineUp(one) }
         }
         for one in batch { cancelIfUnlucky(one) }
+        if queues[queue].cancelsAdditions { for one in batch { cancel(one) } }
+    }
+
+    /// Whether the queue takes the operation, apart from the operation's own state.
+    func takes(_ one: Int, in queue: Int) -> Bool {
+        if queues[queue].isClosed { return false }
+        var next = queues[queue].group
+        while let group = next {
+            if group == one { return false }
+            next = operations[group].queue.flatMap { queues[$0].group }
+        }
+        return true
+    }
+
+    /// Whether an unfinished operation is a member of the group, or of one inside.
+    func isMember(_ one: Int, of group: Int) -> Bool {
+        var next = one
+        while !operations[next].isFinished, let around = operations[next].queue.flatMap({ queues[$0].group }) {
+            if around == group { return true }
+            next = around
+        }
+        return false
     }
 
     mutating func addDependency(_ other: Int, to one: Int) {
@@ -98,6 +136,9 @@ struct ReferenceModel {
         if flaw == .cancellingKeepsWaiting && !operations[one].isReady { return }
         operations[one].isCancelled = true
         lineUp(one)
+        guard let inner = operations[one].inner else { return }
+        queues[inner].cancelsAdditions = true
+        for member in dependenciesFirst(queues[inner].operations).reversed() { cancel(member) }
     }
 
     /// The engine cancels executing operations last, which does not change the order in which the others become ready.
@@ -137,6 +178,27 @@ struct ReferenceModel {
         if operations[one].isCancelled { violate("operation \(one) runs although it was cancelled before") }
         operations[one].isExecuting = true
         operations[one].inLineSince = nil
+        if let inner = operations[one].inner { queues[inner].isHeld = false }
+    }
+
+    /// The members of a cancelled group, which does not execute, may end.
+    mutating func startCancelled(_ group: Int, byHand: Bool) {
+        if !byHand { checkTurn(of: group) }
+        operations[group].isEndingUnstarted = true
+        operations[group].inLineSince = nil
+        if let inner = operations[group].inner { queues[inner].isHeld = false }
+        open(group)
+    }
+
+    /// Nothing but members keeps the group from finishing.
+    mutating func open(_ group: Int) {
+        guard let inner = operations[group].inner else { return }
+        queues[inner].isOpen = true
+        closeIfEmpty(inner)
+    }
+
+    private mutating func closeIfEmpty(_ queue: Int) {
+        if queues[queue].isOpen && queues[queue].operations.isEmpty { queues[queue].isClosed = true }
     }
 
     /// The operation ends. `finishedEarly` is true when `finish` was called before the operation started.
@@ -144,13 +206,18 @@ struct ReferenceModel {
         if operations[one].isFinished { violate("operation \(one) finishes twice") }
         if !operations[one].isExecuting && !finishedEarly {
             if !operations[one].isCancelled { violate("operation \(one) ends without having run") }
-            if !byHand { checkTurn(of: one) }
+            if !byHand && !operations[one].isEndingUnstarted { checkTurn(of: one) }
         }
         operations[one].isExecuting = false
         operations[one].isFinished = true
         operations[one].hasFailed = hasFailed && !operations[one].isCancelledByDependency
         operations[one].inLineSince = nil
-        if let queue = operations[one].queue { queues[queue].operations.removeAll { $0 == one } }
+        if let inner = operations[one].inner, !queues[inner].isClosed { violate("group \(one) ends before its members") }
+        if let queue = operations[one].queue {
+            queues[queue].operations.removeAll { $0 == one }
+            if let group = queues[queue].group, operations[one].hasFailed { operations[group].hasFailedMember = true }
+            closeIfEmpty(queue)
+        }
         let waiting = operations[one].dependents.filter { operations[$0].waitsFor.contains(one) }
         for dependent in waiting {
             operations[dependent].waitsFor.remove(one)
@@ -169,11 +236,13 @@ struct ReferenceModel {
     /// Whether the queue may start the operation now. `precedes` decides which of several comes first.
     func mayRun(_ one: Int) -> Bool {
         if operations[one].isExecuting || operations[one].isFinished || !operations[one].isReady { return false }
+        if operations[one].isEndingUnstarted { return false }
         if operations[one].isGateClosed && !operations[one].isCancelled { return false }
         guard let queue = operations[one].queue else { return false }
+        if queues[queue].isHeld && flaw != .groupsDoNotHold { return false }
         if queues[queue].isSuspended && flaw != .suspensionIsIgnored { return false }
         if let maximum = queues[queue].maximum {
-            let executing = queues[queue].operations.count { operations[$0].isExecuting }
+            let executing = queues[queue].operations.count { operations[$0].isExecuting || operations[$0].isEndingUnstarted }
             if executing >= maximum + (flaw == .maximumIsOffByOne ? 1 : 0) { return false }
         }
         if flaw == .ignoresBarriers { return true }

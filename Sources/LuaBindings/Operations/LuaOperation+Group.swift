@@ -1,0 +1,41 @@
+@_spi(Subclassing) import OpEngine
+
+/// Groups: operations that consist of others. The engine does the work with the queue inside; here is what scripts add to it.
+extension LuaOperation {
+    /// Makes a group in `state`.
+    static func makeGroup(in state: LuaState, scriptClass: ScriptClass? = nil) -> LuaOperation {
+        let group = LuaOperation(in: state, kind: .group, bodyCount: 0, scriptClass: scriptClass)
+        let members = MemberQueue(engine: group.core.engine)
+        group.withFields { $0.rareInUse.memberQueue = members }
+        members.belongs(to: group)
+        return group
+    }
+
+    func startGroup(_ members: MemberQueue) {
+        if !isCancelled { timeLimit?.begin(for: self) }
+        if let error = startOrRefuse(endsWithMain: false, endsFromWithin: true, members: members) { fatalError("\(error)") }
+    }
+
+    /// Cancels the group, stops the members that run, and records why. Groups may be nested deeply, so this is not recursive.
+    func stopGroup(_ members: MemberQueue, _ reason: StopReason) {
+        if isExecuting { record(OperationFailure(Failure(stop: reason), kind: reason.failureKind, of: self)) }
+        cancel()
+        var pending = [members]
+        while let queue = pending.popLast() {
+            for case let member as LuaOperation in queue.operations {
+                if let inner = member.memberQueue {
+                    member.cancelItself()
+                    pending.append(inner)
+                } else {
+                    member.stop(.interrupted)
+                }
+            }
+        }
+    }
+
+    /// What each member has returned first; empty for those that have returned nothing. Nil until the group has finished.
+    var resultsOfMembers: [Parcel]? {
+        guard isFinished, let memberQueue else { return nil }
+        return memberQueue.members.map { ($0 as? LuaOperation)?.results?.first ?? .empty }
+    }
+}

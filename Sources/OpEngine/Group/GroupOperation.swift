@@ -1,0 +1,182 @@
+import Synchronization
+
+/// An operation that consists of others, its members: one operation to the outside, a queue inside.
+///
+/// The members start when the group starts, and the group finishes when all of them have finished, in whatever way. Members may be added
+/// until then, also by other members. The group waits without a thread.
+///
+/// - **Outcome.** The group fails if a member fails. Its `error` is then `OperationError.memberFailed` with the first failure. The other
+///   members go on. A member that is cancelled does not change the outcome.
+/// - **Cancelling** the group cancels the members, including barriers and those that are added later.
+/// - **Order.** The dependencies of the group hold all members back. Members may depend on each other, on operations outside, and operations
+///   outside on them.
+/// - **Priority.** While an engine has ready members of several groups, those of a group with a higher `queuePriority` are taken first. The
+///   `queuePriority` of a member counts among the members. The group's `qualityOfService` is that of members that have none of their own. A group
+///   that has neither takes them from the queue that it is in.
+/// - **The queue that the group is in** counts the group as one executing operation. Its maximum and its suspension do not apply to members
+///   of a group that has started.
+/// - **Requirements.** Conditions, `exclusiveKeys` and `needs` are those of the group as a whole: it takes them when it starts, and returns
+///   them when it finishes. A group cannot be tried again, because its members run once; setting its `retryPolicy` traps.
+///
+/// A subclass may override `main`. It runs when the group starts, before the group can finish, and may add members. The group keeps its
+/// members until it is deallocated.
+///
+/// Every method is safe to call from any thread.
+open class GroupOperation: Operation, @unchecked Sendable {
+    // Safety: `@unchecked Sendable` because `inner` is a constant, and its lock guards `limit`.
+
+    fileprivate let inner: MemberQueue
+    /// How long the group may execute.
+    private var limit: (duration: Duration, timer: EngineTimers.Number?)?
+
+    /// Creates a group.
+    ///
+    /// - Parameters:
+    ///   - operations: the first members. Traps if one of them was already added to a queue or a group, is executing, or has finished.
+    ///   - name: the group's name in messages.
+    ///   - maxConcurrentOperationCount: the maximum number of members that execute at once. -1 lets the engine decide.
+    ///   - engine: the engine that runs the members. The group can be added only to queues of this engine.
+    public init(
+        operations: [Operation], name: String? = nil,
+        maxConcurrentOperationCount: Int = OperationQueue.defaultMaxConcurrentOperationCount, engine: Engine = .shared
+    ) {
+        inner = MemberQueue(engine: engine)
+        super.init()
+        inner.belongs(to: self)
+        if let name { self.name = name }
+        if maxConcurrentOperationCount != -1 { inner.maxConcurrentOperationCount = maxConcurrentOperationCount }
+        if !operations.isEmpty { inner.addOperations(operations, waitUntilFinished: false) }
+    }
+
+    /// Creates a group without members that runs those that are added on `Engine.shared`.
+    public override convenience init() { self.init(operations: []) }
+
+    /// Creates a group whose members run on `Engine.shared`.
+    public convenience init(operations first: Operation, _ others: Operation...) { self.init(operations: [first] + others) }
+
+    deinit { inner.groupIsGone() }
+
+    // MARK: Members
+
+    /// The members in the order in which they were added, including those that have finished. O(n).
+    open var operations: [Operation] { inner.members }
+
+    /// Adds a member. Traps if the operation was already added to a queue or a group, is executing or has finished, if it is this group or
+    /// contains it, or if this group has finished.
+    ///
+    /// The body of a member may call this. A completion block may be too late, because it runs after its operation has finished.
+    open func addOperation(_ operation: Operation) { inner.addOperation(operation) }
+
+    /// Adds a block as a member. An error that the block throws becomes the member's `error`.
+    open func addOperation(_ block: @escaping @Sendable () throws -> Void) { inner.addOperation(block) }
+
+    /// Adds members in order, either all of them or none. Traps under the same conditions as `addOperation`.
+    open func addOperations(_ operations: [Operation]) { inner.addOperations(operations, waitUntilFinished: false) }
+
+    /// The maximum number of members that execute at once. -1 lets the engine decide; 0 runs nothing. Traps on other negative numbers.
+    open var maxConcurrentOperationCount: Int {
+        get { inner.maxConcurrentOperationCount }
+        set { inner.maxConcurrentOperationCount = newValue }
+    }
+
+    /// Whether the group starts no members. Executing members continue. The group itself starts, and waits for the members that have not.
+    open var isSuspended: Bool {
+        get { inner.isSuspended }
+        set { inner.isSuspended = newValue }
+    }
+
+    /// The progress of the members. The group counts as much in the progress of the queue that it is in as one other operation, and
+    /// contributes the same fraction of that.
+    open var progress: OperationQueue.Progress { inner.progress }
+
+    // MARK: The operation
+
+    /// Starts the members. See `Operation.start`.
+    open override func start() {
+        startLimit()
+        guard let error = startOrRefuse(endsWithMain: false, endsFromWithin: true, members: inner) else { return }
+        if case .startedWhenFinished = error { return }
+        trap(error)
+    }
+
+    /// Runs when the group starts, beside the first members. The group does not finish before it returns. The default implementation does
+    /// nothing.
+    open override func main() {}
+
+    /// Cancels the group and its members.
+    open override func cancel() {
+        super.cancel()
+        inner.cancelMembers()
+    }
+
+    /// Always true.
+    open override var isAsynchronous: Bool { true }
+
+    @_spi(Subclassing) public final override var memberQueue: MemberQueue? { inner }
+
+    @_spi(Subclassing) public final override func cancelWithoutMembers() -> MemberQueue? {
+        if OverriddenMethods.hasOwnCancel(self) { return nil }
+        super.cancel()
+        return inner
+    }
+
+    @_spi(Subclassing) public final override func membersHaveFinished(firstFailure member: Operation?) {
+        stopLimit()
+        guard let member, let error = member.error else { return }
+        // Of a group inside, the error of its own member, so that errors do not nest as deeply as groups.
+        if case OperationError.memberFailed = error { return fail(with: error) }
+        fail(with: OperationError.memberFailed(group: label, member: member.label, error: error))
+    }
+
+    // MARK: Time
+
+    /// How long the group may execute; nil, the default, for any time. If it takes longer, the group and its members are cancelled, and the
+    /// group fails with `OperationError.timedOut`.
+    ///
+    /// A change during the execution counts from that moment.
+    public final var timeout: Duration? {
+        get { inner.core.state.withLock { _ in limit?.duration } }
+        set {
+            stopLimit()
+            inner.core.state.withLock { _ in limit = newValue.map { (duration: $0, timer: nil) } }
+            if isExecuting { startLimit() }
+        }
+    }
+
+    private func startLimit() {
+        guard let duration = timeout else { return }
+        let engine = inner.ownEngine
+        let timer = engine.timers.set(at: engine.now + duration, on: engine) { [weak self] in self?.timeHasRunOut() }
+        let isNeeded = inner.core.state.withLock { _ in
+            guard limit?.timer == nil, limit != nil else { return false }
+            limit?.timer = timer
+            return true
+        }
+        if !isNeeded || inner.isClosed { stopLimit(orElse: timer) }
+    }
+
+    private func stopLimit(orElse timer: EngineTimers.Number? = nil) {
+        let stopped = inner.core.state.withLock { _ in limit?.timer.take() }
+        for timer in [stopped, timer] { if let timer { inner.ownEngine.timers.cancel(timer, on: inner.ownEngine) } }
+    }
+
+    private func timeHasRunOut() {
+        guard let duration = inner.core.state.withLock({ _ in limit?.timer.take() != nil ? limit?.duration : nil }) else { return }
+        fail(with: OperationError.timedOut(operation: label, limit: duration))
+        cancel()
+    }
+}
+
+extension BeyondFoundation where Self: GroupOperation {
+    /// Like `addOperation`, but throws `OperationError.addedToFinishedGroup`, `.groupContainsItself`, `.groupOfAnotherEngine` and the errors
+    /// of `OperationQueue.tryAddOperation` instead of trapping.
+    public func tryAddOperation(_ operation: Operation) throws { try inner.tryAddOperation(operation) }
+
+    /// Like `addOperations`, but throws instead of trapping, and adds nothing then.
+    public func tryAddOperations(_ operations: [Operation]) throws {
+        try inner.tryAddOperations(operations, waitUntilFinished: false)
+    }
+
+    /// Sets `maxConcurrentOperationCount`, but throws `OperationError.negativeMaximum` instead of trapping.
+    public func trySetMaxConcurrentOperationCount(_ value: Int) throws { try inner.trySetMaxConcurrentOperationCount(value) }
+}

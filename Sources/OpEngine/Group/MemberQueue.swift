@@ -1,0 +1,242 @@
+import CPlatform
+import Synchronization
+
+/// The queue inside a group. The members of the group are the operations that were ever added to it.
+///
+/// It holds its operations back until the group starts. While the group executes, the two retain each other. When the last operation leaves,
+/// the queue is closed under the same lock, and the group ends. An addition therefore comes before that moment, and the group waits for it,
+/// or after it, and is refused.
+@_spi(Subclassing) @safe public final class MemberQueue: OperationQueue, @unchecked Sendable {
+    // Safety: `@unchecked Sendable` because each stored property states what guards it.
+
+    private enum Phase {
+        /// The group has not started.
+        case held
+        /// The group runs its `main`, which may add members.
+        case opening
+        case open
+        /// The group is about to finish, or has finished.
+        case closed
+    }
+
+    /// The group's address, for records. Written once, before other threads know the queue.
+    private(set) var groupAddress: UInt64 = 0
+
+    // The lock of the queue guards all of these, so accesses need no exclusivity checks.
+
+    /// The group until it is deallocated. Not `weak`: a weak reference would slow down every retain and release of the group.
+    // Safety: `groupIsGone` clears the reference before the group's memory is freed.
+    private nonisolated(unsafe) var unretainedGroup: Unmanaged<Operation>?
+    @safe @exclusivity(unchecked) private var phase = Phase.held
+    /// Whether the group was cancelled, so that members which are added later are cancelled, too.
+    @safe @exclusivity(unchecked) private var isGroupCancelled = false
+    @safe @exclusivity(unchecked) private var all: [Operation] = []
+    @safe @exclusivity(unchecked) private var firstFailure: Operation?
+    /// The group while it executes.
+    @safe @exclusivity(unchecked) private var executing: Operation?
+    /// The core of the queue that the group is in while it executes.
+    @safe @exclusivity(unchecked) private var outer: Core?
+
+    /// Creates the queue of a group that runs its members on `engine`. `belongs(to:)` must follow.
+    public override init(engine: Engine) { super.init(engine: engine) }
+
+    deinit {
+        let (members, hasUnfinished) = core.state.withLock { state in
+            state.memberQueue = nil
+            return (exchange(&all, with: []), state.count > 0)
+        }
+        if hasUnfinished {
+            // While all of them are alive, so that the end of one, which is a group, does not release that group's members.
+            core.detach(self)
+            core.abandon()
+        }
+        ThreadContext.release(membersOfGroup: members)
+    }
+
+    /// Makes this the queue of `group`, which no other thread may know yet.
+    public func belongs(to group: Operation) {
+        // Safety: the address is only a number.
+        groupAddress = unsafe UInt64(UInt(bitPattern: Unmanaged.passUnretained(group).toOpaque()))
+        core.state.withLock { state in
+            unsafe unretainedGroup = .passUnretained(group)
+            state.memberQueue = self
+            state.isHeld = true
+        }
+    }
+
+    /// The group is being deallocated.
+    public func groupIsGone() { core.state.withLock { _ in unsafe unretainedGroup = nil } }
+
+    /// The group. Nil once it is being deallocated.
+    package var group: Operation? {
+        core.state.withLock { _ in
+            guard let group = unsafe unretainedGroup, unsafe cplatform_try_retain(group.toOpaque()) else { return nil }
+            return unsafe group.takeRetainedValue()
+        }
+    }
+
+    override var label: String { givenName.map { "group \($0)" } ?? "an unnamed group" }
+
+    override var asMemberQueue: MemberQueue? { self }
+
+    override var cancelsAdditions: Bool { super.cancelsAdditions || core.state.withLock { _ in isGroupCancelled } }
+
+    // MARK: Members
+
+    /// All members in the order in which they were added, including those that have finished. O(n).
+    public var members: [Operation] { core.state.withLock { _ in all } }
+
+    /// Whether the group is about to finish, or has finished.
+    package var isClosed: Bool { core.state.withLock { _ in phase == .closed } }
+
+    /// Whether the group has not started. The caller holds the queue's lock.
+    var isHeld: Bool { phase == .held }
+
+    /// Whether an operation may be added. The caller holds the queue's lock.
+    var takesMore: Bool { phase != .closed }
+
+    /// Whether an operation may be added, and nothing else is to be done with it. The caller holds the queue's lock.
+    var takesMoreAtOnce: Bool { phase != .closed && !isGroupCancelled }
+
+    /// The caller holds the queue's lock.
+    @inline(__always)
+    func append(_ operation: Operation) { all.append(operation) }
+
+    /// The caller holds the queue's lock.
+    func append(_ operations: [Operation]) { all += operations }
+
+    /// A member has finished and has failed. The caller holds the queue's lock.
+    func note(failed operation: Operation) { if firstFailure == nil { firstFailure = operation } }
+
+    /// Why a group of this queue cannot be added to `queue`; nil if it can.
+    func objection(toJoining queue: OperationQueue) -> OperationError? {
+        if queue.ownEngine !== ownEngine { return .groupOfAnotherEngine(group: group?.label ?? label, queue: queue.label) }
+        let mayBeAround = core.state.withLock { _ in !all.isEmpty }
+        var next = queue.asMemberQueue
+        while let members = next {
+            if members === self { return .groupContainsItself(group: group?.label ?? label) }
+            next = mayBeAround ? members.group?.queue?.asMemberQueue : nil
+        }
+        return nil
+    }
+
+    // MARK: Starting
+
+    /// Lets the members start, because the group does.
+    func open(for group: Operation) {
+        let settings = self.settings(of: group)
+        core.level.store(settings.level, ordering: .relaxed)
+        core.change(queue: self) { state in
+            phase = .opening
+            executing = group
+            outer = settings.outer
+            state.isHeld = false
+            state.qualities.own = settings.quality
+        }
+        if let outer = settings.outer, outer.isObserved.load(ordering: .relaxed) { _ = openObservation() }
+    }
+
+    /// Lets the group end when no member is left, because its `main` has returned. Ends it now if none is left.
+    func mainHasReturned() {
+        let isEmpty = core.state.withLock { state in
+            phase = .open
+            return state.count == 0 && closeIfOpen()
+        }
+        if isEmpty { endGroup() }
+    }
+
+    /// The priority with which the queue is scheduled, and its quality of service: the group's own, or else those of the queue that the group
+    /// is in.
+    private func settings(of group: Operation) -> (level: UInt8, quality: QualityRank, outer: Core?) {
+        var level = group.loadState().level, quality = QualityRank(ofRequest: group.requestedQuality.load(ordering: .relaxed))
+        let outer = group.withQueueCore { $0 }
+        if let outer {
+            let (observation, fraction) = outer.state.withLock { ($0.hasGroups ? nil : $0.observation, $0.progress.fraction) }
+            observation?.expectGroups(at: fraction)
+            if level == Operation.QueuePriority.normal.level { level = outer.level.load(ordering: .relaxed) }
+            let outerQuality = outer.state.withLock { state in
+                state.hasGroups = true
+                return state.executorQuality ?? state.qualities.own
+            }
+            if quality == .unspecified { quality = outerQuality }
+        }
+        return (level, quality, outer)
+    }
+
+    /// The priority or the quality of service of the group has changed. O(members), including those of groups inside that have none of their
+    /// own.
+    func settingsHaveChanged() {
+        var pending = [self]
+        while let members = pending.popLast() {
+            guard let group = members.core.state.withLock({ _ in members.executing }) else { continue }
+            let settings = members.settings(of: group)
+            members.core.level.store(settings.level, ordering: .relaxed)
+            members.core.change(queue: members) { $0.qualities.own = settings.quality }
+            pending += members.core.members().compactMap { $0.isExecuting ? $0.memberQueue : nil }
+        }
+    }
+
+    // MARK: Ending
+
+    /// Closes the queue, which has become empty, if its group executes. The caller holds the queue's lock, and must call `endGroup` later if
+    /// this returns true.
+    func closeIfOpen() -> Bool {
+        guard phase == .open else { return false }
+        phase = .closed
+        return true
+    }
+
+    /// Ends the group after `closeIfOpen`. Also ends the groups around it whose last member this was, one after the other, because groups may
+    /// be nested deeply. The caller holds no lock.
+    func endGroup() {
+        var next: MemberQueue? = self
+        while let members = next {
+            let (group, failure) = members.core.state.withLock { _ in (members.executing.take(), members.firstFailure) }
+            withExtendedLifetime(members.core.state.withLock { _ in members.outer.take() }) {}
+            guard let group else { return }
+            group.membersHaveFinished(firstFailure: failure)
+            next = group.endOnce(takesNext: false).closed
+        }
+    }
+
+    /// Cancels the members, and those that are added later. Not recursive, because groups may be nested deeply.
+    public func cancelMembers() {
+        var pending = [self]
+        while let members = pending.popLast() { pending += members.cancelDirectMembers() }
+    }
+
+    /// Cancels the members, and those that are added later. Returns the queues of those that are groups, whose members the caller cancels.
+    @discardableResult
+    func cancelDirectMembers() -> [MemberQueue] {
+        core.state.withLock { _ in isGroupCancelled = true }
+        var inside: [MemberQueue] = []
+        core.members().cancelAll { member in
+            if let inner = member.cancelWithoutMembers() { inside.append(inner) } else { member.cancel() }
+        }
+        return inside
+    }
+
+    /// The progress of the members has changed: that of the queues around changes with it. The caller holds no lock.
+    func tellProgress() {
+        var next = core.state.withLock { _ in outer }
+        while let core = next, core.isObserved.load(ordering: .relaxed) {
+            core.recordFractionOfGroups()
+            next = core.queue?.asMemberQueue.flatMap { queue in core.state.withLock { _ in queue.outer } }
+        }
+    }
+}
+
+extension ThreadContext {
+    /// Releases the members of a group that is being deallocated. If one of them is the last reference to another group, the members of that
+    /// one are released afterwards, because groups may be nested deeply.
+    static func release(membersOfGroup members: [Operation]) {
+        if members.isEmpty { return }
+        withCurrent { context in
+            context.releasedMembers.append(members)
+            if context.isReleasingMembers { return }
+            context.isReleasingMembers = true
+            while var next = context.releasedMembers.popLast() { next.removeAll() }
+            context.isReleasingMembers = false
+        }
+    }
+}
