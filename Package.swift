@@ -53,6 +53,10 @@ let package = Package(
         .target(name: "CPlatform", cSettings: cOmissions),
         .target(name: "OpEngine", dependencies: ["CPlatform"], swiftSettings: strictMemory),
         .target(name: "OpEngineDispatch", dependencies: ["OpEngine"], swiftSettings: strict),
+        // Archives, as libuv's. SQLite's needs the mathematical functions.
+        .target(
+            name: "CStore", linkerSettings: [":libsqlite3.a", ":libxxhash.a", ":libzstd.a", "m"].map { .linkedLibrary($0) }),
+        .target(name: "OpStore", dependencies: ["CStore"], swiftSettings: strictMemory),
         .target(name: "LuaBindings", dependencies: ["CIO", "CLua", "OpEngine"], swiftSettings: strictMemory),
         .executableTarget(name: "opscript-worker", dependencies: ["LuaBindings"], swiftSettings: strictMemory),
         .target(name: "COpscript"),
