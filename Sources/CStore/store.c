@@ -16,6 +16,7 @@ void cstore_ask(int directory, const char *path, uint64_t boot, cstore_status *s
     status->size = (uint64_t)found.st_size;
     status->inode = found.st_ino;
     int64_t modified = nanoseconds(found.st_mtim), changed = nanoseconds(found.st_ctim);
+    status->modified = modified;
     status->changed = modified > changed ? modified : changed;
     uint64_t fields[] = { status->size, found.st_ino, (uint64_t)modified, (uint64_t)changed, boot, (uint64_t)status->kind };
     status->signature = XXH3_128bits(fields, sizeof fields);

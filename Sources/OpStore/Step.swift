@@ -13,7 +13,7 @@ public struct Step: Sendable {
     public var components: [Component]
 
     /// The files that the step reads: paths and patterns with `*`, `?`, `[a-z]` and `**` (any folders). An input that does not exist is
-    /// allowed: that it appears is then a change. A folder counts as the list of its names.
+    /// allowed: that it appears is then a change. A step with a folder among its inputs or outputs is never up to date.
     public var inputs: [String] = []
 
     /// The files that the step makes. A step is up to date only while they exist with the contents that it has made.

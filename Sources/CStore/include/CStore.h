@@ -16,8 +16,9 @@ typedef struct cstore_status {
     cstore_kind kind;
     uint64_t size;
     uint64_t inode;
-    int64_t changed;   // the later of mtime and ctime, in nanoseconds since 1970
-    XXH128_hash_t signature;  // of size, inode, mtime, ctime and `boot`
+    int64_t modified;  // mtime, in nanoseconds since 1970
+    int64_t changed;   // the later of mtime and ctime, likewise
+    XXH128_hash_t signature; // of size, inode, mtime, ctime and `boot`
 } cstore_status;
 
 /// Asks the system about `path`, relative to the folder `directory`. Links are followed. What cannot be asked counts as absent.
