@@ -88,6 +88,15 @@ let package = Package(
             name: "OpEngineTests", dependencies: ["OpEngine", "CPlatform", "CTestSupport", "TestSupport"], swiftSettings: strictMemory),
         .testTarget(
             name: "OpEngineDispatchTests", dependencies: ["OpEngine", "OpEngineDispatch", "TestSupport"], swiftSettings: strict),
+        // Faults below SQLite; builds with a store, and a process that runs one to be killed.
+        .target(name: "CFaults", dependencies: ["CStore"], path: "Tests/CFaults"),
+        .target(name: "StoreGraph", dependencies: ["OpStore", "TestSupport"], path: "Tests/StoreGraph", swiftSettings: strict),
+        .executableTarget(
+            name: "StoreHost", dependencies: ["CFaults", "OpStore", "StoreGraph"], path: "Tests/StoreHost", swiftSettings: strict),
+        .testTarget(
+            name: "OpStoreTests",
+            dependencies: ["CFaults", "CStore", "CTestSupport", "OpStore", "StoreGraph", "StoreHost", "TestSupport"],
+            swiftSettings: strict),
         .target(name: "CTestSupport", path: "Tests/CTestSupport"),
         .testTarget(name: "CLuaTests", dependencies: ["CLua", "CTestSupport", "TestSupport"], swiftSettings: strictMemory),
         .testTarget(

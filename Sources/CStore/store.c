@@ -34,11 +34,9 @@ static int lock_byte(int file, int command, short type, int64_t offset) {
     do {
         result = fcntl(file, command, &lock);
     } while (result != 0 && errno == EINTR);
-    return result == 0 ? 0 : errno == EACCES ? EAGAIN : errno;
+    return result == 0 ? 0 : errno;
 }
 
-int cstore_lock_byte(int file, int64_t offset, bool wait) {
-    return lock_byte(file, wait ? F_OFD_SETLKW : F_OFD_SETLK, F_WRLCK, offset);
-}
+int cstore_lock_byte(int file, int64_t offset) { return lock_byte(file, F_OFD_SETLKW, F_WRLCK, offset); }
 
 int cstore_unlock_byte(int file, int64_t offset) { return lock_byte(file, F_OFD_SETLK, F_UNLCK, offset); }

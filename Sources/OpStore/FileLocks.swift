@@ -28,17 +28,16 @@ final class FileLocks: Sendable {
     func exclusively<Result, Failure: Error>(_ body: () throws(Failure) -> Result) throws(Failure) -> Result {
         try administration.withLock { _ throws(Failure) in
             let file = descriptor
-            if let file { cstore_lock_byte(file, 0, true) }
+            if let file { cstore_lock_byte(file, 0) }
             defer { if let file { cstore_unlock_byte(file, 0) } }
             return try body()
         }
     }
 
-    /// Locks a thing that has this digest, which no thread of this process has locked. Returns whether another process had it: then it waits.
-    func lock(_ digest: Digest) -> Bool {
-        guard let file = descriptor, cstore_lock_byte(file, Self.offset(of: digest), false) == EAGAIN else { return false }
-        cstore_lock_byte(file, Self.offset(of: digest), true)
-        return true
+    /// Locks a thing that has this digest, which no thread of this process has locked. Waits while another process has it.
+    func lock(_ digest: Digest) {
+        guard let file = descriptor else { return }
+        cstore_lock_byte(file, Self.offset(of: digest))
     }
 
     func unlock(_ digest: Digest) {

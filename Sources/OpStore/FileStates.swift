@@ -6,7 +6,7 @@ import Synchronization
 final class FileStates: Sendable {
     private struct Known {
         var state: FileState
-        /// `cstore_file_clock` before it was read.
+        /// `cstore_file_clock` before it was read for the first time; it has been the same since.
         var moment: Int64
     }
 
@@ -64,7 +64,13 @@ final class FileStates: Sendable {
             guard Digest(before.signature) == Digest(status.signature) else { continue }
             let state = FileState(
                 kind: .file, digest: digest, signature: Digest(status.signature), isSettled: Self.isSettled(status, at: moment))
-            shard(of: path).known.withLock { $0[path] = Known(state: state, moment: moment) }
+            shard(of: path).known.withLock { known in
+                var since = moment
+                if let earlier = known[path], earlier.state.signature == state.signature, earlier.state.digest == state.digest {
+                    since = earlier.moment
+                }
+                known[path] = Known(state: state, moment: since)
+            }
             return state
         }
         return FileState(kind: .other, digest: Digest(high: 0, low: 0), signature: Digest(status.signature), isSettled: false)

@@ -17,6 +17,12 @@ struct Paths {
         return unsafe String(cString: found)
     }
 
+    /// The folder that a path, which need not exist, is in.
+    static func parent(of path: String) -> String {
+        let components = path.split(separator: "/").dropLast()
+        return (path.utf8.first == UInt8(ascii: "/") ? "/" : "") + (components.isEmpty ? "." : components.joined(separator: "/"))
+    }
+
     private static func join(_ folder: String, _ path: String) -> String {
         path.utf8.first == UInt8(ascii: "/") ? path : folder + "/" + path
     }

@@ -23,6 +23,12 @@ extension Store {
         return found ?? .miss(Reason([.neverRan]))
     }
 
+    /// Looks for it without asking what is different.
+    func hit(_ step: ResolvedStep, _ key: Digest) -> Work.Hit? {
+        let found = database.read { connection throws(SQLiteError) in try find(step, key, in: connection) }
+        return if case .hit(let hit)?? = found { hit } else { nil }
+    }
+
     /// Nil if there is no work with the key.
     private func find(_ step: ResolvedStep, _ key: Digest, in connection: SQLite) throws(SQLiteError) -> Work.LookUp? {
         let statement = try connection.statement("SELECT id, used, body, value FROM work WHERE key = ?1")
@@ -66,8 +72,10 @@ extension Store {
             }
             let status = unsafe file.withPath { unsafe files.status(of: $0) }
             if !matches.isEmpty { inputs.insert(file.path) }
-            if file.state.isSettled, Digest(status.signature) == file.state.signature, !configuration.isDryRun { return true }
+            let isKnown = file.state.isSettled && Digest(status.signature) == file.state.signature
+            if isKnown, !configuration.isDryRun { return true }
             let path = file.path
+            if isKnown, !wouldBeMade(path) { return true }
             let now = files.state(of: path)
             if let change = change(of: file, now, path) {
                 changes.append(change)

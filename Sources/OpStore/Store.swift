@@ -46,9 +46,8 @@ public final class Store: Sendable {
     /// Opens the folder `base` and nothing else: a run without steps leaves no trace.
     public init(_ configuration: Configuration) {
         self.configuration = configuration
-        let paths = Paths(base: configuration.base ?? configuration.directory + "/..")
+        let paths = Paths(base: configuration.base ?? Paths.parent(of: configuration.directory))
         self.paths = paths
-        // The folder need not be there yet, so its name is put together.
         let folder = paths.absolute(configuration.directory)
         let directory = unsafe open(paths.base, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         files = FileStates(base: directory, ownFolder: paths.recorded(folder, in: nil))

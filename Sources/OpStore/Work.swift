@@ -65,15 +65,12 @@ public final class Work: Sendable {
 
     /// Prepares for the body: looks at the inputs, and removes a depfile of an earlier run.
     ///
-    /// If another process makes one of the outputs at this moment, it waits for that, in a blocking call. If that process has done the same
-    /// work, the result is what it has made: the body need not run.
+    /// If another process makes one of the outputs at this moment, it waits for that, in a blocking call. If another process has done the same
+    /// work since `lookUp`, the result is what it has made: the body need not run.
     public func begin() -> Hit? {
-        if lockOutputs(), !store.configuration.runsAlways {
-            let (key, components) = state.withLock { ($0.key, $0.components) }
-            if case .hit(let hit) = store.find(resolved, key, components) {
-                unlockOutputs()
-                return hit
-            }
+        if lockOutputs(), !store.configuration.runsAlways, let hit = store.hit(resolved, state.withLock(\.key)) {
+            unlockOutputs()
+            return hit
         }
         if let depfile = resolved.depfile { store.files.remove(depfile) }
         let start = Start(resolved, store.files)
@@ -128,11 +125,12 @@ public final class Work: Sendable {
         }.sorted { $0.low < $1.low }
     }
 
-    /// Returns whether another process had one of them.
+    /// Returns whether there are any.
     private func lockOutputs() -> Bool {
         if resolved.outputs.isEmpty { return false }
         store.database.prepareToWrite()
-        return outputDigests.reduce(false) { hadToWait, digest in store.database.locks.lock(digest) || hadToWait }
+        for digest in outputDigests { store.database.locks.lock(digest) }
+        return true
     }
 
     private func unlockOutputs() {

@@ -3,7 +3,6 @@
 #define CSTORE_H
 
 #include <sqlite3.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <xxhash.h>
@@ -27,8 +26,8 @@ void cstore_ask(int directory, const char *path, uint64_t boot, cstore_status *s
 /// The clock that files get their times from, in nanoseconds since 1970.
 int64_t cstore_file_clock(void);
 
-/// Locks a byte of a file for its open file description. Without `wait`, returns EAGAIN if another one has it. Returns an errno or 0.
-int cstore_lock_byte(int file, int64_t offset, bool wait);
+/// Locks a byte of a file for its open file description, and waits while another one has it. Returns an errno or 0.
+int cstore_lock_byte(int file, int64_t offset);
 int cstore_unlock_byte(int file, int64_t offset);
 
 #endif
