@@ -53,6 +53,10 @@ let package = Package(
         .target(name: "CPlatform", cSettings: cOmissions),
         .target(name: "OpEngine", dependencies: ["CPlatform"], swiftSettings: strictMemory),
         .target(name: "OpEngineDispatch", dependencies: ["OpEngine"], swiftSettings: strict),
+        // Archives, as libuv's. SQLite's needs the mathematical functions.
+        .target(
+            name: "CStore", linkerSettings: [":libsqlite3.a", ":libxxhash.a", ":libzstd.a", "m"].map { .linkedLibrary($0) }),
+        .target(name: "OpStore", dependencies: ["CStore"], swiftSettings: strictMemory),
         .target(name: "LuaBindings", dependencies: ["CIO", "CLua", "OpEngine"], swiftSettings: strictMemory),
         .executableTarget(name: "opscript-worker", dependencies: ["LuaBindings"], swiftSettings: strictMemory),
         .target(name: "COpscript"),
@@ -84,6 +88,15 @@ let package = Package(
             name: "OpEngineTests", dependencies: ["OpEngine", "CPlatform", "CTestSupport", "TestSupport"], swiftSettings: strictMemory),
         .testTarget(
             name: "OpEngineDispatchTests", dependencies: ["OpEngine", "OpEngineDispatch", "TestSupport"], swiftSettings: strict),
+        // Faults below SQLite; builds with a store, and a process that runs one to be killed.
+        .target(name: "CFaults", dependencies: ["CStore"], path: "Tests/CFaults"),
+        .target(name: "StoreGraph", dependencies: ["OpStore", "TestSupport"], path: "Tests/StoreGraph", swiftSettings: strict),
+        .executableTarget(
+            name: "StoreHost", dependencies: ["CFaults", "OpStore", "StoreGraph"], path: "Tests/StoreHost", swiftSettings: strict),
+        .testTarget(
+            name: "OpStoreTests",
+            dependencies: ["CFaults", "CStore", "CTestSupport", "OpStore", "StoreGraph", "StoreHost", "TestSupport"],
+            swiftSettings: strict),
         .target(name: "CTestSupport", path: "Tests/CTestSupport"),
         .testTarget(name: "CLuaTests", dependencies: ["CLua", "CTestSupport", "TestSupport"], swiftSettings: strictMemory),
         .testTarget(

@@ -1,0 +1,47 @@
+import Glibc
+
+/// Turns the paths of steps into those of the records.
+struct Paths {
+    /// The folder that records are relative to: absolute, and without links.
+    let base: String
+    private let workingDirectory: String
+
+    init(base: String) {
+        workingDirectory = Self.real(".") ?? "/"
+        self.base = Self.real(base) ?? Self.tidy(Self.join(workingDirectory, base))
+    }
+
+    private static func real(_ path: String) -> String? {
+        guard let found = unsafe realpath(path, nil) else { return nil }
+        defer { unsafe free(found) }
+        return unsafe String(cString: found)
+    }
+
+    /// The folder that a path, which need not exist, is in.
+    static func parent(of path: String) -> String {
+        let components = path.split(separator: "/").dropLast()
+        return (path.utf8.first == UInt8(ascii: "/") ? "/" : "") + (components.isEmpty ? "." : components.joined(separator: "/"))
+    }
+
+    private static func join(_ folder: String, _ path: String) -> String {
+        path.utf8.first == UInt8(ascii: "/") ? path : folder + "/" + path
+    }
+
+    /// Without "." and empty components. ".." stays: behind a link it leads elsewhere.
+    private static func tidy(_ path: String) -> String {
+        "/" + path.split(separator: "/").filter { $0 != "." }.joined(separator: "/")
+    }
+
+    /// An absolute path.
+    func absolute(_ path: String, in directory: String? = nil) -> String {
+        let folder = directory.map { Self.join(workingDirectory, $0) } ?? workingDirectory
+        return Self.tidy(Self.join(folder, path))
+    }
+
+    /// A path relative to the base if it is below it, and an absolute one otherwise.
+    func recorded(_ path: String, in directory: String?) -> String {
+        let absolute = absolute(path, in: directory)
+        let prefix = base == "/" ? "/" : base + "/"
+        return absolute.hasPrefix(prefix) ? String(absolute.dropFirst(prefix.count)) : absolute
+    }
+}

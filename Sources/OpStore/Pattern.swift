@@ -1,0 +1,58 @@
+internal import CStore
+import Glibc
+
+/// A path with `*`, `?`, `[a-z]`, or `**` for any folders. It matches files; a name that begins with a dot only if it does, too.
+struct Pattern {
+    private let components: [Substring]
+    private let isAbsolute: Bool
+
+    static func isPattern(_ path: String) -> Bool {
+        path.utf8.contains { $0 == UInt8(ascii: "*") || $0 == UInt8(ascii: "?") || $0 == UInt8(ascii: "[") }
+    }
+
+    init(_ path: String) {
+        isAbsolute = path.utf8.first == UInt8(ascii: "/")
+        components = path.split(separator: "/")
+    }
+
+    /// The paths that match, in the order of their bytes. Links to folders are followed, but not by `**`.
+    func matches(in files: FileStates) -> [String] {
+        var found: [String] = []
+        expand(isAbsolute ? "/" : "", components[...], in: files, &found)
+        return Set(found).sorted()
+    }
+
+    private func expand(_ folder: String, _ rest: ArraySlice<Substring>, in files: FileStates, _ found: inout [String]) {
+        guard let first = rest.first else { return }
+        let rest = rest.dropFirst()
+        if first == "**" {
+            expand(folder, rest.isEmpty ? ["*"] : rest, in: files, &found)
+            for name in files.names(in: folder) ?? [] where name.utf8.first != UInt8(ascii: ".") {
+                if files.isRealFolder(folder + name) { expand(folder + name + "/", [first] + rest, in: files, &found) }
+            }
+        } else if Self.isPattern(String(first)) {
+            for name in files.names(in: folder) ?? [] where unsafe fnmatch(String(first), name, FNM_PERIOD) == 0 {
+                take(folder + name, rest, in: files, &found)
+            }
+        } else {
+            take(folder + first, rest, in: files, &found)
+        }
+    }
+
+    private func take(_ path: String, _ rest: ArraySlice<Substring>, in files: FileStates, _ found: inout [String]) {
+        let kind = files.status(of: path).kind
+        if rest.isEmpty {
+            if kind == CSTORE_FILE { found.append(path) }
+        } else if kind == CSTORE_FOLDER {
+            expand(path + "/", rest, in: files, &found)
+        }
+    }
+}
+
+extension FileStates {
+    /// Whether a path is a folder, and no link to one.
+    fileprivate func isRealFolder(_ path: String) -> Bool {
+        var found = stat()
+        return unsafe fstatat(base, path, &found, AT_SYMLINK_NOFOLLOW) == 0 && found.st_mode & S_IFMT == S_IFDIR
+    }
+}

@@ -1,0 +1,51 @@
+/// An operation as the store sees it: what its result depends on, and what it makes.
+///
+/// Paths are relative to `directory`.
+public struct Step: Sendable {
+    /// What the store calls the step in messages, such as "compile a.c" or "build.lua:12".
+    public var name: String
+
+    /// Tells which earlier work to compare with when something has changed: the same in each run, such as the outputs, or the name and the
+    /// place of the function. Several steps may have the same one. It is not part of the key.
+    public var identity: String
+
+    /// What the result depends on besides files, in an order that is the same in each run.
+    public var components: [Component]
+
+    /// The files that the step reads: paths and patterns with `*`, `?`, `[a-z]` and `**` (any folders). An input that does not exist is
+    /// allowed: that it appears is then a change. A step with a folder among its inputs or outputs is never up to date.
+    public var inputs: [String] = []
+
+    /// The files that the step makes. A step is up to date only while they exist with the contents that it has made.
+    public var outputs: [String] = []
+
+    /// A file in the format of `cc -MF`, written by the body, with further files that the step has read.
+    public var depfile: String?
+
+    /// Whether a value is kept as well. Work without one is then not up to date.
+    public var memoizes = false
+
+    /// Whether the outputs stay where they are when the body fails.
+    public var keepsOutputsOnFailure = false
+
+    /// What relative paths are relative to. Nil: the working directory of the process when the store was made.
+    public var directory: String?
+
+    public init(name: String, identity: String, components: [Component]) {
+        self.name = name
+        self.identity = identity
+        self.components = components
+    }
+
+    /// One of the things that a result depends on.
+    public struct Component: Hashable, Sendable {
+        /// What changed when the digest is another one: "argument 2", "function 'compile'", "environment variable 'CC'". Part of the key.
+        public var label: String
+        public var digest: Digest
+
+        public init(label: String, digest: Digest) {
+            self.label = label
+            self.digest = digest
+        }
+    }
+}
