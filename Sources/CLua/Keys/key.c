@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "key.h"
 
 #include <stdlib.h>
@@ -73,19 +72,13 @@ static bool fill(walker *w, clua_key *key) {
     return true;
 }
 
-static bool copy_place(const graph *g, clua_key *key) {
-    if (g->parcel->value_count == 0 || !is_node_of(g, g->roots[0], NODE_FUNCTION)) return true;
-    key->place = strdup(clua_parcel_code(g->parcel, g->nodes[g->roots[0].index].number)->label);
-    return key->place != NULL;
-}
-
 static bool make(walker *w, clua_parcel_role role, clua_key *key) {
     w->places = calloc(w->graph->node_count + 1, sizeof *w->places);
     w->digester.state = XXH3_createState();
     if (w->places == NULL || w->digester.state == NULL) return false;
     add_roots(w, role);
     walk_parts(w);
-    return !w->failed && copy_place(w->graph, key) && fill(w, key);
+    return !w->failed && fill(w, key);
 }
 
 clua_key_status clua_key_make(const clua_parcel *parcel, clua_parcel_role role, const uint64_t *contents, clua_key *key) {
@@ -126,6 +119,5 @@ void clua_key_free(clua_key *key) {
     free(key->components);
     free(key->met);
     free(key->modules);
-    free(key->place);
     *key = (clua_key){0};
 }

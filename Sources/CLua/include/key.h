@@ -45,7 +45,6 @@ typedef struct clua_key {
     size_t met_count;
     char **modules;  // the names of modules that travel by name or that functions require by a constant name, each once
     size_t module_count;
-    char *place;  // "<pipeline.lua:12>" of the first value, if that is a function; else NULL
 } clua_key;
 
 typedef enum clua_key_status { CLUA_KEY_MADE, CLUA_KEY_MALFORMED, CLUA_KEY_NO_MEMORY } clua_key_status;
