@@ -31,6 +31,13 @@ public final class Store: Sendable {
         public var hits = 0
         public var misses = 0
         public var recorded = 0
+
+        /// Creates counts.
+        public init(hits: Int = 0, misses: Int = 0, recorded: Int = 0) {
+            self.hits = hits
+            self.misses = misses
+            self.recorded = recorded
+        }
     }
 
     public let configuration: Configuration

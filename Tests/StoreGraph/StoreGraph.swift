@@ -38,8 +38,11 @@ public struct StoreGraph: Sendable {
         let sourceCount = max(2, nodeCount / 2)
         var nodes: [Node] = [], depths: [Int] = []
         for index in 0..<nodeCount {
-            let dependencies = index == 0 ? [] : Set((0..<Int.random(in: 0...2, using: &random)).map { _ in Int.random(in: 0..<index, using: &random) }).sorted()
-            let sources = Set((0..<Int.random(in: 1...3, using: &random)).map { _ in Int.random(in: 0..<sourceCount, using: &random) }).sorted()
+            let dependencies =
+                index == 0
+                ? [] : Set((0..<Int.random(in: 0...2, using: &random)).map { _ in Int.random(in: 0..<index, using: &random) }).sorted()
+            let sources = Set((0..<Int.random(in: 1...3, using: &random)).map { _ in Int.random(in: 0..<sourceCount, using: &random) })
+                .sorted()
             let memoizes = Int.random(in: 0..<4, using: &random) == 0
             nodes.append(
                 Node(
@@ -55,7 +58,8 @@ public struct StoreGraph: Sendable {
         self.levels = levels
     }
 
-    public var nodeCount: Int { nodes.count }
+    /// Whether a node makes files.
+    public func hasOutputs(_ node: Int) -> Bool { nodes[node].outputCount > 0 }
 
     // MARK: What a test changes
 
