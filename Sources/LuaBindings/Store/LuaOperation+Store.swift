@@ -76,6 +76,7 @@ extension LuaOperation {
         case .none(let why): if step.options.memoizes { return why }
         }
         step.skip()
+        recordSkip()
         store.tell(.isSkipped, about: self, named: step.name)
         return nil
     }

@@ -14,7 +14,10 @@ struct StepKey {
     init(of body: Parcel, for operation: LuaOperation, _ options: StepOptions, in state: LuaState, _ store: WorkStore) throws(Failure) {
         visited = [ObjectIdentifier(operation)]
         let parts = try Self.parts(of: body, CLUA_BODY)
-        for component in parts.components { add(component.label, component.digest) }
+        for component in parts.components {
+            labels.insert(component.label)
+            components.append(component)
+        }
         for met in parts.met { try add(met, of: operation) }
         for dependency in operation.dependencies where dependency !== operation {
             try add(resultOf: dependency, path: "a dependency of \(operation.displayName)")
@@ -175,9 +178,12 @@ struct StepKey {
         var parts = Parts()
         for index in 0..<(unsafe key.component_count) {
             let component = unsafe key.components[index]
-            parts.components.append(
-                unsafe Step.Component(
-                    label: String(cString: component.label), digest: Digest(high: component.digest.high, low: component.digest.low)))
+            var made = unsafe Step.Component(
+                label: String(cString: component.label), digest: Digest(high: component.digest.high, low: component.digest.low))
+            for line in unsafe UnsafeBufferPointer(start: component.lines, count: component.line_count) {
+                made.lines.append(Step.Component.Line(number: Int(line.number), digest: line.digest))
+            }
+            parts.components.append(made)
         }
         for index in 0..<(unsafe key.met_count) {
             let met = unsafe key.met[index]

@@ -8,6 +8,8 @@ import Synchronization
 final class WorkStore: Sendable {
     let store: OpStore.Store
     let mode: Runtime.Store.Mode
+    /// The number of operations whose work was there.
+    let skippedCount = Atomic<Int>(0)
     private let explain: (@Sendable (Runtime.Explanation) -> Void)?
     private let modules = Guarded<[String: ModuleFile]>([:])
     private let preludes = Guarded<[Digest]>([])
@@ -31,6 +33,7 @@ final class WorkStore: Sendable {
     }
 
     func tell(_ decision: Runtime.Explanation.Decision, about operation: LuaOperation, named name: String) {
+        if decision == .isSkipped { skippedCount.wrappingAdd(1, ordering: .relaxed) }
         explain?(Runtime.Explanation(operation: operation, name: name, decision: decision))
     }
 

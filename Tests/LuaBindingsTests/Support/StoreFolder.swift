@@ -7,7 +7,7 @@ import Testing
 /// A folder with files for scripts and a store, which is deleted with this object.
 final class StoreFolder: Sendable {
     let path: String
-    private let explained = Log<String>()
+    private let explained = Locked<[String]>([])
 
     init() throws {
         var template = Array("/tmp/opscript-store-XXXXXX".utf8CString)
@@ -54,7 +54,7 @@ final class StoreFolder: Sendable {
     }
 
     /// What was decided since the last call: `NAME: skipped`, `NAME: runs: REASON`, `NAME: not recorded: REASON`.
-    func explanations() -> [String] { explained.removeAll() }
+    func explanations() -> [String] { explained.withLock { exchange(&$0, with: []) } }
 
     /// Runs a script in a runtime of its own, with everything that it leaves to run. The script has `queue`, `Operation`, `folder`, which is the path,
     /// and `note(text)`, which adds a line to the file `ran`. Returns the results of the script.
@@ -76,7 +76,7 @@ final class StoreFolder: Sendable {
                 case .runs(let reason): "runs: \(reason)"
                 case .isNotRecorded(let reason): "not recorded: \(reason)"
                 }
-            explained.append("\(explanation.name): \(decision)")
+            explained.withLock { $0.append("\(explanation.name): \(decision)") }
         }
         configuration.store = store
         change(&configuration)
