@@ -44,8 +44,11 @@ final class Database: Sendable {
         }
     }
 
-    /// Calls `body` with a connection outside a transaction, while nothing else in this process writes.
-    func maintain(_ body: (SQLite) throws(SQLiteError) -> Void) { writer.withLock { _ in _ = use(forWriting: true, body) } }
+    /// Calls `body` with a connection, if there was one before, while nothing else in this process writes.
+    func maintain(_ body: (SQLite) throws(SQLiteError) -> Void) {
+        if state.withLock(\.inode) == nil { return }
+        writer.withLock { _ in _ = use(forWriting: false, body) }
+    }
 
     /// Makes the folder, so that there is a place for locks.
     func prepareToWrite() { if Self.inode(of: folder) == nil { makeFolder() } }
@@ -93,12 +96,13 @@ final class Database: Sendable {
     }
 
     private func giveUp(_ error: SQLiteError, forWriting: Bool) {
+        // A disk that cannot be written may soon be one that cannot be read, which is no news.
         let isFirst = state.withLock { state in
             defer {
                 state.isWritable = false
                 if !forWriting { state.isReadable = false }
             }
-            return forWriting ? state.isWritable : state.isReadable
+            return state.isReadable && state.isWritable
         }
         if !isFirst { return }
         let reason = error.isBusy ? "another process has locked it for ten seconds" : error.message

@@ -26,7 +26,8 @@ extension Database {
         maintain { connection throws(SQLiteError) in
             let pageSize = try connection.number("PRAGMA page_size")
             let excess = try connection.number("PRAGMA page_count") * pageSize - limit
-            if excess > 0 { try connection.execute("PRAGMA incremental_vacuum(\(excess / pageSize + 1))") }
+            // Another process may use it; the next run tries again.
+            if excess > 0 { try? connection.execute("PRAGMA incremental_vacuum(\(excess / pageSize + 1))") }
         }
     }
 }

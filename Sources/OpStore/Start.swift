@@ -39,10 +39,10 @@ struct Start {
             recorded.append(Record.File(role: .input, path: input.path, state: try unchanged(input, files)))
         }
         if let depfile = step.depfile {
-            let known = Set(inputs.map(\.path) + step.outputs + [depfile])
+            var known = Set(inputs.map(\.path) + step.outputs + [depfile])
             for name in try names(in: depfile, files) {
                 let path = store.paths.recorded(name, in: step.directory)
-                if known.contains(path) { continue }
+                if !known.insert(path).inserted { continue }
                 guard let state = files.state(of: path, at: moment), state.kind == .file else {
                     throw NotRecorded(
                         reason: files.status(of: path).kind == CSTORE_FILE

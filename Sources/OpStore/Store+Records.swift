@@ -1,11 +1,5 @@
 internal import CStore
 
-/// A row that does not fit.
-private struct Candidate {
-    var row: Int64
-    var changes: [Reason.Change]
-}
-
 extension Store {
     /// Rows are not touched again for that long, in seconds: a build that does nothing should write nothing.
     private static let useGranularity: Int64 = 3600
@@ -31,10 +25,11 @@ extension Store {
 
     /// Nil if there is no work with the key.
     private func find(_ step: ResolvedStep, _ key: Digest, in connection: SQLite) throws(SQLiteError) -> Work.LookUp? {
-        let statement = try connection.statement("SELECT id, used, body, value FROM work WHERE key = ?1")
+        let statement = try connection.statement("SELECT id, used, body, value, variant FROM work WHERE key = ?1")
         defer { statement.reset() }
         statement.bind(1, key.column)
-        var latest: Candidate?
+        // Of the most similar work, and of that the latest.
+        var nearest: (row: Int64, changes: [Reason.Change])?
         while try connection.step(statement) {
             guard let record = unsafe RecordReader(statement.blob(2)) else { throw SQLiteError.damagedRow }
             if record.key != key { continue }
@@ -43,18 +38,19 @@ extension Store {
             var changes = changes(of: record, step, &present)
             if changes.isEmpty, step.memoizes, record.value == nil { changes = [.valueIsMissing] }
             if !changes.isEmpty {
-                if latest == nil || row > latest!.row { latest = Candidate(row: row, changes: changes) }
+                if let (other, fewest) = nearest, (changes.count, other) > (fewest.count, row) { continue }
+                nearest = (row, changes)
                 continue
             }
             let value = try record.value.map { value throws(SQLiteError) in try unsafe value.decoded(statement.blob(3)) }
-            if !present.isEmpty {
-                note(Uses.Use(row: row, key: key, body: record.refreshed(present)))
-            } else if Clock.seconds - Int64(statement.integer(1)) > Self.useGranularity {
-                note(Uses.Use(row: row, key: key, body: nil))
+            let isOld = Clock.seconds - Int64(statement.integer(1)) > Self.useGranularity
+            if isOld || !present.isEmpty {
+                let body = present.isEmpty ? nil : record.refreshed(present)
+                note(Uses.Use(row: row, key: key, variant: Int64(statement.integer(4)), body: body))
             }
             return .hit(Work.Hit(value: value))
         }
-        return latest.map { .miss(Reason($0.changes)) }
+        return nearest.map { .miss(Reason($0.changes)) }
     }
 
     /// What is not as it was when the record was made. `present` gets the states of files that had to be read.

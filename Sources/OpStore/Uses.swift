@@ -5,6 +5,7 @@ struct Uses {
     struct Use {
         var row: Int64
         var key: Digest
+        var variant: Int64
         /// With present signatures; nil if they are as they were.
         var body: [UInt8]?
     }
@@ -26,14 +27,15 @@ struct Uses {
 extension SQLite {
     /// Writes what was used. A row may have gone, and its number may be that of other work meanwhile.
     func note(_ uses: [Uses.Use]) throws(SQLiteError) {
-        let touch = try statement("UPDATE work SET used = ?1 WHERE id = ?2 AND key = ?3")
-        let refresh = try statement("UPDATE work SET used = ?1, body = ?4 WHERE id = ?2 AND key = ?3")
+        let touch = try statement("UPDATE work SET used = ?1 WHERE id = ?2 AND key = ?3 AND variant = ?4")
+        let refresh = try statement("UPDATE work SET used = ?1, body = ?5 WHERE id = ?2 AND key = ?3 AND variant = ?4")
         for use in uses {
             let statement = use.body == nil ? touch : refresh
             statement.bind(1, Clock.seconds)
             statement.bind(2, use.row)
             statement.bind(3, use.key.column)
-            if let body = use.body { statement.bind(4, body) }
+            statement.bind(4, use.variant)
+            if let body = use.body { statement.bind(5, body) }
             try run(statement)
         }
     }

@@ -63,6 +63,19 @@ public struct StoreGraph: Sendable {
 
     // MARK: What a test changes
 
+    /// Returns when the clock that files get their times from has gone on: before that, a file that was just written may as well have been
+    /// written after a body began.
+    public static func waitForTick() {
+        func time() -> Int {
+            var now = timespec()
+            clock_gettime(CLOCK_REALTIME_COARSE, &now)
+            return now.tv_sec * 1_000_000_000 + now.tv_nsec
+        }
+        var written = timespec()
+        clock_gettime(CLOCK_REALTIME, &written)
+        while time() <= written.tv_sec * 1_000_000_000 + written.tv_nsec {}
+    }
+
     /// The files that nodes depend on: sources, settings that are no inputs but components, and what a pattern matches.
     public func writeSources(in folder: String, using random: inout SeededGenerator) {
         mkdir(folder, 0o777)
@@ -70,10 +83,12 @@ public struct StoreGraph: Sendable {
         for index in 0..<sourceCount { Self.write("source \(index) \(random.next())", to: "\(folder)/s\(index)") }
         for index in nodes.indices { Self.write("setting \(index)", to: "\(folder)/c\(index)") }
         Self.write("one", to: folder + "/p/1.in")
+        Self.waitForTick()
     }
 
     /// Changes something that nodes depend on, or what they have made. Returns what.
     public func edit(in folder: String, using random: inout SeededGenerator) -> String {
+        defer { Self.waitForTick() }
         let source = "s\(Int.random(in: 0..<sourceCount, using: &random))"
         let node = Int.random(in: nodes.indices, using: &random)
         switch Int.random(in: 0..<9, using: &random) {
@@ -81,7 +96,8 @@ public struct StoreGraph: Sendable {
             // Of few versions, so that some come back.
             Self.write("version \(Int.random(in: 0..<3, using: &random))", to: "\(folder)/\(source)")
             return "changed \(source)"
-        case 2:
+        case 2 where nodes.allSatisfy({ !$0.hasDepfile || $0.sources.dropFirst().allSatisfy { "s\($0)" != source } }):
+            // A depfile does not name what is not there, so nobody would see that it comes back.
             unlink("\(folder)/\(source)")
             return "removed \(source)"
         case 3:
