@@ -47,7 +47,7 @@ let package = Package(
     ],
     targets: [
         // Its folders are layers, which includes name: "Core/registry_raising.h".
-        .target(name: "CLua", cSettings: cOmissions + [.headerSearchPath(".")], linkerSettings: [.linkedLibrary("lua5.4")]),
+        .target(name: "CLua", cSettings: cOmissions + [.headerSearchPath(".")], linkerSettings: [.linkedLibrary("lua5.4"), .linkedLibrary(":libxxhash.a")]),
         // The archive, not the shared library: loading that would take time at each start, and few scripts need it.
         .target(name: "CIO", cSettings: [.define("_GNU_SOURCE")], linkerSettings: [.linkedLibrary("uv_a")]),
         .target(name: "CPlatform", cSettings: cOmissions),
@@ -57,7 +57,7 @@ let package = Package(
         .target(
             name: "CStore", linkerSettings: [":libsqlite3.a", ":libxxhash.a", ":libzstd.a", "m"].map { .linkedLibrary($0) }),
         .target(name: "OpStore", dependencies: ["CStore"], swiftSettings: strictMemory),
-        .target(name: "LuaBindings", dependencies: ["CIO", "CLua", "OpEngine"], swiftSettings: strictMemory),
+        .target(name: "LuaBindings", dependencies: ["CIO", "CLua", "OpEngine", "OpStore"], swiftSettings: strictMemory),
         .executableTarget(name: "opscript-worker", dependencies: ["LuaBindings"], swiftSettings: strictMemory),
         .target(name: "COpscript"),
         // The functions of opscript.h. All that it handles comes from C, so marking each expression as unsafe would say nothing.

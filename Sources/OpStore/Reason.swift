@@ -6,6 +6,8 @@ public struct Reason: Hashable, Sendable {
         case neverRan
         /// A component has another digest.
         case changed(String)
+        /// A function has another digest, and the first line that differs.
+        case changedInLine(String, Int)
         /// There is a component that there was not.
         case isNew(String)
         /// A component is missing.
@@ -45,6 +47,7 @@ extension Reason.Change: CustomStringConvertible {
         switch self {
         case .neverRan: "never ran"
         case .changed(let label): label + " changed"
+        case .changedInLine(let label, let line): "\(label) changed in line \(line)"
         case .isNew(let label): label + " is new"
         case .isGone(let label): label + " is gone"
         case .inputChanged(let path): "input '\(path)' changed"

@@ -54,6 +54,8 @@ struct Record {
         for component in components {
             bytes.append(component.label)
             bytes.append(component.digest)
+            bytes.append(UInt32(component.lines.count))
+            for line in component.lines { bytes.append(line.digest) }
         }
         for file in files {
             bytes += [file.role.rawValue, file.state.kind.rawValue, file.state.isSettled ? 1 : 0, 0]
@@ -135,14 +137,24 @@ struct RecordReader {
         return unsafe (UnsafeRawBufferPointer(rebasing: bytes[offset + 4..<end]), end + 1)
     }
 
-    var components: [Step.Component] {
+    /// A component as it was: the digests of its lines, without their numbers.
+    struct Component {
+        let label: String
+        let digest: Digest
+        let lines: [UInt64]
+    }
+
+    var components: [Component] {
         var offset = Self.componentsOffset
         return (0..<componentCount).map { _ in
             let (label, end) = unsafe text(at: offset)
-            offset = end + 16
-            return unsafe Step.Component(label: String(decoding: label, as: UTF8.self), digest: digest(at: end))
+            offset = endOfComponent(digestAt: end)
+            let lines = stride(from: end + 20, to: offset, by: 8).map { number(at: $0, as: UInt64.self) }
+            return unsafe Component(label: String(decoding: label, as: UTF8.self), digest: digest(at: end), lines: lines)
         }
     }
+
+    private func endOfComponent(digestAt offset: Int) -> Int { offset + 20 + 8 * Int(number(at: offset + 16, as: UInt32.self)) }
 
     /// A file, whose path ends with a zero byte.
     @safe
@@ -163,7 +175,7 @@ struct RecordReader {
     /// Calls `body` with each file, as long as it returns true.
     func forEachFile(_ body: (File) -> Bool) {
         var offset = Self.componentsOffset
-        for _ in 0..<componentCount { offset = unsafe text(at: offset).end + 16 }
+        for _ in 0..<componentCount { offset = unsafe endOfComponent(digestAt: text(at: offset).end) }
         for _ in 0..<fileCount {
             let (utf8, end) = unsafe text(at: offset + 36)
             let state = FileState(

@@ -42,10 +42,30 @@ public struct Step: Sendable {
         /// What changed when the digest is another one: "argument 2", "function 'compile'", "environment variable 'CC'". Part of the key.
         public var label: String
         public var digest: Digest
+        /// The lines of a function, so that a change can be told by its line. Not part of the key.
+        public var lines: [Line] = []
 
         public init(label: String, digest: Digest) {
             self.label = label
             self.digest = digest
+        }
+
+        /// What a line does, and its number in the file.
+        public struct Line: Hashable, Sendable {
+            public var number: Int
+            public var digest: UInt64
+
+            public init(number: Int, digest: UInt64) {
+                self.number = number
+                self.digest = digest
+            }
+        }
+
+        /// The first line that differs from those of earlier work; nil if that does not tell.
+        func firstLine(differingFrom digests: [UInt64]) -> Int? {
+            if lines.isEmpty || digests.isEmpty || lines.elementsEqual(digests, by: { $0.digest == $1 }) { return nil }
+            let pairs = zip(lines, digests)
+            return pairs.first { $0.digest != $1 }?.0.number ?? lines[min(digests.count, lines.count - 1)].number
         }
     }
 }

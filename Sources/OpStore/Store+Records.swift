@@ -109,12 +109,13 @@ extension Store {
         return Reason(fewest ?? [.neverRan])
     }
 
-    private static func changes(from old: [Step.Component], to new: [Step.Component]) -> [Reason.Change] {
-        let before = Dictionary(old.map { ($0.label, $0.digest) }) { first, _ in first }
+    private static func changes(from old: [RecordReader.Component], to new: [Step.Component]) -> [Reason.Change] {
+        let before = Dictionary(old.map { ($0.label, $0) }) { first, _ in first }
         let labels = Set(new.map(\.label))
         var changes: [Reason.Change] = new.compactMap { component in
-            guard let digest = before[component.label] else { return .isNew(component.label) }
-            return digest == component.digest ? nil : .changed(component.label)
+            guard let known = before[component.label] else { return .isNew(component.label) }
+            if known.digest == component.digest { return nil }
+            return component.firstLine(differingFrom: known.lines).map { .changedInLine(component.label, $0) } ?? .changed(component.label)
         }
         changes += old.filter { !labels.contains($0.label) }.map { .isGone($0.label) }
         return changes.isEmpty ? [.changed("the order of what it depends on")] : changes

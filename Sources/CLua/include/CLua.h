@@ -13,6 +13,7 @@
 #include "confinement.h"
 #include "host.h"
 #include "interrupt.h"
+#include "key.h"
 #include "deferred.h"
 #include "libraries.h"
 #include "lifetime.h"

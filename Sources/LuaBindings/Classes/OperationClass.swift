@@ -8,14 +8,14 @@ enum OperationClass {
         case subclass
         case `init`, main, isKindOf
         case start, cancel, interrupt, finish, fail, addDependency, removeDependency, waitUntilFinished, addExecutionBlock, why, observe
-        case addCondition
+        case addCondition, whyRun
     }
 
     enum Property: String, Member {
         case name
         case isReady, isExecuting, isFinished, isCancelled, isAsynchronous, dependencies, queuePriority, qualityOfService
         case completionBlock, result, results, error, dependencyPolicy, memoryLimit, timeout, executionBlocks
-        case exclusive, needs, retry, attempt, attempts
+        case exclusive, needs, retry, attempt, attempts, isSkipped
     }
 
     enum ClassProperty: String, Member {
@@ -25,6 +25,7 @@ enum OperationClass {
     enum Option: String, CaseIterable {
         case main, arguments, name, queuePriority, qualityOfService, completionBlock, dependencies, dependencyPolicy, memoryLimit
         case timeout, asynchronous, exclusive, needs, retry, conditions
+        case memoize, inputs, outputs, depfile, env, version, keepOnFailure
     }
 
     static var description: clua_class {
@@ -83,6 +84,7 @@ enum OperationClass {
             return try call.asCallError { try operation.addBlock(call) }
         case .addCondition: try call.addCondition(to: operation)
         case .why: return try why(operation, call)
+        case .whyRun: return (operation as? LuaOperation)?.reasonToRun.map { .string($0) } ?? .nil
         case .addDependency:
             let dependency = try call.operation(at: 2)
             try call.asCallError { try operation.tryAddDependency(dependency) }
@@ -148,6 +150,7 @@ enum OperationClass {
         if let index = options[.needs] { try call.setNeeds(of: operation, at: index) }
         if let index = options[.retry] { try call.setRetry(of: operation, at: index) }
         if let index = options[.conditions] { try call.addConditions(to: operation, at: index) }
+        try call.setStep(of: operation, options)
         if let index = options[.dependencies] {
             let dependencies = try call.option("dependencies") { () throws(CallError) in try call.operations(at: index) }
             try call.asCallError { for dependency in dependencies { try operation.tryAddDependency(dependency) } }
@@ -192,6 +195,7 @@ enum OperationClass {
             return .values(1)
         case .attempt: return .integer(operation.attempt)
         case .attempts: return .objects(operation.failuresOfAttempts, .error)
+        case .isSkipped: return .boolean(lua?.isSkipped ?? false)
         case nil:
             if let name = call.string(at: 2), let value = lua?.stored(name) { return .parcel(value) }
             return lua?.scriptClass != nil ? .classField : .nil
@@ -248,7 +252,7 @@ enum OperationClass {
         case .needs: try call.setNeeds(of: operation, at: 3)
         case .retry: try call.setRetry(of: operation, at: 3)
         case .isExecuting, .isFinished, .isCancelled, .isAsynchronous, .dependencies, .result, .results, .error, .executionBlocks,
-            .attempt, .attempts:
+            .attempt, .attempts, .isSkipped:
             throw .message("'\(property?.rawValue ?? "")' of an operation cannot be assigned")
         case nil: try store(in: operation, call)
         }

@@ -50,10 +50,10 @@ extension LuaOperation {
         dropFunctions()
     }
 
-    /// Releases what only another attempt would need, and the conditions.
+    /// Releases what only another attempt would need, the conditions, and the outputs that the operation has claimed.
     func dropFunctions() {
-        let dropped = ifOutOfLine { $0.dropFunctions() }
-        withExtendedLifetime(dropped) {}
+        let dropped = ifOutOfLine { ($0.dropFunctions(), $0.rare?.step) }
+        withExtendedLifetime(dropped) { $0?.1?.end() }
     }
 
     /// Stores what a body has returned.

@@ -152,9 +152,10 @@ import Synchronization
     }
 
     private func runBodies() {
-        switch takeBodies() {
+        let (bodies, step) = takeBodies()
+        switch bodies {
         case .empty: break
-        case .one(let body): run(body, at: 0)
+        case .one(let body): if let step { run(body, of: step) } else { run(body, at: 0) }
         case .several(let bodies) where runsSequentially(bodies):
             for (index, body) in bodies.enumerated() { run(body, at: index) }
         case .several(let bodies):
@@ -165,7 +166,7 @@ import Synchronization
         }
     }
 
-    private func run(_ body: Body, at index: Int) {
+    func run(_ body: Body, at index: Int) {
         switch body.form {
         case .handle: unsafe run(nil, [], at: index)
         case .parcel(let parcel):

@@ -24,6 +24,8 @@ final class RuntimeCore: @unchecked Sendable {
     /// The executable of worker processes; nil if bodies run in threads.
     let workerExecutable: String?
     let usage: Usage
+    /// Where finished work is kept; nil for nowhere.
+    let store: WorkStore?
     /// Timers and child processes.
     let io = IOThread()
     /// The calls into the main state that tasks await.
@@ -85,6 +87,8 @@ final class RuntimeCore: @unchecked Sendable {
         randomSeed = configuration.randomSeed
         sandbox = configuration.sandbox
         usage = Usage(configuration.limits)
+        let output = output
+        store = configuration.store.map { settings in WorkStore(settings) { output.report("opscript: \($0)\n") } }
         operationMemoryLimit = configuration.limits.operationMemory ?? configuration.operationMemoryLimit ?? 0
     }
 
@@ -145,6 +149,7 @@ final class RuntimeCore: @unchecked Sendable {
         // Host functions may refer to the runtime, so release them outside of the lock.
         let registrations = shared.withLock { exchange(&$0.registrations, with: []) }
         withExtendedLifetime((registrations, hostClasses.removeAll())) {}
+        store?.store.close()
     }
 
     /// Whether a body of `operation` runs or waits in a state now.

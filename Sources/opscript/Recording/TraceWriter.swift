@@ -119,6 +119,7 @@ struct TraceWriter {
             operations[number].thread = record.thread
             running += 1
             sampleCounters(at: time)
+        case .skipped: operations[number].isSkipped = true
         case .dependency(let other): writeFlow(from: other, to: number, at: time)
         case .returned:
             guard operations[number].phase == .running else { return }

@@ -1,0 +1,93 @@
+import CLua
+import Glibc
+@_spi(Locking) @_spi(Subclassing) public import OpEngine
+import OpStore
+
+/// Operations that ask the store. Others have no `StoredStep`, and pay nothing.
+extension LuaOperation {
+    var step: StoredStep? { ifOutOfLine { $0.rare?.step } ?? nil }
+
+    /// Whether the body did not run, because the store had its work.
+    public var isSkipped: Bool { step?.isSkipped ?? false }
+
+    /// Why the body has run although the operation asks the store, such as `input 'a.h' changed`. Nil if it was skipped, does not ask, or has not
+    /// asked yet.
+    public var reasonToRun: String? { step?.reason }
+
+    func setStep(_ options: StepOptions) { withFields { $0.rareInUse.step = StoredStep(options) } }
+
+    /// The names of values that scripts have stored, sorted.
+    var storedNames: [String] { ifOutOfLine { $0.rare?.storage.keys.sorted() ?? [] } ?? [] }
+
+    /// Claims the outputs of a step when the operation is added.
+    func plan(_ step: StoredStep) throws(Failure) {
+        guard let store = core.store else { throw Failure(message: "\(displayName) asks a store, and this runtime has none") }
+        _ = try step.plan(for: self, in: store)
+        tellWhenFinished()
+    }
+
+    /// Asks the store, and runs the body unless its work is there.
+    func run(_ body: Body, of step: StoredStep) {
+        guard let store = core.store, let state = core.stateOfCurrentThread() else { return run(body, at: 0) }
+        let work: Work, components: [Step.Component]
+        do throws(Failure) {
+            let parcel = try parcel(of: body, in: state)
+            try core.prepare(state)
+            components = try StepKey(of: parcel, for: self, step.options, in: state, store).components
+            work = try step.plan(for: self, in: store)
+        } catch {
+            return end(with: OperationFailure(error, kind: kind(of: error), of: self))
+        }
+        let reason: String
+        switch work.lookUp(adding: components) {
+        case .hit(let hit):
+            guard let why = refusal(of: hit, step, store) else { return }
+            reason = why
+        case .miss(let why): reason = "\(why)"
+        }
+        step.run(because: reason, isDry: store.mode == .dryRun)
+        store.tell(.runs(reason), about: self, named: step.name)
+        if store.mode == .dryRun { return }
+        // Another process may have done the work meanwhile.
+        if let hit = work.begin() {
+            if refusal(of: hit, step, store) == nil { return }
+            _ = work.begin()
+        }
+        run(body, at: 0)
+        finish(work, of: step, store)
+    }
+
+    /// What the body would run, with everything that it captures.
+    private func parcel(of body: Body, in state: LuaState) throws(Failure) -> Parcel {
+        switch body.form {
+        case .parcel(let parcel): return parcel
+        case .hostCall(let call): return call.parcel
+        case .handle: return try state.encodeBody(of: self, number: 0, handleAt: 0)
+        case .unsendable(let refusal): throw Failure(message: refusal.message)
+        }
+    }
+
+    /// Takes the results from the store, in place of running the body. Returns why that is not possible; nil if it is done.
+    private func refusal(of hit: Work.Hit, _ step: StoredStep, _ store: WorkStore) -> String? {
+        switch StoredResults(hit.value) {
+        case .results(let bytes):
+            guard let results = bytes.decoded else { return "its value in the store is damaged" }
+            setResults(results, ofBodyAt: 0)
+        case .none(let why): if step.options.memoizes { return why }
+        }
+        step.skip()
+        recordSkip()
+        store.tell(.isSkipped, about: self, named: step.name)
+        return nil
+    }
+
+    /// Records what the body has done.
+    private func finish(_ work: Work, of step: StoredStep, _ store: WorkStore) {
+        let results = storedResults
+        guard !isCancelled, let returned = results.first ?? nil else { return work.fail() }
+        let stored = StoredResults(encoding: returned.parcel)
+        let recorded = unsafe stored.bytes.withUnsafeBytes { unsafe work.finish(value: $0) }
+        if case .none(let why) = stored, step.options.memoizes { store.tell(.isNotRecorded(why), about: self, named: step.name) }
+        if case .notRecorded(let why?) = recorded { store.tell(.isNotRecorded(why), about: self, named: step.name) }
+    }
+}

@@ -1,0 +1,70 @@
+import CLua
+import OpEngine
+import OpStore
+import Synchronization
+
+/// An operation that asks the store whether its work is done, before its body runs.
+final class StoredStep: Sendable {
+    let options: StepOptions
+    private let state = Guarded(State())
+
+    private struct State {
+        var name = ""
+        var work: Work?
+        var isSkipped = false
+        var isAssumedToRun = false
+        var reason: String?
+    }
+
+    init(_ options: StepOptions) { self.options = options }
+
+    /// Whether the body did not run, because its work was there.
+    var isSkipped: Bool { state.withLock { $0.isSkipped } }
+    /// Whether the body has not run because this is a dry run.
+    var isAssumedToRun: Bool { state.withLock { $0.isAssumedToRun } }
+    /// Why the body has run, or would run in a dry run; nil if it was skipped, or nobody has asked the store yet.
+    var reason: String? { state.withLock { $0.reason } }
+    var name: String { state.withLock { $0.name } }
+
+    func skip() {
+        state.withLock { state in
+            state.isSkipped = true
+            state.reason = nil
+        }
+    }
+
+    func run(because reason: String, isDry: Bool) {
+        state.withLock { state in
+            state.reason = reason
+            state.isAssumedToRun = isDry
+        }
+    }
+
+    /// Claims the outputs, unless that is done.
+    ///
+    /// - Throws: an error if another operation has them, or a path is wrong.
+    func plan(for operation: LuaOperation, in store: WorkStore) throws(Failure) -> Work {
+        if let work = state.withLock({ $0.work }) { return work }
+        let name = operation.name ?? options.outputs.first ?? options.place
+        // Lines change when something else in the file does.
+        let source = options.place.prefix(upTo: options.place.lastIndex(of: ":") ?? options.place.endIndex)
+        let identity = options.outputs.isEmpty ? "\(operation.name ?? "") \(source)" : options.outputs.joined(separator: "\0")
+        var step = Step(name: name, identity: identity, components: [])
+        step.inputs = options.inputs
+        step.outputs = options.outputs
+        step.depfile = options.depfile
+        step.memoizes = true
+        step.keepsOutputsOnFailure = options.keepsOutputsOnFailure
+        do throws(StoreError) {
+            let work = try store.store.plan(step)
+            state.withLock { state in
+                state.work = work
+                state.name = name
+            }
+            return work
+        } catch { throw Failure(message: "\(error)") }
+    }
+
+    /// Gives up the outputs: the operation has finished, or was not added.
+    func end() { state.withLock { $0.work.take() }?.end() }
+}

@@ -1,0 +1,116 @@
+import CLua
+import Glibc
+import OpEngine
+import OpStore
+import Synchronization
+
+/// The store of a runtime, and what is known about the files of modules.
+final class WorkStore: Sendable {
+    let store: OpStore.Store
+    let mode: Runtime.Store.Mode
+    /// The number of operations whose work was there.
+    let skippedCount = Atomic<Int>(0)
+    private let explain: (@Sendable (Runtime.Explanation) -> Void)?
+    private let modules = Guarded<[String: ModuleFile]>([:])
+    private let preludes = Guarded<[Digest]>([])
+
+    /// What counts of the file of a module. It is read once: states do not load a module again.
+    private struct ModuleFile {
+        let digest: Digest
+        /// The modules that it requires by a constant name.
+        let required: [String]
+    }
+
+    /// - Parameter warn: is called with a sentence, on any thread.
+    init(_ settings: Runtime.Store, warn: @escaping @Sendable (String) -> Void) {
+        mode = settings.mode
+        explain = settings.explain
+        var configuration = OpStore.Store.Configuration(directory: settings.directory, warn: warn)
+        configuration.limit = settings.limit
+        configuration.isDryRun = settings.mode == .dryRun
+        configuration.runsAlways = settings.mode == .alwaysRun
+        store = OpStore.Store(configuration)
+    }
+
+    func tell(_ decision: Runtime.Explanation.Decision, about operation: LuaOperation, named name: String) {
+        if decision == .isSkipped { skippedCount.wrappingAdd(1, ordering: .relaxed) }
+        explain?(Runtime.Explanation(operation: operation, name: name, decision: decision))
+    }
+
+    // MARK: modules
+
+    /// A component for each of the modules that is a file, and for each that these require.
+    func components(ofModules names: [String], in state: LuaState) throws(Failure) -> [Step.Component] {
+        var components: [Step.Component] = [], known = Set(names), next = names
+        while let name = next.popLast() {
+            guard let file = try module(name, in: state) else { continue }
+            components.append(Step.Component(label: "module '\(name)'", digest: file.digest))
+            for required in file.required where known.insert(required).inserted { next.append(required) }
+        }
+        return components.sorted { $0.label < $1.label }
+    }
+
+    /// Nil if no file has the module: it is Lua's own, or the host's.
+    private func module(_ name: String, in state: LuaState) throws(Failure) -> ModuleFile? {
+        var file: UnsafeMutablePointer<CChar>?
+        try unsafe state.attempt { lua, failure in unsafe clua_module_file(lua, name, &file, &failure) }
+        guard let file = unsafe file else { return nil }
+        defer { unsafe free(file) }
+        let path = unsafe String(cString: file)
+        if let known = modules.withLock({ $0[path] }) { return known }
+        guard let bytes = Self.contents(of: path) else { return nil }
+        let digest = unsafe bytes.withUnsafeBytes { unsafe Hasher128.hash($0) }
+        let module = ModuleFile(digest: digest, required: path.hasSuffix(".so") ? [] : RequiredModules.names(in: bytes))
+        modules.withLock { $0[path] = module }
+        return module
+    }
+
+    private static func contents(of path: String) -> [UInt8]? {
+        guard let file = unsafe fopen(path, "re") else { return nil }
+        defer { unsafe fclose(file) }
+        var bytes: [UInt8] = []
+        let size = 1 << 16
+        while true {
+            let count = bytes.count
+            let read = unsafe [UInt8](unsafeUninitializedCapacity: size) { buffer, count in
+                count = unsafe fread(buffer.baseAddress, 1, size, file)
+            }
+            bytes += read
+            if bytes.count - count < size { return unsafe ferror(file) == 0 ? bytes : nil }
+        }
+    }
+
+    // MARK: preludes
+
+    /// What the preludes have put into the states.
+    func component(ofPreludes all: [Prelude]) throws(Failure) -> Step.Component? {
+        if all.isEmpty { return nil }
+        var digests = preludes.withLock { $0 }
+        for prelude in all.dropFirst(digests.count) { digests.append(try StepKey.digest(of: prelude.body, CLUA_BODY)) }
+        preludes.withLock { if $0.count < digests.count { $0 = digests } }
+        var hasher = Hasher128()
+        for digest in digests.prefix(all.count) { hasher.combine(digest) }
+        return Step.Component(label: "the preludes", digest: hasher.finalize())
+    }
+}
+
+/// Finds the names in `require "NAME"` and `require("NAME")` in a source. Those in comments do no harm.
+enum RequiredModules {
+    static func names(in source: [UInt8]) -> [String] {
+        let word = Array("require".utf8)
+        var names: [String] = [], at = 0
+        while at + word.count < source.count {
+            guard source[at] == word[0], source[at..<at + word.count].elementsEqual(word) else {
+                at += 1
+                continue
+            }
+            at += word.count
+            var next = at
+            while next < source.count, [32, 9, 10, 13, UInt8(ascii: "(")].contains(source[next]) { next += 1 }
+            guard next < source.count, source[next] == UInt8(ascii: "\"") || source[next] == UInt8(ascii: "'") else { continue }
+            guard let end = source[(next + 1)...].firstIndex(of: source[next]), end - next < 200 else { continue }
+            names.append(String(decoding: source[next + 1..<end], as: UTF8.self))
+        }
+        return names
+    }
+}
