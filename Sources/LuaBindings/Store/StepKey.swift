@@ -7,8 +7,8 @@ import OpStore
 struct StepKey {
     private(set) var components: [Step.Component] = []
     private var labels: Set<String> = []
-    /// The operations whose results are components, in the order of these.
-    private var known: [Operation] = []
+    /// The operations whose results are components, numbered in the order of these.
+    private var known: [ObjectIdentifier: Int] = [:]
     /// The operations whose outcomes are being looked at, outermost first.
     private var visited: [ObjectIdentifier] = []
 
@@ -66,16 +66,16 @@ struct StepKey {
         if dependencies.isEmpty { return }
         var order = Hasher128()
         for dependency in dependencies {
-            if !known.contains(where: { $0 === dependency }) {
+            if known[ObjectIdentifier(dependency)] == nil {
                 try add(resultOf: dependency, path: "a dependency of \(operation.displayName)")
             }
-            order.combine(UInt64(known.firstIndex { $0 === dependency } ?? 0))
+            order.combine(UInt64(known[ObjectIdentifier(dependency)] ?? 0))
         }
         add("the list of dependencies", order.finalize())
     }
 
     private mutating func add(resultOf other: Operation, path: String) throws(Failure) {
-        known.append(other)
+        known[ObjectIdentifier(other)] = known.count
         add("result of \(other.displayName)", try digest(ofOutcomeOf: other, path: path))
     }
 
