@@ -199,6 +199,58 @@ import Testing
         #expect(folder.notes() == ["a", "b"])
     }
 
+    @Test("What a worker process has done is skipped in a thread, and the other way round")
+    func workerProcesses() throws {
+        let folder = try StoreFolder()
+        folder["lib.lua"] = "return { f = function(n) return n + 1 end }"
+        let script = """
+            local lib, t = require 'lib', { 2, x = { 3 } }
+            local op = Operation.new { memoize = true, main = function(op, n) note('ran') return lib.f(n) + t.x[1], t end, arguments = { 1 } }
+            queue:addOperation(op):waitUntilFinished()
+            return op.result, op.results[2].x[1], op.isSkipped
+            """
+        #expect(try folder.run(script) { $0.isolation = .process } == [5, 3, false])
+        #expect(try folder.run(script) == [5, 3, true])
+        #expect(try folder.run(script) { $0.isolation = .process } == [5, 3, true])
+        #expect(folder.notes() == ["ran"])
+    }
+
+    @Test("Random edits: what is skipped has the result that running would have")
+    func randomEdits() throws {
+        let seed = UInt64.random(in: 0...UInt64.max)
+        var random = SeededGenerator(seed: seed)
+        let folder = try StoreFolder()
+        for number in 0..<TestLength.size(60) {
+            let upvalue = ["1", "2", "'2'", "{ 1 }", "{ 2 }", "{ { 1 }, x = 2 }"].randomElement(using: &random)!
+            let code = ["show(v)", "show(v) .. '.'", "show({ v, v })", "show(v) .. count"].randomElement(using: &random)!
+            let argument = ["1", "{ a = 1, b = 2 }", "{ b = 2, a = 1 }"].randomElement(using: &random)!
+            let comment = ["", "-- a comment\n\n"].randomElement(using: &random)!
+            let script = """
+                \(comment)local v = \(upvalue)
+                count = \(Int.random(in: 0...1, using: &random))
+                local function show(v)
+                    if type(v) ~= 'table' then return tostring(v) .. type(v) end
+                    local keys, parts = {}, {}
+                    for key in pairs(v) do keys[#keys + 1] = key end
+                    table.sort(keys, function(a, b) return tostring(a) < tostring(b) end)
+                    for i, key in ipairs(keys) do parts[i] = key .. '=' .. show(v[key]) end
+                    return '{' .. table.concat(parts, ',') .. '}'
+                end
+                local function main(op, x) return \(code) .. show(x) end
+                local first = Operation.new { name = 'first', memoize = true, main = main, arguments = { \(argument) } }
+                local second = Operation.new { name = 'second', memoize = true, dependencies = { first }, main = function()
+                    return #first.result .. first.result:sub(1, 3)
+                end }
+                queue:addOperations({ first, second }, true)
+                local result = main(nil, \(argument))
+                return first.result == result, second.result == #result .. result:sub(1, 3)
+                """
+            #expect(try folder.run(script) == [true, true], "seed \(seed), case \(number)")
+        }
+        let skipped = folder.explanations().filter { $0.hasSuffix(": skipped") }.count
+        #expect(skipped > 0, "seed \(seed)")
+    }
+
     @Test("A dry run runs nothing that asks, and says what would run")
     func dryRun() throws {
         let folder = try StoreFolder()
