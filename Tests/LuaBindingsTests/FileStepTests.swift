@@ -92,13 +92,13 @@ import Testing
     func variables() throws {
         let folder = try StoreFolder()
         folder["a.c"] = "one"
-        setenv("OPSCRIPT_TEST_VARIABLE", "1", 1)
+        unsafe setenv("OPSCRIPT_TEST_VARIABLE", "1", 1)
         let options = "{ env = { 'OPSCRIPT_TEST_VARIABLE' } }"
         _ = try run(folder, options)
         #expect(try run(folder, options) == ["done", .nil])
-        setenv("OPSCRIPT_TEST_VARIABLE", "2", 1)
+        unsafe setenv("OPSCRIPT_TEST_VARIABLE", "2", 1)
         #expect(try run(folder, options) == ["done", "environment variable 'OPSCRIPT_TEST_VARIABLE' changed"])
-        unsetenv("OPSCRIPT_TEST_VARIABLE")
+        unsafe unsetenv("OPSCRIPT_TEST_VARIABLE")
     }
 
     @Test("An input that changes while the body runs is not recorded")

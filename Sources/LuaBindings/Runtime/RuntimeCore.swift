@@ -149,7 +149,7 @@ final class RuntimeCore: @unchecked Sendable {
         // Host functions may refer to the runtime, so release them outside of the lock.
         let registrations = shared.withLock { exchange(&$0.registrations, with: []) }
         withExtendedLifetime((registrations, hostClasses.removeAll())) {}
-        store?.store.close()
+        store?.close()
     }
 
     /// Whether a body of `operation` runs or waits in a state now.

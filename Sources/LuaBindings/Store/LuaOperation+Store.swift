@@ -1,6 +1,6 @@
 import CLua
 import Glibc
-@_spi(Locking) @_spi(Subclassing) public import OpEngine
+@_spi(Locking) @_spi(Subclassing) import OpEngine
 import OpStore
 
 /// Operations that ask the store. Others have no `StoredStep`, and pay nothing.

@@ -180,7 +180,8 @@ struct StepKey {
             let component = unsafe key.components[index]
             var made = unsafe Step.Component(
                 label: String(cString: component.label), digest: Digest(high: component.digest.high, low: component.digest.low))
-            for line in unsafe UnsafeBufferPointer(start: component.lines, count: component.line_count) {
+            for line in 0..<(unsafe component.line_count) {
+                let line = unsafe component.lines[line]
                 made.lines.append(Step.Component.Line(number: Int(line.number), digest: line.digest))
             }
             parts.components.append(made)

@@ -1,5 +1,5 @@
 import CLua
-import OpEngine
+@_spi(Locking) import OpEngine
 import OpStore
 import Synchronization
 

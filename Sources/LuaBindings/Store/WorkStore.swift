@@ -1,6 +1,6 @@
 import CLua
 import Glibc
-import OpEngine
+@_spi(Locking) import OpEngine
 import OpStore
 import Synchronization
 
@@ -36,6 +36,9 @@ final class WorkStore: Sendable {
         if decision == .isSkipped { skippedCount.wrappingAdd(1, ordering: .relaxed) }
         explain?(Runtime.Explanation(operation: operation, name: name, decision: decision))
     }
+
+    /// Writes what is left to write. Nothing is found or recorded afterwards.
+    func close() { store.close() }
 
     // MARK: modules
 

@@ -19,7 +19,7 @@ final class StoreFolder: Sendable {
 
     private static func remove(_ path: String) {
         guard let folder = unsafe opendir(path) else {
-            _ = unlink(path)
+            _ = unsafe unlink(path)
             return
         }
         while let entry = unsafe readdir(folder) {
@@ -29,7 +29,7 @@ final class StoreFolder: Sendable {
             if name != ".", name != ".." { remove("\(path)/\(name)") }
         }
         unsafe closedir(folder)
-        _ = rmdir(path)
+        _ = unsafe rmdir(path)
     }
 
     /// Replaces the file. Nil deletes it.
@@ -44,7 +44,7 @@ final class StoreFolder: Sendable {
         set {
             let path = "\(path)/\(name)"
             guard let text = newValue else {
-                _ = unlink(path)
+                _ = unsafe unlink(path)
                 return
             }
             guard let file = unsafe fopen(path, "w") else { return }
