@@ -5,10 +5,14 @@ struct Paths {
     /// The folder that records are relative to: absolute, and without links.
     let base: String
     private let workingDirectory: String
+    /// What comes before a tidy path in the working directory. Most paths are such.
+    private let prefix: String
 
     init(base: String) {
         workingDirectory = Self.real(".") ?? "/"
         self.base = Self.real(base) ?? Self.tidy(Self.join(workingDirectory, base))
+        let folder = Self.relative(workingDirectory + "/", to: self.base)
+        prefix = folder == "//" ? "/" : folder
     }
 
     private static func real(_ path: String) -> String? {
@@ -40,8 +44,22 @@ struct Paths {
 
     /// A path relative to the base if it is below it, and an absolute one otherwise.
     func recorded(_ path: String, in directory: String?) -> String {
-        let absolute = absolute(path, in: directory)
+        if directory == nil, Self.isTidy(path) { return prefix + path }
+        return Self.relative(absolute(path, in: directory), to: base)
+    }
+
+    private static func relative(_ path: String, to base: String) -> String {
         let prefix = base == "/" ? "/" : base + "/"
-        return absolute.hasPrefix(prefix) ? String(absolute.dropFirst(prefix.count)) : absolute
+        return path.hasPrefix(prefix) ? String(path.dropFirst(prefix.count)) : path
+    }
+
+    /// Whether a relative path has no component that is empty or begins with a dot.
+    private static func isTidy(_ path: String) -> Bool {
+        var isAfterSlash = true
+        for byte in path.utf8 {
+            if isAfterSlash, byte == UInt8(ascii: "/") || byte == UInt8(ascii: ".") { return false }
+            isAfterSlash = byte == UInt8(ascii: "/")
+        }
+        return !isAfterSlash
     }
 }
