@@ -52,9 +52,12 @@ public struct Step: Sendable {
 
         /// What a line does, and its number in the file.
         public struct Line: Hashable, Sendable {
+            /// The number, from 1.
             public var number: Int
+            /// What the instructions of the line do, independent of the number.
             public var digest: UInt64
 
+            /// Makes it of both.
             public init(number: Int, digest: UInt64) {
                 self.number = number
                 self.digest = digest
