@@ -146,7 +146,7 @@ struct StoreCommandTests {
             print(pcall(bad.waitUntilFinished, bad), bad.error.message)
             queue:addOperation(print, "went on"):waitUntilFinished()
             """, to: "copy.lua")
-        #expect(try run(directory, "--fail-fast", "--keep-going").lines.last == "went on")
+        #expect(try run(directory, "--fail-fast", "--keep-going").lines.last?.hasSuffix("went on") == true)
         let ended = try run(directory, "--keep-going", "--fail-fast")
         #expect(ended.status == 1 && ended.errorText.contains("(--fail-fast)"))
     }
