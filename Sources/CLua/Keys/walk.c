@@ -277,8 +277,10 @@ static void visit_function_part(walker *w, const graph_node *node) {
 
 // Whether a function here is named by the keys that lead to it.
 static bool has_name(const walker *w) {
-    if (w->frame_count > MOST_NAMED_DEPTH || w->part_count >= MOST_PARTS_IN_TABLES) return false;
-    for (size_t i = 0; i < w->frame_count; i++) {
+    // The first frame may be that of the part itself, such as an upvalue.
+    size_t first = w->frame_count > 0 && !w->frames[0].is_table;
+    if (w->frame_count - first > MOST_NAMED_DEPTH || w->part_count >= MOST_PARTS_IN_TABLES) return false;
+    for (size_t i = first; i < w->frame_count; i++) {
         const frame *f = &w->frames[i];
         bool is_value = f->is_table && (f->next - 1 < f->sequence || (f->next - 1 - f->sequence) % 2 == 1);
         if (!is_value || (f->has_metatable && f->next == f->count)) return false;

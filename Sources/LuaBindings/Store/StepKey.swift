@@ -7,6 +7,8 @@ import OpStore
 struct StepKey {
     private(set) var components: [Step.Component] = []
     private var labels: Set<String> = []
+    /// The operations whose results are components, numbered in the order of these.
+    private var known: [ObjectIdentifier: Int] = [:]
     /// The operations whose outcomes are being looked at, outermost first.
     private var visited: [ObjectIdentifier] = []
 
@@ -19,9 +21,7 @@ struct StepKey {
             components.append(component)
         }
         for met in parts.met { try add(met, of: operation) }
-        for dependency in operation.dependencies where dependency !== operation {
-            try add(resultOf: dependency, path: "a dependency of \(operation.displayName)")
-        }
+        try add(operation.dependencies, of: operation)
         for name in operation.storedNames {
             guard let value = operation.stored(name) else { continue }
             add("'\(name)' of the operation", try digest(of: value, CLUA_STORED, path: "'\(name)' of \(operation.displayName)"))
@@ -61,7 +61,21 @@ struct StepKey {
         }
     }
 
+    /// A body finds its dependencies in the operation that it gets, captured or not.
+    private mutating func add(_ dependencies: [Operation], of operation: LuaOperation) throws(Failure) {
+        if dependencies.isEmpty { return }
+        var order = Hasher128()
+        for dependency in dependencies {
+            if known[ObjectIdentifier(dependency)] == nil {
+                try add(resultOf: dependency, path: "a dependency of \(operation.displayName)")
+            }
+            order.combine(UInt64(known[ObjectIdentifier(dependency)] ?? 0))
+        }
+        add("the list of dependencies", order.finalize())
+    }
+
     private mutating func add(resultOf other: Operation, path: String) throws(Failure) {
+        known[ObjectIdentifier(other)] = known.count
         add("result of \(other.displayName)", try digest(ofOutcomeOf: other, path: path))
     }
 
