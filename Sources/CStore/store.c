@@ -28,6 +28,15 @@ int64_t cstore_file_clock(void) {
     return nanoseconds(now);
 }
 
+void cstore_wait_for_tick(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    int64_t end = nanoseconds(now);
+    // Half of the shortest tick. If somebody sets the clock back, the wait ends nevertheless.
+    const struct timespec pause = { .tv_nsec = 500000 };
+    for (int i = 0; i < 100 && cstore_file_clock() <= end; i++) nanosleep(&pause, NULL);
+}
+
 static int lock_byte(int file, int command, short type, int64_t offset) {
     struct flock lock = { .l_type = type, .l_whence = SEEK_SET, .l_start = offset, .l_len = 1 };
     int result;

@@ -10,8 +10,8 @@ final class FileStates: Sendable {
         var moment: Int64
     }
 
-    /// What relative paths are relative to.
-    let base: Int32
+    private let basePath: String
+    private let openBase = Atomic<Int32>(-1)
     /// A file of this folder must not be opened: closing it would release the locks that SQLite has on it.
     private let ownFolder: String
     private let boot: UInt64
@@ -19,13 +19,30 @@ final class FileStates: Sendable {
     private final class Shard: Sendable { let known = Mutex<[String: Known]>([:]) }
 
     /// - Parameters:
-    ///   - base: An open folder.
+    ///   - base: What relative paths are relative to: a folder, which need not be there yet.
     ///   - ownFolder: The path of the database's folder, as the paths of steps would be.
-    init(base: Int32, ownFolder: String) {
-        self.base = base
+    init(base: String, ownFolder: String) {
+        basePath = base
         self.ownFolder = ownFolder + "/"
         boot = Self.bootNumber()
         shards = (0..<16).map { _ in Shard() }
+    }
+
+    deinit {
+        let file = openBase.load(ordering: .relaxed)
+        if file >= 0 { close(file) }
+    }
+
+    /// The open folder that relative paths are relative to; -1 while it is not there.
+    var base: Int32 {
+        let known = openBase.load(ordering: .relaxed)
+        if known >= 0 { return known }
+        let file = unsafe open(basePath, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        if file < 0 { return -1 }
+        let (isFirst, other) = openBase.compareExchange(expected: -1, desired: file, ordering: .relaxed)
+        if isFirst { return file }
+        close(file)
+        return other
     }
 
     /// A number that is another one after each start of the system. Without it, a file whose bytes were lost when the power failed could have the

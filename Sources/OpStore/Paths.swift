@@ -10,7 +10,7 @@ struct Paths {
 
     init(base: String) {
         workingDirectory = Self.real(".") ?? "/"
-        self.base = Self.real(base) ?? Self.tidy(Self.join(workingDirectory, base))
+        self.base = Self.realAncestor(of: Self.tidy(Self.join(workingDirectory, base)))
         let folder = Self.relative(workingDirectory + "/", to: self.base)
         prefix = folder == "//" ? "/" : folder
     }
@@ -19,6 +19,13 @@ struct Paths {
         guard let found = unsafe realpath(path, nil) else { return nil }
         defer { unsafe free(found) }
         return unsafe String(cString: found)
+    }
+
+    /// An absolute path without the links in that part of it which exists.
+    private static func realAncestor(of path: String) -> String {
+        if let path = real(path) { return path }
+        guard let slash = path.lastIndex(of: "/"), slash != path.startIndex else { return path }
+        return realAncestor(of: String(path[..<slash])) + path[slash...]
     }
 
     /// The folder that a path, which need not exist, is in.

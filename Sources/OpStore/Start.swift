@@ -15,13 +15,18 @@ struct Start {
     /// What each pattern matches.
     private let matches: [[String]]
 
+    /// A file that was changed within this time before a body begins may share its tick, in nanoseconds.
+    private static let recent: Int64 = 20_000_000
+
     init(_ step: ResolvedStep, _ files: FileStates) {
-        moment = cstore_file_clock()
         matches = step.patterns.map { step.matches(of: $0, in: files) }
         var seen: Set<String> = []
         inputs = (step.inputs + matches.joined()).filter { seen.insert($0).inserted }.map { path in
             Input(path: path, state: files.state(of: path), status: files.status(of: path))
         }
+        // What the depfile will name was then probably written just now, too, and it must be clear that this was before the body began.
+        if step.depfile != nil, inputs.contains(where: { $0.status.changed > cstore_file_clock() - Self.recent }) { cstore_wait_for_tick() }
+        moment = cstore_file_clock()
     }
 
     /// What to record of the files, now that the body has returned.

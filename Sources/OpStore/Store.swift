@@ -1,4 +1,3 @@
-import Glibc
 import Synchronization
 
 /// Finished work, keyed by everything that it depends on, in a database that several processes may use at once.
@@ -50,14 +49,13 @@ public final class Store: Sendable {
     /// In a dry run, what the steps that would run would make.
     private let remade = Mutex<Set<String>>([])
 
-    /// Opens the folder `base` and nothing else: a run without steps leaves no trace.
+    /// Makes and opens nothing: a run without steps leaves no trace.
     public init(_ configuration: Configuration) {
         self.configuration = configuration
         let paths = Paths(base: configuration.base ?? Paths.parent(of: configuration.directory))
         self.paths = paths
         let folder = paths.absolute(configuration.directory)
-        let directory = unsafe open(paths.base, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-        files = FileStates(base: directory, ownFolder: paths.recorded(folder, in: nil))
+        files = FileStates(base: paths.base, ownFolder: paths.recorded(folder, in: nil))
         database = Database(folder: folder, warn: configuration.warn)
     }
 

@@ -175,6 +175,23 @@ import Testing
         #expect(try run("new") == nil)
     }
 
+    @Test func theFolderOfTheFilesMayBeMadeByABody() throws {
+        let folder = try Folder()
+        func run() throws -> (ran: String?, end: Work.Finish?) {
+            let store = folder.store { $0.directory = folder.path + "/new/.opscript" }
+            defer { store.close() }
+            let result = try store.run(folder.step("a", outputs: ["new/out"])) {
+                folder.makeFolder("new")
+                folder.write("x", to: "new/out")
+                return nil
+            }
+            return (result.ran, result.end)
+        }
+        let first = try run()
+        #expect(first.ran == "never ran" && first.end == .recorded)
+        #expect(try run().ran == nil)
+    }
+
     @Test func everythingRunsIfThatIsWanted() throws {
         let folder = try Folder()
         let step = folder.step("a")

@@ -26,6 +26,9 @@ void cstore_ask(int directory, const char *path, uint64_t boot, cstore_status *s
 /// The clock that files get their times from, in nanoseconds since 1970.
 int64_t cstore_file_clock(void);
 
+/// Waits until `cstore_file_clock` is later than anything that was written before the call: some milliseconds.
+void cstore_wait_for_tick(void);
+
 /// Locks a byte of a file for its open file description, and waits while another one has it. Returns an errno or 0.
 int cstore_lock_byte(int file, int64_t offset);
 int cstore_unlock_byte(int file, int64_t offset);

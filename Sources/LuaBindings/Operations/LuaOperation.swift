@@ -401,7 +401,10 @@ import Synchronization
 
     @_spi(Subclassing) public override func willFinish() {
         noteDue()
-        if let failure = ifOutOfLine({ $0.rare?.failure }) ?? nil { core.record(failure) }
+        guard let (failure, step) = ifOutOfLine({ ($0.rare?.failure, $0.rare?.step) }) else { return }
+        if let failure { core.record(failure) }
+        // Not later: whoever waits for the operation may then make the next one with its outputs.
+        step?.end()
     }
 
     /// See `Operation.willBeTriedAgain`.
