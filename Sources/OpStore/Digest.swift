@@ -2,9 +2,12 @@
 ///
 /// It is that of XXH3, which is fast, and no protection against somebody who looks for two texts with one digest.
 public struct Digest: Hashable, Sendable {
+    /// The first half of the digits.
     public let high: UInt64
+    /// The second half of the digits.
     public let low: UInt64
 
+    /// Creates a digest that was computed elsewhere.
     public init(high: UInt64, low: UInt64) {
         self.high = high
         self.low = low

@@ -5,6 +5,7 @@ internal import CStore
 public struct Hasher128: ~Copyable {
     private let state: OpaquePointer
 
+    /// Creates a hasher of no bytes.
     public init() {
         // It is half a kilobyte, and wants to begin at a multiple of 64 bytes.
         guard let state = unsafe XXH3_createState() else { fatalError("out of memory") }
@@ -14,6 +15,7 @@ public struct Hasher128: ~Copyable {
 
     deinit { unsafe XXH3_freeState(state) }
 
+    /// Combines some bytes, but not how many they are.
     public mutating func combine(bytes: UnsafeRawBufferPointer) {
         guard let base = bytes.baseAddress else { return }
         unsafe XXH3_128bits_update(state, base, bytes.count)
@@ -28,10 +30,12 @@ public struct Hasher128: ~Copyable {
         }
     }
 
+    /// Combines a number, as eight bytes.
     public mutating func combine(_ number: UInt64) {
         unsafe withUnsafeBytes(of: number.littleEndian) { unsafe combine(bytes: $0) }
     }
 
+    /// Combines another digest.
     public mutating func combine(_ digest: Digest) {
         combine(digest.high)
         combine(digest.low)

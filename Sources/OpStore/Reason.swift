@@ -31,6 +31,7 @@ public struct Reason: Hashable, Sendable {
     /// What has changed, in the order of the step; never empty.
     public let changes: [Change]
 
+    /// Creates a reason of some changes, of which there must be one.
     public init(_ changes: [Change]) { self.changes = changes }
 }
 
@@ -43,6 +44,7 @@ extension Reason: CustomStringConvertible {
 }
 
 extension Reason.Change: CustomStringConvertible {
+    /// A part of the sentence: "input 'a.h' changed".
     public var description: String {
         switch self {
         case .neverRan: "never ran"

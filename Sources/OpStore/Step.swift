@@ -31,6 +31,7 @@ public struct Step: Sendable {
     /// What relative paths are relative to. Nil: the working directory of the process when the store was made.
     public var directory: String?
 
+    /// Creates a step without files and value.
     public init(name: String, identity: String, components: [Component]) {
         self.name = name
         self.identity = identity
@@ -41,10 +42,12 @@ public struct Step: Sendable {
     public struct Component: Hashable, Sendable {
         /// What changed when the digest is another one: "argument 2", "function 'compile'", "environment variable 'CC'". Part of the key.
         public var label: String
+        /// What it is, so that a change can be seen. Part of the key.
         public var digest: Digest
         /// The lines of a function, so that a change can be told by its line. Not part of the key.
         public var lines: [Line] = []
 
+        /// Creates a component without lines.
         public init(label: String, digest: Digest) {
             self.label = label
             self.digest = digest
@@ -52,12 +55,12 @@ public struct Step: Sendable {
 
         /// What a line does, and its number in the file.
         public struct Line: Hashable, Sendable {
-            /// The number, from 1.
+            /// From 1, in the file as it is now.
             public var number: Int
-            /// What the instructions of the line do, independent of the number.
+            /// Of what the line does.
             public var digest: UInt64
 
-            /// Makes it of both.
+            /// Creates a line.
             public init(number: Int, digest: UInt64) {
                 self.number = number
                 self.digest = digest

@@ -5,6 +5,7 @@ import Synchronization
 /// Nothing of it ever fails an operation: what cannot be read counts as not there, what cannot be written is done again in the next run, and
 /// `Configuration.warn` hears of it once. All functions may be called from any thread.
 public final class Store: Sendable {
+    /// Where the database is, and how it is used.
     public struct Configuration: Sendable {
         /// The folder of the database. It is made when the first work is recorded.
         public var directory: String
@@ -19,6 +20,7 @@ public final class Store: Sendable {
         /// Called on any thread with a sentence, such as what was set aside and where it is now.
         public var warn: @Sendable (String) -> Void
 
+        /// Creates the configuration of a database with the usual limit.
         public init(directory: String, warn: @escaping @Sendable (String) -> Void) {
             self.directory = directory
             self.warn = warn
@@ -27,8 +29,11 @@ public final class Store: Sendable {
 
     /// What `lookUp` and `finish` have come to so far.
     public struct Counts: Hashable, Sendable {
+        /// Work that was there.
         public var hits = 0
+        /// Work that had to be done.
         public var misses = 0
+        /// Work that was done and is in the database now.
         public var recorded = 0
 
         /// Creates counts.
@@ -39,6 +44,7 @@ public final class Store: Sendable {
         }
     }
 
+    /// What the store was made with.
     public let configuration: Configuration
     let paths: Paths
     let files: FileStates

@@ -9,6 +9,7 @@ public enum StoreError: Error, Hashable, Sendable {
 }
 
 extension StoreError: CustomStringConvertible {
+    /// A sentence that says what to do.
     public var description: String {
         switch self {
         case .outputIsClaimed(let output, let first, let second):

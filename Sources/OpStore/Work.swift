@@ -13,12 +13,14 @@ public final class Work: Sendable {
         public let value: [UInt8]?
     }
 
+    /// What `lookUp` has found.
     public enum LookUp: Sendable {
         /// Nothing has changed: the outputs are there, and the body need not run.
         case hit(Hit)
         case miss(Reason)
     }
 
+    /// What `finish` has done.
     public enum Finish: Hashable, Sendable {
         case recorded
         /// The work will be done again, and why: "input 'a.h' changed while it ran". Nil: the store cannot be written, and has said so.
@@ -33,6 +35,7 @@ public final class Work: Sendable {
         var hasEnded = false
     }
 
+    /// What the work was planned for.
     public let step: Step
     let resolved: ResolvedStep
     let store: Store
@@ -50,7 +53,7 @@ public final class Work: Sendable {
     ///
     /// - Parameter components: More components, which are known only now, such as results of dependencies. They are part of the key.
     public func lookUp(adding components: [Step.Component] = []) -> LookUp {
-        let components = resolved.components(adding: step.components.isEmpty ? components : components)
+        let components = resolved.components(adding: components)
         let key = ResolvedStep.key(of: components)
         state.withLock { state in (state.components, state.key) = (components, key) }
         let found = store.configuration.runsAlways ? .miss(Reason([.runsAlways])) : store.find(resolved, key, components)

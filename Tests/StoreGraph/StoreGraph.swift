@@ -33,6 +33,7 @@ public struct StoreGraph: Sendable {
     let levels: [[Int]]
     let sourceCount: Int
 
+    /// Makes a graph, the same for each seed and number.
     public init(seed: UInt64, nodeCount: Int) {
         var random = SeededGenerator(seed: seed)
         let sourceCount = max(2, nodeCount / 2)
@@ -235,6 +236,7 @@ public struct StoreGraph: Sendable {
 
     static func digest(_ bytes: [UInt8]) -> Digest { unsafe bytes.withUnsafeBytes { unsafe Hasher128.hash($0) } }
 
+    /// The bytes of a file; nil if it is not there.
     public static func read(_ path: String) -> [UInt8]? {
         let file = open(path, O_RDONLY)
         guard file >= 0 else { return nil }
@@ -247,6 +249,7 @@ public struct StoreGraph: Sendable {
         }
     }
 
+    /// Replaces the contents of a file.
     public static func write(_ bytes: [UInt8], to path: String) {
         let file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0o666)
         precondition(file >= 0, "cannot write \(path)")
@@ -254,5 +257,6 @@ public struct StoreGraph: Sendable {
         close(file)
     }
 
+    /// Replaces the contents of a file.
     public static func write(_ text: String, to path: String) { write(Array(text.utf8), to: path) }
 }
