@@ -16,8 +16,8 @@ extension LuaOperation {
 
     func setStep(_ options: StepOptions) { withFields { $0.rareInUse.step = StoredStep(options) } }
 
-    /// The names of values that scripts have stored, sorted.
-    var storedNames: [String] { ifOutOfLine { $0.rare?.storage.keys.sorted() ?? [] } ?? [] }
+    /// The values that scripts have stored, by name.
+    var storage: [String: Parcel] { ifOutOfLine { $0.rare?.storage ?? [:] } ?? [:] }
 
     /// Claims the outputs of a step when the operation is added.
     func plan(_ step: StoredStep) throws(Failure) {
@@ -53,8 +53,9 @@ extension LuaOperation {
             if refusal(of: hit, step, store) == nil { return }
             _ = work.begin()
         }
+        let before = storage
         run(body, at: 0)
-        finish(work, of: step, store)
+        finish(work, of: step, from: before, store)
     }
 
     /// What the body would run, with everything that it captures.
@@ -69,11 +70,20 @@ extension LuaOperation {
 
     /// Takes the results from the store, in place of running the body. Returns why that is not possible; nil if it is done.
     private func refusal(of hit: Work.Hit, _ step: StoredStep, _ store: WorkStore) -> String? {
-        switch StoredResults(hit.value) {
-        case .results(let bytes):
-            guard let results = bytes.decoded else { return "its value in the store is damaged" }
-            setResults(results, ofBodyAt: 0)
-        case .none(let why): if step.options.memoizes { return why }
+        let damage = "its value in the store is damaged"
+        guard let stored = StoredResults(hit.value ?? []) else { return damage }
+        if let refusal = stored.refusal {
+            if step.options.memoizes { return refusal }
+        } else {
+            var values: [(name: String, value: Parcel?)] = []
+            for (name, bytes) in stored.values {
+                guard let bytes else { values.append((name, nil)); continue }
+                guard let parcel = unsafe StoredResults.parcel(in: bytes) else { return damage }
+                values.append((name, unsafe Parcel(parcel)))
+            }
+            guard var results = unsafe StoredResults.parcel(in: stored.results) else { return damage }
+            for (name, value) in values { self.store(value, as: name) }
+            setResults(unsafe ReturnedValues(taking: &results), ofBodyAt: 0)
         }
         step.skip()
         recordSkip()
@@ -82,12 +92,12 @@ extension LuaOperation {
     }
 
     /// Records what the body has done.
-    private func finish(_ work: Work, of step: StoredStep, _ store: WorkStore) {
+    private func finish(_ work: Work, of step: StoredStep, from before: [String: Parcel], _ store: WorkStore) {
         let results = storedResults
         guard !isCancelled, let returned = results.first ?? nil else { return work.fail() }
-        let stored = StoredResults(encoding: returned.parcel)
+        let stored = StoredResults(returned.parcel, from: before, to: storage)
         let recorded = unsafe stored.bytes.withUnsafeBytes { unsafe work.finish(value: $0) }
-        if case .none(let why) = stored, step.options.memoizes { store.tell(.isNotRecorded(why), about: self, named: step.name) }
+        if let refusal = stored.refusal, step.options.memoizes { store.tell(.isNotRecorded(refusal), about: self, named: step.name) }
         if case .notRecorded(let why?) = recorded { store.tell(.isNotRecorded(why), about: self, named: step.name) }
     }
 }

@@ -22,8 +22,7 @@ struct StepKey {
         }
         for met in parts.met { try add(met, of: operation) }
         try add(operation.dependencies, of: operation)
-        for name in operation.storedNames {
-            guard let value = operation.stored(name) else { continue }
+        for (name, value) in operation.storage.sorted(by: { $0.key < $1.key }) {
             add("'\(name)' of the operation", try digest(of: value, CLUA_STORED, path: "'\(name)' of \(operation.displayName)"))
         }
         for component in try store.components(ofModules: parts.modules, in: state) { add(component.label, component.digest) }
@@ -100,8 +99,7 @@ struct StepKey {
         for parcel in lua.results ?? [] {
             hasher.combine(try digest(of: parcel, CLUA_RESULTS, path: "the result of \(other.displayName)"))
         }
-        for name in lua.storedNames {
-            guard let value = lua.stored(name) else { continue }
+        for (name, value) in lua.storage.sorted(by: { $0.key < $1.key }) {
             hasher.combine(name)
             hasher.combine(try digest(of: value, CLUA_STORED, path: "'\(name)' of \(other.displayName)"))
         }
