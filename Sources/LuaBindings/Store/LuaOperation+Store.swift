@@ -29,17 +29,20 @@ extension LuaOperation {
     /// Asks the store, and runs the body unless its work is there.
     func run(_ body: Body, of step: StoredStep) {
         guard let store = core.store, let state = core.stateOfCurrentThread() else { return run(body, at: 0) }
-        let work: Work, components: [Step.Component]
+        let work: Work, beginning: StoredStep.Beginning
         do throws(Failure) {
-            let parcel = try parcel(of: body, in: state)
-            try core.prepare(state)
-            components = try StepKey(of: parcel, for: self, step.options, in: state, store).components
+            if let known = step.beginning {
+                beginning = known
+            } else {
+                beginning = try self.beginning(with: body, of: step, in: state, store)
+                step.beginning = beginning
+            }
             work = try step.plan(for: self, in: store)
         } catch {
             return end(with: OperationFailure(error, kind: kind(of: error), of: self))
         }
         let reason: String
-        switch work.lookUp(adding: components) {
+        switch work.lookUp(adding: beginning.components) {
         case .hit(let hit):
             guard let why = refusal(of: hit, step, store) else { return }
             reason = why
@@ -53,9 +56,17 @@ extension LuaOperation {
             if refusal(of: hit, step, store) == nil { return }
             _ = work.begin()
         }
-        let before = storage
         run(body, at: 0)
-        finish(work, of: step, from: before, store)
+        finish(work, of: step, from: beginning.storage, store)
+    }
+
+    private func beginning(
+        with body: Body, of step: StoredStep, in state: LuaState, _ store: WorkStore
+    ) throws(Failure) -> StoredStep.Beginning {
+        let parcel = try parcel(of: body, in: state), storage = storage
+        try core.prepare(state)
+        let key = try StepKey(of: parcel, for: self, storage, step.options, in: state, store)
+        return StoredStep.Beginning(components: key.components, storage: storage)
     }
 
     /// What the body would run, with everything that it captures.

@@ -12,8 +12,13 @@ struct StepKey {
     /// The operations whose outcomes are being looked at, outermost first.
     private var visited: [ObjectIdentifier] = []
 
-    /// - Parameter body: what `operation` is about to run.
-    init(of body: Parcel, for operation: LuaOperation, _ options: StepOptions, in state: LuaState, _ store: WorkStore) throws(Failure) {
+    /// - Parameters:
+    ///   - body: What `operation` is about to run.
+    ///   - storage: What scripts have stored in it.
+    init(
+        of body: Parcel, for operation: LuaOperation, _ storage: [String: Parcel], _ options: StepOptions, in state: LuaState,
+        _ store: WorkStore
+    ) throws(Failure) {
         visited = [ObjectIdentifier(operation)]
         let parts = try Self.parts(of: body, CLUA_BODY)
         for component in parts.components {
@@ -22,7 +27,7 @@ struct StepKey {
         }
         for met in parts.met { try add(met, of: operation) }
         try add(operation.dependencies, of: operation)
-        for (name, value) in operation.storage.sorted(by: { $0.key < $1.key }) {
+        for (name, value) in storage.sorted(by: { $0.key < $1.key }) {
             add("'\(name)' of the operation", try digest(of: value, CLUA_STORED, path: "'\(name)' of \(operation.displayName)"))
         }
         for component in try store.components(ofModules: parts.modules, in: state) { add(component.label, component.digest) }

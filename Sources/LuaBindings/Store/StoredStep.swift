@@ -11,9 +11,17 @@ final class StoredStep: Sendable {
     private struct State {
         var name = ""
         var work: Work?
+        var beginning: Beginning?
         var isSkipped = false
         var isAssumedToRun = false
         var reason: String?
+    }
+
+    /// What the operation depends on, and what scripts had stored in it, before its first attempt. What an attempt stores does not change the key
+    /// of the next one.
+    struct Beginning {
+        let components: [Step.Component]
+        let storage: [String: Parcel]
     }
 
     init(_ options: StepOptions) { self.options = options }
@@ -25,6 +33,12 @@ final class StoredStep: Sendable {
     /// Why the body has run, or would run in a dry run; nil if it was skipped, or nobody has asked the store yet.
     var reason: String? { state.withLock { $0.reason } }
     var name: String { state.withLock { $0.name } }
+
+    /// What was remembered before the first attempt; nil for the first one.
+    var beginning: Beginning? {
+        get { state.withLock { $0.beginning } }
+        set { state.withLock { $0.beginning = newValue } }
+    }
 
     func skip() {
         state.withLock { state in
@@ -67,5 +81,8 @@ final class StoredStep: Sendable {
     }
 
     /// Gives up the outputs: the operation has finished, or was not added.
-    func end() { state.withLock { $0.work.take() }?.end() }
+    func end() {
+        let (work, beginning) = state.withLock { ($0.work.take(), $0.beginning.take()) }
+        withExtendedLifetime(beginning) { work?.end() }
+    }
 }
