@@ -83,19 +83,16 @@ extension LuaOperation {
     private func refusal(of hit: Work.Hit, _ step: StoredStep, _ store: WorkStore) -> String? {
         let damage = "its value in the store is damaged"
         guard let stored = StoredResults(hit.value ?? []) else { return damage }
-        if let refusal = stored.refusal {
-            if step.options.memoizes { return refusal }
-        } else {
-            var values: [(name: String, value: Parcel?)] = []
-            for (name, bytes) in stored.values {
-                guard let bytes else { values.append((name, nil)); continue }
-                guard let parcel = unsafe StoredResults.parcel(in: bytes) else { return damage }
-                values.append((name, unsafe Parcel(parcel)))
-            }
-            guard var results = unsafe StoredResults.parcel(in: stored.results) else { return damage }
-            for (name, value) in values { self.store(value, as: name) }
-            setResults(unsafe ReturnedValues(taking: &results), ofBodyAt: 0)
+        if let refusal = stored.refusal { return refusal }
+        var values: [(name: String, value: Parcel?)] = []
+        for (name, bytes) in stored.values {
+            let parcel = unsafe bytes.flatMap { unsafe StoredResults.parcel(in: $0) }
+            if bytes != nil, unsafe parcel == nil { return damage }
+            values.append((name, unsafe parcel.map { unsafe Parcel($0) }))
         }
+        guard var results = unsafe StoredResults.parcel(in: stored.results) else { return damage }
+        for (name, value) in values { self.store(value, as: name) }
+        setResults(unsafe ReturnedValues(taking: &results), ofBodyAt: 0)
         step.skip()
         recordSkip()
         store.tell(.isSkipped, about: self, named: step.name)
@@ -108,7 +105,7 @@ extension LuaOperation {
         guard !isCancelled, let returned = results.first ?? nil else { return work.fail() }
         let stored = StoredResults(returned.parcel, from: before, to: storage)
         let recorded = unsafe stored.bytes.withUnsafeBytes { unsafe work.finish(value: $0) }
-        if let refusal = stored.refusal, step.options.memoizes { store.tell(.isNotRecorded(refusal), about: self, named: step.name) }
+        if let refusal = stored.refusal { store.tell(.isNotRecorded(refusal), about: self, named: step.name) }
         if case .notRecorded(let why?) = recorded { store.tell(.isNotRecorded(why), about: self, named: step.name) }
     }
 }
