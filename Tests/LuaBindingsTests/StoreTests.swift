@@ -103,6 +103,27 @@ import Testing
             ])
     }
 
+    @Test("Operations in results count with their results, up to a depth")
+    func operationsInResults() throws {
+        let folder = try StoreFolder()
+        let script = """
+            local last = perform { main = function() return 7 end }
+            for i = 2, depth do
+                local before, other = last, perform { main = function() return 1 end }
+                last = perform { main = function() return { before, before, other } end }
+            end
+            local op = perform { memoize = true, main = function() local op = last while type(op.result) == 'table' do op = op.result[1] end return op.result end }
+            return op.result, op:whyRun(), op.error and op.error.message:match '[^,]*$'
+            """
+        func run(_ depth: Int, _ value: Int) throws -> [LuaValue] {
+            try folder.run("local depth = \(depth) " + script.replacing("return 7", with: "return \(value)"))
+        }
+        #expect(try run(30, 7) == [7, "never ran", .nil])
+        #expect(try run(30, 7) == [7, .nil, .nil])
+        #expect(try run(30, 8) == [8, "result of an unnamed Operation changed", .nil])
+        #expect(try run(100, 7) == [.nil, .nil, " more than 64 of them in turn"])
+    }
+
     @Test("What has no stable key is one error with its path")
     func unstableCaptures() throws {
         let folder = try StoreFolder()
