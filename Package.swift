@@ -47,7 +47,9 @@ let package = Package(
     ],
     targets: [
         // Its folders are layers, which includes name: "Core/registry_raising.h".
-        .target(name: "CLua", cSettings: cOmissions + [.headerSearchPath(".")], linkerSettings: [.linkedLibrary("lua5.4"), .linkedLibrary(":libxxhash.a")]),
+        .target(
+            name: "CLua", cSettings: cOmissions + [.headerSearchPath(".")],
+            linkerSettings: [.linkedLibrary("lua5.4"), .linkedLibrary(":libxxhash.a")]),
         // The archive, not the shared library: loading that would take time at each start, and few scripts need it.
         .target(name: "CIO", cSettings: [.define("_GNU_SOURCE")], linkerSettings: [.linkedLibrary("uv_a")]),
         .target(name: "CPlatform", cSettings: cOmissions),

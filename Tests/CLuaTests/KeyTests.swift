@@ -74,7 +74,9 @@ import Testing
             "(function() local t = { 1, 2, 3, 4, x = 1 } t[4] = nil t.x = nil return t end)()",
         ]
         for table in tables.dropFirst() { try expectEqual("return function() end, \(tables[0])", "return function() end, \(table)") }
-        try expectEqual("return function() end, { a = 1, b = 2, [false] = 3, [2.5] = 4 }", "return function() end, { [2.5] = 4, [false] = 3, b = 2, a = 1 }")
+        try expectEqual(
+            "return function() end, { a = 1, b = 2, [false] = 3, [2.5] = 4 }",
+            "return function() end, { [2.5] = 4, [false] = 3, b = 2, a = 1 }")
     }
 
     @Test("What tables share counts, and cycles are numbered")
@@ -124,7 +126,8 @@ import Testing
 
     @Test("Functions in tables are components, and can be told apart")
     func methods() throws {
-        let source = "local M = { run = function() return 1 end, list = { function() return 2 end } }; return function() return M.run(), M.list end"
+        let source =
+            "local M = { run = function() return 1 end, list = { function() return 2 end } }; return function() return M.run(), M.list end"
         #expect(
             try State.key(of: source).labels == [
                 "function 'main'", "upvalue 'M' of function 'main'", "function 'M.list[1]'", "function 'M.run'",
@@ -135,7 +138,9 @@ import Testing
     @Test("A label occurs once")
     func labels() throws {
         let key = try State.key(
-            of: "local function a() local x = 1; return function() return x end end; local f = a(); local t = { f = a() }; return function() return f, t end")
+            of:
+                "local function a() local x = 1; return function() return x end end; local f = a(); local t = { f = a() }; return function() return f, t end"
+        )
         #expect(Set(key.labels).count == key.labels.count)
     }
 

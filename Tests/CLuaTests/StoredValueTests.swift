@@ -24,8 +24,14 @@ import Testing
         arguments: [
             ("return", "assert(select('#', ...) == 0)"),
             ("return nil, nil", "assert(select('#', ...) == 2)"),
-            ("return 1, 2.5, 'x', true, -1 << 63, 0/0", "local a, b, c, d, e, f = ... assert(a == 1 and b == 2.5 and c == 'x' and d and e == math.mininteger and f ~= f)"),
-            ("local t = { 1, { 2 }, x = 'y' } t.t = t return t, t", "local a, b = ... assert(a == b and a.t == a and a[2][1] == 2 and a.x == 'y')"),
+            (
+                "return 1, 2.5, 'x', true, -1 << 63, 0/0",
+                "local a, b, c, d, e, f = ... assert(a == 1 and b == 2.5 and c == 'x' and d and e == math.mininteger and f ~= f)"
+            ),
+            (
+                "local t = { 1, { 2 }, x = 'y' } t.t = t return t, t",
+                "local a, b = ... assert(a == b and a.t == a and a[2][1] == 2 and a.x == 'y')"
+            ),
             ("return ('long'):rep(100000)", "assert(... == ('long'):rep(100000))"),
             ("local t = 1 for i = 1, 1000 do t = { t } end return t", "local t = ... for i = 1, 1000 do t = t[1] end assert(t == 1)"),
             ("return setmetatable({ 1 }, { __name = 'x' })", "assert(getmetatable(...).__name == 'x')"),
@@ -37,10 +43,13 @@ import Testing
         try receiver.run(check, arguments: receiver.count)
     }
 
-    @Test("What depends on the process is refused", arguments: [
-        ("return function() end", "a function"), ("return { { print } }", "a part of a module"), ("return { [string] = 1 }", "a part of a module"),
-        ("return _G", "a table of globals"),
-    ])
+    @Test(
+        "What depends on the process is refused",
+        arguments: [
+            ("return function() end", "a function"), ("return { { print } }", "a part of a module"),
+            ("return { [string] = 1 }", "a part of a module"),
+            ("return _G", "a table of globals"),
+        ])
     func refusals(source: String, refusal: String) throws {
         let stored = try store(source)
         #expect(stored.refusal == refusal && stored.bytes.isEmpty)

@@ -29,7 +29,9 @@ import Testing
 
         """
 
-    private func run(_ folder: StoreFolder, _ options: String = "{}") throws -> [LuaValue] { try folder.run(Self.build + "return run \(options)") }
+    private func run(_ folder: StoreFolder, _ options: String = "{}") throws -> [LuaValue] {
+        try folder.run(Self.build + "return run \(options)")
+    }
 
     @Test("A step runs if an input, an output or the list of inputs is not as it was")
     func changes() throws {
@@ -105,13 +107,14 @@ import Testing
     func changingInputs() throws {
         let folder = try StoreFolder()
         folder["a.c"] = "one"
-        let script = Self.build + """
-            local op = Operation.new { name = 'op', inputs = folder .. '/a.c', main = function()
-                local file <close> = assert(io.open(folder .. '/a.c', 'a'))
-                file:write('more')
-            end }
-            queue:addOperation(op):waitUntilFinished()
-            """
+        let script =
+            Self.build + """
+                local op = Operation.new { name = 'op', inputs = folder .. '/a.c', main = function()
+                    local file <close> = assert(io.open(folder .. '/a.c', 'a'))
+                    file:write('more')
+                end }
+                queue:addOperation(op):waitUntilFinished()
+                """
         try folder.run(script)
         #expect(folder.explanations().last?.hasPrefix("op: not recorded: ") ?? false)
     }

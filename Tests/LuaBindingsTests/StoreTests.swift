@@ -5,7 +5,8 @@ import Testing
 
 /// Operations with `memoize`: the store has their results.
 @Suite struct StoreTests {
-    private static let square = "local op = perform { name = 'square', memoize = true, arguments = { 7 }, main = function(op, n) note('ran') return n * n, { n } end }"
+    private static let square =
+        "local op = perform { name = 'square', memoize = true, arguments = { 7 }, main = function(op, n) note('ran') return n * n, { n } end }"
 
     @Test("Finished work is skipped in the next run, and its results are there")
     func finishedWork() throws {
@@ -35,15 +36,18 @@ import Testing
         #expect(try folder.run(script) == ["finished true, completed 1", 2, 1.0])
     }
 
-    @Test("The reason to run names what has changed", arguments: [
-        ("{ 7 }", "{ 8 }", "argument 1 changed"),
-        ("n * n", "n + n", "function 'main' changed in line 1"),
-        ("'square'", "'other'", "never ran"),
-    ])
+    @Test(
+        "The reason to run names what has changed",
+        arguments: [
+            ("{ 7 }", "{ 8 }", "argument 1 changed"),
+            ("n * n", "n + n", "function 'main' changed in line 1"),
+            ("'square'", "'other'", "never ran"),
+        ])
     func reasons(from: String, to: String, reason: String) throws {
         let folder = try StoreFolder()
         try folder.run(Self.square)
-        #expect(try folder.run(Self.square.replacing(from, with: to) + " return op:whyRun()").first?.text == reason || reason == "never ran")
+        #expect(
+            try folder.run(Self.square.replacing(from, with: to) + " return op:whyRun()").first?.text == reason || reason == "never ran")
         #expect(try folder.run(Self.square + " return op.isSkipped") == [true])
     }
 
@@ -153,7 +157,8 @@ import Testing
     @Test("Results that cannot be stored are not, and that is said")
     func unstorableResults() throws {
         let folder = try StoreFolder()
-        let script = "local op = perform { name = 'f', memoize = true, main = function() note('ran') return function() return 5 end end } return op.result()"
+        let script =
+            "local op = perform { name = 'f', memoize = true, main = function() note('ran') return function() return 5 end end } return op.result()"
         for _ in 0..<2 { #expect(try folder.run(script) == [5]) }
         #expect(folder.notes().count == 2)
         #expect(
@@ -170,7 +175,8 @@ import Testing
         folder["outer"] = nil
         folder["outer.lua"] = "local inner = require 'inner'; return { f = function() return inner.n end }"
         folder["inner.lua"] = "return { n = 1 }"
-        let script = "local outer = require 'outer'; local op = perform { memoize = true, main = function() return outer.f() end } return op.result, op:whyRun()"
+        let script =
+            "local outer = require 'outer'; local op = perform { memoize = true, main = function() return outer.f() end } return op.result, op:whyRun()"
         let late = "local op = perform { memoize = true, main = function() return require('outer').f() end } return op.result, op:whyRun()"
         for script in [script, late] {
             folder["inner.lua"] = "return { n = 1 }"
@@ -197,6 +203,59 @@ import Testing
         #expect(try folder.run(script) == [4, false, 5, false])
         #expect(try folder.run(script) == [4, true, 5, true])
         #expect(folder.notes() == ["a", "b"])
+    }
+
+    @Test("What a worker process has done is skipped in a thread, and the other way round")
+    func workerProcesses() throws {
+        let folder = try StoreFolder()
+        folder["lib.lua"] = "return { f = function(n) return n + 1 end }"
+        let script = """
+            local lib, t = require 'lib', { 2, x = { 3 } }
+            local op = Operation.new { memoize = true, main = function(op, n) note('ran') return lib.f(n) + t.x[1], t end, arguments = { 1 } }
+            queue:addOperation(op):waitUntilFinished()
+            return op.result, op.results[2].x[1], op.isSkipped
+            """
+        #expect(try folder.run(script) { $0.isolation = .process } == [5, 3, false])
+        #expect(try folder.run(script) == [5, 3, true])
+        #expect(try folder.run(script) { $0.isolation = .process } == [5, 3, true])
+        #expect(folder.notes() == ["ran"])
+    }
+
+    @Test("Random edits: what is skipped has the result that running would have")
+    func randomEdits() throws {
+        let seed = UInt64.random(in: 0...UInt64.max)
+        var random = SeededGenerator(seed: seed)
+        let folder = try StoreFolder()
+        for number in 0..<TestLength.size(60) {
+            let upvalue = ["1", "2", "'2'", "{ 1 }", "{ 2 }", "{ { 1 }, x = 2 }"].randomElement(using: &random)!
+            let code = ["show(v)", "show(v) .. '.'", "show({ v, v })", "show(v) .. count"].randomElement(using: &random)!
+            let argument = ["1", "{ a = 1, b = 2 }", "{ b = 2, a = 1 }"].randomElement(using: &random)!
+            let comment = ["", "-- a comment\n\n"].randomElement(using: &random)!
+            let script = """
+                \(comment)local v = \(upvalue)
+                count = \(Int.random(in: 0...1, using: &random))
+                local function show(v)
+                    if type(v) ~= 'table' then return tostring(v) .. type(v) end
+                    local keys, parts = {}, {}
+                    for key in pairs(v) do keys[#keys + 1] = key end
+                    table.sort(keys, function(a, b) return tostring(a) < tostring(b) end)
+                    for i, key in ipairs(keys) do parts[i] = key .. '=' .. show(v[key]) end
+                    return '{' .. table.concat(parts, ',') .. '}'
+                end
+                local function main(op, x) return \(code) .. show(x) end
+                local first = Operation.new { name = 'first', memoize = true, main = main, arguments = { \(argument) } }
+                local second = Operation.new { name = 'second', memoize = true, dependencies = { first }, main = function()
+                    return #first.result .. first.result:sub(1, 3)
+                end }
+                queue:addOperations({ first, second }, true)
+                local result = main(nil, \(argument))
+                return first.result == result, second.result == #result .. result:sub(1, 3)
+                """
+            #expect(try folder.run(script) == [true, true], "seed \(seed), case \(number)")
+            _ = folder.explanations()
+            #expect(try folder.run(workers: 1, script) == [true, true], "seed \(seed), case \(number)")
+            #expect(folder.explanations() == ["first: skipped", "second: skipped"], "seed \(seed), case \(number)")
+        }
     }
 
     @Test("A dry run runs nothing that asks, and says what would run")
@@ -226,14 +285,19 @@ import Testing
         #expect(error?.message.hasSuffix("the host of this script keeps no store") ?? false)
     }
 
-    @Test("Misuse is an error that says what to do", arguments: [
-        ("version = 1", "'version' has no effect without 'memoize', 'inputs' or 'outputs'"),
-        ("memoize = 1", "memoize: boolean expected, got number"),
-        ("memoize = true, asynchronous = true", "an asynchronous operation cannot ask the store: do its work in an operation that ends with 'main'"),
-        ("inputs = 5", "inputs must be a string or an array of strings, got a number"),
-        ("outputs = { 'a', {} }", "outputs[2] must be a string, got a table"),
-        ("depfile = {}", "depfile must be a string, got a table"),
-    ])
+    @Test(
+        "Misuse is an error that says what to do",
+        arguments: [
+            ("version = 1", "'version' has no effect without 'memoize', 'inputs' or 'outputs'"),
+            ("memoize = 1", "memoize: boolean expected, got number"),
+            (
+                "memoize = true, asynchronous = true",
+                "an asynchronous operation cannot ask the store: do its work in an operation that ends with 'main'"
+            ),
+            ("inputs = 5", "inputs must be a string or an array of strings, got a number"),
+            ("outputs = { 'a', {} }", "outputs[2] must be a string, got a table"),
+            ("depfile = {}", "depfile must be a string, got a table"),
+        ])
     func misuse(options: String, message: String) throws {
         let folder = try StoreFolder()
         let error = #expect(throws: LuaError.self) { try folder.run("Operation.new { \(options), main = function() end }") }

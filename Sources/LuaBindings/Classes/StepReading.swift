@@ -21,7 +21,8 @@ extension Call {
             throw .message("'\(idle.rawValue)' has no effect without 'memoize', 'inputs' or 'outputs'")
         }
         guard state.core.store != nil else {
-            throw .message("operations with 'memoize', 'inputs' or 'outputs' are not available here: the host of this script keeps no store")
+            throw .message(
+                "operations with 'memoize', 'inputs' or 'outputs' are not available here: the host of this script keeps no store")
         }
         if operation.isAsynchronous {
             throw .message("an asynchronous operation cannot ask the store: do its work in an operation that ends with 'main'")
@@ -49,7 +50,8 @@ extension Call {
     private func strings(at index: Int32, _ name: String, isOne: Bool = false) throws(CallError) -> [String] {
         if let text = string(at: index) { return [text] }
         guard isTable(at: index), !isOne else {
-            throw .message("\(name) must be a string\(isOne ? "" : " or an array of strings"), got \(Grammar.indefinite(typeName(at: index)))")
+            throw .message(
+                "\(name) must be a string\(isOne ? "" : " or an array of strings"), got \(Grammar.indefinite(typeName(at: index)))")
         }
         let limits = state.core.usage.limits
         if let limit = limits.storedValues, unsafe Int(lua_rawlen(lua, index)) > limit {
