@@ -122,6 +122,7 @@ import Testing
     func modules() throws {
         let key = try State.key(of: "local s = string; return function() return require 'a.b', require('c'), s, require(s.rep('x', 2)) end")
         #expect(key.modules == ["a.b", "c", "string"])
+        #expect(try State.key(of: "local require = require; return function() return require 'a' end").modules == ["a", "_G"])
     }
 
     @Test("Functions in tables are components, and can be told apart")

@@ -189,6 +189,38 @@ import Testing
         #expect(try folder.run(script) == [3, "module 'outer' changed, module 'inner' is gone"])
     }
 
+    @Test("Modules of the host's loader count with their sources")
+    func modulesOfTheHost() throws {
+        let folder = try StoreFolder()
+        let script =
+            "local m = require 'host'; local op = perform { memoize = true, main = function() return m.n() end } return op.result, op:whyRun()"
+        func run(_ source: String) throws -> [LuaValue] {
+            try folder.run(script) { $0.moduleLoader = { $0 == "host" ? source : nil } }
+        }
+        #expect(try run("return { n = function() return 1 end }") == [1, "never ran"])
+        #expect(try run("return { n = function() return 1 end }") == [1, .nil])
+        #expect(try run("return { n = function() return 2 end }") == [2, "module 'host' changed"])
+    }
+
+    @Test("Classes count with their methods")
+    func classes() throws {
+        let folder = try StoreFolder()
+        let script = """
+            local Image = Operation:subclass 'Image'
+            function Image:area() return 6 end
+            function Image:main() return self.x end
+            local image = Image.new()
+            image.x = 7
+            queue:addOperation(image):waitUntilFinished()
+            local op = perform { memoize = true, main = function() return image.result * image:area(), Image ~= nil end }
+            return op.result, op:whyRun()
+            """
+        #expect(try folder.run(script) == [42, "never ran"])
+        #expect(try folder.run(script) == [42, .nil])
+        #expect(try folder.run(script.replacing("return 6", with: "return 5")) == [35, "function 'Image.area' changed in line 2"])
+        #expect(try folder.run(script.replacing("image.x = 7", with: "image.x = 8")) == [48, "result of an unnamed Image changed"])
+    }
+
     @Test("An operation of the main queue, and one that is started by hand, ask as well")
     func mainState() throws {
         let folder = try StoreFolder()

@@ -11,6 +11,7 @@ enum { PREAMBLE_COUNT = 4 + 1 + 1 + 6 + 3 + 8 + 8 };
 enum opcode {
     OP_LOADK = 3,
     OP_LOADKX = 4,
+    OP_GETUPVAL = 9,
     OP_GETTABUP = 11,
     OP_GETFIELD = 14,
     OP_SETTABUP = 15,
@@ -152,14 +153,24 @@ static uint64_t digest_of_instruction(const function *f, size_t index) {
     return mix(digest, code);
 }
 
-// Finds `require "NAME"`: the function is read from a global, and the next instruction loads its argument.
-static void note_required(walker *w, const function *f, size_t index) {
-    uint32_t get = instruction(f, index), load = instruction(f, index + 1);
-    if (opcode(get) != OP_GETTABUP || opcode(load) != OP_LOADK || arg_a(load) != arg_a(get) + 1) return;
-    uint32_t name = get >> FIELD_C, argument = load >> 15;
-    if (f->constants == NULL || name >= f->constant_count || argument >= f->constant_count) return;
-    graph_text global = f->constants[name].text, text = f->constants[argument].text;
-    if (global.count != 7 || memcmp(global.bytes, "require", 7) != 0 || text.bytes == NULL) return;
+// What an instruction reads from a global or an upvalue: its name. `names` are those of the upvalues, as in the dump.
+static graph_text name_read(const function *f, uint32_t get, const uint8_t *names) {
+    graph_text none = {NULL, 0};
+    if (opcode(get) == OP_GETTABUP) return get >> FIELD_C < f->constant_count ? f->constants[get >> FIELD_C].text : none;
+    if (opcode(get) != OP_GETUPVAL) return none;
+    walker reader = {.at = names};
+    size_t count = read_number(&reader), number = get >> FIELD_B & 0xff;
+    if (number >= count) return none;
+    for (size_t i = 0; i < number; i++) read_text(&reader);
+    return read_text(&reader);
+}
+
+// Finds `require "NAME"`: the function is read from a global or an upvalue, and the next instruction loads its argument.
+static void note_required(walker *w, const function *f, size_t index, const uint8_t *names) {
+    uint32_t get = instruction(f, index), load = instruction(f, index + 1), argument = load >> 15;
+    if (opcode(load) != OP_LOADK || arg_a(load) != arg_a(get) + 1 || argument >= f->constant_count) return;
+    graph_text name = name_read(f, get, names), text = f->constants[argument].text;
+    if (name.count != 7 || memcmp(name.bytes, "require", 7) != 0 || text.bytes == NULL) return;
     if (!graph_reserve((void **)&w->required, w->required_count, &w->required_capacity, 1, sizeof *w->required))
         w->no_memory = true;
     else
@@ -182,7 +193,6 @@ static void read_lines(walker *w, const function *f, uint32_t line) {
     const int8_t *differences = (const int8_t *)w->at;
     w->at += difference_count;
     size_t absolute_count = read_number(w);
-    for (size_t i = 0; i < f->code_count; i++) note_required(w, f, i);
     uint32_t last = 0;
     uint64_t digest = 0;
     for (size_t i = 0; i < difference_count && i < f->code_count && f->constants != NULL; i++) {
@@ -263,6 +273,7 @@ static size_t walk_function(walker *w, graph_text *names) {
     for (size_t i = 0; i < nested_count; i++) walk_function(w, NULL);
     read_lines(w, &f, line);
     skip_locals(w);
+    for (size_t i = 0; i < f.code_count && f.constants != NULL; i++) note_required(w, &f, i, w->at);
     free(f.constants);
     return read_upvalue_names(w, names);
 }

@@ -50,10 +50,10 @@ extension LuaOperation {
         dropFunctions()
     }
 
-    /// Releases what only another attempt would need, the conditions, and the outputs that the operation has claimed.
+    /// Releases what only another attempt would need, and the conditions.
     func dropFunctions() {
-        let dropped = ifOutOfLine { ($0.dropFunctions(), $0.rare?.step) }
-        withExtendedLifetime(dropped) { $0?.1?.end() }
+        let dropped = ifOutOfLine { $0.dropFunctions() }
+        withExtendedLifetime(dropped) {}
     }
 
     /// Stores what a body has returned.

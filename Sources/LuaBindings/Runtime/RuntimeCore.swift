@@ -88,7 +88,9 @@ final class RuntimeCore: @unchecked Sendable {
         sandbox = configuration.sandbox
         usage = Usage(configuration.limits)
         let output = output
-        store = configuration.store.map { settings in WorkStore(settings) { output.report("opscript: \($0)\n") } }
+        store = configuration.store.map { settings in
+            WorkStore(settings, moduleLoader: configuration.moduleLoader) { output.report("opscript: \($0)\n") }
+        }
         operationMemoryLimit = configuration.limits.operationMemory ?? configuration.operationMemoryLimit ?? 0
     }
 

@@ -28,7 +28,7 @@ extension Runtime {
         public var limit = 2 << 30
         /// What is done with finished work.
         public var mode = Mode.normal
-        /// Is told what was decided about each operation that asks the store. Called on the thread that runs the operation, before its body.
+        /// Is told what was decided about each operation that asks the store. Called on the thread that runs the operation.
         public var explain: (@Sendable (Explanation) -> Void)?
 
         /// Names the folder.

@@ -10,19 +10,29 @@ final class WorkStore: Sendable {
     let mode: Runtime.Store.Mode
     /// The number of operations whose work was there.
     let skippedCount = Atomic<Int>(0)
+    /// The host's own source of modules, which `require` asks first.
+    private let moduleLoader: (@Sendable (String) throws -> String?)?
     private let explain: (@Sendable (Runtime.Explanation) -> Void)?
-    private let modules = Guarded<[String: ModuleFile]>([:])
+    private let modules = Guarded<[String: Module]>([:])
     private let preludes = Guarded<[Digest]>([])
 
-    /// What counts of the file of a module. It is read once: states do not load a module again.
-    private struct ModuleFile {
+    /// What counts of a module. It is read once: states do not load a module again.
+    private struct Module {
         let digest: Digest
         /// The modules that it requires by a constant name.
         let required: [String]
+
+        init(_ bytes: [UInt8], isSource: Bool) {
+            digest = unsafe bytes.withUnsafeBytes { unsafe Hasher128.hash($0) }
+            required = isSource ? RequiredModules.names(in: bytes) : []
+        }
     }
 
     /// - Parameter warn: is called with a sentence, on any thread.
-    init(_ settings: Runtime.Store, warn: @escaping @Sendable (String) -> Void) {
+    init(
+        _ settings: Runtime.Store, moduleLoader: (@Sendable (String) throws -> String?)?, warn: @escaping @Sendable (String) -> Void
+    ) {
+        self.moduleLoader = moduleLoader
         mode = settings.mode
         explain = settings.explain
         var configuration = OpStore.Store.Configuration(directory: settings.directory, warn: warn)
@@ -53,8 +63,9 @@ final class WorkStore: Sendable {
         return components.sorted { $0.label < $1.label }
     }
 
-    /// Nil if no file has the module: it is Lua's own, or the host's.
-    private func module(_ name: String, in state: LuaState) throws(Failure) -> ModuleFile? {
+    /// Nil if there is no source: it is Lua's own, or the host has registered it.
+    private func module(_ name: String, in state: LuaState) throws(Failure) -> Module? {
+        if let source = try? moduleLoader?(name) { return Module(Array(source.utf8), isSource: true) }
         var file: UnsafeMutablePointer<CChar>?
         try unsafe state.attempt { lua, failure in unsafe clua_module_file(lua, name, &file, &failure) }
         guard let file = unsafe file else { return nil }
@@ -62,8 +73,7 @@ final class WorkStore: Sendable {
         let path = unsafe String(cString: file)
         if let known = modules.withLock({ $0[path] }) { return known }
         guard let bytes = Self.contents(of: path) else { return nil }
-        let digest = unsafe bytes.withUnsafeBytes { unsafe Hasher128.hash($0) }
-        let module = ModuleFile(digest: digest, required: path.hasSuffix(".so") ? [] : RequiredModules.names(in: bytes))
+        let module = Module(bytes, isSource: !path.hasSuffix(".so"))
         modules.withLock { $0[path] = module }
         return module
     }
