@@ -116,7 +116,9 @@ final class FileStates: Sendable {
         }
         let moment = cstore_file_clock()
         let matches = Pattern(pattern).matches(in: self)
-        if matches.folders.allSatisfy({ Self.isSettled($0.status, at: moment) }) { patterns.withLock { $0[pattern] = matches } }
+        if !matches.hasLinks, matches.folders.allSatisfy({ Self.isSettled($0.status, at: moment) }) {
+            patterns.withLock { $0[pattern] = matches }
+        }
         return matches.paths
     }
 

@@ -19,6 +19,8 @@ struct Pattern {
     struct Matches {
         var paths: [String] = []
         var folders: [(path: String, status: cstore_status)] = []
+        /// Whether a link was followed. Where it leads to may change without a change of these folders.
+        var hasLinks = false
     }
 
     /// The paths that match, in the order of their bytes. Links to folders are followed, but not by `**`.
@@ -46,7 +48,7 @@ struct Pattern {
         if first == "**" {
             expand(folder, rest.isEmpty ? ["*"] : rest, in: files, &found)
             for name in names(in: folder, files, &found) where name.utf8.first != UInt8(ascii: ".") {
-                if files.isRealFolder(folder + name) { expand(folder + name + "/", [first] + rest, in: files, &found) }
+                if files.kindOfEntry(folder + name) == S_IFDIR { expand(folder + name + "/", [first] + rest, in: files, &found) }
             }
         } else if Self.isPattern(String(first)) {
             for name in names(in: folder, files, &found) where unsafe fnmatch(String(first), name, FNM_PERIOD) == 0 {
@@ -60,6 +62,7 @@ struct Pattern {
 
     private func take(_ path: String, _ rest: ArraySlice<Substring>, in files: FileStates, _ found: inout Matches) {
         let kind = files.status(of: path).kind
+        if files.kindOfEntry(path) == S_IFLNK { found.hasLinks = true }
         if rest.isEmpty {
             if kind == CSTORE_FILE { found.paths.append(path) }
         } else if kind == CSTORE_FOLDER {
@@ -69,9 +72,9 @@ struct Pattern {
 }
 
 extension FileStates {
-    /// Whether a path is a folder, and no link to one.
-    fileprivate func isRealFolder(_ path: String) -> Bool {
+    /// What is in a folder under this name: S_IFDIR, S_IFLNK. Links are not followed.
+    fileprivate func kindOfEntry(_ path: String) -> mode_t {
         var found = stat()
-        return unsafe fstatat(base, path, &found, AT_SYMLINK_NOFOLLOW) == 0 && found.st_mode & S_IFMT == S_IFDIR
+        return unsafe fstatat(base, path, &found, AT_SYMLINK_NOFOLLOW) == 0 ? found.st_mode & S_IFMT : 0
     }
 }

@@ -134,6 +134,12 @@ import Testing
         folder.makeFolder("none")
         folder.write("1", to: "none/d.c")
         #expect(try ran(folder, store, step) == "input 'none/d.c' is new")
+        folder.makeFolder("other")
+        #expect(symlink("other/e", folder.path + "/e.c") == 0)
+        for _ in 0..<8 { StoreGraph.waitForTick() }
+        #expect(try ran(folder, store, step) == nil, "it leads nowhere")
+        folder.write("1", to: "other/e")
+        #expect(try ran(folder, store, step) == "input 'e.c' is new")
         // A name that matches no file any more is a change, even if nobody can say which.
         folder.remove("b.c")
         folder.makeFolder("b.c")
