@@ -5,6 +5,7 @@ enum Depfile {
     /// As in make, a backslash at the end of a line continues it, `\#` and `\:` are the character, `$$` is a dollar sign, and 2n + 1 backslashes before a
     /// space are n of them and a space that belongs to the name.
     static func prerequisites(in text: [UInt8]) -> [String]? {
+        if text.contains(0) { return nil }
         var parser = Parser(text: text)
         return parser.parse()
     }

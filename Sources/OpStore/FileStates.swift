@@ -16,6 +16,7 @@ final class FileStates: Sendable {
     private let ownFolder: String
     private let boot: UInt64
     private let shards: [Shard]
+    private let patterns = Mutex<[String: Pattern.Matches]>([:])
     private final class Shard: Sendable { let known = Mutex<[String: Known]>([:]) }
 
     /// - Parameters:
@@ -106,6 +107,21 @@ final class FileStates: Sendable {
         return nil
     }
 
+    /// What a pattern matches now. Many steps have the same one, so it is expanded again only if a folder has changed.
+    func matches(of pattern: String) -> [String] {
+        if let known = patterns.withLock({ $0[pattern] }),
+            known.folders.allSatisfy({ Digest($0.status.signature) == Digest(status(of: $0.path).signature) })
+        {
+            return known.paths
+        }
+        let moment = cstore_file_clock()
+        let matches = Pattern(pattern).matches(in: self)
+        if !matches.hasLinks, matches.folders.allSatisfy({ Self.isSettled($0.status, at: moment) }) {
+            patterns.withLock { $0[pattern] = matches }
+        }
+        return matches.paths
+    }
+
     /// Whether a change after `moment` gets another time. File systems count in ticks of the kernel, of 10 ms at most, and old ones in seconds.
     private static func isSettled(_ status: cstore_status, at moment: Int64) -> Bool {
         let tick: Int64 = status.changed % 1_000_000_000 == 0 ? 2_000_000_000 : 20_000_000
@@ -150,7 +166,7 @@ final class FileStates: Sendable {
 
     /// The names in a folder, without "." and "..", in the order of their bytes. Nil if it cannot be read.
     func names(in path: String) -> [String]? {
-        let file = unsafe openat(base, path.isEmpty ? "." : path, O_RDONLY | O_CLOEXEC | O_DIRECTORY)
+        let file = unsafe openat(base, path, O_RDONLY | O_CLOEXEC | O_DIRECTORY)
         guard file >= 0 else { return nil }
         guard let folder = unsafe fdopendir(file) else {
             close(file)

@@ -52,7 +52,7 @@ struct ResolvedStep {
 
     /// What a pattern matches, without what the step itself makes.
     func matches(of pattern: String, in files: FileStates) -> [String] {
-        Pattern(pattern).matches(in: files).filter { !outputs.contains($0) && $0 != depfile }
+        files.matches(of: pattern).filter { !outputs.contains($0) && $0 != depfile }
     }
 
     /// The digest of what a pattern matches.

@@ -58,12 +58,15 @@ extension Store {
         of record: RecordReader, _ step: ResolvedStep, _ present: inout [(offset: Int, state: FileState)]
     ) -> [Reason.Change] {
         var changes: [Reason.Change] = []
-        var matches: [String] = []
-        var inputs: Set<String> = []
+        // What the patterns match whose matches are others, and the inputs that are recorded.
+        var patterns: [String] = [], matches: [String] = [], inputs: Set<String> = []
         record.forEachFile { file in
             if file.role == .pattern {
                 let now = step.matches(of: file.path, in: files)
-                if ResolvedStep.digest(ofMatches: now) != file.state.digest { matches += now }
+                if ResolvedStep.digest(ofMatches: now) != file.state.digest {
+                    patterns.append(file.path)
+                    matches += now
+                }
                 return true
             }
             let status = unsafe file.withPath { unsafe files.status(of: $0) }
@@ -80,7 +83,8 @@ extension Store {
             }
             return true
         }
-        return changes + matches.filter { !inputs.contains($0) }.map { .inputIsNew($0) }
+        changes += matches.filter { !inputs.contains($0) }.map { .inputIsNew($0) }
+        return changes.isEmpty ? patterns.map { .changed("what '\($0)' matches") } : changes
     }
 
     private func change(of file: RecordReader.File, _ now: FileState, _ path: String) -> Reason.Change? {
@@ -137,10 +141,14 @@ extension Store {
         let body = record.encoded(), variant = record.variant
         let isRecorded: Bool? = database.write { connection throws(SQLiteError) in
             let insert = try connection.statement(
-                "INSERT OR REPLACE INTO work(key, variant, identity, used, body, value) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")
+                """
+                INSERT OR REPLACE INTO work(key, variant, identity, used, body, value)
+                VALUES (?1, ?2, ?3, max(?4, coalesce((SELECT max(used) FROM work), 0)), ?5, ?6)
+                """)
             insert.bind(1, record.key.column)
             insert.bind(2, variant.column)
             insert.bind(3, record.identity.column)
+            // The latest, even if somebody has set the clock back: the first to go must be another one.
             insert.bind(4, Clock.seconds)
             insert.bind(5, body)
             insert.bind(6, stored)

@@ -70,8 +70,10 @@ public final class Work: Sendable {
     ///
     /// If another process makes one of the outputs at this moment, it waits for that, in a blocking call. If another process has done the same
     /// work since `lookUp`, the result is what it has made: the body need not run.
-    public func begin() -> Hit? {
-        if lockOutputs(), !store.configuration.runsAlways, let hit = store.hit(resolved, state.withLock(\.key)) {
+    ///
+    /// - Parameter unlessDone: False if the body must run even then, because what was found is of no use.
+    public func begin(unlessDone: Bool = true) -> Hit? {
+        if lockOutputs(), unlessDone, !store.configuration.runsAlways, let hit = store.hit(resolved, state.withLock(\.key)) {
             unlockOutputs()
             return hit
         }

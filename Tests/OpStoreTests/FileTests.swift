@@ -117,6 +117,35 @@ import Testing
         #expect(try ran(folder, store, step) == nil)
     }
 
+    @Test func aPatternIsExpandedAgainWhenAFolderHasChanged() throws {
+        let folder = try Folder()
+        folder.makeFolder("src")
+        folder.makeFolder("src/deep")
+        let store = folder.store()
+        let step = folder.step("a", inputs: ["src/**/*.c", "none/*.c", "*.c", "*/x.h"])
+        #expect(try ran(folder, store, step) == "never ran")
+        for (number, name) in ["src/deep/a.c", "b.c", "src/x.h", "src/c.c"].enumerated() {
+            // Old folders are remembered, new ones are not.
+            for _ in 0..<8 - 2 * number { StoreGraph.waitForTick() }
+            #expect(try ran(folder, store, step) == nil)
+            folder.write("1", to: name)
+            #expect(try ran(folder, store, step) == "input '\(name)' is new")
+        }
+        folder.makeFolder("none")
+        folder.write("1", to: "none/d.c")
+        #expect(try ran(folder, store, step) == "input 'none/d.c' is new")
+        folder.makeFolder("other")
+        #expect(symlink("other/e", folder.path + "/e.c") == 0)
+        for _ in 0..<8 { StoreGraph.waitForTick() }
+        #expect(try ran(folder, store, step) == nil, "it leads nowhere")
+        folder.write("1", to: "other/e")
+        #expect(try ran(folder, store, step) == "input 'e.c' is new")
+        // A name that matches no file any more is a change, even if nobody can say which.
+        folder.remove("b.c")
+        folder.makeFolder("b.c")
+        #expect(try ran(folder, store, step) == "input 'b.c' is not a file that can be read")
+    }
+
     @Test func theFilesOfADepfileAreInputs() throws {
         let folder = try Folder()
         let store = folder.store()

@@ -56,6 +56,21 @@ import Testing
         #expect(folder.warnings.entries == [])
     }
 
+    @Test("New work stays even if the clock was set back")
+    func aClockThatWasSetBack() throws {
+        let folder = try Folder()
+        let store = folder.store { $0.limit = 200_000 }
+        for index in 0..<5 { #expect(try record(store, index, value(20_000, seed: index)) == .recorded) }
+        var database: OpaquePointer?
+        #expect(sqlite3_open(folder.database, &database) == SQLITE_OK)
+        #expect(sqlite3_exec(database, "UPDATE work SET used = used + 86400", nil, nil, nil) == SQLITE_OK)
+        sqlite3_close(database)
+        for index in 5..<30 {
+            #expect(try record(store, index, value(20_000, seed: index)) == .recorded)
+            #expect(try isThere(store, index))
+        }
+    }
+
     @Test func aSmallerLimitMakesTheFileSmaller() throws {
         let folder = try Folder()
         let store = folder.store()

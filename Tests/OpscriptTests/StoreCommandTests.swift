@@ -103,6 +103,57 @@ struct StoreCommandTests {
         #expect(outcome.status == 0)
     }
 
+    @Test("With 'memoize', an operation whose results cannot be kept runs each time")
+    func notKept() throws {
+        let directory = try ScratchDirectory()
+        try directory.write(
+            """
+            local op = opscript.Operation.new { name = "odd", memoize = true, outputs = "out", main = function()
+              local file <close> = assert(io.open("out", "w"))
+              return print
+            end }
+            opscript.OperationQueue.new():addOperation(op):waitUntilFinished()
+            print(op.result == print, op.isSkipped)
+            """, to: "copy.lua")
+        for _ in 0..<3 {
+            let outcome = try run(directory)
+            #expect(outcome.lines == ["true\tfalse"], "\(outcome)")
+            #expect(outcome.errorText.hasPrefix("opscript: odd is not recorded and will run again: "), "\(outcome)")
+        }
+    }
+
+    @Test("After kill -9, a run goes on where it was")
+    func killed() throws {
+        let directory = try ScratchDirectory()
+        try directory.write(
+            """
+            local queue = opscript.OperationQueue.new()
+            local sum, operations = 0, {}
+            for i = 1, 30 do
+              operations[i] = opscript.Operation.new { memoize = true, arguments = { i }, main = function(op, i)
+                local file <close> = assert(io.open("ran", "a"))
+                file:write(i, "\\n")
+                file:flush()
+                if i == 20 and not io.open "killed" then
+                  assert(io.open("killed", "w")):close()
+                  local status = assert(io.open "/proc/self/stat")
+                  os.execute("kill -9 " .. status:read "n")
+                end
+                return i * i
+              end }
+              queue:addOperation(operations[i])
+            end
+            queue:waitUntilAllOperationsAreFinished()
+            for _, op in ipairs(operations) do sum = sum + op.result end
+            print(sum)
+            """, to: "copy.lua")
+        #expect(try run(directory, "--workers=1").status == 128 + 9)
+        let outcome = try run(directory, "--workers=1")
+        #expect(outcome.lines == ["9455"] && outcome.errors.isEmpty, "\(outcome)")
+        let ran = try Command.shell("cat \"$1\"/ran", directory.path).run().lines
+        #expect(ran == (Array(1...20) + Array(20...30)).map { "\($0)" })
+    }
+
     @Test("A store that is no store is set aside, and the run goes on")
     func damage() throws {
         let directory = try directory()

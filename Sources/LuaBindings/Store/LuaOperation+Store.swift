@@ -41,20 +41,20 @@ extension LuaOperation {
         } catch {
             return end(with: OperationFailure(error, kind: kind(of: error), of: self))
         }
-        let reason: String
+        let reason: String, isUseless: Bool
         switch work.lookUp(adding: beginning.components) {
         case .hit(let hit):
             guard let why = refusal(of: hit, step, store) else { return }
-            reason = why
-        case .miss(let why): reason = "\(why)"
+            (reason, isUseless) = (why, true)
+        case .miss(let why): (reason, isUseless) = ("\(why)", false)
         }
         step.run(because: reason, isDry: store.mode == .dryRun)
         store.tell(.runs(reason), about: self, named: step.name)
         if store.mode == .dryRun { return }
         // Another process may have done the work meanwhile.
-        if let hit = work.begin() {
+        if let hit = work.begin(unlessDone: !isUseless) {
             if refusal(of: hit, step, store) == nil { return }
-            _ = work.begin()
+            _ = work.begin(unlessDone: false)
         }
         run(body, at: 0)
         finish(work, of: step, from: beginning.storage, store)
