@@ -361,6 +361,21 @@ import Testing
         #expect(folder.notes() == ["a", "b"])
     }
 
+    @Test("The host sees what was skipped, and why the rest ran")
+    func hosts() throws {
+        let folder = try StoreFolder()
+        for reason in ["never ran", nil] {
+            try withRuntime(store: Runtime.Store(directory: "\(folder.path)/store")) { runtime in
+                let made = try runtime.operation(
+                    "return queue:addOperation(Operation.new { memoize = true, main = function() return 5 end })")
+                #expect(try runtime.results(of: made) == [5])
+                let operation = try #require(made as? LuaOperation)
+                #expect(operation.isSkipped == (reason == nil) && operation.reasonToRun == reason)
+                #expect(runtime.monitor.counts().skipped == (reason == nil ? 1 : 0))
+            }
+        }
+    }
+
     @Test("Without a store, the options are an error that says so")
     func withoutStore() throws {
         let error = #expect(throws: LuaError.self) { try script("Operation.new { memoize = true, main = function() end }") }
