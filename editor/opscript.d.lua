@@ -128,7 +128,7 @@ local Operation = {}
 ---@field exclusive? string|string[]
 ---@field needs? table<string, integer|string>
 ---@field retry? opscript.RetryOptions|integer
----@field memoize? boolean whether its results are kept in the store, and come back from there
+---@field memoize? boolean whether it asks the store for its results, without naming files
 ---@field inputs? string|string[] files that it reads: paths and patterns
 ---@field outputs? string|string[] files that it makes
 ---@field depfile? string a file in the format of `cc -MF` with further inputs, which it writes

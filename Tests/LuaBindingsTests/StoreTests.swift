@@ -146,7 +146,12 @@ import Testing
     func attempts() throws {
         let folder = try StoreFolder()
         let script = """
-            local op = perform { memoize = true, retry = 3, main = function(op) note('ran') if op.attempt < 3 then error('no') end return op.attempt end }
+            local op = perform { memoize = true, retry = 3, main = function(op)
+                note('ran')
+                op.tries = op.attempt
+                if op.attempt < 3 then error('no') end
+                return op.tries
+            end }
             return op.result, op.isSkipped
             """
         #expect(try folder.run(script) == [3, false])
@@ -167,6 +172,30 @@ import Testing
                 "f: runs: its results contain a function, which cannot be stored",
                 "f: not recorded: its results contain a function, which cannot be stored",
             ])
+    }
+
+    @Test("What a body stores in its operation comes back, and what was stored before counts")
+    func storage() throws {
+        let folder = try StoreFolder()
+        let script = """
+            local op = Operation.new { name = 'op', memoize = true, main = function(op)
+                note('ran')
+                op.sum, op.gone, op.list = op.base + 1, nil, { 1, { 2 } }
+            end }
+            op.base, op.gone = 4, true
+            queue:addOperation(op):waitUntilFinished()
+            local next = perform { memoize = true, dependencies = { op }, main = function() return op.sum * 2 end }
+            return op.sum, op.gone, op.list[2][1], op.base, op.isSkipped, next.result, next.isSkipped
+            """
+        #expect(try folder.run(script) == [5, .nil, 2, 4, false, 10, false])
+        #expect(try folder.run(script) == [5, .nil, 2, 4, true, 10, true])
+        #expect(try folder.run(script.replacing("= 4, true", with: "= 5, true")) == [6, .nil, 2, 5, false, 12, false])
+        #expect(folder.explanations().suffix(2).first == "op: runs: 'base' of the operation changed")
+        let refused = "local op = perform { name = 'op', memoize = true, main = function(op) op.f = print end } return op.isSkipped"
+        for _ in 0..<2 { #expect(try folder.run(refused) == [false]) }
+        #expect(
+            folder.explanations().last
+                == "op: not recorded: 'f', which it has stored in itself, contains a part of a module, which cannot be stored")
     }
 
     @Test("Modules count with the contents of their files, and those that they require as well")

@@ -16,8 +16,8 @@ extension LuaOperation {
 
     func setStep(_ options: StepOptions) { withFields { $0.rareInUse.step = StoredStep(options) } }
 
-    /// The names of values that scripts have stored, sorted.
-    var storedNames: [String] { ifOutOfLine { $0.rare?.storage.keys.sorted() ?? [] } ?? [] }
+    /// The values that scripts have stored, by name.
+    var storage: [String: Parcel] { ifOutOfLine { $0.rare?.storage ?? [:] } ?? [:] }
 
     /// Claims the outputs of a step when the operation is added.
     func plan(_ step: StoredStep) throws(Failure) {
@@ -29,17 +29,20 @@ extension LuaOperation {
     /// Asks the store, and runs the body unless its work is there.
     func run(_ body: Body, of step: StoredStep) {
         guard let store = core.store, let state = core.stateOfCurrentThread() else { return run(body, at: 0) }
-        let work: Work, components: [Step.Component]
+        let work: Work, beginning: StoredStep.Beginning
         do throws(Failure) {
-            let parcel = try parcel(of: body, in: state)
-            try core.prepare(state)
-            components = try StepKey(of: parcel, for: self, step.options, in: state, store).components
+            if let known = step.beginning {
+                beginning = known
+            } else {
+                beginning = try self.beginning(with: body, of: step, in: state, store)
+                step.beginning = beginning
+            }
             work = try step.plan(for: self, in: store)
         } catch {
             return end(with: OperationFailure(error, kind: kind(of: error), of: self))
         }
         let reason: String, isUseless: Bool
-        switch work.lookUp(adding: components) {
+        switch work.lookUp(adding: beginning.components) {
         case .hit(let hit):
             guard let why = refusal(of: hit, step, store) else { return }
             (reason, isUseless) = (why, true)
@@ -54,7 +57,16 @@ extension LuaOperation {
             _ = work.begin(unlessDone: false)
         }
         run(body, at: 0)
-        finish(work, of: step, store)
+        finish(work, of: step, from: beginning.storage, store)
+    }
+
+    private func beginning(
+        with body: Body, of step: StoredStep, in state: LuaState, _ store: WorkStore
+    ) throws(Failure) -> StoredStep.Beginning {
+        let parcel = try parcel(of: body, in: state), storage = storage
+        try core.prepare(state)
+        let key = try StepKey(of: parcel, for: self, storage, step.options, in: state, store)
+        return StoredStep.Beginning(components: key.components, storage: storage)
     }
 
     /// What the body would run, with everything that it captures.
@@ -69,12 +81,18 @@ extension LuaOperation {
 
     /// Takes the results from the store, in place of running the body. Returns why that is not possible; nil if it is done.
     private func refusal(of hit: Work.Hit, _ step: StoredStep, _ store: WorkStore) -> String? {
-        switch StoredResults(hit.value) {
-        case .results(let bytes):
-            guard let results = bytes.decoded else { return "its value in the store is damaged" }
-            setResults(results, ofBodyAt: 0)
-        case .none(let why): if step.options.memoizes { return why }
+        let damage = "its value in the store is damaged"
+        guard let stored = StoredResults(hit.value ?? []) else { return damage }
+        if let refusal = stored.refusal { return refusal }
+        var values: [(name: String, value: Parcel?)] = []
+        for (name, bytes) in stored.values {
+            let parcel = unsafe bytes.flatMap { unsafe StoredResults.parcel(in: $0) }
+            if bytes != nil, unsafe parcel == nil { return damage }
+            values.append((name, unsafe parcel.map { unsafe Parcel($0) }))
         }
+        guard var results = unsafe StoredResults.parcel(in: stored.results) else { return damage }
+        for (name, value) in values { self.store(value, as: name) }
+        setResults(unsafe ReturnedValues(taking: &results), ofBodyAt: 0)
         step.skip()
         recordSkip()
         store.tell(.isSkipped, about: self, named: step.name)
@@ -82,12 +100,12 @@ extension LuaOperation {
     }
 
     /// Records what the body has done.
-    private func finish(_ work: Work, of step: StoredStep, _ store: WorkStore) {
+    private func finish(_ work: Work, of step: StoredStep, from before: [String: Parcel], _ store: WorkStore) {
         let results = storedResults
         guard !isCancelled, let returned = results.first ?? nil else { return work.fail() }
-        let stored = StoredResults(encoding: returned.parcel)
+        let stored = StoredResults(returned.parcel, from: before, to: storage)
         let recorded = unsafe stored.bytes.withUnsafeBytes { unsafe work.finish(value: $0) }
-        if case .none(let why) = stored, step.options.memoizes { store.tell(.isNotRecorded(why), about: self, named: step.name) }
+        if let refusal = stored.refusal { store.tell(.isNotRecorded(refusal), about: self, named: step.name) }
         if case .notRecorded(let why?) = recorded { store.tell(.isNotRecorded(why), about: self, named: step.name) }
     }
 }

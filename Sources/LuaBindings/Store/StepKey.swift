@@ -12,8 +12,13 @@ struct StepKey {
     /// The operations whose outcomes are being looked at, outermost first.
     private var visited: [ObjectIdentifier] = []
 
-    /// - Parameter body: what `operation` is about to run.
-    init(of body: Parcel, for operation: LuaOperation, _ options: StepOptions, in state: LuaState, _ store: WorkStore) throws(Failure) {
+    /// - Parameters:
+    ///   - body: What `operation` is about to run.
+    ///   - storage: What scripts have stored in it.
+    init(
+        of body: Parcel, for operation: LuaOperation, _ storage: [String: Parcel], _ options: StepOptions, in state: LuaState,
+        _ store: WorkStore
+    ) throws(Failure) {
         visited = [ObjectIdentifier(operation)]
         let parts = try Self.parts(of: body, CLUA_BODY)
         for component in parts.components {
@@ -22,8 +27,7 @@ struct StepKey {
         }
         for met in parts.met { try add(met, of: operation) }
         try add(operation.dependencies, of: operation)
-        for name in operation.storedNames {
-            guard let value = operation.stored(name) else { continue }
+        for (name, value) in storage.sorted(by: { $0.key < $1.key }) {
             add("'\(name)' of the operation", try digest(of: value, CLUA_STORED, path: "'\(name)' of \(operation.displayName)"))
         }
         for component in try store.components(ofModules: parts.modules, in: state) { add(component.label, component.digest) }
@@ -100,8 +104,7 @@ struct StepKey {
         for parcel in lua.results ?? [] {
             hasher.combine(try digest(of: parcel, CLUA_RESULTS, path: "the result of \(other.displayName)"))
         }
-        for name in lua.storedNames {
-            guard let value = lua.stored(name) else { continue }
+        for (name, value) in lua.storage.sorted(by: { $0.key < $1.key }) {
             hasher.combine(name)
             hasher.combine(try digest(of: value, CLUA_STORED, path: "'\(name)' of \(other.displayName)"))
         }

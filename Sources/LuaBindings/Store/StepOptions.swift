@@ -8,7 +8,7 @@ struct StepOptions: Sendable {
     /// The names of the environment variables that count.
     var environment: [String] = []
     var version: Digest?
-    /// Whether the result must come back from the store. Without this, work counts as done if its result cannot be stored.
+    /// Whether the operation asks although it has no files.
     var memoizes = false
     var keepsOutputsOnFailure = false
     /// Where the operation's function is: `<build.lua:12>`.

@@ -1,50 +1,104 @@
 import CLua
 import Glibc
 
-/// The results of a body as the store keeps them.
-enum StoredResults {
-    case results(Bytes)
-    /// They cannot be stored, and why.
-    case none(String)
+/// What a body has returned, and what it has stored in its operation, as the store keeps them.
+struct StoredResults {
+    /// Why there is nothing to keep; nil if there is.
+    private(set) var refusal: String?
+    /// The results, and the values by name. Nil takes a value away.
+    private(set) var results: [UInt8] = []
+    private(set) var values: [(name: String, bytes: [UInt8]?)] = []
 
-    struct Bytes {
-        let bytes: [UInt8]
+    /// What the first byte says.
+    private static let refused: UInt8 = 0, kept: UInt8 = 1
 
-        /// Nil if the bytes are damaged, or memory has run out.
-        var decoded: ReturnedValues? {
-            var parcel = unsafe clua_parcel()
-            let isRead = unsafe bytes.withUnsafeBufferPointer { unsafe clua_stored_read($0.baseAddress, $0.count, &parcel) }
-            return unsafe isRead ? ReturnedValues(taking: &parcel) : nil
+    /// Encodes what a body has left.
+    ///
+    /// - Parameters:
+    ///   - before: The values that were stored in the operation before the body began.
+    ///   - after: Those that are now.
+    init(_ results: Parcel, from before: [String: Parcel], to after: [String: Parcel]) {
+        self.results = encode(results, "its results contain")
+        for name in Set(before.keys).union(after.keys).sorted() {
+            guard let value = after[name] else {
+                values.append((name, nil))
+                continue
+            }
+            if let old = before[name], unsafe old.pointer == value.pointer { continue }
+            values.append((name, encode(value, "'\(name)', which it has stored in itself, contains")))
         }
     }
 
-    /// What precedes the reason in place of results.
-    private static let mark: UInt8 = 0
-
-    /// Reads what was stored.
-    init(_ value: [UInt8]?) {
-        let bytes = value ?? []
-        self = bytes.first == Self.mark ? .none(String(decoding: bytes.dropFirst(), as: UTF8.self)) : .results(Bytes(bytes: bytes))
-    }
-
-    /// Encodes results.
-    init(encoding parcel: Parcel) {
+    private mutating func encode(_ parcel: Parcel, _ what: String) -> [UInt8] {
         var bytes: UnsafeMutablePointer<UInt8>?, count = 0
+        defer { unsafe free(bytes) }
         if let refused = unsafe clua_stored_write(parcel.pointer, &bytes, &count) {
-            let what = unsafe String(cString: refused)
-            self = .none(what.isEmpty ? "there is no memory for its results" : "its results contain \(what), which cannot be stored")
-        } else {
-            self = .results(Bytes(bytes: unsafe [UInt8](UnsafeBufferPointer(start: bytes, count: count))))
+            let part = unsafe String(cString: refused)
+            refusal = part.isEmpty ? "there is no memory for its results" : "\(what) \(part), which cannot be stored"
+            return []
         }
-        unsafe free(bytes)
         withExtendedLifetime(parcel) {}
+        return unsafe [UInt8](UnsafeBufferPointer(start: bytes, count: count))
     }
+
+    // MARK: bytes
 
     /// What to store.
     var bytes: [UInt8] {
-        switch self {
-        case .results(let results): results.bytes
-        case .none(let why): [Self.mark] + why.utf8
+        if let refusal { return [Self.refused] + refusal.utf8 }
+        var bytes = [Self.kept]
+        bytes.append(counted: results)
+        for (name, value) in values {
+            bytes.append(counted: Array(name.utf8))
+            bytes.append(value == nil ? 0 : 1)
+            if let value { bytes.append(counted: value) }
         }
+        return bytes
+    }
+
+    /// Reads what was stored; nil if that is damaged.
+    init?(_ bytes: [UInt8]) {
+        var rest = bytes[...]
+        switch rest.popFirst() {
+        case Self.refused: refusal = String(decoding: rest, as: UTF8.self)
+        case Self.kept:
+            guard let results = rest.takeCounted() else { return nil }
+            self.results = Array(results)
+            while !rest.isEmpty {
+                guard let name = rest.takeCounted(), let isThere = rest.popFirst() else { return nil }
+                var value: [UInt8]?
+                if isThere != 0 {
+                    guard let taken = rest.takeCounted() else { return nil }
+                    value = Array(taken)
+                }
+                values.append((String(decoding: name, as: UTF8.self), value))
+            }
+        default: return nil
+        }
+    }
+
+    /// The parcel in bytes that were stored; nil if they are damaged, or memory has run out. The caller owns it.
+    static func parcel(in bytes: [UInt8]) -> clua_parcel? {
+        var parcel = unsafe clua_parcel()
+        let isRead = unsafe bytes.withUnsafeBufferPointer { unsafe clua_stored_read($0.baseAddress, $0.count, &parcel) }
+        return unsafe isRead ? parcel : nil
+    }
+}
+
+extension [UInt8] {
+    fileprivate mutating func append(counted bytes: [UInt8]) {
+        unsafe Swift.withUnsafeBytes(of: UInt64(bytes.count).littleEndian) { unsafe append(contentsOf: $0) }
+        append(contentsOf: bytes)
+    }
+}
+
+extension ArraySlice<UInt8> {
+    fileprivate mutating func takeCounted() -> ArraySlice<UInt8>? {
+        guard count >= 8 else { return nil }
+        let size = prefix(8).reversed().reduce(0 as UInt64) { $0 << 8 | UInt64($1) }
+        removeFirst(8)
+        guard size <= UInt64(count) else { return nil }
+        defer { removeFirst(Int(size)) }
+        return prefix(Int(size))
     }
 }

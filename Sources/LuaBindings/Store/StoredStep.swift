@@ -11,9 +11,17 @@ final class StoredStep: Sendable {
     private struct State {
         var name = ""
         var work: Work?
+        var beginning: Beginning?
         var isSkipped = false
         var isAssumedToRun = false
         var reason: String?
+    }
+
+    /// What the operation depends on, and what scripts had stored in it, before its first attempt. What an attempt stores does not change the key
+    /// of the next one.
+    struct Beginning {
+        let components: [Step.Component]
+        let storage: [String: Parcel]
     }
 
     init(_ options: StepOptions) { self.options = options }
@@ -25,6 +33,12 @@ final class StoredStep: Sendable {
     /// Why the body has run, or would run in a dry run; nil if it was skipped, or nobody has asked the store yet.
     var reason: String? { state.withLock { $0.reason } }
     var name: String { state.withLock { $0.name } }
+
+    /// What was remembered before the first attempt; nil for the first one.
+    var beginning: Beginning? {
+        get { state.withLock { $0.beginning } }
+        set { state.withLock { $0.beginning = newValue } }
+    }
 
     func skip() {
         state.withLock { state in
@@ -46,9 +60,10 @@ final class StoredStep: Sendable {
     func plan(for operation: LuaOperation, in store: WorkStore) throws(Failure) -> Work {
         if let work = state.withLock({ $0.work }) { return work }
         let name = operation.name ?? options.outputs.first ?? options.place
-        // Lines change when something else in the file does.
-        let source = options.place.prefix(upTo: options.place.lastIndex(of: ":") ?? options.place.endIndex)
-        let identity = options.outputs.isEmpty ? "\(operation.name ?? "") \(source)" : options.outputs.joined(separator: "\0")
+        // The line of a function changes when something else in the file does, so it counts only without a name.
+        let file = options.place.prefix(upTo: options.place.lastIndex(of: ":") ?? options.place.endIndex)
+        let identity =
+            options.outputs.isEmpty ? operation.name.map { "\($0) \(file)" } ?? options.place : options.outputs.joined(separator: "\0")
         var step = Step(name: name, identity: identity, components: [])
         step.inputs = options.inputs
         step.outputs = options.outputs
@@ -66,5 +81,8 @@ final class StoredStep: Sendable {
     }
 
     /// Gives up the outputs: the operation has finished, or was not added.
-    func end() { state.withLock { $0.work.take() }?.end() }
+    func end() {
+        let (work, beginning) = state.withLock { ($0.work.take(), $0.beginning.take()) }
+        withExtendedLifetime(beginning) { work?.end() }
+    }
 }
