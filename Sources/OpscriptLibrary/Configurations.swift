@@ -57,6 +57,13 @@ public func setOperationMemoryLimit(_ configuration: OpaquePointer?, _ bytes: In
 /// More than half of the address space is no limit either.
 private func limit(_ bytes: Int) -> Int? { bytes > 0 ? bytes : nil }
 
+/// `opscript_configuration_set_worker_processes`
+@_cdecl("opscript_configuration_set_worker_processes")
+public func setWorkerProcesses(_ configuration: OpaquePointer?, _ executable: UnsafePointer<CChar>?) {
+    let path = executable.map { String(cString: $0) }
+    change(configuration) { $0.isolation = path.map { .process(executable: $0) } ?? .process }
+}
+
 /// `opscript_configuration_set_host_adds_operations`
 @_cdecl("opscript_configuration_set_host_adds_operations")
 public func setHostAddsOperations(_ configuration: OpaquePointer?, _ value: Bool) {

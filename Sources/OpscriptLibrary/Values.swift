@@ -126,7 +126,8 @@ extension LuaValue {
         case .table: OPSCRIPT_TABLE
         case .operation: OPSCRIPT_OPERATION
         case .queue: OPSCRIPT_QUEUE
-        case .object, .other: OPSCRIPT_OTHER
+        case .object(let reference): reference.object is ForeignObject ? OPSCRIPT_OBJECT : OPSCRIPT_OTHER
+        case .other: OPSCRIPT_OTHER
         }
     }
 }

@@ -7,6 +7,8 @@ struct Opscript {
     static let version = "0.2.0"
 
     static func main() {
+        // Installed under a second name, the command is the executable of worker processes of programs that use the library for C.
+        WorkerProcess.serveIfRequested()
         let words = CommandLine.arguments
         let name = words.first ?? "opscript"
         if words.count > 1, words[1] == "attach" { exit(attach(Array(words.dropFirst(2)), name: name)) }

@@ -6,69 +6,16 @@
 //
 // An input is four bytes followed by the bytes of a parcel. The four bytes choose the seed whose codes and objects are used, the
 // environment, and the memory that the state may take beyond what it holds (two bytes, 0 for enough).
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "fuzzing.h"
 
-#include "CLua.h"
-#include "Objects/object_raising.h"
-
-enum { HEADER = 4, MOST_SEEDS = 64, KIND = 1, ENOUGH = 32 << 20 };
-
-static clua_parcel seeds[MOST_SEEDS];
-static int seed_count;
-static int references;  // references to the host's only object
-
-static void retain(void *object) { ++*(int *)object; }
-static void release(void *object) { --*(int *)object; }
-static void call(lua_State *L, int member, clua_reply *reply) { (void)L, (void)member, (void)reply; }
-static void sent(lua_State *L, const clua_parcel *parcel) { (void)L, (void)parcel; }
+enum { HEADER = 4, ENOUGH = 32 << 20 };
 
 static const clua_host host = {.call = call, .sent = sent};
-
-static void check(bool is_right, const char *what) {
-    if (is_right) return;
-    fprintf(stderr, "parcel fuzzer: %s\n", what);
-    abort();
-}
-
-static lua_State *new_state(void) {
-    lua_State *L = clua_state_new(NULL, &host, CLUA_NO_ENVIRONMENT);
-    check(L != NULL, "no state");
-    return L;
-}
-
-static const char *option(int count, char **arguments, const char *name) {
-    size_t length = strlen(name);
-    for (int i = 1; i < count; i++)
-        if (strncmp(arguments[i], name, length) == 0) return arguments[i] + length;
-    return NULL;
-}
-
-static void make_seeds(const char *path) {
-    lua_State *L = new_state();
-    if (luaL_loadfile(L, path) != LUA_OK) check(false, lua_tostring(L, -1));
-    clua_push_handle(L, &references, KIND);
-    if (lua_pcall(L, 1, 1, 0) != LUA_OK) check(false, lua_tostring(L, -1));
-    seed_count = (int)lua_rawlen(L, -1);
-    check(seed_count > 0 && seed_count <= MOST_SEEDS, "too many seeds, or none");
-    for (int i = 0; i < seed_count; i++) {
-        lua_settop(L, 1);
-        lua_rawgeti(L, 1, i + 1);
-        if (lua_pcall(L, 0, LUA_MULTRET, 0) != LUA_OK) check(false, lua_tostring(L, -1));
-        if (clua_encode(L, lua_gettop(L) - 1, CLUA_STORED, &seeds[i]) != LUA_OK) check(false, lua_tostring(L, -1));
-    }
-    clua_state_close(L);
-}
 
 static void write_seeds(const char *directory) {
     for (int i = 0; i < seed_count; i++)
         for (int environment = 0; environment < 2; environment++) {
-            char path[4096];
-            snprintf(path, sizeof path, "%s/seed-%d-%d", directory, i, environment);
-            FILE *file = fopen(path, "wb");
-            check(file != NULL, "cannot write the seeds");
+            FILE *file = open_seed(directory, i, environment);
             const uint8_t header[HEADER] = {(uint8_t)i, (uint8_t)environment, 0, 0};
             fwrite(header, 1, sizeof header, file);
             fwrite(clua_parcel_bytes(&seeds[i]), 1, seeds[i].byte_count, file);
@@ -78,11 +25,7 @@ static void write_seeds(const char *directory) {
 
 int LLVMFuzzerInitialize(int *count, char ***arguments);
 int LLVMFuzzerInitialize(int *count, char ***arguments) {
-    clua_set_object_functions((clua_object_functions){.retain = retain, .release = release});
-    const char *path = option(*count, *arguments, "--seeds=");
-    check(path != NULL, "usage: parcel --seeds=FILE [--write=DIRECTORY] [CORPUS]");
-    make_seeds(path);
-    const char *directory = option(*count, *arguments, "--write=");
+    const char *directory = begin(*count, *arguments, &host);
     if (directory == NULL) return 0;
     write_seeds(directory);
     exit(0);
@@ -124,7 +67,7 @@ static void make_key(const clua_parcel *parcel) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size < HEADER) return 0;
-    lua_State *L = new_state();
+    lua_State *L = new_state(&host);
     clua_state *state = clua_state_of(L);
     check(luaL_dostring(L, disarm) == LUA_OK, "cannot disarm the state");
     int before = references;

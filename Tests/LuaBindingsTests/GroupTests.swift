@@ -1,5 +1,6 @@
 import LuaBindings
 import OpEngine
+import Synchronization
 import TestSupport
 import Testing
 
@@ -197,5 +198,31 @@ import Testing
         begun.wait(2)
         #expect(runtime.close(deadline: .seconds(2)) == [])
         #expect(operation.isFinished && operation.outcome == .cancelled)
+    }
+
+    @Test func closingStopsCallbacksOnWorkersAndEndsTheirThreads() throws {
+        let runtime = try Runtime()
+        let begun = Gate(), isStateClosed = Atomic(false)
+        try runtime.register("begun") { _ in
+            begun.open()
+            return []
+        }
+        try runtime.register("closed") { _ in
+            isStateClosed.store(true, ordering: .releasing)
+            return []
+        }
+        try runtime.run(
+            """
+            opscript.OperationQueue.new():addOperation(function()
+                kept = setmetatable({}, { __gc = closed })
+                local inner = opscript.Operation.new(function() end)
+                inner.completionBlock = function() begun() while true do pcall(error) end end
+                opscript.OperationQueue.new():addOperation(inner)
+            end)
+            """)
+        begun.wait()
+        #expect(runtime.close(deadline: .seconds(4)) == [])
+        let isClosed = isStateClosed.load(ordering: .acquiring)
+        #expect(isClosed)
     }
 }

@@ -153,7 +153,7 @@ private struct HostileScript: Sendable {
             } catch { return "a bystander failed: \(error)" }
         }
         runtime.interruptAllOperations()
-        let left = runtime.close(deadline: .seconds(30))
+        let left = runtime.close(deadline: .seconds(10))
         isClosed = true
         if !left.isEmpty { return "these did not end: \(left)" }
         // So long that no slow machine fails, but not for ever.

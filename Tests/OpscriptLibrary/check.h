@@ -45,6 +45,8 @@ void test_host_functions(opscript_runtime *runtime);
 void test_operations(opscript_runtime *runtime);
 void test_queues(opscript_runtime *runtime);
 void test_waiting(opscript_runtime *runtime);
+void test_objects(opscript_runtime *runtime);
+void test_objects_are_gone(void);
 void test_threads(void);
 void test_null(void);
 void test_closed(void);

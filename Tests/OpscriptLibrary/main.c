@@ -72,7 +72,9 @@ int main(void) {
   test_operations(runtime);
   test_queues(runtime);
   test_waiting(runtime);
+  test_objects(runtime);
   CHECK(opscript_runtime_free(runtime));
+  test_objects_are_gone();
   test_threads();
   test_null();
   test_closed();

@@ -26,6 +26,7 @@ struct InstalledLibrary {
     func run(_ script: String) throws -> Outcome {
         var command = Command.shell(script, prefix, directory.path, Paths.package)
         command.environment["PKG_CONFIG_PATH"] = prefix + "/lib/pkgconfig"
+        command.environment["PATH"] = prefix + "/bin:" + (Paths.environment("PATH") ?? "")
         command.timeout = 300
         return try command.run()
     }

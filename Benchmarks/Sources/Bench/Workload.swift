@@ -203,8 +203,11 @@ struct Catalogue {
                 peers: [loop], goals: [Goal(peer: "loop", must: 1)]),
             Workload(
                 name: "L7", title: "map of a function that does nothing", unit: "ns", ours: script("L7", 1_000_000),
-                peers: [Subject(name: "imap", commands: [["python3", programs.scripts + "/imap.py", "L7", count(1_000_000)]])],
-                goals: []),
+                peers: [
+                    Subject(name: "imap", commands: [["python3", programs.scripts + "/imap.py", "L7", count(1_000_000)]]),
+                    // Debian's Python, because Debian's joblib belongs to that.
+                    Subject(name: "joblib", commands: [["/usr/bin/python3", programs.scripts + "/joblib-map.py", "L7", count(200_000)]]),
+                ], goals: []),
             Workload(
                 name: "T1", title: "a string of 1 MB there and back", unit: "µs", ours: script("T1", 200), peers: luaPeers("T1", 200),
                 goals: [Goal(peer: "luv", must: 1.1, best: 0.85)]),

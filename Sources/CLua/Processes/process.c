@@ -311,30 +311,30 @@ static bool is_of_allowed_size(const clua_process *process, const clua_parcel *p
     return limit == 0 || clua_parcel_size(parcel) <= limit;
 }
 
-// Reads the outcome of a task. Returns its status.
+// Reads the outcome of a task. Returns its status, which is CLUA_PROCESS_LOST if the process does not keep to the protocol.
 static int read_outcome(clua_process *process, message_reader *reader, uint64_t *spent, clua_parcel *results, clua_failure *failure) {
     memset(failure, 0, sizeof *failure);
     int64_t status = message_signed(reader);
     *spent = message_varint(reader);
     if (status == LUA_OK) {
-        if (!read_parcel(&process->channel, reader, results)) return lost(process, failure);
+        if (!read_parcel(&process->channel, reader, results)) return CLUA_PROCESS_LOST;
         if (!is_of_allowed_size(process, results)) {
             clua_parcel_release(results);
-            return lost(process, failure);
+            return CLUA_PROCESS_LOST;
         }
         return LUA_OK;
     }
     int stop = message_byte(reader);
-    if (status < LUA_ERRRUN || status > LUA_ERRERR || stop > CLUA_STOP_INSTRUCTIONS) return lost(process, failure);
+    if (status < LUA_ERRRUN || status > LUA_ERRERR || stop > CLUA_STOP_INSTRUCTIONS) return CLUA_PROCESS_LOST;
     failure->status = (int)status;
     failure->stop = stop;
     failure->incomplete = message_byte(reader);
     size_t message_count, traceback_count;
     const char *message = message_string(reader, &message_count), *traceback = message_string(reader, &traceback_count);
-    if (!read_parcel(&process->channel, reader, &failure->value)) return lost(process, failure);
+    if (!read_parcel(&process->channel, reader, &failure->value)) return CLUA_PROCESS_LOST;
     if (!is_of_allowed_size(process, &failure->value)) {
         clua_parcel_release(&failure->value);
-        return lost(process, failure);
+        return CLUA_PROCESS_LOST;
     }
     failure->message = clua_copy_bytes(message, message_count);
     failure->message_count = failure->message != NULL ? message_count : 0;

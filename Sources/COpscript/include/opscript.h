@@ -82,6 +82,8 @@ typedef struct opscript_list opscript_list;
 typedef struct opscript_function opscript_function;
 /* A reference to an operation: work that a thread of a runtime does once. */
 typedef struct opscript_operation opscript_operation;
+/* What scripts see of objects of the program. */
+typedef struct opscript_class opscript_class;
 /* A reference to a queue, which starts the operations that are added to it. */
 typedef struct opscript_queue opscript_queue;
 
@@ -150,7 +152,8 @@ typedef enum opscript_type {
   OPSCRIPT_TABLE,
   OPSCRIPT_OPERATION,
   OPSCRIPT_QUEUE,
-  OPSCRIPT_OTHER /* a function, a thread or a userdata; passed to Lua again, it becomes nil */
+  OPSCRIPT_OTHER, /* a function, a thread or a userdata; passed to Lua again, it becomes nil */
+  OPSCRIPT_OBJECT /* an object of the program */
 } opscript_type;
 
 /* New values. */
@@ -287,6 +290,10 @@ void opscript_configuration_set_limit(opscript_configuration *configuration, ops
 /* For scripts that nobody has read: nothing but the language and what computes; all limits above but those of instructions, because time is
    limited; and 128 MB for each Lua state. Single limits may be set afterwards. */
 void opscript_configuration_set_untrusted(opscript_configuration *configuration);
+/* Runs the functions of operations in worker processes, one for each worker, instead of threads of this process. What ends such a process
+   costs the operation that it runs, and nothing else. `executable` is the path of the installed command `opscript-worker`; with NULL,
+   opscript_runtime_new looks for it beside this program and in PATH, and reports if there is none. */
+void opscript_configuration_set_worker_processes(opscript_configuration *configuration, const char *executable);
 void opscript_configuration_free(opscript_configuration *configuration);
 
 /* Runtimes ---------------------------------------------------------------------------------------------------------- */
@@ -328,6 +335,30 @@ bool opscript_set_global(opscript_runtime *runtime, const char *name, const opsc
 bool opscript_register(
   opscript_runtime *runtime, const char *name, opscript_host_function function, void *user_data, opscript_destructor destroy,
   opscript_error **error);
+
+/* What a member of a class is. */
+typedef enum opscript_member {
+  OPSCRIPT_FUNCTION = 0, /* a function of the class table, such as `new` */
+  OPSCRIPT_METHOD,       /* a method; its first argument is the object */
+  OPSCRIPT_GETTER,       /* reads a property; its argument is the object */
+  OPSCRIPT_SETTER,       /* assigns a property; its arguments are the object and the value. There must be a getter. */
+  OPSCRIPT_METAMETHOD    /* such as `__add` or `__tostring`; either operand may be the object */
+} opscript_member;
+
+/* A class without members. `name` is that of the class table, a global, and of the class in messages. */
+opscript_class *opscript_class_new(const char *name);
+/* Adds a member before the class is registered. States call it on their threads, so several threads may call it at once. */
+bool opscript_class_add(
+  opscript_class *class_, opscript_member kind, const char *name, opscript_host_function function, void *user_data,
+  opscript_destructor destroy, opscript_error **error);
+/* Makes the class, with the members that it has now, known in every state of the runtime. A class may be registered in several runtimes.
+   Enters. */
+bool opscript_register_class(opscript_runtime *runtime, const opscript_class *class_, opscript_error **error);
+/* A value that refers to an object of the program. `destroy` is called when nothing refers to the object any more, on any thread. */
+opscript_value *opscript_value_new_object(const opscript_class *class_, void *object, opscript_destructor destroy);
+/* The object of a value; NULL if the value is no object of that class. Valid as long as the value. */
+void *opscript_value_object(const opscript_value *value, const opscript_class *class_);
+void opscript_class_free(opscript_class *class_);
 
 /* Runs what waits for the main state and is there now: callbacks, operations of the main queue, timers. Stops after `limit` of them (0 for no
    limit) or after `seconds`. `more`, which may be NULL, tells whether something is left. Enters. */

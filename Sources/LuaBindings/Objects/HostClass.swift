@@ -18,13 +18,23 @@ final class HostClass: @unchecked Sendable {
     }
 
     let name: String
-    let objectType: ObjectIdentifier
+    /// The type of the objects, or their `ForeignClass`.
+    let identity: ObjectIdentifier
+    /// Keeps `identity` from becoming that of something else.
+    private let foreign: ForeignClass?
     private let functions, methods, getters, setters, metamethods: FunctionTable
     private let getOther, setOther: HostFunction
 
-    init<Object: LuaObject>(_ name: String, of type: Object.Type, _ members: Members) {
+    convenience init<Object: LuaObject>(_ name: String, of type: Object.Type, _ members: Members) {
+        self.init(name, ObjectIdentifier(type), members)
+    }
+
+    convenience init(_ foreign: ForeignClass) { self.init(foreign.name, ObjectIdentifier(foreign), foreign.members, foreign) }
+
+    private init(_ name: String, _ identity: ObjectIdentifier, _ members: Members, _ foreign: ForeignClass? = nil) {
         self.name = name
-        objectType = ObjectIdentifier(type)
+        self.identity = identity
+        self.foreign = foreign
         functions = FunctionTable(members.functions)
         methods = FunctionTable(members.methods)
         getters = FunctionTable(members.getters)
@@ -50,6 +60,11 @@ final class HostClass: @unchecked Sendable {
         }
         let hint = known.isEmpty ? "" : Spelling.suggestion(for: text, among: known)
         return .message("\(Grammar.indefinite(name)) has no member '\(text)'\(hint)")
+    }
+
+    /// Whether a class may have a metamethod of this name: not what properties and methods are for, nor what would end an object.
+    static func mayHave(metamethod name: String) -> Bool {
+        name.hasPrefix("__") && !["__index", "__newindex", "__gc", "__mode", "__metatable", "__name", "__transfer"].contains(name)
     }
 
     /// Calls `body` with the description that C reads. What it points to stays valid as long as this object.
@@ -101,13 +116,14 @@ private final class FunctionTable {
 final class HostClasses: Sendable {
     private let known = Guarded<[ObjectIdentifier: HostClass]>([:])
 
-    func add(_ hostClass: HostClass) { known.withLock { $0[hostClass.objectType] = hostClass } }
+    func add(_ hostClass: HostClass) { known.withLock { $0[hostClass.identity] = hostClass } }
 
     func removeAll() -> [ObjectIdentifier: HostClass] { known.withLock { exchange(&$0, with: [:]) } }
 
     /// The class of an object, or of its nearest superclass that is registered.
     func find(for object: AnyObject) -> HostClass? {
         known.withLock { known in
+            if let foreign = object as? ForeignObject { return known[ObjectIdentifier(foreign.objectClass)] }
             var type: AnyClass? = type(of: object)
             while let current = type {
                 if let found = known[ObjectIdentifier(current)] { return found }

@@ -81,8 +81,7 @@ public struct LuaClass<Object: LuaObject>: Sendable {
         _ name: String, _ function: @escaping @Sendable (repeat each Parameter) throws -> Result
     ) {
         precondition(
-            name.hasPrefix("__") && !["__index", "__newindex", "__gc", "__mode", "__metatable", "__name", "__transfer"].contains(name),
-            "opscript: '\(name)' is not a metamethod that a class of the host can have")
+            HostClass.mayHave(metamethod: name), "opscript: '\(name)' is not a metamethod that a class of the host can have")
         members.metamethods[name] = { call in
             var index = 0
             try function(repeat call.next(&index, (each Parameter).self)).write(to: call)

@@ -36,12 +36,14 @@ extension LuaState {
         let run = LimitedRun(budget), outer = currentRun
         let pointer = unsafe Unmanaged.passUnretained(run).toOpaque()
         currentRun = run
-        let timer = budget.secondsLeft.map { seconds in core.io.after(max(seconds, 0)) { [core, self] in core.stop(run, in: self) } }
         var frame = unsafe clua_suspended_body()
         let lua = unsafe running
         do throws(Failure) {
             return try unsafe withUnsafeMutablePointer(to: &frame) { frame throws(Failure) in
                 unsafe clua_begin_body(lua, pointer, frame)
+                // Not earlier: it would find nothing to stop.
+                let timer = budget.secondsLeft.map { seconds in core.io.after(max(seconds, 0)) { [core, self] in core.stop(run, in: self) }
+                }
                 defer {
                     if unsafe clua_end_body(lua, frame) { core.engine.endReplacingWorker() }
                     timer?.cancel()

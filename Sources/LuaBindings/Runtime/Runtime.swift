@@ -185,7 +185,7 @@ public final class Runtime: Sendable {
 
     /// Cancels all operations and timers, stops the workers and closes all states. Stops what tasks await; those tasks catch an error. Waits
     /// for bodies that do not check `isCancelled`, and for the thread that is inside, but at most for `deadline`. After half of that time,
-    /// stops those bodies and the script that is inside.
+    /// stops those bodies and the script that is inside; after three quarters, callbacks that still run on workers.
     ///
     /// From any thread that is not inside, except the threads of the runtime's own operations: otherwise the process ends with a message.
     /// Further calls do nothing, also while the first one is under way.
@@ -224,8 +224,10 @@ public final class Runtime: Sendable {
     func stopWorkers(until end: ContinuousClock.Instant) -> [String] {
         core.io.end()
         core.beginClosing()
-        let left = engine.shutdown(deadline: ContinuousClock.now.duration(to: end)) { ($0 as? LuaOperation)?.interrupt() }
-            .map(\.displayName)
+        let duration = ContinuousClock.now.duration(to: end)
+        // Callbacks belong to no operation that could be stopped.
+        core.io.after(0.75 * (duration / .seconds(1))) { [core] in core.endWorkerStates() }
+        let left = engine.shutdown(deadline: duration) { ($0 as? LuaOperation)?.interrupt() }.map(\.displayName)
         core.io.stop()
         _ = engine.mainInbox.drain()
         return left

@@ -331,6 +331,21 @@ final class RuntimeCore: @unchecked Sendable {
         unsafe mainState.requestEnd()
     }
 
+    /// Stops whatever runs in the states of the workers, again and again until the runtime has closed `io`.
+    ///
+    /// - Parameter requests: how often that was asked before.
+    func endWorkerStates(requests: Int = 0) {
+        // A process that computes for a second longer has not noticed.
+        let isUrgent = Double(requests) * LuaOperation.repetition > 1
+        states.withLock { states in
+            for state in states where unsafe state !== mainState {
+                state.requestEnd()
+                state.link?.requestStopOfCallback(.interrupted, isUrgent: isUrgent)
+            }
+        }
+        io.after(LuaOperation.repetition) { self.endWorkerStates(requests: requests + 1) }
+    }
+
     /// Withdraws a request that nothing has noticed. The main state must be open.
     func withdrawEndOfMainState() {
         mainStateMustEnd.store(false, ordering: .releasing)

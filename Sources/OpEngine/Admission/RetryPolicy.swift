@@ -74,22 +74,27 @@ extension Operation {
         defer { engine.release() }
         guard let before = transition({ $0.endAttempt() }) else { return false }
         deliverChanges()
+        let seconds = policy.pause(after: attempt, random: engine.randomFraction)
+        let end = seconds > 0 ? engine.now + .seconds(seconds) : nil
+        // Whoever sees the failure also sees what the operation waits for.
         lock.withLock {
             if admission.failures.count == Admission.mostFailures { admission.failures.removeFirst() }
             admission.failures.append(error)
             rareExtras?.error = nil
+            admission.pause = end.map { (nil, $0) }
         }
         engine.perform(engine.admissions.withLock { $0.end(self, admission, at: engine.now) })
         if before.has(State.outlivesStart) { engine.asynchronousOperationEnded() }
-        pauseUntilNextAttempt(admission, seconds: policy.pause(after: attempt, random: engine.randomFraction), in: core, on: engine)
+        postponeUntilNextAttempt(admission, at: end, in: core, on: engine)
         return true
     }
 
-    private func pauseUntilNextAttempt(_ admission: Admission, seconds: Double, in core: OperationQueue.Core, on engine: Engine) {
-        let end = engine.now + .seconds(seconds)
-        if seconds > 0 { lock.withLock { admission.pause = (nil, end) } }
+    /// Gives the operation back to its queue until `end`; nil if the next attempt may begin at once.
+    private func postponeUntilNextAttempt(
+        _ admission: Admission, at end: ContinuousClock.Instant?, in core: OperationQueue.Core, on engine: Engine
+    ) {
         guard core.giveBack(self) else { return }
-        if seconds > 0 {
+        if let end {
             let timer = engine.timers.set(at: end, on: engine) { [self] in
                 lock.withLock { admission.pause = nil }
                 retryPostponed()
@@ -102,7 +107,7 @@ extension Operation {
         }
         // As in `postponeUntilReady`: whoever cancelled the operation before it was marked as postponed had nothing to post.
         atomicMemoryFence(ordering: .sequentiallyConsistent)
-        if seconds == 0 || loadState().has(State.cancelled) { retryPostponed() }
+        if end == nil || loadState().has(State.cancelled) { retryPostponed() }
     }
 
     /// Whether the operation waits between two attempts, so that only a former attempt can ask to finish it.
