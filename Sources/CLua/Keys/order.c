@@ -16,13 +16,23 @@ static graph_value integer(uint64_t number) { return (graph_value){.kind = VALUE
 
 // MARK: entries
 
+// The first bytes as a number, which is compared without a look at the string.
+static uint64_t beginning_of(graph_text text) {
+    uint64_t number = 0;
+    for (size_t i = 0; i < sizeof number; i++) number = number << 8 | (i < text.count ? (uint8_t)text.bytes[i] : 0);
+    return number;
+}
+
 static ordered_entry entry_of(const graph *g, graph_value key, graph_value value, const uint64_t *colours) {
     // A float that is a key is never an integer: Lua makes integers of those.
     ordered_entry entry = {.key = key, .value = value, .rank = key.kind};
     switch (key.kind) {
     case VALUE_INTEGER: entry.number = (uint64_t)key.integer ^ UINT64_C(1) << 63; break;
     case VALUE_FLOAT: entry.number = key.bits; break;
-    case VALUE_STRING: entry.text = g->texts[key.index]; break;
+    case VALUE_STRING:
+        entry.text = g->texts[key.index];
+        entry.number = beginning_of(entry.text);
+        break;
     case VALUE_NAMED:
         entry.text = g->texts[key.index];
         if (key.field != 0) entry.field = g->texts[key.field - 1];

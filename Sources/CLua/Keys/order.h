@@ -13,8 +13,8 @@ uint64_t *order_colours(const graph *graph, const uint64_t *contents);
 typedef struct ordered_entry {
     graph_value key, value;
     uint64_t rank;  // kinds of keys
-    uint64_t number;  // among those with a number: the place
-    graph_text text, field;  // among strings and names
+    uint64_t number;  // among those of one kind: the place, or where strings begin
+    graph_text text, field;  // among strings and names with one number
 } ordered_entry;
 
 /// Whether the order of a node's entries needs the colours: two of its keys are nodes.
