@@ -47,13 +47,19 @@ let package = Package(
     ],
     targets: [
         // Its folders are layers, which includes name: "Core/registry_raising.h".
-        .target(name: "CLua", cSettings: cOmissions + [.headerSearchPath(".")], linkerSettings: [.linkedLibrary("lua5.4")]),
+        .target(
+            name: "CLua", cSettings: cOmissions + [.headerSearchPath(".")],
+            linkerSettings: [.linkedLibrary("lua5.4"), .linkedLibrary(":libxxhash.a")]),
         // The archive, not the shared library: loading that would take time at each start, and few scripts need it.
         .target(name: "CIO", cSettings: [.define("_GNU_SOURCE")], linkerSettings: [.linkedLibrary("uv_a")]),
         .target(name: "CPlatform", cSettings: cOmissions),
         .target(name: "OpEngine", dependencies: ["CPlatform"], swiftSettings: strictMemory),
         .target(name: "OpEngineDispatch", dependencies: ["OpEngine"], swiftSettings: strict),
-        .target(name: "LuaBindings", dependencies: ["CIO", "CLua", "OpEngine"], swiftSettings: strictMemory),
+        // Archives, as libuv's. SQLite's needs the mathematical functions.
+        .target(
+            name: "CStore", linkerSettings: [":libsqlite3.a", ":libxxhash.a", ":libzstd.a", "m"].map { .linkedLibrary($0) }),
+        .target(name: "OpStore", dependencies: ["CStore"], swiftSettings: strictMemory),
+        .target(name: "LuaBindings", dependencies: ["CIO", "CLua", "OpEngine", "OpStore"], swiftSettings: strictMemory),
         .executableTarget(name: "opscript-worker", dependencies: ["LuaBindings"], swiftSettings: strictMemory),
         .target(name: "COpscript"),
         // The functions of opscript.h. All that it handles comes from C, so marking each expression as unsafe would say nothing.
@@ -84,6 +90,15 @@ let package = Package(
             name: "OpEngineTests", dependencies: ["OpEngine", "CPlatform", "CTestSupport", "TestSupport"], swiftSettings: strictMemory),
         .testTarget(
             name: "OpEngineDispatchTests", dependencies: ["OpEngine", "OpEngineDispatch", "TestSupport"], swiftSettings: strict),
+        // Faults below SQLite; builds with a store, and a process that runs one to be killed.
+        .target(name: "CFaults", dependencies: ["CStore"], path: "Tests/CFaults"),
+        .target(name: "StoreGraph", dependencies: ["OpStore", "TestSupport"], path: "Tests/StoreGraph", swiftSettings: strict),
+        .executableTarget(
+            name: "StoreHost", dependencies: ["CFaults", "OpStore", "StoreGraph"], path: "Tests/StoreHost", swiftSettings: strict),
+        .testTarget(
+            name: "OpStoreTests",
+            dependencies: ["CFaults", "CStore", "CTestSupport", "OpStore", "StoreGraph", "StoreHost", "TestSupport"],
+            swiftSettings: strict),
         .target(name: "CTestSupport", path: "Tests/CTestSupport"),
         .testTarget(name: "CLuaTests", dependencies: ["CLua", "CTestSupport", "TestSupport"], swiftSettings: strictMemory),
         .testTarget(

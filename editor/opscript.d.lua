@@ -131,6 +131,7 @@ function opscript.isFrozen(value) end
 ---@field needs table<string, integer|string>? how much of each resource it takes while it executes
 ---@field retry opscript.RetryOptions|integer? how often it is tried again when it fails; read without `when`
 ---@field attempt integer the number of the attempt that runs or has run last, from 1; 0 before the first
+---@field isSkipped boolean whether its body did not run, because the store had its work
 ---@field attempts opscript.Error[] the errors of the latest 100 attempts that were followed by another
 ---@field group opscript.GroupOperation? the group that it is a member of, until it has finished
 ---@field [string] any
@@ -151,6 +152,13 @@ local Operation = {}
 ---@field exclusive? string|string[]
 ---@field needs? table<string, integer|string>
 ---@field retry? opscript.RetryOptions|integer
+---@field memoize? boolean whether it asks the store for its results, without naming files
+---@field inputs? string|string[] files that it reads: paths and patterns
+---@field outputs? string|string[] files that it makes
+---@field depfile? string a file in the format of `cc -MF` with further inputs, which it writes
+---@field env? string|string[] environment variables on which its work depends
+---@field version? any what else its work depends on
+---@field keepOnFailure? boolean whether its outputs stay where they are when it fails
 ---@field conditions? (opscript.Condition|{ [1]: "fileExists", [2]: string })[]
 
 ---@class opscript.RetryOptions
@@ -240,6 +248,10 @@ function Operation:addOperations(operations) end
 ---@return string?
 ---@return opscript.Blockage?
 function Operation:why() end
+
+---Why its body has run although it asks the store: `input 'a.h' changed`. Nil if it was skipped, or has not asked.
+---@return string?
+function Operation:whyRun() end
 
 ---Calls `f` in this state after each change of a property or a stored name.
 ---@param keyPath string

@@ -1,73 +1,106 @@
 #!/usr/bin/env opscript
--- A build: runs commands that need each other's files, as many at once as there are cores, and only where a file is out of date.
+-- An incremental build of a C program: compiles what has changed, as many files at once as there are cores.
 --
---   build.lua [DIRECTORY]
+--   build.lua [DIRECTORY [FILES]]
 --
--- Builds a C program in DIRECTORY, by default an example that it writes first. `CC` names the compiler (default: cc).
--- A command that fails makes its operation fail. Rules that need its file are cancelled, and the others go on.
+-- Builds all C files in DIRECTORY into DIRECTORY/program. A directory that does not exist is made, with a program of so many files (default: 50).
+-- Without DIRECTORY, it builds one such program three times, with a change between, and removes it. `CC` and `CFLAGS` are what they are for make.
+--
+-- What a file includes is found by the compiler, which writes it into a depfile. `opscript --explain build.lua DIRECTORY` shows why a file is compiled, and
+-- `opscript --dry-run` what would be. A compiler that fails makes its operation fail: the others go on, but the program is not linked.
 
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
-local compiler = os.getenv "CC" or "cc"
+local compiler, flags = os.getenv "CC" or "cc", os.getenv "CFLAGS" or ""
 
-local directory = arg[1]
-if not directory then
-  directory = opscript.process({ "mktemp", "-d" }):wait().stdout:gsub("\n$", "")
-  local sources = {
-    ["main.c"] = '#include <stdio.h>\n#include "sum.h"\nint main(void) { printf("%d\\n", sum(40, 2)); }\n',
-    ["sum.c"] = '#include "sum.h"\nint sum(int a, int b) { return a + b; }\n',
-    ["sum.h"] = "int sum(int a, int b);\n",
+local function write(path, text)
+  local file <close> = assert(io.open(path, "w"))
+  assert(file:write(text))
+end
+
+-- Writes a program whose files each include two of ten headers.
+local function writeProgram(directory, count)
+  for i = 0, 9 do write(("%s/h%d.h"):format(directory, i), ("#define H%d %d\n"):format(i, i)) end
+  local calls = {}
+  for i = 1, count - 1 do
+    local a, b = i % 10, i // 10 % 10
+    write(("%s/f%d.c"):format(directory, i),
+      ('#include "h%d.h"\n#include "h%d.h"\nint f%d(void) { return %d + H%d * H%d; }\n'):format(a, b, i, i, a, b))
+    calls[i] = i
+  end
+  local main = { "#include <stdio.h>\n" }
+  for _, i in ipairs(calls) do main[#main + 1] = ("int f%d(void);\n"):format(i) end
+  main[#main + 1] = "int main(void) {\n  int sum = 0;\n"
+  for _, i in ipairs(calls) do main[#main + 1] = ("  sum += f%d();\n"):format(i) end
+  main[#main + 1] = '  printf("%d\\n", sum);\n}\n'
+  write(directory .. "/main.c", table.concat(main))
+end
+
+local function run(words)
+  local ended = opscript.process(words):wait()
+  if ended.status ~= 0 then error(ended.stderr, 0) end
+end
+
+-- These two run on workers. What they use is a part of what the store compares: `compiler`, for example.
+local function compile(op, source, object, depfile)
+  local words = { compiler, "-MMD", "-MF", depfile, "-c", source, "-o", object }
+  for flag in flags:gmatch "%S+" do words[#words + 1] = flag end
+  run(words)
+end
+
+local function link(op, program, objects) run { compiler, "-o", program, table.unpack(objects) } end
+
+-- Builds the program. Returns the names of what was made, what was not because it was up to date, and the errors.
+local function build(directory)
+  local queue, steps, objects = OperationQueue.new "build", {}, {}
+  for source in opscript.process({ "find", directory, "-maxdepth", "1", "-name", "*.c" }):wait().stdout:gmatch "[^\n]+" do
+    local object, depfile = source:gsub("%.c$", ".o"), source:gsub("%.c$", ".d")
+    objects[#objects + 1] = object
+    steps[#steps + 1] = Operation.new {
+      name = object, main = compile, arguments = { source, object, depfile },
+      inputs = { source }, outputs = { object }, depfile = depfile,
+    }
+  end
+  table.sort(objects)
+  local program = directory .. "/program"
+  steps[#steps + 1] = Operation.new {
+    name = program, main = link, arguments = { program, objects }, inputs = objects, outputs = { program },
+    dependencies = { table.unpack(steps) }, dependencyPolicy = "succeeded",
   }
-  for name, text in pairs(sources) do
-    local file <close> = assert(io.open(directory .. "/" .. name, "w"))
-    file:write(text)
+  for _, step in ipairs(steps) do queue:addOperation(step) end
+  queue:waitUntilAllOperationsAreFinished()
+
+  local made, upToDate, failed = {}, {}, {}
+  for _, step in ipairs(steps) do
+    local list = step.error and failed or step.isSkipped and upToDate or made
+    list[#list + 1] = step.error and step.error.message or step.name:match "[^/]*$"
   end
+  table.sort(made)
+  return made, upToDate, failed
 end
 
--- The rules: the file to make, its sources, and the command. The name of a rule is the file that it makes.
-local rules = {
-  ["main.o"] = { from = { "main.c", "sum.h" }, compiler, "-c", "main.c" },
-  ["sum.o"] = { from = { "sum.c", "sum.h" }, compiler, "-c", "sum.c" },
-  ["program"] = { from = { "main.o", "sum.o" }, compiler, "-o", "program", "main.o", "sum.o" },
-  ["output"] = { from = { "program" }, "/bin/sh", "-c", "./program > output" },
-}
-
-local function run(command)
-  local process = { cwd = directory, table.unpack(command) }
-  return opscript.process(process):wait()
+local function report(made, upToDate, failed)
+  for _, message in ipairs(failed) do io.stderr:write(message, "\n") end
+  local names = #made > 12 and { table.unpack(made, 1, 12) } or made
+  local more = #made > 12 and (" and %d more"):format(#made - 12) or ""
+  print(("%d made, %d up to date%s%s"):format(#made, #upToDate, #made > 0 and ": " or "", table.concat(names, " ") .. more))
+  if #failed > 0 then os.exit(1) end
 end
 
--- Runs on a worker.
-local function make(op, target, rule)
-  local isCurrent = run({ "test", "-e", target }).status == 0
-  for _, source in ipairs(rule.from) do
-    isCurrent = isCurrent and run({ "test", source, "-nt", target }).status == 1
+local directory, count = arg[1], math.tointeger(arg[2] or 50)
+assert(count and count > 0, "build.lua: the number of files must be a positive integer")
+if directory then
+  if opscript.process({ "test", "-e", directory }):wait().status ~= 0 then
+    run { "mkdir", directory }
+    writeProgram(directory, count)
   end
-  if isCurrent then return "up to date" end
-  print(table.concat(rule, " "))
-  local ended = run(rule)
-  if ended.status ~= 0 then error(target .. ": " .. ended.stderr, 0) end
-  return "made"
+  report(build(directory))
+else
+  directory = opscript.process({ "mktemp", "-d" }):wait().stdout:gsub("\n$", "")
+  writeProgram(directory, count)
+  report(build(directory))
+  report(build(directory))
+  write(directory .. "/h3.h", "#define H3 30\n")
+  report(build(directory))
+  print("the program prints " .. opscript.process({ directory .. "/program" }):wait().stdout:gsub("\n$", ""))
+  run { "rm", "-r", directory }
 end
-
-local targets = {}
-for target, rule in pairs(rules) do
-  targets[target] = Operation.new { name = target, main = make, arguments = { target, rule }, dependencyPolicy = "succeeded" }
-end
-for target, rule in pairs(rules) do
-  for _, source in ipairs(rule.from) do
-    if targets[source] then targets[target]:addDependency(targets[source]) end
-  end
-end
-
-local queue = OperationQueue.new "build"
-for _, op in pairs(targets) do queue:addOperation(op) end
-queue:waitUntilAllOperationsAreFinished()
-
-local failed = false
-for _, target in ipairs { "main.o", "sum.o", "program", "output" } do
-  local op = targets[target]
-  failed = failed or op.error ~= nil
-  print(target .. ": " .. (op.result or op.error.message))
-end
-if not arg[1] then opscript.process({ "rm", "-r", directory }):wait() end
-if failed then os.exit(1) end

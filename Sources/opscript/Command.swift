@@ -28,9 +28,12 @@ struct Command {
             configuration.operationMemoryLimit = options.limits.memory
             configuration.scriptsMayExit = true
             configuration.prefersSpeedToMemory = true
+            let messages = StoreMessages(options.store, name: name)
+            configuration.store = store(telling: messages)
             let runtime = try Runtime(configuration)
             recording?.begin(in: runtime)
             defer { recording?.finish() }
+            defer { messages.finish() }
             // Operations that are still running after an error or a signal get a moment to end.
             defer { runtime.close(deadline: .seconds(2)) }
             if let seconds = options.limits.timeout { runtime.requestExit(Self.timeoutStatus, after: seconds) }
@@ -46,6 +49,15 @@ struct Command {
             report("--attach: \((error as? AttachError)?.message ?? "\(error)")")
         }
         return 1
+    }
+
+    /// Where finished work is kept.
+    private func store(telling messages: StoreMessages) -> Runtime.Store {
+        var store = Runtime.Store(directory: options.storeDirectory)
+        if let limit = options.store.limit { store.limit = limit }
+        store.mode = options.store.mode
+        store.explain = { messages.tell($0) }
+        return store
     }
 
     /// Lets `opscript attach` reach the run if `--attach` or a prompt asks for it. A prompt does without if that is not possible.

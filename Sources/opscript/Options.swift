@@ -28,6 +28,7 @@ struct Options {
     private(set) var showsVersion = false
     private(set) var checksOnly = false
     private(set) var limits = RunLimits()
+    private(set) var store = Store()
     private(set) var progress = Progress.auto
     private(set) var mayBeAttachedTo = false
     /// What `--log` asks for.
@@ -72,6 +73,13 @@ struct Options {
         return words[script] == "-" && words[script - 1] != "--" ? nil : words[script]
     }
 
+    /// The folder of finished work: that of `--store`, or one beside the script. Without a file, in the working directory.
+    var storeDirectory: String {
+        if let directory = store.directory { return directory }
+        guard let slash = file?.lastIndex(of: "/"), let file else { return ".opscript" }
+        return file[...slash] + ".opscript"
+    }
+
     private mutating func readShort(_ word: String, _ index: inout Int) throws(UsageError) {
         switch word.dropFirst().first {
         case "E" where word == "-E": ignoresEnvironment = true
@@ -104,6 +112,7 @@ struct Options {
         case _ where word == "--status" || word.hasPrefix("--status="): try readStatus(word, &index)
         default:
             if try readFile(word, &index) { return }
+            if try store.read(word, from: words, &index) { return }
             if try !limits.read(word, from: words, &index) { throw UsageError(message: "unrecognized option '\(word)'") }
         }
     }

@@ -13,8 +13,8 @@ struct RunLimits {
 
     /// Reads an option, whose value follows `=` or is the next word. Returns false if `word` is no option of this kind.
     mutating func read(_ word: String, from words: [String], _ index: inout Int) throws(UsageError) -> Bool {
-        if word == "--fail-fast" {
-            endsAtFirstFailure = true
+        if ["--fail-fast", "--keep-going"].contains(word) {
+            endsAtFirstFailure = word == "--fail-fast"
             return true
         }
         let parts = word.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)

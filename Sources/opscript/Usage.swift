@@ -19,8 +19,17 @@ enum Usage {
           --workers N  run at most N operations at once (default: the processors this process may use)
           --timeout S  stop everything after S seconds, with status 124
           --fail-fast  stop everything when the first operation fails
+          --keep-going
+                       go on when an operation fails: the default, and the opposite of an earlier --fail-fast
           --memory-limit SIZE
                        limit the memory of each operation; SIZE is bytes, or has a suffix k, M or G
+          --store DIR  keep finished work in DIR (default: .opscript beside the script); only operations that ask for it are kept
+          --store-limit SIZE
+                       limit what is kept; what was used least recently goes (default: 2G)
+          --dry-run    run no operation whose work is kept, and show which would run and why
+          --always-run
+                       run operations even if their work is done
+          --explain    show on stderr why operations run whose work is kept
           --check      only compile the scripts that follow, and report their syntax errors
           --progress[=auto|always|never]
                        show on stderr how far the operations have come; auto, the default: on a terminal, after a second

@@ -134,6 +134,23 @@ static bool decode(lua_State *L, clua_parcel *parcel) {
     return !failed(L, status, &failure);
 }
 
+// The key of a parcel, and storing it. `parcel` must be readable, so whatever fails fails for lack of memory.
+static bool keep(lua_State *L, clua_parcel *parcel) {
+    (void)L;
+    clua_key key;
+    clua_key_status status = clua_key_make(parcel, CLUA_BODY, NULL, &key);
+    check(status != CLUA_KEY_MALFORMED, "a parcel without a key", 0, 0);
+    clua_key_free(&key);
+    uint8_t *bytes;
+    size_t count;
+    clua_parcel again = {0};
+    const char *refusal = clua_stored_write(parcel, &bytes, &count);
+    bool is_kept = status == CLUA_KEY_MADE && (refusal == NULL ? clua_stored_read(bytes, count, &again) : *refusal != '\0');
+    clua_parcel_release(&again);
+    free(bytes);
+    return is_kept;
+}
+
 static bool run(lua_State *L, clua_parcel *parcel) {
     clua_parcel results = {0};
     clua_failure failure = {0};
@@ -263,6 +280,7 @@ int main(int count, char **arguments) {
         exhaust(sender, encode, i, &parcel, true);
         check(encode(sender, &parcel), "encoding", i, 0);
         exhaust(receiver, decode, i, &parcel, false);
+        exhaust(receiver, keep, i, &parcel, false);
         clua_parcel_release(&parcel);
         clua_state_close(receiver);
         clua_state_close(sender);

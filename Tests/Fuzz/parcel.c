@@ -1,4 +1,4 @@
-// A libFuzzer target for the decoder. Whatever the bytes of a parcel are, decoding must raise an error or give values that can be sent
+// A libFuzzer target for the decoder and for keys. Whatever the bytes of a parcel are, decoding must raise an error or give values that can be sent
 // again. `scripts/fuzz parcel` builds and runs it.
 //
 //   parcel --seeds=seeds.lua CORPUS          fuzzes
@@ -48,6 +48,22 @@ static bool decode(lua_State *L, const clua_parcel *parcel, clua_environment env
     return status == LUA_OK;
 }
 
+// The bytes have a key or are refused, and what is stored of them is read again.
+static void make_key(const clua_parcel *parcel) {
+    clua_key key;
+    clua_key_status status = clua_key_make(parcel, CLUA_BODY, NULL, &key);
+    clua_key_free(&key);
+    uint8_t *bytes;
+    size_t count;
+    clua_parcel again;
+    const char *refusal = clua_stored_write(parcel, &bytes, &count);
+    check(refusal == NULL || bytes == NULL, "something is stored that cannot be");
+    if (refusal != NULL) return;
+    check(status == CLUA_KEY_MADE && clua_stored_read(bytes, count, &again), "what was stored is not read");
+    clua_parcel_release(&again);
+    free(bytes);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size < HEADER) return 0;
@@ -66,6 +82,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     memcpy(parcel.bytes, data + HEADER, parcel.byte_count);
     clua_environment environment = data[1] & 1 ? CLUA_CURRENT_ENVIRONMENT : CLUA_FRESH_ENVIRONMENT;
     bool is_decoded = decode(L, &parcel, environment);
+    make_key(&parcel);
     free(parcel.bytes);
     if (is_decoded) {
         clua_parcel again;

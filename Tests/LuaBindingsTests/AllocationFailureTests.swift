@@ -41,7 +41,8 @@ import Testing
     /// A runtime with one worker. Its scripts have three more functions: `failAllocation(n)` acts on the calling state; `stopFailing()`, in
     /// any state, acts on the state that called `failAllocation` last; `exhaust(step)` runs a step as described above.
     private func withFailingRuntime(_ body: (Runtime) throws -> Void) throws {
-        try withRuntime(workers: 1) { runtime in
+        let folder = try StoreFolder()
+        try withRuntime(workers: 1, store: Runtime.Store(directory: "\(folder.path)/store")) { runtime in
             let core = try #require(try runtime.operation("return Operation.new()") as? LuaOperation).core
             let failing = Locked<UInt>(0)
             try runtime.register("failAllocation") { arguments in

@@ -260,7 +260,8 @@ import Testing
 
     @Test("A body in a process can do", arguments: AllocationSteps.all.keys.filter { !unavailable.contains($0) }.sorted())
     func aBodyCanDo(name: String) throws {
-        try withProcesses(workers: 2) { runtime in
+        let folder = try StoreFolder()
+        try withProcesses(workers: 2, { $0.store = Runtime.Store(directory: "\(folder.path)/store") }) { runtime in
             try AllocationSteps.registerFunctions(in: runtime)
             let operation = try runtime.operation(
                 """

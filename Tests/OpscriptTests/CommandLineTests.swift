@@ -141,6 +141,7 @@ struct CommandLineTests {
         let text = try Command.opscript("--help").run().text
         for option in [
             "-e", "-i", "-l", "-v", "-E", "-W", "--workers", "--timeout", "--fail-fast", "--memory-limit", "--check", "--help", "--version",
+            "--keep-going", "--store", "--store-limit", "--dry-run", "--always-run", "--explain",
         ] {
             #expect(text.contains(option), "\(option) is not in:\n\(text)")
         }

@@ -59,7 +59,8 @@ struct CookbookTests {
     @Test("A recipe prints the output that the page shows", arguments: Recipe.all.filter { !$0.isModule })
     func output(recipe: Recipe) throws {
         let expected = try #require(recipe.output, "\(Recipe.page) has no block with the output of \(recipe.name)")
-        let outcome = try Command.opscript("\(Recipe.directory)/\(recipe.name)").directory(Paths.package).run()
+        let store = try ScratchDirectory()
+        let outcome = try Command.opscript("--store", store.path, "\(Recipe.directory)/\(recipe.name)").directory(Paths.package).run()
         #expect(
             outcome.text == expected && outcome.errors.isEmpty && outcome.status == 0,
             "\(recipe.name) did something else than \(Recipe.page) says:\n\(outcome)")

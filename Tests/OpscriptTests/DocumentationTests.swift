@@ -13,7 +13,8 @@ struct DocumentationTests {
     @Test("A script in a document prints the output that the document shows", arguments: scripts)
     func script(script: DocumentedScript) throws {
         let expected = try #require(script.output, "no block with the output follows the script")
-        let outcome = try Command.opscript("-").input(script.text).run()
+        let store = try ScratchDirectory()
+        let outcome = try Command.opscript("--store", store.path, "-").input(script.text).run()
         #expect(outcome.text == expected && outcome.errors.isEmpty && outcome.status == 0, "\(outcome)")
     }
 }

@@ -218,13 +218,25 @@ static bool push_file(lua_State *L, int name, const char *path_name) {
     return found;
 }
 
-// Whether the C library of the module's root contains it, too: `cjson.safe` is in cjson.so.
-static bool is_in_root(lua_State *L, int name) {
-    int base = lua_gettop(L);
+// Pushes the C library of the root of the module: `cjson.safe` is in cjson.so. Returns false and pushes nothing if there is none.
+static bool push_root_file(lua_State *L, int name) {
     const char *text = lua_tostring(L, name), *dot = strchr(text, '.');
     if (dot == NULL) return false;
     lua_pushlstring(L, text, (size_t)(dot - text));
-    bool found = push_file(L, base + 1, "cpath");
+    bool found = push_file(L, lua_gettop(L), "cpath");
+    lua_remove(L, found ? -2 : -1);
+    return found;
+}
+
+bool clua_push_module_file(lua_State *L, int name) {
+    return push_file(L, name, "path") || push_file(L, name, "cpath") || push_root_file(L, name);
+}
+
+// Whether the C library of the module's root contains it, too.
+static bool is_in_root(lua_State *L, int name) {
+    int base = lua_gettop(L);
+    const char *text = lua_tostring(L, name);
+    bool found = push_root_file(L, name);
     if (found) {
         clua_push_kept(L, CLUA_KEPT_LOADLIB);
         lua_insert(L, -2);

@@ -27,4 +27,8 @@ void clua_modules_adopt(lua_State *L, const char *module, int key, int value);
 /// Pushes the module with the name at `name`, or its field with the key at `key` unless that is 0. Needs 6 slots.
 void clua_push_module(lua_State *L, int name, int key);
 
+/// Pushes the file where `require` finds the module with the name at `name`, in Lua or in C. Returns false and pushes nothing if there is none.
+/// Needs 6 slots.
+bool clua_push_module_file(lua_State *L, int name);
+
 #endif

@@ -3,6 +3,7 @@
 #ifndef CLUA_PROCESSES_FOLDER_H
 #define CLUA_PROCESSES_FOLDER_H
 
+#include "Processes/message.h"
 #include "confinement.h"
 #include "process.h"
 #include "worker.h"

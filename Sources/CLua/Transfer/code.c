@@ -53,6 +53,7 @@ static void release(clua_code *code, int count) {
     free(code->factory);
     free(code->global_reads);
     free(code->label);
+    free(atomic_load_explicit(&code->key, memory_order_relaxed));
     free(code);
 }
 

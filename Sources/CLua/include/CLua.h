@@ -14,6 +14,7 @@
 #include "freezing.h"
 #include "host.h"
 #include "interrupt.h"
+#include "key.h"
 #include "deferred.h"
 #include "libraries.h"
 #include "lifetime.h"

@@ -8,14 +8,14 @@ enum OperationClass {
         case subclass
         case `init`, main, isKindOf
         case start, cancel, interrupt, finish, fail, addDependency, removeDependency, waitUntilFinished, addExecutionBlock, why, observe
-        case addCondition, addOperation, addOperations
+        case addCondition, addOperation, addOperations, whyRun
     }
 
     enum Property: String, Member {
         case name
         case isReady, isExecuting, isFinished, isCancelled, isAsynchronous, dependencies, queuePriority, qualityOfService
         case completionBlock, result, results, error, dependencyPolicy, memoryLimit, timeout, executionBlocks
-        case exclusive, needs, retry, attempt, attempts, group
+        case exclusive, needs, retry, attempt, attempts, group, isSkipped
     }
 
     enum ClassProperty: String, Member {
@@ -25,6 +25,7 @@ enum OperationClass {
     enum Option: String, CaseIterable {
         case main, arguments, name, queuePriority, qualityOfService, completionBlock, dependencies, dependencyPolicy, memoryLimit
         case timeout, asynchronous, exclusive, needs, retry, conditions
+        case memoize, inputs, outputs, depfile, env, version, keepOnFailure
     }
 
     static var description: clua_class {
@@ -84,6 +85,7 @@ enum OperationClass {
         case .addCondition: try call.addCondition(to: operation)
         case .addOperation, .addOperations: return try GroupOperationClass.add(to: operation, function, call)
         case .why: return try why(operation, call)
+        case .whyRun: return (operation as? LuaOperation)?.reasonToRun.map { .string($0) } ?? .nil
         case .addDependency:
             let dependency = try call.operation(at: 2)
             try call.asCallError { try operation.tryAddDependency(dependency) }
@@ -168,6 +170,7 @@ enum OperationClass {
         if let index = options[.needs] { try call.setNeeds(of: operation, at: index) }
         if let index = options[.retry] { try call.setRetry(of: operation, at: index) }
         if let index = options[.conditions] { try call.addConditions(to: operation, at: index) }
+        try call.setStep(of: operation, options)
         if let index = options[.dependencies] {
             let dependencies = try call.option("dependencies") { () throws(CallError) in try call.operations(at: index) }
             try call.asCallError { for dependency in dependencies { try operation.tryAddDependency(dependency) } }
@@ -211,6 +214,7 @@ enum OperationClass {
         case .attempt: return .integer(operation.attempt)
         case .attempts: return .objects(operation.failuresOfAttempts, .error)
         case .group: return .operation(operation.surroundingGroup)
+        case .isSkipped: return .boolean(lua?.isSkipped ?? false)
         case nil:
             if let members = operation.memberQueue, let answer = GroupOperationClass.get(of: members, call) { return answer }
             if let name = call.string(at: 2), let value = lua?.stored(name) { return .parcel(value) }
@@ -269,7 +273,7 @@ enum OperationClass {
         case .needs: try call.setNeeds(of: operation, at: 3)
         case .retry: try call.setRetry(of: operation, at: 3)
         case .isExecuting, .isFinished, .isCancelled, .isAsynchronous, .dependencies, .result, .results, .error, .executionBlocks,
-            .attempt, .attempts, .group:
+            .attempt, .attempts, .group, .isSkipped:
             throw .message("'\(property?.rawValue ?? "")' of an operation cannot be assigned")
         case nil:
             if let members = operation.memberQueue, try GroupOperationClass.set(members, call) { break }

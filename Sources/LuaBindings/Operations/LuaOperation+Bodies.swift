@@ -15,8 +15,8 @@ extension LuaOperation {
             arguments: nil, argument_count: 0)
     }
 
-    /// Takes the bodies, which are about to run.
-    func takeBodies() -> SmallArray<Body> {
+    /// Takes the bodies, which are about to run, and what the operation asks the store before.
+    func takeBodies() -> (SmallArray<Body>, StoredStep?) {
         // If the host added the operation to the main queue or started it here, the bodies run from the handle, provided it was kept.
         let isAtHome = isOfMainState && core.isInMainState && queue.map { core.isMainQueue($0) } ?? true
         let keepsThem = hasAttemptsLeft
@@ -25,7 +25,7 @@ extension LuaOperation {
             if isAtHome, fields.isPinned(in: .home) {
                 for index in fields.bodies.indices where fields.bodies[index].isInHandle { fields.bodies[index].form = .handle }
             }
-            return takeBodiesOfAttempt(&fields, keeping: keepsThem)
+            return (takeBodiesOfAttempt(&fields, keeping: keepsThem), fields.rare?.step)
         }
     }
 
@@ -98,9 +98,10 @@ extension LuaOperation {
         let runsAtHome =
             unsafe destination?.with { queue in isOfMainState && withCore { $0.isMainQueue(queue) } } ?? (isHome && state.link == nil)
         let reference = reference(to: state)
-        var (needsPin, bodiesHere, isObserved) = withFields {
-            ($0.completion?.state == reference, isHome ? $0.indicesInHandle : .empty, $0.isObserved)
+        var (needsPin, bodiesHere, isObserved, step) = withFields {
+            ($0.completion?.state == reference, isHome ? $0.indicesInHandle : .empty, $0.isObserved, $0.rare?.step)
         }
+        if let step { try plan(step) }
         if runsAtHome {
             withFields { fields in
                 for index in fields.bodies.indices where fields.bodies[index].isInHandle { fields.bodies[index].form = .handle }
@@ -160,6 +161,7 @@ extension LuaOperation {
     /// pinned.
     func withdraw(in state: LuaState) {
         guard !isInQueue, !isExecuting, !isFinished else { return }
+        step?.end()
         let isWatched = state.isWatching(self), reference = reference(to: state)
         let (isPinned, isAwaited, observations) = withFields { fields in
             let isAwaited = fields.completion.map { $0.isAwaited && $0.state == reference } ?? false

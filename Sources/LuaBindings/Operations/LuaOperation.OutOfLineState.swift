@@ -240,6 +240,8 @@ extension LuaOperation {
         var retriesWhen: Parcel?
         /// The bodies of an operation that may be tried again, while it runs and until the next attempt.
         var bodies: SmallArray<Body>?
+        /// What the operation asks the store.
+        var step: StoredStep?
         /// The failure of the last attempt, which counts when the operation finishes with it.
         var failure: OperationFailure?
         /// The states that keep the handle, besides the home state.

@@ -157,9 +157,10 @@ import Synchronization
     }
 
     private func runBodies() {
-        switch takeBodies() {
+        let (bodies, step) = takeBodies()
+        switch bodies {
         case .empty: break
-        case .one(let body): run(body, at: 0)
+        case .one(let body): if let step { run(body, of: step) } else { run(body, at: 0) }
         case .several(let bodies) where runsSequentially(bodies):
             for (index, body) in bodies.enumerated() { run(body, at: index) }
         case .several(let bodies):
@@ -170,7 +171,7 @@ import Synchronization
         }
     }
 
-    private func run(_ body: Body, at index: Int) {
+    func run(_ body: Body, at index: Int) {
         switch body.form {
         case .handle: unsafe run(nil, [], at: index)
         case .parcel(let parcel):
@@ -427,7 +428,10 @@ import Synchronization
 
     @_spi(Subclassing) public override func willFinish() {
         noteDue()
-        if let failure = ifOutOfLine({ $0.rare?.failure }) ?? nil { core.record(failure) }
+        guard let (failure, step) = ifOutOfLine({ ($0.rare?.failure, $0.rare?.step) }) else { return }
+        if let failure { core.record(failure) }
+        // Not later: whoever waits for the operation may then make the next one with its outputs.
+        step?.end()
     }
 
     /// See `Operation.willBeTriedAgain`.

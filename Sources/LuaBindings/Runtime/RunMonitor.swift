@@ -13,6 +13,8 @@ public struct RunMonitor: Sendable {
         public let finished: Int
         /// The number of operations that have failed, including those that were started without a queue.
         public let failed: Int
+        /// The number of operations whose work was in the store. See `Runtime.Store`.
+        public let skipped: Int
     }
 
     let core: RuntimeCore
@@ -22,7 +24,9 @@ public struct RunMonitor: Sendable {
     /// The counts now. O(queues that have operations).
     public func counts() -> Counts {
         let (added, finished) = core.engine.operationCounts()
-        return Counts(added: added, finished: finished, failed: core.failedOperationCount.load(ordering: .relaxed))
+        return Counts(
+            added: added, finished: finished, failed: core.failedOperationCount.load(ordering: .relaxed),
+            skipped: core.store?.skippedCount.load(ordering: .relaxed) ?? 0)
     }
 
     /// The names of operations that execute now; those without a name are left out.

@@ -11,9 +11,10 @@ extension Runtime {
     ///
     /// What is not allowed is absent, so that scripts can ask for it: `io == nil`.
     public struct Sandbox: Sendable {
-        /// `io`, `dofile`, `loadfile`, `os.remove`, `os.rename`, `os.tmpname` and the condition `"fileExists"`.
+        /// `io`, `dofile`, `loadfile`, `os.remove`, `os.rename`, `os.tmpname`, the condition `"fileExists"`, and the options `inputs`, `outputs` and
+        /// `depfile` of operations.
         public var allowsFiles = true
-        /// `io.popen`, `os.execute`, `os.exit`, `os.getenv`, `os.setlocale` and `warn`. Without it, formats of `os.date` have at most 1,000
+        /// `io.popen`, `os.execute`, `os.exit`, `os.getenv`, `os.setlocale`, `warn`, and the option `env` of operations. Without it, formats of `os.date` have at most 1,000
         /// bytes.
         public var allowsSystem = true
         /// The library `debug`.

@@ -42,6 +42,9 @@ public final class Runtime: Sendable {
         public var sandbox = Sandbox()
         /// How much scripts may use.
         public var limits = Limits()
+        /// Where finished work is kept, for operations with `memoize`, `inputs` or `outputs`; nil for nowhere: such operations are then errors.
+        /// Scripts cannot choose it.
+        public var store: Store?
         /// Where the bodies of operations run. What runs in the main state always runs in this process.
         public var isolation = Isolation.threads
 

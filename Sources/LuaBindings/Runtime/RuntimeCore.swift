@@ -24,6 +24,8 @@ final class RuntimeCore: @unchecked Sendable {
     /// The executable of worker processes; nil if bodies run in threads.
     let workerExecutable: String?
     let usage: Usage
+    /// Where finished work is kept; nil for nowhere.
+    let store: WorkStore?
     /// Timers and child processes.
     let io = IOThread()
     let channels = ChannelList()
@@ -86,6 +88,10 @@ final class RuntimeCore: @unchecked Sendable {
         randomSeed = configuration.randomSeed
         sandbox = configuration.sandbox
         usage = Usage(configuration.limits, stateMemoryLimit: configuration.stateMemoryLimit)
+        let output = output
+        store = configuration.store.map { settings in
+            WorkStore(settings, moduleLoader: configuration.moduleLoader) { output.report("opscript: \($0)\n") }
+        }
         operationMemoryLimit = configuration.limits.operationMemory ?? configuration.operationMemoryLimit ?? 0
         engine.describeWaits { [channels] in channels.purposeOfWait(of: $0) }
     }
@@ -148,6 +154,7 @@ final class RuntimeCore: @unchecked Sendable {
         // Host functions may refer to the runtime, so release them outside of the lock.
         let registrations = shared.withLock { exchange(&$0.registrations, with: []) }
         withExtendedLifetime((registrations, hostClasses.removeAll())) {}
+        store?.close()
     }
 
     /// Whether a body of `operation` runs or waits in a state now.

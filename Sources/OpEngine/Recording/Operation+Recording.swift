@@ -190,6 +190,11 @@ extension Operation {
     package func recordPlace(_ place: String, isFinal: Bool) {
         RecordBuffer.ofThread { $0.write(isFinal ? .placeMade : .placeAdded, recordAddress, place) }
     }
+
+    /// Records that the operation, which is executing, need not do its work. Has no effect unless a recorder is recording.
+    package func recordSkip() {
+        if loadState().has(State.recorded) { RecordBuffer.ofThread { $0.write(.skipped, recordAddress) } }
+    }
 }
 
 extension Engine {

@@ -30,6 +30,8 @@ public struct OperationRecord: Sendable {
         case returned
         /// The operation has failed and will be tried again, beginning with another `started`. It recorded the error before.
         case attemptFailed
+        /// The work of the operation was done already. It finishes without having done it again.
+        case skipped
         /// The operation was cancelled while it was in the queue.
         case cancelled
         /// The operation recorded an error.

@@ -215,6 +215,7 @@ public final class Recorder: @unchecked Sendable {
         case .started: event = .started
         case .returned: event = .returned
         case .attemptFailed: event = .attemptFailed
+        case .skipped: event = .skipped
         case .cancelled: event = .cancelled
         case .error: event = .error(buffer.takeText(at: index))
         case .finished: event = .finished(entry.first == 0 ? .succeeded : entry.first == 1 ? .failed : .cancelled)

@@ -12,6 +12,7 @@ struct ProgressLine {
     /// A row of a terminal: at most `width` columns.
     func row(width: Int, hasColor: Bool) -> String {
         var parts = [bar(cells: min(24, max(0, (width - 30) / 2)), hasColor: hasColor), "\(counts.finished)/\(counts.added)"]
+        if counts.skipped > 0 { parts.append("\(counts.skipped) skipped") }
         if counts.failed > 0 { parts.append(Self.red("\(counts.failed) failed", hasColor)) }
         if let left = timeLeft { parts.append("\(left) left") }
         var row = Self.clip(parts.filter { !$0.isEmpty }.joined(separator: " "), to: width)
@@ -28,6 +29,7 @@ struct ProgressLine {
     /// One line, for output that is no terminal.
     var line: String {
         var text = "\(counts.finished)/\(counts.added) operations done"
+        if counts.skipped > 0 { text += ", \(counts.skipped) skipped" }
         if counts.failed > 0 { text += ", \(counts.failed) failed" }
         if !running.isEmpty { text += ", running " + running.map(Self.printable).joined(separator: ", ") }
         if let left = timeLeft { text += ", \(left) left" }

@@ -104,6 +104,7 @@ final class LogWriter {
         case .attemptFailed:
             write(.warning, record, "\(label(of: number)) failed and is tried again: \(firstLine(of: entries[number].error))")
             entries[number].error = nil
+        case .skipped: write(.debug, record, "\(label(of: number)) is skipped, because its work is done")
         case .returned: write(.debug, record, "\(label(of: number)) goes on without a thread")
         case .cancelled: write(.debug, record, "\(label(of: number)) is told to cancel")
         case .finished(.cancelled): write(.warning, record, "\(label(of: number)) was cancelled")

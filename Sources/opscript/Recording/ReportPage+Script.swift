@@ -68,6 +68,7 @@ extension ReportPage {
         const error = i => data.error[i] < 0 ? "" : errors[data.error[i]];
         const name = i => text(data.name[i]) || text(data.line[i]) || "operation";
         const ran = i => data.thread[i] >= 0;
+        const outcome = i => data.skipped[i] ? "skipped" : outcomes[data.outcome[i]];
         const waited = i => data.begin[i] - data.added[i];
         const runTime = i => ran(i) ? data.finished[i] - data.begin[i] : 0;
         function waits(i) {
@@ -75,7 +76,7 @@ extension ReportPage {
             [data.worker[i], "no free worker"]].filter(wait => wait[0] > 0).sort((a, b) => b[0] - a[0]);
         }
         function describe(i) {
-          const lines = [name(i), "outcome: " + outcomes[data.outcome[i]]];
+          const lines = [name(i), "outcome: " + outcome(i)];
           lines.push((data.group[i] < 0 ? "queue: " : "group: ") + queues[data.queue[i]].name);
           if (members.has(i)) lines.push("members: " + members.get(i).length);
           if (data.line[i] >= 0) lines.push("line: " + text(data.line[i]));
@@ -105,6 +106,7 @@ extension ReportPage {
           fact("Total time", time(data.end));
           fact("Operations", String(addedCount));
           outcomes.forEach((outcome, k) => { if (k === 0 || data.outcomes[k] > 0) fact(outcome, String(data.outcomes[k]), outcome); });
+          if (data.skippedCount > 0) fact("skipped", String(data.skippedCount));
           fact("Workers", String(data.workers));
           const use = data.end > 0 ? 100 * data.busy / (data.workers * data.end) : 0;
           fact("Use of the workers", use.toFixed(0) + " %");
@@ -168,8 +170,10 @@ extension ReportPage {
               const left = Math.max(labelWidth, place(begin));
               if (right < labelWidth || (right <= edge && !failed)) continue;
               const w = Math.max(1, right - left);
+              pen.globalAlpha = data.skipped[i] ? .4 : 1;
               pen.fillStyle = colour(data.queue[i]);
               pen.fillRect(left, top + inset, w, rowHeight - 2 * inset);
+              pen.globalAlpha = 1;
               if (failed) {
                 pen.fillStyle = style.getPropertyValue("--bad");
                 pen.fillRect(left, top + rowHeight - 2 * inset, w, Math.max(1, inset));
@@ -317,7 +321,7 @@ extension ReportPage {
           { title: "Line", key: i => text(data.line[i]) }, { title: "Waited", key: waited, show: i => time(waited(i)) },
           { title: "Waited for", key: i => waits(i).length ? waits(i)[0][1] : "" },
           { title: "Ran", key: runTime, show: i => ran(i) ? time(runTime(i)) : "–" },
-          { title: "Outcome", key: i => outcomes[data.outcome[i]] },
+          { title: "Outcome", key: outcome },
           { title: "Error", key: i => error(i).split("\n", 1)[0] },
         ];
         // Browsers limit the height of an element.

@@ -21,6 +21,7 @@ struct RunData {
         member("end", log.end)
         let totals = log.totals
         column("outcomes", [totals.succeeded, totals.failed, totals.cancelled, totals.waiting, totals.executing])
+        member("skippedCount", totals.skipped)
         member("busy", totals.workerTime)
         list("texts", log.texts) { file.append(json: $0) }
         let files = SourceFiles()
@@ -47,6 +48,7 @@ struct RunData {
         column("group", operations.map { log.queues[$0.queue].group ?? -1 })
         column("thread", operations.map(\.thread))
         column("outcome", operations.map(Self.number))
+        column("skipped", operations.map { $0.isSkipped ? 1 : 0 })
         column("added", operations.map(\.added))
         column("dependencies", operations.map(\.dependencyTime))
         column("suspended", operations.map(\.suspendedTime))

@@ -184,6 +184,9 @@ struct RunLog: Sendable {
             operations[index].phase = .open
             operations[index].returned = time
         case .attemptFailed: endAttempt(index, at: time)
+        case .skipped where !operations[index].isSkipped:
+            operations[index].isSkipped = true
+            totals.skip()
         case .finished(let outcome): finish(index, outcome, at: time)
         default: break
         }

@@ -33,6 +33,8 @@ struct RunOperation {
     /// When the queue's last suspension before the start ended.
     var resumed: UInt64 = 0
     var phase: Phase
+    /// Whether its work was done already.
+    var isSkipped = false
     /// Nil if the operation has not finished.
     var outcome: Operation.Outcome?
 

@@ -7,6 +7,8 @@ struct RunTotals {
     private(set) var failed = 0
     private(set) var cancelled = 0
     private(set) var executing = 0
+    /// The number of those that have succeeded because their work was done already.
+    private(set) var skipped = 0
     /// How long the operations that have finished had run, and how long those that have started had waited.
     private(set) var runTimes = TimeHistogram()
     private(set) var waitTimes = TimeHistogram()
@@ -28,6 +30,8 @@ struct RunTotals {
 
     /// An attempt has failed, and there will be another.
     mutating func endAttempt() { executing -= 1 }
+
+    mutating func skip() { skipped += 1 }
 
     /// Another attempt begins.
     mutating func startAgain() { executing += 1 }

@@ -62,7 +62,7 @@ struct TraceEvents {
         file.append(queue)
         file.append(",\"outcome\":\"")
         switch outcome {
-        case .succeeded: file.append("succeeded\"")
+        case .succeeded: file.append(operation.isSkipped ? "skipped\"" : "succeeded\"")
         case .failed: file.append("failed\"")
         case .cancelled: file.append("cancelled\"")
         case nil: file.append("unfinished\"")

@@ -16,6 +16,8 @@ struct TraceOperation {
     var error: JSONText?
     /// The number of the attempt that runs, or has run last.
     var attempt = 0
+    /// Whether its work was done already.
+    var isSkipped = false
     var phase = Phase.unknown
     /// The index of the group's box if it is a group; -1 if it is none.
     var box = -1

@@ -141,6 +141,7 @@ struct TraceWriter {
             if operations[number].row < 0, let box = boxOfQueue[operations[number].queue] { enter(box, number) }
             running += 1
             sampleCounters(at: time)
+        case .skipped: operations[number].isSkipped = true
         case .dependency(let other): writeFlow(from: other, to: number, at: time)
         case .returned:
             guard operations[number].phase == .running else { return }

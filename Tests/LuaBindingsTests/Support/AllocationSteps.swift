@@ -138,6 +138,19 @@ enum AllocationSteps {
         if tried.error then error(tried.error.message, 0) end
         return tried.result, tried.attempts, tried.retry, tried.exclusive, tried.needs, tried.attempt, opscript.resources()
         """,
+        "operations that ask the store": """
+        local function ask(options)
+          options.memoize, options.version, options.env, options.keepOnFailure = true, { n }, { 'HOME' }, true
+          options.inputs, options.main = { '/no/such/input' }, function(op, a) return { a, n } end
+          options.arguments = { { n, x = {} } }
+          local op = Operation.new(options)
+          q:addOperation(op):waitUntilFinished()
+          if op.error then error(op.error.message, 0) end
+          return op
+        end
+        local kept, other = ask {}, ask { outputs = {}, depfile = '/no/such/depfile' }
+        return kept.result, kept.isSkipped, kept:whyRun(), other.result
+        """,
         "what cannot be sent": """
         local ok, message = pcall(q.addOperation, q, function() return { { { coroutine.running() } } } end, { { { print, coroutine.running() } } })
         assert(not ok and (message:find 'not enough memory' or message:find "argument 1%[1%]%[1%]%[2%] %(a coroutine%)"), message)

@@ -4,11 +4,14 @@ import Testing
 
 /// Calls `body` with a new runtime, whose scripts have `Operation`, `OperationQueue` and a queue `queue`, and closes it afterwards.
 @discardableResult
-func withRuntime<Result>(workers: Int = 2, idleTime: Duration = .seconds(10), _ body: (Runtime) throws -> Result) throws -> Result {
+func withRuntime<Result>(
+    workers: Int = 2, idleTime: Duration = .seconds(10), store: Runtime.Store? = nil, _ body: (Runtime) throws -> Result
+) throws -> Result {
     var configuration = Runtime.Configuration()
     configuration.workerCount = workers
     configuration.idleTime = idleTime
     configuration.ignoresEnvironment = true
+    configuration.store = store
     let runtime = try Runtime(configuration)
     defer { #expect(runtime.close(deadline: .seconds(30)).isEmpty) }
     try runtime.run("Operation, OperationQueue = opscript.Operation, opscript.OperationQueue; queue = OperationQueue.new 'test'")

@@ -1,0 +1,36 @@
+// What the store needs from C: the libraries that it uses, and the few calls of the system that Swift cannot make.
+#ifndef CSTORE_H
+#define CSTORE_H
+
+#include <sqlite3.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <xxhash.h>
+#include <zstd.h>
+
+typedef enum cstore_kind { CSTORE_ABSENT, CSTORE_FILE, CSTORE_FOLDER, CSTORE_OTHER } cstore_kind;
+
+/// What the system says of a path, without reading it.
+typedef struct cstore_status {
+    cstore_kind kind;
+    uint64_t size;
+    uint64_t inode;
+    int64_t modified;  // mtime, in nanoseconds since 1970
+    int64_t changed;   // the later of mtime and ctime, likewise
+    XXH128_hash_t signature; // of size, inode, mtime, ctime and `boot`
+} cstore_status;
+
+/// Asks the system about `path`, relative to the folder `directory`. Links are followed. What cannot be asked counts as absent.
+void cstore_ask(int directory, const char *path, uint64_t boot, cstore_status *status);
+
+/// The clock that files get their times from, in nanoseconds since 1970.
+int64_t cstore_file_clock(void);
+
+/// Waits until `cstore_file_clock` is later than anything that was written before the call: some milliseconds.
+void cstore_wait_for_tick(void);
+
+/// Locks a byte of a file for its open file description, and waits while another one has it. Returns an errno or 0.
+int cstore_lock_byte(int file, int64_t offset);
+int cstore_unlock_byte(int file, int64_t offset);
+
+#endif

@@ -1,0 +1,84 @@
+import CLua
+import OpStore
+
+/// What operations ask the store, as scripts write it: `memoize`, `inputs`, `outputs` and what goes with them.
+extension Call {
+    /// Reads the options of `Operation.new`.
+    func setStep(of operation: LuaOperation, _ options: [OperationClass.Option: Int32]) throws(CallError) {
+        var step = StepOptions()
+        if let index = options[.memoize] { step.memoizes = try option("memoize") { () throws(CallError) in try boolean(at: index) } }
+        if let index = options[.inputs] { step.inputs = try paths(at: index, "inputs") }
+        if let index = options[.outputs] { step.outputs = try paths(at: index, "outputs") }
+        if let index = options[.depfile] { step.depfile = try paths(at: index, "depfile", isOne: true).first }
+        if let index = options[.env] { step.environment = try variables(at: index) }
+        if let index = options[.version] { step.version = try version(at: index) }
+        if let index = options[.keepOnFailure] {
+            step.keepsOutputsOnFailure = try option("keepOnFailure") { () throws(CallError) in try boolean(at: index) }
+        }
+        guard step.asksStore else {
+            let idle = [OperationClass.Option.env, .version, .keepOnFailure].first { options[$0] != nil }
+            guard let idle else { return }
+            throw .message("'\(idle.rawValue)' has no effect without 'memoize', 'inputs' or 'outputs'")
+        }
+        guard state.core.store != nil else {
+            throw .message(
+                "operations with 'memoize', 'inputs' or 'outputs' are not available here: the host of this script keeps no store")
+        }
+        if operation.isAsynchronous {
+            throw .message("an asynchronous operation cannot ask the store: do its work in an operation that ends with 'main'")
+        }
+        guard let main = options[.main] else { throw .message("'main' is missing: only a function can be skipped") }
+        step.place = functionLabel(at: main)
+        operation.setStep(step)
+    }
+
+    private func paths(at index: Int32, _ name: String, isOne: Bool = false) throws(CallError) -> [String] {
+        if !state.core.sandbox.allowsFiles {
+            throw .message("'\(name)' is not available here: the host of this script does not allow files")
+        }
+        return try strings(at: index, name, isOne: isOne)
+    }
+
+    private func variables(at index: Int32) throws(CallError) -> [String] {
+        if !state.core.sandbox.allowsSystem {
+            throw .message("'env' is not available here: the host of this script does not allow the environment")
+        }
+        return try strings(at: index, "env").sorted()
+    }
+
+    /// A string, or an array of strings unless `isOne`.
+    private func strings(at index: Int32, _ name: String, isOne: Bool = false) throws(CallError) -> [String] {
+        if let text = string(at: index) { return [text] }
+        guard isTable(at: index), !isOne else {
+            throw .message(
+                "\(name) must be a string\(isOne ? "" : " or an array of strings"), got \(Grammar.indefinite(typeName(at: index)))")
+        }
+        let limits = state.core.usage.limits
+        if let limit = limits.storedValues, unsafe Int(lua_rawlen(lua, index)) > limit {
+            throw .message("\(name) may have at most \(limit) elements (limits.storedValues)")
+        }
+        let all = try array(at: index) { position, number throws(CallError) in
+            if let text = string(at: position) { return text }
+            throw .message("\(name)[\(number)] must be a string, got \(Grammar.indefinite(typeName(at: position)))")
+        }
+        if let limit = limits.valueBytes, all.reduce(0, { $0 + $1.utf8.count }) > limit {
+            throw .message("\(name): the names have more than \(limit) bytes (limits.valueBytes)")
+        }
+        return all
+    }
+
+    /// Any value whose digest is the same in another run.
+    private func version(at index: Int32) throws(CallError) -> Digest {
+        guard unsafe lua_checkstack(lua, 1) != 0 else { throw .message("stack overflow") }
+        let top = count
+        defer { unsafe lua_settop(lua, top) }
+        unsafe lua_pushvalue(lua, index)
+        do throws(Failure) {
+            let parcel = try state.encode(count: 1, CLUA_STORED)
+            if parcel.hasReferences {
+                throw Failure(message: "version must be plain data, got something with operations, queues or other objects")
+            }
+            return try StepKey.digest(of: parcel, CLUA_STORED)
+        } catch { throw CallError(error) }
+    }
+}

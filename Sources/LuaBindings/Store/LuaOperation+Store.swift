@@ -1,0 +1,111 @@
+import CLua
+import Glibc
+@_spi(Locking) @_spi(Subclassing) import OpEngine
+import OpStore
+
+/// Operations that ask the store. Others have no `StoredStep`, and pay nothing.
+extension LuaOperation {
+    var step: StoredStep? { ifOutOfLine { $0.rare?.step } ?? nil }
+
+    /// Whether the body did not run, because the store had its work.
+    public var isSkipped: Bool { step?.isSkipped ?? false }
+
+    /// Why the body has run although the operation asks the store, such as `input 'a.h' changed`. Nil if it was skipped, does not ask, or has not
+    /// asked yet.
+    public var reasonToRun: String? { step?.reason }
+
+    func setStep(_ options: StepOptions) { withFields { $0.rareInUse.step = StoredStep(options) } }
+
+    /// The values that scripts have stored, by name.
+    var storage: [String: Parcel] { ifOutOfLine { $0.rare?.storage ?? [:] } ?? [:] }
+
+    /// Claims the outputs of a step when the operation is added.
+    func plan(_ step: StoredStep) throws(Failure) {
+        guard let store = core.store else { throw Failure(message: "\(displayName) asks a store, and this runtime has none") }
+        _ = try step.plan(for: self, in: store)
+        tellWhenFinished()
+    }
+
+    /// Asks the store, and runs the body unless its work is there.
+    func run(_ body: Body, of step: StoredStep) {
+        guard let store = core.store, let state = core.stateOfCurrentThread() else { return run(body, at: 0) }
+        let work: Work, beginning: StoredStep.Beginning
+        do throws(Failure) {
+            if let known = step.beginning {
+                beginning = known
+            } else {
+                beginning = try self.beginning(with: body, of: step, in: state, store)
+                step.beginning = beginning
+            }
+            work = try step.plan(for: self, in: store)
+        } catch {
+            return end(with: OperationFailure(error, kind: kind(of: error), of: self))
+        }
+        let reason: String, isUseless: Bool
+        switch work.lookUp(adding: beginning.components) {
+        case .hit(let hit):
+            guard let why = refusal(of: hit, step, store) else { return }
+            (reason, isUseless) = (why, true)
+        case .miss(let why): (reason, isUseless) = ("\(why)", false)
+        }
+        step.run(because: reason, isDry: store.mode == .dryRun)
+        store.tell(.runs(reason), about: self, named: step.name)
+        if store.mode == .dryRun { return }
+        // Another process may have done the work meanwhile.
+        if let hit = work.begin(unlessDone: !isUseless) {
+            if refusal(of: hit, step, store) == nil { return }
+            _ = work.begin(unlessDone: false)
+        }
+        run(body, at: 0)
+        finish(work, of: step, from: beginning.storage, store)
+    }
+
+    private func beginning(
+        with body: Body, of step: StoredStep, in state: LuaState, _ store: WorkStore
+    ) throws(Failure) -> StoredStep.Beginning {
+        let parcel = try parcel(of: body, in: state), storage = storage
+        try core.prepare(state)
+        let key = try StepKey(of: parcel, for: self, storage, step.options, in: state, store)
+        return StoredStep.Beginning(components: key.components, storage: storage)
+    }
+
+    /// What the body would run, with everything that it captures.
+    private func parcel(of body: Body, in state: LuaState) throws(Failure) -> Parcel {
+        switch body.form {
+        case .parcel(let parcel): return parcel
+        case .hostCall(let call): return call.parcel
+        case .handle: return try state.encodeBody(of: self, number: 0, handleAt: 0)
+        case .unsendable(let refusal): throw Failure(message: refusal.message)
+        }
+    }
+
+    /// Takes the results from the store, in place of running the body. Returns why that is not possible; nil if it is done.
+    private func refusal(of hit: Work.Hit, _ step: StoredStep, _ store: WorkStore) -> String? {
+        let damage = "its value in the store is damaged"
+        guard let stored = StoredResults(hit.value ?? []) else { return damage }
+        if let refusal = stored.refusal { return refusal }
+        var values: [(name: String, value: Parcel?)] = []
+        for (name, bytes) in stored.values {
+            let parcel = unsafe bytes.flatMap { unsafe StoredResults.parcel(in: $0) }
+            if bytes != nil, unsafe parcel == nil { return damage }
+            values.append((name, unsafe parcel.map { unsafe Parcel($0) }))
+        }
+        guard var results = unsafe StoredResults.parcel(in: stored.results) else { return damage }
+        for (name, value) in values { self.store(value, as: name) }
+        setResults(unsafe ReturnedValues(taking: &results), ofBodyAt: 0)
+        step.skip()
+        recordSkip()
+        store.tell(.isSkipped, about: self, named: step.name)
+        return nil
+    }
+
+    /// Records what the body has done.
+    private func finish(_ work: Work, of step: StoredStep, from before: [String: Parcel], _ store: WorkStore) {
+        let results = storedResults
+        guard !isCancelled, let returned = results.first ?? nil else { return work.fail() }
+        let stored = StoredResults(returned.parcel, from: before, to: storage)
+        let recorded = unsafe stored.bytes.withUnsafeBytes { unsafe work.finish(value: $0) }
+        if let refusal = stored.refusal { store.tell(.isNotRecorded(refusal), about: self, named: step.name) }
+        if case .notRecorded(let why?) = recorded { store.tell(.isNotRecorded(why), about: self, named: step.name) }
+    }
+}

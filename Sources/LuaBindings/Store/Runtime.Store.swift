@@ -1,0 +1,57 @@
+public import OpEngine
+
+extension Runtime {
+    /// Where a runtime keeps finished work, so that operations with `memoize`, `inputs` or `outputs` need not do it again, in this run or in a
+    /// later one.
+    ///
+    /// ```swift
+    /// var configuration = Runtime.Configuration()
+    /// configuration.store = Runtime.Store(directory: "/var/cache/app")
+    /// ```
+    ///
+    /// Several processes may use a folder at once. Whoever may write there decides what operations return, so it must belong to the host.
+    public struct Store: Sendable {
+        /// What is done with finished work.
+        public enum Mode: Sendable, Hashable {
+            /// What is there does not run.
+            case normal
+            /// Nothing runs that asks the store, and nothing is recorded. An operation that would run finishes without results. Operations that do
+            /// not ask the store run.
+            case dryRun
+            /// Everything runs and is recorded.
+            case alwaysRun
+        }
+
+        /// The folder of the database. It is made when the first work is recorded.
+        public var directory: String
+        /// What the database may take on the disk, in bytes. The work that was used least recently goes.
+        public var limit = 2 << 30
+        /// What is done with finished work.
+        public var mode = Mode.normal
+        /// Is told what was decided about each operation that asks the store. Called on the thread that runs the operation.
+        public var explain: (@Sendable (Explanation) -> Void)?
+
+        /// Names the folder.
+        public init(directory: String) { self.directory = directory }
+    }
+
+    /// What the store has decided about an operation.
+    public struct Explanation: Sendable {
+        /// What happens to the operation.
+        public enum Decision: Sendable, Hashable {
+            /// Its work is there, and its body does not run.
+            case isSkipped
+            /// Its body runs, or would run in a dry run, and why: `input 'a.h' changed`.
+            case runs(String)
+            /// Its body has run, but will do so again, and why: `its results contain a function, which cannot be stored`.
+            case isNotRecorded(String)
+        }
+
+        /// The operation.
+        public let operation: Operation
+        /// What the operation is called: its name, or else its first output, or the place of its function.
+        public let name: String
+        /// What was decided.
+        public let decision: Decision
+    }
+}

@@ -1,0 +1,242 @@
+import CLua
+import Glibc
+import OpEngine
+import OpStore
+
+/// What the result of an operation depends on, besides files. See docs/store.md.
+struct StepKey {
+    private(set) var components: [Step.Component] = []
+    private var labels: Set<String> = []
+    /// The operations whose results are components, numbered in the order of these.
+    private var known: [ObjectIdentifier: Int] = [:]
+    /// The operations whose outcomes are being looked at, outermost first.
+    private var visited: [ObjectIdentifier] = []
+    /// What that has come to so far: results may lead to one operation in many ways.
+    private var outcomes: [ObjectIdentifier: Digest] = [:]
+    private static let deepest = 64
+
+    /// - Parameters:
+    ///   - body: What `operation` is about to run.
+    ///   - storage: What scripts have stored in it.
+    init(
+        of body: Parcel, for operation: LuaOperation, _ storage: [String: Parcel], _ options: StepOptions, in state: LuaState,
+        _ store: WorkStore
+    ) throws(Failure) {
+        visited = [ObjectIdentifier(operation)]
+        let parts = try Self.parts(of: body, CLUA_BODY)
+        for component in parts.components {
+            labels.insert(component.label)
+            components.append(component)
+        }
+        for met in parts.met { try add(met, of: operation) }
+        try add(operation.dependencies, of: operation)
+        for (name, value) in storage.sorted(by: { $0.key < $1.key }) {
+            add("'\(name)' of the operation", try digest(of: value, CLUA_STORED, path: "'\(name)' of \(operation.displayName)"))
+        }
+        for component in try store.components(ofModules: parts.modules, in: state) { add(component.label, component.digest) }
+        if let preludes = try store.component(ofPreludes: state.core.published.preludes) { add(preludes.label, preludes.digest) }
+        for name in options.environment { add("environment variable '\(name)'", Self.digest(ofVariable: name)) }
+        if let version = options.version { add("version", version) }
+    }
+
+    /// The digest of values that refer to no objects of the host.
+    static func digest(of parcel: Parcel, _ role: clua_parcel_role) throws(Failure) -> Digest {
+        var hasher = Hasher128()
+        for component in try parts(of: parcel, role).components {
+            hasher.combine(component.label)
+            hasher.combine(component.digest)
+        }
+        return hasher.finalize()
+    }
+
+    private mutating func add(_ label: String, _ digest: Digest) {
+        var unique = label, number = 1
+        while !labels.insert(unique).inserted {
+            number += 1
+            unique = "\(label) (\(number))"
+        }
+        components.append(Step.Component(label: unique, digest: digest))
+    }
+
+    // MARK: objects
+
+    private mutating func add(_ met: Parts.Met, of operation: LuaOperation) throws(Failure) {
+        switch met.object {
+        case let other as Operation where other === operation: add("the operation itself", Digest(high: 0, low: 0))
+        case let other as Operation: try add(resultOf: other, path: met.path)
+        default: add(try Self.label(of: met), try Self.digest(of: met))
+        }
+    }
+
+    /// A body finds its dependencies in the operation that it gets, captured or not.
+    private mutating func add(_ dependencies: [Operation], of operation: LuaOperation) throws(Failure) {
+        if dependencies.isEmpty { return }
+        var order = Hasher128()
+        for dependency in dependencies {
+            if known[ObjectIdentifier(dependency)] == nil {
+                try add(resultOf: dependency, path: "a dependency of \(operation.displayName)")
+            }
+            order.combine(UInt64(known[ObjectIdentifier(dependency)] ?? 0))
+        }
+        add("the list of dependencies", order.finalize())
+    }
+
+    private mutating func add(resultOf other: Operation, path: String) throws(Failure) {
+        known[ObjectIdentifier(other)] = known.count
+        add("result of \(other.displayName)", try digest(ofOutcomeOf: other, path: path))
+    }
+
+    /// What a body can learn of an operation that has finished.
+    private mutating func digest(ofOutcomeOf other: Operation, path: String) throws(Failure) -> Digest {
+        var hasher = Hasher128()
+        if let index = visited.firstIndex(of: ObjectIdentifier(other)) {
+            hasher.combine(UInt64(index))
+            return hasher.finalize()
+        }
+        if let digest = outcomes[ObjectIdentifier(other)] { return digest }
+        if visited.count > Self.deepest {
+            throw Failure(message: "\(path) leads to operations whose results are operations, more than \(Self.deepest) of them in turn")
+        }
+        guard let outcome = other.outcome else {
+            throw Failure(
+                message: "\(path) is \(other.displayName), which has not finished, so its result cannot be part of the key: "
+                    + "add it to the dependencies")
+        }
+        visited.append(ObjectIdentifier(other))
+        defer { visited.removeLast() }
+        hasher.combine(outcome == .succeeded ? 0 : outcome == .failed ? 1 : 2 as UInt64)
+        if let error = other.error { hasher.combine((error as? OperationFailure)?.message ?? "\(error)") }
+        guard let lua = other as? LuaOperation else { return hasher.finalize() }
+        defer { outcomes[ObjectIdentifier(other)] = hasher.finalize() }
+        if lua.step?.isAssumedToRun ?? false { hasher.combine("would run") }
+        for parcel in lua.results ?? [] {
+            hasher.combine(try digest(of: parcel, CLUA_RESULTS, path: "the result of \(other.displayName)"))
+        }
+        for (name, value) in lua.storage.sorted(by: { $0.key < $1.key }) {
+            hasher.combine(name)
+            hasher.combine(try digest(of: value, CLUA_STORED, path: "'\(name)' of \(other.displayName)"))
+        }
+        return hasher.finalize()
+    }
+
+    private mutating func digest(of parcel: Parcel, _ role: clua_parcel_role, path: String) throws(Failure) -> Digest {
+        let parts = try Self.parts(of: parcel, role)
+        var hasher = Hasher128()
+        for component in parts.components {
+            hasher.combine(component.label)
+            hasher.combine(component.digest)
+        }
+        for met in parts.met {
+            if let other = met.object as? Operation {
+                hasher.combine(try digest(ofOutcomeOf: other, path: "\(met.path) in \(path)"))
+            } else {
+                hasher.combine(try Self.digest(of: met))
+            }
+        }
+        return hasher.finalize()
+    }
+
+    private static func label(of met: Parts.Met) throws(Failure) -> String {
+        switch met.object {
+        case let queue as OperationQueue: return queue.displayName
+        case is OperationFailure: return "the error in \(met.path)"
+        default: throw unstable(met)
+        }
+    }
+
+    private static func digest(of met: Parts.Met) throws(Failure) -> Digest {
+        var hasher = Hasher128()
+        switch met.object {
+        case let queue as OperationQueue: hasher.combine(queue.isMain ? "main" : queue.givenName ?? "")
+        case let failure as OperationFailure:
+            hasher.combine(failure.kind.rawValue)
+            hasher.combine(failure.message)
+        default: throw unstable(met)
+        }
+        return hasher.finalize()
+    }
+
+    private static func unstable(_ met: Parts.Met) -> Failure {
+        Failure(
+            message: "\(met.path) is \(met.kind), which has no key that is the same in another run: "
+                + "pass what it is made from instead, or leave out the options that ask the store")
+    }
+
+    // MARK: the environment
+
+    private static func digest(ofVariable name: String) -> Digest {
+        var hasher = Hasher128()
+        if let value = unsafe getenv(name) { hasher.combine(unsafe String(cString: value)) }
+        return hasher.finalize()
+    }
+
+    // MARK: parcels
+
+    /// What C has found in a parcel.
+    struct Parts {
+        struct Met {
+            let object: AnyObject
+            let kind: String
+            /// Where it is: `upvalue 'log' of function 'compile'`.
+            let path: String
+        }
+
+        var components: [Step.Component] = []
+        var met: [Met] = []
+        var modules: [String] = []
+    }
+
+    private static func parts(of parcel: Parcel, _ role: clua_parcel_role) throws(Failure) -> Parts {
+        let contents = parcel.objects.map { object in
+            var hasher = Hasher128()
+            hasher.combine((object as? Operation)?.displayName ?? (object as? OperationQueue)?.displayName ?? "")
+            return hasher.finalize().low
+        }
+        var key = unsafe clua_key()
+        let status = unsafe contents.withUnsafeBufferPointer { unsafe clua_key_make(parcel.pointer, role, $0.baseAddress, &key) }
+        defer {
+            unsafe clua_key_free(&key)
+            withExtendedLifetime(parcel) {}
+        }
+        if status == CLUA_KEY_NO_MEMORY { throw Failure(message: "not enough memory for the key of what an operation runs") }
+        guard status == CLUA_KEY_MADE else { throw Failure(message: "opscript bug: a parcel cannot be read for its key") }
+        var parts = Parts()
+        for index in 0..<(unsafe key.component_count) {
+            let component = unsafe key.components[index]
+            var made = unsafe Step.Component(
+                label: String(cString: component.label), digest: Digest(high: component.digest.high, low: component.digest.low))
+            for line in 0..<(unsafe component.line_count) {
+                let line = unsafe component.lines[line]
+                made.lines.append(Step.Component.Line(number: Int(line.number), digest: line.digest))
+            }
+            parts.components.append(made)
+        }
+        for index in 0..<(unsafe key.met_count) {
+            let met = unsafe key.met[index]
+            let object = unsafe parcel.object(at: Int(met.reference))
+            parts.met.append(unsafe Parts.Met(object: object.object, kind: object.kind, path: String(cString: met.path)))
+        }
+        for index in 0..<(unsafe key.module_count) { parts.modules.append(unsafe String(cString: key.modules[index]!)) }
+        return parts
+    }
+}
+
+extension Parcel {
+    /// An object of the host to which the parcel refers, and what messages call its kind.
+    func object(at index: Int) -> (object: AnyObject, kind: String) {
+        let reference = unsafe clua_parcel_reference(pointer, index).pointee
+        // Safety: the parcel, or its owner, keeps the object alive.
+        let found = unsafe Unmanaged<AnyObject>.fromOpaque(reference.object).takeUnretainedValue()
+        let kind =
+            switch unsafe ObjectKind(rawValue: reference.kind) {
+            case .timer: "a timer"
+            case .process: "a program that runs"
+            case .observation: "an observation"
+            case .object: "an object of the host"
+            default: "an object"
+            }
+        return (found, kind)
+    }
+
+    var objects: [AnyObject] { (0..<(unsafe clua_parcel_reference_count(pointer))).map { object(at: $0).object } }
+}

@@ -1,0 +1,19 @@
+import OpStore
+
+/// What an operation asks the store for, as a script has written it.
+struct StepOptions: Sendable {
+    var inputs: [String] = []
+    var outputs: [String] = []
+    var depfile: String?
+    /// The names of the environment variables that count.
+    var environment: [String] = []
+    var version: Digest?
+    /// Whether the operation asks although it has no files.
+    var memoizes = false
+    var keepsOutputsOnFailure = false
+    /// Where the operation's function is: `<build.lua:12>`.
+    var place = ""
+
+    /// Whether there is something to skip.
+    var asksStore: Bool { memoizes || !inputs.isEmpty || !outputs.isEmpty || depfile != nil }
+}

@@ -1,0 +1,88 @@
+import CLua
+@_spi(Locking) import OpEngine
+import OpStore
+import Synchronization
+
+/// An operation that asks the store whether its work is done, before its body runs.
+final class StoredStep: Sendable {
+    let options: StepOptions
+    private let state = Guarded(State())
+
+    private struct State {
+        var name = ""
+        var work: Work?
+        var beginning: Beginning?
+        var isSkipped = false
+        var isAssumedToRun = false
+        var reason: String?
+    }
+
+    /// What the operation depends on, and what scripts had stored in it, before its first attempt. What an attempt stores does not change the key
+    /// of the next one.
+    struct Beginning {
+        let components: [Step.Component]
+        let storage: [String: Parcel]
+    }
+
+    init(_ options: StepOptions) { self.options = options }
+
+    /// Whether the body did not run, because its work was there.
+    var isSkipped: Bool { state.withLock { $0.isSkipped } }
+    /// Whether the body has not run because this is a dry run.
+    var isAssumedToRun: Bool { state.withLock { $0.isAssumedToRun } }
+    /// Why the body has run, or would run in a dry run; nil if it was skipped, or nobody has asked the store yet.
+    var reason: String? { state.withLock { $0.reason } }
+    var name: String { state.withLock { $0.name } }
+
+    /// What was remembered before the first attempt; nil for the first one.
+    var beginning: Beginning? {
+        get { state.withLock { $0.beginning } }
+        set { state.withLock { $0.beginning = newValue } }
+    }
+
+    func skip() {
+        state.withLock { state in
+            state.isSkipped = true
+            state.reason = nil
+        }
+    }
+
+    func run(because reason: String, isDry: Bool) {
+        state.withLock { state in
+            state.reason = reason
+            state.isAssumedToRun = isDry
+        }
+    }
+
+    /// Claims the outputs, unless that is done.
+    ///
+    /// - Throws: an error if another operation has them, or a path is wrong.
+    func plan(for operation: LuaOperation, in store: WorkStore) throws(Failure) -> Work {
+        if let work = state.withLock({ $0.work }) { return work }
+        let name = operation.name ?? options.outputs.first ?? options.place
+        // The line of a function changes when something else in the file does, so it counts only without a name.
+        let file = options.place.prefix(upTo: options.place.lastIndex(of: ":") ?? options.place.endIndex)
+        let identity =
+            options.outputs.isEmpty ? operation.name.map { "\($0) \(file)" } ?? options.place : options.outputs.joined(separator: "\0")
+        var step = Step(name: name, identity: identity, components: [])
+        step.inputs = options.inputs
+        step.outputs = options.outputs
+        step.depfile = options.depfile
+        step.memoizes = true
+        step.keepsOutputsOnFailure = options.keepsOutputsOnFailure
+        do throws(StoreError) {
+            let work = try store.store.plan(step)
+            state.withLock { state in
+                state.work = work
+                state.name = name
+            }
+            return work
+        } catch { throw Failure(message: "\(error)") }
+    }
+
+    /// Gives up the outputs: the operation has finished, or was not added.
+    func end() {
+        let (work, beginning) = state.withLock { ($0.work.take(), $0.beginning.take()) }
+        withExtendedLifetime(beginning) { work?.end() }
+    }
+}

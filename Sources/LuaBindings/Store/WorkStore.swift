@@ -1,0 +1,120 @@
+import CLua
+import Glibc
+@_spi(Locking) import OpEngine
+import OpStore
+import Synchronization
+
+/// The store of a runtime, and what is known about the files of modules.
+final class WorkStore: Sendable {
+    let store: OpStore.Store
+    let mode: Runtime.Store.Mode
+    /// The number of operations whose work was there.
+    let skippedCount = Atomic<Int>(0)
+    /// The host's own source of modules, which `require` asks first.
+    private let moduleLoader: (@Sendable (String) throws -> String?)?
+    private let explain: (@Sendable (Runtime.Explanation) -> Void)?
+    private let modules = Guarded<[String: Module]>([:])
+    private let preludes = Guarded<[Digest]>([])
+
+    /// What counts of a module. It is read once: states do not load a module again.
+    private struct Module {
+        let digest: Digest
+        /// The modules that it requires by a constant name.
+        let required: [String]
+
+        init(_ bytes: [UInt8], isSource: Bool) {
+            digest = unsafe bytes.withUnsafeBytes { unsafe Hasher128.hash($0) }
+            required = isSource ? RequiredModules.names(in: bytes) : []
+        }
+    }
+
+    /// - Parameter warn: is called with a sentence, on any thread.
+    init(
+        _ settings: Runtime.Store, moduleLoader: (@Sendable (String) throws -> String?)?, warn: @escaping @Sendable (String) -> Void
+    ) {
+        self.moduleLoader = moduleLoader
+        mode = settings.mode
+        explain = settings.explain
+        var configuration = OpStore.Store.Configuration(directory: settings.directory, warn: warn)
+        configuration.limit = settings.limit
+        configuration.isDryRun = settings.mode == .dryRun
+        configuration.runsAlways = settings.mode == .alwaysRun
+        store = OpStore.Store(configuration)
+    }
+
+    func tell(_ decision: Runtime.Explanation.Decision, about operation: LuaOperation, named name: String) {
+        if decision == .isSkipped { skippedCount.wrappingAdd(1, ordering: .relaxed) }
+        explain?(Runtime.Explanation(operation: operation, name: name, decision: decision))
+    }
+
+    /// Writes what is left to write. Nothing is found or recorded afterwards.
+    func close() { store.close() }
+
+    // MARK: modules
+
+    /// A component for each of the modules that is a file, and for each that these require.
+    func components(ofModules names: [String], in state: LuaState) throws(Failure) -> [Step.Component] {
+        var components: [Step.Component] = [], known = Set(names), next = names
+        while let name = next.popLast() {
+            guard let file = try module(name, in: state) else { continue }
+            components.append(Step.Component(label: "module '\(name)'", digest: file.digest))
+            for required in file.required where known.insert(required).inserted { next.append(required) }
+        }
+        return components.sorted { $0.label < $1.label }
+    }
+
+    /// The modules that each state has from the beginning.
+    private static let standard: Set<String> = [
+        "_G", "coroutine", "debug", "io", "math", "opscript", "os", "package", "string", "table", "utf8",
+    ]
+
+    /// Nil if there is no source: it is Lua's own, or the host has registered it.
+    private func module(_ name: String, in state: LuaState) throws(Failure) -> Module? {
+        if Self.standard.contains(name) { return nil }
+        // Another version may have other paths. What was not found may be made later.
+        let key = "\(state.appliedSharedVersion) \(name)"
+        if let known = modules.withLock({ $0[key] }) { return known }
+        let source = try? moduleLoader?(name)
+        var module = source.map { Module(Array($0.utf8), isSource: true) }
+        if module == nil { module = try fileOfModule(name, in: state) }
+        if let module { modules.withLock { $0[key] = module } }
+        return module
+    }
+
+    private func fileOfModule(_ name: String, in state: LuaState) throws(Failure) -> Module? {
+        var file: UnsafeMutablePointer<CChar>?
+        try unsafe state.attempt { lua, failure in unsafe clua_module_file(lua, name, &file, &failure) }
+        guard let file = unsafe file else { return nil }
+        defer { unsafe free(file) }
+        let path = unsafe String(cString: file)
+        return Self.contents(of: path).map { Module($0, isSource: !path.hasSuffix(".so")) }
+    }
+
+    private static func contents(of path: String) -> [UInt8]? {
+        guard let file = unsafe fopen(path, "re") else { return nil }
+        defer { unsafe fclose(file) }
+        var bytes: [UInt8] = []
+        let size = 1 << 16
+        while true {
+            let count = bytes.count
+            let read = unsafe [UInt8](unsafeUninitializedCapacity: size) { buffer, count in
+                count = unsafe fread(buffer.baseAddress, 1, size, file)
+            }
+            bytes += read
+            if bytes.count - count < size { return unsafe ferror(file) == 0 ? bytes : nil }
+        }
+    }
+
+    // MARK: preludes
+
+    /// What the preludes have put into the states.
+    func component(ofPreludes all: [Prelude]) throws(Failure) -> Step.Component? {
+        if all.isEmpty { return nil }
+        var digests = preludes.withLock { $0 }
+        for prelude in all.dropFirst(digests.count) { digests.append(try StepKey.digest(of: prelude.body, CLUA_BODY)) }
+        preludes.withLock { if $0.count < digests.count { $0 = digests } }
+        var hasher = Hasher128()
+        for digest in digests.prefix(all.count) { hasher.combine(digest) }
+        return Step.Component(label: "the preludes", digest: hasher.finalize())
+    }
+}

@@ -1,0 +1,230 @@
+internal import CStore
+import Glibc
+import Synchronization
+
+/// The file of the store, and the connections to it that nobody uses at the moment.
+final class Database: Sendable {
+    private struct State {
+        var idle: [SQLite] = []
+        /// That of the file which is in use; others have been set aside.
+        var inode: UInt64?
+        var isReadable = true
+        var isWritable = true
+    }
+
+    let path: String
+    private let folder: String
+    private let warn: @Sendable (String) -> Void
+    private let state = Mutex(State())
+    /// Held while this process writes: SQLite's own way to wait for another writer is to try again after a while.
+    private let writer = Mutex(())
+    let locks: FileLocks
+
+    /// - Parameter folder: An absolute path. The folder is made when something is written.
+    init(folder: String, warn: @escaping @Sendable (String) -> Void) {
+        self.folder = folder
+        self.warn = warn
+        path = folder + "/store.db"
+        locks = FileLocks(path: folder + "/lock")
+    }
+
+    // MARK: Use
+
+    /// Calls `body` with a connection. Returns nil, after a warning, if the database cannot be read, and without one if there is none yet.
+    ///
+    /// A database that turns out to be damaged is set aside, and `body` gets a new one.
+    func read<Result>(_ body: (SQLite) throws(SQLiteError) -> Result) -> Result? { use(forWriting: false, body) }
+
+    /// Calls `body` in a transaction. Returns nil, after a warning, if the database cannot be written.
+    func write<Result: Sendable>(_ body: (SQLite) throws(SQLiteError) -> Result) -> Result? {
+        writer.withLock { _ in
+            use(forWriting: true) { connection throws(SQLiteError) in
+                try connection.transaction { () throws(SQLiteError) in try body(connection) }
+            }
+        }
+    }
+
+    /// Calls `body` with a connection, if there was one before, while nothing else in this process writes.
+    func maintain(_ body: (SQLite) throws(SQLiteError) -> Void) {
+        if state.withLock(\.inode) == nil { return }
+        writer.withLock { _ in _ = use(forWriting: false, body) }
+    }
+
+    /// Makes the folder, so that there is a place for locks.
+    func prepareToWrite() { if Self.inode(of: folder) == nil { makeFolder() } }
+
+    /// Closes the connections that nobody uses. No others are given out afterwards.
+    func close() {
+        let idle = state.withLock { state in
+            (state.isReadable, state.isWritable) = (false, false)
+            return state.idle.take()
+        }
+        _ = idle
+    }
+
+    private func use<Result>(forWriting: Bool, _ body: (SQLite) throws(SQLiteError) -> Result) -> Result? {
+        for _ in 0..<3 {
+            var damaged: SQLite?
+            do throws(SQLiteError) {
+                guard let connection = try take(forWriting: forWriting) else { return nil }
+                damaged = connection
+                let result = try body(connection)
+                giveBack(connection)
+                return result
+            } catch {
+                guard let damaged, error.isDamage else {
+                    giveUp(error, forWriting: forWriting)
+                    return nil
+                }
+                setAside(damaged.inode, as: "damaged", because: error.message)
+            }
+        }
+        return nil
+    }
+
+    private func take(forWriting: Bool) throws(SQLiteError) -> SQLite? {
+        let (idle, isAllowed) = state.withLock { state in (state.idle.popLast(), forWriting ? state.isWritable : state.isReadable) }
+        if !isAllowed { return nil }
+        if let idle { return idle }
+        return try open(forWriting: forWriting)
+    }
+
+    private func giveBack(_ connection: SQLite) {
+        state.withLock { state in
+            if state.isReadable, state.inode == connection.inode { state.idle.append(connection) }
+        }
+    }
+
+    private func giveUp(_ error: SQLiteError, forWriting: Bool) {
+        // A disk that cannot be written may soon be one that cannot be read, which is no news.
+        let isFirst = state.withLock { state in
+            defer {
+                state.isWritable = false
+                if !forWriting { state.isReadable = false }
+            }
+            return state.isReadable && state.isWritable
+        }
+        if !isFirst { return }
+        let reason = error.isBusy ? "another process has locked it for ten seconds" : error.message
+        warn(
+            forWriting
+                ? "the store '\(path)' cannot be written (\(reason)): what this run finishes from now on is not recorded"
+                : "the store '\(path)' cannot be read (\(reason)): nothing is skipped from now on")
+    }
+
+    // MARK: Opening
+
+    private static let identifier = 0x6F70_7374  // "opst"
+    private static let version = 1
+
+    private static func inode(of path: String) -> UInt64? {
+        var found = stat()
+        return unsafe stat(path, &found) == 0 ? UInt64(found.st_ino) : nil
+    }
+
+    private func open(forWriting: Bool) throws(SQLiteError) -> SQLite? {
+        if Self.inode(of: path) == nil {
+            if !forWriting { return nil }
+            makeFolder()
+        }
+        while true {
+            var unusable: (inode: UInt64, name: String, reason: String)?
+            let connection = try locks.exclusively { () throws(SQLiteError) -> SQLite? in
+                // What an earlier database has left would be taken for a part of the new one.
+                if Self.inode(of: path) == nil { for suffix in ["-wal", "-shm"] { unsafe unlink(path + suffix) } }
+                let connection = try SQLite(path: path) { Self.inode(of: $0) ?? 0 }
+                do throws(SQLiteError) {
+                    if let (name, reason) = try prepare(connection) { unusable = (connection.inode, name, reason) }
+                } catch  where error.isDamage {
+                    unusable = (connection.inode, "damaged", error.message)
+                }
+                return unusable == nil ? connection : nil
+            }
+            guard let (inode, name, reason) = unusable else {
+                state.withLock { $0.inode = connection?.inode }
+                return connection
+            }
+            setAside(inode, as: name, because: reason)
+            if Self.inode(of: path) == inode {
+                throw SQLiteError(code: SQLITE_CANTOPEN, message: "it is not a store, and cannot be renamed")
+            }
+        }
+    }
+
+    /// Makes the folder, and those above it. That it cannot be made is said when the database is opened.
+    private func makeFolder() {
+        var end = folder.startIndex
+        while end != folder.endIndex {
+            end = folder[folder.index(after: end)...].firstIndex(of: "/") ?? folder.endIndex
+            unsafe mkdir(String(folder[..<end]), 0o777)
+        }
+        // Nobody wants it in a repository.
+        let file = unsafe Glibc.open(folder + "/.gitignore", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o666)
+        if file >= 0 {
+            unsafe _ = Glibc.write(file, "*\n", 2)
+            Glibc.close(file)
+        }
+    }
+
+    /// Makes the tables if the file is new. Returns what it is if it is not a store of this version.
+    private func prepare(_ connection: SQLite) throws(SQLiteError) -> (name: String, reason: String)? {
+        let identifier = try connection.number("PRAGMA application_id")
+        let version = try connection.number("PRAGMA user_version")
+        let tableCount = try connection.number("SELECT count(*) FROM sqlite_schema")
+        let isNew = identifier == 0 && tableCount == 0
+        if !isNew {
+            if identifier != Self.identifier { return ("foreign", "it is not a store of opscript") }
+            if version != Self.version {
+                return ("version-\(version)", "it has version \(version), and this opscript reads version \(Self.version)")
+            }
+        }
+        // NORMAL: a power failure may undo the latest transactions, but damages nothing, and a killed process loses nothing.
+        try connection.execute(
+            "PRAGMA synchronous = NORMAL; PRAGMA cell_size_check = ON; PRAGMA trusted_schema = OFF; PRAGMA cache_size = -16000")
+        if !isNew { return nil }
+        try connection.execute("PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL")
+        try connection.transaction { () throws(SQLiteError) in try connection.execute(Self.tables) }
+        return nil
+    }
+
+    /// The numbers are halves of digests. Those that are equal by chance are told apart by the digests in `body`.
+    private static var tables: String {
+        """
+        CREATE TABLE work(id INTEGER PRIMARY KEY, key INTEGER NOT NULL, variant INTEGER NOT NULL, identity INTEGER NOT NULL,
+            used INTEGER NOT NULL, body BLOB NOT NULL, value BLOB) STRICT;
+        CREATE UNIQUE INDEX work_key ON work(key, variant);
+        CREATE INDEX work_identity ON work(identity);
+        CREATE INDEX work_used ON work(used);
+        PRAGMA application_id = \(identifier);
+        PRAGMA user_version = \(version);
+        """
+    }
+
+    // MARK: Setting aside
+
+    /// Renames the database, unless somebody else has done so.
+    private func setAside(_ inode: UInt64, as name: String, because reason: String) {
+        let newPath = locks.exclusively { () -> String? in
+            state.withLock { state in
+                state.idle = []
+                state.inode = nil
+            }
+            guard Self.inode(of: path) == inode else { return nil }
+            var number = 1
+            while Self.inode(of: "\(path).\(name)-\(number)") != nil { number += 1 }
+            let newPath = "\(path).\(name)-\(number)"
+            guard unsafe rename(path, newPath) == 0 else { return nil }
+            unsafe rename(path + "-wal", newPath + "-wal")
+            unsafe unlink(path + "-shm")
+            return newPath
+        }
+        if let newPath { warn("the store '\(path)' was set aside (\(reason)): it is now '\(newPath)', and work is done again") }
+    }
+}
+
+extension Array {
+    fileprivate mutating func take() -> Self {
+        defer { self = [] }
+        return self
+    }
+}

@@ -1,0 +1,25 @@
+/// 128 bits that stand for some bytes: equal bytes have equal digests, and different ones by all likelihood different ones.
+///
+/// It is that of XXH3, which is fast, and no protection against somebody who looks for two texts with one digest.
+public struct Digest: Hashable, Sendable {
+    /// The first half of the digits.
+    public let high: UInt64
+    /// The second half of the digits.
+    public let low: UInt64
+
+    /// Creates a digest that was computed elsewhere.
+    public init(high: UInt64, low: UInt64) {
+        self.high = high
+        self.low = low
+    }
+}
+
+extension Digest: CustomStringConvertible {
+    /// 32 hexadecimal digits.
+    public var description: String { Self.hexadecimal(high) + Self.hexadecimal(low) }
+
+    private static func hexadecimal(_ word: UInt64) -> String {
+        let digits = String(word, radix: 16)
+        return String(repeating: "0", count: 16 - digits.utf8.count) + digits
+    }
+}

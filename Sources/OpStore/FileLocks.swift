@@ -1,0 +1,49 @@
+internal import CStore
+import Glibc
+import Synchronization
+
+/// Locks between processes: bytes of a file. They end with the process, however it ends.
+final class FileLocks: Sendable {
+    private let path: String
+    private let file = Mutex<Int32?>(nil)
+    /// The file's locks belong to the process, not to a thread of it.
+    private let administration = Mutex(())
+
+    init(path: String) { self.path = path }
+
+    deinit { file.withLock { if let file = $0 { close(file) } } }
+
+    /// The open file; nil if it cannot be made.
+    private var descriptor: Int32? {
+        file.withLock { file in
+            if file == nil {
+                let opened = unsafe open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o666)
+                if opened >= 0 { file = opened }
+            }
+            return file
+        }
+    }
+
+    /// Calls `body` while no other thread or process is in this function. Without the file, only the threads are kept out.
+    func exclusively<Result, Failure: Error>(_ body: () throws(Failure) -> Result) throws(Failure) -> Result {
+        try administration.withLock { _ throws(Failure) in
+            let file = descriptor
+            if let file { cstore_lock_byte(file, 0) }
+            defer { if let file { cstore_unlock_byte(file, 0) } }
+            return try body()
+        }
+    }
+
+    /// Locks a thing that has this digest, which no thread of this process has locked. Waits while another process has it.
+    func lock(_ digest: Digest) {
+        guard let file = descriptor else { return }
+        cstore_lock_byte(file, Self.offset(of: digest))
+    }
+
+    func unlock(_ digest: Digest) {
+        guard let file = descriptor else { return }
+        cstore_unlock_byte(file, Self.offset(of: digest))
+    }
+
+    private static func offset(of digest: Digest) -> Int64 { 1 + Int64(digest.low >> 2) }
+}

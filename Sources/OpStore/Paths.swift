@@ -1,0 +1,72 @@
+import Glibc
+
+/// Turns the paths of steps into those of the records.
+struct Paths {
+    /// The folder that records are relative to: absolute, and without links.
+    let base: String
+    private let workingDirectory: String
+    /// What comes before a tidy path in the working directory. Most paths are such.
+    private let prefix: String
+
+    init(base: String) {
+        workingDirectory = Self.real(".") ?? "/"
+        self.base = Self.realAncestor(of: Self.tidy(Self.join(workingDirectory, base)))
+        let folder = Self.relative(workingDirectory + "/", to: self.base)
+        prefix = folder == "//" ? "/" : folder
+    }
+
+    private static func real(_ path: String) -> String? {
+        guard let found = unsafe realpath(path, nil) else { return nil }
+        defer { unsafe free(found) }
+        return unsafe String(cString: found)
+    }
+
+    /// An absolute path without the links in that part of it which exists.
+    private static func realAncestor(of path: String) -> String {
+        if let path = real(path) { return path }
+        guard let slash = path.lastIndex(of: "/"), slash != path.startIndex else { return path }
+        return realAncestor(of: String(path[..<slash])) + path[slash...]
+    }
+
+    /// The folder that a path, which need not exist, is in.
+    static func parent(of path: String) -> String {
+        let components = path.split(separator: "/").dropLast()
+        return (path.utf8.first == UInt8(ascii: "/") ? "/" : "") + (components.isEmpty ? "." : components.joined(separator: "/"))
+    }
+
+    private static func join(_ folder: String, _ path: String) -> String {
+        path.utf8.first == UInt8(ascii: "/") ? path : folder + "/" + path
+    }
+
+    /// Without "." and empty components. ".." stays: behind a link it leads elsewhere.
+    private static func tidy(_ path: String) -> String {
+        "/" + path.split(separator: "/").filter { $0 != "." }.joined(separator: "/")
+    }
+
+    /// An absolute path.
+    func absolute(_ path: String, in directory: String? = nil) -> String {
+        let folder = directory.map { Self.join(workingDirectory, $0) } ?? workingDirectory
+        return Self.tidy(Self.join(folder, path))
+    }
+
+    /// A path relative to the base if it is below it, and an absolute one otherwise.
+    func recorded(_ path: String, in directory: String?) -> String {
+        if directory == nil, Self.isTidy(path) { return prefix + path }
+        return Self.relative(absolute(path, in: directory), to: base)
+    }
+
+    private static func relative(_ path: String, to base: String) -> String {
+        let prefix = base == "/" ? "/" : base + "/"
+        return path.hasPrefix(prefix) ? String(path.dropFirst(prefix.count)) : path
+    }
+
+    /// Whether a relative path has no component that is empty or begins with a dot.
+    private static func isTidy(_ path: String) -> Bool {
+        var isAfterSlash = true
+        for byte in path.utf8 {
+            if isAfterSlash, byte == UInt8(ascii: "/") || byte == UInt8(ascii: ".") { return false }
+            isAfterSlash = byte == UInt8(ascii: "/")
+        }
+        return !isAfterSlash
+    }
+}

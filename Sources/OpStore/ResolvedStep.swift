@@ -1,0 +1,60 @@
+/// A step with the paths of the records.
+struct ResolvedStep {
+    var inputs: [String] = []
+    var patterns: [String] = []
+    let outputs: [String]
+    let depfile: String?
+    /// What a depfile's relative paths are relative to.
+    let directory: String?
+    let identity: Digest
+    let memoizes: Bool
+    /// With the lists of files as the last ones.
+    private let components: [Step.Component]
+
+    init(_ step: Step, _ paths: Paths) {
+        for path in step.inputs {
+            let recorded = paths.recorded(path, in: step.directory)
+            if Pattern.isPattern(path) { patterns.append(recorded) } else { inputs.append(recorded) }
+        }
+        outputs = step.outputs.map { paths.recorded($0, in: step.directory) }
+        depfile = step.depfile.map { paths.recorded($0, in: step.directory) }
+        directory = step.directory
+        var hasher = Hasher128()
+        hasher.combine(step.identity)
+        identity = hasher.finalize()
+        memoizes = step.memoizes
+        components =
+            step.components + [
+                Step.Component(label: "the list of inputs", digest: Self.digest(inputs + patterns)),
+                Step.Component(label: "the list of outputs", digest: Self.digest(outputs)),
+                Step.Component(label: "the depfile", digest: Self.digest(depfile.map { [$0] } ?? [])),
+            ]
+    }
+
+    private static func digest(_ names: [String]) -> Digest {
+        var hasher = Hasher128()
+        for name in names { hasher.combine(name) }
+        return hasher.finalize()
+    }
+
+    /// All components, with those that are known only before the step runs.
+    func components(adding others: [Step.Component]) -> [Step.Component] { others + components }
+
+    /// The key of work with these components.
+    static func key(of components: [Step.Component]) -> Digest {
+        var hasher = Hasher128()
+        for component in components {
+            hasher.combine(component.label)
+            hasher.combine(component.digest)
+        }
+        return hasher.finalize()
+    }
+
+    /// What a pattern matches, without what the step itself makes.
+    func matches(of pattern: String, in files: FileStates) -> [String] {
+        files.matches(of: pattern).filter { !outputs.contains($0) && $0 != depfile }
+    }
+
+    /// The digest of what a pattern matches.
+    static func digest(ofMatches matches: [String]) -> Digest { digest(matches) }
+}

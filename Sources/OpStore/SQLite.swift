@@ -1,0 +1,161 @@
+internal import CStore
+
+/// What SQLite has answered.
+struct SQLiteError: Error {
+    let code: CInt
+    let message: String
+
+    /// The database is not one, or its pages contradict each other, or it has not our tables.
+    var isDamage: Bool {
+        switch code & 0xFF {
+        case SQLITE_CORRUPT, SQLITE_NOTADB, SQLITE_ERROR, SQLITE_CONSTRAINT, SQLITE_MISMATCH, SQLITE_FORMAT: true
+        default: false
+        }
+    }
+
+    /// Another process has kept the database for longer than anybody should.
+    var isBusy: Bool { code & 0xFF == SQLITE_BUSY || code & 0xFF == SQLITE_LOCKED }
+}
+
+/// A connection with its prepared statements.
+///
+/// Safety: SQLite does not lock it (SQLITE_OPEN_NOMUTEX). Whoever has taken it out of `Database` has it alone.
+@safe
+final class SQLite: @unchecked Sendable {
+    /// The inode of the file when it was opened.
+    let inode: UInt64
+    private let handle: OpaquePointer
+    private var statements: [StaticString.Key: Statement] = [:]
+
+    /// Opens a database, and makes the file if need be.
+    init(path: String, inode: (String) -> UInt64) throws(SQLiteError) {
+        var handle: OpaquePointer?
+        let flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE
+        let code = unsafe sqlite3_open_v2(path, &handle, flags, nil)
+        guard let opened = unsafe handle, code == SQLITE_OK else {
+            let message = unsafe String(cString: sqlite3_errstr(code))
+            unsafe sqlite3_close_v2(handle)
+            throw SQLiteError(code: code, message: message)
+        }
+        unsafe self.handle = opened
+        self.inode = inode(path)
+        // Transactions are short, so whoever waits for longer waits for a process that is stopped.
+        unsafe sqlite3_busy_timeout(opened, 10_000)
+    }
+
+    deinit {
+        for statement in statements.values { unsafe sqlite3_finalize(statement.handle) }
+        unsafe sqlite3_close_v2(handle)
+    }
+
+    var error: SQLiteError {
+        unsafe SQLiteError(code: sqlite3_extended_errcode(handle), message: String(cString: sqlite3_errmsg(handle)))
+    }
+
+    /// Runs statements that have no parameters and whose rows do not matter.
+    func execute(_ text: String) throws(SQLiteError) {
+        guard unsafe sqlite3_exec(handle, text, nil, nil, nil) == SQLITE_OK else { throw error }
+    }
+
+    /// The statement of a text, which is compiled once. It must be `reset` after use.
+    func statement(_ text: StaticString) throws(SQLiteError) -> Statement {
+        if let statement = statements[text.key] { return statement }
+        var prepared: OpaquePointer?
+        let code = text.withUTF8Buffer { utf8 in
+            unsafe utf8.withMemoryRebound(to: CChar.self) {
+                unsafe sqlite3_prepare_v3(handle, $0.baseAddress, CInt($0.count), UInt32(SQLITE_PREPARE_PERSISTENT), &prepared, nil)
+            }
+        }
+        guard code == SQLITE_OK, let prepared = unsafe prepared else { throw error }
+        let statement = unsafe Statement(prepared)
+        statements[text.key] = statement
+        return statement
+    }
+
+    /// The number that a statement without parameters returns.
+    func number(_ text: StaticString) throws(SQLiteError) -> Int {
+        let statement = try statement(text)
+        defer { statement.reset() }
+        guard try step(statement) else { throw SQLiteError(code: SQLITE_CORRUPT, message: "\(text) has no row") }
+        return statement.integer(0)
+    }
+
+    /// Whether there is another row.
+    func step(_ statement: Statement) throws(SQLiteError) -> Bool {
+        switch unsafe sqlite3_step(statement.handle) {
+        case SQLITE_ROW: return true
+        case SQLITE_DONE: return false
+        default: throw error
+        }
+    }
+
+    /// Runs a statement that has no rows.
+    func run(_ statement: Statement) throws(SQLiteError) {
+        defer { statement.reset() }
+        while try step(statement) {}
+    }
+
+    /// Makes the changes of `body` together or not at all.
+    func transaction<Result>(_ body: () throws(SQLiteError) -> Result) throws(SQLiteError) -> Result {
+        try run(statement("BEGIN IMMEDIATE"))
+        do {
+            let result = try body()
+            try run(statement("COMMIT"))
+            return result
+        } catch {
+            // After some errors SQLite has done it.
+            if unsafe sqlite3_get_autocommit(handle) == 0 { try? execute("ROLLBACK") }
+            throw error
+        }
+    }
+
+    /// How many rows the last statement has changed.
+    var changes: Int { unsafe Int(sqlite3_changes(handle)) }
+}
+
+/// A compiled statement. It belongs to its connection.
+@safe
+struct Statement {
+    let handle: OpaquePointer
+
+    init(_ handle: OpaquePointer) { unsafe self.handle = handle }
+
+    /// SQLite copies the bytes at once.
+    private static var transient: sqlite3_destructor_type { unsafe unsafeBitCast(-1, to: sqlite3_destructor_type.self) }
+
+    func bind(_ index: CInt, _ number: Int64) { unsafe sqlite3_bind_int64(handle, index, number) }
+
+    func bind(_ index: CInt, _ bytes: [UInt8]?) {
+        guard let bytes else {
+            unsafe sqlite3_bind_null(handle, index)
+            return
+        }
+        unsafe bytes.withUnsafeBytes { buffer in
+            // Without an address it would be NULL.
+            if unsafe buffer.isEmpty { unsafe sqlite3_bind_zeroblob(handle, index, 0) }
+            unsafe sqlite3_bind_blob64(handle, index, buffer.baseAddress, UInt64(buffer.count), Self.transient)
+        }
+    }
+
+    func integer(_ column: CInt) -> Int { unsafe Int(sqlite3_column_int64(handle, column)) }
+
+    /// Valid until the next row, or `reset`.
+    func blob(_ column: CInt) -> UnsafeRawBufferPointer {
+        let base = unsafe sqlite3_column_blob(handle, column)
+        return unsafe UnsafeRawBufferPointer(start: base, count: Int(sqlite3_column_bytes(handle, column)))
+    }
+
+    func reset() {
+        unsafe sqlite3_reset(handle)
+        unsafe sqlite3_clear_bindings(handle)
+    }
+}
+
+extension StaticString {
+    /// A literal is known by its address.
+    struct Key: Hashable {
+        let address: UInt
+    }
+
+    var key: Key { unsafe Key(address: UInt(bitPattern: utf8Start)) }
+}

@@ -1,0 +1,86 @@
+internal import CStore
+import Glibc
+
+/// What was there when a body began.
+struct Start {
+    private struct Input {
+        var path: String
+        var state: FileState
+        var status: cstore_status
+    }
+
+    /// `cstore_file_clock`.
+    private let moment: Int64
+    private let inputs: [Input]
+    /// What each pattern matches.
+    private let matches: [[String]]
+
+    /// A file that was changed within this time before a body begins may share its tick, in nanoseconds.
+    private static let recent: Int64 = 20_000_000
+
+    init(_ step: ResolvedStep, _ files: FileStates) {
+        matches = step.patterns.map { step.matches(of: $0, in: files) }
+        var seen: Set<String> = []
+        inputs = (step.inputs + matches.joined()).filter { seen.insert($0).inserted }.map { path in
+            Input(path: path, state: files.state(of: path), status: files.status(of: path))
+        }
+        // What the depfile will name was then probably written just now, too, and it must be clear that this was before the body began.
+        if step.depfile != nil, inputs.contains(where: { $0.status.changed > cstore_file_clock() - Self.recent }) { cstore_wait_for_tick() }
+        moment = cstore_file_clock()
+    }
+
+    /// What to record of the files, now that the body has returned.
+    func examine(_ step: ResolvedStep, _ store: Store) throws(NotRecorded) -> [Record.File] {
+        let files = store.files
+        var recorded: [Record.File] = []
+        for (pattern, before) in zip(step.patterns, matches) {
+            let now = step.matches(of: pattern, in: files)
+            if now != before { throw NotRecorded(reason: "the files of '\(pattern)' changed while it ran") }
+            let state = FileState(
+                kind: .file, digest: ResolvedStep.digest(ofMatches: now), signature: Digest(high: 0, low: 0), isSettled: false)
+            recorded.append(Record.File(role: .pattern, path: pattern, state: state))
+        }
+        for input in inputs {
+            recorded.append(Record.File(role: .input, path: input.path, state: try unchanged(input, files)))
+        }
+        if let depfile = step.depfile {
+            var known = Set(inputs.map(\.path) + step.outputs + [depfile])
+            for name in try names(in: depfile, files) {
+                let path = store.paths.recorded(name, in: step.directory)
+                if !known.insert(path).inserted { continue }
+                guard let state = files.state(of: path, at: moment), state.kind == .file else {
+                    throw NotRecorded(
+                        reason: files.status(of: path).kind == CSTORE_FILE
+                            ? "input '\(path)' changed while it ran" : "input '\(path)' of its depfile is not there")
+                }
+                recorded.append(Record.File(role: .input, path: path, state: state))
+            }
+        }
+        for output in step.outputs {
+            let state = files.state(of: output)
+            switch state.kind {
+            case .file: recorded.append(Record.File(role: .output, path: output, state: state))
+            case .absent: throw NotRecorded(reason: "it did not make its output '\(output)'")
+            case .other: throw NotRecorded(reason: "its output '\(output)' is not a file that can be read")
+            }
+        }
+        return recorded
+    }
+
+    private func unchanged(_ input: Input, _ files: FileStates) throws(NotRecorded) -> FileState {
+        let state = files.state(of: input.path), status = files.status(of: input.path)
+        // A new link to it changes its ctime, but not what the body has read.
+        guard state.hasContents(of: input.state), status.inode == input.status.inode, status.modified == input.status.modified else {
+            throw NotRecorded(
+                reason: state.kind == .other
+                    ? "its input '\(input.path)' is not a file that can be read" : "input '\(input.path)' changed while it ran")
+        }
+        return state
+    }
+
+    private func names(in depfile: String, _ files: FileStates) throws(NotRecorded) -> [String] {
+        guard let text = files.contents(of: depfile) else { throw NotRecorded(reason: "it did not write its depfile '\(depfile)'") }
+        guard let names = Depfile.prerequisites(in: text) else { throw NotRecorded(reason: "its depfile '\(depfile)' has no rule") }
+        return names
+    }
+}

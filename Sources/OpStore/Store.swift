@@ -1,0 +1,132 @@
+import Synchronization
+
+/// Finished work, keyed by everything that it depends on, in a database that several processes may use at once.
+///
+/// Nothing of it ever fails an operation: what cannot be read counts as not there, what cannot be written is done again in the next run, and
+/// `Configuration.warn` hears of it once. All functions may be called from any thread.
+public final class Store: Sendable {
+    /// Where the database is, and how it is used.
+    public struct Configuration: Sendable {
+        /// The folder of the database. It is made when the first work is recorded.
+        public var directory: String
+        /// Paths below it are recorded relative to it, so that a project may move with its store. Nil: the folder that contains `directory`.
+        public var base: String?
+        /// What the database may take on the disk, in bytes. The work that was used least recently goes.
+        public var limit = 2 << 30
+        /// Whether nothing is written, and a step that would run is assumed to change its outputs.
+        public var isDryRun = false
+        /// Whether no work is found. What runs is recorded.
+        public var runsAlways = false
+        /// Called on any thread with a sentence, such as what was set aside and where it is now.
+        public var warn: @Sendable (String) -> Void
+
+        /// Creates the configuration of a database with the usual limit.
+        public init(directory: String, warn: @escaping @Sendable (String) -> Void) {
+            self.directory = directory
+            self.warn = warn
+        }
+    }
+
+    /// What `lookUp` and `finish` have come to so far.
+    public struct Counts: Hashable, Sendable {
+        /// Work that was there.
+        public var hits = 0
+        /// Work that had to be done.
+        public var misses = 0
+        /// Work that was done and is in the database now.
+        public var recorded = 0
+
+        /// Creates counts.
+        public init(hits: Int = 0, misses: Int = 0, recorded: Int = 0) {
+            self.hits = hits
+            self.misses = misses
+            self.recorded = recorded
+        }
+    }
+
+    /// What the store was made with.
+    public let configuration: Configuration
+    let paths: Paths
+    let files: FileStates
+    let database: Database
+    let claims = Mutex(Claims())
+    private let numbers = Mutex(Counts())
+    private let uses = Mutex(Uses())
+    /// In a dry run, what the steps that would run would make.
+    private let remade = Mutex<Set<String>>([])
+
+    /// Makes and opens nothing: a run without steps leaves no trace.
+    public init(_ configuration: Configuration) {
+        self.configuration = configuration
+        let paths = Paths(base: configuration.base ?? Paths.parent(of: configuration.directory))
+        self.paths = paths
+        let folder = paths.absolute(configuration.directory)
+        files = FileStates(base: paths.base, ownFolder: paths.recorded(folder, in: nil))
+        database = Database(folder: folder, warn: configuration.warn)
+    }
+
+    deinit { close() }
+
+    /// Says that a step is to run, and claims its outputs: until all steps that were planned have ended, no other step may have them.
+    public func plan(_ step: Step) throws(StoreError) -> Work {
+        for path in step.inputs + step.outputs + (step.depfile.map { [$0] } ?? []) where path.isEmpty || path.utf8.contains(0) {
+            throw .invalidPath(path, of: step.name)
+        }
+        let resolved = ResolvedStep(step, paths)
+        if let both = resolved.outputs.first(where: resolved.inputs.contains) { throw .outputIsInput(output: both, of: step.name) }
+        let claimed = resolved.outputs + (resolved.depfile.map { [$0] } ?? [])
+        try claims.withLock { claims throws(StoreError) in try claims.claim(claimed, for: step.name) }
+        return Work(step, resolved, store: self)
+    }
+
+    /// What has happened so far.
+    public var counts: Counts { numbers.withLock { $0 } }
+
+    func count(_ number: any WritableKeyPath<Counts, Int> & Sendable) { numbers.withLock { $0[keyPath: number] += 1 } }
+
+    /// Writes what is not yet written, and closes the database. The store finds and records nothing afterwards.
+    public func close() {
+        write(uses.withLock { $0.take() })
+        if !configuration.isDryRun { database.shrink(to: configuration.limit) }
+        database.close()
+    }
+
+    // MARK: Dry runs
+
+    func wouldMake(_ outputs: [String]) { remade.withLock { $0.formUnion(outputs) } }
+
+    func wouldBeMade(_ path: String) -> Bool { configuration.isDryRun && remade.withLock { $0.contains(path) } }
+
+    // MARK: What was used
+
+    /// Remembers that work was used, and its record if signatures in it have changed. Written now and then: whoever loses it reads files
+    /// again, or loses the order in which work is evicted.
+    func note(_ use: Uses.Use) {
+        if configuration.isDryRun { return }
+        write(uses.withLock { uses in uses.add(use) ? uses.take() : [] })
+    }
+
+    private func write(_ uses: [Uses.Use]) {
+        if !uses.isEmpty { database.write { connection throws(SQLiteError) in try connection.note(uses) } }
+    }
+}
+
+/// Which outputs are whose.
+struct Claims {
+    private var names: [String: String] = [:]
+    private var unfinished = 0
+
+    mutating func claim(_ outputs: [String], for name: String) throws(StoreError) {
+        for output in outputs {
+            if let other = names[output] { throw .outputIsClaimed(output: output, by: other, and: name) }
+        }
+        for output in outputs { names[output] = name }
+        unfinished += 1
+    }
+
+    /// When nothing is left to run, the next step begins another run, such as one that a change of a file has started.
+    mutating func end() {
+        unfinished -= 1
+        if unfinished == 0 { names = [:] }
+    }
+}

@@ -1,0 +1,149 @@
+internal import CStore
+import Glibc
+import Synchronization
+
+/// The work of one operation, from the question whether it is done to what it has made. Of the threads that use it, one at a time may.
+///
+/// The order of calls is `lookUp`; after a miss `begin`, the body, and `finish` or `fail`. After that it may be looked up again, as for another
+/// attempt. `end`, or releasing the object, ends the work.
+public final class Work: Sendable {
+    /// Work that is there.
+    public struct Hit: Sendable {
+        /// What `finish` was given.
+        public let value: [UInt8]?
+    }
+
+    /// What `lookUp` has found.
+    public enum LookUp: Sendable {
+        /// Nothing has changed: the outputs are there, and the body need not run.
+        case hit(Hit)
+        case miss(Reason)
+    }
+
+    /// What `finish` has done.
+    public enum Finish: Hashable, Sendable {
+        case recorded
+        /// The work will be done again, and why: "input 'a.h' changed while it ran". Nil: the store cannot be written, and has said so.
+        case notRecorded(String?)
+    }
+
+    struct State {
+        var components: [Step.Component] = []
+        var key = Digest(high: 0, low: 0)
+        /// What was there when the body began; nil unless it runs.
+        var start: Start?
+        var hasEnded = false
+    }
+
+    /// What the work was planned for.
+    public let step: Step
+    let resolved: ResolvedStep
+    let store: Store
+    private let state = Mutex(State())
+
+    init(_ step: Step, _ resolved: ResolvedStep, store: Store) {
+        self.step = step
+        self.resolved = resolved
+        self.store = store
+    }
+
+    deinit { end() }
+
+    /// Looks for finished work. Reads the inputs and outputs that have changed since they were last read.
+    ///
+    /// - Parameter components: More components, which are known only now, such as results of dependencies. They are part of the key.
+    public func lookUp(adding components: [Step.Component] = []) -> LookUp {
+        let components = resolved.components(adding: components)
+        let key = ResolvedStep.key(of: components)
+        state.withLock { state in (state.components, state.key) = (components, key) }
+        let found = store.configuration.runsAlways ? .miss(Reason([.runsAlways])) : store.find(resolved, key, components)
+        switch found {
+        case .hit: store.count(\.hits)
+        case .miss:
+            store.count(\.misses)
+            if store.configuration.isDryRun { store.wouldMake(resolved.outputs) }
+        }
+        return found
+    }
+
+    /// Prepares for the body: looks at the inputs, and removes a depfile of an earlier run.
+    ///
+    /// If another process makes one of the outputs at this moment, it waits for that, in a blocking call. If another process has done the same
+    /// work since `lookUp`, the result is what it has made: the body need not run.
+    ///
+    /// - Parameter unlessDone: False if the body must run even then, because what was found is of no use.
+    public func begin(unlessDone: Bool = true) -> Hit? {
+        if lockOutputs(), unlessDone, !store.configuration.runsAlways, let hit = store.hit(resolved, state.withLock(\.key)) {
+            unlockOutputs()
+            return hit
+        }
+        if let depfile = resolved.depfile { store.files.remove(depfile) }
+        let start = Start(resolved, store.files)
+        state.withLock { $0.start = start }
+        return nil
+    }
+
+    /// Records that the body has returned, with its value. A process that is killed after this function has returned need not do the work again.
+    public func finish(value: UnsafeRawBufferPointer?) -> Finish {
+        let (start, key, components) = state.withLock { state in (state.start.take(), state.key, state.components) }
+        guard let start else { fatalError("opscript bug: work that has not begun has finished") }
+        defer { unlockOutputs() }
+        do throws(NotRecorded) {
+            let files = try start.examine(resolved, store)
+            let record = Record(key: key, identity: resolved.identity, components: components, files: files)
+            guard try unsafe store.record(record, value: value) else { return .notRecorded(nil) }
+            store.count(\.recorded)
+            return .recorded
+        } catch {
+            return .notRecorded(error.reason)
+        }
+    }
+
+    /// Removes the outputs, unless the step keeps them: the body has failed, or was stopped. Does nothing if it had not begun.
+    public func fail() {
+        guard state.withLock({ $0.start.take() }) != nil else { return }
+        if !step.keepsOutputsOnFailure {
+            for output in resolved.outputs { store.files.remove(output) }
+            if let depfile = resolved.depfile { store.files.remove(depfile) }
+        }
+        unlockOutputs()
+    }
+
+    /// Ends the work: other steps may claim its outputs once all others have ended. A body that runs has failed.
+    public func end() {
+        fail()
+        let isFirst = state.withLock { state in
+            defer { state.hasEnded = true }
+            return !state.hasEnded
+        }
+        if isFirst { store.claims.withLock { $0.end() } }
+    }
+
+    // MARK: Other processes
+
+    /// In one order everywhere, so that no two processes wait for each other.
+    private var outputDigests: [Digest] {
+        resolved.outputs.map { output in
+            var hasher = Hasher128()
+            hasher.combine(output)
+            return hasher.finalize()
+        }.sorted { $0.low < $1.low }
+    }
+
+    /// Returns whether there are any.
+    private func lockOutputs() -> Bool {
+        if resolved.outputs.isEmpty { return false }
+        store.database.prepareToWrite()
+        for digest in outputDigests { store.database.locks.lock(digest) }
+        return true
+    }
+
+    private func unlockOutputs() {
+        for digest in outputDigests { store.database.locks.unlock(digest) }
+    }
+}
+
+/// Why finished work is not recorded.
+struct NotRecorded: Error {
+    let reason: String
+}

@@ -1,0 +1,40 @@
+import LuaBindings
+import Synchronization
+
+/// Says what the store decides about operations, as `--dry-run` and `--explain` ask for, and what it does not record.
+final class StoreMessages: Sendable {
+    private let name: String
+    private let isDryRun: Bool
+    private let explains: Bool
+    private let wouldRun = Atomic<Int>(0)
+    private let isDone = Atomic<Int>(0)
+
+    /// - Parameter name: The command's name.
+    init(_ options: Options.Store, name: String) {
+        self.name = name
+        isDryRun = options.mode == .dryRun
+        explains = options.explains
+    }
+
+    /// Called on any thread.
+    func tell(_ explanation: Runtime.Explanation) {
+        switch explanation.decision {
+        case .isSkipped: isDone.wrappingAdd(1, ordering: .relaxed)
+        case .runs(let reason):
+            wouldRun.wrappingAdd(1, ordering: .relaxed)
+            if isDryRun {
+                Message.output("\(explanation.name) would run: \(reason)\n")
+            } else if explains {
+                Message.write("\(name): \(explanation.name) runs: \(reason)\n")
+            }
+        case .isNotRecorded(let reason): Message.write("\(name): \(explanation.name) is not recorded and will run again: \(reason)\n")
+        }
+    }
+
+    /// Says how many operations a dry run has met.
+    func finish() {
+        if !isDryRun { return }
+        let count = wouldRun.load(ordering: .relaxed), done = isDone.load(ordering: .relaxed)
+        Message.output("\(count) operation\(count == 1 ? "" : "s") would run, \(done) \(done == 1 ? "is" : "are") done\n")
+    }
+}

@@ -1,0 +1,141 @@
+import Glibc
+import LuaBindings
+import TestSupport
+import Testing
+
+/// Operations with `inputs` and `outputs`.
+@Suite struct FileStepTests {
+    /// Copies a file, as a compiler would.
+    private static let build = """
+        function build(options)
+            return Operation.new {
+                name = options.name, inputs = { folder .. '/a.c', folder .. '/*.h' }, outputs = { folder .. '/a.o' },
+                keepOnFailure = options.keepOnFailure, env = options.env, depfile = options.depfile,
+                main = function()
+                    note('ran')
+                    local input <close> = assert(io.open(folder .. '/a.c'))
+                    local output <close> = assert(io.open(folder .. '/a.o', 'w'))
+                    output:write('object of ', input:read('a'))
+                    if options.fails then error('no') end
+                    return 'done'
+                end,
+            }
+        end
+        local function run(options)
+            local op = build(options)
+            queue:addOperation(op):waitUntilFinished()
+            return op.result, op:whyRun()
+        end
+
+        """
+
+    private func run(_ folder: StoreFolder, _ options: String = "{}") throws -> [LuaValue] {
+        try folder.run(Self.build + "return run \(options)")
+    }
+
+    @Test("A step runs if an input, an output or the list of inputs is not as it was")
+    func changes() throws {
+        let folder = try StoreFolder()
+        folder["a.c"] = "one"
+        #expect(try run(folder) == ["done", "never ran"])
+        #expect(folder["a.o"] == "object of one")
+        #expect(try run(folder) == ["done", .nil])
+        folder["a.c"] = "two"
+        #expect(try run(folder) == ["done", "input 'a.c' changed"])
+        #expect(folder["a.o"] == "object of two")
+        folder["a.o"] = nil
+        #expect(try run(folder) == ["done", "output 'a.o' is missing"])
+        folder["a.o"] = "damaged"
+        #expect(try run(folder) == ["done", "output 'a.o' changed"])
+        folder["b.h"] = "new"
+        #expect(try run(folder) == ["done", "input 'b.h' is new"])
+        folder["a.c"] = "two"
+        #expect(try run(folder) == ["done", .nil])
+        #expect(folder.notes().count == 5)
+    }
+
+    @Test("The outputs of a body that failed are removed, unless they are to stay")
+    func failures() throws {
+        let folder = try StoreFolder()
+        folder["a.c"] = "one"
+        _ = try run(folder, "{ fails = true }")
+        #expect(folder["a.o"] == nil)
+        _ = try run(folder, "{ fails = true, keepOnFailure = true }")
+        #expect(folder["a.o"] == "object of one")
+        #expect(try run(folder).last?.text != nil)
+    }
+
+    @Test("The outputs of a body that is stopped or cancelled are removed")
+    func stops() throws {
+        let folder = try StoreFolder()
+        let script = """
+            local op = Operation.new { outputs = folder .. '/half', timeout = limit, main = function(op)
+                local file <close> = assert(io.open(folder .. '/half', 'w'))
+                file:write('half')
+                file:flush()
+                if limit then while true do end end
+                op:cancel()
+            end }
+            queue:addOperation(op):waitUntilFinished()
+            return op.isCancelled
+            """
+        for limit in ["0.02", "nil"] {
+            #expect(try folder.run("local limit = \(limit) " + script) == [true])
+            #expect(folder["half"] == nil)
+        }
+    }
+
+    @Test("Two operations cannot make one file")
+    func claims() throws {
+        let folder = try StoreFolder()
+        folder["a.c"] = "one"
+        let error = #expect(throws: LuaError.self) {
+            try folder.run(
+                Self.build + """
+                    queue.isSuspended = true
+                    queue:addOperation(build { name = 'first' })
+                    queue:addOperation(build { name = 'second' })
+                    """)
+        }
+        #expect(error?.message.contains("'first' and 'second' would both make 'a.o'") ?? false, "\(error?.message ?? "")")
+        // An operation that was not added, or has ended, claims nothing.
+        #expect(
+            try folder.run(
+                Self.build + """
+                    build { name = 'first' }
+                    local second, third = build { name = 'second' }, build { name = 'third' }
+                    queue:addOperation(second):waitUntilFinished()
+                    queue:addOperation(third):waitUntilFinished()
+                    return second.result, third.result
+                    """) == ["done", "done"])
+    }
+
+    @Test("Environment variables that are named count")
+    func variables() throws {
+        let folder = try StoreFolder()
+        folder["a.c"] = "one"
+        unsafe setenv("OPSCRIPT_TEST_VARIABLE", "1", 1)
+        let options = "{ env = { 'OPSCRIPT_TEST_VARIABLE' } }"
+        _ = try run(folder, options)
+        #expect(try run(folder, options) == ["done", .nil])
+        unsafe setenv("OPSCRIPT_TEST_VARIABLE", "2", 1)
+        #expect(try run(folder, options) == ["done", "environment variable 'OPSCRIPT_TEST_VARIABLE' changed"])
+        unsafe unsetenv("OPSCRIPT_TEST_VARIABLE")
+    }
+
+    @Test("An input that changes while the body runs is not recorded")
+    func changingInputs() throws {
+        let folder = try StoreFolder()
+        folder["a.c"] = "one"
+        let script =
+            Self.build + """
+                local op = Operation.new { name = 'op', inputs = folder .. '/a.c', main = function()
+                    local file <close> = assert(io.open(folder .. '/a.c', 'a'))
+                    file:write('more')
+                end }
+                queue:addOperation(op):waitUntilFinished()
+                """
+        try folder.run(script)
+        #expect(folder.explanations().last?.hasPrefix("op: not recorded: ") ?? false)
+    }
+}
