@@ -65,6 +65,26 @@ import Testing
         #expect(try run(folder).last?.text != nil)
     }
 
+    @Test("The outputs of a body that is stopped or cancelled are removed")
+    func stops() throws {
+        let folder = try StoreFolder()
+        let script = """
+            local op = Operation.new { outputs = folder .. '/half', timeout = limit, main = function(op)
+                local file <close> = assert(io.open(folder .. '/half', 'w'))
+                file:write('half')
+                file:flush()
+                if limit then while true do end end
+                op:cancel()
+            end }
+            queue:addOperation(op):waitUntilFinished()
+            return op.isCancelled
+            """
+        for limit in ["0.02", "nil"] {
+            #expect(try folder.run("local limit = \(limit) " + script) == [true])
+            #expect(folder["half"] == nil)
+        }
+    }
+
     @Test("Two operations cannot make one file")
     func claims() throws {
         let folder = try StoreFolder()

@@ -103,6 +103,27 @@ import Testing
             ])
     }
 
+    @Test("Operations in results count with their results, up to a depth")
+    func operationsInResults() throws {
+        let folder = try StoreFolder()
+        let script = """
+            local last = perform { main = function() return 7 end }
+            for i = 2, depth do
+                local before, other = last, perform { main = function() return 1 end }
+                last = perform { main = function() return { before, before, other } end }
+            end
+            local op = perform { memoize = true, main = function() local op = last while type(op.result) == 'table' do op = op.result[1] end return op.result end }
+            return op.result, op:whyRun(), op.error and op.error.message:match '[^,]*$'
+            """
+        func run(_ depth: Int, _ value: Int) throws -> [LuaValue] {
+            try folder.run("local depth = \(depth) " + script.replacing("return 7", with: "return \(value)"))
+        }
+        #expect(try run(30, 7) == [7, "never ran", .nil])
+        #expect(try run(30, 7) == [7, .nil, .nil])
+        #expect(try run(30, 8) == [8, "result of an unnamed Operation changed", .nil])
+        #expect(try run(100, 7) == [.nil, .nil, " more than 64 of them in turn"])
+    }
+
     @Test("What has no stable key is one error with its path")
     func unstableCaptures() throws {
         let folder = try StoreFolder()
@@ -338,6 +359,21 @@ import Testing
             ])
         try folder.run(mode: .alwaysRun, script)
         #expect(folder.notes() == ["a", "b"])
+    }
+
+    @Test("The host sees what was skipped, and why the rest ran")
+    func hosts() throws {
+        let folder = try StoreFolder()
+        for reason in ["never ran", nil] {
+            try withRuntime(store: Runtime.Store(directory: "\(folder.path)/store")) { runtime in
+                let made = try runtime.operation(
+                    "return queue:addOperation(Operation.new { memoize = true, main = function() return 5 end })")
+                #expect(try runtime.results(of: made) == [5])
+                let operation = try #require(made as? LuaOperation)
+                #expect(operation.isSkipped == (reason == nil) && operation.reasonToRun == reason)
+                #expect(runtime.monitor.counts().skipped == (reason == nil ? 1 : 0))
+            }
+        }
     }
 
     @Test("Without a store, the options are an error that says so")

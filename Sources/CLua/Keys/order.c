@@ -16,11 +16,9 @@ static graph_value integer(uint64_t number) { return (graph_value){.kind = VALUE
 
 // MARK: entries
 
-// Keys of different kinds. Floats are never integers: Lua makes integers of those.
-static uint64_t rank_of(graph_value key) { return key.kind; }
-
 static ordered_entry entry_of(const graph *g, graph_value key, graph_value value, const uint64_t *colours) {
-    ordered_entry entry = {.key = key, .value = value, .rank = rank_of(key)};
+    // A float that is a key is never an integer: Lua makes integers of those.
+    ordered_entry entry = {.key = key, .value = value, .rank = key.kind};
     switch (key.kind) {
     case VALUE_INTEGER: entry.number = (uint64_t)key.integer ^ UINT64_C(1) << 63; break;
     case VALUE_FLOAT: entry.number = key.bits; break;
@@ -50,13 +48,13 @@ static int compare_entries(const void *left, const void *right) {
     return order != 0 ? order : compare_texts(a->field, b->field);
 }
 
-size_t order_entries(const graph *g, const graph_node *node, bool with_sequence, const uint64_t *colours, ordered_entry *entries) {
+size_t order_entries(const graph *g, const graph_node *node, const uint64_t *colours, ordered_entry *entries) {
     size_t count = 0, first = node->first;
-    for (uint32_t i = 0; with_sequence && i < node->count; i++) {
+    for (uint32_t i = 0; i < node->count; i++) {
         // What is rebuilt later has nil as its place, and is among the further entries.
         if (g->values[first + i].kind != VALUE_NIL) entries[count++] = entry_of(g, integer(i + 1), g->values[first + i], colours);
     }
-    if (node->kind == NODE_TABLE) first += node->count;
+    first += node->count;
     for (uint32_t i = 0; i < node->pairs; i++)
         entries[count++] = entry_of(g, g->values[first + 2 * i], g->values[first + 2 * i + 1], colours);
     for (uint32_t at = node->added; at != 0; at = g->added[at - 1].next)

@@ -20,9 +20,9 @@ typedef struct ordered_entry {
 /// Whether the order of a node's entries needs the colours: two of its keys are nodes.
 bool order_needs_colours(const graph *graph, const graph_node *node);
 
-/// Writes the entries of a table or an environment in their order, values at 1, 2, 3 … of the table first if `with_sequence`. There must be
-/// room for all. `colours` may be NULL if they are not needed. Returns the number of entries.
-size_t order_entries(const graph *graph, const graph_node *node, bool with_sequence, const uint64_t *colours, ordered_entry *entries);
+/// Writes the entries of a table or an environment in their order, with the values at 1, 2, 3 … among them. There must be room for all. `colours`
+/// may be NULL if they are not needed. Returns the number of entries.
+size_t order_entries(const graph *graph, const graph_node *node, const uint64_t *colours, ordered_entry *entries);
 
 /// The number of entries besides the values at 1, 2, 3 ….
 size_t order_entry_count(const graph *graph, const graph_node *node);

@@ -184,7 +184,7 @@ static void visit_entries(walker *w, const graph_node *node, size_t count) {
         free(entries);
         return;
     }
-    count = order_entries(w->graph, node, true, w->colours, entries);
+    count = order_entries(w->graph, node, w->colours, entries);
     size_t from = 0, sequence = 0, first = w->item_count;
     while (from < count && (entries[from].key.kind < VALUE_INTEGER || (entries[from].key.kind == VALUE_INTEGER && entries[from].key.integer < 1)))
         from++;
@@ -236,7 +236,7 @@ static void visit_environment(walker *w, const graph_node *node) {
         w->failed = true;
         return;
     }
-    count = order_entries(w->graph, node, false, NULL, entries);
+    count = order_entries(w->graph, node, NULL, entries);
     for (size_t i = 0; i < count && !w->failed; i++) {
         digest_text(&w->digester, entries[i].text.bytes, entries[i].text.count);
         char *name = name_of(w, entries[i].text);

@@ -11,6 +11,9 @@ struct StepKey {
     private var known: [ObjectIdentifier: Int] = [:]
     /// The operations whose outcomes are being looked at, outermost first.
     private var visited: [ObjectIdentifier] = []
+    /// What that has come to so far: results may lead to one operation in many ways.
+    private var outcomes: [ObjectIdentifier: Digest] = [:]
+    private static let deepest = 64
 
     /// - Parameters:
     ///   - body: What `operation` is about to run.
@@ -90,6 +93,10 @@ struct StepKey {
             hasher.combine(UInt64(index))
             return hasher.finalize()
         }
+        if let digest = outcomes[ObjectIdentifier(other)] { return digest }
+        if visited.count > Self.deepest {
+            throw Failure(message: "\(path) leads to operations whose results are operations, more than \(Self.deepest) of them in turn")
+        }
         guard let outcome = other.outcome else {
             throw Failure(
                 message: "\(path) is \(other.displayName), which has not finished, so its result cannot be part of the key: "
@@ -100,6 +107,7 @@ struct StepKey {
         hasher.combine(outcome == .succeeded ? 0 : outcome == .failed ? 1 : 2 as UInt64)
         if let error = other.error { hasher.combine((error as? OperationFailure)?.message ?? "\(error)") }
         guard let lua = other as? LuaOperation else { return hasher.finalize() }
+        defer { outcomes[ObjectIdentifier(other)] = hasher.finalize() }
         if lua.step?.isAssumedToRun ?? false { hasher.combine("would run") }
         for parcel in lua.results ?? [] {
             hasher.combine(try digest(of: parcel, CLUA_RESULTS, path: "the result of \(other.displayName)"))

@@ -63,19 +63,31 @@ final class WorkStore: Sendable {
         return components.sorted { $0.label < $1.label }
     }
 
+    /// The modules that each state has from the beginning.
+    private static let standard: Set<String> = [
+        "_G", "coroutine", "debug", "io", "math", "opscript", "os", "package", "string", "table", "utf8",
+    ]
+
     /// Nil if there is no source: it is Lua's own, or the host has registered it.
     private func module(_ name: String, in state: LuaState) throws(Failure) -> Module? {
-        if let source = try? moduleLoader?(name) { return Module(Array(source.utf8), isSource: true) }
+        if Self.standard.contains(name) { return nil }
+        // Another version may have other paths. What was not found may be made later.
+        let key = "\(state.appliedSharedVersion) \(name)"
+        if let known = modules.withLock({ $0[key] }) { return known }
+        let source = try? moduleLoader?(name)
+        var module = source.map { Module(Array($0.utf8), isSource: true) }
+        if module == nil { module = try fileOfModule(name, in: state) }
+        if let module { modules.withLock { $0[key] = module } }
+        return module
+    }
+
+    private func fileOfModule(_ name: String, in state: LuaState) throws(Failure) -> Module? {
         var file: UnsafeMutablePointer<CChar>?
         try unsafe state.attempt { lua, failure in unsafe clua_module_file(lua, name, &file, &failure) }
         guard let file = unsafe file else { return nil }
         defer { unsafe free(file) }
         let path = unsafe String(cString: file)
-        if let known = modules.withLock({ $0[path] }) { return known }
-        guard let bytes = Self.contents(of: path) else { return nil }
-        let module = Module(bytes, isSource: !path.hasSuffix(".so"))
-        modules.withLock { $0[path] = module }
-        return module
+        return Self.contents(of: path).map { Module($0, isSource: !path.hasSuffix(".so")) }
     }
 
     private static func contents(of path: String) -> [UInt8]? {
@@ -104,26 +116,5 @@ final class WorkStore: Sendable {
         var hasher = Hasher128()
         for digest in digests.prefix(all.count) { hasher.combine(digest) }
         return Step.Component(label: "the preludes", digest: hasher.finalize())
-    }
-}
-
-/// Finds the names in `require "NAME"` and `require("NAME")` in a source. Those in comments do no harm.
-enum RequiredModules {
-    static func names(in source: [UInt8]) -> [String] {
-        let word = Array("require".utf8)
-        var names: [String] = [], at = 0
-        while at + word.count < source.count {
-            guard source[at] == word[0], source[at..<at + word.count].elementsEqual(word) else {
-                at += 1
-                continue
-            }
-            at += word.count
-            var next = at
-            while next < source.count, [32, 9, 10, 13, UInt8(ascii: "(")].contains(source[next]) { next += 1 }
-            guard next < source.count, source[next] == UInt8(ascii: "\"") || source[next] == UInt8(ascii: "'") else { continue }
-            guard let end = source[(next + 1)...].firstIndex(of: source[next]), end - next < 200 else { continue }
-            names.append(String(decoding: source[next + 1..<end], as: UTF8.self))
-        }
-        return names
     }
 }
