@@ -95,7 +95,7 @@ static void refuse(lua_State *L, lua_Debug *activation) {
     lua_getinfo(L, "f", activation);
     bool makes_closure = lua_topointer(L, -1) == clua_state_of(L)->running_factory;
     lua_pop(L, 1);
-    if (!makes_closure) luaL_error(L, "a metamethod would run in the host, not in the worker process (Configuration.isolation)");
+    if (!makes_closure) luaL_error(L, CLUA_METAMETHOD_REFUSED);
 }
 
 void forbid_scripts(lua_State *L, hook_before *before) {

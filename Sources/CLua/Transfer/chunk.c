@@ -21,6 +21,7 @@ enum opcode {
     OP_SELF = 20,
     OP_RETURN = 70,
     OP_CLOSURE = 79,
+    OP_VARARGPREP = 81,
     OP_EXTRAARG = 82,
     OP_NONE = 127
 };
@@ -292,6 +293,15 @@ static bool assigns_upvalues(const body *function) {
     return false;
 }
 
+// Whether a call of the function is safe up to its first instruction, where a hook may stop it. Lua checks nothing: it makes room for the stack
+// only, fills in missing parameters, and calls no hook before a function with varargs has prepared them.
+static bool begins_safely(const uint8_t *frame, const body *function) {
+    uint8_t parameter_count = frame[0], has_varargs = frame[1], stack_size = frame[2];
+    if (function->code_count == 0 || parameter_count > stack_size) return false;
+    uint32_t first = instruction(function, 0);
+    return !has_varargs || (opcode(first) == OP_VARARGPREP && arg_a(first) == parameter_count);
+}
+
 typedef struct description {
     const uint8_t *upvalues;  // the descriptions of the function's upvalues in the dump
     bool has_parameters;
@@ -314,6 +324,7 @@ static void read_function(reader *in, const upvalue_map *parent, int depth, upva
         about->upvalues = in->at - 3 * map->count;
         about->has_parameters = frame != NULL && (frame[0] != 0 || frame[1] != 0);
     }
+    if (!failed(in) && !begins_safely(frame, &function)) fail(in, CLUA_CHUNK_UNREADABLE);
     if (!failed(in)) scan_code(in, &function, map);
     free(function.constants);
 

@@ -102,6 +102,9 @@ typedef enum clua_restriction {
     CLUA_NO_COLLECTOR = 256     // options of collectgarbage that change how it works
 } clua_restriction;
 
+/// The error when what a worker process has sent would run code in the host.
+#define CLUA_METAMETHOD_REFUSED "a metamethod would run in the host, not in the worker process (Configuration.isolation)"
+
 /// The record beside each state. Every coroutine of the state reaches it.
 typedef struct clua_state {
     void *object;  // the host's object, not owned
@@ -132,6 +135,7 @@ typedef struct clua_state {
     struct clua_allowance *output;  // what the state prints counts; NULL for no limit
     struct clua_process *process;  // the worker process for which the state answers calls; see process.h
     void (*wrap_function)(lua_State *L, int index);  // in such a state: makes a function of a script run in the process; may raise
+    bool refuses_rebuilt;  // what it decodes now comes from there, so no function of `__transfer` may run here
     bool tells_host;  // the host wants to know when a collection ends
     char *warning;  // owned: the pieces of an incomplete warning, or NULL
     size_t warning_count;
