@@ -1,6 +1,5 @@
 internal import CStore
 import Glibc
-import Synchronization
 
 /// The file of the store, and the connections to it that nobody uses at the moment.
 final class Database: Sendable {
@@ -15,9 +14,9 @@ final class Database: Sendable {
     let path: String
     private let folder: String
     private let warn: @Sendable (String) -> Void
-    private let state = Mutex(State())
+    private let state = Guarded(State())
     /// Held while this process writes: SQLite's own way to wait for another writer is to try again after a while.
-    private let writer = Mutex(())
+    private let writer = Guarded(0)
     let locks: FileLocks
 
     /// - Parameter folder: An absolute path. The folder is made when something is written.

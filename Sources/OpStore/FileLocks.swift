@@ -1,13 +1,12 @@
 internal import CStore
 import Glibc
-import Synchronization
 
 /// Locks between processes: bytes of a file. They end with the process, however it ends.
 final class FileLocks: Sendable {
     private let path: String
-    private let file = Mutex<Int32?>(nil)
+    private let file = Guarded<Int32?>(nil)
     /// The file's locks belong to the process, not to a thread of it.
-    private let administration = Mutex(())
+    private let administration = Guarded(0)
 
     init(path: String) { self.path = path }
 

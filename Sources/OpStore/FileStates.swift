@@ -16,8 +16,8 @@ final class FileStates: Sendable {
     private let ownFolder: String
     private let boot: UInt64
     private let shards: [Shard]
-    private let patterns = Mutex<[String: Pattern.Matches]>([:])
-    private final class Shard: Sendable { let known = Mutex<[String: Known]>([:]) }
+    private let patterns = Guarded<[String: Pattern.Matches]>([:])
+    private final class Shard: Sendable { let known = Guarded<[String: Known]>([:]) }
 
     /// - Parameters:
     ///   - base: What relative paths are relative to: a folder, which need not be there yet.

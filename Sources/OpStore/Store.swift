@@ -1,5 +1,3 @@
-import Synchronization
-
 /// Finished work, keyed by everything that it depends on, in a database that several processes may use at once.
 ///
 /// Nothing of it ever fails an operation: what cannot be read counts as not there, what cannot be written is done again in the next run, and
@@ -49,11 +47,11 @@ public final class Store: Sendable {
     let paths: Paths
     let files: FileStates
     let database: Database
-    let claims = Mutex(Claims())
-    private let numbers = Mutex(Counts())
-    private let uses = Mutex(Uses())
+    let claims = Guarded(Claims())
+    private let numbers = Guarded(Counts())
+    private let uses = Guarded(Uses())
     /// In a dry run, what the steps that would run would make.
-    private let remade = Mutex<Set<String>>([])
+    private let remade = Guarded<Set<String>>([])
 
     /// Makes and opens nothing: a run without steps leaves no trace.
     public init(_ configuration: Configuration) {

@@ -1,6 +1,5 @@
 internal import CStore
 import Glibc
-import Synchronization
 
 /// The work of one operation, from the question whether it is done to what it has made. Of the threads that use it, one at a time may.
 ///
@@ -39,7 +38,7 @@ public final class Work: Sendable {
     public let step: Step
     let resolved: ResolvedStep
     let store: Store
-    private let state = Mutex(State())
+    private let state = Guarded(State())
 
     init(_ step: Step, _ resolved: ResolvedStep, store: Store) {
         self.step = step

@@ -10,7 +10,7 @@ import Testing
         StoreGraph(seed: 5, nodeCount: 8).writeSources(in: whole.path, using: &random)
         let expected = try HostRun(whole, seed: 5, nodes: 8)
         #expect(expected.status == 0)
-        for change in stride(from: 0, to: 80, by: TestLength.stride) {
+        for change in stride(from: 0, to: 80, by: TestLength.isShort ? 7 : 1) {
             random = SeededGenerator(seed: 1)
             let folder = try Folder()
             StoreGraph(seed: 5, nodeCount: 8).writeSources(in: folder.path, using: &random)
