@@ -4,6 +4,12 @@
 #include <string.h>
 
 #include "Processes/message.h"
+#include "Transfer/frozen.h"
+
+typedef struct frozen_entry {
+    const frozen_table *table;
+    uint32_t node;
+} frozen_entry;
 
 typedef struct parser {
     graph *graph;
@@ -14,6 +20,10 @@ typedef struct parser {
     uint32_t *environments;  // 1 + node by number; 0 for none yet
     size_t object_count, object_capacity, string_count, string_capacity, environment_count, environment_capacity;
     pointer_map references;  // 1 + node by object
+    pointer_map frozen;      // node by table
+    frozen_entry *pending;   // frozen tables whose nodes are empty
+    size_t pending_count, pending_capacity;
+    bool is_unstable;        // a frozen value contains what has no key
 } parser;
 
 static const graph_value nothing = {.kind = VALUE_NIL};
@@ -276,6 +286,78 @@ static graph_value parse_class(parser *p) {
     return node_value(add_object(p, (graph_node){.kind = NODE_CLASS}));
 }
 
+// MARK: frozen values
+
+// The node of a frozen table, which gets its entries later: tables may be nested deeply.
+static graph_value frozen_node(parser *p, const frozen_table *table) {
+    bool found;
+    pointer_entry *entry = pointer_map_get(&p->frozen, table, &found);
+    if (entry == NULL) {
+        p->no_memory = true;
+        fail(p);
+        return nothing;
+    }
+    if (!found) {
+        entry->number = add_node(p, (graph_node){.kind = NODE_TABLE, .is_complete = true, .is_frozen = true});
+        if (reserve(p, (void **)&p->pending, p->pending_count, &p->pending_capacity, 1, sizeof *p->pending))
+            p->pending[p->pending_count++] = (frozen_entry){table, entry->number};
+    }
+    return node_value(entry->number);
+}
+
+static uint32_t add_frozen_text(parser *p, const frozen_string *string) { return add_text(p, string->bytes, string->count); }
+
+static graph_value frozen_value_of(parser *p, const frozen_value *value) {
+    switch (value->tag) {
+    case FROZEN_FALSE: return (graph_value){.kind = VALUE_FALSE};
+    case FROZEN_TRUE: return (graph_value){.kind = VALUE_TRUE};
+    case FROZEN_INTEGER: return (graph_value){.kind = VALUE_INTEGER, .integer = value->integer};
+    case FROZEN_FLOAT: {
+        graph_value number = {.kind = VALUE_FLOAT};
+        memcpy(&number.bits, &value->number, sizeof number.bits);
+        return number;
+    }
+    case FROZEN_STRING: return text_value(add_frozen_text(p, value->string));
+    case FROZEN_TABLE: return frozen_node(p, value->table);
+    case FROZEN_NAMED: {
+        uint32_t module = add_frozen_text(p, value->leaf->module);
+        uint32_t field = value->leaf->field != NULL ? 1 + add_frozen_text(p, value->leaf->field) : 0;
+        return (graph_value){.kind = VALUE_NAMED, .field = field, .index = module};
+    }
+    default:
+        p->is_unstable = true;
+        fail(p);
+        return nothing;
+    }
+}
+
+static void fill_frozen(parser *p, frozen_entry entry) {
+    graph *g = p->graph;
+    const frozen_table *table = entry.table;
+    size_t count = table->element_count + 2 * (size_t)table->pair_count, first = g->value_count;
+    if (!reserve(p, (void **)&g->values, g->value_count, &g->value_capacity, count, sizeof *g->values)) return;
+    g->value_count += count;
+    for (size_t i = 0; i < count; i++) g->values[first + i] = nothing;
+    graph_node *node = &g->nodes[entry.node];
+    node->first = first;
+    node->count = table->element_count;
+    node->pairs = table->pair_count;
+    for (size_t i = 0; i < count && !p->reader.failed; i++) {
+        size_t pair = (i - table->element_count) / 2;
+        bool is_key = (i - table->element_count) % 2 == 0;
+        const frozen_value *value = i < table->element_count ? &table->elements[i] : is_key ? &table->pairs[pair].key : &table->pairs[pair].value;
+        g->values[first + i] = frozen_value_of(p, value);
+    }
+}
+
+static graph_value parse_frozen(parser *p) {
+    uint64_t number = message_count(&p->reader, clua_parcel_frozen_count(p->graph->parcel));
+    if (p->reader.failed) return nothing;
+    graph_value root = frozen_node(p, clua_parcel_frozen(p->graph->parcel, number));
+    while (p->pending_count > 0 && !p->reader.failed) fill_frozen(p, p->pending[--p->pending_count]);
+    return root;
+}
+
 static graph_value parse_value(parser *p, int depth) {
     if (depth > CLUA_INLINE_DEPTH) fail(p);
     uint32_t number = 0;
@@ -299,6 +381,7 @@ static graph_value parse_value(parser *p, int depth) {
     case CLUA_TAG_FUNCTION_LATER: return node_value(parse_function(p));
     case CLUA_TAG_OBJECT_AGAIN: return parse_object(p, &number) == NULL ? nothing : node_value(number);
     case CLUA_TAG_HANDLE: return parse_reference(p);
+    case CLUA_TAG_FROZEN: return parse_frozen(p);
     case CLUA_TAG_INSTANCE: return parse_instance(p, depth + 1);
     case CLUA_TAG_CLASS: return parse_class(p);
     case CLUA_TAG_ENVIRONMENT: return parse_environment(p);
@@ -398,6 +481,7 @@ clua_key_status graph_make(const clua_parcel *parcel, graph *g) {
     const uint8_t *bytes = clua_parcel_bytes(parcel);
     parser p = {.graph = g, .reader = {bytes, bytes + parcel->byte_count, false}};
     pointer_map_init(&p.references);
+    pointer_map_init(&p.frozen);
     g->roots = calloc(parcel->value_count, sizeof *g->roots);
     p.no_memory = g->roots == NULL;
     if (p.no_memory) fail(&p);
@@ -407,12 +491,14 @@ clua_key_status graph_make(const clua_parcel *parcel, graph *g) {
     if (p.reader.next != p.reader.end) p.reader.failed = true;
     for (size_t i = 0; i < g->node_count && !p.reader.failed; i++) p.reader.failed = !g->nodes[i].is_complete;
     pointer_map_free(&p.references);
+    pointer_map_free(&p.frozen);
+    free(p.pending);
     free(p.objects);
     free(p.strings);
     free(p.environments);
     if (!p.reader.failed) return CLUA_KEY_MADE;
     graph_free(g);
-    return p.no_memory ? CLUA_KEY_NO_MEMORY : CLUA_KEY_MALFORMED;
+    return p.no_memory ? CLUA_KEY_NO_MEMORY : p.is_unstable ? CLUA_KEY_UNSTABLE : CLUA_KEY_MALFORMED;
 }
 
 void graph_free(graph *graph) {

@@ -54,6 +54,7 @@ typedef struct graph_node {
     uint32_t pairs;
     uint32_t added;   // TABLE, ENVIRONMENT: list of further entries: 1 + index in `added`, or 0
     bool is_complete;
+    bool is_frozen;   // TABLE
     graph_value metatable;
 } graph_node;
 

@@ -17,7 +17,7 @@ static const char *refused(const graph *g, graph_value value) {
     if (value.kind == VALUE_NAMED) return "a part of a module";
     if (value.kind != VALUE_NODE) return NULL;
     switch (g->nodes[value.index].kind) {
-    case NODE_TABLE: return NULL;
+    case NODE_TABLE: return g->nodes[value.index].is_frozen ? "a frozen value" : NULL;
     case NODE_FUNCTION: return "a function";
     case NODE_REFERENCE: return "an operation, a queue or another object of the host";
     case NODE_CLASS: return "a class";

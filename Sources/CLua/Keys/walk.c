@@ -18,7 +18,8 @@ enum token {
     TOKEN_CLASS,
     TOKEN_REBUILT,
     TOKEN_AGAIN,
-    TOKEN_PART
+    TOKEN_PART,
+    TOKEN_FROZEN
 };
 
 // Functions in tables that are nested deeper, and those after so many parts, belong to what they are in.
@@ -205,7 +206,7 @@ static void visit_entries(walker *w, const graph_node *node, size_t count) {
 
 static void visit_table(walker *w, const graph_node *node) {
     size_t count = order_entry_count(w->graph, node);
-    digest_token(&w->digester, TOKEN_TABLE);
+    digest_token(&w->digester, node->is_frozen ? TOKEN_FROZEN : TOKEN_TABLE);
     if (count > 0 || node->metatable.kind != VALUE_NIL) return visit_entries(w, node, count);
     begin_table(w, node, node->count, 0);
     push_frame(w, (frame){.first = node->first, .count = node->count, .sequence = node->count, .is_table = true});

@@ -47,7 +47,12 @@ typedef struct clua_key {
     size_t module_count;
 } clua_key;
 
-typedef enum clua_key_status { CLUA_KEY_MADE, CLUA_KEY_MALFORMED, CLUA_KEY_NO_MEMORY } clua_key_status;
+typedef enum clua_key_status {
+    CLUA_KEY_MADE,
+    CLUA_KEY_MALFORMED,
+    CLUA_KEY_UNSTABLE,  // a frozen value contains an object of the host or a function
+    CLUA_KEY_NO_MEMORY
+} clua_key_status;
 
 /// Computes the components of a parcel in memory proportional to it, with a bounded C stack. Long strings are read where they are.
 /// Objects of the host count by their kind and by which of them is which; their contents are for the caller to add.

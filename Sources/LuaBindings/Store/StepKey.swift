@@ -199,6 +199,9 @@ struct StepKey {
             withExtendedLifetime(parcel) {}
         }
         if status == CLUA_KEY_NO_MEMORY { throw Failure(message: "not enough memory for the key of what an operation runs") }
+        if status == CLUA_KEY_UNSTABLE {
+            throw Failure(message: "a frozen value with functions or objects in it has no key that is the same in another run: capture these by themselves")
+        }
         guard status == CLUA_KEY_MADE else { throw Failure(message: "opscript bug: a parcel cannot be read for its key") }
         var parts = Parts()
         for index in 0..<(unsafe key.component_count) {
@@ -233,6 +236,7 @@ extension Parcel {
             case .process: "a program that runs"
             case .observation: "an observation"
             case .object: "an object of the host"
+            case .channel: "a channel"
             default: "an object"
             }
         return (found, kind)
