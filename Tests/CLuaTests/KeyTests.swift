@@ -4,6 +4,26 @@ import Testing
 
 /// Digests of what a parcel contains: the same in every state and process, and different if the meaning is.
 @Suite struct KeyTests {
+    @Test("A frozen value counts by what is in it, and is another value than an ordinary one")
+    func frozenValues() throws {
+        func key(_ value: String) throws -> Key { try State.key(of: "local t = \(value) return function() return t end") }
+        let frozen = try key("opscript.freeze { 1, 2, name = 'a', [2.5] = { deep = { true } } }")
+        #expect(try key("opscript.freeze { [2.5] = { deep = { true } }, name = 'a', 1, 2 }") == frozen)
+        for other in [
+            "{ 1, 2, name = 'a', [2.5] = { deep = { true } } }", "opscript.freeze { 1, 2, name = 'b', [2.5] = { deep = { true } } }",
+            "opscript.freeze { 1, 2, name = 'a', [2.5] = { deep = { false } } }",
+            "opscript.freeze { 1, name = 'a', [2.5] = { deep = { true } } }",
+        ] {
+            #expect(try key(other).changes(from: frozen) == ["upvalue 't' of function 'main'"], "\(other)")
+        }
+        #expect(
+            try key("(function() local t = {} t.t = t return opscript.freeze(t) end)()")
+                == key("(function() local t = {} t.t = t return opscript.freeze(t) end)()"))
+        let isDeep = "(function() local t = {} for _ = 1, 100000 do t = { t } end return opscript.freeze(t) end)()"
+        #expect(try key(isDeep) == key(isDeep))
+        #expect(throws: KeyError.malformed) { try key("opscript.freeze { function() end }") }
+    }
+
     private func expectEqual(_ first: String, _ second: String, _ place: SourceLocation = #_sourceLocation) throws {
         let (left, right) = (try State.key(of: first), try State.key(of: second))
         #expect(left.components == right.components, sourceLocation: place)

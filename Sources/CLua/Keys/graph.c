@@ -1,32 +1,8 @@
-#include "Keys/graph.h"
+#include "Keys/graph_parser.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "Processes/message.h"
-#include "Transfer/frozen.h"
-
-typedef struct frozen_entry {
-    const frozen_table *table;
-    uint32_t node;
-} frozen_entry;
-
-typedef struct parser {
-    graph *graph;
-    message_reader reader;
-    bool no_memory;
-    uint32_t *objects;  // nodes by ordinal
-    uint32_t *strings;  // texts by the number with which they are referred to again
-    uint32_t *environments;  // 1 + node by number; 0 for none yet
-    size_t object_count, object_capacity, string_count, string_capacity, environment_count, environment_capacity;
-    pointer_map references;  // 1 + node by object
-    pointer_map frozen;      // node by table
-    frozen_entry *pending;   // frozen tables whose nodes are empty
-    size_t pending_count, pending_capacity;
-    bool is_unstable;        // a frozen value contains what has no key
-} parser;
-
-static const graph_value nothing = {.kind = VALUE_NIL};
 
 bool graph_reserve(void **items, size_t used, size_t *capacity, size_t count, size_t size) {
     if (*capacity - used >= count) return true;
@@ -38,24 +14,24 @@ bool graph_reserve(void **items, size_t used, size_t *capacity, size_t count, si
     return true;
 }
 
-static void fail(parser *p) {
+void parser_fail(parser *p) {
     p->reader.failed = true;
     p->reader.next = p->reader.end;
 }
 
-static bool reserve(parser *p, void *items, size_t used, size_t *capacity, size_t count, size_t size) {
+bool parser_reserve(parser *p, void *items, size_t used, size_t *capacity, size_t count, size_t size) {
     if (p->reader.failed) return false;
     if (graph_reserve(items, used, capacity, count, size)) return true;
     p->no_memory = true;
-    fail(p);
+    parser_fail(p);
     return false;
 }
 
 // MARK: parts
 
-static uint32_t add_text(parser *p, const char *bytes, size_t count) {
+uint32_t parser_add_text(parser *p, const char *bytes, size_t count) {
     graph *g = p->graph;
-    if (!reserve(p, (void **)&g->texts, g->text_count, &g->text_capacity, 1, sizeof *g->texts)) return 0;
+    if (!parser_reserve(p, (void **)&g->texts, g->text_count, &g->text_capacity, 1, sizeof *g->texts)) return 0;
     g->texts[g->text_count] = (graph_text){bytes, count};
     return (uint32_t)g->text_count++;
 }
@@ -63,14 +39,14 @@ static uint32_t add_text(parser *p, const char *bytes, size_t count) {
 static uint32_t parse_text(parser *p) {
     size_t count;
     const char *bytes = message_string(&p->reader, &count);
-    return add_text(p, bytes, count);
+    return parser_add_text(p, bytes, count);
 }
 
 // Returns the index of the first of `count` values, all nil. Each takes at least one byte of the parcel.
 static size_t add_values(parser *p, uint64_t count) {
     graph *g = p->graph;
-    if (count > (uint64_t)(p->reader.end - p->reader.next) + 2) fail(p);
-    if (!reserve(p, (void **)&g->values, g->value_count, &g->value_capacity, count, sizeof *g->values)) return 0;
+    if (count > (uint64_t)(p->reader.end - p->reader.next) + 2) parser_fail(p);
+    if (!parser_reserve(p, (void **)&g->values, g->value_count, &g->value_capacity, count, sizeof *g->values)) return 0;
     size_t first = g->value_count;
     for (size_t i = 0; i < count; i++) g->values[first + i] = nothing;
     g->value_count += count;
@@ -78,23 +54,20 @@ static size_t add_values(parser *p, uint64_t count) {
 }
 
 // Returns 0 if that has failed: whatever comes then does no harm.
-static uint32_t add_node(parser *p, graph_node node) {
+uint32_t parser_add_node(parser *p, graph_node node) {
     graph *g = p->graph;
-    if (!reserve(p, (void **)&g->nodes, g->node_count, &g->node_capacity, 1, sizeof *g->nodes)) return 0;
+    if (!parser_reserve(p, (void **)&g->nodes, g->node_count, &g->node_capacity, 1, sizeof *g->nodes)) return 0;
     g->nodes[g->node_count] = node;
     return (uint32_t)g->node_count++;
 }
 
 // Adds a node that has an ordinal.
 static uint32_t add_object(parser *p, graph_node node) {
-    uint32_t number = add_node(p, node);
-    if (reserve(p, (void **)&p->objects, p->object_count, &p->object_capacity, 1, sizeof *p->objects))
+    uint32_t number = parser_add_node(p, node);
+    if (parser_reserve(p, (void **)&p->objects, p->object_count, &p->object_capacity, 1, sizeof *p->objects))
         p->objects[p->object_count++] = number;
     return number;
 }
-
-static graph_value node_value(uint32_t node) { return (graph_value){.kind = VALUE_NODE, .index = node}; }
-static graph_value text_value(uint32_t text) { return (graph_value){.kind = VALUE_STRING, .index = text}; }
 
 // Returns a node that the parcel refers to by its ordinal; NULL if that has failed.
 static graph_node *parse_object(parser *p, uint32_t *number) {
@@ -130,13 +103,13 @@ static void parse_table_body(parser *p, uint32_t table, int depth) {
     size_t count = (size_t)counts[0] + 2 * (size_t)counts[1];
     for (size_t i = 0; i < count && !p->reader.failed; i++) {
         graph_value value = parse_value(p, depth);
-        if (i >= counts[0] && (i - counts[0]) % 2 == 0 && !is_key(value)) fail(p);
+        if (i >= counts[0] && (i - counts[0]) % 2 == 0 && !is_key(value)) parser_fail(p);
         p->graph->values[first + i] = value;
     }
     uint8_t kind = message_byte(&p->reader);
     if (kind == CLUA_NO_METATABLE) return;
     graph_value metatable = parse_value(p, depth);
-    if (kind > CLUA_METATABLE_LATER || p->reader.failed || (metatable.kind != VALUE_NODE && metatable.kind != VALUE_NAMED)) return fail(p);
+    if (kind > CLUA_METATABLE_LATER || p->reader.failed || (metatable.kind != VALUE_NODE && metatable.kind != VALUE_NAMED)) return parser_fail(p);
     p->graph->nodes[table].metatable = metatable;
 }
 
@@ -149,7 +122,7 @@ static uint32_t parse_table(parser *p, int depth) {
 // Adds an entry to the table or environment.
 static void add_entry(parser *p, uint32_t node, graph_value key, graph_value value) {
     graph *g = p->graph;
-    if (!reserve(p, (void **)&g->added, g->added_count, &g->added_capacity, 1, sizeof *g->added)) return;
+    if (!parser_reserve(p, (void **)&g->added, g->added_count, &g->added_capacity, 1, sizeof *g->added)) return;
     g->added[g->added_count] = (graph_entry){key, value, g->nodes[node].added};
     g->nodes[node].added = (uint32_t)++g->added_count;
 }
@@ -162,11 +135,11 @@ static graph_value parse_cell_again(parser *p) {
     const graph_node *function = parse_object(p, &number);
     uint64_t upvalue = message_varint(&p->reader);
     if (p->reader.failed || function->kind != NODE_FUNCTION || upvalue < 1 || upvalue > function->count) {
-        fail(p);
+        parser_fail(p);
         return nothing;
     }
     graph_value cell = p->graph->values[function->first + upvalue - 1];
-    if (cell.kind != VALUE_NODE) fail(p);
+    if (cell.kind != VALUE_NODE) parser_fail(p);
     return cell;
 }
 
@@ -186,7 +159,7 @@ static void parse_upvalues(parser *p, uint32_t function, int depth) {
             continue;
         }
         size_t value_at = add_values(p, 1);
-        uint32_t cell = add_node(p, (graph_node){.kind = NODE_CELL, .first = value_at, .is_complete = true});
+        uint32_t cell = parser_add_node(p, (graph_node){.kind = NODE_CELL, .first = value_at, .is_complete = true});
         if (p->reader.failed) return;
         // Before the value, which may refer to the cell.
         p->graph->values[first + i] = node_value(cell);
@@ -203,10 +176,10 @@ static uint32_t parse_function(parser *p) {
 static graph_value parse_environment(parser *p) {
     // They are numbered in the order in which they come.
     uint64_t number = message_count(&p->reader, p->environment_count + 1);
-    if (!reserve(p, (void **)&p->environments, p->environment_count, &p->environment_capacity, 1, sizeof *p->environments))
+    if (!parser_reserve(p, (void **)&p->environments, p->environment_count, &p->environment_capacity, 1, sizeof *p->environments))
         return nothing;
     if (number == p->environment_count) {
-        p->environments[number] = 1 + add_node(p, (graph_node){.kind = NODE_ENVIRONMENT, .is_complete = true});
+        p->environments[number] = 1 + parser_add_node(p, (graph_node){.kind = NODE_ENVIRONMENT, .is_complete = true});
         p->environment_count++;
     }
     return node_value(p->environments[number] - 1);
@@ -221,12 +194,12 @@ static graph_value parse_reference(parser *p) {
     pointer_entry *entry = pointer_map_get(&p->references, clua_parcel_reference(p->graph->parcel, number)->object, &found);
     if (entry == NULL) {
         p->no_memory = true;
-        fail(p);
+        parser_fail(p);
         return nothing;
     }
     if (!found) {
         size_t class_at = add_values(p, 1);
-        entry->number = add_node(p, (graph_node){.kind = NODE_REFERENCE, .number = (uint32_t)number, .first = class_at, .is_complete = true});
+        entry->number = parser_add_node(p, (graph_node){.kind = NODE_REFERENCE, .number = (uint32_t)number, .first = class_at, .is_complete = true});
     }
     return node_value(entry->number);
 }
@@ -235,7 +208,7 @@ static graph_value parse_instance(parser *p, int depth) {
     graph_value instance = parse_reference(p);
     graph_value class = parse_value(p, depth);
     if (p->reader.failed || !is_node_of(p->graph, class, NODE_CLASS)) {
-        fail(p);
+        parser_fail(p);
         return nothing;
     }
     p->graph->values[p->graph->nodes[instance.index].first] = class;
@@ -252,7 +225,7 @@ static graph_value parse_named(parser *p, bool has_field) {
 
 static graph_value parse_counted_string(parser *p) {
     uint32_t text = parse_text(p);
-    if (reserve(p, (void **)&p->strings, p->string_count, &p->string_capacity, 1, sizeof *p->strings)) p->strings[p->string_count++] = text;
+    if (parser_reserve(p, (void **)&p->strings, p->string_count, &p->string_capacity, 1, sizeof *p->strings)) p->strings[p->string_count++] = text;
     return text_value(text);
 }
 
@@ -265,7 +238,7 @@ static graph_value parse_shared_string(parser *p) {
     uint64_t number = message_count(&p->reader, clua_parcel_string_count(p->graph->parcel));
     if (p->reader.failed) return nothing;
     const clua_shared_string *string = clua_parcel_string(p->graph->parcel, number);
-    return text_value(add_text(p, string->bytes, string->count));
+    return text_value(parser_add_text(p, string->bytes, string->count));
 }
 
 static graph_value parse_float(parser *p) {
@@ -286,80 +259,8 @@ static graph_value parse_class(parser *p) {
     return node_value(add_object(p, (graph_node){.kind = NODE_CLASS}));
 }
 
-// MARK: frozen values
-
-// The node of a frozen table, which gets its entries later: tables may be nested deeply.
-static graph_value frozen_node(parser *p, const frozen_table *table) {
-    bool found;
-    pointer_entry *entry = pointer_map_get(&p->frozen, table, &found);
-    if (entry == NULL) {
-        p->no_memory = true;
-        fail(p);
-        return nothing;
-    }
-    if (!found) {
-        entry->number = add_node(p, (graph_node){.kind = NODE_TABLE, .is_complete = true, .is_frozen = true});
-        if (reserve(p, (void **)&p->pending, p->pending_count, &p->pending_capacity, 1, sizeof *p->pending))
-            p->pending[p->pending_count++] = (frozen_entry){table, entry->number};
-    }
-    return node_value(entry->number);
-}
-
-static uint32_t add_frozen_text(parser *p, const frozen_string *string) { return add_text(p, string->bytes, string->count); }
-
-static graph_value frozen_value_of(parser *p, const frozen_value *value) {
-    switch (value->tag) {
-    case FROZEN_FALSE: return (graph_value){.kind = VALUE_FALSE};
-    case FROZEN_TRUE: return (graph_value){.kind = VALUE_TRUE};
-    case FROZEN_INTEGER: return (graph_value){.kind = VALUE_INTEGER, .integer = value->integer};
-    case FROZEN_FLOAT: {
-        graph_value number = {.kind = VALUE_FLOAT};
-        memcpy(&number.bits, &value->number, sizeof number.bits);
-        return number;
-    }
-    case FROZEN_STRING: return text_value(add_frozen_text(p, value->string));
-    case FROZEN_TABLE: return frozen_node(p, value->table);
-    case FROZEN_NAMED: {
-        uint32_t module = add_frozen_text(p, value->leaf->module);
-        uint32_t field = value->leaf->field != NULL ? 1 + add_frozen_text(p, value->leaf->field) : 0;
-        return (graph_value){.kind = VALUE_NAMED, .field = field, .index = module};
-    }
-    default:
-        p->is_unstable = true;
-        fail(p);
-        return nothing;
-    }
-}
-
-static void fill_frozen(parser *p, frozen_entry entry) {
-    graph *g = p->graph;
-    const frozen_table *table = entry.table;
-    size_t count = table->element_count + 2 * (size_t)table->pair_count, first = g->value_count;
-    if (!reserve(p, (void **)&g->values, g->value_count, &g->value_capacity, count, sizeof *g->values)) return;
-    g->value_count += count;
-    for (size_t i = 0; i < count; i++) g->values[first + i] = nothing;
-    graph_node *node = &g->nodes[entry.node];
-    node->first = first;
-    node->count = table->element_count;
-    node->pairs = table->pair_count;
-    for (size_t i = 0; i < count && !p->reader.failed; i++) {
-        size_t pair = (i - table->element_count) / 2;
-        bool is_key = (i - table->element_count) % 2 == 0;
-        const frozen_value *value = i < table->element_count ? &table->elements[i] : is_key ? &table->pairs[pair].key : &table->pairs[pair].value;
-        g->values[first + i] = frozen_value_of(p, value);
-    }
-}
-
-static graph_value parse_frozen(parser *p) {
-    uint64_t number = message_count(&p->reader, clua_parcel_frozen_count(p->graph->parcel));
-    if (p->reader.failed) return nothing;
-    graph_value root = frozen_node(p, clua_parcel_frozen(p->graph->parcel, number));
-    while (p->pending_count > 0 && !p->reader.failed) fill_frozen(p, p->pending[--p->pending_count]);
-    return root;
-}
-
 static graph_value parse_value(parser *p, int depth) {
-    if (depth > CLUA_INLINE_DEPTH) fail(p);
+    if (depth > CLUA_INLINE_DEPTH) parser_fail(p);
     uint32_t number = 0;
     uint8_t tag = message_byte(&p->reader);
     if (p->reader.failed) return nothing;
@@ -387,7 +288,7 @@ static graph_value parse_value(parser *p, int depth) {
     case CLUA_TAG_ENVIRONMENT: return parse_environment(p);
     case CLUA_TAG_MODULE:
     case CLUA_TAG_MODULE_FIELD: return parse_named(p, tag == CLUA_TAG_MODULE_FIELD);
-    default: fail(p); return nothing;
+    default: parser_fail(p); return nothing;
     }
 }
 
@@ -396,19 +297,19 @@ static graph_value parse_value(parser *p, int depth) {
 static void parse_body_record(parser *p) {
     uint32_t number;
     const graph_node *node = parse_object(p, &number);
-    if (node == NULL || node->is_complete) return fail(p);
+    if (node == NULL || node->is_complete) return parser_fail(p);
     if (node->kind == NODE_TABLE)
         parse_table_body(p, number, 1);
     else if (node->kind == NODE_FUNCTION)
         parse_upvalues(p, number, 1);
     else
-        fail(p);
+        parser_fail(p);
 }
 
 static void parse_class_record(parser *p) {
     uint32_t number;
     const graph_node *node = parse_object(p, &number);
-    if (node == NULL || node->is_complete || node->kind != NODE_CLASS) return fail(p);
+    if (node == NULL || node->is_complete || node->kind != NODE_CLASS) return parser_fail(p);
     message_varint(&p->reader);  // the version, which is the number of changes so far
     uint32_t name = parse_text(p);
     size_t first = add_values(p, 2);
@@ -432,7 +333,7 @@ static void parse_rebuilt_record(parser *p) {
     uint32_t arguments;
     const graph_node *table = parse_object(p, &arguments);
     uint64_t count = message_varint(&p->reader);
-    if (p->reader.failed || table->kind != NODE_TABLE || count == 0 || count > table->count) return fail(p);
+    if (p->reader.failed || table->kind != NODE_TABLE || count == 0 || count > table->count) return parser_fail(p);
     size_t first = add_values(p, 1);
     add_object(p, (graph_node){.kind = NODE_REBUILT, .number = (uint32_t)count, .first = first, .is_complete = true});
     if (!p->reader.failed) p->graph->values[first] = node_value(arguments);
@@ -444,19 +345,19 @@ static void parse_fixup_record(parser *p) {
     graph *g = p->graph;
     bool is_number = key.kind == VALUE_INTEGER && key.integer >= 1;
     if (container.kind == VALUE_NIL) {
-        if (!is_number || key.integer > g->parcel->value_count) return fail(p);
+        if (!is_number || key.integer > g->parcel->value_count) return parser_fail(p);
         g->roots[key.integer - 1] = value;
     } else if (is_node_of(g, container, NODE_TABLE) || is_node_of(g, container, NODE_ENVIRONMENT)) {
         // As a key, a function of a script may have made nil or NaN; then there is no entry.
         if (is_key(key)) add_entry(p, (uint32_t)container.index, key, value);
     } else if (is_node_of(g, container, NODE_FUNCTION)) {
         const graph_node *function = &g->nodes[container.index];
-        if (!is_number || key.integer > function->count) return fail(p);
+        if (!is_number || key.integer > function->count) return parser_fail(p);
         graph_value cell = g->values[function->first + (size_t)key.integer - 1];
-        if (cell.kind != VALUE_NODE) return fail(p);
+        if (cell.kind != VALUE_NODE) return parser_fail(p);
         g->values[g->nodes[cell.index].first] = value;
     } else {
-        fail(p);
+        parser_fail(p);
     }
 }
 
@@ -469,7 +370,7 @@ static void parse_records(parser *p) {
         case CLUA_TAG_CLASS_BODY: parse_class_record(p); break;
         case CLUA_TAG_GLOBAL: parse_global_record(p); break;
         case CLUA_TAG_END: return;
-        default: fail(p);
+        default: parser_fail(p);
         }
 }
 
@@ -484,7 +385,7 @@ clua_key_status graph_make(const clua_parcel *parcel, graph *g) {
     pointer_map_init(&p.frozen);
     g->roots = calloc(parcel->value_count, sizeof *g->roots);
     p.no_memory = g->roots == NULL;
-    if (p.no_memory) fail(&p);
+    if (p.no_memory) parser_fail(&p);
     message_byte(&p.reader);  // the flags
     for (uint32_t i = 0; i < parcel->value_count && !p.reader.failed; i++) g->roots[i] = parse_value(&p, 0);
     parse_records(&p);

@@ -200,7 +200,10 @@ struct StepKey {
         }
         if status == CLUA_KEY_NO_MEMORY { throw Failure(message: "not enough memory for the key of what an operation runs") }
         if status == CLUA_KEY_UNSTABLE {
-            throw Failure(message: "a frozen value with functions or objects in it has no key that is the same in another run: capture these by themselves")
+            throw Failure(
+                message:
+                    "a frozen value with functions or objects in it has no key that is the same in another run: capture these by themselves"
+            )
         }
         guard status == CLUA_KEY_MADE else { throw Failure(message: "opscript bug: a parcel cannot be read for its key") }
         var parts = Parts()

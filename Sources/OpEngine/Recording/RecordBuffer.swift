@@ -11,7 +11,8 @@ import Synchronization
     /// A record as it is stored. 32 bytes.
     struct Entry {
         enum Kind: UInt8 {
-            case thread, queue, group, added, placeMade, placeAdded, name, dependency, ready, started, returned, attemptFailed, skipped, cancelled,
+            case thread, queue, group, added, placeMade, placeAdded, name, dependency, ready, started, returned, attemptFailed, skipped,
+                cancelled,
                 error,
                 finished
             case activityBegan, activityEnded, workerBlocked, workerReturned, text

@@ -1,0 +1,84 @@
+import Testing
+
+/// The files of `examples/coming-from`: other tools and scripts that do the same.
+@Suite("Coming from other tools")
+struct ComingFromTests {
+    private static let directory = "\(Paths.package)/examples/coming-from"
+    private static let page = "\(Paths.package)/docs/coming-from-builds.md"
+
+    /// A tool, and its file.
+    struct Tool: CustomTestStringConvertible {
+        let command: String
+        let file: String
+        var testDescription: String { file }
+    }
+
+    static let builds = [
+        Tool(command: "make", file: "Makefile"), Tool(command: "ninja", file: "build.ninja"),
+        Tool(command: "snakemake --cores 2 --quiet all", file: "Snakefile"), Tool(command: "doit", file: "dodo.py"),
+        Tool(command: #""$OPSCRIPT" counts.lua"#, file: "counts.lua"),
+    ]
+
+    @Test("The page shows each file as it is")
+    func shown() throws {
+        let blocks = Markdown.blocks(in: String(decoding: try #require(Paths.read(Self.page)), as: UTF8.self)).map(\.text)
+        for file in Self.builds.map(\.file) + ["primes.py", "primes.lua"] {
+            let text = String(decoding: try #require(Paths.read("\(Self.directory)/\(file)")), as: UTF8.self)
+            #expect(blocks.contains(text), "\(file)")
+        }
+    }
+
+    /// Two texts, an edit of one of them, and nothing: what is made, and which files are made anew each time.
+    @Test("A build makes what is out of date, and nothing else", arguments: builds)
+    func build(tool: Tool) throws {
+        let directory = try ScratchDirectory()
+        let run = Command.shell(
+            """
+            set -e
+            export HOME="$PWD" PYTHONDONTWRITEBYTECODE=1
+            mkdir -p counts texts
+            cp "$1/$2" .
+            # Waits until the time of files has gone on.
+            tick() {
+                touch before
+                until touch after && [ -n "$(find after -newer before)" ]; do :; done
+            }
+            build() {
+                tick
+                \(tool.command) >output 2>&1 || { cat output >&2; exit 1; }
+                echo "$1:" $(find counts total -type f -newer before | LC_ALL=C sort) "->" $(cat counts/* total)
+            }
+            echo 'one two three' >texts/a.txt
+            echo 'four five' >texts/b.txt
+            echo 'six' >texts/c.txt
+            build new
+            build unchanged
+            tick
+            echo 'six seven' >texts/c.txt
+            build edited
+            """, Self.directory, tool.file
+        ).directory(directory.path)
+        #expect(
+            try run.run()
+                == Outcome(
+                    status: 0,
+                    output: Array(
+                        """
+                        new: counts/a.count counts/b.count counts/c.count total -> 3 2 1 6
+                        unchanged: -> 3 2 1 6
+                        edited: counts/c.count total -> 3 2 2 7
+
+                        """.utf8), errors: []))
+    }
+
+    @Test("A function whose result is kept runs once", arguments: ["/usr/bin/python3 primes.py", #""$OPSCRIPT" primes.lua"#])
+    func primes(command: String) throws {
+        let directory = try ScratchDirectory()
+        let run = Command.shell("cp \"$1\"/primes.* . && \(command) | grep -c counting; \(command)", Self.directory).directory(
+            directory.path)
+        #expect(
+            try run.run().lines.map { $0.split(whereSeparator: \.isWhitespace).joined(separator: " ") } == [
+                "3", "100 25", "1000 168", "10000 1229",
+            ])
+    }
+}

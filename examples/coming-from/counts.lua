@@ -1,0 +1,23 @@
+#!/usr/bin/env opscript
+-- Counts the words of each text, and adds them up. Does only what an edit has to do with.
+
+local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
+local queue = OperationQueue.new { dependencyPolicy = "succeeded" }
+
+-- An operation whose work is a line for the shell.
+local function step(inputs, output, line)
+  return Operation.new { name = output, inputs = inputs, outputs = output, main = function()
+    local ended = opscript.sh(line):wait()
+    if ended.status ~= 0 then error(ended.stderr, 0) end
+  end }
+end
+
+local total = step("counts/*.count", "total", "awk '{ sum += $1 } END { print sum }' counts/*.count > total")
+for text in opscript.sh("ls texts/*.txt"):wait().stdout:gmatch "[^\n]+" do
+  local count = text:gsub("^texts/(.*)%.txt$", "counts/%1.count")
+  local op = step(text, count, ("wc -w < %s > %s"):format(text, count))
+  total:addDependency(op)
+  queue:addOperation(op)
+end
+queue:addOperation(total)
+queue:waitUntilAllOperationsAreFinished()

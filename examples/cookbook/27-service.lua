@@ -1,0 +1,59 @@
+#!/usr/bin/env opscript
+-- A service. Looks every now and then for jobs in a directory, does each of them once, and stops when it is told to.
+
+local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
+local spool = os.tmpname() .. ".d"
+assert(opscript.sh("mkdir " .. spool):wait().status == 0)
+local function write(name, text)
+  local file <close> = assert(io.open(spool .. "/" .. name, "w"))
+  file:write(text)
+end
+
+local jobs = OperationQueue.new { name = "jobs", maxConcurrentOperationCount = 4 }
+local begun, finished = {}, {}
+local stopped = Operation.new { name = "until stopped", asynchronous = true, main = function() end }
+local clock
+
+local function job(name)
+  local op = Operation.new { name = name, retry = { attempts = 3, delay = 0.01 }, timeout = 10, main = function(op)
+    local file <close> = assert(io.open(spool .. "/" .. name))
+    local text = file:read "a"
+    if text == "busy" and op.attempt == 1 then error "the line is busy" end
+    return text .. " done"
+  end }
+  op.completionBlock = function()
+    os.remove(spool .. "/" .. name)
+    finished[#finished + 1] = ("%s: %s, attempts: %d"):format(name, op.result or op.error.message, op.attempt)
+  end
+  return op
+end
+
+-- One look at the directory. A job that is there is begun once, however long it takes.
+local looks = OperationQueue.new { name = "looks", maxConcurrentOperationCount = 1 }
+local function look()
+  if looks.operationCount > 0 then return end                -- the former look is not over
+  local op = Operation.new { name = "look", main = function() return opscript.sh("ls " .. spool):wait().stdout end }
+  op.completionBlock = function()
+    for name in op.result:gmatch "[^\n]+" do
+      if name == "stop" then
+        clock:cancel()
+        stopped:finish()
+      elseif not begun[name] then
+        begun[name] = true
+        jobs:addOperation(job(name))
+      end
+    end
+  end
+  looks:addOperation(op)
+end
+
+clock = opscript.every(0.02, look)
+write("mail", "mail")
+write("backup", "busy")
+opscript.after(0.1, function() write("report", "report") write("stop", "") end)
+
+OperationQueue.new():addOperation(stopped):waitUntilFinished()
+jobs:waitUntilAllOperationsAreFinished()
+table.sort(finished)
+print(table.concat(finished, "\n"))
+opscript.sh("rm -r " .. spool):wait()

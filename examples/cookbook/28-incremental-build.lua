@@ -1,0 +1,47 @@
+#!/usr/bin/env opscript
+-- Compiles what has changed, and links if something was compiled. The compiler says in depfiles which headers a file includes.
+
+local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
+local folder = opscript.sh("mktemp -d"):wait().stdout:gsub("\n", "/")
+local function write(name, text)
+  local file <close> = assert(io.open(folder .. name, "w"))
+  file:write(text)
+end
+write("sum.h", "int sum(int a, int b);\n")
+write("sum.c", '#include "sum.h"\nint sum(int a, int b) { return a + b; }\n')
+write("main.c", '#include <stdio.h>\n#include "sum.h"\nint main(void) { printf("%d\\n", sum(2, 3)); }\n')
+
+local function run(op, ...)                                  -- a program with its arguments
+  local ended = opscript.process({ ... }):wait()
+  if ended.status ~= 0 then error(ended.stderr, 0) end
+end
+
+local function build()
+  local steps, objects = {}, {}
+  for i, name in ipairs { "main", "sum" } do
+    local source, object, depfile = folder .. name .. ".c", folder .. name .. ".o", folder .. name .. ".d"
+    objects[i] = object
+    steps[i] = Operation.new {
+      name = name .. ".o", inputs = source, outputs = object, depfile = depfile, main = run,
+      arguments = { "cc", "-MMD", "-MF", depfile, "-c", source, "-o", object },
+    }
+  end
+  local program = folder .. "program"
+  steps[#steps + 1] = Operation.new {
+    name = "program", inputs = objects, outputs = program, main = run, arguments = { "cc", "-o", program, table.unpack(objects) },
+    dependencies = { table.unpack(steps) }, dependencyPolicy = "succeeded",
+  }
+  OperationQueue.new():addOperations(steps, true)
+  for _, op in ipairs(steps) do
+    print("", op.name, op.isSkipped and "is up to date" or "was made: " .. op:whyRun():gsub("'.*/", "'"))
+  end
+end
+
+print "first" build()
+print "again" build()
+write("sum.c", '#include "sum.h"\nint sum(int a, int b) { return b + a + 1; }\n')
+print "a source was edited" build()
+write("sum.h", "int sum(int first, int second);\n")
+print "a header was edited" build()
+io.write("the program prints ", opscript.sh(folder .. "program"):wait().stdout)
+run(nil, "rm", "-r", folder)
