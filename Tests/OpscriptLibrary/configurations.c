@@ -107,28 +107,6 @@ void test_configurations(void) {
   CHECK_ERROR(opscript_runtime_new(configuration, &error), OPSCRIPT_MISUSE, "a limit is nan");
   opscript_configuration_free(configuration);
 
-  // Functions of operations run in other processes.
-  static const char result_of[] =
-    "function resultOf(f) local op = opscript.OperationQueue.new():addOperation(f) op:waitUntilFinished() return op.result end";
-  configuration = opscript_configuration_new();
-  opscript_configuration_set_worker_processes(configuration, NULL);
-  runtime = opscript_runtime_new(configuration, &error);
-  CHECK(runtime != NULL && error == NULL);
-  opscript_list_free(opscript_run(runtime, result_of, OPSCRIPT_TEXT, NULL, NULL, NULL));
-  opscript_list_free(
-    opscript_run(runtime, "function process() return io.open('/proc/self/stat'):read('n') end", OPSCRIPT_TEXT, NULL, NULL, NULL));
-  CHECK(was(evaluate(runtime, "math.type(resultOf(process))"), "\"integer\""));
-  CHECK(was(evaluate(runtime, "resultOf(process) == process()"), "false"));
-  CHECK(opscript_runtime_free(runtime));
-  opscript_configuration_set_untrusted(configuration);
-  runtime = opscript_runtime_new(configuration, &error);
-  opscript_list_free(opscript_run(runtime, result_of, OPSCRIPT_TEXT, NULL, NULL, NULL));
-  CHECK(was(evaluate(runtime, "resultOf(function() return 6 * 7 end)"), "42"));
-  CHECK(opscript_runtime_free(runtime));
-  opscript_configuration_set_worker_processes(configuration, "/nowhere/opscript-worker");
-  CHECK_ERROR(opscript_runtime_new(configuration, &error), OPSCRIPT_RUNTIME, "the worker executable '/nowhere/opscript-worker'");
-  opscript_configuration_free(configuration);
-
   // The first bad setting is reported.
   configuration = opscript_configuration_new();
   opscript_configuration_set_workers(configuration, -1);
@@ -150,5 +128,30 @@ void test_configurations(void) {
   configuration = opscript_configuration_new();
   opscript_configuration_set_state_memory_limit(configuration, 100);
   CHECK_ERROR(opscript_runtime_new(configuration, &error), OPSCRIPT_RUNTIME, "a stateMemoryLimit of 100 bytes is too little");
+  opscript_configuration_free(configuration);
+}
+
+// Functions of operations run in other processes.
+void test_processes(void) {
+  opscript_error *error = NULL;
+  static const char result_of[] =
+    "function resultOf(f) local op = opscript.OperationQueue.new():addOperation(f) op:waitUntilFinished() return op.result end";
+  opscript_configuration *configuration = opscript_configuration_new();
+  opscript_configuration_set_worker_processes(configuration, NULL);
+  opscript_runtime *runtime = opscript_runtime_new(configuration, &error);
+  CHECK(runtime != NULL && error == NULL);
+  opscript_list_free(opscript_run(runtime, result_of, OPSCRIPT_TEXT, NULL, NULL, NULL));
+  opscript_list_free(
+    opscript_run(runtime, "function process() return io.open('/proc/self/stat'):read('n') end", OPSCRIPT_TEXT, NULL, NULL, NULL));
+  CHECK(was(evaluate(runtime, "math.type(resultOf(process))"), "\"integer\""));
+  CHECK(was(evaluate(runtime, "resultOf(process) == process()"), "false"));
+  CHECK(opscript_runtime_free(runtime));
+  opscript_configuration_set_untrusted(configuration);
+  runtime = opscript_runtime_new(configuration, &error);
+  opscript_list_free(opscript_run(runtime, result_of, OPSCRIPT_TEXT, NULL, NULL, NULL));
+  CHECK(was(evaluate(runtime, "resultOf(function() return 6 * 7 end)"), "42"));
+  CHECK(opscript_runtime_free(runtime));
+  opscript_configuration_set_worker_processes(configuration, "/nowhere/opscript-worker");
+  CHECK_ERROR(opscript_runtime_new(configuration, &error), OPSCRIPT_RUNTIME, "the worker executable '/nowhere/opscript-worker'");
   opscript_configuration_free(configuration);
 }

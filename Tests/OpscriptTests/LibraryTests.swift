@@ -56,7 +56,7 @@ struct LibraryTests {
         let expected = Outcome(status: 0, output: Array("all checks: 0 failures\n".utf8), errors: [])
         let outcome = try library.run(#"exec "$2/test""#)
         #expect(outcome == expected, "\(outcome)")
-        let checked = try library.check(#""$2/test""#)
+        let checked = try library.check(#""$2/test" without-processes"#)
         #expect(checked.status == 0 && checked.output == expected.output, "\(checked)")
     }
 
