@@ -15,6 +15,7 @@ void cstore_ask(int directory, const char *path, uint64_t boot, cstore_status *s
     status->kind = S_ISREG(found.st_mode) ? CSTORE_FILE : S_ISDIR(found.st_mode) ? CSTORE_FOLDER : CSTORE_OTHER;
     status->size = (uint64_t)found.st_size;
     status->inode = found.st_ino;
+    status->links = found.st_nlink;
     int64_t modified = nanoseconds(found.st_mtim), changed = nanoseconds(found.st_ctim);
     status->modified = modified;
     status->changed = modified > changed ? modified : changed;

@@ -1,6 +1,6 @@
 /// The files that a compiler has read, as `cc -MF` writes them: rules of make without commands.
 enum Depfile {
-    /// The prerequisites of all rules, in their order, each once. Nil if the text has no rule.
+    /// The prerequisites of all rules, in their order, each once. Nil if the text has no rule, or a line that is none.
     ///
     /// As in make, a backslash at the end of a line continues it, `\#` and `\:` are the character, `$$` is a dollar sign, and 2n + 1 backslashes before a
     /// space are n of them and a space that belongs to the name.
@@ -15,6 +15,8 @@ enum Depfile {
         var position = 0
         var word: [UInt8] = []
         var isTarget = true
+        /// Whether the line has a target, whose rule has not begun.
+        var hasTarget = false
         var hasRule = false
         var names: [String] = []
         var seen: Set<String> = []
@@ -33,6 +35,7 @@ enum Depfile {
                 switch byte {
                 case Self.newline:
                     endWord()
+                    if hasTarget { return nil }
                     isTarget = true
                 case Self.carriageReturn where self.byte(at: position) == Self.newline: break
                 case _ where Self.blanks.contains(byte): endWord()
@@ -42,12 +45,12 @@ enum Depfile {
                     position += 1
                 case Self.colon where isTarget && endsTargets(self.byte(at: position)):
                     word = []
-                    (isTarget, hasRule) = (false, true)
+                    (isTarget, hasTarget, hasRule) = (false, false, true)
                 default: word.append(byte)
                 }
             }
             endWord()
-            return hasRule ? names : nil
+            return hasRule && !hasTarget ? names : nil
         }
 
         /// Whether a colon before this byte is more than a part of a name.
@@ -84,7 +87,11 @@ enum Depfile {
 
         private mutating func endWord() {
             defer { word = [] }
-            if word.isEmpty || isTarget { return }
+            if word.isEmpty { return }
+            if isTarget {
+                hasTarget = true
+                return
+            }
             let name = String(decoding: word, as: UTF8.self)
             if seen.insert(name).inserted { names.append(name) }
         }

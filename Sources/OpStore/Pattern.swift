@@ -10,6 +10,17 @@ struct Pattern {
         path.utf8.contains { $0 == UInt8(ascii: "*") || $0 == UInt8(ascii: "?") || $0 == UInt8(ascii: "[") }
     }
 
+    /// `recorded` as a pattern, in which nothing counts as one that stands before `path`, what a script has written.
+    static func escaping(folderOf path: String, in recorded: String) -> String {
+        guard recorded.utf8.count > path.utf8.count, recorded.hasSuffix(path) else { return recorded }
+        var escaped = ""
+        for character in recorded.dropLast(path.count) {
+            if "*?[\\".contains(character) { escaped.append("\\") }
+            escaped.append(character)
+        }
+        return escaped + path
+    }
+
     init(_ path: String) {
         isAbsolute = path.utf8.first == UInt8(ascii: "/")
         components = path.split(separator: "/")

@@ -14,7 +14,9 @@ struct ResolvedStep {
     init(_ step: Step, _ paths: Paths) {
         for path in step.inputs {
             let recorded = paths.recorded(path, in: step.directory)
-            if Pattern.isPattern(path) { patterns.append(recorded) } else { inputs.append(recorded) }
+            // A file may have the name of a pattern.
+            inputs.append(recorded)
+            if Pattern.isPattern(path) { patterns.append(Pattern.escaping(folderOf: path, in: recorded)) }
         }
         outputs = step.outputs.map { paths.recorded($0, in: step.directory) }
         depfile = step.depfile.map { paths.recorded($0, in: step.directory) }

@@ -70,7 +70,9 @@ struct Start {
     private func unchanged(_ input: Input, _ files: FileStates) throws(NotRecorded) -> FileState {
         let state = files.state(of: input.path), status = files.status(of: input.path)
         // A new link to it changes its ctime, but not what the body has read.
-        guard state.hasContents(of: input.state), status.inode == input.status.inode, status.modified == input.status.modified else {
+        let isTouched = status.changed != input.status.changed && status.links == input.status.links
+        guard state.hasContents(of: input.state), status.inode == input.status.inode, status.modified == input.status.modified, !isTouched
+        else {
             throw NotRecorded(
                 reason: state.kind == .other
                     ? "its input '\(input.path)' is not a file that can be read" : "input '\(input.path)' changed while it ran")

@@ -425,4 +425,24 @@ import Testing
                     """) == [2870, false, true])
         }
     }
+
+    /// The main state waits for the channel, and a callback in it waits for an operation that waits for the channel, too.
+    @Test func aWaitThatRunsACallbackLeavesItsTurnToOthers() throws {
+        try withRuntime(workers: 2) { runtime in
+            let values = try runtime.run(
+                """
+                local channel, queue = opscript.channel(), opscript.OperationQueue.new()
+                local result
+                opscript.after(0, function()
+                    local op = queue:addOperation(function() return channel:receive() end)
+                    queue:addOperation(function() channel:send 'one' end)
+                    op:waitUntilFinished()
+                    result = op.result
+                    channel:send 'two'
+                end)
+                return channel:receive(), result
+                """)
+            #expect(values == ["two", "one"])
+        }
+    }
 }

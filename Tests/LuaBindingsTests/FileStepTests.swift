@@ -54,6 +54,38 @@ import Testing
         #expect(folder.notes().count == 5)
     }
 
+    @Test("A file whose name is also a pattern is an input")
+    func namesThatArePatterns() throws {
+        let folder = try StoreFolder()
+        let script = """
+            local path = folder .. '/[id].txt'
+            local op = perform { memoize = true, inputs = path, main = function() return io.open(path):read('a') end }
+            return op.result, op.isSkipped
+            """
+        folder["[id].txt"] = "one"
+        #expect(try folder.run(script) == ["one", false])
+        #expect(try folder.run(script) == ["one", true])
+        folder["[id].txt"] = "two"
+        #expect(try folder.run(script) == ["two", false])
+    }
+
+    @Test("An input that a body changes and puts back is not recorded")
+    func changedAndPutBack() throws {
+        let folder = try StoreFolder()
+        folder["a"] = "one"
+        let script = """
+            local path = folder .. '/a'
+            local op = perform { memoize = true, inputs = path, main = function()
+                os.execute(('cp -p %s %s.saved && echo two >%s && cat %s.saved >%s && touch -r %s.saved %s'):gsub('%%s', path))
+                note 'ran'
+            end }
+            return op.isSkipped
+            """
+        #expect(try folder.run(script) == [false])
+        #expect(try folder.run(script) == [false])
+        #expect(folder.notes() == ["ran", "ran"])
+    }
+
     @Test("The outputs of a body that failed are removed, unless they are to stay")
     func failures() throws {
         let folder = try StoreFolder()

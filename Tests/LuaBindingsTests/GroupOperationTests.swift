@@ -275,4 +275,17 @@ extension String {
     fileprivate func hasSubstring(_ other: String) -> Bool {
         indices.contains { self[$0...].hasPrefix(other) }
     }
+
+    @Test func groupsNestedDeeplyAreReleasedWithoutRecursion() throws {
+        try withRuntime(workers: 1) { runtime in
+            try runtime.run(
+                """
+                local g = opscript.GroupOperation.new()
+                for i = 1, \(TestLength.size(300_000)) do g = opscript.GroupOperation.new { operations = { g } } end
+                g = nil
+                collectgarbage()
+                collectgarbage()
+                """)
+        }
+    }
 }

@@ -271,20 +271,58 @@ import Testing
         #expect(try folder.run(script.replacing("image.x = 7", with: "image.x = 8")) == [48, "result of an unnamed Image changed"])
     }
 
-    @Test("An operation of the main queue, and one that is started by hand, ask as well")
+    @Test("An operation that runs in the script's own state cannot ask, because anything in that may count")
     func mainState() throws {
         let folder = try StoreFolder()
         let script = """
-            local n = 4
-            local a = Operation.new { memoize = true, main = function() note('a') return n end }
+            local a = Operation.new { name = 'a', memoize = true, main = function() return 4 end }
             opscript.OperationQueue.main:addOperation(a):waitUntilFinished()
-            local b = Operation.new { memoize = true, main = function() note('b') return n + 1 end }
+            local b = Operation.new { name = 'b', memoize = true, main = function() return 5 end }
             b:start()
-            return a.result, a.isSkipped, b.result, b.isSkipped
+            return a.error.message, b.error.message
             """
-        #expect(try folder.run(script) == [4, false, 5, false])
-        #expect(try folder.run(script) == [4, true, 5, true])
-        #expect(folder.notes() == ["a", "b"])
+        for text in try folder.run(script) {
+            #expect(text.text?.contains("add it to a queue other than the main queue") == true, "\(text)")
+        }
+    }
+
+    @Test("What an error and the members of a group contain counts")
+    func errorsAndGroups() throws {
+        let folder = try StoreFolder()
+        let script = """
+            local dep = Operation.new { name = 'dep', main = function() error { code = 1 } end }
+            queue:addOperation(dep):waitUntilFinished()
+            local _ = dep.error
+            local group = opscript.GroupOperation.new { name = 'group', operations = { function() return 10 end } }
+            queue:addOperation(group):waitUntilFinished()
+            local op = perform { memoize = true, dependencies = { dep, group }, main = function(op)
+                return op.dependencies[1].error.value.code + op.dependencies[2].results[1]
+            end }
+            return op.result, op.isSkipped
+            """
+        #expect(try folder.run(script) == [11, false])
+        #expect(try folder.run(script) == [11, true])
+        #expect(try folder.run(script.replacing("code = 1", with: "code = 2")) == [12, false])
+        #expect(try folder.run(script.replacing("return 10", with: "return 20")) == [21, false])
+    }
+
+    @Test("Modules count that only results and preludes require")
+    func modulesOfOthers() throws {
+        let folder = try StoreFolder()
+        let script = """
+            opscript.prelude(function() helper = function() return require('p').n end end)
+            local dep = Operation.new { main = function() return function() return require('r').n end end }
+            queue:addOperation(dep):waitUntilFinished()
+            local op = perform { memoize = true, dependencies = { dep }, main = function(op)
+                return op.dependencies[1].result() * 10 + helper()
+            end }
+            return op.result
+            """
+        for (p, r, result) in [(1, 2, 21), (1, 2, 21), (3, 2, 23), (3, 4, 43)] {
+            folder["p.lua"] = "return { n = \(p) }"
+            folder["r.lua"] = "return { n = \(r) }"
+            #expect(try folder.run(script) == [.integer(result)])
+        }
     }
 
     @Test("What a worker process has done is skipped in a thread, and the other way round")

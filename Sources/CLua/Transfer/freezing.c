@@ -139,6 +139,14 @@ static int refuse_upvalue(builder *b, place place, lua_Integer element, const ch
 
 // MARK: values
 
+// Charges the state for a string that it shares. When Lua frees its own, the bytes leave the state's memory, but not this value.
+static void charge(builder *b, size_t count) {
+    clua_state *state = clua_state_of(b->L);
+    state->used_bytes += count;
+    b->allocated += count;
+    if (state->used_bytes > state->limit_bytes) clua_no_memory(b->L);
+}
+
 static const frozen_string *make_string(builder *b, int index) {
     size_t count;
     const char *bytes = lua_tolstring(b->L, index, &count);
@@ -154,6 +162,7 @@ static const frozen_string *make_string(builder *b, int index) {
         if (*shared == NULL) clua_no_memory(b->L);
         string->bytes = (*shared)->bytes;
         b->owner->size += count;
+        charge(b, count);
     } else {
         memcpy((char *)(string + 1), bytes, count + 1);
     }

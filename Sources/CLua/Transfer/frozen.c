@@ -65,6 +65,9 @@ static inline uint64_t mix(uint64_t value) {
     return value ^ value >> 32;
 }
 
+// Nobody who does not know the secret can choose numbers with one hash.
+static uint32_t hash_number(uint64_t number) { return (uint32_t)mix(mix(number ^ clua_frozen_secret) ^ clua_frozen_secret >> 17); }
+
 uint32_t frozen_hash(const char *bytes, size_t count) {
     uint64_t hash = clua_frozen_secret ^ count;
     size_t left = count;
@@ -84,11 +87,11 @@ uint32_t frozen_hash(const char *bytes, size_t count) {
 uint32_t frozen_key_hash(const frozen_value *key) {
     switch (key->tag) {
     case FROZEN_STRING: return key->string->hash;
-    case FROZEN_OBJECT: return (uint32_t)mix((uint64_t)(uintptr_t)key->leaf->identity);
+    case FROZEN_OBJECT: return hash_number((uint64_t)(uintptr_t)key->leaf->identity);
     case FROZEN_NAMED: return key->leaf->module->hash ^ (key->leaf->field != NULL ? key->leaf->field->hash : 0);
     case FROZEN_FALSE:
     case FROZEN_TRUE: return (uint32_t)mix(key->tag);
-    default: return (uint32_t)mix((uint64_t)key->integer);  // any member of the union
+    default: return hash_number((uint64_t)key->integer);  // any member of the union
     }
 }
 

@@ -15,6 +15,7 @@ typedef struct cstore_status {
     cstore_kind kind;
     uint64_t size;
     uint64_t inode;
+    uint64_t links;    // how many names the file has
     int64_t modified;  // mtime, in nanoseconds since 1970
     int64_t changed;   // the later of mtime and ctime, likewise
     XXH128_hash_t signature; // of size, inode, mtime, ctime and `boot`

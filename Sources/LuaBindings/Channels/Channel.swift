@@ -105,6 +105,14 @@ public final class Channel: LuaObject {
     /// Whether what the waiter waits for can be done now. If not, the waiter is woken when it may be, until `leave`.
     func isReady(for waiter: Waiter) -> Bool { buffer.withLock { $0.isReady(for: waiter) } }
 
+    /// The same, but the waiter is not woken: its thread has something else to run before it sleeps, and another one may go on meanwhile.
+    func isReadyNow(for waiter: Waiter) -> Bool {
+        buffer.withLock { buffer in
+            buffer.remove(waiter)
+            return buffer.isReady(for: waiter.purpose)
+        }
+    }
+
     /// Ends a wait. If the waiter gives up, it may have been woken, and another one gets its chance.
     func leave(_ waiter: Waiter, givesUp: Bool) {
         let next = buffer.withLock { buffer -> Waiter? in
@@ -144,13 +152,18 @@ final class ChannelList: Sendable {
     private let entries = Guarded(Entries())
 
     func add(_ channel: Channel) {
-        entries.withLock { entries in
+        // Released outside of the lock: the last reference to a channel may go meanwhile, and with it objects of the host.
+        let found = entries.withLock { entries -> [Channel] in
+            var found: [Channel] = []
             if entries.all.count >= entries.limit {
-                entries.all.removeAll { $0.channel == nil }
+                found = entries.all.compactMap(\.channel)
+                entries.all = found.map { Entry(channel: $0) }
                 entries.limit = 2 * entries.all.count + 64
             }
             entries.all.append(Entry(channel: channel))
+            return found
         }
+        withExtendedLifetime(found) {}
     }
 
     private var all: [Channel] { entries.withLock { $0.all.compactMap(\.channel) } }

@@ -157,7 +157,8 @@ enum ChannelClass {
         var isReady = false, givesUp = true
         defer { channel.leave(waiter, givesUp: givesUp) }
         let outcome = try state.wait(deadline: deadline) {
-            isReady = channel.isReady(for: waiter)
+            // What this thread runs before it sleeps may take long, or wait for what the channel has.
+            isReady = state.inbox.hasWork ? channel.isReadyNow(for: waiter) : channel.isReady(for: waiter)
             return isReady
         }
         givesUp = !isReady

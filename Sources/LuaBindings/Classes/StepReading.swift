@@ -78,7 +78,7 @@ extension Call {
             if parcel.hasReferences {
                 throw Failure(message: "version must be plain data, got something with operations, queues or other objects")
             }
-            return try StepKey.digest(of: parcel, CLUA_STORED)
+            return try StepKey.digest(of: parcel, CLUA_STORED).digest
         } catch { throw CallError(error) }
     }
 }

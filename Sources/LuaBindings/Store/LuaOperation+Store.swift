@@ -74,7 +74,11 @@ extension LuaOperation {
         switch body.form {
         case .parcel(let parcel): return parcel
         case .hostCall(let call): return call.parcel
-        case .handle: return try state.encodeBody(of: self, number: 0, handleAt: 0)
+        case .handle:
+            throw Failure(
+                message:
+                    "\(displayName) asks the store, but its function runs in the script's own state, where more counts than what it captures: "
+                    + "add it to a queue other than the main queue")
         case .unsendable(let refusal): throw Failure(message: refusal.message)
         }
     }

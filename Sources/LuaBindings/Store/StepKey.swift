@@ -1,6 +1,6 @@
 import CLua
 import Glibc
-import OpEngine
+@_spi(Subclassing) import OpEngine
 import OpStore
 
 /// What the result of an operation depends on, besides files. See docs/store.md.
@@ -13,6 +13,8 @@ struct StepKey {
     private var visited: [ObjectIdentifier] = []
     /// What that has come to so far: results may lead to one operation in many ways.
     private var outcomes: [ObjectIdentifier: Digest] = [:]
+    /// The names of modules that count.
+    private var modules: Set<String> = []
     private static let deepest = 64
 
     /// - Parameters:
@@ -28,25 +30,30 @@ struct StepKey {
             labels.insert(component.label)
             components.append(component)
         }
+        modules.formUnion(parts.modules)
         for met in parts.met { try add(met, of: operation) }
         try add(operation.dependencies, of: operation)
         for (name, value) in storage.sorted(by: { $0.key < $1.key }) {
             add("'\(name)' of the operation", try digest(of: value, CLUA_STORED, path: "'\(name)' of \(operation.displayName)"))
         }
-        for component in try store.components(ofModules: parts.modules, in: state) { add(component.label, component.digest) }
-        if let preludes = try store.component(ofPreludes: state.core.published.preludes) { add(preludes.label, preludes.digest) }
+        if let preludes = try store.component(ofPreludes: state.core.published.preludes) {
+            add(preludes.component.label, preludes.component.digest)
+            modules.formUnion(preludes.modules)
+        }
+        for component in try store.components(ofModules: modules.sorted(), in: state) { add(component.label, component.digest) }
         for name in options.environment { add("environment variable '\(name)'", Self.digest(ofVariable: name)) }
         if let version = options.version { add("version", version) }
     }
 
-    /// The digest of values that refer to no objects of the host.
-    static func digest(of parcel: Parcel, _ role: clua_parcel_role) throws(Failure) -> Digest {
+    /// The digest of values that refer to no objects of the host, and the modules that they need.
+    static func digest(of parcel: Parcel, _ role: clua_parcel_role) throws(Failure) -> (digest: Digest, modules: [String]) {
         var hasher = Hasher128()
-        for component in try parts(of: parcel, role).components {
+        let parts = try parts(of: parcel, role)
+        for component in parts.components {
             hasher.combine(component.label)
             hasher.combine(component.digest)
         }
-        return hasher.finalize()
+        return (hasher.finalize(), parts.modules)
     }
 
     private mutating func add(_ label: String, _ digest: Digest) {
@@ -64,7 +71,7 @@ struct StepKey {
         switch met.object {
         case let other as Operation where other === operation: add("the operation itself", Digest(high: 0, low: 0))
         case let other as Operation: try add(resultOf: other, path: met.path)
-        default: add(try Self.label(of: met), try Self.digest(of: met))
+        default: add(try Self.label(of: met), try digest(of: met))
         }
     }
 
@@ -105,7 +112,10 @@ struct StepKey {
         visited.append(ObjectIdentifier(other))
         defer { visited.removeLast() }
         hasher.combine(outcome == .succeeded ? 0 : outcome == .failed ? 1 : 2 as UInt64)
-        if let error = other.error { hasher.combine((error as? OperationFailure)?.message ?? "\(error)") }
+        if let error = other.error { hasher.combine(try digest(ofError: error, path: "the error of \(other.displayName)")) }
+        if let members = other.memberQueue?.members {
+            for member in members { hasher.combine(try digest(ofOutcomeOf: member, path: "a member of \(other.displayName)")) }
+        }
         guard let lua = other as? LuaOperation else { return hasher.finalize() }
         defer { outcomes[ObjectIdentifier(other)] = hasher.finalize() }
         if lua.step?.isAssumedToRun ?? false { hasher.combine("would run") }
@@ -121,6 +131,7 @@ struct StepKey {
 
     private mutating func digest(of parcel: Parcel, _ role: clua_parcel_role, path: String) throws(Failure) -> Digest {
         let parts = try Self.parts(of: parcel, role)
+        modules.formUnion(parts.modules)
         var hasher = Hasher128()
         for component in parts.components {
             hasher.combine(component.label)
@@ -130,7 +141,7 @@ struct StepKey {
             if let other = met.object as? Operation {
                 hasher.combine(try digest(ofOutcomeOf: other, path: "\(met.path) in \(path)"))
             } else {
-                hasher.combine(try Self.digest(of: met))
+                hasher.combine(try digest(of: met))
             }
         }
         return hasher.finalize()
@@ -144,15 +155,27 @@ struct StepKey {
         }
     }
 
-    private static func digest(of met: Parts.Met) throws(Failure) -> Digest {
-        var hasher = Hasher128()
+    private mutating func digest(of met: Parts.Met) throws(Failure) -> Digest {
         switch met.object {
-        case let queue as OperationQueue: hasher.combine(queue.isMain ? "main" : queue.givenName ?? "")
-        case let failure as OperationFailure:
-            hasher.combine(failure.kind.rawValue)
-            hasher.combine(failure.message)
-        default: throw unstable(met)
+        case let queue as OperationQueue:
+            var hasher = Hasher128()
+            hasher.combine(queue.isMain ? "main" : queue.givenName ?? "")
+            return hasher.finalize()
+        case let failure as OperationFailure: return try digest(ofError: failure, path: met.path)
+        default: throw Self.unstable(met)
         }
+    }
+
+    /// What a body can learn of an error.
+    private mutating func digest(ofError error: any Error, path: String) throws(Failure) -> Digest {
+        var hasher = Hasher128()
+        guard let failure = error as? OperationFailure else {
+            hasher.combine("\(error)")
+            return hasher.finalize()
+        }
+        hasher.combine(failure.kind.rawValue)
+        hasher.combine(failure.message)
+        if let value = failure.value { hasher.combine(try digest(of: value, CLUA_STORED, path: "the value of \(path)")) }
         return hasher.finalize()
     }
 
@@ -166,7 +189,7 @@ struct StepKey {
 
     private static func digest(ofVariable name: String) -> Digest {
         var hasher = Hasher128()
-        if let value = unsafe getenv(name) { hasher.combine(unsafe String(cString: value)) }
+        if let value = unsafe getenv(name) { unsafe hasher.combine(bytes: UnsafeRawBufferPointer(start: value, count: strlen(value) + 1)) }
         return hasher.finalize()
     }
 

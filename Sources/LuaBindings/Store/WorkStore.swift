@@ -14,7 +14,7 @@ final class WorkStore: Sendable {
     private let moduleLoader: (@Sendable (String) throws -> String?)?
     private let explain: (@Sendable (Runtime.Explanation) -> Void)?
     private let modules = Guarded<[String: Module]>([:])
-    private let preludes = Guarded<[Digest]>([])
+    private let preludes = Guarded<[(digest: Digest, modules: [String])]>([])
 
     /// What counts of a module. It is read once: states do not load a module again.
     private struct Module {
@@ -107,14 +107,14 @@ final class WorkStore: Sendable {
 
     // MARK: preludes
 
-    /// What the preludes have put into the states.
-    func component(ofPreludes all: [Prelude]) throws(Failure) -> Step.Component? {
+    /// What the preludes have put into the states, and the modules that they need.
+    func component(ofPreludes all: [Prelude]) throws(Failure) -> (component: Step.Component, modules: [String])? {
         if all.isEmpty { return nil }
-        var digests = preludes.withLock { $0 }
-        for prelude in all.dropFirst(digests.count) { digests.append(try StepKey.digest(of: prelude.body, CLUA_BODY)) }
-        preludes.withLock { if $0.count < digests.count { $0 = digests } }
+        var known = preludes.withLock { $0 }
+        for prelude in all.dropFirst(known.count) { known.append(try StepKey.digest(of: prelude.body, CLUA_BODY)) }
+        preludes.withLock { if $0.count < known.count { $0 = known } }
         var hasher = Hasher128()
-        for digest in digests.prefix(all.count) { hasher.combine(digest) }
-        return Step.Component(label: "the preludes", digest: hasher.finalize())
+        for prelude in known.prefix(all.count) { hasher.combine(prelude.digest) }
+        return (Step.Component(label: "the preludes", digest: hasher.finalize()), known.prefix(all.count).flatMap(\.modules))
     }
 }

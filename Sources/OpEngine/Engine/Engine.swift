@@ -160,7 +160,9 @@ import Synchronization
     @inline(never)
     private func preempt(for core: OperationQueue.Core) {
         let level = core.level.load(ordering: .relaxed)
-        for worker in pool.withLock({ pool in pool.busy.filter { $0.servedLevel > level } }) { _ = worker.inbox.post {} }
+        for worker in pool.withLock({ pool in pool.busy.filter { $0.servedLevel > level && !$0.inbox.hasJobs } }) {
+            _ = worker.inbox.post {}
+        }
     }
 
     func perform(_ wake: Pool.Wake) {

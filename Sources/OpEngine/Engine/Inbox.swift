@@ -100,6 +100,8 @@ public final class Inbox: @unchecked Sendable {
 
     var hasReadyOperations: Bool { operationsReady.load(ordering: .acquiring) }
     package var hasJobs: Bool { jobCount != 0 }
+    /// Whether the thread has something to run before it may sleep.
+    package var hasWork: Bool { hasJobs || hasReadyOperations }
 
     /// The number of jobs that have not begun. Other threads may see too high a number.
     @inline(__always)

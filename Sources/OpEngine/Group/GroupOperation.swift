@@ -27,7 +27,16 @@ open class GroupOperation: Operation, @unchecked Sendable {
 
     fileprivate let inner: MemberQueue
     /// How long the group may execute.
-    private var limit: (duration: Duration, timer: EngineTimers.Number?)?
+    private var limit: Limit?
+
+    private struct Limit {
+        let duration: Duration
+        /// Identifies the timer that counts, from 1; 0 if none has been set.
+        var run = 0
+        var timer: EngineTimers.Number?
+    }
+
+    private var lastRun = 0
 
     /// Creates a group.
     ///
@@ -94,7 +103,11 @@ open class GroupOperation: Operation, @unchecked Sendable {
     /// Starts the members. See `Operation.start`.
     open override func start() {
         startLimit()
-        guard let error = startOrRefuse(endsWithMain: false, endsFromWithin: true, members: inner) else { return }
+        guard let error = startOrRefuse(endsWithMain: false, endsFromWithin: true, members: inner) else {
+            // It may have been set meanwhile.
+            if isExecuting { startLimit() }
+            return
+        }
         if case .startedWhenFinished = error { return }
         trap(error)
     }
@@ -138,17 +151,24 @@ open class GroupOperation: Operation, @unchecked Sendable {
         get { inner.core.state.withLock { _ in limit?.duration } }
         set {
             stopLimit()
-            inner.core.state.withLock { _ in limit = newValue.map { (duration: $0, timer: nil) } }
+            inner.core.state.withLock { _ in limit = newValue.map { Limit(duration: $0) } }
             if isExecuting { startLimit() }
         }
     }
 
+    /// Sets the timer, unless there is one. It may fire before its number is known.
     private func startLimit() {
-        guard let duration = timeout else { return }
+        let started = inner.core.state.withLock { _ -> (duration: Duration, run: Int)? in
+            guard let duration = limit?.duration, limit?.run == 0 else { return nil }
+            lastRun += 1
+            limit?.run = lastRun
+            return (duration, lastRun)
+        }
+        guard let (duration, run) = started else { return }
         let engine = inner.ownEngine
-        let timer = engine.timers.set(at: engine.now + duration, on: engine) { [weak self] in self?.timeHasRunOut() }
+        let timer = engine.timers.set(at: engine.now + duration, on: engine) { [weak self] in self?.timeHasRunOut(run) }
         let isNeeded = inner.core.state.withLock { _ in
-            guard limit?.timer == nil, limit != nil else { return false }
+            guard limit?.run == run else { return false }
             limit?.timer = timer
             return true
         }
@@ -156,12 +176,22 @@ open class GroupOperation: Operation, @unchecked Sendable {
     }
 
     private func stopLimit(orElse timer: EngineTimers.Number? = nil) {
-        let stopped = inner.core.state.withLock { _ in limit?.timer.take() }
+        let stopped = inner.core.state.withLock { _ -> EngineTimers.Number? in
+            limit?.run = 0
+            return limit?.timer.take()
+        }
         for timer in [stopped, timer] { if let timer { inner.ownEngine.timers.cancel(timer, on: inner.ownEngine) } }
     }
 
-    private func timeHasRunOut() {
-        guard let duration = inner.core.state.withLock({ _ in limit?.timer.take() != nil ? limit?.duration : nil }) else { return }
+    private func timeHasRunOut(_ run: Int) {
+        let duration = inner.core.state.withLock { _ -> Duration? in
+            guard limit?.run == run else { return nil }
+            // No other timer is set.
+            limit?.run = .max
+            limit?.timer = nil
+            return limit?.duration
+        }
+        guard let duration else { return }
         fail(with: OperationError.timedOut(operation: label, limit: duration))
         cancel()
     }

@@ -41,16 +41,18 @@ import Synchronization
     public override init(engine: Engine) { super.init(engine: engine) }
 
     deinit {
-        let (members, hasUnfinished) = core.state.withLock { state in
+        var members: [Operation] = []
+        let hasUnfinished = core.state.withLock { state in
             state.memberQueue = nil
-            return (exchange(&all, with: []), state.count > 0)
+            swap(&members, &all)
+            return state.count > 0
         }
         if hasUnfinished {
             // While all of them are alive, so that the end of one, which is a group, does not release that group's members.
             core.detach(self)
             core.abandon()
         }
-        ThreadContext.release(membersOfGroup: members)
+        ThreadContext.release(membersOfGroup: &members)
     }
 
     /// Makes this the queue of `group`, which no other thread may know yet.
@@ -227,12 +229,12 @@ import Synchronization
 }
 
 extension ThreadContext {
-    /// Releases the members of a group that is being deallocated. If one of them is the last reference to another group, the members of that
-    /// one are released afterwards, because groups may be nested deeply.
-    static func release(membersOfGroup members: [Operation]) {
+    /// Releases the members of a group that is being deallocated, to which nothing else may refer by then. If one of them is the last reference to
+    /// another group, the members of that one are released afterwards, because groups may be nested deeply.
+    static func release(membersOfGroup members: inout [Operation]) {
         if members.isEmpty { return }
         withCurrent { context in
-            context.releasedMembers.append(members)
+            context.releasedMembers.append(exchange(&members, with: []))
             if context.isReleasingMembers { return }
             context.isReleasingMembers = true
             while var next = context.releasedMembers.popLast() { next.removeAll() }
