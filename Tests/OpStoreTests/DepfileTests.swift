@@ -20,7 +20,8 @@ import Testing
     ])
     func prerequisites(text: String, names: [String]) { #expect(Depfile.prerequisites(in: Array(text.utf8)) == names) }
 
-    @Test(arguments: ["", "\n", "a.o a.c", "a.o a:b", "a.o: a\0.c", "a.o: a.c\nb.o:b.c a.c\n", "a.o: a.c\nb.c"]) func aTextWithoutARuleIsNone(text: String) {
+    @Test(arguments: ["", "\n", "a.o a.c", "a.o a:b", "a.o: a\0.c", "a.o: a.c\nb.o:b.c a.c\n", "a.o: a.c\nb.c"])
+    func aTextWithoutARuleIsNone(text: String) {
         #expect(Depfile.prerequisites(in: Array(text.utf8)) == nil)
     }
 }
