@@ -49,4 +49,6 @@ static int lock_byte(int file, int command, short type, int64_t offset) {
 
 int cstore_lock_byte(int file, int64_t offset) { return lock_byte(file, F_OFD_SETLKW, F_WRLCK, offset); }
 
+int cstore_try_lock_byte(int file, int64_t offset) { return lock_byte(file, F_OFD_SETLK, F_WRLCK, offset); }
+
 int cstore_unlock_byte(int file, int64_t offset) { return lock_byte(file, F_OFD_SETLK, F_UNLCK, offset); }

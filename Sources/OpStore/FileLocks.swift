@@ -33,10 +33,17 @@ final class FileLocks: Sendable {
         }
     }
 
-    /// Locks a thing that has this digest, which no thread of this process has locked. Waits while another process has it.
-    func lock(_ digest: Digest) {
-        guard let file = descriptor else { return }
-        cstore_lock_byte(file, Self.offset(of: digest))
+    /// Locks a thing that has this digest, which no thread of this process has locked. Waits while another process has it. Returns false if
+    /// `isStopped` has become true meanwhile; it is asked every 50 ms at least.
+    func lock(_ digest: Digest, isStopped: () -> Bool) -> Bool {
+        guard let file = descriptor else { return true }
+        var pause = timespec(tv_sec: 0, tv_nsec: 500_000)
+        while cstore_try_lock_byte(file, Self.offset(of: digest)) == EAGAIN {
+            if isStopped() { return false }
+            unsafe nanosleep(&pause, nil)
+            pause.tv_nsec = min(2 * pause.tv_nsec, 50_000_000)
+        }
+        return true
     }
 
     func unlock(_ digest: Digest) {

@@ -65,21 +65,37 @@ public final class Work: Sendable {
         return found
     }
 
+    /// What `begin` has found.
+    public enum Beginning {
+        /// The body must run.
+        case begun
+        /// Another process has done the work.
+        case done(Hit)
+        /// The wait for another process was ended. The body must not run.
+        case stopped
+
+        /// What another process has done.
+        public var hit: Hit? { if case .done(let hit) = self { hit } else { nil } }
+    }
+
     /// Prepares for the body: looks at the inputs, and removes a depfile of an earlier run.
     ///
     /// If another process makes one of the outputs at this moment, it waits for that, in a blocking call. If another process has done the same
     /// work since `lookUp`, the result is what it has made: the body need not run.
     ///
-    /// - Parameter unlessDone: False if the body must run even then, because what was found is of no use.
-    public func begin(unlessDone: Bool = true) -> Hit? {
-        if lockOutputs(), unlessDone, !store.configuration.runsAlways, let hit = store.hit(resolved, state.withLock(\.key)) {
+    /// - Parameters:
+    ///   - unlessDone: False if the body must run even then, because what was found is of no use.
+    ///   - isStopped: Whether the wait must end. It is asked every 50 ms at least.
+    public func begin(unlessDone: Bool = true, isStopped: () -> Bool = { false }) -> Beginning {
+        guard lockOutputs(isStopped) else { return .stopped }
+        if !resolved.outputs.isEmpty, unlessDone, !store.configuration.runsAlways, let hit = store.hit(resolved, state.withLock(\.key)) {
             unlockOutputs()
-            return hit
+            return .done(hit)
         }
         if let depfile = resolved.depfile { store.files.remove(depfile) }
         let start = Start(resolved, store.files)
         state.withLock { $0.start = start }
-        return nil
+        return .begun
     }
 
     /// Records that the body has returned, with its value. A process that is killed after this function has returned need not do the work again.
@@ -129,11 +145,19 @@ public final class Work: Sendable {
         }.sorted { $0.low < $1.low }
     }
 
-    /// Returns whether there are any.
-    private func lockOutputs() -> Bool {
-        if resolved.outputs.isEmpty { return false }
+    /// Returns false, and locks none, if the wait was ended.
+    private func lockOutputs(_ isStopped: () -> Bool) -> Bool {
+        if resolved.outputs.isEmpty { return true }
         store.database.prepareToWrite()
-        for digest in outputDigests { store.database.locks.lock(digest) }
+        let locks = store.database.locks
+        var locked: [Digest] = []
+        for digest in outputDigests {
+            guard locks.lock(digest, isStopped: isStopped) else {
+                for digest in locked { locks.unlock(digest) }
+                return false
+            }
+            locked.append(digest)
+        }
         return true
     }
 

@@ -86,6 +86,28 @@ import Testing
         #expect(folder.notes() == ["ran", "ran"])
     }
 
+    @Test("A wait for a file that somebody else makes ends with the operation's time")
+    func waitForOthers() throws {
+        let folder = try StoreFolder()
+        let script = """
+            local output = folder .. '/out'
+            local op = perform { name = 'op', timeout = ..., outputs = output, main = function()
+                note 'ran'
+                while not io.open(folder .. '/go') do opscript.sleep(0.001) end
+                io.open(output, 'w'):close()
+            end }
+            return op.error and op.error.kind
+            """
+        let other = TestThread {
+            do { #expect(try folder.run(script.replacing("...", with: "nil")) == [.nil]) } catch { Issue.record("\(error)") }
+        }
+        while folder["ran"] == nil { sched_yield() }
+        #expect(try folder.run(script.replacing("...", with: "0.05")) == ["timeout"])
+        folder["go"] = ""
+        other.join()
+        #expect(folder.notes() == ["ran"])
+    }
+
     @Test("The outputs of a body that failed are removed, unless they are to stay")
     func failures() throws {
         let folder = try StoreFolder()

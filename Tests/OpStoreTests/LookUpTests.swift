@@ -100,7 +100,7 @@ import Testing
                 case .hit(let hit): #expect(round == 1 && hit.value == value)
                 case .miss:
                     #expect(round == 0)
-                    #expect(work.begin() == nil)
+                    #expect(work.begin().hit == nil)
                     #expect(value.withUnsafeBytes { work.finish(value: $0) } == .recorded)
                 }
                 work.end()
@@ -128,7 +128,7 @@ import Testing
             switch work.lookUp(adding: [Step.Component(label: "result of 'b'", digest: Digest(of: text))]) {
             case .hit: return nil
             case .miss(let reason):
-                #expect(work.begin() == nil)
+                #expect(work.begin().hit == nil)
                 #expect(work.finish(value: nil) == .recorded)
                 return reason.description
             }

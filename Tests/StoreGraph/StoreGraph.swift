@@ -186,7 +186,7 @@ public struct StoreGraph: Sendable {
             notify(.skipped(index))
             return hit.value
         case .miss(let reason):
-            if let hit = work.begin() {
+            if let hit = work.begin().hit {
                 notify(.skipped(index))
                 return hit.value
             }

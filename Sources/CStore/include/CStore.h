@@ -32,6 +32,8 @@ void cstore_wait_for_tick(void);
 
 /// Locks a byte of a file for its open file description, and waits while another one has it. Returns an errno or 0.
 int cstore_lock_byte(int file, int64_t offset);
+/// The same without waiting: EAGAIN while another one has it.
+int cstore_try_lock_byte(int file, int64_t offset);
 int cstore_unlock_byte(int file, int64_t offset);
 
 #endif

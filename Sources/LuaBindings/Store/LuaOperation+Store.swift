@@ -52,12 +52,26 @@ extension LuaOperation {
         store.tell(.runs(reason), about: self, named: step.name)
         if store.mode == .dryRun { return }
         // Another process may have done the work meanwhile.
-        if let hit = work.begin(unlessDone: !isUseless) {
+        switch begin(work, unlessDone: !isUseless) {
+        case .begun: break
+        case .done(let hit):
             if refusal(of: hit, step, store) == nil { return }
-            _ = work.begin(unlessDone: false)
+            if case .stopped = begin(work, unlessDone: false) { return }
+        case .stopped: return
         }
         run(body, at: 0)
         finish(work, of: step, from: beginning.storage, store)
+    }
+
+    /// Begins the work. If the operation is stopped while another process makes its outputs, it fails for that reason.
+    private func begin(_ work: Work, unlessDone: Bool) -> Work.Beginning {
+        timeLimit?.begin(for: self)
+        let beginning = work.begin(unlessDone: unlessDone) { isCancelled || stopReason != nil }
+        if case .stopped = beginning, let reason = stopReason {
+            let failure = Failure(stop: reason)
+            end(with: OperationFailure(failure, kind: kind(of: failure), of: self))
+        }
+        return beginning
     }
 
     private func beginning(

@@ -75,7 +75,7 @@ extension Store {
         switch work.lookUp() {
         case .hit(let hit): return (nil, hit.value.map { String(decoding: $0, as: UTF8.self) }, nil)
         case .miss(let reason):
-            if let hit = work.begin() { return (nil, hit.value.map { String(decoding: $0, as: UTF8.self) }, nil) }
+            if let hit = work.begin().hit { return (nil, hit.value.map { String(decoding: $0, as: UTF8.self) }, nil) }
             let value = body()
             let end = value.map { value in Array(value.utf8).withUnsafeBytes { work.finish(value: $0) } } ?? work.finish(value: nil)
             return (reason.description, value, end)
