@@ -26,7 +26,7 @@ import Testing
                     $0.directory = folder.path + "/empty-\(round)"; $0.base = folder.path
                 }
                 #expect(try graph.run(in: folder.path, store: reference, threads: 2) { _ in } == made, place)
-                #expect(reference.counts.hits == 0)
+                #expect(reference.counts.hits == 0, place)
                 // The reference has written all outputs again, as they were.
                 let again = Log<StoreGraph.Event>()
                 #expect(try graph.run(in: folder.path, store: kept, threads: 2) { again.append($0) } == made, place)

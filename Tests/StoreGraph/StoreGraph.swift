@@ -166,7 +166,11 @@ public struct StoreGraph: Sendable {
     private func step(_ index: Int, in folder: String) -> Step {
         let node = nodes[index]
         var step = Step(name: "node \(index)", identity: "node \(index)", components: [])
-        step.components = [Step.Component(label: "setting", digest: Self.digest(Self.read("\(folder)/c\(index)") ?? []))]
+        // Each node has code of its own. Otherwise two that need the same would be the same work.
+        step.components = [
+            Step.Component(label: "function", digest: Self.digest(Array("node \(index)".utf8))),
+            Step.Component(label: "setting", digest: Self.digest(Self.read("\(folder)/c\(index)") ?? [])),
+        ]
         step.inputs = (node.hasDepfile ? Array(inputs(index).prefix(1)) : inputs(index)) + (node.hasPattern ? ["p/*.in"] : [])
         step.outputs = outputs(index)
         step.depfile = node.hasDepfile ? "o\(index).d" : nil

@@ -210,9 +210,10 @@ struct Catalogue {
             Workload(
                 name: "L7", title: "map of a function that does nothing", unit: "ns", ours: script("L7", 1_000_000),
                 peers: [
-                    Subject(name: "imap", commands: [["python3", programs.scripts + "/imap.py", "L7", count(1_000_000)]]),
+                    Subject(name: "imap", commands: [["python3", programs.scripts + "/maps.py", "imap", "L7", count(1_000_000)]]),
                     // Debian's Python, because Debian's joblib belongs to that.
-                    Subject(name: "joblib", commands: [["/usr/bin/python3", programs.scripts + "/joblib-map.py", "L7", count(200_000)]]),
+                    Subject(
+                        name: "joblib", commands: [["/usr/bin/python3", programs.scripts + "/maps.py", "joblib", "L7", count(200_000)]]),
                 ], goals: []),
             Workload(
                 name: "C1", title: "a number through a channel", unit: "ns", ours: script("C1", 1_000_000),

@@ -47,12 +47,9 @@ struct StepKey {
 
     /// The digest of values that refer to no objects of the host, and the modules that they need.
     static func digest(of parcel: Parcel, _ role: clua_parcel_role) throws(Failure) -> (digest: Digest, modules: [String]) {
-        var hasher = Hasher128()
         let parts = try parts(of: parcel, role)
-        for component in parts.components {
-            hasher.combine(component.label)
-            hasher.combine(component.digest)
-        }
+        var hasher = Hasher128()
+        parts.combine(into: &hasher)
         return (hasher.finalize(), parts.modules)
     }
 
@@ -133,10 +130,7 @@ struct StepKey {
         let parts = try Self.parts(of: parcel, role)
         modules.formUnion(parts.modules)
         var hasher = Hasher128()
-        for component in parts.components {
-            hasher.combine(component.label)
-            hasher.combine(component.digest)
-        }
+        parts.combine(into: &hasher)
         for met in parts.met {
             if let other = met.object as? Operation {
                 hasher.combine(try digest(ofOutcomeOf: other, path: "\(met.path) in \(path)"))
@@ -207,6 +201,14 @@ struct StepKey {
         var components: [Step.Component] = []
         var met: [Met] = []
         var modules: [String] = []
+
+        /// Combines the components, but not what was met.
+        func combine(into hasher: inout Hasher128) {
+            for component in components {
+                hasher.combine(component.label)
+                hasher.combine(component.digest)
+            }
+        }
     }
 
     private static func parts(of parcel: Parcel, _ role: clua_parcel_role) throws(Failure) -> Parts {

@@ -84,6 +84,18 @@ import CLua
         }
     }
 
+    /// Decodes `parcel` with each byte changed to each other value. Whatever the status is, the state must survive.
+    func decodeWithWrongBytes(_ parcel: Parcel) {
+        for index in parcel.bytes.indices {
+            for byte in UInt8.min...UInt8.max where byte != parcel.bytes[index] {
+                var bytes = parcel.bytes
+                bytes[index] = byte
+                _ = decode(parcel, bytes: bytes, in: CLUA_FRESH_ENVIRONMENT)
+                count = 0
+            }
+        }
+    }
+
     /// Decodes `parcel` as if it consisted of `bytes`; returns the status.
     func decode(_ parcel: Parcel, bytes: [UInt8], in environment: clua_environment) -> Int32 {
         var bytes = bytes
