@@ -44,6 +44,16 @@ var engineWorkloads: [String: Workload] {
                 }
             }
         },
+        "I-exclusive": { count in
+            simulated(count) { queue, count in
+                let keys = (0..<64).map { "key \($0)" }
+                for index in 0..<count {
+                    let operation = BlockOperation {}
+                    operation.exclusiveKeys = [keys[index % keys.count]]
+                    queue.addOperation(operation)
+                }
+            }
+        },
         "I-group": { count in simulated(count) { addGroups(of: 100, to: $0, count: $1, on: $0.engine) } },
         "I-groups": { count in simulated(count) { addGroups(of: 10, to: $0, count: $1, on: $0.engine) } },
     ]
