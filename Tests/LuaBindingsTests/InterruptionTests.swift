@@ -51,6 +51,7 @@ private final class SignalCount: Sendable {
                             """
                             local n, deadline = sent(), os.time() + 60
                             while sent() == n and os.time() < deadline do \(body) end
+                            if sent() == n then error 'no signal was sent in a minute' end
                             for i = 1, 2000 do \(body) end
                             """)
                         lost += 1

@@ -139,11 +139,13 @@ struct AttachTests {
         #expect(outcome.lines.dropFirst().allSatisfy { $0.hasPrefix("attached to process ") })
     }
 
+    /// The signal is sent when the script waits: before it runs, a process that a shell has started in the background ignores it.
     @Test("What comes while the run is being interrupted is not evaluated, and does not end the run when the prompt leaves")
     func interruptedRun() throws {
         let outcome = try attach(
             to: Self.busy + "for i = 1, 2 do print(pcall(queue.waitUntilAllOperationsAreFinished, queue)) end",
             #"""
+            until say 'counter' | grep -q 41; do :; done
             kill -INT $pid
             until say 'counter' | tee said | grep -q being; do :; done
             cat said; for i in $(seq 10); do say ":interrupt job $i" >/dev/null; done
