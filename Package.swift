@@ -59,7 +59,10 @@ let package = Package(
         .target(
             name: "CStore", linkerSettings: [":libsqlite3.a", ":libxxhash.a", ":libzstd.a", "m"].map { .linkedLibrary($0) }),
         .target(name: "OpStore", dependencies: ["CStore"], swiftSettings: strictMemory),
-        .target(name: "LuaBindings", dependencies: ["CIO", "CLua", "OpEngine", "OpStore"], swiftSettings: strictMemory),
+        // Loads its libraries when they are needed, and without their headers is empty.
+        .target(name: "CNats"),
+        .target(name: "OpCluster", dependencies: ["CNats", "OpEngine"], swiftSettings: strictMemory),
+        .target(name: "LuaBindings", dependencies: ["CIO", "CLua", "OpCluster", "OpEngine", "OpStore"], swiftSettings: strictMemory),
         .executableTarget(name: "opscript-worker", dependencies: ["LuaBindings"], swiftSettings: strictMemory),
         .target(name: "COpscript"),
         // The functions of opscript.h. All that it handles comes from C, so marking each expression as unsafe would say nothing.

@@ -1,0 +1,246 @@
+#define _GNU_SOURCE  // strsep
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "CNats.h"
+#include "libraries.h"
+
+#if CNATS_IS_BUILT
+
+// Milliseconds between two attempts to connect again, and until a connection that says nothing counts as broken.
+#define RECONNECT_WAIT 200
+#define RECONNECT_JITTER 100
+#define PING_INTERVAL 2000
+#define MAX_PINGS_OUT 3
+#define CONNECT_TIMEOUT 5000
+// Bytes that are kept while there is no connection.
+#define KEPT_BYTES (64 << 20)
+#define IO_BYTES (256 << 10)
+
+struct cnats_connection {
+    natsConnection *nats;
+    cnats_handlers handlers;
+    natsSubscription **subscriptions;
+    size_t subscription_count;
+    // What `cnats_close` waits for: the last calls of the handlers, which come from threads of libnats.
+    pthread_mutex_t lock;
+    pthread_cond_t has_ended;
+    size_t open_count;  // the connection and its subscriptions
+};
+
+static void handle_message(natsConnection *nats, natsSubscription *subscription, natsMsg *message, void *closure) {
+    (void)nats;
+    (void)subscription;
+    cnats_connection *connection = closure;
+    const char *status = NULL, *reply = nats_functions.natsMsg_GetReply(message);
+    // Looking for a header parses the message, and few have one. Those of the server have no bytes.
+    if (nats_functions.natsMsg_GetDataLength(message) == 0) nats_functions.natsMsgHeader_Get(message, "Status", &status);
+    cnats_message received = {
+        .subject = nats_functions.natsMsg_GetSubject(message),
+        .reply = reply != NULL ? reply : "",
+        .bytes = (const uint8_t *)nats_functions.natsMsg_GetData(message),
+        .count = (size_t)nats_functions.natsMsg_GetDataLength(message),
+        .status = status != NULL ? atoi(status) : 0,
+    };
+    connection->handlers.message(connection->handlers.context, &received);
+    nats_functions.natsMsg_Destroy(message);
+}
+
+static void end_one(void *closure) {
+    cnats_connection *connection = closure;
+    pthread_mutex_lock(&connection->lock);
+    connection->open_count--;
+    pthread_cond_signal(&connection->has_ended);
+    pthread_mutex_unlock(&connection->lock);
+}
+
+static void tell(cnats_connection *connection, cnats_event event, const char *text) {
+    connection->handlers.event(connection->handlers.context, event, text != NULL ? text : "");
+}
+
+static void handle_disconnected(natsConnection *nats, void *closure) {
+    const char *text = NULL;
+    nats_functions.natsConnection_GetLastError(nats, &text);
+    tell(closure, CNATS_DISCONNECTED, text);
+}
+
+static void handle_reconnected(natsConnection *nats, void *closure) {
+    (void)nats;
+    tell(closure, CNATS_RECONNECTED, NULL);
+}
+
+static void handle_closed(natsConnection *nats, void *closure) {
+    cnats_connection *connection = closure;
+    const char *text = NULL;
+    nats_functions.natsConnection_GetLastError(nats, &text);
+    tell(connection, CNATS_CLOSED, text);
+    end_one(connection);
+}
+
+static void handle_error(natsConnection *nats, natsSubscription *subscription, natsStatus status, void *closure) {
+    (void)subscription;
+    const char *text = NULL;
+    nats_functions.natsConnection_GetLastError(nats, &text);
+    tell(closure, CNATS_FAULT, text != NULL && text[0] != '\0' ? text : nats_functions.natsStatus_GetText(status));
+}
+
+// Splits `text` in place at commas. Returns how many parts there are.
+static int split(char *text, const char **parts, int limit) {
+    int count = 0;
+    for (char *rest = text, *part; count < limit && (part = strsep(&rest, ",")) != NULL;)
+        if (part[0] != '\0') parts[count++] = part;
+    return count;
+}
+
+enum { MAX_SERVERS = 32 };
+
+static natsStatus apply(natsOptions *options, const cnats_settings *settings, cnats_connection *connection) {
+    const nats_library *nats = &nats_functions;
+    char *servers = strdup(settings->url);
+    if (servers == NULL) return NATS_NO_MEMORY;
+    const char *parts[MAX_SERVERS];
+    int count = split(servers, parts, MAX_SERVERS);
+    natsStatus status = nats->natsOptions_SetServers(options, parts, count);
+    free(servers);
+#define APPLY(call) \
+    if (status == NATS_OK) status = nats->call
+    if (settings->name != NULL) APPLY(natsOptions_SetName(options, settings->name));
+    if (settings->user != NULL) APPLY(natsOptions_SetUserInfo(options, settings->user, settings->password));
+    if (settings->credentials != NULL) APPLY(natsOptions_SetUserCredentialsFromFiles(options, settings->credentials, NULL));
+    if (settings->nkey_seed != NULL) APPLY(natsOptions_SetNKeyFromSeed(options, settings->nkey_public, settings->nkey_seed));
+    if (settings->requires_tls) APPLY(natsOptions_SetSecure(options, true));
+    if (settings->authorities != NULL) APPLY(natsOptions_LoadCATrustedCertificates(options, settings->authorities));
+    if (settings->certificate != NULL) APPLY(natsOptions_LoadCertificatesChain(options, settings->certificate, settings->private_key));
+    APPLY(natsOptions_SetSendAsap(options, true));
+    APPLY(natsOptions_SetIOBufSize(options, IO_BYTES));
+    APPLY(natsOptions_SetTimeout(options, CONNECT_TIMEOUT));
+    APPLY(natsOptions_SetMaxReconnect(options, -1));
+    APPLY(natsOptions_SetReconnectWait(options, RECONNECT_WAIT));
+    APPLY(natsOptions_SetReconnectJitter(options, RECONNECT_JITTER, RECONNECT_JITTER));
+    APPLY(natsOptions_SetReconnectBufSize(options, KEPT_BYTES));
+    APPLY(natsOptions_SetPingInterval(options, PING_INTERVAL));
+    APPLY(natsOptions_SetMaxPingsOut(options, MAX_PINGS_OUT));
+    // One thread for the messages of all subscriptions.
+    APPLY(natsOptions_UseGlobalMessageDelivery(options, true));
+    APPLY(natsOptions_SetErrorHandler(options, handle_error, connection));
+    APPLY(natsOptions_SetClosedCB(options, handle_closed, connection));
+    APPLY(natsOptions_SetDisconnectedCB(options, handle_disconnected, connection));
+    APPLY(natsOptions_SetReconnectedCB(options, handle_reconnected, connection));
+#undef APPLY
+    return status;
+}
+
+static void free_connection(cnats_connection *connection) {
+    for (size_t i = 0; i < connection->subscription_count; i++) nats_functions.natsSubscription_Destroy(connection->subscriptions[i]);
+    free(connection->subscriptions);
+    if (connection->nats != NULL) nats_functions.natsConnection_Destroy(connection->nats);
+    pthread_mutex_destroy(&connection->lock);
+    pthread_cond_destroy(&connection->has_ended);
+    free(connection);
+}
+
+cnats_connection *cnats_connect(const cnats_settings *settings, cnats_handlers handlers, char *error, size_t error_size) {
+    const char *missing = cnats_missing();
+    if (missing != NULL) {
+        snprintf(error, error_size, "%s", missing);
+        return NULL;
+    }
+    cnats_connection *connection = calloc(1, sizeof *connection);
+    natsOptions *options = NULL;
+    natsStatus status = connection == NULL ? NATS_NO_MEMORY : nats_functions.natsOptions_Create(&options);
+    if (status == NATS_OK) {
+        connection->handlers = handlers;
+        pthread_mutex_init(&connection->lock, NULL);
+        pthread_cond_init(&connection->has_ended, NULL);
+        status = apply(options, settings, connection);
+        if (status == NATS_OK) status = nats_functions.natsConnection_Connect(&connection->nats, options);
+    }
+    if (options != NULL) nats_functions.natsOptions_Destroy(options);
+    if (status == NATS_OK) {
+        connection->open_count = 1;
+        return connection;
+    }
+    natsStatus ignored;
+    const char *text = nats_functions.nats_GetLastError(&ignored);
+    snprintf(error, error_size, "%s", text != NULL && text[0] != '\0' ? text : nats_functions.natsStatus_GetText(status));
+    if (connection != NULL) free_connection(connection);
+    return NULL;
+}
+
+void cnats_close(cnats_connection *connection, int64_t milliseconds) {
+    if (milliseconds > 0) nats_functions.natsConnection_FlushTimeout(connection->nats, milliseconds);
+    nats_functions.natsConnection_Close(connection->nats);
+    pthread_mutex_lock(&connection->lock);
+    while (connection->open_count > 0) pthread_cond_wait(&connection->has_ended, &connection->lock);
+    pthread_mutex_unlock(&connection->lock);
+    free_connection(connection);
+}
+
+bool cnats_subscribe(cnats_connection *connection, const char *subject) {
+    size_t count = connection->subscription_count;
+    natsSubscription **subscriptions = realloc(connection->subscriptions, (count + 1) * sizeof *subscriptions);
+    if (subscriptions == NULL) return false;
+    connection->subscriptions = subscriptions;
+    natsSubscription *subscription = NULL;
+    if (nats_functions.natsConnection_Subscribe(&subscription, connection->nats, subject, handle_message, connection) != NATS_OK) return false;
+    // The protocol limits what is under way; a message that libnats dropped would have to be sent again.
+    nats_functions.natsSubscription_SetPendingLimits(subscription, -1, -1);
+    subscriptions[count] = subscription;
+    connection->subscription_count++;
+    pthread_mutex_lock(&connection->lock);
+    connection->open_count++;
+    pthread_mutex_unlock(&connection->lock);
+    return nats_functions.natsSubscription_SetOnCompleteCB(subscription, end_one, connection) == NATS_OK;
+}
+
+const char *cnats_publish(
+    cnats_connection *connection, const char *subject, const char *reply, const char *id, const void *bytes, size_t count) {
+    const nats_library *nats = &nats_functions;
+    natsStatus status;
+    if (id == NULL) {
+        status = reply == NULL ? nats->natsConnection_Publish(connection->nats, subject, bytes, (int)count)
+                               : nats->natsConnection_PublishRequest(connection->nats, subject, reply, bytes, (int)count);
+    } else {
+        natsMsg *message = NULL;
+        status = nats->natsMsg_Create(&message, subject, reply, bytes, (int)count);
+        if (status == NATS_OK) status = nats->natsMsgHeader_Set(message, "Nats-Msg-Id", id);
+        if (status == NATS_OK) status = nats->natsConnection_PublishMsg(connection->nats, message);
+        if (message != NULL) nats->natsMsg_Destroy(message);
+    }
+    return status == NATS_OK ? NULL : nats->natsStatus_GetText(status);
+}
+
+bool cnats_is_connected(cnats_connection *connection) {
+    return nats_functions.natsConnection_Status(connection->nats) == NATS_CONN_STATUS_CONNECTED;
+}
+
+int64_t cnats_max_payload(cnats_connection *connection) { return nats_functions.natsConnection_GetMaxPayload(connection->nats); }
+
+#else
+
+cnats_connection *cnats_connect(const cnats_settings *settings, cnats_handlers handlers, char *error, size_t error_size) {
+    (void)settings;
+    (void)handlers;
+    snprintf(error, error_size, "%s", cnats_missing());
+    return NULL;
+}
+
+// Without a connection, nobody can call these.
+void cnats_close(cnats_connection *connection, int64_t milliseconds) { (void)connection, (void)milliseconds; }
+
+bool cnats_subscribe(cnats_connection *connection, const char *subject) { return (void)connection, (void)subject, false; }
+
+const char *cnats_publish(
+    cnats_connection *connection, const char *subject, const char *reply, const char *id, const void *bytes, size_t count) {
+    (void)connection, (void)subject, (void)reply, (void)id, (void)bytes, (void)count;
+    return cnats_missing();
+}
+
+bool cnats_is_connected(cnats_connection *connection) { return (void)connection, false; }
+
+int64_t cnats_max_payload(cnats_connection *connection) { return (void)connection, 0; }
+
+#endif

@@ -1,0 +1,78 @@
+// A connection to a NATS server, and the digests of messages. The libraries, libnats and libcrypto, are loaded when the first connection is
+// made: a run without a cluster does not pay for them, and a machine need not have them. A build without libnats-dev can make no connection.
+#ifndef CNATS_H
+#define CNATS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct cnats_connection cnats_connection;
+
+/// How to connect. A pointer may be NULL. The strings are copied.
+typedef struct cnats_settings {
+    const char *url;          // or several with commas between; may contain user and password
+    const char *name;         // by which the server's monitoring shows the connection
+    const char *user, *password;
+    const char *credentials;  // a file of credentials
+    const char *nkey_seed;    // a file with the seed of an nkey
+    const char *nkey_public;  // the public key that belongs to the seed
+    const char *authorities;  // a file of certificates of authorities to trust
+    const char *certificate, *private_key;  // files that identify the client
+    bool requires_tls;
+} cnats_settings;
+
+/// A message that has come. Valid during the call of the handler.
+typedef struct cnats_message {
+    const char *subject;
+    const char *reply;  // "" for none
+    const uint8_t *bytes;
+    size_t count;
+    int status;  // what the server says in place of a message, such as CNATS_NO_RESPONDERS; 0 for a message
+} cnats_message;
+
+/// A status: nobody has subscribed to the subject of a request.
+#define CNATS_NO_RESPONDERS 503
+
+typedef enum cnats_event { CNATS_DISCONNECTED, CNATS_RECONNECTED, CNATS_CLOSED, CNATS_FAULT } cnats_event;
+
+/// Called on threads of libnats. Messages come one after the other on one thread; events on others.
+typedef struct cnats_handlers {
+    void *context;
+    void (*message)(void *context, const cnats_message *message);
+    void (*event)(void *context, cnats_event event, const char *text);
+} cnats_handlers;
+
+/// Why no connection can be made in this process; NULL if one can. Loads the libraries. From any thread.
+const char *cnats_missing(void);
+
+/// Connects. Returns NULL, with `error` filled in, if that fails. A connection that breaks later is made again until it is closed; what is
+/// published meanwhile is kept, up to 64 MiB.
+cnats_connection *cnats_connect(const cnats_settings *settings, cnats_handlers handlers, char *error, size_t error_size);
+
+/// Closes the connection after what was published has been sent, or after `milliseconds`, and frees it. No handler is called afterwards.
+void cnats_close(cnats_connection *connection, int64_t milliseconds);
+
+/// From now on gets the messages of a subject, which may contain wildcards. False if that fails.
+bool cnats_subscribe(cnats_connection *connection, const char *subject);
+
+/// Publishes a message. Does not wait for the server. `reply` is NULL for none; `id` is the number by which JetStream recognizes a message that
+/// comes twice, or NULL. Returns NULL, or why it failed. From any thread.
+const char *cnats_publish(
+    cnats_connection *connection, const char *subject, const char *reply, const char *id, const void *bytes, size_t count);
+
+/// Whether the connection is there now. From any thread.
+bool cnats_is_connected(cnats_connection *connection);
+
+/// The greatest number of bytes of a message that the server takes.
+int64_t cnats_max_payload(cnats_connection *connection);
+
+enum { CNATS_DIGEST_COUNT = 32 };
+
+/// The SHA-256 digest of bytes. False without libcrypto.
+bool cnats_digest(const void *bytes, size_t count, uint8_t digest[CNATS_DIGEST_COUNT]);
+
+/// The HMAC with SHA-256 of bytes. False without libcrypto.
+bool cnats_authenticate(const void *key, size_t key_count, const void *bytes, size_t count, uint8_t code[CNATS_DIGEST_COUNT]);
+
+#endif

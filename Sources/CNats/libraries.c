@@ -1,0 +1,80 @@
+#define _GNU_SOURCE
+#include "libraries.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "CNats.h"
+
+static const char *missing;
+static char description[256];
+
+// MARK: libcrypto
+
+static void *crypto;
+static unsigned char *(*sha256)(const unsigned char *, size_t, unsigned char *);
+static unsigned char *(*hmac)(const void *, const void *, int, const unsigned char *, size_t, unsigned char *, unsigned *);
+static const void *(*sha256_type)(void);
+
+static void load_crypto(void) {
+    crypto = dlopen("libcrypto.so.3", RTLD_NOW | RTLD_LOCAL);
+    if (crypto == NULL) return;
+    // A data pointer becomes one of a function: POSIX allows that, and C does not.
+    *(void **)&sha256 = dlsym(crypto, "SHA256");
+    *(void **)&hmac = dlsym(crypto, "HMAC");
+    *(void **)&sha256_type = dlsym(crypto, "EVP_sha256");
+}
+
+static pthread_once_t crypto_once = PTHREAD_ONCE_INIT;
+
+bool cnats_digest(const void *bytes, size_t count, uint8_t digest[CNATS_DIGEST_COUNT]) {
+    pthread_once(&crypto_once, load_crypto);
+    return sha256 != NULL && sha256(bytes, count, digest) != NULL;
+}
+
+bool cnats_authenticate(const void *key, size_t key_count, const void *bytes, size_t count, uint8_t code[CNATS_DIGEST_COUNT]) {
+    pthread_once(&crypto_once, load_crypto);
+    if (hmac == NULL || sha256_type == NULL) return false;
+    unsigned size = CNATS_DIGEST_COUNT;
+    return hmac(sha256_type(), key, (int)key_count, bytes, count, code, &size) != NULL && size == CNATS_DIGEST_COUNT;
+}
+
+// MARK: libnats
+
+#if CNATS_IS_BUILT
+nats_library nats_functions;
+
+static void load(void) {
+    void *library = dlopen("libnats.so.3.4", RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL) library = dlopen("libnats.so", RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL) {
+        snprintf(description, sizeof description, "a cluster needs the library libnats, which cannot be loaded (%s): install libnats3.4",
+                 dlerror());
+        missing = description;
+        return;
+    }
+#define NATS_LOAD(name)                                                                                                        \
+    *(void **)&nats_functions.name = dlsym(library, #name);                                                                    \
+    if (nats_functions.name == NULL && missing == NULL) {                                                                      \
+        snprintf(description, sizeof description, "the library libnats of this machine is too old: it has no " #name);        \
+        missing = description;                                                                                                 \
+    }
+    NATS_FUNCTIONS(NATS_LOAD)
+#undef NATS_LOAD
+    uint8_t digest[CNATS_DIGEST_COUNT];
+    if (missing == NULL && !cnats_digest("", 0, digest)) missing = "a cluster needs the library libcrypto, which cannot be loaded: install libssl3";
+}
+#else
+static void load(void) {
+    missing = "this opscript was built without libnats, so it has no clusters: install libnats-dev (scripts/bootstrap --cluster), and "
+              "build it again";
+}
+#endif
+
+const char *cnats_missing(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, load);
+    return missing;
+}

@@ -1,0 +1,99 @@
+import CNats
+import Glibc
+
+/// Which bytes a blob consists of: their SHA-256 digest and their number.
+public struct BlobName: Hashable, Sendable {
+    static let digestCount = Int(CNATS_DIGEST_COUNT)
+
+    /// 32 bytes.
+    public let digest: [UInt8]
+    /// The number of bytes.
+    public let count: Int
+}
+
+/// Bytes that are too many for a message. They are asked for in pieces, and whoever has them already does not ask.
+@safe
+public final class Blob: @unchecked Sendable {
+    // Safety: `@unchecked Sendable` because the bytes do not change once the blob is made.
+
+    /// The bytes.
+    public let bytes: UnsafeRawBufferPointer
+    /// What the bytes are called.
+    public let name: BlobName
+    private let release: () -> Void
+
+    /// Makes a blob of bytes that stay as they are until `release` is called.
+    public init(_ bytes: UnsafeRawBufferPointer, release: @escaping @Sendable () -> Void) {
+        unsafe self.bytes = bytes
+        self.release = release
+        name = unsafe BlobName(digest: Self.digest(of: bytes), count: bytes.count)
+    }
+
+    /// Makes a blob of a copy.
+    public convenience init(copying bytes: [UInt8]) {
+        let copy = UnsafeMutableRawBufferPointer.allocate(byteCount: max(bytes.count, 1), alignment: 8)
+        unsafe copy.copyBytes(from: bytes)
+        let (address, count) = (UInt(bitPattern: copy.baseAddress), bytes.count)
+        unsafe self.init(UnsafeRawBufferPointer(start: copy.baseAddress, count: count)) {
+            unsafe UnsafeMutableRawPointer(bitPattern: address)?.deallocate()
+        }
+    }
+
+    deinit { release() }
+
+    static func digest(of bytes: UnsafeRawBufferPointer) -> [UInt8] {
+        unsafe [UInt8](unsafeUninitializedCapacity: Int(CNATS_DIGEST_COUNT)) { digest, count in
+            guard unsafe cnats_digest(bytes.baseAddress, bytes.count, digest.baseAddress) else {
+                fatalError("opscript bug: a digest cannot be made")
+            }
+            count = Int(CNATS_DIGEST_COUNT)
+        }
+    }
+
+    /// A part of the bytes.
+    func piece(at offset: Int, count: Int) -> [UInt8] {
+        let start = min(max(offset, 0), name.count)
+        return unsafe Array(UnsafeRawBufferPointer(rebasing: bytes[start..<min(start + max(count, 0), name.count)]))
+    }
+}
+
+/// The blobs that a member has: those that it offers, as long as somebody keeps them, and those that it has got, as long as there is room.
+struct BlobShelf {
+    private struct Weak { weak var blob: Blob? }
+
+    private var offered: [BlobName: Weak] = [:]
+    private var kept: [BlobName: (blob: Blob, lastUse: UInt64)] = [:]
+    private var keptCount = 0
+    private var useCount: UInt64 = 0
+    let limit: Int
+
+    /// - Parameter limit: the number of bytes of the blobs that are kept although nobody else does.
+    init(limit: Int) { self.limit = limit }
+
+    mutating func offer(_ blob: Blob) {
+        if offered.count > 64, offered.count.nonzeroBitCount == 1 { offered = offered.filter { $0.value.blob != nil } }
+        offered[blob.name] = Weak(blob: blob)
+    }
+
+    mutating func find(_ name: BlobName) -> Blob? {
+        if let found = kept[name]?.blob {
+            useCount += 1
+            kept[name]?.lastUse = useCount
+            return found
+        }
+        return offered[name]?.blob
+    }
+
+    /// Keeps a blob, and no longer those that were not used for the longest time if there is no room for all.
+    mutating func keep(_ blob: Blob) {
+        guard kept[blob.name] == nil, blob.name.count <= limit else { return offer(blob) }
+        useCount += 1
+        kept[blob.name] = (blob, useCount)
+        keptCount += blob.name.count
+        while keptCount > limit, let oldest = kept.min(by: { $0.value.lastUse < $1.value.lastUse }) {
+            kept[oldest.key] = nil
+            keptCount -= oldest.key.count
+            offer(oldest.value.blob)
+        }
+    }
+}

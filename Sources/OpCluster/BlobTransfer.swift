@@ -1,0 +1,91 @@
+import Glibc
+import Synchronization
+
+extension Exchange {
+    /// Gets blobs from whoever listens on `subject`, unless they are here.
+    ///
+    /// - Parameter completion: called once, on any thread, with the blobs in the order of their names; nil if one of them cannot be had.
+    func fetch(_ names: [BlobName], from subject: String, completion: @escaping @Sendable ([Blob]?) -> Void) {
+        let found = names.map { blob($0) }
+        guard let missing = found.firstIndex(where: { $0 == nil }) else { return completion(found.compactMap(\.self)) }
+        // One after the other: each keeps the connection busy by itself.
+        BlobTransfer(names[missing], from: subject, over: self) { [self] blob in
+            guard let blob else { return completion(nil) }
+            keep(blob)
+            // Kept here as well, in case there is no room for all.
+            fetch(names, from: subject) { [blob] blobs in withExtendedLifetime(blob) { completion(blobs) } }
+        }.begin()
+    }
+}
+
+/// A blob on its way. Several pieces are asked for at once.
+@safe
+private final class BlobTransfer: @unchecked Sendable {
+    // Safety: `@unchecked Sendable` because each piece writes to a part of the memory of its own, and the lock orders the last one.
+
+    private static let pieceCount = 256 << 10
+    private static let windowCount = 16
+    private static let secondsPerTry = 2.0, tries = 8
+
+    private struct State {
+        var nextOffset = 0
+        var openCount = 0
+        var hasFailed = false
+        var isOver = false
+    }
+
+    private let name: BlobName
+    private let subject: String
+    private let exchange: Exchange
+    private let completion: @Sendable (Blob?) -> Void
+    private let memory: UnsafeMutableRawBufferPointer?
+    private let state = Mutex(State())
+
+    init(_ name: BlobName, from subject: String, over exchange: Exchange, completion: @escaping @Sendable (Blob?) -> Void) {
+        (self.name, self.subject, self.exchange, self.completion) = (name, subject, exchange, completion)
+        // Whoever announces more than there is memory for gets no crash.
+        let block = unsafe malloc(max(name.count, 1))
+        unsafe memory = block.map { unsafe UnsafeMutableRawBufferPointer(start: $0, count: name.count) }
+    }
+
+    func begin() {
+        guard unsafe memory != nil else { return completion(nil) }
+        if name.count == 0 { return end() }
+        for _ in 0..<Self.windowCount { askForNext() }
+    }
+
+    private func askForNext() {
+        let offset = state.withLock { state -> Int? in
+            guard !state.hasFailed, state.nextOffset < name.count else { return nil }
+            defer { state.nextOffset += Self.pieceCount }
+            state.openCount += 1
+            return state.nextOffset
+        }
+        guard let offset else { return }
+        let count = min(Self.pieceCount, name.count - offset)
+        exchange.request(.want(name, offset: offset, count: count), to: subject, every: Self.secondsPerTry, tries: Self.tries) {
+            [self] reply in
+            var isThere = false
+            if case .message(.piece(offset, let bytes)) = reply, bytes.count == count, let memory = unsafe memory {
+                unsafe UnsafeMutableRawBufferPointer(rebasing: memory[offset...]).copyBytes(from: bytes)
+                isThere = true
+            }
+            let isLast = state.withLock { state in
+                state.openCount -= 1
+                if !isThere { state.hasFailed = true }
+                guard state.openCount == 0, state.hasFailed || state.nextOffset >= name.count, !state.isOver else { return false }
+                state.isOver = true
+                return true
+            }
+            if isLast { end() } else { askForNext() }
+        }
+    }
+
+    private func end() {
+        guard let memory = unsafe memory else { return }
+        let address = UInt(bitPattern: memory.baseAddress)
+        let blob = unsafe Blob(UnsafeRawBufferPointer(memory)) { unsafe free(UnsafeMutableRawPointer(bitPattern: address)) }
+        // Whoever has sent it may be wrong about it.
+        completion(!state.withLock(\.hasFailed) && blob.name == name ? blob : nil)
+    }
+}

@@ -1,0 +1,93 @@
+import CNats
+import Glibc
+
+/// The secret that the members of a cluster share. What is not sealed with it is ignored, so a server that somebody has broken into cannot
+/// make workers run anything.
+public struct ClusterKey: Sendable {
+    private static let fewestBytes = 16
+    let bytes: [UInt8]
+
+    /// Reads the key in a file, without white space around it.
+    ///
+    /// - Throws: an error if the file cannot be read, has fewer than 16 bytes, or may be read by other users.
+    public init(file path: String) throws(ClusterError) {
+        let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else {
+            throw ClusterError("the key file '\(path)' cannot be opened: \(unsafe String(cString: strerror(errno)))")
+        }
+        defer { Glibc.close(descriptor) }
+        var status = stat()
+        guard unsafe fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
+            throw ClusterError("the key file '\(path)' is not a file")
+        }
+        guard status.st_mode & 0o077 == 0 else {
+            throw ClusterError("the key file '\(path)' may be read by other users: run 'chmod 600 \(path)'")
+        }
+        var buffer = [UInt8](repeating: 0, count: 4096)
+        let count = unsafe buffer.withUnsafeMutableBytes { unsafe read(descriptor, $0.baseAddress, $0.count) }
+        let isSpace = { (byte: UInt8) in byte == 0x20 || (0x09...0x0d).contains(byte) }
+        let key = buffer.prefix(max(count, 0)).drop(while: isSpace).reversed().drop(while: isSpace)
+        guard key.count >= Self.fewestBytes else {
+            throw ClusterError(
+                "the key file '\(path)' has fewer than \(Self.fewestBytes) bytes: make one with 'head -c 32 /dev/urandom | base64 > \(path)'"
+            )
+        }
+        bytes = key.reversed()
+    }
+
+    /// Makes a key of bytes.
+    public init(_ bytes: [UInt8]) { self.bytes = bytes }
+}
+
+/// Seals messages, and opens those that were sealed with the same key.
+struct Seal: Sendable {
+    /// Changes with the messages. Members that differ in it do not understand each other.
+    static let version: UInt8 = 1
+    private static let magic: [UInt8] = Array("opc".utf8) + [version]
+    private static let codeCount = Int(CNATS_DIGEST_COUNT)
+
+    let key: ClusterKey?
+
+    /// sealed := magic is-sealed code message
+    func seal(_ message: [UInt8]) -> [UInt8] {
+        var sealed = Self.magic
+        sealed.reserveCapacity(sealed.count + 1 + Self.codeCount + message.count)
+        sealed.append(key == nil ? 0 : 1)
+        if let key { sealed.append(contentsOf: Self.code(of: message[...], with: key)) }
+        sealed.append(contentsOf: message)
+        return sealed
+    }
+
+    enum Opened {
+        case message(ArraySlice<UInt8>)
+        /// It was sealed with another key, or with none although there is one, or the other way round.
+        case foreign
+        case malformed
+    }
+
+    func open(_ bytes: [UInt8]) -> Opened {
+        let headerCount = Self.magic.count + 1
+        guard bytes.count > headerCount, bytes.starts(with: Self.magic) else { return .malformed }
+        guard (bytes[headerCount - 1] != 0) == (key != nil) else { return .foreign }
+        guard let key else { return .message(bytes[headerCount...]) }
+        guard bytes.count > headerCount + Self.codeCount else { return .malformed }
+        let code = bytes[headerCount..<headerCount + Self.codeCount]
+        let message = bytes[(headerCount + Self.codeCount)...]
+        // In the same time for each wrong code.
+        let difference = zip(code, Self.code(of: message, with: key)).reduce(0 as UInt8) { $0 | ($1.0 ^ $1.1) }
+        return difference == 0 ? .message(message) : .foreign
+    }
+
+    private static func code(of message: ArraySlice<UInt8>, with key: ClusterKey) -> [UInt8] {
+        unsafe [UInt8](unsafeUninitializedCapacity: codeCount) { code, count in
+            let isMade = unsafe message.withUnsafeBytes { message in
+                unsafe key.bytes.withUnsafeBytes { key in
+                    unsafe cnats_authenticate(key.baseAddress, key.count, message.baseAddress, message.count, code.baseAddress)
+                }
+            }
+            // Without libcrypto no fabric is made.
+            guard isMade else { fatalError("opscript bug: a message cannot be sealed") }
+            count = codeCount
+        }
+    }
+}

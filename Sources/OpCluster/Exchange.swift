@@ -1,0 +1,201 @@
+import Synchronization
+
+/// One member's messages: it seals and opens them, matches answers with requests, and gives away pieces of blobs.
+final class Exchange: FabricReceiver, Sendable {
+    /// Gets what is no answer and no request for a blob.
+    protocol Handler: AnyObject, Sendable {
+        func handle(_ message: Message, on subject: String, replyTo reply: String)
+        /// A message of the stream or of the server.
+        func handle(unsealed message: IncomingMessage)
+        func connectionHasChanged(_ text: String)
+        /// A message was sealed with another key.
+        func handleForeign(on subject: String)
+    }
+
+    enum Reply: Sendable {
+        case message(Message)
+        /// An answer of the server.
+        case unsealed([UInt8])
+        case noResponders
+        case timeout
+    }
+
+    private struct Request {
+        let message: OutgoingMessage
+        let interval: Double
+        var nextTry: Double
+        var triesLeft: Int
+        let completion: @Sendable (Reply) -> Void
+    }
+
+    private struct State {
+        var requests: [UInt64: Request] = [:]
+        var lastNumber: UInt64 = 0
+        var shelf: BlobShelf
+        var isClosed = false
+    }
+
+    let fabric: any Fabric
+    let id = Subject.identifier()
+    private let seal: Seal
+    private let state: Mutex<State>
+    private let inbox: String
+    // Set once, before the fabric starts.
+    private let handler = Mutex<(any Handler)?>(nil)
+
+    /// Seconds between two looks at the requests that wait.
+    private static let period = 0.1
+
+    /// - Parameter keptBytes: the number of bytes of blobs to keep.
+    init(_ fabric: any Fabric, key: ClusterKey?, keptBytes: Int) {
+        self.fabric = fabric
+        seal = Seal(key: key)
+        inbox = Subject.inbox(id)
+        state = Mutex(State(shelf: BlobShelf(limit: keptBytes)))
+    }
+
+    func start(_ subjects: [String], _ handler: any Handler) throws(ClusterError) {
+        self.handler.withLock { $0 = handler }
+        try fabric.start(subjects + ["\(inbox).>"], self)
+        look()
+    }
+
+    func close(waiting seconds: Double) {
+        state.withLock { $0.isClosed = true }
+        fabric.close(waiting: seconds)
+        let requests = state.withLock { state in
+            defer { state.requests = [:] }
+            return state.requests
+        }
+        handler.withLock { $0 = nil }
+        for request in requests.values { request.completion(.timeout) }
+    }
+
+    // MARK: sending
+
+    func publish(_ message: Message, to subject: String, reply: String? = nil) {
+        fabric.publish(OutgoingMessage(subject: subject, reply: reply, bytes: seal.seal(message.bytes)))
+    }
+
+    /// Asks until an answer comes.
+    ///
+    /// - Parameters:
+    ///   - interval: seconds after which to ask again.
+    ///   - tries: how often to ask.
+    ///   - completion: called once, on any thread.
+    func request(
+        _ message: Message, to subject: String, every interval: Double, tries: Int, completion: @escaping @Sendable (Reply) -> Void
+    ) { request(seal.seal(message.bytes), to: subject, every: interval, tries: tries, completion: completion) }
+
+    /// Publishes a message to the stream.
+    func store(
+        _ message: Message, to subject: String, id: String, every interval: Double, tries: Int,
+        completion: @escaping @Sendable (Reply) -> Void
+    ) { request(seal.seal(message.bytes), to: subject, id: id, every: interval, tries: tries, completion: completion) }
+
+    func request(
+        _ bytes: [UInt8], to subject: String, id: String? = nil, every interval: Double, tries: Int,
+        completion: @escaping @Sendable (Reply) -> Void
+    ) {
+        let message = state.withLock { state -> OutgoingMessage? in
+            if state.isClosed { return nil }
+            state.lastNumber += 1
+            let message = OutgoingMessage(subject: subject, reply: "\(inbox).\(state.lastNumber)", id: id, bytes: bytes)
+            state.requests[state.lastNumber] = Request(
+                message: message, interval: interval, nextTry: fabric.now + interval, triesLeft: tries - 1, completion: completion)
+            return message
+        }
+        guard let message else { return completion(.timeout) }
+        fabric.publish(message)
+    }
+
+    /// Looks at the requests that wait, again and again.
+    private func look() {
+        let now = fabric.now, isConnected = fabric.isConnected
+        let (again, over) =
+            state.withLock { state -> ([OutgoingMessage], [Request])? in
+                if state.isClosed { return nil }
+                var again: [OutgoingMessage] = [], over: [Request] = []
+                for (number, request) in state.requests where request.nextTry <= now {
+                    if request.triesLeft > 0 || !isConnected {
+                        // What cannot be sent is not a try.
+                        if isConnected { state.requests[number]?.triesLeft -= 1 }
+                        state.requests[number]?.nextTry = now + request.interval
+                        again.append(request.message)
+                    } else {
+                        state.requests[number] = nil
+                        over.append(request)
+                    }
+                }
+                return (again, over)
+            } ?? ([], [])
+        if isConnected { for message in again { fabric.publish(message) } }
+        for request in over { request.completion(.timeout) }
+        if state.withLock({ !$0.isClosed }) { fabric.after(Self.period) { [weak self] in self?.look() } }
+    }
+
+    // MARK: receiving
+
+    func receive(_ message: IncomingMessage) {
+        if message.subject.hasPrefix(inbox), message.subject.utf8.count > inbox.utf8.count + 1,
+            let number = UInt64(message.subject.dropFirst(inbox.count + 1))
+        {
+            return receiveAnswer(message, number)
+        }
+        guard let handler = handler.withLock({ $0 }) else { return }
+        if message.status != 0 { return handler.handle(unsealed: message) }
+        switch opened(message.bytes) {
+        case .success(.want(let name, let offset, let count)):
+            let blob = state.withLock { $0.shelf.find(name) }
+            let piece = blob.map { Message.piece(offset: offset, $0.piece(at: offset, count: min(count, fabric.maxPayload))) }
+            publish(piece ?? .missing, to: message.reply)
+        case .success(.job): handler.handle(unsealed: message)
+        case .success(let opened): handler.handle(opened, on: message.subject, replyTo: message.reply)
+        case .failure(.foreign): handler.handleForeign(on: message.subject)
+        case .failure(.malformed): break
+        }
+    }
+
+    private func receiveAnswer(_ message: IncomingMessage, _ number: UInt64) {
+        guard let request = state.withLock({ $0.requests[number] }) else { return }
+        let reply: Reply
+        if message.status == IncomingMessage.noResponders {
+            reply = .noResponders
+        } else if message.status != 0 {
+            return
+        } else {
+            switch opened(message.bytes) {
+            case .success(let opened): reply = .message(opened)
+            // Only the server's answers are not sealed, and it answers only what was asked on its own subjects, or stored.
+            case .failure where request.message.subject.hasPrefix("$") || request.message.id != nil: reply = .unsealed(message.bytes)
+            case .failure: return
+            }
+        }
+        // Only the first answer counts.
+        guard state.withLock({ $0.requests.removeValue(forKey: number) }) != nil else { return }
+        request.completion(reply)
+    }
+
+    func connectionHasChanged(_ text: String) { handler.withLock { $0 }?.connectionHasChanged(text) }
+
+    enum Unopened: Error { case foreign, malformed }
+
+    func opened(_ bytes: [UInt8]) -> Result<Message, Unopened> {
+        switch seal.open(bytes) {
+        case .message(let message):
+            do { return .success(try Message(message)) } catch { return .failure(.malformed) }
+        case .foreign: return .failure(.foreign)
+        case .malformed: return .failure(.malformed)
+        }
+    }
+
+    // MARK: blobs
+
+    /// Lets others get a blob as long as somebody keeps it.
+    func offer(_ blob: Blob) { state.withLock { $0.shelf.offer(blob) } }
+
+    func blob(_ name: BlobName) -> Blob? { state.withLock { $0.shelf.find(name) } }
+
+    /// Keeps a blob that has come, for the next who needs it.
+    func keep(_ blob: Blob) { state.withLock { $0.shelf.keep(blob) } }
+}

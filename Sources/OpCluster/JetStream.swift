@@ -1,0 +1,110 @@
+/// What the stream of jobs and its consumers are made like, and what the server's answers mean. The protocol is JetStream's own, in JSON.
+enum JetStream {
+    /// Seconds after which a message that nobody has acknowledged or worked on is given to another worker.
+    static let acknowledgeWait = 15.0
+    /// Seconds during which the stream recognizes a message that comes twice.
+    private static let duplicateWindow = 120.0
+    /// Seconds after which a job goes that no worker has taken and no coordinator has removed.
+    private static let longestStay = 86400.0
+    private static let nanoseconds = 1e9
+
+    static let acknowledged = Array("+ACK".utf8), rejected = Array("-NAK".utf8), inProgress = Array("+WPI".utf8)
+    static let terminated = Array("+TERM".utf8)
+
+    /// Makes the stream and its consumers, unless they are there.
+    ///
+    /// - Parameter completion: called once, on any thread, with what is wrong; nil if all is well.
+    static func setUp(_ exchange: Exchange, completion: @escaping @Sendable (String?) -> Void) {
+        // Three copies, where the server is one of several.
+        createStream(exchange, copies: 3) { refusal in
+            guard refusal != nil else { return createConsumers(exchange, from: 0, completion) }
+            createStream(exchange, copies: 1) { refusal in
+                if let refusal { completion(refusal) } else { createConsumers(exchange, from: 0, completion) }
+            }
+        }
+    }
+
+    private static func createStream(_ exchange: Exchange, copies: Int, _ completion: @escaping @Sendable (String?) -> Void) {
+        let settings = """
+            {"name":"\(Subject.stream)","subjects":["\(Subject.jobs)"],"retention":"workqueue","storage":"file","discard":"new",\
+            "max_age":\(Int(longestStay * nanoseconds)),"duplicate_window":\(Int(duplicateWindow * nanoseconds)),"num_replicas":\(copies)}
+            """
+        ask(exchange, "STREAM.CREATE.\(Subject.stream)", settings) { answer in
+            // A stream that is there already may have been made for another number of servers.
+            completion(answer.flatMap { $0.contains("\"err_code\":10058") ? nil : $0 })
+        }
+    }
+
+    private static func createConsumers(_ exchange: Exchange, from priority: Int, _ completion: @escaping @Sendable (String?) -> Void) {
+        guard priority < Subject.priorityCount else { return completion(nil) }
+        let name = Subject.consumer(priority)
+        let settings = """
+            {"stream_name":"\(Subject.stream)","config":{"durable_name":"\(name)","deliver_policy":"all","ack_policy":"explicit",\
+            "ack_wait":\(Int(acknowledgeWait * nanoseconds)),"max_deliver":-1,"max_ack_pending":1000000,"max_waiting":100000,\
+            "replay_policy":"instant","filter_subject":"\(Subject.jobs(withPriority: priority))"}}
+            """
+        ask(exchange, "CONSUMER.DURABLE.CREATE.\(Subject.stream).\(name)", settings) { refusal in
+            if let refusal { completion(refusal) } else { createConsumers(exchange, from: priority + 1, completion) }
+        }
+    }
+
+    /// Removes the jobs of a run that nobody has taken.
+    static func purge(_ exchange: Exchange, run: String, completion: @escaping @Sendable () -> Void) {
+        ask(exchange, "STREAM.PURGE.\(Subject.stream)", "{\"filter\":\"\(Subject.jobs(ofRun: run))\"}", tries: 1) { _ in completion() }
+    }
+
+    /// Calls the server's API.
+    ///
+    /// - Parameter completion: called with what the server refuses; nil if it does not.
+    private static func ask(
+        _ exchange: Exchange, _ call: String, _ settings: String, tries: Int = 3, _ completion: @escaping @Sendable (String?) -> Void
+    ) {
+        exchange.request(Array(settings.utf8), to: "$JS.API.\(call)", every: 3, tries: tries) { reply in
+            switch reply {
+            case .unsealed(let bytes): completion(refusal(in: bytes))
+            case .noResponders: completion("the server has no JetStream: start it with 'nats-server --jetstream'")
+            case .timeout: completion("the server's JetStream does not answer")
+            case .message: completion("the server's JetStream gives a strange answer")
+            }
+        }
+    }
+
+    /// What an answer of the server refuses; nil if it does not. The text has the server's number and words.
+    static func refusal(in answer: [UInt8]) -> String? {
+        let text = String(decoding: answer, as: UTF8.self)
+        return text.contains("\"error\":") ? text : nil
+    }
+
+    /// The words of a refusal, without JSON around them.
+    static func words(of refusal: String) -> String {
+        let key = "\"description\":\""
+        guard let start = refusal.firstRange(of: key)?.upperBound, let end = refusal[start...].firstIndex(of: "\"") else { return refusal }
+        return String(refusal[start..<end])
+    }
+
+    /// Asks for the next messages of a priority. They come to `inbox`.
+    static func pull(_ exchange: Exchange, priority: Int, count: Int, seconds: Double, inbox: String) {
+        let request = "{\"batch\":\(count),\"expires\":\(Int(seconds * nanoseconds))}"
+        exchange.fabric.publish(
+            OutgoingMessage(
+                subject: "$JS.API.CONSUMER.MSG.NEXT.\(Subject.stream).\(Subject.consumer(priority))", reply: inbox,
+                bytes: Array(request.utf8)))
+    }
+
+    /// Tells the stream what becomes of a message.
+    static func acknowledge(_ exchange: Exchange, _ subject: String, _ answer: [UInt8]) {
+        exchange.fabric.publish(OutgoingMessage(subject: subject, bytes: answer))
+    }
+}
+
+extension StringProtocol {
+    /// The first occurrence of `other`. The standard library has this only for macOS's and Foundation's strings.
+    func firstRange(of other: String) -> Range<Index>? {
+        var start = startIndex
+        while start < endIndex {
+            if self[start...].hasPrefix(other) { return start..<index(start, offsetBy: other.count) }
+            start = index(after: start)
+        }
+        return nil
+    }
+}

@@ -1,0 +1,315 @@
+/// How a running body is to end.
+public enum StopRequest: UInt8, Sendable {
+    /// The operation was cancelled. The body goes on until it looks.
+    case cancel
+    /// The body ends at once, as an interrupted one.
+    case interrupt
+    /// Nobody needs what the task does: another worker has done it, or its run has ended.
+    case drop
+}
+
+/// A task as it is published.
+struct Job: Sendable {
+    var run: String
+    var number: UInt64
+    /// Counts from 0 how often the coordinator has published the task.
+    var attempt: UInt64
+    /// 0 is the lowest priority, and 4 the highest.
+    var priority: UInt8
+    /// Whether a worker must ask before it begins.
+    var isAtMostOnce: Bool
+    var payload: Payload
+}
+
+/// The contents of a task or of its outcome.
+public struct Payload: Sendable {
+    /// What fits a message.
+    public var bytes: [UInt8]
+    /// What does not. Whoever gets the payload gets these first.
+    public var blobs: [BlobName]
+    /// The same, with the bytes, as far as this process has them.
+    public var contents: [Blob]
+
+    /// Makes a payload of bytes and blobs that this process has.
+    public init(bytes: [UInt8], contents: [Blob] = []) {
+        (self.bytes, self.contents) = (bytes, contents)
+        blobs = contents.map(\.name)
+    }
+
+    fileprivate init(bytes: [UInt8], blobs: [BlobName]) { (self.bytes, self.blobs, contents) = (bytes, blobs, []) }
+}
+
+/// What a worker says about the tasks of one run, in order. It says it again until the coordinator has confirmed it.
+struct Report: Sendable {
+    enum Entry: Sendable {
+        /// The worker has the task. `acknowledgement` is the subject where the stream learns what becomes of the message.
+        case taken(acknowledgement: String)
+        /// A body has written to stdout (1) or stderr (2).
+        case output(stream: UInt8, [UInt8])
+        case outcome(Payload, began: Double, ended: Double)
+        /// The worker will not run the task, and has not begun to.
+        case declined
+    }
+
+    var worker: String
+    /// Counts from 1 for each worker and run.
+    var sequence: UInt64
+    var entries: [(number: UInt64, attempt: UInt64, entry: Entry)]
+    /// The worker's clock when it sent the report.
+    var sentAt: Double
+}
+
+/// A worker, as it presents itself.
+public struct WorkerDescription: Sendable, Equatable {
+    /// Names the worker's process, unlike every other.
+    public var id: String
+    /// What the operator calls it.
+    public var name: String
+    /// The machine.
+    public var host: String
+    /// Its process there.
+    public var process: Int
+    /// The version of opscript.
+    public var version: String
+    /// The number of tasks that it runs at once. 0 if it takes no more.
+    public var slots: Int
+    /// The number of tasks that it has now.
+    public var taskCount: Int
+    /// The number of tasks that it has ended.
+    public var endedCount: Int
+    /// The machine's load, as `uptime` gives it for one minute.
+    public var load: Double
+    /// What tells whether it sees the coordinator's files. See `FileToken`.
+    public var fileToken: String
+    /// Seconds of its clock when it sent this.
+    public var sentAt: Double
+}
+
+/// Everything that the members of a cluster say to each other, besides what they say to the server.
+enum Message: Sendable {
+    case job(Job)
+    case report(Report)
+    case confirm(UInt64)
+    case stop(run: String, number: UInt64, attempt: UInt64, StopRequest)
+    /// The coordinator has the blobs of these outcomes.
+    case release(run: String, [UInt64])
+    case ping
+    case pong
+    case find
+    case hello(WorkerDescription)
+    /// The coordinator of a run is there. The counter grows, so that an old message is known as one.
+    case beat(run: String, UInt64, isLast: Bool)
+    /// Asks whether the coordinator is there now, and not only a copy of what it has said.
+    case greet(run: String, nonce: UInt64)
+    case greeted(nonce: UInt64)
+    case claim(run: String, number: UInt64, attempt: UInt64, worker: String)
+    case claimed(Bool)
+    case want(BlobName, offset: Int, count: Int)
+    case piece(offset: Int, [UInt8])
+    case missing
+    /// What the two ends of a run ask each other. This layer does not know what it means.
+    case ask(run: String, [UInt8])
+    case answer([UInt8])
+
+    private var kind: UInt8 {
+        switch self {
+        case .job: 1
+        case .report: 2
+        case .confirm: 3
+        case .stop: 4
+        case .release: 5
+        case .ping: 6
+        case .pong: 7
+        case .find: 8
+        case .hello: 9
+        case .beat: 10
+        case .greet: 11
+        case .greeted: 12
+        case .claim: 13
+        case .claimed: 14
+        case .want: 15
+        case .piece: 16
+        case .missing: 17
+        case .ask: 18
+        case .answer: 19
+        }
+    }
+
+    // MARK: writing
+
+    var bytes: [UInt8] {
+        var writer = ByteWriter()
+        writer.byte(kind)
+        switch self {
+        case .job(let job): Self.write(job, to: &writer)
+        case .report(let report): Self.write(report, to: &writer)
+        case .confirm(let sequence): writer.number(sequence)
+        case .stop(let run, let number, let attempt, let request):
+            writer.text(run)
+            writer.number(number)
+            writer.number(attempt)
+            writer.byte(request.rawValue)
+        case .release(let run, let numbers):
+            writer.text(run)
+            writer.list(numbers) { $0.number($1) }
+        case .ping, .pong, .find, .missing: break
+        case .hello(let worker): Self.write(worker, to: &writer)
+        case .beat(let run, let count, let isLast):
+            writer.text(run)
+            writer.number(count)
+            writer.byte(isLast ? 1 : 0)
+        case .greet(let run, let nonce):
+            writer.text(run)
+            writer.number(nonce)
+        case .greeted(let nonce): writer.number(nonce)
+        case .claim(let run, let number, let attempt, let worker):
+            writer.text(run)
+            writer.number(number)
+            writer.number(attempt)
+            writer.text(worker)
+        case .claimed(let isGranted): writer.byte(isGranted ? 1 : 0)
+        case .want(let name, let offset, let count):
+            Self.write(name, to: &writer)
+            writer.number(offset)
+            writer.number(count)
+        case .piece(let offset, let bytes):
+            writer.number(offset)
+            writer.raw(bytes)
+        case .ask(let run, let bytes):
+            writer.text(run)
+            writer.raw(bytes)
+        case .answer(let bytes): writer.raw(bytes)
+        }
+        return writer.bytes
+    }
+
+    private static func write(_ name: BlobName, to writer: inout ByteWriter) {
+        writer.raw(name.digest)
+        writer.number(name.count)
+    }
+
+    private static func write(_ payload: Payload, to writer: inout ByteWriter) {
+        writer.list(payload.blobs) { write($1, to: &$0) }
+        writer.counted(payload.bytes)
+    }
+
+    private static func write(_ job: Job, to writer: inout ByteWriter) {
+        writer.text(job.run)
+        writer.number(job.number)
+        writer.number(job.attempt)
+        writer.byte(job.priority)
+        writer.byte(job.isAtMostOnce ? 1 : 0)
+        write(job.payload, to: &writer)
+    }
+
+    private static func write(_ report: Report, to writer: inout ByteWriter) {
+        writer.text(report.worker)
+        writer.number(report.sequence)
+        writer.seconds(report.sentAt)
+        writer.list(report.entries) { writer, entry in
+            writer.number(entry.number)
+            writer.number(entry.attempt)
+            switch entry.entry {
+            case .taken(let acknowledgement):
+                writer.byte(1)
+                writer.text(acknowledgement)
+            case .output(let stream, let bytes):
+                writer.byte(2)
+                writer.byte(stream)
+                writer.counted(bytes)
+            case .outcome(let payload, let began, let ended):
+                writer.byte(3)
+                write(payload, to: &writer)
+                writer.seconds(began)
+                writer.seconds(ended)
+            case .declined: writer.byte(4)
+            }
+        }
+    }
+
+    private static func write(_ worker: WorkerDescription, to writer: inout ByteWriter) {
+        for text in [worker.id, worker.name, worker.host, worker.version, worker.fileToken] { writer.text(text) }
+        for number in [worker.process, worker.slots, worker.taskCount, worker.endedCount] { writer.number(number) }
+        writer.seconds(worker.load)
+        writer.seconds(worker.sentAt)
+    }
+}
+
+// MARK: reading
+
+extension Message {
+    init(_ bytes: ArraySlice<UInt8>) throws(MalformedMessage) {
+        var reader = ByteReader(bytes)
+        switch try reader.byte() {
+        case 1: self = .job(try Self.job(&reader))
+        case 2: self = .report(try Self.report(&reader))
+        case 3: self = .confirm(try reader.number())
+        case 4:
+            let (run, number, attempt) = (try reader.text(), try reader.number(), try reader.number())
+            guard let request = StopRequest(rawValue: try reader.byte()) else { throw MalformedMessage() }
+            self = .stop(run: run, number: number, attempt: attempt, request)
+        case 5:
+            self = .release(run: try reader.text(), try reader.list { reader throws(MalformedMessage) in try reader.number() })
+        case 6: self = .ping
+        case 7: self = .pong
+        case 8: self = .find
+        case 9: self = .hello(try Self.worker(&reader))
+        case 10: self = .beat(run: try reader.text(), try reader.number(), isLast: try reader.byte() != 0)
+        case 11: self = .greet(run: try reader.text(), nonce: try reader.number())
+        case 12: self = .greeted(nonce: try reader.number())
+        case 13:
+            self = .claim(
+                run: try reader.text(), number: try reader.number(), attempt: try reader.number(), worker: try reader.text())
+        case 14: self = .claimed(try reader.byte() != 0)
+        case 15: self = .want(try Self.name(&reader), offset: try reader.count(), count: try reader.count())
+        case 16: self = .piece(offset: try reader.count(), try Self.remainder(&reader))
+        case 17: self = .missing
+        case 18: self = .ask(run: try reader.text(), try Self.remainder(&reader))
+        case 19: self = .answer(try Self.remainder(&reader))
+        default: throw MalformedMessage()
+        }
+    }
+
+    private static func remainder(_ reader: inout ByteReader) throws(MalformedMessage) -> [UInt8] { Array(try reader.remainder()) }
+
+    private static func name(_ reader: inout ByteReader) throws(MalformedMessage) -> BlobName {
+        BlobName(digest: Array(try reader.raw(BlobName.digestCount)), count: try reader.count())
+    }
+
+    private static func payload(_ reader: inout ByteReader) throws(MalformedMessage) -> Payload {
+        let blobs = try reader.list { reader throws(MalformedMessage) in try name(&reader) }
+        return Payload(bytes: Array(try reader.counted()), blobs: blobs)
+    }
+
+    private static func job(_ reader: inout ByteReader) throws(MalformedMessage) -> Job {
+        Job(
+            run: try reader.text(), number: try reader.number(), attempt: try reader.number(), priority: try reader.byte(),
+            isAtMostOnce: try reader.byte() != 0, payload: try payload(&reader))
+    }
+
+    private static func report(_ reader: inout ByteReader) throws(MalformedMessage) -> Report {
+        let (worker, sequence, sentAt) = (try reader.text(), try reader.number(), try reader.seconds())
+        let entries = try reader.list { reader throws(MalformedMessage) in
+            let (number, attempt) = (try reader.number(), try reader.number())
+            let entry: Report.Entry
+            switch try reader.byte() {
+            case 1: entry = .taken(acknowledgement: try reader.text())
+            case 2: entry = .output(stream: try reader.byte(), Array(try reader.counted()))
+            case 3: entry = .outcome(try payload(&reader), began: try reader.seconds(), ended: try reader.seconds())
+            case 4: entry = .declined
+            default: throw MalformedMessage()
+            }
+            return (number: number, attempt: attempt, entry: entry)
+        }
+        return Report(worker: worker, sequence: sequence, entries: entries, sentAt: sentAt)
+    }
+
+    private static func worker(_ reader: inout ByteReader) throws(MalformedMessage) -> WorkerDescription {
+        let (id, name, host) = (try reader.text(), try reader.text(), try reader.text())
+        let (version, fileToken) = (try reader.text(), try reader.text())
+        return WorkerDescription(
+            id: id, name: name, host: host, process: try reader.count(), version: version, slots: try reader.count(),
+            taskCount: try reader.count(), endedCount: try reader.count(), load: try reader.seconds(), fileToken: fileToken,
+            sentAt: try reader.seconds())
+    }
+}

@@ -1,0 +1,187 @@
+import CNats
+import Glibc
+import Synchronization
+
+/// A connection to NATS servers.
+@safe
+public final class NatsFabric: Fabric, @unchecked Sendable {
+    // Safety: `@unchecked Sendable` because `connection` is set before others know the object, and cleared by `close`, after which the handlers
+    // are not called; the rest is locked.
+
+    /// How to connect.
+    public struct Settings: Sendable {
+        /// The server's URL, such as `nats://host:4222`, or several with commas between. May contain user and password.
+        public var url: String
+        /// By which the server's monitoring shows the connection.
+        public var name = "opscript"
+        /// A user and a password.
+        public var user: String?, password: String?
+        /// A file of credentials, as `nsc` makes them.
+        public var credentials: String?
+        /// A file with the seed of an nkey, and the public key that belongs to it.
+        public var nkeySeed: String?, nkeyPublic: String?
+        /// A file with the certificates of authorities to trust.
+        public var authorities: String?
+        /// Files with a certificate and its private key, by which the server knows the client.
+        public var certificate: String?, privateKey: String?
+
+        /// Makes settings without credentials.
+        public init(url: String) { self.url = url }
+
+        /// Whether the connection is encrypted, or must be.
+        public var usesTLS: Bool {
+            url.split(separator: ",").allSatisfy { $0.hasPrefix("tls://") } || authorities != nil || certificate != nil
+        }
+
+        /// Whether the server learns who the client is.
+        public var hasCredentials: Bool {
+            user != nil || credentials != nil || nkeySeed != nil || certificate != nil
+                || url.split(separator: ",").allSatisfy { ClusterAddress($0).hasUser }
+        }
+
+        /// Whether all servers are on this machine.
+        public var isLoopback: Bool { url.split(separator: ",").allSatisfy { ClusterAddress($0).isLoopback } }
+    }
+
+    private struct State {
+        var jobs: [(time: Double, body: @Sendable () -> Void)] = []
+        var isClosed = false
+        var wasConnected = true
+    }
+
+    private let settings: Settings
+    private let state = Mutex(State())
+    private var connection: OpaquePointer?
+    private var receiver: (any FabricReceiver)?
+    private let timer = Timers()
+
+    /// Makes a connection that is not open yet.
+    public init(_ settings: Settings) { self.settings = settings }
+
+    /// Why no connection can be made in this process; nil if one can.
+    public static var missing: String? { unsafe cnats_missing().map { unsafe String(cString: $0) } }
+
+    public var now: Double { Timers.now }
+    public var isConnected: Bool { unsafe connection.map { unsafe cnats_is_connected($0) } ?? false }
+    public var maxPayload: Int { unsafe connection.map { Int(unsafe cnats_max_payload($0)) } ?? 0 }
+
+    public func after(_ seconds: Double, _ body: @escaping @Sendable () -> Void) { timer.after(seconds, body) }
+
+    public func start(_ subjects: [String], _ receiver: any FabricReceiver) throws(ClusterError) {
+        self.receiver = receiver
+        let handlers = unsafe cnats_handlers(
+            context: Unmanaged.passUnretained(self).toOpaque(),
+            message: { context, message in
+                guard let context = unsafe context, let message = unsafe message?.pointee else { return }
+                unsafe NatsFabric.of(context).receive(message)
+            },
+            event: { context, event, text in
+                guard let context = unsafe context else { return }
+                unsafe NatsFabric.of(context).handle(event, text.map { unsafe String(cString: $0) } ?? "")
+            })
+        var error = [CChar](repeating: 0, count: 512)
+        unsafe connection = unsafe withSettings { settings in unsafe cnats_connect(settings, handlers, &error, error.count) }
+        guard let connection = unsafe connection else {
+            let text = String(decoding: error.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+            throw ClusterError("there is no connection to the cluster's server \(ClusterAddress.withoutPasswords(settings.url)): \(text)")
+        }
+        for subject in subjects where unsafe !cnats_subscribe(connection, subject) {
+            throw ClusterError("the cluster's server does not let this program subscribe to '\(subject)'")
+        }
+    }
+
+    private func withSettings<Result>(_ body: (UnsafePointer<cnats_settings>) -> Result) -> Result {
+        var copies: [UnsafeMutablePointer<CChar>?] = unsafe []
+        func copy(_ text: String?) -> UnsafePointer<CChar>? {
+            guard let text, let copy = unsafe strdup(text) else { return nil }
+            unsafe copies.append(copy)
+            return unsafe UnsafePointer(copy)
+        }
+        defer { for unsafecopy in unsafe copies { unsafe free(copy) } }
+        var raw = unsafe cnats_settings()
+        unsafe raw.url = copy(settings.url)
+        unsafe raw.name = copy(settings.name)
+        unsafe raw.user = copy(settings.user)
+        unsafe raw.password = copy(settings.password)
+        unsafe raw.credentials = copy(settings.credentials)
+        unsafe raw.nkey_seed = copy(settings.nkeySeed)
+        unsafe raw.nkey_public = copy(settings.nkeyPublic)
+        unsafe raw.authorities = copy(settings.authorities)
+        unsafe raw.certificate = copy(settings.certificate)
+        unsafe raw.private_key = copy(settings.privateKey)
+        unsafe raw.requires_tls = settings.usesTLS
+        return unsafe body(&raw)
+    }
+
+    private static func of(_ context: UnsafeMutableRawPointer) -> NatsFabric {
+        // Safety: `close` waits for the handlers, and whoever uses the fabric keeps it until then.
+        unsafe Unmanaged<NatsFabric>.fromOpaque(context).takeUnretainedValue()
+    }
+
+    private func receive(_ message: cnats_message) {
+        let bytes = unsafe message.bytes.map { unsafe Array(UnsafeBufferPointer(start: $0, count: message.count)) } ?? []
+        receiver?.receive(
+            unsafe IncomingMessage(
+                subject: String(cString: message.subject), reply: String(cString: message.reply), bytes: bytes, status: Int(message.status))
+        )
+    }
+
+    private func handle(_ event: cnats_event, _ text: String) {
+        let server = ClusterAddress.withoutPasswords(settings.url)
+        let isClosed = state.withLock { $0.isClosed }
+        switch event {
+        case CNATS_DISCONNECTED where !isClosed:
+            receiver?.connectionHasChanged("the connection to \(server) was lost\(text.isEmpty ? "" : " (\(text))"); connecting again")
+        case CNATS_RECONNECTED: receiver?.connectionHasChanged("the connection to \(server) is there again")
+        case CNATS_CLOSED where !isClosed: receiver?.connectionHasChanged("the connection to \(server) was closed: \(text)")
+        case CNATS_FAULT where !isClosed: receiver?.connectionHasChanged("the server \(server) says: \(text)")
+        default: break
+        }
+    }
+
+    public func publish(_ message: OutgoingMessage) {
+        guard let connection = unsafe connection, !state.withLock({ $0.isClosed }) else { return }
+        // What cannot be sent is asked for again.
+        _ = unsafe message.bytes.withUnsafeBytes { bytes in
+            unsafe cnats_publish(connection, message.subject, message.reply, message.id, bytes.baseAddress, bytes.count)
+        }
+    }
+
+    public func close(waiting seconds: Double) {
+        guard let connection = unsafe connection, !state.withLock({ exchange(&$0.isClosed, with: true) }) else { return timer.end() }
+        timer.end()
+        unsafe cnats_close(connection, isConnected ? Int64(seconds * 1000) : 0)
+        unsafe self.connection = nil
+    }
+}
+
+/// The parts of a server's URL that matter here.
+struct ClusterAddress {
+    let hasUser: Bool
+    let isLoopback: Bool
+
+    init(_ url: some StringProtocol) {
+        var rest = url[...]
+        if let start = rest.firstRange(of: "://")?.upperBound { rest = rest[start...] }
+        let at = rest.lastIndex(of: "@")
+        hasUser = at != nil
+        if let at { rest = rest[rest.index(after: at)...] }
+        let host = rest.hasPrefix("[") ? rest.dropFirst().prefix { $0 != "]" } : rest.prefix { $0 != ":" && $0 != "/" }
+        isLoopback = host == "localhost" || host == "::1" || host.hasPrefix("127.")
+    }
+
+    /// A URL as messages show it.
+    static func withoutPasswords(_ urls: String) -> String {
+        urls.split(separator: ",").map { url in
+            guard let at = url.lastIndex(of: "@"), let start = url.firstRange(of: "://")?.upperBound, start < at else { return String(url) }
+            return "\(url[..<start])\(url[url.index(after: at)...])"
+        }.joined(separator: ",")
+    }
+}
+
+/// Replaces a value, and returns the former one.
+func exchange<Value>(_ value: inout Value, with other: Value) -> Value {
+    let former = value
+    value = other
+    return former
+}
