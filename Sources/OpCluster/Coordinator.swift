@@ -251,6 +251,12 @@ public final class Coordinator: Sendable {
         if isOver { end(number, .stopped) }
     }
 
+    /// Ends a task as stopped, whatever its worker does.
+    public func abandon(_ number: UInt64) {
+        stop(number, .drop)
+        end(number, .stopped)
+    }
+
     /// Forgets a task and tells what has become of it.
     func end(_ number: UInt64, _ outcome: Outcome) {
         let entry = state.withLock { state -> Entry? in

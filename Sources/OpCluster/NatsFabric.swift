@@ -92,23 +92,23 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
 
     private func withSettings<Result>(_ body: (UnsafePointer<cnats_settings>) -> Result) -> Result {
         var copies: [UnsafeMutablePointer<CChar>?] = unsafe []
-        func copy(_ text: String?) -> UnsafePointer<CChar>? {
+        func duplicate(_ text: String?) -> UnsafePointer<CChar>? {
             guard let text, let copy = unsafe strdup(text) else { return nil }
             unsafe copies.append(copy)
             return unsafe UnsafePointer(copy)
         }
-        defer { for unsafecopy in unsafe copies { unsafe free(copy) } }
+        defer { while let copy = unsafe copies.popLast() { unsafe free(copy) } }
         var raw = unsafe cnats_settings()
-        unsafe raw.url = copy(settings.url)
-        unsafe raw.name = copy(settings.name)
-        unsafe raw.user = copy(settings.user)
-        unsafe raw.password = copy(settings.password)
-        unsafe raw.credentials = copy(settings.credentials)
-        unsafe raw.nkey_seed = copy(settings.nkeySeed)
-        unsafe raw.nkey_public = copy(settings.nkeyPublic)
-        unsafe raw.authorities = copy(settings.authorities)
-        unsafe raw.certificate = copy(settings.certificate)
-        unsafe raw.private_key = copy(settings.privateKey)
+        unsafe raw.url = duplicate(settings.url)
+        unsafe raw.name = duplicate(settings.name)
+        unsafe raw.user = duplicate(settings.user)
+        unsafe raw.password = duplicate(settings.password)
+        unsafe raw.credentials = duplicate(settings.credentials)
+        unsafe raw.nkey_seed = duplicate(settings.nkeySeed)
+        unsafe raw.nkey_public = duplicate(settings.nkeyPublic)
+        unsafe raw.authorities = duplicate(settings.authorities)
+        unsafe raw.certificate = duplicate(settings.certificate)
+        unsafe raw.private_key = duplicate(settings.privateKey)
         unsafe raw.requires_tls = settings.usesTLS
         return unsafe body(&raw)
     }

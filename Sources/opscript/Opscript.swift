@@ -4,7 +4,7 @@ import LuaBindings
 /// The command.
 @main
 struct Opscript {
-    static let version = "0.2.0"
+    static let version = Runtime.version
 
     static func main() {
         // Installed under a second name, the command is the executable of worker processes of programs that use the library for C.

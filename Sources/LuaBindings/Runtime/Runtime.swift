@@ -45,6 +45,10 @@ public final class Runtime: Sendable {
         /// Where finished work is kept, for operations with `memoize`, `inputs` or `outputs`; nil for nowhere: such operations are then errors.
         /// Scripts cannot choose it.
         public var store: Store?
+        /// The cluster that queues may use; nil for none. See `Cluster.isDefault` and `ClusterExecutor`.
+        public var cluster: Cluster?
+        /// Whether scripts may name the server of another cluster. The key and the credentials are those of `cluster`.
+        public var scriptsMayChooseClusters = false
         /// Where the bodies of operations run. What runs in the main state always runs in this process.
         public var isolation = Isolation.threads
 
@@ -146,6 +150,7 @@ public final class Runtime: Sendable {
     /// - Parameter makeState: makes the state; nil if memory has run out.
     private init(_ configuration: Configuration, makeState: (RuntimeCore) -> LuaState?) throws(LuaError) {
         try WorkerProcess.refuseToBeHost()
+        try configuration.cluster?.checkSecurity()
         let workerExecutable = try configuration.isolation.resolve()
         engine = Engine(
             workerCount: configuration.workerCount, hostMayAddOperations: configuration.hostMayAddOperations,

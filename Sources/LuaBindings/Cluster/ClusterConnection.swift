@@ -1,0 +1,110 @@
+import CLua
+import Glibc
+import OpCluster
+@_spi(Locking) import OpEngine
+
+/// A runtime's part in a cluster: the coordinator, and what all operations that go to the workers share.
+final class ClusterConnection: Sendable {
+    private struct State {
+        /// What workers need to know about the run, and the version of what it was made of.
+        var setup: (blob: Blob, version: Int)?
+        /// The templates by which `require` finds modules, as the setup has them.
+        var modulePath = ""
+        /// The sources that workers have asked for; nil for a module that is not here.
+        var modules: [String: ClusterModules.Source?] = [:]
+        var executors: [WeakExecutor] = []
+    }
+
+    private struct WeakExecutor { weak var executor: ClusterExecutor? }
+
+    /// Events come before the connection is complete.
+    private final class Receiver: Sendable {
+        private let connection = Guarded<Weak>(Weak())
+
+        private struct Weak { weak var connection: ClusterConnection? }
+
+        func become(_ connection: ClusterConnection) { self.connection.withLock { $0.connection = connection } }
+        var receiver: ClusterConnection? { connection.withLock { $0.connection } }
+    }
+
+    let url: String
+    let coordinator: Coordinator
+    let marksOutput: Bool
+    private unowned let core: RuntimeCore
+    private let moduleLoader: (@Sendable (String) throws -> String?)?
+    private let state = Guarded(State())
+    /// Runs what an operation needs a Lua state for, before it leaves and after it has come back.
+    let localQueue: OperationQueue
+
+    /// Connects.
+    ///
+    /// - Throws: an error if there is no connection, or the server has no JetStream.
+    init(_ settings: Runtime.Cluster, core: RuntimeCore, moduleLoader: (@Sendable (String) throws -> String?)?) throws(LuaError) {
+        try settings.checkSecurity()
+        if let missing = NatsFabric.missing { throw LuaError(message: missing) }
+        self.core = core
+        self.moduleLoader = moduleLoader
+        url = settings.server.url
+        marksOutput = settings.marksOutput
+        localQueue = OperationQueue(engine: core.engine)
+        localQueue.name = "cluster"
+        let receiver = Receiver(), output = core.output
+        var events = Coordinator.Events()
+        events.notice = settings.notice ?? { output.report("opscript: \($0)\n") }
+        events.slotsHaveChanged = { _ in receiver.receiver?.slotsHaveChanged() }
+        events.answer = { question, completion in receiver.receiver?.answer(question, completion) }
+        coordinator = Coordinator(NatsFabric(settings.server), key: settings.key, version: Runtime.version, events: events)
+        receiver.become(self)
+        let ended = Awaited<ClusterError?>()
+        coordinator.start { ended.give($0) }
+        if let error = ended.get() {
+            coordinator.close()
+            throw LuaError(message: error.description)
+        }
+    }
+
+    func close() { coordinator.close() }
+
+    // MARK: queues
+
+    /// A new executor for a queue.
+    func executor(named name: String) -> ClusterExecutor {
+        let executor = ClusterExecutor(self, queue: name)
+        state.withLock { state in
+            state.executors.removeAll { $0.executor == nil }
+            state.executors.append(WeakExecutor(executor: executor))
+        }
+        return executor
+    }
+
+    private func slotsHaveChanged() { for executor in state.withLock({ $0.executors.compactMap(\.executor) }) { executor.startMore() } }
+
+    // MARK: the setup
+
+    /// What the workers need to know about the run. `state` is the calling thread's.
+    func setup(in state: LuaState) throws(Failure) -> Blob {
+        let version = core.publishedVersion
+        if let known = self.state.withLock({ $0.setup }), known.version == version { return known.blob }
+        let published = core.published
+        try core.prepare(state)
+        let path = try state.modulePath()
+        let blob = try ClusterSetup.blob(of: core, published)
+        self.state.withLock { state in
+            state.setup = (blob, version)
+            state.modulePath = path
+        }
+        return blob
+    }
+
+    // MARK: modules
+
+    /// Answers the question of a worker for a module.
+    private func answer(_ question: [UInt8], _ completion: @escaping @Sendable ([UInt8]) -> Void) {
+        let name = String(decoding: question, as: UTF8.self)
+        let (known, path) = state.withLock { ($0.modules[name], $0.modulePath) }
+        let source = known ?? ClusterModules.find(name, path: path, loader: moduleLoader)
+        state.withLock { $0.modules[name] = source }
+        if let source { coordinator.offer(source.blob) }
+        completion(ClusterModules.answer(source))
+    }
+}
