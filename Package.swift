@@ -80,7 +80,7 @@ let package = Package(
         // An archive for the same reason. `tls.c` says why it needs nothing else.
         .target(name: "CHTTP", linkerSettings: [.linkedLibrary(":libmicrohttpd.a")]),
         .executableTarget(
-            name: "opscript", dependencies: ["CHTTP", "CTerminal", "CText", "LuaBindings", "OpEngine", "Reports"],
+            name: "opscript", dependencies: ["CHTTP", "CTerminal", "CText", "LuaBindings", "OpCluster", "OpEngine", "Reports"],
             swiftSettings: strictMemory),
         .target(name: "TestSupport", dependencies: ["OpEngine"], path: "Tests/TestSupport", swiftSettings: strict),
         // Classes as tutorials print them, in the language mode that they were written in.

@@ -251,6 +251,9 @@ public final class Coordinator: Sendable {
         if isOver { end(number, .stopped) }
     }
 
+    /// Lets workers get a blob as long as the caller keeps it.
+    public func offer(_ blob: Blob) { exchange.offer(blob) }
+
     /// Ends a task as stopped, whatever its worker does.
     public func abandon(_ number: UInt64) {
         stop(number, .drop)

@@ -83,6 +83,22 @@ public struct WorkerDescription: Sendable, Equatable {
     public var fileToken: String
     /// Seconds of its clock when it sent this.
     public var sentAt: Double
+
+    /// Describes a worker that does nothing yet.
+    public init(name: String, host: String, process: Int, version: String) {
+        self.init(
+            id: "", name: name, host: host, process: process, version: version, slots: 0, taskCount: 0, endedCount: 0, load: 0, fileToken: "",
+            sentAt: 0)
+    }
+
+    init(
+        id: String, name: String, host: String, process: Int, version: String, slots: Int, taskCount: Int, endedCount: Int, load: Double,
+        fileToken: String, sentAt: Double
+    ) {
+        (self.id, self.name, self.host, self.process, self.version) = (id, name, host, process, version)
+        (self.slots, self.taskCount, self.endedCount, self.load) = (slots, taskCount, endedCount, load)
+        (self.fileToken, self.sentAt) = (fileToken, sentAt)
+    }
 }
 
 /// Everything that the members of a cluster say to each other, besides what they say to the server.

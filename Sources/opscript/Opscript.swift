@@ -11,7 +11,15 @@ struct Opscript {
         WorkerProcess.serveIfRequested()
         let words = CommandLine.arguments
         let name = words.first ?? "opscript"
-        if words.count > 1, words[1] == "attach" { exit(attach(Array(words.dropFirst(2)), name: name)) }
+        if words.count > 1 {
+            let rest = Array(words.dropFirst(2))
+            switch words[1] {
+            case "attach": exit(attach(rest, name: name))
+            case "worker": exit(WorkerCommand.run(rest, name: name))
+            case "workers": exit(WorkersCommand.run(rest, name: name))
+            default: break
+            }
+        }
         do throws(UsageError) {
             let options = try Options(words)
             if options.showsHelp { return print(Usage.help, terminator: "") }

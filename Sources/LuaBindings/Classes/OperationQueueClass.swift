@@ -21,6 +21,7 @@ enum OperationQueueClass {
 
     enum Option: String, CaseIterable {
         case name, maxConcurrentOperationCount, maxPendingOperationCount, rateLimit, qualityOfService, isSuspended, dependencyPolicy
+        case cluster
     }
 
     static var description: clua_class {
@@ -167,9 +168,13 @@ enum OperationQueueClass {
     private static func new(_ call: Call) throws(CallError) -> Answer {
         try call.state.core.usage.takeQueue()
         let queue = OperationQueue(engine: call.state.core.engine)
-        if call.isMissing(at: 1) { return .queue(queue) }
+        if call.isMissing(at: 1) {
+            try joinCluster(queue, at: nil, call)
+            return .queue(queue)
+        }
         if let name = call.string(at: 1) {
             queue.name = name
+            try joinCluster(queue, at: nil, call)
             return .queue(queue)
         }
         guard call.isTable(at: 1) else { throw call.expected("name or table", at: 1) }
@@ -187,7 +192,24 @@ enum OperationQueueClass {
         if let index = options[.isSuspended] {
             queue.isSuspended = try call.option("isSuspended") { () throws(CallError) in try call.boolean(at: index) }
         }
+        try joinCluster(queue, at: options[.cluster], call)
         return .queue(queue)
+    }
+
+    /// Lets the operations of a new queue run on a cluster, if the option at `index` or the configuration says so.
+    private static func joinCluster(_ queue: OperationQueue, at index: Int32?, _ call: Call) throws(CallError) {
+        let clusters = call.state.core.clusters
+        var url: String?
+        if let index, !call.isMissing(at: index) {
+            url = call.string(at: index)
+            if url == nil, try !call.option("cluster", { () throws(CallError) in try call.boolean(at: index) }) { return }
+        } else if !clusters.isDefault {
+            return
+        }
+        try call.asCallError {
+            let executor = try clusters.executor(for: url, named: queue.givenName ?? "", core: call.state.core)
+            try queue.trySetUnderlyingQueue(executor)
+        }
     }
 
     static func setMaximum(of queue: OperationQueue, at index: Int32, _ call: Call) throws(CallError) {

@@ -40,7 +40,7 @@ final class ClusterConnection: Sendable {
     ///
     /// - Throws: an error if there is no connection, or the server has no JetStream.
     init(_ settings: Runtime.Cluster, core: RuntimeCore, moduleLoader: (@Sendable (String) throws -> String?)?) throws(LuaError) {
-        try settings.checkSecurity()
+        do throws(ClusterError) { try settings.checkSecurity() } catch { throw LuaError(message: error.description) }
         if let missing = NatsFabric.missing { throw LuaError(message: missing) }
         self.core = core
         self.moduleLoader = moduleLoader

@@ -1,5 +1,5 @@
 import OpCluster
-@_spi(Locking) public import OpEngine
+@_spi(Locking) import OpEngine
 
 /// The clusters that a runtime is connected to, by their servers. A connection is made when a queue first needs it, and lasts as long as the
 /// runtime.

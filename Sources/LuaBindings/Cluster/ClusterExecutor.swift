@@ -6,7 +6,7 @@ import OpCluster
 /// The queue decides what runs next, as always. This executor takes operations from it while the cluster has room, so that those that wait can
 /// still be cancelled, and a more urgent one still comes first. Operations that are not those of a script run in this process.
 public final class ClusterExecutor: FinishingExecutor, Sendable {
-    private struct State {
+    fileprivate struct State {
         /// What the queue wants to start.
         var jobs: [@Sendable () -> Void] = []
         /// The operations that are with workers, or on their way.
@@ -20,8 +20,8 @@ public final class ClusterExecutor: FinishingExecutor, Sendable {
     private let state = Guarded(State())
 
     /// So much work is under way that workers need not wait for the network: this many seconds of it.
-    private static let aheadSeconds = 0.02
-    private static let leastAhead = 2, mostAhead = 64
+    fileprivate static let aheadSeconds = 0.02
+    fileprivate static let leastAhead = 2, mostAhead = 64
 
     init(_ connection: ClusterConnection, queue: String) { (self.connection, queueName) = (connection, queue) }
 

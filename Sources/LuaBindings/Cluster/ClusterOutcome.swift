@@ -1,6 +1,7 @@
 import CLua
 import OpCluster
 @_spi(Locking) @_spi(Subclassing) import OpEngine
+import Synchronization
 
 /// What `ClusterConnection.setup` has written.
 enum ClusterSetup {

@@ -24,8 +24,15 @@ final class ClusterTicket: Sendable {
         if let request { executor.connection.coordinator.stop(number, request) }
     }
 
+    /// Tells the worker that the operation is cancelled.
+    func cancel() { stop(.cancel) }
+    /// Has the worker stop the body.
+    func interrupt() { stop(.interrupt) }
+    /// Tells the worker that nobody needs the operation any more.
+    func drop() { stop(.drop) }
+
     /// Asks the worker to stop the operation. Repeating this does no harm.
-    func stop(_ request: StopRequest) {
+    private func stop(_ request: StopRequest) {
         let number = state.withLock { state in
             if state.request == nil || request != .cancel { state.request = request }
             return state.number

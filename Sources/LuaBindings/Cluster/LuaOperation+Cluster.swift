@@ -53,7 +53,7 @@ extension LuaOperation {
         }
         ticket.isSubmitted(as: connection.coordinator.submit(task, handlers))
         // Whoever stopped the operation before it had a ticket has not found it.
-        if stopReason != nil { ticket.stop(.interrupt) } else if isCancelled { ticket.stop(.cancel) }
+        if stopReason != nil { ticket.interrupt() } else if isCancelled { ticket.cancel() }
     }
 
     // MARK: leaving

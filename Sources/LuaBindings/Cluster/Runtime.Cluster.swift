@@ -28,15 +28,15 @@ extension Runtime {
         /// Refuses a cluster that others could use to run code on the workers.
         ///
         /// - Throws: an error that says what is missing.
-        public func checkSecurity() throws(LuaError) {
+        public func checkSecurity() throws(ClusterError) {
             if allowsInsecure || server.isLoopback { return }
             var missing: [String] = []
             if !server.usesTLS { missing.append("TLS (a URL that begins with tls://)") }
             if !server.hasCredentials { missing.append("credentials (--creds FILE, --nkey FILE, --cert FILE, or a user)") }
             if key == nil { missing.append("a key (--key FILE)") }
             if missing.isEmpty { return }
-            throw LuaError(
-                message: "a cluster runs code that comes over the network, so it needs \(missing.joined(separator: ", and ")); "
+            throw ClusterError(
+                "a cluster runs code that comes over the network, so it needs \(missing.joined(separator: ", and ")); "
                     + "or say --insecure, if everybody who reaches the server may run programs here")
         }
     }

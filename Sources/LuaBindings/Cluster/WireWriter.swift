@@ -74,10 +74,10 @@ struct WireWriter {
                     ? "\(purpose) has a frozen value, which cannot be sent to a cluster: capture the table that it was made of"
                     : "not enough memory to send \(purpose) to a cluster")
         }
-        let contents = UnsafeRawBufferPointer(start: bytes, count: count)
+        let contents = unsafe UnsafeRawBufferPointer(start: bytes, count: count)
         if count < fewestBlobBytes {
             flag(false)
-            values.counted(unsafe contents)
+            unsafe values.counted(contents)
             unsafe free(bytes)
         } else {
             let address = UInt(bitPattern: bytes)
@@ -88,7 +88,7 @@ struct WireWriter {
         for index in 0..<(unsafe clua_parcel_string_count(parcel.pointer)) { string(index, of: parcel) }
         unsafe number(clua_parcel_reference_count(parcel.pointer))
         for index in 0..<(unsafe clua_parcel_reference_count(parcel.pointer)) {
-            try reference(unsafe clua_parcel_reference(parcel.pointer, index).pointee, at: index, of: parcel, role)
+            try unsafe reference(clua_parcel_reference(parcel.pointer, index).pointee, at: index, of: parcel, role)
         }
     }
 
@@ -98,11 +98,11 @@ struct WireWriter {
         let contents = unsafe UnsafeRawBufferPointer(start: clua_wire_string(string, &count), count: count)
         if count < fewestBlobBytes {
             flag(false)
-            return values.counted(unsafe contents)
+            return unsafe values.counted(contents)
         }
         flag(true)
         unsafe clua_wire_retain(string)
-        let address = unsafe UInt(bitPattern: string)
+        let address = UInt(bitPattern: string)
         unsafe blob(Blob(contents) { unsafe clua_wire_release(OpaquePointer(bitPattern: address)) })
     }
 

@@ -35,7 +35,7 @@ extension LuaOperation {
         }
         withExtendedLifetime(bodies) {}
         end()
-        ticket?.stop(.drop)
+        ticket?.drop()
     }
 
     /// Records that the body has returned. The operation keeps executing, unless it has been asked to stop meanwhile.

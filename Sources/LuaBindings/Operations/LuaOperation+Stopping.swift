@@ -59,7 +59,7 @@ extension LuaOperation {
     func goOnStopping(_ reason: StopReason, in states: [LuaState]) {
         if withFields({ $0.hasReturned }) { endStopped(reason) }
         if let ticket {
-            ticket.stop(.interrupt)
+            ticket.interrupt()
             // A worker that cannot be reached must not keep a runtime from closing.
             if core.isClosing { core.io.after(Self.gracePeriod) { ticket.abandon() } }
         }

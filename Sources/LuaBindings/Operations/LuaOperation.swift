@@ -300,7 +300,7 @@ import Synchronization
             dropBodies()
         } else {
             core.states.withLock { states in for state in states where state.runs(self) { state.inbox.wake() } }
-            ticket?.stop(.cancel)
+            ticket?.cancel()
         }
         endProcesses()
         if core.isClosing { endIfReturned() }

@@ -150,7 +150,6 @@ public final class Runtime: Sendable {
     /// - Parameter makeState: makes the state; nil if memory has run out.
     private init(_ configuration: Configuration, makeState: (RuntimeCore) -> LuaState?) throws(LuaError) {
         try WorkerProcess.refuseToBeHost()
-        try configuration.cluster?.checkSecurity()
         let workerExecutable = try configuration.isolation.resolve()
         engine = Engine(
             workerCount: configuration.workerCount, hostMayAddOperations: configuration.hostMayAddOperations,
