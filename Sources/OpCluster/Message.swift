@@ -87,7 +87,8 @@ public struct WorkerDescription: Sendable, Equatable {
     /// Describes a worker that does nothing yet.
     public init(name: String, host: String, process: Int, version: String) {
         self.init(
-            id: "", name: name, host: host, process: process, version: version, slots: 0, taskCount: 0, endedCount: 0, load: 0, fileToken: "",
+            id: "", name: name, host: host, process: process, version: version, slots: 0, taskCount: 0, endedCount: 0, load: 0,
+            fileToken: "",
             sentAt: 0)
     }
 

@@ -2,7 +2,12 @@ import Synchronization
 
 /// A run as a worker knows it: whether its coordinator is there, and what the coordinator has not confirmed.
 final class WorkerRun: Sendable {
-    typealias Entry = (number: UInt64, attempt: UInt64, entry: Report.Entry)
+    struct Entry {
+        let number, attempt: UInt64
+        let entry: Report.Entry
+        /// Where the stream learns that the task is done, when the coordinator has confirmed that.
+        let acknowledgement: String?
+    }
 
     struct State {
         enum Life { case unknown, alive, over }
@@ -17,8 +22,6 @@ final class WorkerRun: Sendable {
         /// What was reported and is not confirmed, by sequence number, the oldest first.
         var unconfirmed: [(report: Report, acknowledgements: [String], sentAt: Double)] = []
         var lastSequence: UInt64 = 0
-        /// The acknowledgements of the tasks whose outcomes are in `entries`.
-        var ended: [String] = []
         /// Blobs of outcomes that the coordinator does not have yet.
         var blobs: [UInt64: [Blob]] = [:]
     }
@@ -26,6 +29,8 @@ final class WorkerRun: Sendable {
     let name: String
     private unowned let worker: ClusterWorker
     private let state: Mutex<State>
+    /// Held while a report is taken and sent: the coordinator takes reports only in their order.
+    private let sending = Mutex(())
 
     /// While so many reports are not confirmed, what comes is collected for the next.
     private static let mostUnconfirmed = 4
@@ -96,26 +101,36 @@ final class WorkerRun: Sendable {
     func report(_ task: WorkerTask, _ entry: Report.Entry) {
         state.withLock { state in
             guard state.life != .over else { return }
-            state.entries.append((task.job.number, task.job.attempt, entry))
+            var acknowledgement: String?
             if case .outcome(let payload, _, _) = entry {
-                state.ended.append(task.acknowledgement)
+                acknowledgement = task.acknowledgement
                 if !payload.contents.isEmpty { state.blobs[task.job.number] = payload.contents }
             }
+            state.entries.append(
+                Entry(number: task.job.number, attempt: task.job.attempt, entry: entry, acknowledgement: acknowledgement))
         }
         send()
     }
 
     /// Sends what was not reported, unless much is not confirmed.
     private func send() {
-        let report = state.withLock { state -> Report? in
+        sending.withLock { _ in
+            guard let report = nextReport() else { return }
+            publish(report)
+        }
+    }
+
+    private func nextReport() -> Report? {
+        state.withLock { state -> Report? in
             guard !state.entries.isEmpty, state.unconfirmed.count < Self.mostUnconfirmed else { return nil }
             state.lastSequence += 1
-            let report = Report(worker: worker.id, sequence: state.lastSequence, entries: state.takeEntries(), sentAt: worker.now)
-            state.unconfirmed.append((report, state.ended, worker.now))
-            state.ended = []
+            let entries = state.takeEntries()
+            let report = Report(
+                worker: worker.id, sequence: state.lastSequence, entries: entries.map { ($0.number, $0.attempt, $0.entry) },
+                sentAt: worker.now)
+            state.unconfirmed.append((report, entries.compactMap(\.acknowledgement), worker.now))
             return report
         }
-        if let report { publish(report) }
     }
 
     private func publish(_ report: Report) {
@@ -140,14 +155,17 @@ final class WorkerRun: Sendable {
 
     /// Reports everything again that is not confirmed: messages are lost with a connection.
     func reportAgain() {
-        let reports = state.withLock { state -> [Report] in
+        sending.withLock { _ in for report in takeUnconfirmed() { publish(report) } }
+    }
+
+    private func takeUnconfirmed() -> [Report] {
+        state.withLock { state in
             for index in state.unconfirmed.indices {
                 state.unconfirmed[index].sentAt = worker.now
                 state.unconfirmed[index].report.sentAt = worker.now
             }
             return state.unconfirmed.map(\.report)
         }
-        for report in reports { publish(report) }
     }
 
     private func reportAgainLater() {

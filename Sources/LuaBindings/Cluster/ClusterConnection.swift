@@ -68,8 +68,8 @@ final class ClusterConnection: Sendable {
     // MARK: queues
 
     /// A new executor for a queue.
-    func executor(named name: String) -> ClusterExecutor {
-        let executor = ClusterExecutor(self, queue: name)
+    func executor(named name: String, _ delivery: ClusterExecutor.Delivery) -> ClusterExecutor {
+        let executor = ClusterExecutor(self, queue: name, delivery)
         state.withLock { state in
             state.executors.removeAll { $0.executor == nil }
             state.executors.append(WeakExecutor(executor: executor))

@@ -24,7 +24,9 @@ final class ClusterConnections: Sendable {
     var isDefault: Bool { settings?.isDefault ?? false }
 
     /// An executor of a queue on the configured cluster, or on that of a script's URL.
-    func executor(for url: String?, named name: String, core: RuntimeCore) throws(LuaError) -> ClusterExecutor {
+    func executor(
+        for url: String?, named name: String, _ delivery: ClusterExecutor.Delivery, core: RuntimeCore
+    ) throws(LuaError) -> ClusterExecutor {
         var wanted: Runtime.Cluster
         if let url {
             guard scriptsMayChoose || url == settings?.server.url else {
@@ -35,9 +37,10 @@ final class ClusterConnections: Sendable {
         } else if let settings {
             wanted = settings
         } else {
-            throw LuaError(message: "there is no cluster: give its server, as in cluster = \"nats://host:4222\", or run the script with --cluster")
+            throw LuaError(
+                message: "there is no cluster: give its server, as in cluster = \"nats://host:4222\", or run the script with --cluster")
         }
-        return try connection(wanted, core: core).executor(named: name)
+        return try connection(wanted, core: core).executor(named: name, delivery)
     }
 
     private func connection(_ wanted: Runtime.Cluster, core: RuntimeCore) throws(LuaError) -> ClusterConnection {
@@ -78,7 +81,9 @@ extension Runtime {
     /// own. From any thread; connects when it is called first, and waits for that.
     ///
     /// - Throws: an error if no cluster is configured, or there is no connection.
-    public func clusterExecutor(named name: String = "") throws(LuaError) -> ClusterExecutor {
-        try core.clusters.executor(for: nil, named: name, core: core)
+    public func clusterExecutor(
+        named name: String = "", delivery: ClusterExecutor.Delivery = ClusterExecutor.Delivery()
+    ) throws(LuaError) -> ClusterExecutor {
+        try core.clusters.executor(for: nil, named: name, delivery, core: core)
     }
 }

@@ -6,6 +6,17 @@ import OpCluster
 /// The queue decides what runs next, as always. This executor takes operations from it while the cluster has room, so that those that wait can
 /// still be cancelled, and a more urgent one still comes first. Operations that are not those of a script run in this process.
 public final class ClusterExecutor: FinishingExecutor, Sendable {
+    /// What happens to the operations of a worker that is lost.
+    public struct Delivery: Sendable {
+        /// Whether no operation may begin twice. One whose worker is lost fails then with the kind `lost`. Otherwise it runs again elsewhere.
+        public var isAtMostOnce = false
+        /// How many workers may be lost with an operation before it fails with the kind `lost`.
+        public var maximumDeliveries = 3
+
+        /// Makes the usual delivery.
+        public init() {}
+    }
+
     fileprivate struct State {
         /// What the queue wants to start.
         var jobs: [@Sendable () -> Void] = []
@@ -17,13 +28,16 @@ public final class ClusterExecutor: FinishingExecutor, Sendable {
 
     let connection: ClusterConnection
     let queueName: String
+    let delivery: Delivery
     private let state = Guarded(State())
 
     /// So much work is under way that workers need not wait for the network: this many seconds of it.
     fileprivate static let aheadSeconds = 0.02
     fileprivate static let leastAhead = 2, mostAhead = 64
 
-    init(_ connection: ClusterConnection, queue: String) { (self.connection, queueName) = (connection, queue) }
+    init(_ connection: ClusterConnection, queue: String, _ delivery: Delivery) {
+        (self.connection, queueName, self.delivery) = (connection, queue, delivery)
+    }
 
     /// See `OperationExecutor.execute`.
     public func execute(_ job: @escaping @Sendable () -> Void) {

@@ -32,6 +32,8 @@ extension LuaOperation {
             var task = Coordinator.Task(payload)
             task.priority = queuePriority.clusterPriority
             task.queue = executor.queueName
+            task.isAtMostOnce = executor.delivery.isAtMostOnce
+            task.maximumDeliveries = executor.delivery.maximumDeliveries
             submit(task, ticket, finishStep)
         } catch { fail(error, kind(of: error), ticket) }
     }
@@ -72,7 +74,8 @@ extension LuaOperation {
         for body in bodies { parcels.append(try parcel(of: body, in: state)) }
         // A body finds its dependencies only in the operation that it gets.
         let takesOperation = parcels.contains { unsafe clua_wire_has_parameters($0.pointer) }
-        let dependencies = takesOperation ? dependencies.compactMap { $0 as? LuaOperation }.filter { $0.kind != .group && $0.isFinished } : []
+        let dependencies =
+            takesOperation ? dependencies.compactMap { $0 as? LuaOperation }.filter { $0.kind != .group && $0.isFinished } : []
         writer.number(dependencies.count)
         for dependency in dependencies { try writer.finished(dependency) }
         writer.number(parcels.count)
@@ -98,7 +101,11 @@ extension LuaOperation {
         switch outcome {
         case .ended(let payload, _, let began, let ended):
             do throws(Failure) {
-                if let failure = try takeOutcome(payload) { return fail(failure, ticket) }
+                if let failure = try takeOutcome(payload) {
+                    // What stops a body cancels the operation, here as at the worker.
+                    if [.timeout, .interrupted].contains(failure.kind), !hasAttemptsLeft { cancelItself() }
+                    return fail(failure, ticket)
+                }
                 finishStep?()
                 comeBack(with: ticket, seconds: ended - began)
             } catch { fail(error, .error, ticket) }

@@ -137,7 +137,8 @@ struct WireWriter {
         case let operation as LuaOperation where operation.kind == .group: return "is a group, which stays where it was made"
         case let operation as LuaOperation where operation.isFinished: return nil
         case let operation as LuaOperation:
-            return "is \(operation.displayName), which has not finished, so that a worker elsewhere could not use it: add it to the dependencies"
+            return
+                "is \(operation.displayName), which has not finished, so that a worker elsewhere could not use it: add it to the dependencies"
         case let scriptClass as ScriptClass:
             return scriptClass.latest == nil ? "is the class \(scriptClass.name), whose contents cannot be sent" : nil
         case is OperationFailure: return nil
