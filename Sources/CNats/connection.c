@@ -110,7 +110,11 @@ static natsStatus apply(natsOptions *options, const cnats_settings *settings, cn
     if (settings->name != NULL) APPLY(natsOptions_SetName(options, settings->name));
     if (settings->user != NULL) APPLY(natsOptions_SetUserInfo(options, settings->user, settings->password));
     if (settings->credentials != NULL) APPLY(natsOptions_SetUserCredentialsFromFiles(options, settings->credentials, NULL));
-    if (settings->nkey_seed != NULL) APPLY(natsOptions_SetNKeyFromSeed(options, settings->nkey_public, settings->nkey_seed));
+    char public_key[CNATS_PUBLIC_KEY_SIZE];
+    if (settings->nkey_seed != NULL) {
+        if (!cnats_public_key(settings->nkey_seed, public_key)) return NATS_INVALID_ARG;
+        APPLY(natsOptions_SetNKeyFromSeed(options, public_key, settings->nkey_seed));
+    }
     if (settings->requires_tls) APPLY(natsOptions_SetSecure(options, true));
     if (settings->authorities != NULL) APPLY(natsOptions_LoadCATrustedCertificates(options, settings->authorities));
     if (settings->certificate != NULL) APPLY(natsOptions_LoadCertificatesChain(options, settings->certificate, settings->private_key));

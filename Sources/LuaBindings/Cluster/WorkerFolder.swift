@@ -78,7 +78,8 @@ extension ClusterFiles {
     func fetch(for task: WorkerTask, into folder: String) throws(Failure) {
         if let path = (inputs + outputs).first(where: { !Self.isInside($0) }) {
             throw Failure(
-                message: "'\(path)' is not below the script's working directory, so a worker on a machine that does not see it cannot have it: "
+                message:
+                    "'\(path)' is not below the script's working directory, so a worker on a machine that does not see it cannot have it: "
                     + "use relative paths, or a file system that all machines see")
         }
         let answered = Awaited<[UInt8]?>()
