@@ -49,6 +49,12 @@ static void handle_message(natsConnection *nats, natsSubscription *subscription,
     nats_functions.natsMsg_Destroy(message);
 }
 
+// What libnats says without the line of its source that it puts before it.
+static const char *without_place(const char *text) {
+    const char *end = text[0] == '(' ? strstr(text, "): ") : NULL;
+    return end != NULL ? end + 3 : text;
+}
+
 static void end_one(void *closure) {
     cnats_connection *connection = closure;
     pthread_mutex_lock(&connection->lock);
@@ -169,7 +175,7 @@ cnats_connection *cnats_connect(const cnats_settings *settings, cnats_handlers h
     }
     natsStatus ignored;
     const char *text = nats_functions.nats_GetLastError(&ignored);
-    snprintf(error, error_size, "%s", text != NULL && text[0] != '\0' ? text : nats_functions.natsStatus_GetText(status));
+    snprintf(error, error_size, "%s", text != NULL && text[0] != '\0' ? without_place(text) : nats_functions.natsStatus_GetText(status));
     if (connection != NULL) free_connection(connection);
     return NULL;
 }
