@@ -15,28 +15,50 @@ final class WorkerRun: Sendable {
         /// What was not reported yet.
         var entries: [Entry] = []
         /// What was reported and is not confirmed, by sequence number, the oldest first.
-        var unconfirmed: [(report: Report, acknowledgements: [String], sentAt: Double)] = []
+        var unconfirmed: [Unconfirmed] = []
         var lastSequence: UInt64 = 0
-        /// The acknowledgements of the tasks whose outcomes are in `entries`.
-        var ended: [String] = []
+        /// The tasks whose outcomes are in `entries`.
+        var ended: [WorkerTask] = []
+        /// The number of bytes of the output in `entries`, and of that which was left out.
+        var outputCount = 0, omittedCount = 0
         /// Blobs of outcomes that the coordinator does not have yet.
-        var blobs: [UInt64: [Blob]] = [:]
+        var blobs: [WorkerTask.Identity: [Blob]] = [:]
+    }
+
+    struct Unconfirmed {
+        var report: Report
+        let ended: [WorkerTask]
+        let firstSentAt: Double
+        var sentAt: Double
     }
 
     let name: String
-    private unowned let worker: ClusterWorker
+    /// Differs from that of every other run of the worker, and grows.
+    let session: UInt64
+    private let worker: ClusterWorker
     private let state: Mutex<State>
 
     /// While so many reports are not confirmed, what comes is collected for the next.
     private static let mostUnconfirmed = 4
     private static let secondsPerTry = 1.0
+    /// Bytes of output that are kept for a coordinator that is slower than the bodies.
+    private static let mostOutput = 16 << 20
 
-    init(_ name: String, worker: ClusterWorker) {
-        (self.name, self.worker) = (name, worker)
+    init(_ name: String, session: UInt64, worker: ClusterWorker) {
+        (self.name, self.session, self.worker) = (name, session, worker)
         state = Mutex(State(lastHeard: worker.now))
     }
 
-    var lastHeard: Double { state.withLock { $0.lastHeard } }
+    var isAlive: Bool { state.withLock { $0.life == .alive } }
+
+    /// Whether the coordinator has said or confirmed nothing for so long.
+    func isSilent(for seconds: Double) -> Bool {
+        let now = worker.now
+        return state.withLock { state in
+            state.life == .alive && (now - state.lastHeard > seconds || state.unconfirmed.first.map { now - $0.firstSentAt > 2 * seconds } ?? false)
+        }
+    }
+
     /// Whether everything that was said has been heard.
     var isQuiet: Bool { state.withLock { $0.entries.isEmpty && $0.unconfirmed.isEmpty && $0.blobs.isEmpty } }
 
@@ -55,15 +77,18 @@ final class WorkerRun: Sendable {
         }
         if let known { return body(known) }
         guard isFirst else { return }
-        let nonce = UInt64.random(in: .min ... .max)
-        worker.exchange.request(.greet(run: name, nonce: nonce), to: Subject.run(name), every: 1, tries: 20) { [self] reply in
-            if case .message(.greeted(nonce)) = reply { become(.alive) } else { worker.endRun(name) }
+        let nonce = worker.exchange.fabric.randomNumber()
+        worker.exchange.request(.greet(run: name, nonce: nonce), to: Subject.run(name), every: 1, tries: 5) { [self] reply in
+            guard case .message(.greeted(nonce)) = reply else { return worker.endRun(self, isOver: false) }
+            worker.noteAlive(name)
+            become(.alive)
         }
         reportAgainLater()
     }
 
     private func become(_ life: State.Life) {
-        let waiters = state.withLock { state in
+        let waiters = state.withLock { state -> [@Sendable (Bool) -> Void] in
+            if state.life == .over { return [] }
             state.life = life
             state.lastHeard = worker.now
             defer { state.waiters = [] }
@@ -84,9 +109,7 @@ final class WorkerRun: Sendable {
 
     func close() {
         state.withLock { state in
-            state.entries = []
-            state.unconfirmed = []
-            state.blobs = [:]
+            (state.entries, state.unconfirmed, state.ended, state.blobs, state.outputCount) = ([], [], [], [:], 0)
         }
         become(.over)
     }
@@ -96,11 +119,21 @@ final class WorkerRun: Sendable {
     func report(_ task: WorkerTask, _ entry: Report.Entry) {
         state.withLock { state in
             guard state.life != .over else { return }
-            state.entries.append((task.job.number, task.job.attempt, entry))
-            if case .outcome(let payload, _, _) = entry {
-                state.ended.append(task.acknowledgement)
-                if !payload.contents.isEmpty { state.blobs[task.job.number] = payload.contents }
+            switch entry {
+            case .outcome(let payload, _, _):
+                state.ended.append(task)
+                if !payload.contents.isEmpty { state.blobs[task.identity] = payload.contents }
+            case .output(_, let bytes):
+                guard state.outputCount + bytes.count <= Self.mostOutput else { return state.omittedCount += bytes.count }
+                if state.omittedCount > 0 {
+                    let text = "[opscript: \(state.omittedCount) bytes of output were left out here, since they came faster than the network]\n"
+                    state.entries.append((task.job.number, task.job.attempt, .output(stream: 2, Array(text.utf8))))
+                    state.omittedCount = 0
+                }
+                state.outputCount += bytes.count
+            case .taken, .declined: break
             }
+            state.entries.append((task.job.number, task.job.attempt, entry))
         }
         send()
     }
@@ -110,31 +143,34 @@ final class WorkerRun: Sendable {
         let report = state.withLock { state -> Report? in
             guard !state.entries.isEmpty, state.unconfirmed.count < Self.mostUnconfirmed else { return nil }
             state.lastSequence += 1
-            let report = Report(worker: worker.id, sequence: state.lastSequence, entries: state.takeEntries(), sentAt: worker.now)
-            state.unconfirmed.append((report, state.ended, worker.now))
-            state.ended = []
+            let (now, entries) = (worker.now, state.takeEntries())
+            let report = Report(worker: worker.id, session: session, sequence: state.lastSequence, entries: entries, sentAt: now)
+            let endedCount = entries.count { if case .outcome = $0.entry { true } else { false } }
+            state.unconfirmed.append(
+                Unconfirmed(report: report, ended: Array(state.ended.prefix(endedCount)), firstSentAt: now, sentAt: now))
+            state.ended.removeFirst(endedCount)
             return report
         }
         if let report { publish(report) }
     }
 
     private func publish(_ report: Report) {
-        worker.exchange.publish(.report(report), to: Subject.run(name), reply: "\(Subject.worker(worker.id)).\(name)")
+        worker.exchange.publish(.report(report), to: Subject.run(name), reply: "\(Subject.worker(worker.id)).\(session)")
     }
 
     func confirm(_ sequence: UInt64) {
-        let acknowledgements = state.withLock { state -> [String] in
+        let ended = state.withLock { state -> [WorkerTask] in
             state.lastHeard = worker.now
             let confirmed = state.unconfirmed.prefix { $0.report.sequence <= sequence }
             state.unconfirmed.removeFirst(confirmed.count)
-            return confirmed.flatMap(\.acknowledgements)
+            return confirmed.flatMap(\.ended)
         }
-        for subject in acknowledgements { JetStream.acknowledge(worker.exchange, subject, JetStream.acknowledged) }
+        worker.forgetEnded(ended)
         send()
     }
 
-    func release(_ numbers: [UInt64]) {
-        let released = state.withLock { state in numbers.compactMap { state.blobs.removeValue(forKey: $0) } }
+    func release(_ task: WorkerTask.Identity) {
+        let released = state.withLock { $0.blobs.removeValue(forKey: task) }
         withExtendedLifetime(released) {}
     }
 
@@ -167,8 +203,10 @@ extension WorkerRun.State {
         var count = 0, bytes = 0
         while count < entries.count, bytes < Self.mostBytes {
             switch entries[count].entry {
-            case .output(_, let text): bytes += text.count
-            case .outcome(let payload, _, _): bytes += payload.bytes.count
+            case .output(_, let text):
+                bytes += text.count
+                outputCount -= min(text.count, outputCount)
+            case .outcome(let payload, _, _): bytes += payload.bytes.count + payload.blobs.count * 40
             case .taken, .declined: bytes += 100
             }
             count += 1
@@ -176,8 +214,4 @@ extension WorkerRun.State {
         defer { entries.removeFirst(count) }
         return Array(entries.prefix(count))
     }
-}
-
-extension ClusterWorker {
-    func report(_ task: WorkerTask, _ entry: Report.Entry) { state.withLock { $0.runs[task.job.run] }?.report(task, entry) }
 }
