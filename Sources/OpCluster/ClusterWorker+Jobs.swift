@@ -14,6 +14,9 @@ extension ClusterWorker {
         if !state.withLock(\.isClosed) { exchange.fabric.after(Self.pullInterval) { [weak self] in self?.pullAgain() } }
     }
 
+    /// Seconds after its end in which the server says that a pull is over.
+    private static let statusDelay = 2.0
+
     /// Asks the stream for jobs, as many as there is room for.
     func pull() {
         let now = now
@@ -24,7 +27,7 @@ extension ClusterWorker {
             guard room > 0 else { return [] }
             var requests: [(Int, Int)] = []
             for priority in state.pulls.indices.reversed() {
-                state.pulls[priority].removeAll { $0.end <= now || $0.count <= 0 }
+                state.pulls[priority].removeAll { $0.end + Self.statusDelay <= now || $0.count <= 0 }
                 let asked = state.pulls[priority].reduce(0) { $0 + $1.count }
                 // Not one message at a time if many come.
                 guard asked * 2 <= room, asked < room else { continue }

@@ -53,8 +53,8 @@ extension Coordinator: Exchange.Handler {
     // MARK: reports
 
     fileprivate enum Step {
-        case taken(Handlers, WorkerDescription?)
-        case output(Handlers, UInt8, [UInt8], WorkerDescription?)
+        case taken(Listener, WorkerDescription?)
+        case output(Listener, UInt8, [UInt8], WorkerDescription?)
         case drop(UInt64, attempt: UInt64)
         case outcome(UInt64, FoundOutcome)
         case release(UInt64, FoundOutcome)
@@ -85,8 +85,8 @@ extension Coordinator: Exchange.Handler {
 
     private func perform(_ step: Step, _ worker: String) {
         switch step {
-        case .taken(let handlers, let description): deliveries.add { handlers.taken(description) }
-        case .output(let handlers, let stream, let bytes, let description): deliveries.add { handlers.output(stream, bytes, description) }
+        case .taken(let listener, let description): deliveries.add { listener.taken(description) }
+        case .output(let listener, let stream, let bytes, let description): deliveries.add { listener.output(stream, bytes, description) }
         case .drop(let number, let attempt): tell(worker, toStop: number, attempt: attempt, .drop)
         case .outcome(let number, let found): fetch(found, of: number)
         case .release(let number, let found): release(number, found)
@@ -169,11 +169,11 @@ extension Coordinator.State {
             entries[number]?.acknowledgement = acknowledgement
             peers[worker]?.tasks.insert(number)
             return known.holder == nil || known.claim != nil && known.acknowledgement == nil
-                ? .taken(known.handlers, peers[worker]?.description) : nil
+                ? .taken(known.listener, peers[worker]?.description) : nil
         case .output(let stream, let bytes):
             // Not twice, from two workers. One that was lost may be back before another has the task.
             guard known.holder == nil || known.holder == worker && attempt == known.attempt else { return nil }
-            return .output(known.handlers, stream, bytes, peers[worker]?.description)
+            return .output(known.listener, stream, bytes, peers[worker]?.description)
         case .outcome(let payload, let began, let ended):
             let found = found(attempt, payload, worker, began, ended)
             if known.task.isAtMostOnce && known.holder != worker { return .release(number, found) }

@@ -11,7 +11,7 @@ extension Coordinator {
         let number = state.withLock { state -> UInt64? in
             if state.isClosed { return nil }
             state.lastNumber += 1
-            state.entries[state.lastNumber] = Entry(task: task, handlers: handlers)
+            state.entries[state.lastNumber] = Entry(task: task, listener: Listener(handlers))
             return state.lastNumber
         }
         guard let number else {
@@ -61,7 +61,7 @@ extension Coordinator {
             JetStream.delete(exchange, sequence)
         }
         for found in entry.outcomes { release(number, found) }
-        deliveries.add { entry.handlers.ended(outcome) }
+        deliveries.add { entry.listener.ended(outcome) }
     }
 
     /// Seconds after which a worker that does not answer is told again to stop a task.

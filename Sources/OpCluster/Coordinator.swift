@@ -60,9 +60,28 @@ public final class Coordinator: Sendable {
         public init() {}
     }
 
+    /// Calls handlers, in the coordinator's deliveries only. What has happened to a task may be known when it has ended already.
+    final class Listener: Sendable {
+        private let handlers: Handlers
+        private let hasEnded = Atomic<Bool>(false)
+
+        init(_ handlers: Handlers) { self.handlers = handlers }
+
+        func taken(_ worker: WorkerDescription?) { if !hasEnded.load(ordering: .relaxed) { handlers.taken(worker) } }
+
+        func output(_ stream: UInt8, _ bytes: [UInt8], _ worker: WorkerDescription?) {
+            if !hasEnded.load(ordering: .relaxed) { handlers.output(stream, bytes, worker) }
+        }
+
+        func ended(_ outcome: Outcome) {
+            hasEnded.store(true, ordering: .relaxed)
+            handlers.ended(outcome)
+        }
+    }
+
     struct Entry {
         let task: Task
-        let handlers: Handlers
+        let listener: Listener
         var attempt: UInt64 = 0
         /// The number of the attempt's message in the stream, once the stream has it.
         var sequence: UInt64?
@@ -189,7 +208,7 @@ public final class Coordinator: Sendable {
             return state.entries
         }
         guard let entries else { return }
-        for (_, entry) in entries.sorted(by: { $0.key < $1.key }) { deliveries.add { entry.handlers.ended(.stopped) } }
+        for (_, entry) in entries.sorted(by: { $0.key < $1.key }) { deliveries.add { entry.listener.ended(.stopped) } }
         exchange.publish(.beat(run: run, .max, isLast: true), to: Subject.beat)
         if exchange.fabric.isConnected { JetStream.purge(exchange, run: run) {} }
         exchange.close(waiting: 2)

@@ -83,9 +83,10 @@ enum JetStream {
     private static func countedSubjects(in text: String) -> Int {
         var count = 0
         for part in text.split(separator: "\"opscript.job.").dropFirst() {
-            // In the settings, what comes after the subject is no number.
-            guard let colon = part.firstRange(of: "\":")?.upperBound else { continue }
-            count += Int(part[colon...].prefix { ("0"..."9").contains($0) }) ?? 0
+            // In the settings, no colon comes after the subject.
+            let rest = part.drop { $0 != "\"" }.dropFirst()
+            guard rest.first == ":" else { continue }
+            count += Int(rest.dropFirst().drop { $0 == " " }.prefix { ("0"..."9").contains($0) }) ?? 0
         }
         return count
     }

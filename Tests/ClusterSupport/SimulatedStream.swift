@@ -35,7 +35,12 @@ final class SimulatedStream {
 
     func takes(_ subject: String) -> Bool { name == "OPSCRIPT_\(subject.split(separator: ".")[2])" }
 
-    func addConsumer(_ consumer: String) { if consumers[consumer] == nil { consumers[consumer] = Consumer() } }
+    func addConsumer(_ name: String) {
+        if consumers[name] != nil { return }
+        let consumer = Consumer()
+        consumer.waiting = messages.filter { $0.value.subject.hasSuffix(".\(name.dropFirst())") }.keys.sorted()
+        consumers[name] = consumer
+    }
 
     /// Returns the answer.
     func store(_ message: OutgoingMessage) -> String? {

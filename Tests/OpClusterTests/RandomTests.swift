@@ -135,13 +135,21 @@ struct RandomRun {
         }
         // Everything comes to rest, and nothing is kept.
         let alive = cluster.members.filter(\.isAlive)
-        simulation.run(until: simulation.now + 90)
+        let (rest, coordinator, server) = (simulation.now + 90, cluster.coordinator, cluster.server)
+        var nextLook = simulation.now
+        simulation.run(until: rest) {
+            if simulation.now < nextLook { return false }
+            nextLook = simulation.now + 1
+            return server.storedCount == 0 && coordinator.leftovers.isEmpty
+                && alive.allSatisfy { $0.runner.running.isEmpty && $0.worker.leftovers.isEmpty }
+        }
         for member in alive where !member.runner.running.isEmpty { cluster.fail("\(member.runner.name) still runs what nobody needs") }
         for member in alive { for text in member.worker.leftovers { cluster.fail("\(member.runner.name) keeps \(text)") } }
         for text in cluster.coordinator.leftovers { cluster.fail("the coordinator keeps \(text)") }
         if cluster.server.storedCount > 0 { cluster.fail("the stream keeps \(cluster.server.storedCount) jobs") }
         cluster.coordinator.close()
-        simulation.run(until: simulation.now + 70)
+        let end = simulation.now + 70
+        simulation.run(until: end) { alive.allSatisfy { $0.worker.hasNoRuns } }
         for member in alive where !member.worker.hasNoRuns { cluster.fail("\(member.runner.name) keeps a run that is over") }
         for member in alive { member.worker.close() }
     }
