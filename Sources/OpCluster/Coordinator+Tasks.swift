@@ -77,14 +77,20 @@ extension Coordinator {
         }
     }
 
+    /// Seconds after which a worker that does not answer is told again that blobs are not needed.
+    private static let releaseInterval = 2.0
+
     /// Tells a worker that nobody needs the blobs of an outcome.
     func release(_ number: UInt64, _ found: FoundOutcome) {
         if found.payload.blobs.isEmpty { return }
         let release = Message.release(run: run, number: number, attempt: found.attempt)
-        // A worker that does not hear it keeps the blobs until the run is over.
         exchange.request(release, to: Subject.worker(found.worker), every: 1, tries: 20) { [self] reply in
-            guard case .noResponders = reply, state.withLock({ !$0.isClosed && $0.peers[found.worker] != nil }) else { return }
-            exchange.fabric.after(1) { [weak self] in self?.release(number, found) }
+            if case .message = reply { return }
+            // A worker that is lost may be back, in the same session.
+            let mayHaveThem = state.withLock { state in
+                !state.isClosed && (state.peers[found.worker] != nil || state.formerPeers[found.worker] != nil)
+            }
+            if mayHaveThem { exchange.fabric.after(Self.releaseInterval) { [weak self] in self?.release(number, found) } }
         }
     }
 

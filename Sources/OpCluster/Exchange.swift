@@ -33,6 +33,7 @@ final class Exchange: FabricReceiver, Sendable {
         var lastNumber: UInt64 = 0
         var shelf: BlobShelf
         var transfers: [BlobName: [@Sendable (Blob?) -> Void]] = [:]
+        var isLooking = false
         var isClosed = false
     }
 
@@ -61,7 +62,6 @@ final class Exchange: FabricReceiver, Sendable {
     func start(_ subjects: [String], _ handler: any Handler) throws(ClusterError) {
         self.handler.withLock { $0 = handler }
         try fabric.start(subjects + ["\(inbox).>"], self)
-        look()
     }
 
     /// The numbers of requests and of transfers that wait, for tests.
@@ -104,19 +104,21 @@ final class Exchange: FabricReceiver, Sendable {
         _ bytes: [UInt8], to subject: String, id: String? = nil, every interval: Double, tries: Int,
         completion: @escaping @Sendable (Reply) -> Void
     ) {
-        let message = state.withLock { state -> OutgoingMessage? in
-            if state.isClosed { return nil }
+        let (message, isFirst) = state.withLock { state -> (OutgoingMessage?, Bool) in
+            if state.isClosed { return (nil, false) }
             state.lastNumber += 1
             let message = OutgoingMessage(subject: subject, reply: "\(inbox).\(state.lastNumber)", id: id, bytes: bytes)
             state.requests[state.lastNumber] = Request(
                 message: message, interval: interval, nextTry: fabric.now + interval, triesLeft: tries - 1, completion: completion)
-            return message
+            defer { state.isLooking = true }
+            return (message, !state.isLooking)
         }
         guard let message else { return completion(.timeout) }
+        if isFirst { fabric.after(Self.period) { [weak self] in self?.look() } }
         fabric.publish(message)
     }
 
-    /// Looks at the requests that wait, again and again.
+    /// Looks at the requests that wait, again and again while there are some.
     private func look() {
         let now = fabric.now, isConnected = fabric.isConnected
         let (again, over) =
@@ -139,7 +141,11 @@ final class Exchange: FabricReceiver, Sendable {
             } ?? ([], [])
         if isConnected { for message in again { fabric.publish(message) } }
         for request in over { request.completion(.timeout) }
-        if state.withLock({ !$0.isClosed }) { fabric.after(Self.period) { [weak self] in self?.look() } }
+        let isNeeded = state.withLock { state in
+            state.isLooking = !state.isClosed && !state.requests.isEmpty
+            return state.isLooking
+        }
+        if isNeeded { fabric.after(Self.period) { [weak self] in self?.look() } }
     }
 
     // MARK: receiving

@@ -17,6 +17,7 @@ final class WorkerRun: Sendable {
         /// What was reported and is not confirmed, by sequence number, the oldest first.
         var unconfirmed: [Unconfirmed] = []
         var lastSequence: UInt64 = 0
+        var willLook = false
         /// The tasks whose outcomes are in `entries`.
         var ended: [WorkerTask] = []
         /// The number of bytes of the output in `entries`, and of that which was left out.
@@ -83,7 +84,6 @@ final class WorkerRun: Sendable {
             worker.noteAlive(name)
             become(.alive)
         }
-        reportAgainLater()
     }
 
     private func become(_ life: State.Life) {
@@ -151,7 +151,9 @@ final class WorkerRun: Sendable {
             state.ended.removeFirst(endedCount)
             return report
         }
-        if let report { publish(report) }
+        guard let report else { return }
+        publish(report)
+        reportAgainLater()
     }
 
     private func publish(_ report: Report) {
@@ -186,11 +188,24 @@ final class WorkerRun: Sendable {
         for report in reports { publish(report) }
     }
 
+    /// Looks soon whether reports were confirmed, unless that is planned.
     private func reportAgainLater() {
-        guard state.withLock({ $0.life != .over }), worker.state.withLock({ !$0.isClosed }) else { return }
-        let isOverdue = state.withLock { state in state.unconfirmed.first.map { worker.now - $0.sentAt >= Self.secondsPerTry } ?? false }
+        let isPlanned = state.withLock { state in
+            defer { state.willLook = true }
+            return state.willLook
+        }
+        if isPlanned { return }
+        worker.exchange.fabric.after(Self.secondsPerTry / 4) { [weak self] in self?.lookAtReports() }
+    }
+
+    private func lookAtReports() {
+        let (isOverdue, isNeeded) = state.withLock { state in
+            state.willLook = false
+            let oldest = state.unconfirmed.first
+            return (oldest.map { worker.now - $0.sentAt >= Self.secondsPerTry } ?? false, oldest != nil)
+        }
         if isOverdue && worker.exchange.fabric.isConnected { reportAgain() }
-        worker.exchange.fabric.after(Self.secondsPerTry / 4) { [weak self] in self?.reportAgainLater() }
+        if isNeeded { reportAgainLater() }
     }
 }
 

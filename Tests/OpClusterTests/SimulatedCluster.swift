@@ -114,11 +114,13 @@ final class SimulatedCluster: @unchecked Sendable {
     var runEnds: [(run: String, worker: String)] = []
     static let key = ClusterKey(Array("0123456789abcdef".utf8))
     let delay: ClosedRange<Double>
+    /// Whether no fault keeps a worker from starting.
+    let startsSurely: Bool
 
-    init(seed: UInt64, delay: ClosedRange<Double> = 0.0001...0.001) {
+    init(seed: UInt64, startsSurely: Bool = true, delay: ClosedRange<Double> = 0.0001...0.001) {
         simulation = Simulation(seed: seed)
         server = SimulatedServer(simulation)
-        self.delay = delay
+        (self.delay, self.startsSurely) = (delay, startsSurely)
         fabric = SimulatedFabric("coordinator", simulation, server, delay: delay)
         let notices = Locked<[String]>([])
         var events = Coordinator.Events()
@@ -139,8 +141,13 @@ final class SimulatedCluster: @unchecked Sendable {
         let description = WorkerDescription(name: name, host: "host", version: version)
         let worker = ClusterWorker(fabric, key: key, description: description, slots: slots, keptBytes: keptBytes, runner: runner)
         members.append(Member(fabric: fabric, worker: worker, runner: runner))
-        worker.start { [self] error in if let error { fail("\(name) does not start: \(error)") } }
-        return members.count - 1
+        let index = members.count - 1
+        worker.start { [self] error in
+            guard let error else { return }
+            if startsSurely { fail("\(name) does not start: \(error)") }
+            kill(index)
+        }
+        return index
     }
 
     func kill(_ index: Int, serverNotice: Double = 0) {
@@ -149,7 +156,12 @@ final class SimulatedCluster: @unchecked Sendable {
         members[index].fabric.kill(serverNotice: serverNotice)
     }
 
-    static func bytes(_ number: UInt64, _ count: Int) -> [UInt8] { (0..<count).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ Int(number)) } }
+    /// Each task has other bytes.
+    static func bytes(_ number: UInt64, _ count: Int) -> [UInt8] {
+        var bytes = [UInt8](repeating: 7, count: count)
+        for index in 0..<min(count, 8) { bytes[index] = UInt8(truncatingIfNeeded: number >> UInt64(8 * index)) }
+        return bytes
+    }
 
     @discardableResult
     func submit(_ body: Body, isAtMostOnce: Bool = false, priority: UInt8 = 2) -> UInt64 {
