@@ -124,7 +124,8 @@ enum JetStream {
     static func words(of refusal: String) -> String {
         let key = "\"description\":\""
         guard let start = refusal.firstRange(of: key)?.upperBound, let end = refusal[start...].firstIndex(of: "\"") else { return refusal }
-        return String(refusal[start..<end])
+        let words = String(refusal[start..<end])
+        return words.hasPrefix("insufficient") ? "\(words) (see the server's max_file_store, and its disk)" : words
     }
 
     /// Asks for the next messages of a priority. They come to `inbox`.
