@@ -102,6 +102,14 @@ let package = Package(
             name: "OpStoreTests",
             dependencies: ["CFaults", "CStore", "CTestSupport", "OpStore", "StoreGraph", "StoreHost", "TestSupport"],
             swiftSettings: strict),
+        // Servers, real and simulated, that tests start; and a program that measures and simulates clusters.
+        .target(
+            name: "ClusterSupport", dependencies: ["OpCluster", "TestSupport"], path: "Tests/ClusterSupport",
+            swiftSettings: strict),
+        .executableTarget(
+            name: "ClusterBench", dependencies: ["ClusterSupport", "OpCluster"], path: "Tests/ClusterBench", swiftSettings: strict),
+        .testTarget(
+            name: "OpClusterTests", dependencies: ["ClusterSupport", "OpCluster", "TestSupport"], swiftSettings: strict),
         .target(name: "CTestSupport", path: "Tests/CTestSupport"),
         .testTarget(name: "CLuaTests", dependencies: ["CLua", "CTestSupport", "TestSupport"], swiftSettings: strictMemory),
         .testTarget(
