@@ -177,7 +177,7 @@ struct WireWriter {
         case let operation as LuaOperation:
             try optional(operation.name) { writer, name throws(Failure) in writer.text(name) }
             number(operation.outcome == .succeeded ? 0 : operation.outcome == .failed ? 1 : 2)
-            let error = operation.error as? OperationFailure
+            let error = operation.failureLeftUnread
             try optional(error) { writer, error throws(Failure) in
                 try writer.failure(error)
                 try writer.optional(error.value) { writer, value throws(Failure) in try writer.parcel(value) }
