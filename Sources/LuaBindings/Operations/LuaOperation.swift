@@ -303,6 +303,7 @@ import Synchronization
         // capture may retain this operation, so they are dropped here.
         if !isExecuting {
             dropBodies()
+            clusterExecutor?.hasCancelled()
         } else {
             core.states.withLock { states in for state in states where state.runs(self) { state.inbox.wake() } }
             ticket?.cancel()
