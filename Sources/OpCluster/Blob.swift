@@ -3,12 +3,14 @@ import Glibc
 
 /// Which bytes a blob consists of: their SHA-256 digest and their number.
 public struct BlobName: Hashable, Sendable {
-    static let digestCount = Int(CNATS_DIGEST_COUNT)
+    package static let digestCount = Int(CNATS_DIGEST_COUNT)
 
     /// 32 bytes.
     public let digest: [UInt8]
     /// The number of bytes.
     public let count: Int
+
+    package init(digest: [UInt8], count: Int) { (self.digest, self.count) = (digest, count) }
 }
 
 /// Bytes that are too many for a message. They are asked for in pieces, and whoever has them already does not ask.

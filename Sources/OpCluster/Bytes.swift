@@ -1,11 +1,13 @@
 /// Writes the parts of a message.
-struct ByteWriter {
-    private(set) var bytes: [UInt8] = []
+package struct ByteWriter {
+    package private(set) var bytes: [UInt8] = []
 
-    mutating func byte(_ value: UInt8) { bytes.append(value) }
+    package init() {}
+
+    package mutating func byte(_ value: UInt8) { bytes.append(value) }
 
     /// A number in groups of seven bits, the lowest first.
-    mutating func number(_ value: UInt64) {
+    package mutating func number(_ value: UInt64) {
         var rest = value
         while rest >= 0x80 {
             bytes.append(UInt8(rest & 0x7f) | 0x80)
@@ -14,45 +16,45 @@ struct ByteWriter {
         bytes.append(UInt8(rest))
     }
 
-    mutating func number(_ value: Int) { number(UInt64(value)) }
+    package mutating func number(_ value: Int) { number(UInt64(value)) }
 
-    mutating func seconds(_ value: Double) { fixed(value.bitPattern) }
+    package mutating func seconds(_ value: Double) { fixed(value.bitPattern) }
 
     private mutating func fixed(_ value: UInt64) { for shift in 0..<8 { bytes.append(UInt8(truncatingIfNeeded: value >> (8 * shift))) } }
 
     /// A count and so many bytes.
-    mutating func counted(_ value: some Collection<UInt8>) {
+    package mutating func counted(_ value: some Collection<UInt8>) {
         number(value.count)
         bytes.append(contentsOf: value)
     }
 
-    mutating func text(_ value: String) { counted(value.utf8) }
+    package mutating func text(_ value: String) { counted(value.utf8) }
 
-    mutating func raw(_ value: some Collection<UInt8>) { bytes.append(contentsOf: value) }
+    package mutating func raw(_ value: some Collection<UInt8>) { bytes.append(contentsOf: value) }
 
-    mutating func list<Element>(_ elements: [Element], _ write: (inout ByteWriter, Element) -> Void) {
+    package mutating func list<Element>(_ elements: [Element], _ write: (inout ByteWriter, Element) -> Void) {
         number(elements.count)
         for element in elements { write(&self, element) }
     }
 }
 
 /// What a message contains that is not well-formed. The message is ignored.
-struct MalformedMessage: Error {}
+package struct MalformedMessage: Error {}
 
 /// Reads the parts of a message that anybody may have written.
-struct ByteReader {
+package struct ByteReader {
     private var rest: ArraySlice<UInt8>
 
-    init(_ bytes: ArraySlice<UInt8>) { rest = bytes }
+    package init(_ bytes: ArraySlice<UInt8>) { rest = bytes }
 
-    var isAtEnd: Bool { rest.isEmpty }
+    package var isAtEnd: Bool { rest.isEmpty }
 
-    mutating func byte() throws(MalformedMessage) -> UInt8 {
+    package mutating func byte() throws(MalformedMessage) -> UInt8 {
         guard let byte = rest.popFirst() else { throw MalformedMessage() }
         return byte
     }
 
-    mutating func number() throws(MalformedMessage) -> UInt64 {
+    package mutating func number() throws(MalformedMessage) -> UInt64 {
         var value: UInt64 = 0
         for shift in stride(from: 0, to: 64, by: 7) {
             let byte = try byte()
@@ -63,31 +65,31 @@ struct ByteReader {
     }
 
     /// A number that fits an `Int`.
-    mutating func count() throws(MalformedMessage) -> Int {
+    package mutating func count() throws(MalformedMessage) -> Int {
         guard let value = Int(exactly: try number()) else { throw MalformedMessage() }
         return value
     }
 
-    mutating func seconds() throws(MalformedMessage) -> Double {
+    package mutating func seconds() throws(MalformedMessage) -> Double {
         var value: UInt64 = 0
         for shift in 0..<8 { value |= UInt64(try byte()) << UInt64(8 * shift) }
         return Double(bitPattern: value)
     }
 
-    mutating func counted() throws(MalformedMessage) -> ArraySlice<UInt8> { try raw(count()) }
+    package mutating func counted() throws(MalformedMessage) -> ArraySlice<UInt8> { try raw(count()) }
 
-    mutating func raw(_ count: Int) throws(MalformedMessage) -> ArraySlice<UInt8> {
+    package mutating func raw(_ count: Int) throws(MalformedMessage) -> ArraySlice<UInt8> {
         guard count <= rest.count else { throw MalformedMessage() }
         defer { rest = rest.dropFirst(count) }
         return rest.prefix(count)
     }
 
     /// What is left.
-    mutating func remainder() throws(MalformedMessage) -> ArraySlice<UInt8> { try raw(rest.count) }
+    package mutating func remainder() throws(MalformedMessage) -> ArraySlice<UInt8> { try raw(rest.count) }
 
-    mutating func text() throws(MalformedMessage) -> String { String(decoding: try counted(), as: UTF8.self) }
+    package mutating func text() throws(MalformedMessage) -> String { String(decoding: try counted(), as: UTF8.self) }
 
-    mutating func list<Element>(
+    package mutating func list<Element>(
         _ read: (inout ByteReader) throws(MalformedMessage) -> Element
     ) throws(MalformedMessage) -> [Element] {
         let count = try count()

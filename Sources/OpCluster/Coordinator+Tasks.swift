@@ -4,9 +4,10 @@ import Synchronization
 extension Coordinator {
     /// Publishes a task.
     ///
-    /// - Returns: its number, for `stop`.
+    /// - Parameter willPublish: called with the number of the task, before a worker can have it.
+    /// - Returns: the number, for `stop`.
     @discardableResult
-    public func submit(_ task: Task, _ handlers: Handlers) -> UInt64 {
+    public func submit(_ task: Task, _ handlers: Handlers, willPublish: (UInt64) -> Void = { _ in }) -> UInt64 {
         for blob in task.payload.contents { exchange.offer(blob) }
         let number = state.withLock { state -> UInt64? in
             if state.isClosed { return nil }
@@ -22,6 +23,7 @@ extension Coordinator {
             end(number, .refused("the operation's message is larger than the server takes (max_payload)"))
             return number
         }
+        willPublish(number)
         publish(number, task, attempt: 0)
         return number
     }
@@ -39,6 +41,9 @@ extension Coordinator {
         if let holder { tell(holder, toStop: number, attempt: attempt, request) }
         if isOver { end(number, .stopped) }
     }
+
+    /// Lets workers get a blob as long as the caller keeps it.
+    public func offer(_ blob: Blob) { exchange.offer(blob) }
 
     /// Ends a task whose worker does not say that it has stopped.
     public func abandon(_ number: UInt64) { end(number, .stopped) }

@@ -17,8 +17,8 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
         public var user: String?, password: String?
         /// A file of credentials, as `nsc` makes them.
         public var credentials: String?
-        /// A file with the seed of an nkey, and the public key that belongs to it.
-        public var nkeySeed: String?, nkeyPublic: String?
+        /// A file with the seed of a user's nkey.
+        public var nkeySeed: String?
         /// A file with the certificates of authorities to trust.
         public var authorities: String?
         /// Files with a certificate and its private key, by which the server knows the client.
@@ -62,6 +62,12 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
 
     public func start(_ subjects: [String], _ receiver: any FabricReceiver) throws(ClusterError) {
         self.receiver = receiver
+        if let seed = settings.nkeySeed {
+            var key = [CChar](repeating: 0, count: Int(CNATS_PUBLIC_KEY_SIZE))
+            guard unsafe cnats_public_key(seed, &key) else {
+                throw ClusterError("the file '\(seed)' (--nkey) has no seed of a user's nkey: such a seed begins with SU")
+            }
+        }
         let handlers = unsafe cnats_handlers(
             context: Unmanaged.passUnretained(self).toOpaque(),
             message: { context, message in
@@ -85,23 +91,22 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
 
     private func withSettings<Result>(_ body: (UnsafePointer<cnats_settings>) -> Result) -> Result {
         var copies: [UnsafeMutablePointer<CChar>?] = unsafe []
-        func copy(_ text: String?) -> UnsafePointer<CChar>? {
+        func duplicate(_ text: String?) -> UnsafePointer<CChar>? {
             guard let text, let copy = unsafe strdup(text) else { return nil }
             unsafe copies.append(copy)
             return unsafe UnsafePointer(copy)
         }
-        defer { unsafe copies.forEach { unsafe free($0) } }
+        defer { while let copy = unsafe copies.popLast() { unsafe free(copy) } }
         var raw = unsafe cnats_settings()
-        unsafe raw.url = copy(settings.url)
-        unsafe raw.name = copy(settings.name)
-        unsafe raw.user = copy(settings.user)
-        unsafe raw.password = copy(settings.password)
-        unsafe raw.credentials = copy(settings.credentials)
-        unsafe raw.nkey_seed = copy(settings.nkeySeed)
-        unsafe raw.nkey_public = copy(settings.nkeyPublic)
-        unsafe raw.authorities = copy(settings.authorities)
-        unsafe raw.certificate = copy(settings.certificate)
-        unsafe raw.private_key = copy(settings.privateKey)
+        unsafe raw.url = duplicate(settings.url)
+        unsafe raw.name = duplicate(settings.name)
+        unsafe raw.user = duplicate(settings.user)
+        unsafe raw.password = duplicate(settings.password)
+        unsafe raw.credentials = duplicate(settings.credentials)
+        unsafe raw.nkey_seed = duplicate(settings.nkeySeed)
+        unsafe raw.authorities = duplicate(settings.authorities)
+        unsafe raw.certificate = duplicate(settings.certificate)
+        unsafe raw.private_key = duplicate(settings.privateKey)
         unsafe raw.requires_tls = settings.usesTLS
         return unsafe body(&raw)
     }

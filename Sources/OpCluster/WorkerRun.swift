@@ -37,6 +37,8 @@ final class WorkerRun: Sendable {
     let session: UInt64
     private let worker: ClusterWorker
     private let state: Mutex<State>
+    /// Held while a report is taken and sent: the coordinator takes reports only in their order.
+    private let sending = Mutex(())
 
     /// While so many reports are not confirmed, what comes is collected for the next.
     private static let mostUnconfirmed = 4
@@ -138,7 +140,16 @@ final class WorkerRun: Sendable {
 
     /// Sends what was not reported, unless much is not confirmed.
     private func send() {
-        let report = state.withLock { state -> Report? in
+        let isSent = sending.withLock { _ in
+            guard let report = nextReport() else { return false }
+            publish(report)
+            return true
+        }
+        if isSent { reportAgainLater() }
+    }
+
+    private func nextReport() -> Report? {
+        state.withLock { state -> Report? in
             guard !state.entries.isEmpty, state.unconfirmed.count < Self.mostUnconfirmed else { return nil }
             state.lastSequence += 1
             let (now, entries) = (worker.now, state.takeEntries())
@@ -155,9 +166,6 @@ final class WorkerRun: Sendable {
             state.unconfirmed.append(Unconfirmed(report: report, taken: taken, ended: ended, firstSentAt: now, sentAt: now))
             return report
         }
-        guard let report else { return }
-        publish(report)
-        reportAgainLater()
     }
 
     private func publish(_ report: Report) {
@@ -189,14 +197,17 @@ final class WorkerRun: Sendable {
 
     /// Reports everything again that is not confirmed: messages are lost with a connection.
     func reportAgain() {
-        let reports = state.withLock { state -> [Report] in
+        sending.withLock { _ in for report in takeUnconfirmed() { publish(report) } }
+    }
+
+    private func takeUnconfirmed() -> [Report] {
+        state.withLock { state in
             for index in state.unconfirmed.indices {
                 state.unconfirmed[index].sentAt = worker.now
                 state.unconfirmed[index].report.sentAt = worker.now
             }
             return state.unconfirmed.map(\.report)
         }
-        for report in reports { publish(report) }
     }
 
     /// Looks soon whether reports were confirmed, unless that is planned.

@@ -30,6 +30,8 @@ struct Command {
             configuration.prefersSpeedToMemory = true
             let messages = StoreMessages(options.store, name: name)
             configuration.store = store(telling: messages)
+            configuration.cluster = try options.cluster.cluster()
+            configuration.scriptsMayChooseClusters = true
             let runtime = try Runtime(configuration)
             recording?.begin(in: runtime)
             defer { recording?.finish() }
@@ -46,7 +48,7 @@ struct Command {
         } catch let error as LuaError {
             report(error)
         } catch {
-            report("--attach: \((error as? AttachError)?.message ?? "\(error)")")
+            report((error as? AttachError).map { "--attach: \($0.message)" } ?? "\(error)")
         }
         return 1
     }

@@ -4,14 +4,22 @@ import LuaBindings
 /// The command.
 @main
 struct Opscript {
-    static let version = "0.2.0"
+    static let version = Runtime.version
 
     static func main() {
         // Installed under a second name, the command is the executable of worker processes of programs that use the library for C.
         WorkerProcess.serveIfRequested()
         let words = CommandLine.arguments
         let name = words.first ?? "opscript"
-        if words.count > 1, words[1] == "attach" { exit(attach(Array(words.dropFirst(2)), name: name)) }
+        if words.count > 1 {
+            let rest = Array(words.dropFirst(2))
+            switch words[1] {
+            case "attach": exit(attach(rest, name: name))
+            case "worker": exit(WorkerCommand.run(rest, name: name))
+            case "workers": exit(WorkersCommand.run(rest, name: name))
+            default: break
+            }
+        }
         do throws(UsageError) {
             let options = try Options(words)
             if options.showsHelp { return print(Usage.help, terminator: "") }

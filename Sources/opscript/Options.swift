@@ -29,6 +29,7 @@ struct Options {
     private(set) var checksOnly = false
     private(set) var limits = RunLimits()
     private(set) var store = Store()
+    private(set) var cluster = ClusterOptions()
     private(set) var progress = Progress.auto
     private(set) var mayBeAttachedTo = false
     /// What `--log` asks for.
@@ -113,6 +114,7 @@ struct Options {
         default:
             if try readFile(word, &index) { return }
             if try store.read(word, from: words, &index) { return }
+            if try cluster.read(word, from: words, &index) { return }
             if try !limits.read(word, from: words, &index) { throw UsageError(message: "unrecognized option '\(word)'") }
         }
     }

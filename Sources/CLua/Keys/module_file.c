@@ -1,4 +1,5 @@
 #define _GNU_SOURCE
+#include <lua5.4/lualib.h>
 #include <string.h>
 
 #include "Core/memory_raising.h"
@@ -24,4 +25,21 @@ int clua_module_file(lua_State *L, const char *name, char **file, clua_failure *
     int status = clua_protect(L, find_file, &search, 0, failure);
     *file = search.file;
     return status;
+}
+
+static int find_path(lua_State *L) {
+    char **path = lua_touserdata(L, 1);
+    lua_getglobal(L, LUA_LOADLIBNAME);
+    if (!lua_istable(L, -1)) return 0;
+    lua_pushliteral(L, "path");
+    lua_rawget(L, -2);
+    if (lua_type(L, -1) != LUA_TSTRING) return 0;
+    *path = strdup(lua_tostring(L, -1));
+    if (*path == NULL) clua_no_memory(L);
+    return 0;
+}
+
+int clua_module_path(lua_State *L, char **path, clua_failure *failure) {
+    *path = NULL;
+    return clua_protect(L, find_path, path, 0, failure);
 }

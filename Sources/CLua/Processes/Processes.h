@@ -6,6 +6,7 @@
 #include "Processes/message.h"
 #include "confinement.h"
 #include "process.h"
+#include "wire.h"
 #include "worker.h"
 
 #endif

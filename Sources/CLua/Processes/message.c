@@ -12,8 +12,6 @@
 #define MAX_MESSAGE ((uint64_t)1 << 32)
 // Input buffers larger than this are freed after use.
 #define MAX_KEPT_INPUT ((size_t)1 << 20)
-// More values than this fit no Lua stack.
-#define MAX_VALUES 1000000
 // The number of codes after which each side forgets those that it has sent.
 #define MAX_CODES 4096
 
@@ -298,6 +296,29 @@ static void read_lists(channel *channel, message_reader *reader, clua_parcel_mor
         }
 }
 
+bool parcel_assemble(clua_parcel *parcel, const char *bytes, size_t count, clua_parcel_more *more) {
+    uint8_t *block = count > CLUA_FEW_BYTES ? malloc(count) : NULL;
+    if (count > CLUA_FEW_BYTES && block == NULL) return false;
+    if (count > 0) memcpy(block != NULL ? block : (uint8_t *)parcel->few, bytes, count);
+    if (block != NULL) parcel->bytes = block;
+    parcel->byte_count = count;
+    parcel->has_block = block != NULL;
+    parcel->more = more;
+    parcel->has_more = true;
+    return true;
+}
+
+void parcel_simplify(clua_parcel *parcel) {
+    clua_parcel_more *more = parcel->more;
+    if (more->reference_count > 0 || more->string_count > 0 || more->code_count > 1) return;
+    parcel->code = more->code_count == 1 ? more->codes[0] : NULL;
+    parcel->has_more = false;
+    free(more->references);
+    free(more->strings);
+    free(more->codes);
+    free(more);
+}
+
 bool read_parcel(channel *channel, message_reader *reader, clua_parcel *parcel) {
     *parcel = (clua_parcel){0};
     parcel->value_count = (uint32_t)message_count(reader, MAX_VALUES + 1);
@@ -305,33 +326,20 @@ bool read_parcel(channel *channel, message_reader *reader, clua_parcel *parcel) 
     size_t count;
     const char *bytes = message_string(reader, &count);
     if (parcel->value_count > count) fail(reader);  // each value takes at least one byte
-    clua_parcel_more *more = calloc(1, sizeof *more);
-    uint8_t *block = count > CLUA_FEW_BYTES ? malloc(count) : NULL;
-    if (more == NULL || (count > CLUA_FEW_BYTES && block == NULL)) fail(reader);
-    if (!reader->failed) {
-        memcpy(block != NULL ? block : (uint8_t *)parcel->few, bytes, count);
-        if (block != NULL) parcel->bytes = block;
-        parcel->byte_count = count;
-        parcel->has_block = block != NULL;
-        parcel->more = more;
-        parcel->has_more = true;
-        // Wrong bytes in a parcel that is said to be flat could do harm.
-        parcel->is_flat = is_flat && channel->trusts_peer;
-        read_lists(channel, reader, more);
-        if (reader->failed) {
-            clua_parcel_release(parcel);
-            return false;
-        }
-        if (more->reference_count == 0 && more->string_count == 0 && more->code_count < 2) {
-            parcel->code = more->code_count == 1 ? more->codes[0] : NULL;
-            parcel->has_more = false;
-            free(more->codes);
-            free(more);
-        }
-        return true;
+    clua_parcel_more *more = reader->failed ? NULL : calloc(1, sizeof *more);
+    if (more == NULL || !parcel_assemble(parcel, bytes, count, more)) {
+        fail(reader);
+        free(more);
+        *parcel = (clua_parcel){0};
+        return false;
     }
-    free(more);
-    free(block);
-    *parcel = (clua_parcel){0};
-    return false;
+    // Wrong bytes in a parcel that is said to be flat could do harm.
+    parcel->is_flat = is_flat && channel->trusts_peer;
+    read_lists(channel, reader, more);
+    if (reader->failed) {
+        clua_parcel_release(parcel);
+        return false;
+    }
+    parcel_simplify(parcel);
+    return true;
 }

@@ -105,4 +105,14 @@ bool channel_receive(channel *channel, message_kind *kind, message_reader *reade
 void write_parcel(channel *channel, parcel_writer *writer, const clua_parcel *parcel);
 bool read_parcel(channel *channel, message_reader *reader, clua_parcel *parcel);
 
+/// Gives a parcel that is empty, except for its number of values, a copy of its bytes, and `more`. False, and nothing has changed, if memory has
+/// run out.
+bool parcel_assemble(clua_parcel *parcel, const char *bytes, size_t count, clua_parcel_more *more);
+
+/// Gives a parcel that parcel_assemble has made its usual form, if its lists are short enough.
+void parcel_simplify(clua_parcel *parcel);
+
+/// More values than this fit no Lua stack.
+enum { MAX_VALUES = 1000000 };
+
 #endif

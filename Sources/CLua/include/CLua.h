@@ -28,6 +28,7 @@
 #include "state.h"
 #include "stop.h"
 #include "values.h"
+#include "wire.h"
 #include "worker.h"
 
 #endif

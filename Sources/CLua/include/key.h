@@ -71,6 +71,10 @@ void clua_key_free(clua_key *key);
 /// an error status with `failure` filled in. Does not raise.
 int clua_module_file(lua_State *L, const char *name, char **file, clua_failure *failure);
 
+/// Copies `package.path`. `*path` comes from malloc; it is NULL if there is none. Returns LUA_OK, or an error status with `failure` filled in.
+/// Does not raise.
+int clua_module_path(lua_State *L, char **path, clua_failure *failure);
+
 /// Writes a parcel of plain data in a form that later processes read, with a checksum. `*bytes` comes from malloc. Returns what the values
 /// contain that cannot be stored, such as "a function"; NULL if they are written; "" if memory runs out. Any thread.
 const char *clua_stored_write(const clua_parcel *parcel, uint8_t **bytes, size_t *count);

@@ -21,6 +21,7 @@ enum OperationQueueClass {
 
     enum Option: String, CaseIterable {
         case name, maxConcurrentOperationCount, maxPendingOperationCount, rateLimit, qualityOfService, isSuspended, dependencyPolicy
+        case cluster, delivery, maxDeliveries
     }
 
     static var description: clua_class {
@@ -167,9 +168,9 @@ enum OperationQueueClass {
     private static func new(_ call: Call) throws(CallError) -> Answer {
         try call.state.core.usage.takeQueue()
         let queue = OperationQueue(engine: call.state.core.engine)
-        if call.isMissing(at: 1) { return .queue(queue) }
-        if let name = call.string(at: 1) {
-            queue.name = name
+        if call.isMissing(at: 1) || call.string(at: 1) != nil {
+            queue.name = call.string(at: 1)
+            try joinCluster(queue, [:], call)
             return .queue(queue)
         }
         guard call.isTable(at: 1) else { throw call.expected("name or table", at: 1) }
@@ -187,7 +188,37 @@ enum OperationQueueClass {
         if let index = options[.isSuspended] {
             queue.isSuspended = try call.option("isSuspended") { () throws(CallError) in try call.boolean(at: index) }
         }
+        try joinCluster(queue, options, call)
         return .queue(queue)
+    }
+
+    /// Lets the operations of a new queue run on a cluster, if its options or the configuration say so.
+    private static func joinCluster(_ queue: OperationQueue, _ options: [Option: Int32], _ call: Call) throws(CallError) {
+        let clusters = call.state.core.clusters
+        var delivery = ClusterExecutor.Delivery()
+        if let index = options[.delivery] {
+            let name = try call.option("delivery") { () throws(CallError) in try call.requiredString(at: index) }
+            guard ["atLeastOnce", "atMostOnce"].contains(name) else {
+                throw .message("bad option 'delivery' (expected \"atLeastOnce\" or \"atMostOnce\", got \"\(name)\")")
+            }
+            delivery.isAtMostOnce = name == "atMostOnce"
+        }
+        if let index = options[.maxDeliveries] {
+            let count = try call.option("maxDeliveries") { () throws(CallError) in try call.requiredInteger(at: index) }
+            guard count > 0 else { throw .message("bad option 'maxDeliveries' (expected a positive number, got \(count))") }
+            delivery.maximumDeliveries = count
+        }
+        var url: String?
+        if let index = options[.cluster], !call.isMissing(at: index) {
+            url = call.string(at: index)
+            if url == nil, try !call.option("cluster", { () throws(CallError) in try call.boolean(at: index) }) { return }
+        } else if !clusters.isDefault {
+            return
+        }
+        try call.asCallError {
+            let executor = try clusters.executor(for: url, named: queue.givenName ?? "", delivery, core: call.state.core)
+            try queue.trySetUnderlyingQueue(executor)
+        }
     }
 
     static func setMaximum(of queue: OperationQueue, at index: Int32, _ call: Call) throws(CallError) {

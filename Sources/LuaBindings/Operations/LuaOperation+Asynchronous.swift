@@ -35,6 +35,7 @@ extension LuaOperation {
         }
         withExtendedLifetime(bodies) {}
         end()
+        ticket?.drop()
     }
 
     /// Records that the body has returned. The operation keeps executing, unless it has been asked to stop meanwhile.

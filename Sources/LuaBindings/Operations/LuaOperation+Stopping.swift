@@ -58,6 +58,11 @@ extension LuaOperation {
     /// Sees to it that the operation ends, which was asked to stop in `states`.
     func goOnStopping(_ reason: StopReason, in states: [LuaState]) {
         if withFields({ $0.hasReturned }) { endStopped(reason) }
+        if let ticket {
+            ticket.interrupt()
+            // A worker that cannot be reached must not keep a runtime from closing.
+            if core.isClosing { core.io.after(Self.gracePeriod) { ticket.abandon() } }
+        }
         if !states.isEmpty { core.io.after(Self.repetition) { self.repeatStop(in: states) } }
         for state in states where !core.isMain(state) {
             core.io.after(Self.gracePeriod) { self.replaceWorkerIfStuck(in: state) }

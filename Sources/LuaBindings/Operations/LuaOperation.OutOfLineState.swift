@@ -161,6 +161,8 @@ extension LuaOperation {
             contents = .results(.several(results))
         }
 
+        mutating func setAllResults(_ results: SmallArray<ReturnedValues?>) { contents = .results(results) }
+
         /// Puts back the bodies that were kept for another attempt, in place of results.
         mutating func restoreBodies() { if let kept = rare?.bodies { contents = .bodies(kept) } }
 
@@ -242,6 +244,8 @@ extension LuaOperation {
         var bodies: SmallArray<Body>?
         /// What the operation asks the store.
         var step: StoredStep?
+        /// What the operation is on a cluster, while it executes there.
+        var ticket: ClusterTicket?
         /// The failure of the last attempt, which counts when the operation finishes with it.
         var failure: OperationFailure?
         /// The states that keep the handle, besides the home state.

@@ -132,6 +132,7 @@ import Synchronization
     /// Starts the operation. See `Operation.start`.
     public override func start() {
         if let memberQueue { return startGroup(memberQueue) }
+        if let clusterExecutor { return start(by: clusterExecutor) }
         guard isAsynchronous else { return super.start() }
         if let error = startOrRefuse(endsWithMain: false, endsFromWithin: true) { fatalError("\(error)") }
     }
@@ -145,6 +146,8 @@ import Synchronization
         } else if let body = takeInlineBody() {
             unsafe run(body.pointer, [], at: 0)
             withExtendedLifetime(body) {}
+        } else if let ticket {
+            return leave(with: ticket)
         } else {
             runOwnBodies()
         }
@@ -297,6 +300,7 @@ import Synchronization
             dropBodies()
         } else {
             core.states.withLock { states in for state in states where state.runs(self) { state.inbox.wake() } }
+            ticket?.cancel()
         }
         endProcesses()
         if core.isClosing { endIfReturned() }

@@ -19,6 +19,8 @@ public final class OperationFailure: Error, CustomStringConvertible, Sendable {
         case interrupted
         /// The worker process in which the body ran has ended. See `Runtime.Configuration.isolation`.
         case process
+        /// The workers of a cluster that had the operation were lost. See `Runtime.Cluster`.
+        case lost
         /// A dependency failed or was cancelled, and its `dependencyPolicy` is `"succeeded"`.
         case dependency
         /// A condition did not hold.
@@ -78,6 +80,16 @@ public final class OperationFailure: Error, CustomStringConvertible, Sendable {
         failed = WeakOperation(group)
     }
 
+    /// The failure of an operation that ran on another machine.
+    init(received failure: WireReader.ReceivedFailure, value: Parcel?, of operation: LuaOperation?) {
+        (message, traceback, kind) = (failure.message, failure.traceback, failure.kind)
+        (operationName, queueName) = (operation?.name ?? failure.operationName, failure.queueName)
+        self.value = value
+        if let operation { value?.makeUnowned(referencesTo: operation) }
+        (groupName, cause, underlyingError, ofMember) = (nil, nil, nil, nil)
+        failed = WeakOperation(operation)
+    }
+
     private static func names(around operation: Operation) -> (queue: String?, group: String?) {
         if let group = operation.surroundingGroup { return (nil, group.name) }
         return (operation.queue.flatMap { $0.givenName ?? ($0.isMain ? "main" : nil) }, nil)
@@ -123,7 +135,7 @@ public final class OperationFailure: Error, CustomStringConvertible, Sendable {
 struct WeakOperation: @unchecked Sendable {
     private(set) weak var operation: Operation?
 
-    init(_ operation: Operation) { self.operation = operation }
+    init(_ operation: Operation?) { self.operation = operation }
 }
 
 extension LuaOperation: ClassNaming {

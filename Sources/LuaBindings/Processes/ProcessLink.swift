@@ -64,7 +64,7 @@ final class ProcessLink: @unchecked Sendable {
         if unsafe parcel == nil {
             own = unsafe try state.encodeBody(of: operation, number: body.number, handleAt: 0)
         } else if let parcel = unsafe parcel, let arguments {
-            own = try unsafe add(arguments, to: parcel, in: state)
+            own = try unsafe state.add(arguments, to: parcel)
         } else {
             own = nil
         }
@@ -87,16 +87,6 @@ final class ProcessLink: @unchecked Sendable {
 
     /// Processor seconds that a process has beyond the time limit of an operation, which the host should have stopped by then.
     private static let graceSeconds: UInt32 = 10
-
-    private func add(_ arguments: FlatValues, to body: UnsafePointer<clua_parcel>, in state: LuaState) throws(Failure) -> Parcel {
-        var result = unsafe clua_parcel()
-        try unsafe state.attempt { lua, failure in
-            unsafe arguments.withItems { items in
-                unsafe clua_add_arguments(lua, body, items.baseAddress, arguments.count, &result, &failure)
-            }
-        }
-        return unsafe Parcel(result)
-    }
 
     /// The failure of an operation whose process has ended; any other failure as it is. The next body gets a new process.
     private func explained(_ failure: Failure, _ operation: LuaOperation?) -> Failure {

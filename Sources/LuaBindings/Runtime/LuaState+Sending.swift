@@ -64,3 +64,16 @@ extension LuaState {
         } catch { return error }
     }
 }
+
+extension LuaState {
+    /// A body with further arguments, which are the host's. No code of scripts runs.
+    func add(_ arguments: FlatValues, to body: UnsafePointer<clua_parcel>) throws(Failure) -> Parcel {
+        var result = unsafe clua_parcel()
+        try unsafe attempt { lua, failure in
+            unsafe arguments.withItems { items in
+                unsafe clua_add_arguments(lua, body, items.baseAddress, arguments.count, &result, &failure)
+            }
+        }
+        return unsafe Parcel(result)
+    }
+}

@@ -45,6 +45,10 @@ public final class Runtime: Sendable {
         /// Where finished work is kept, for operations with `memoize`, `inputs` or `outputs`; nil for nowhere: such operations are then errors.
         /// Scripts cannot choose it.
         public var store: Store?
+        /// The cluster that queues may use; nil for none. See `Cluster.isDefault` and `ClusterExecutor`.
+        public var cluster: Cluster?
+        /// Whether scripts may name the server of another cluster. The key and the credentials are those of `cluster`.
+        public var scriptsMayChooseClusters = false
         /// Where the bodies of operations run. What runs in the main state always runs in this process.
         public var isolation = Isolation.threads
 
@@ -225,8 +229,8 @@ public final class Runtime: Sendable {
         core.io.end()
         core.beginClosing()
         let duration = ContinuousClock.now.duration(to: end)
-        // Callbacks belong to no operation that could be stopped.
-        core.io.after(0.75 * (duration / .seconds(1))) { [core] in core.endWorkerStates() }
+        // Callbacks belong to no operation that could be stopped. A script without operations does not start a thread just to end it.
+        if core.mayHaveWorkerStates { core.io.after(0.75 * (duration / .seconds(1))) { [core] in core.endWorkerStates() } }
         let left = engine.shutdown(deadline: duration) { ($0 as? LuaOperation)?.interrupt() }.map(\.displayName)
         core.io.stop()
         _ = engine.mainInbox.drain()

@@ -29,6 +29,7 @@ final class RuntimeCore: @unchecked Sendable {
     /// Timers and child processes.
     let io = IOThread()
     let channels = ChannelList()
+    let clusters: ClusterConnections
     /// The calls into the main state that tasks await.
     let awaitedCalls = AwaitedCalls()
     private(set) unowned(unsafe) var mainState: LuaState!
@@ -92,6 +93,7 @@ final class RuntimeCore: @unchecked Sendable {
         store = configuration.store.map { settings in
             WorkStore(settings, moduleLoader: configuration.moduleLoader) { output.report("opscript: \($0)\n") }
         }
+        clusters = ClusterConnections(configuration)
         operationMemoryLimit = configuration.limits.operationMemory ?? configuration.operationMemoryLimit ?? 0
         engine.describeWaits { [channels] in channels.purposeOfWait(of: $0) }
     }
@@ -155,6 +157,7 @@ final class RuntimeCore: @unchecked Sendable {
         let registrations = shared.withLock { exchange(&$0.registrations, with: []) }
         withExtendedLifetime((registrations, hostClasses.removeAll())) {}
         store?.close()
+        clusters.close()
     }
 
     /// Whether a body of `operation` runs or waits in a state now.
@@ -332,6 +335,12 @@ final class RuntimeCore: @unchecked Sendable {
     func requestEndOfMainState() {
         mainStateMustEnd.store(true, ordering: .releasing)
         unsafe mainState.requestEnd()
+    }
+
+    /// Whether a worker has a state, or may still make one.
+    var mayHaveWorkerStates: Bool {
+        engine.threadCount > 0 || engine.unfinishedOperationCount > 0
+            || states.withLock { states in states.contains { unsafe $0 !== mainState } }
     }
 
     /// Stops whatever runs in the states of the workers, again and again until the runtime has closed `io`.

@@ -28,7 +28,16 @@ extension LuaOperation {
 
     /// Asks the store, and runs the body unless its work is there.
     func run(_ body: Body, of step: StoredStep) {
-        guard let store = core.store, let state = core.stateOfCurrentThread() else { return run(body, at: 0) }
+        guard let finish = begin(body, of: step) else { return }
+        run(body, at: 0)
+        finish()
+    }
+
+    /// Asks the store. Returns nil if its work is there, or if the operation has failed.
+    ///
+    /// - Returns: what to call when the body has run.
+    func begin(_ body: Body, of step: StoredStep) -> (@Sendable () -> Void)? {
+        guard let store = core.store, let state = core.stateOfCurrentThread() else { return {} }
         let work: Work, beginning: StoredStep.Beginning
         do throws(Failure) {
             if let known = step.beginning {
@@ -39,28 +48,29 @@ extension LuaOperation {
             }
             work = try step.plan(for: self, in: store)
         } catch {
-            return end(with: OperationFailure(error, kind: kind(of: error), of: self))
+            end(with: OperationFailure(error, kind: kind(of: error), of: self))
+            return nil
         }
         let reason: String, isUseless: Bool
         switch work.lookUp(adding: beginning.components) {
         case .hit(let hit):
-            guard let why = refusal(of: hit, step, store) else { return }
+            guard let why = refusal(of: hit, step, store) else { return nil }
             (reason, isUseless) = (why, true)
         case .miss(let why): (reason, isUseless) = ("\(why)", false)
         }
         step.run(because: reason, isDry: store.mode == .dryRun)
         store.tell(.runs(reason), about: self, named: step.name)
-        if store.mode == .dryRun { return }
+        if store.mode == .dryRun { return nil }
         // Another process may have done the work meanwhile.
         switch begin(work, unlessDone: !isUseless) {
         case .begun: break
         case .done(let hit):
-            if refusal(of: hit, step, store) == nil { return }
-            if case .stopped = begin(work, unlessDone: false) { return }
-        case .stopped: return
+            if refusal(of: hit, step, store) == nil { return nil }
+            if case .stopped = begin(work, unlessDone: false) { return nil }
+        case .stopped: return nil
         }
-        run(body, at: 0)
-        finish(work, of: step, from: beginning.storage, store)
+        let storage = beginning.storage
+        return { [self] in finish(work, of: step, from: storage, store) }
     }
 
     /// Begins the work. If the operation is stopped while another process makes its outputs, it fails for that reason.

@@ -133,18 +133,24 @@ extension Operation {
     /// - Returns: the next operation, if this method has taken it already.
     @inline(__always)
     func run(on context: ThreadContext, from core: OperationQueue.Core, thenTakingBy group: ThreadGroup?) -> Unmanaged<Operation>? {
-        let kept = unsafe Unmanaged.passUnretained(self)
         if isExactlyBlockOperation {
             if transition({ $0.launchUnobserved() }) { return unsafe runBlocks(on: context, from: core, thenTakingBy: group) }
         } else if loadState().has(State.endsWithMain) {
             if isReady && transition({ $0.launchUnobserved() }) { return unsafe runMain(on: context, from: core, thenTakingBy: group) }
         }
+        runByStarting(on: context, from: core)
+        return nil
+    }
+
+    /// Runs an operation that a worker has taken by calling its `start`.
+    @inline(never)
+    func runByStarting(on context: ThreadContext, from core: OperationQueue.Core) {
+        let kept = unsafe Unmanaged.passUnretained(self)
         // Safety: balanced below. The queue retains the operation up to here.
         if isEndedByWorker { _ = unsafe kept.retain() }
         runAnyKind(on: context, from: core)
         // Safety: balances the retain above, or the one in `OperationQueue.State.take`.
         unsafe kept.release()
-        return nil
     }
 
     /// Runs the blocks of a plain block operation and finishes it. No foreign code runs between the end of the blocks and the end of the
@@ -178,7 +184,6 @@ extension Operation {
         return unsafe endAndTake(from: core, isBare: isBare, by: context.hasJobs ? nil : group)
     }
 
-    @inline(never)
     private func runAnyKind(on context: ThreadContext, from core: OperationQueue.Core) {
         if !loadState().has(State.cancelled) && !isReady {
             if loadState().has(State.hasAdmission) { unsafe endAdmission(on: core.engine) }

@@ -22,6 +22,10 @@ extension OperationExecutor {
     public var isMain: Bool { false }
 }
 
+/// An executor whose operations may finish later than `main` returns, although their class finishes them with it. Each is started by its
+/// `start`.
+package protocol FinishingExecutor: OperationExecutor {}
+
 extension BeyondFoundation where Self: OperationQueue {
     /// Sets `underlyingQueue`, but throws `OperationError.underlyingQueueOfMainQueue`, `.underlyingQueueIsMain` or
     /// `.underlyingQueueSetTooLate` instead of trapping.
@@ -55,15 +59,15 @@ extension OperationQueue.Core {
         guard let executor else { return arriveLate() }
         engine.hold()
         executor.execute { [self] in
-            runOne(sentBy: number)
+            runOne(sentBy: number, finishesLater: executor is any FinishingExecutor)
             engine.release()
         }
     }
 
     /// Runs the next operation on the executor's thread. Ignores a job of an executor that the queue no longer has.
-    private func runOne(sentBy number: UInt32) {
+    private func runOne(sentBy number: UInt32, finishesLater: Bool) {
         if state.withLock({ $0.executorNumber != number }) { return arriveLate() }
-        runOne(on: ThreadContext.current, by: .outside)
+        runOne(on: ThreadContext.current, by: .outside, finishesLater: finishesLater)
     }
 
     /// Schedules the queue again after a job whose executor was removed.

@@ -158,11 +158,19 @@ extension OperationQueue {
         }
 
         /// Takes one operation and runs it on a thread that was scheduled to this queue. Returns false if there was none.
+        ///
+        /// - Parameter finishesLater: whether the operation may finish after its `main` has returned, whatever its class.
         @discardableResult
-        func runOne(on context: ThreadContext, by group: ThreadGroup) -> Bool {
+        func runOne(on context: ThreadContext, by group: ThreadGroup, finishesLater: Bool = false) -> Bool {
             guard let operation = unsafe take(arriving: true, by: group) else { return false }
             // Safety: `take` states who retains the operation.
-            unsafe operation._withUnsafeGuaranteedRef { unsafe _ = $0.run(on: context, from: self, thenTakingBy: nil) }
+            unsafe operation._withUnsafeGuaranteedRef { operation in
+                if finishesLater {
+                    operation.runByStarting(on: context, from: self)
+                } else {
+                    unsafe _ = operation.run(on: context, from: self, thenTakingBy: nil)
+                }
+            }
             scheduleIfRunnable()
             return true
         }

@@ -1,0 +1,34 @@
+// Parcels as other machines get them: the bytes and the code. The host sends the long strings and the objects that the parcel refers to by
+// itself. The form changes with the version of opscript. Nothing here raises; any thread.
+#ifndef CLUA_WIRE_H
+#define CLUA_WIRE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "parcel.h"
+
+/// Writes the bytes and the code of a parcel. `*bytes` comes from malloc. Returns false if memory has run out, or for a parcel with frozen
+/// values.
+bool clua_wire_write(const clua_parcel *parcel, uint8_t **bytes, size_t *count);
+
+/// Whether the function of a body has parameters, of which the first is its operation.
+bool clua_wire_has_parameters(const clua_parcel *parcel);
+
+/// Reads what clua_wire_write has written, which need not be trusted. Takes over the strings and the references, also if it fails. Returns false,
+/// with an empty parcel, for any other bytes, and if memory has run out.
+bool clua_wire_read(const uint8_t *bytes, size_t count, struct clua_shared_string *const *strings, size_t string_count,
+                    const clua_reference *references, size_t reference_count, clua_parcel *parcel);
+
+/// The bytes of a long string of a parcel, which live as long as the string is retained.
+const char *clua_wire_string(const struct clua_shared_string *string, size_t *count);
+
+/// Retains a long string, and releases one.
+void clua_wire_retain(struct clua_shared_string *string);
+void clua_wire_release(struct clua_shared_string *string);
+
+/// A long string with a copy of these bytes. NULL if memory has run out.
+struct clua_shared_string *clua_wire_copy(const char *bytes, size_t count);
+
+#endif

@@ -1,0 +1,162 @@
+import CLua
+import Glibc
+import OpCluster
+@_spi(Locking) import OpEngine
+
+/// A runtime's part in a cluster: the coordinator, and what all operations that go to the workers share.
+final class ClusterConnection: Sendable {
+    private struct State {
+        /// What workers need to know about the run, and the version of what it was made of.
+        var setup: (blob: Blob, version: Int)?
+        /// The templates by which `require` finds modules, as the setup has them.
+        var modulePath = ""
+        /// The sources that workers have asked for; nil for a module that is not here.
+        var modules: [String: ClusterModules.Source?] = [:]
+        var executors: [WeakExecutor] = []
+        /// The file by which workers tell whether they see the same files. Made when the first operation has files.
+        var token: ClusterFiles.Token?
+        /// The inputs of the operations that are with workers, and the files that they have asked for.
+        var inputs: [UInt64: (paths: [String], files: [SentFile])] = [:]
+    }
+
+    private struct WeakExecutor { weak var executor: ClusterExecutor? }
+
+    /// Events come before the connection is complete.
+    private final class Receiver: Sendable {
+        private let connection = Guarded<Weak>(Weak())
+
+        private struct Weak { weak var connection: ClusterConnection? }
+
+        func become(_ connection: ClusterConnection) { self.connection.withLock { $0.connection = connection } }
+        var receiver: ClusterConnection? { connection.withLock { $0.connection } }
+    }
+
+    let url: String
+    let coordinator: Coordinator
+    let marksOutput: Bool
+    private unowned let core: RuntimeCore
+    private let moduleLoader: (@Sendable (String) throws -> String?)?
+    private let state = Guarded(State())
+    /// Runs what an operation needs a Lua state for, before it leaves and after it has come back.
+    let localQueue: OperationQueue
+
+    /// Connects.
+    ///
+    /// - Throws: an error if there is no connection, or the server has no JetStream.
+    init(_ settings: Runtime.Cluster, core: RuntimeCore, moduleLoader: (@Sendable (String) throws -> String?)?) throws(LuaError) {
+        do throws(ClusterError) { try settings.checkSecurity() } catch { throw LuaError(message: error.description) }
+        if let missing = NatsFabric.missing { throw LuaError(message: missing) }
+        self.core = core
+        self.moduleLoader = moduleLoader
+        url = settings.server.url
+        marksOutput = settings.marksOutput
+        localQueue = OperationQueue(engine: core.engine)
+        localQueue.name = "cluster"
+        let receiver = Receiver(), output = core.output
+        var events = Coordinator.Events()
+        events.notice = settings.notice ?? { output.report("opscript: \($0)\n") }
+        events.slotsHaveChanged = { _ in receiver.receiver?.slotsHaveChanged() }
+        events.answer = { question, completion in receiver.receiver?.answer(question, completion) }
+        coordinator = Coordinator(NatsFabric(settings.server), key: settings.key, version: Runtime.version, events: events)
+        receiver.become(self)
+        let ended = Awaited<ClusterError?>()
+        coordinator.start { ended.give($0) }
+        if let error = ended.get() {
+            coordinator.close()
+            throw LuaError(message: error.description)
+        }
+    }
+
+    func close() {
+        coordinator.close()
+        if let token = state.withLock({ $0.token }) { unsafe unlink(token.path) }
+    }
+
+    // MARK: queues
+
+    /// A new executor for a queue.
+    func executor(named name: String, _ delivery: ClusterExecutor.Delivery) -> ClusterExecutor {
+        let executor = ClusterExecutor(self, queue: name, delivery)
+        state.withLock { state in
+            state.executors.removeAll { $0.executor == nil }
+            state.executors.append(WeakExecutor(executor: executor))
+        }
+        return executor
+    }
+
+    private func slotsHaveChanged() { for executor in state.withLock({ $0.executors.compactMap(\.executor) }) { executor.startMore() } }
+
+    // MARK: the setup
+
+    /// What the workers need to know about the run. `state` is the calling thread's.
+    func setup(in state: LuaState) throws(Failure) -> Blob {
+        let version = core.publishedVersion
+        if let known = self.state.withLock({ $0.setup }), known.version == version { return known.blob }
+        let published = core.published
+        try core.prepare(state)
+        let path = try state.modulePath()
+        let blob = try ClusterSetup.blob(of: core, published)
+        self.state.withLock { state in
+            state.setup = (blob, version)
+            state.modulePath = path
+        }
+        return blob
+    }
+
+    // MARK: files
+
+    /// The files of an operation; nil if it has none.
+    func files(of step: StoredStep) -> ClusterFiles? {
+        guard let (inputs, outputs) = step.files, !inputs.isEmpty || !outputs.isEmpty else { return nil }
+        let directory = ClusterFiles.workingDirectory
+        let token = state.withLock { state in
+            if let token = state.token { return token }
+            let contents = "opscript \(coordinator.run) \(UInt64.random(in: .min ... .max))\n"
+            let token = ClusterFiles.Token(path: "\(directory)/.opscript-token-\(coordinator.run)", contents: contents)
+            // Where it cannot be made, workers get the files.
+            let blob = Blob(copying: Array(contents.utf8))
+            try? SentFile(path: ".opscript-token-\(coordinator.run)", mode: 0o644, blob: blob).write(below: directory)
+            state.token = token
+            return token
+        }
+        return ClusterFiles(
+            token: token, inputs: inputs.map { ClusterFiles.relative($0, to: directory) },
+            outputs: outputs.map { ClusterFiles.relative($0, to: directory) })
+    }
+
+    /// Lets the worker of a task ask for these files.
+    func keep(_ inputs: [String], for number: UInt64) { state.withLock { $0.inputs[number] = (inputs, []) } }
+
+    func forget(_ number: UInt64) {
+        let forgotten = state.withLock { $0.inputs.removeValue(forKey: number) }
+        withExtendedLifetime(forgotten) {}
+    }
+
+    /// Answers the question of a worker.
+    private func answer(_ question: [UInt8], _ completion: @escaping @Sendable ([UInt8]) -> Void) {
+        switch ClusterQuestion(question) {
+        // Reading files may take its time, and messages must not wait for that.
+        case .module(let name): onNewThread { [self] in completion(answer(forModule: name)) }
+        case .inputs(let number): onNewThread { [self] in completion(answer(forInputsOf: number)) }
+        case nil: break
+        }
+    }
+
+    private func answer(forInputsOf number: UInt64) -> [UInt8] {
+        let paths = state.withLock { $0.inputs[number]?.paths } ?? []
+        let files = ClusterFiles.read(paths, below: ClusterFiles.workingDirectory)
+        for file in files { coordinator.offer(file.blob) }
+        state.withLock { $0.inputs[number]?.files = files }
+        return ClusterQuestion.answer(files)
+    }
+
+    // MARK: modules
+
+    private func answer(forModule name: String) -> [UInt8] {
+        let (known, path) = state.withLock { ($0.modules[name], $0.modulePath) }
+        let source = known ?? ClusterModules.find(name, path: path, loader: moduleLoader)
+        state.withLock { $0.modules[name] = source }
+        if let source { coordinator.offer(source.blob) }
+        return ClusterModules.answer(source)
+    }
+}

@@ -1,0 +1,89 @@
+import OpCluster
+@_spi(Locking) import OpEngine
+
+/// The clusters that a runtime is connected to, by their servers. A connection is made when a queue first needs it, and lasts as long as the
+/// runtime.
+final class ClusterConnections: Sendable {
+    private struct State {
+        var connections: [String: ClusterConnection] = [:]
+        var isClosed = false
+    }
+
+    private let settings: Runtime.Cluster?
+    private let scriptsMayChoose: Bool
+    private let moduleLoader: (@Sendable (String) throws -> String?)?
+    private let state = Guarded(State())
+
+    init(_ configuration: Runtime.Configuration) {
+        settings = configuration.cluster
+        scriptsMayChoose = configuration.scriptsMayChooseClusters
+        moduleLoader = configuration.moduleLoader
+    }
+
+    /// Whether queues use the cluster unless they say otherwise.
+    var isDefault: Bool { settings?.isDefault ?? false }
+
+    /// An executor of a queue on the configured cluster, or on that of a script's URL.
+    func executor(
+        for url: String?, named name: String, _ delivery: ClusterExecutor.Delivery, core: RuntimeCore
+    ) throws(LuaError) -> ClusterExecutor {
+        var wanted: Runtime.Cluster
+        if let url {
+            guard scriptsMayChoose || url == settings?.server.url else {
+                throw LuaError(message: "this program does not let scripts choose a cluster: 'cluster' may be true or false")
+            }
+            wanted = settings ?? Runtime.Cluster(url: url)
+            wanted.server.url = url
+        } else if let settings {
+            wanted = settings
+        } else {
+            throw LuaError(
+                message: "there is no cluster: give its server, as in cluster = \"nats://host:4222\", or run the script with --cluster")
+        }
+        return try connection(wanted, core: core).executor(named: name, delivery)
+    }
+
+    private func connection(_ wanted: Runtime.Cluster, core: RuntimeCore) throws(LuaError) -> ClusterConnection {
+        let (known, isClosed) = state.withLock { ($0.connections[wanted.server.url], $0.isClosed) }
+        if let known { return known }
+        if isClosed { throw LuaError.closed }
+        // Two threads may connect at once; one of the connections is closed then.
+        let made = try ClusterConnection(wanted, core: core, moduleLoader: moduleLoader)
+        let kept = state.withLock { state in
+            if let other = state.connections[wanted.server.url] { return other }
+            state.connections[wanted.server.url] = made
+            return made
+        }
+        if kept !== made { made.close() }
+        return kept
+    }
+
+    func close() {
+        let connections = state.withLock { state in
+            state.isClosed = true
+            defer { state.connections = [:] }
+            return state.connections
+        }
+        for connection in connections.values { connection.close() }
+    }
+}
+
+extension Runtime {
+    /// An executor for a queue whose operations run on the configured cluster.
+    ///
+    /// ```swift
+    /// let queue = OperationQueue(engine: runtime.engine)
+    /// queue.underlyingQueue = try runtime.clusterExecutor(named: "render")
+    /// queue.addOperation(LuaOperation(render, arguments: [.string(file)]))
+    /// ```
+    ///
+    /// Only operations whose bodies are Lua functions go to workers. Others in the queue run in this process. Each queue needs an executor of its
+    /// own. From any thread; connects when it is called first, and waits for that.
+    ///
+    /// - Throws: an error if no cluster is configured, or there is no connection.
+    public func clusterExecutor(
+        named name: String = "", delivery: ClusterExecutor.Delivery = ClusterExecutor.Delivery()
+    ) throws(LuaError) -> ClusterExecutor {
+        try core.clusters.executor(for: nil, named: name, delivery, core: core)
+    }
+}

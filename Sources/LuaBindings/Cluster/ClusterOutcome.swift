@@ -1,0 +1,147 @@
+import CLua
+import OpCluster
+@_spi(Locking) @_spi(Subclassing) import OpEngine
+import Synchronization
+
+/// What `ClusterConnection.setup` has written.
+enum ClusterSetup {
+    struct Settings {
+        let showsWarnings: Bool
+        let randomSeed: UInt64?
+        let stateMemoryLimit: Int?
+    }
+
+    /// What the coordinator sends. `state` is the calling thread's.
+    static func blob(of core: RuntimeCore, _ published: RuntimeCore.Shared) throws(Failure) -> Blob {
+        var settings = ByteWriter()
+        settings.byte(core.showsWarnings.load(ordering: .relaxed) ? 1 : 0)
+        settings.text(core.randomSeed.map { "\($0)" } ?? "")
+        settings.number(core.stateMemoryLimit ?? 0)
+        var writer = try WireWriter(for: nil, "the prelude", usesBlobs: false)
+        try writer.optional(published.paths) { writer, paths throws(Failure) in try writer.parcel(paths) }
+        writer.number(published.preludes.count)
+        for prelude in published.preludes {
+            writer.text(prelude.label)
+            try writer.parcel(prelude.body, CLUA_BODY)
+        }
+        return Blob(copying: settings.bytes + (try writer.bytes()))
+    }
+
+    /// The settings that a runtime is made with, and what follows them.
+    static func settings(in blob: Blob) throws(Failure) -> (Settings, rest: ArraySlice<UInt8>) {
+        var reader = ByteReader(blob.copy[...])
+        do {
+            let showsWarnings = try reader.byte() != 0, seed = UInt64(try reader.text()), limit = try reader.count()
+            let settings = Settings(showsWarnings: showsWarnings, randomSeed: seed, stateMemoryLimit: limit > 0 ? limit : nil)
+            return (settings, rest: try reader.remainder())
+        } catch { throw WireReader.malformed }
+    }
+
+    /// Takes over modules' paths and preludes. Returns how many preludes there are.
+    static func apply(_ blob: Blob, to core: RuntimeCore, skippingPreludes known: Int) throws(Failure) -> Int {
+        var reader = try WireReader(settings(in: blob).rest, core: core)
+        if let paths = try reader.optional({ reader throws(Failure) in try reader.parcel() }) { core.publish(paths: paths) }
+        let preludes = try reader.list { reader throws(Failure) in
+            let label = try reader.text()
+            return Prelude(body: try reader.parcel(), label: label)
+        }
+        for prelude in preludes.dropFirst(known) { core.add(prelude) }
+        return preludes.count
+    }
+}
+
+/// A task as an operation of the worker, and the operation's outcome as the coordinator takes it.
+enum ClusterOutcome {
+    /// The operation that a task describes. The first blob is that of the setup. See `LuaOperation.payload`.
+    static func operation(
+        of task: WorkerTask, core: RuntimeCore, memoryLimit: Int?
+    ) throws(Failure) -> (operation: LuaOperation, files: ClusterFiles?) {
+        var reader = try WireReader(task.bytes, task.blobs, for: nil, core: core)
+        guard let operation = reader.owner else { throw WireReader.malformed }
+        _ = try reader.blob()
+        operation.name = try reader.optional { reader throws(Failure) in try reader.text() }
+        let timeout = try reader.optional { reader throws(Failure) in try reader.seconds() }
+        let memory = try reader.optional { reader throws(Failure) in try reader.number() }
+        for (name, value) in try reader.storage() { operation.store(value, as: name) }
+        let dependencies = try reader.list { reader throws(Failure) in try reader.finished() }
+        var bodies: [LuaOperation.Body] = []
+        for _ in 0..<(try reader.number()) {
+            let parcel = try reader.parcel()
+            parcel.makeUnowned(referencesTo: operation)
+            operation.registerReferences(of: parcel)
+            bodies.append(LuaOperation.Body(form: .parcel(parcel), isInHandle: false))
+        }
+        let count = bodies.count
+        operation.withFields { fields in
+            fields.bodies = count == 0 ? .empty : count == 1 ? .one(bodies[0]) : .several(bodies)
+            fields.blockCount = count
+        }
+        operation.keepsMore()
+        if let timeout { operation.timeout = timeout }
+        operation.memoryLimit = [memory, memoryLimit].compactMap(\.self).min()
+        for dependency in dependencies { operation.addDependency(dependency) }
+        return (operation, try reader.optional { reader throws(Failure) in try ClusterFiles(&reader) })
+    }
+
+    /// What an operation that has finished leaves.
+    ///
+    /// - Parameters:
+    ///   - before: what was stored in it when it began.
+    ///   - files: what it has made, if that must be sent.
+    static func payload(of operation: LuaOperation, before: [String: Parcel], files: [SentFile] = []) -> Payload {
+        do throws(Failure) {
+            var writer = try WireWriter(for: operation, operation.displayName)
+            try write(operation, before: before, files, to: &writer)
+            return try writer.finish()
+        } catch { return failure(error) }
+    }
+
+    private static func write(
+        _ operation: LuaOperation, before: [String: Parcel], _ files: [SentFile], to writer: inout WireWriter
+    ) throws(Failure) {
+        let after = operation.storage
+        let changed = Set(before.keys).union(after.keys).filter { name in
+            guard let old = before[name], let new = after[name] else { return true }
+            return unsafe old.pointer != new.pointer
+        }
+        writer.number(changed.count)
+        for name in changed.sorted() {
+            writer.text(name)
+            try writer.optional(after[name]) { writer, value throws(Failure) in try writer.parcel(value) }
+        }
+        let error = operation.error as? OperationFailure
+        error?.markRead()
+        writer.flag(error != nil)
+        if let error {
+            try writer.failure(error)
+            return try writer.optional(error.value) { writer, value throws(Failure) in try writer.parcel(value) }
+        }
+        let results = operation.storedResults
+        writer.number(results.count)
+        for result in results {
+            try writer.optional(result) { writer, result throws(Failure) in try writer.parcel(result.parcel, CLUA_RESULTS) }
+        }
+        writer.number(files.count)
+        for file in files {
+            writer.text(file.path)
+            writer.number(Int(file.mode))
+            writer.blob(file.blob)
+        }
+    }
+
+    /// The outcome of a task that could not begin, or whose outcome cannot be sent.
+    static func failure(_ failure: Failure) -> Payload {
+        do throws(Failure) { return try payload(of: failure) } catch { fatalError("opscript bug: an error that cannot be sent") }
+    }
+
+    private static func payload(of failure: Failure) throws(Failure) -> Payload {
+        var writer = try WireWriter(for: nil, "an error")
+        writer.number(0)
+        writer.flag(true)
+        writer.text(failure.message)
+        writer.text(failure.traceback)
+        writer.text(OperationFailure.Kind.error.rawValue)
+        for _ in 0..<3 { writer.flag(false) }
+        return try writer.finish()
+    }
+}

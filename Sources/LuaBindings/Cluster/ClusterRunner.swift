@@ -1,0 +1,214 @@
+import CLua
+public import OpCluster
+@_spi(Locking) import OpEngine
+
+/// Runs the bodies that come from a cluster: each run has a runtime of its own here, with the run's modules and preludes.
+public final class ClusterRunner: ClusterWorker.Runner {
+    private let slots: Int
+    private let memoryLimit: Int?
+    private let notice: @Sendable (String) -> Void
+    private let folder: WorkerFolder
+    private let runs = Guarded<[String: ClusterRun]>([:])
+
+    /// Makes a runner.
+    ///
+    /// - Parameters:
+    ///   - slots: the number of bodies that run at once.
+    ///   - memoryLimit: the bytes that a body may use in any case; nil for no limit.
+    ///   - directory: where to put the files of runs whose files are not seen here.
+    ///   - notice: told what a person should know.
+    public init(slots: Int, memoryLimit: Int?, directory: String, notice: @escaping @Sendable (String) -> Void) {
+        (self.slots, self.memoryLimit, self.notice) = (slots, memoryLimit, notice)
+        folder = WorkerFolder(base: directory)
+    }
+
+    /// See `ClusterWorker.Runner`.
+    public func run(_ task: WorkerTask) {
+        do throws(Failure) {
+            try run(of: task).begin(task)
+        } catch {
+            task.end(ClusterOutcome.failure(error))
+        }
+    }
+
+    private func run(of task: WorkerTask) throws(Failure) -> ClusterRun {
+        if let known = runs.withLock({ $0[task.run] }) { return known }
+        // Only one thread runs tasks.
+        let made = try ClusterRun(slots: slots, memoryLimit: memoryLimit, folder, firstTask: task)
+        runs.withLock { $0[task.run] = made }
+        return made
+    }
+
+    /// See `ClusterWorker.Runner`.
+    public func stop(_ task: WorkerTask, _ request: StopRequest) { runs.withLock { $0[task.run] }?.stop(task, request) }
+
+    /// See `ClusterWorker.Runner`.
+    public func runHasEnded(_ run: String) {
+        guard let ended = runs.withLock({ $0.removeValue(forKey: run) }) else { return }
+        ended.close()
+    }
+}
+
+/// One run, as a worker has it.
+final class ClusterRun: Sendable {
+    private struct State {
+        /// The operations here, by their number in the run and by themselves.
+        var operations: [UInt64: LuaOperation] = [:]
+        var tasks: [ObjectIdentifier: RunningTask] = [:]
+        /// Any of the tasks, to ask the coordinator with.
+        var lastTask: WorkerTask
+        var setup: BlobName?
+        var preludeCount = 0
+        /// The sources of modules that have come.
+        var modules: [String: String?] = [:]
+    }
+
+    private let runtime: Runtime
+    private let queue: OperationQueue
+    private let memoryLimit: Int?
+    private let folder: WorkerFolder
+    /// The name of the run.
+    private let name: String
+    private let state: Guarded<State>
+
+    /// The receiver of what bodies write exists before the run does.
+    private final class Outlet: Sendable {
+        private let run = Guarded<Weak>(Weak())
+
+        private struct Weak { weak var run: ClusterRun? }
+
+        func become(_ run: ClusterRun) { self.run.withLock { $0.run = run } }
+        var receiver: ClusterRun? { run.withLock { $0.run } }
+    }
+
+    init(slots: Int, memoryLimit: Int?, _ folder: WorkerFolder, firstTask: WorkerTask) throws(Failure) {
+        guard let setup = firstTask.blobs.first else { throw WireReader.malformed }
+        let outlet = Outlet()
+        var configuration = Runtime.Configuration()
+        configuration.workerCount = slots
+        configuration.ignoresEnvironment = true
+        configuration.hostMayAddOperations = true
+        configuration.output = { outlet.receiver?.write($0, to: 1) }
+        configuration.errorOutput = { outlet.receiver?.write($0, to: 2) }
+        configuration.moduleLoader = { name in try outlet.receiver?.source(ofModule: name) }
+        let (settings, _) = try ClusterSetup.settings(in: setup)
+        do throws(LuaError) {
+            configuration.randomSeed = settings.randomSeed
+            configuration.stateMemoryLimit = settings.stateMemoryLimit
+            runtime = try Runtime(configuration)
+            if settings.showsWarnings { try runtime.enableWarnings() }
+        } catch { throw Failure(message: "a worker cannot prepare for the run: \(error.message)") }
+        (self.memoryLimit, self.folder, name) = (memoryLimit, folder, firstTask.run)
+        queue = OperationQueue(engine: runtime.engine)
+        queue.maxConcurrentOperationCount = .max
+        state = Guarded(State(lastTask: firstTask))
+        outlet.become(self)
+    }
+
+    /// Begins to run a task.
+    func begin(_ task: WorkerTask) throws(Failure) {
+        try apply(task)
+        let (operation, files) = try ClusterOutcome.operation(of: task, core: runtime.core, memoryLimit: memoryLimit)
+        let before = operation.storage
+        let sent = files.flatMap { $0.token.isSeen ? nil : $0 }
+        let running = RunningTask(task)
+        state.withLock { state in
+            state.operations[task.number] = operation
+            state.tasks[ObjectIdentifier(operation)] = running
+            state.lastTask = task
+        }
+        operation.whenFinished { [self, unowned operation] in
+            state.withLock { state in
+                state.operations[task.number] = nil
+                state.tasks[ObjectIdentifier(operation)] = nil
+            }
+            running.flush()
+            var made: [SentFile] = []
+            if let sent {
+                if operation.outcome == .succeeded { made = ClusterFiles.read(sent.outputs, below: folder.folder(of: name)) }
+                folder.leave()
+            }
+            task.end(ClusterOutcome.payload(of: operation, before: before, files: made))
+        }
+        guard let sent else { return queue.addOperation(operation) }
+        folder.enter(name) { [self] in
+            // On a thread that may wait for the files.
+            queue.addOperation { [self] in
+                do throws(Failure) { try sent.fetch(for: task, into: folder.folder(of: name)) } catch {
+                    operation.fail(with: OperationFailure(error, kind: .error, of: operation))
+                    operation.cancelItself()
+                }
+                queue.addOperation(operation)
+            }
+        }
+    }
+
+    /// Takes over what the task says about the run, unless that is known.
+    private func apply(_ task: WorkerTask) throws(Failure) {
+        guard let blob = task.blobs.first else { throw WireReader.malformed }
+        let (known, preludeCount) = state.withLock { ($0.setup, $0.preludeCount) }
+        if known == blob.name { return }
+        let count = try ClusterSetup.apply(blob, to: runtime.core, skippingPreludes: preludeCount)
+        state.withLock { state in (state.setup, state.preludeCount) = (blob.name, count) }
+    }
+
+    func stop(_ task: WorkerTask, _ request: StopRequest) {
+        guard let operation = state.withLock({ $0.operations[task.number] }) else { return }
+        if request == .cancel { operation.cancel() } else { operation.interrupt() }
+    }
+
+    /// Ends what is left, on a thread of its own: bodies may take their time.
+    func close() {
+        let runtime = runtime
+        onNewThread { [folder, name] in
+            runtime.close(deadline: .seconds(10))
+            folder.remove(name)
+        }
+    }
+
+    // MARK: what bodies need
+
+    private func write(_ bytes: [UInt8], to stream: UInt8) {
+        let current = LuaState.ofThread?.currentOperation
+        let task = state.withLock { state in current.flatMap { state.tasks[ObjectIdentifier($0)] } ?? state.tasks.values.first }
+        task?.write(bytes, to: stream)
+    }
+
+    private func source(ofModule name: String) throws -> String? {
+        let (known, task) = state.withLock { ($0.modules[name], $0.lastTask) }
+        if let known { return known }
+        let fetched = try ClusterModules.fetch(name, for: task)
+        let text = fetched.map { String(decoding: $0.text, as: UTF8.self) }
+        state.withLock { $0.modules[name] = text }
+        return text
+    }
+}
+
+/// A task that runs here, and what it has written without a newline.
+private final class RunningTask: Sendable {
+    private let task: WorkerTask
+    private let pending = Guarded<[[UInt8]]>([[], []])
+
+    init(_ task: WorkerTask) { self.task = task }
+
+    /// Passes on whole lines.
+    func write(_ bytes: [UInt8], to stream: UInt8) {
+        let lines = pending.withLock { pending -> [UInt8] in
+            let index = Int(stream) - 1
+            pending[index] += bytes
+            guard let end = pending[index].lastIndex(of: UInt8(ascii: "\n")) else { return [] }
+            defer { pending[index].removeFirst(end + 1) }
+            return Array(pending[index][...end])
+        }
+        if !lines.isEmpty { task.write(lines, to: stream) }
+    }
+
+    /// Passes on what is left, as a line.
+    func flush() {
+        let rest = pending.withLock { pending in
+            defer { pending = [[], []] }
+            return pending
+        }
+        for (index, bytes) in rest.enumerated() where !bytes.isEmpty { task.write(bytes + [UInt8(ascii: "\n")], to: UInt8(index + 1)) }
+    }
+}

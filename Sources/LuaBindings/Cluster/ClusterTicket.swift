@@ -1,0 +1,56 @@
+import OpCluster
+@_spi(Locking) import OpEngine
+
+/// What an operation is on a cluster: how to stop it there.
+final class ClusterTicket: Sendable {
+    private struct State {
+        var number: UInt64?
+        var request: StopRequest?
+        var hasEnded = false
+    }
+
+    let executor: ClusterExecutor
+    private let state = Guarded(State())
+
+    init(_ executor: ClusterExecutor) { self.executor = executor }
+
+    /// The operation has a number there.
+    func isSubmitted(as number: UInt64) {
+        let request = state.withLock { state in
+            state.number = number
+            return state.request
+        }
+        // Somebody wanted to stop it before it had one.
+        if let request { executor.connection.coordinator.stop(number, request) }
+    }
+
+    /// Tells the worker that the operation is cancelled.
+    func cancel() { stop(.cancel) }
+    /// Has the worker stop the body.
+    func interrupt() { stop(.interrupt) }
+    /// Tells the worker that nobody needs the operation any more.
+    func drop() { stop(.drop) }
+
+    /// Asks the worker to stop the operation. Repeating this does no harm.
+    private func stop(_ request: StopRequest) {
+        let number = state.withLock { state in
+            if state.request == nil || request != .cancel { state.request = request }
+            return state.number
+        }
+        if let number { executor.connection.coordinator.stop(number, request) }
+    }
+
+    /// Lets go of what a worker could still have asked for.
+    func forgetFiles() { if let number = state.withLock({ $0.number }) { executor.connection.forget(number) } }
+
+    /// Gives up an operation whose worker does not say that it has stopped.
+    func abandon() { if let number = state.withLock({ $0.number }) { executor.connection.coordinator.abandon(number) } }
+
+    /// Returns true for the first caller only.
+    func claimEnd() -> Bool {
+        state.withLock { state in
+            defer { state.hasEnded = true }
+            return !state.hasEnded
+        }
+    }
+}

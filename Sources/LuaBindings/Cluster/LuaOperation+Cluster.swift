@@ -1,0 +1,193 @@
+import CLua
+import Glibc
+import OpCluster
+@_spi(Locking) @_spi(Subclassing) import OpEngine
+
+/// Operations that run on a cluster. Here they execute from when they leave to when they come back, and no thread waits for them.
+extension LuaOperation {
+    var ticket: ClusterTicket? { ifOutOfLine { $0.rare?.ticket } ?? nil }
+
+    /// The executor of the queue, if that is a cluster's.
+    var clusterExecutor: ClusterExecutor? { queue?.underlyingQueue as? ClusterExecutor }
+
+    func start(by executor: ClusterExecutor) {
+        withFields { $0.rareInUse.ticket = ClusterTicket(executor) }
+        if let error = startOrRefuse(endsWithMain: false, endsFromWithin: true) { fatalError("\(error)") }
+    }
+
+    /// Sends the bodies to a worker.
+    func leave(with ticket: ClusterTicket) {
+        let executor = ticket.executor
+        // Whoever waits for the operation must know that the end comes from outside.
+        core.engine.hold()
+        executor.begin()
+        let (bodies, step) = takeBodies()
+        do throws(Failure) {
+            guard let state = core.stateOfCurrentThread() else { throw Failure(message: "not enough memory for a Lua state") }
+            var finishStep: (@Sendable () -> Void)?
+            var files: ClusterFiles?
+            if let step, case .one(let body) = bodies {
+                guard let finish = begin(body, of: step) else { return comeBack(with: ticket, seconds: nil) }
+                finishStep = finish
+                files = executor.connection.files(of: step)
+            }
+            let payload = try payload(of: bodies, files, in: state, executor.connection)
+            var task = Coordinator.Task(payload)
+            task.priority = queuePriority.clusterPriority
+            task.queue = executor.queueName
+            task.isAtMostOnce = executor.delivery.isAtMostOnce
+            task.maximumDeliveries = executor.delivery.maximumDeliveries
+            submit(task, ticket, files, finishStep)
+        } catch { fail(error, kind(of: error), ticket) }
+    }
+
+    private func submit(
+        _ task: Coordinator.Task, _ ticket: ClusterTicket, _ files: ClusterFiles?, _ finishStep: (@Sendable () -> Void)?
+    ) {
+        let connection = ticket.executor.connection
+        var handlers = Coordinator.Handlers { [self] outcome in
+            // What needs a Lua state, or may wait for a file, does not happen on the thread that receives messages.
+            if finishStep != nil || hasAttemptsLeft {
+                connection.localQueue.addOperation { [self] in end(as: outcome, ticket, files, finishStep) }
+            } else {
+                end(as: outcome, ticket, files, nil)
+            }
+        }
+        let output = core.output, marksOutput = connection.marksOutput
+        handlers.output = { stream, bytes, worker in
+            let prefix = marksOutput ? Array("[\(worker?.name ?? "?")] ".utf8) : []
+            unsafe (prefix + bytes).withUnsafeBytes { unsafe output.write($0, to: Int32(stream)) }
+        }
+        let number = connection.coordinator.submit(task, handlers) { number in
+            if let files { connection.keep(files.inputs, for: number) }
+        }
+        ticket.isSubmitted(as: number)
+        // Whoever stopped the operation before it had a ticket has not found it.
+        if stopReason != nil { ticket.interrupt() } else if isCancelled { ticket.cancel() }
+    }
+
+    // MARK: leaving
+
+    private func payload(
+        of bodies: SmallArray<Body>, _ files: ClusterFiles?, in state: LuaState, _ connection: ClusterConnection
+    ) throws(Failure) -> Payload {
+        let setup = try connection.setup(in: state)
+        try core.prepare(state)
+        var writer = try WireWriter(for: self, displayName, describesOwner: true)
+        writer.blob(setup)
+        try writer.optional(name) { writer, name throws(Failure) in writer.text(name) }
+        try writer.optional(timeLimit?.seconds) { writer, seconds throws(Failure) in writer.seconds(seconds) }
+        let memory = memoryLimit ?? (core.operationMemoryLimit > 0 ? core.operationMemoryLimit : nil)
+        try writer.optional(memory) { writer, bytes throws(Failure) in writer.number(bytes) }
+        try writer.storage(storage)
+        var parcels: [Parcel] = []
+        for body in bodies { parcels.append(try parcel(of: body, in: state)) }
+        // A body finds its dependencies only in the operation that it gets.
+        let takesOperation = parcels.contains { unsafe clua_wire_has_parameters($0.pointer) }
+        let dependencies =
+            takesOperation ? dependencies.compactMap { $0 as? LuaOperation }.filter { $0.kind != .group && $0.isFinished } : []
+        writer.number(dependencies.count)
+        for dependency in dependencies { try writer.finished(dependency) }
+        writer.number(parcels.count)
+        for parcel in parcels { try writer.parcel(parcel, CLUA_BODY) }
+        try writer.optional(files) { writer, files throws(Failure) in files.write(to: &writer) }
+        return try writer.finish()
+    }
+
+    private func parcel(of body: Body, in state: LuaState) throws(Failure) -> Parcel {
+        switch body.form {
+        case .parcel(let parcel): return parcel
+        case .hostCall(let call):
+            defer { withExtendedLifetime(call) {} }
+            return try unsafe state.add(FlatValues(call.arguments), to: call.parcel.pointer)
+        case .handle:
+            throw Failure(message: "\(displayName) was added by the host, but its function is still in a script: let that add it")
+        case .unsendable(let refusal): throw Failure(message: refusal.message)
+        }
+    }
+
+    // MARK: coming back
+
+    private func end(
+        as outcome: Coordinator.Outcome, _ ticket: ClusterTicket, _ files: ClusterFiles?, _ finishStep: (@Sendable () -> Void)?
+    ) {
+        if files != nil { ticket.forgetFiles() }
+        switch outcome {
+        case .ended(let payload, _, let began, let ended):
+            do throws(Failure) {
+                if let failure = try takeOutcome(payload, files) {
+                    // What stops a body cancels the operation, here as at the worker.
+                    if [.timeout, .interrupted].contains(failure.kind), !hasAttemptsLeft { cancelItself() }
+                    return fail(failure, ticket)
+                }
+                finishStep?()
+                comeBack(with: ticket, seconds: ended - began)
+            } catch { fail(error, .error, ticket) }
+        case .stopped:
+            if let reason = stopReason { return fail(Failure(stop: reason), reason.failureKind, ticket) }
+            comeBack(with: ticket, seconds: nil)
+        case .lost(let workers):
+            let list = workers.joined(separator: ", ")
+            fail(Failure(message: "\(displayName) was lost with its worker\(workers.count == 1 ? "" : "s"): \(list)"), .lost, ticket)
+        case .refused(let reason): fail(Failure(message: reason), .lost, ticket)
+        }
+    }
+
+    /// Takes over what the worker says. Returns the failure if there is one.
+    private func takeOutcome(_ payload: Payload, _ files: ClusterFiles?) throws(Failure) -> OperationFailure? {
+        var reader = try WireReader(payload.bytes, payload.contents, for: self, core: core)
+        let values = try reader.list { reader throws(Failure) in
+            (name: try reader.text(), value: try reader.optional { reader throws(Failure) in try reader.parcel() })
+        }
+        for (name, value) in values { store(value, as: name) }
+        if try reader.flag() {
+            let failure = try reader.failure()
+            let value = try reader.optional { reader throws(Failure) in try reader.parcel() }
+            return OperationFailure(received: failure, value: value, of: self)
+        }
+        for index in 0..<(try reader.number()) {
+            guard let results = try reader.optional({ reader throws(Failure) in try reader.parcel() }) else { continue }
+            results.makeUnowned(referencesTo: self)
+            registerReferences(of: results)
+            setResults(.parcel(results), ofBodyAt: index)
+        }
+        let made = try reader.list { reader throws(Failure) in
+            SentFile(path: try reader.text(), mode: mode_t(truncatingIfNeeded: try reader.number()), blob: try reader.blob())
+        }
+        let folder = ClusterFiles.workingDirectory
+        // A worker may only make what it was asked for.
+        for file in made where files?.outputs.contains(file.path) ?? false { try file.write(below: folder) }
+        return nil
+    }
+
+    private func fail(_ failure: Failure, _ kind: OperationFailure.Kind, _ ticket: ClusterTicket) {
+        fail(OperationFailure(failure, kind: kind, of: self), ticket)
+    }
+
+    private func fail(_ failure: OperationFailure, _ ticket: ClusterTicket) {
+        guard !isAsynchronous || withFields({ !$0.isEnding }) else { return comeBack(with: ticket, seconds: nil) }
+        record(failure)
+        comeBack(with: ticket, seconds: nil)
+    }
+
+    private func comeBack(with ticket: ClusterTicket, seconds: Double?) {
+        guard ticket.claimEnd() else { return }
+        let core = core
+        if !isAsynchronous || claimEnd() { end() }
+        ticket.executor.end(seconds)
+        core.engine.release()
+    }
+}
+
+extension Operation.QueuePriority {
+    /// The number that members of a cluster use.
+    fileprivate var clusterPriority: UInt8 {
+        switch self {
+        case .veryLow: 0
+        case .low: 1
+        case .normal: 2
+        case .high: 3
+        case .veryHigh: 4
+        }
+    }
+}

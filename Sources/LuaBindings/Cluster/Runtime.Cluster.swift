@@ -1,0 +1,43 @@
+public import OpCluster
+
+extension Runtime {
+    /// Where a cluster's servers are, and what the members of the cluster know each other by. The operations of a queue that uses the cluster run
+    /// on its workers; everything else about them stays in this process.
+    ///
+    /// - Note: What workers get is code. Use a cluster with TLS, credentials and a key, unless all of it is on one machine.
+    public struct Cluster: Sendable {
+        /// The servers, and how to connect to them.
+        public var server: NatsFabric.Settings
+        /// The secret that this process shares with the workers; nil for none.
+        public var key: ClusterKey?
+        /// Whether a server on another machine may be used without TLS, credentials and a key.
+        public var allowsInsecure = false
+        /// Whether all queues that scripts make use the cluster, unless they say otherwise.
+        public var isDefault = false
+        /// Whether each line that operations print begins with the name of its worker.
+        public var marksOutput = false
+        /// Told what a person should know, such as that the connection was lost; nil for the runtime's messages on stderr.
+        public var notice: (@Sendable (String) -> Void)?
+
+        /// Makes the settings for a cluster.
+        public init(_ server: NatsFabric.Settings, key: ClusterKey? = nil) { (self.server, self.key) = (server, key) }
+
+        /// Makes the settings for the cluster of a server.
+        public init(url: String) { self.init(NatsFabric.Settings(url: url)) }
+
+        /// Refuses a cluster that others could use to run code on the workers.
+        ///
+        /// - Throws: an error that says what is missing.
+        public func checkSecurity() throws(ClusterError) {
+            if allowsInsecure || server.isLoopback { return }
+            var missing: [String] = []
+            if !server.usesTLS { missing.append("TLS (a URL that begins with tls://)") }
+            if !server.hasCredentials { missing.append("credentials (--creds FILE, --nkey FILE, --cert FILE, or a user)") }
+            if key == nil { missing.append("a key (--key FILE)") }
+            if missing.isEmpty { return }
+            throw ClusterError(
+                "a cluster runs code that comes over the network, so it needs \(missing.joined(separator: ", and ")); "
+                    + "or say --insecure, if everybody who reaches the server may run programs here")
+        }
+    }
+}

@@ -1,0 +1,219 @@
+import CLua
+import Glibc
+import OpCluster
+@_spi(Subclassing) import OpEngine
+
+/// Reads what `WireWriter` has written. It may come from anybody who has the key, and at a cluster without one from anybody.
+struct WireReader {
+    private var reader: ByteReader
+    private let blobs: [Blob]
+    private var objects: [(object: AnyObject, kind: ObjectKind)] = []
+    private let core: RuntimeCore
+    /// Whose values they are.
+    private(set) var owner: LuaOperation?
+
+    static let malformed = Failure(message: "what came from another member of the cluster is damaged")
+
+    /// Reads the objects. The values follow.
+    ///
+    /// - Parameter owner: what the values call the operation itself; nil to make one if there is a description of it.
+    init(_ bytes: [UInt8], _ blobs: [Blob], for owner: LuaOperation?, core: RuntimeCore) throws(Failure) {
+        (self.blobs, self.owner, self.core) = (blobs, owner, core)
+        var contents = bytes.dropFirst()
+        if bytes.first == 1, let last = blobs.last { contents = last.copy[...] } else if bytes.first != 0 { throw Self.malformed }
+        reader = ByteReader(contents)
+        try readObjects()
+    }
+
+    /// Reads what was written in one piece.
+    init(_ bytes: ArraySlice<UInt8>, core: RuntimeCore) throws(Failure) {
+        (blobs, self.core) = ([], core)
+        reader = ByteReader(bytes)
+        try readObjects()
+    }
+
+    private mutating func read<Value>(_ read: (inout ByteReader) throws(MalformedMessage) -> Value) throws(Failure) -> Value {
+        do { return try read(&reader) } catch { throw Self.malformed }
+    }
+
+    mutating func number() throws(Failure) -> Int { try read { reader throws(MalformedMessage) in try reader.count() } }
+    mutating func text() throws(Failure) -> String { try read { reader throws(MalformedMessage) in try reader.text() } }
+    mutating func flag() throws(Failure) -> Bool { try read { reader throws(MalformedMessage) in try reader.byte() } != 0 }
+    mutating func seconds() throws(Failure) -> Double { try read { reader throws(MalformedMessage) in try reader.seconds() } }
+
+    mutating func optional<Value>(_ read: (inout WireReader) throws(Failure) -> Value) throws(Failure) -> Value? {
+        try flag() ? try read(&self) : nil
+    }
+
+    mutating func list<Value>(_ read: (inout WireReader) throws(Failure) -> Value) throws(Failure) -> [Value] {
+        var values: [Value] = []
+        for _ in 0..<(try number()) { values.append(try read(&self)) }
+        return values
+    }
+
+    mutating func blob() throws(Failure) -> Blob {
+        let index = try number()
+        guard blobs.indices.contains(index) else { throw Self.malformed }
+        return blobs[index]
+    }
+
+    // MARK: parcels
+
+    mutating func parcel() throws(Failure) -> Parcel {
+        let large = try optional { reader throws(Failure) in try reader.blob() }
+        let small = large == nil ? try read { reader throws(MalformedMessage) in try reader.counted() } : []
+        var strings: [OpaquePointer?] = unsafe [], references: [clua_reference] = unsafe []
+        do throws(Failure) {
+            for _ in 0..<(try number()) { unsafe strings.append(try string()) }
+            for _ in 0..<(try number()) { unsafe references.append(try reference()) }
+        } catch {
+            while let string = unsafe strings.popLast() { unsafe clua_wire_release(string) }
+            while let reference = unsafe references.popLast() { unsafe Unmanaged<AnyObject>.fromOpaque(reference.object).release() }
+            throw error
+        }
+        var parcel = unsafe clua_parcel()
+        func make(_ bytes: UnsafeRawBufferPointer) -> Bool {
+            unsafe clua_wire_read(
+                bytes.baseAddress?.assumingMemoryBound(to: UInt8.self), bytes.count, strings, strings.count, references, references.count,
+                &parcel)
+        }
+        let isMade = if let large { unsafe make(large.bytes) } else { unsafe small.withUnsafeBytes { unsafe make($0) } }
+        guard isMade else { throw Self.malformed }
+        return unsafe Parcel(parcel)
+    }
+
+    private mutating func string() throws(Failure) -> OpaquePointer {
+        func copy(_ bytes: UnsafeRawBufferPointer) -> OpaquePointer? {
+            unsafe clua_wire_copy(bytes.baseAddress?.assumingMemoryBound(to: CChar.self), bytes.count)
+        }
+        let copied: OpaquePointer?
+        if try flag() {
+            unsafe copied = unsafe copy(try blob().bytes)
+        } else {
+            let bytes = try read { reader throws(MalformedMessage) in try reader.counted() }
+            unsafe copied = unsafe bytes.withUnsafeBytes { unsafe copy($0) }
+        }
+        guard let copied = unsafe copied else { throw Failure(message: "not enough memory for a string that came from a cluster") }
+        return unsafe copied
+    }
+
+    private mutating func reference() throws(Failure) -> clua_reference {
+        let index = try number()
+        if index == 0 {
+            guard let owner else { throw Self.malformed }
+            return unsafe clua_reference(owner, .operation)
+        }
+        guard objects.indices.contains(index - 1) else { throw Self.malformed }
+        return unsafe clua_reference(objects[index - 1].object, objects[index - 1].kind)
+    }
+
+    // MARK: objects
+
+    private mutating func readObjects() throws(Failure) {
+        let count = try number()
+        for _ in 0..<count {
+            switch WireWriter.ObjectForm(rawValue: try read { reader throws(MalformedMessage) in try reader.byte() }) {
+            case .operation:
+                let kind: LuaOperation.Kind = try number() == 1 ? .blocks : .function
+                let origin = LuaOperation.Origin(core: core, home: nil, kind: kind, group: nil)
+                objects.append((LuaOperation(origin, LuaOperation.Fields(bodies: .empty)), .operation))
+            case .scriptClass:
+                let scriptClass = ScriptClass(name: try text(), home: 0, isGroup: try flag())
+                core.keep(scriptClass)
+                objects.append((scriptClass, .scriptClass))
+            case .failure: objects.append((OperationFailure(received: try failure(), value: nil, of: nil), .error))
+            case nil: throw Self.malformed
+            }
+        }
+        let kind = try number() - 1
+        if kind >= 0 {
+            guard let kind = LuaOperation.Kind(rawValue: kind), kind != .group else { throw Self.malformed }
+            try makeOwner(kind)
+        }
+        for (object, _) in objects {
+            if let operation = object as? LuaOperation { try finish(operation) }
+            if let scriptClass = object as? ScriptClass { scriptClass.latest = try parcel() }
+        }
+    }
+
+    /// Reads the rest of the description of the owner, whose first number was the one after its kind's.
+    private mutating func makeOwner(_ kind: LuaOperation.Kind) throws(Failure) {
+        let index = try number() - 1
+        let scriptClass = objects.indices.contains(index) ? objects[index].object as? ScriptClass : nil
+        let origin = LuaOperation.Origin(core: core, home: nil, kind: kind, scriptClass: scriptClass, group: nil)
+        let made = LuaOperation(origin, LuaOperation.Fields(bodies: .empty))
+        if owner == nil { owner = made }
+    }
+
+    struct ReceivedFailure {
+        let message, traceback: String
+        let kind: OperationFailure.Kind
+        let operationName, queueName: String?
+    }
+
+    mutating func failure() throws(Failure) -> ReceivedFailure {
+        let (message, traceback, kind) = (try text(), try text(), try text())
+        let name = try optional { reader throws(Failure) in try reader.text() }
+        let queue = try optional { reader throws(Failure) in try reader.text() }
+        return ReceivedFailure(
+            message: message, traceback: traceback, kind: OperationFailure.Kind(rawValue: kind) ?? .error, operationName: name,
+            queueName: queue)
+    }
+
+    /// Gives an operation the outcome that it had elsewhere.
+    private mutating func finish(_ operation: LuaOperation) throws(Failure) {
+        operation.name = try optional { reader throws(Failure) in try reader.text() }
+        let outcome = try number()
+        let error = try optional { reader throws(Failure) in
+            let failure = try reader.failure()
+            return (failure, try reader.optional { reader throws(Failure) in try reader.parcel() })
+        }
+        let results = try list { reader throws(Failure) in try reader.parcel() }
+        for (name, value) in try storage() { operation.store(value, as: name) }
+        operation.finishAsReceived(
+            results, outcome: outcome == 0 ? .succeeded : outcome == 1 ? .failed : .cancelled,
+            error.map { OperationFailure(received: $0.0, value: $0.1, of: operation) })
+    }
+
+    mutating func storage() throws(Failure) -> [(name: String, value: Parcel)] {
+        try list { reader throws(Failure) in (name: try reader.text(), value: try reader.parcel()) }
+    }
+
+    /// An object that `finished` has written.
+    mutating func finished() throws(Failure) -> LuaOperation {
+        let index = try number()
+        guard objects.indices.contains(index), let operation = objects[index].object as? LuaOperation else { throw Self.malformed }
+        return operation
+    }
+}
+
+extension Blob {
+    var copy: [UInt8] { unsafe Array(bytes) }
+}
+
+extension LuaOperation {
+    /// Makes this operation, which nobody else knows, one that has finished.
+    fileprivate func finishAsReceived(_ results: [Parcel], outcome: Operation.Outcome, _ failure: OperationFailure?) {
+        _ = withFields { $0.takeBodies() }
+        if results.count == 1 {
+            setResults(.parcel(results[0]), ofBodyAt: 0)
+        } else if results.count > 1 {
+            setReceivedResults(results)
+        }
+        for result in results {
+            result.makeUnowned(referencesTo: self)
+            registerReferences(of: result)
+        }
+        if outcome == .cancelled { cancelItself() }
+        if let failure {
+            // Whoever was responsible for it has been told already.
+            failure.markRead()
+            fail(with: failure, outcome: outcome)
+        }
+        end()
+    }
+
+    private func setReceivedResults(_ results: [Parcel]) {
+        withFields { $0.setAllResults(.several(results.map { .parcel($0) })) }
+    }
+}

@@ -1,0 +1,244 @@
+import CLua
+import Glibc
+import OpCluster
+import OpEngine
+
+/// Writes Lua values for another machine: what a body runs with, and what comes of it.
+///
+/// wire := list-of-objects description-of-owner contents-of-objects values. The objects are those that values refer to, each once. The
+/// operations among them have finished, and what travels is their outcome.
+struct WireWriter {
+    /// What an object is, on the wire.
+    enum ObjectForm: UInt8 {
+        case operation = 1, scriptClass, failure
+    }
+
+    /// Strings and encoded values of at least this many bytes are blobs: a worker gets them once.
+    static let fewestBlobBytes = 64 << 10
+    /// More than this does not fit a message, whatever it consists of.
+    private static let mostInlineBytes = 512 << 10
+    /// Operations whose results refer to operations, and so on, are followed so far.
+    private static let mostObjects = 10_000
+
+    private var values = ByteWriter()
+    private var objects: [AnyObject] = []
+    private var numbers: [ObjectIdentifier: Int] = [:]
+    private var blobs: [Blob] = []
+    private var blobNumbers: [BlobName: Int] = [:]
+    /// The operation that the values belong to. They may refer to it.
+    private let owner: LuaOperation?
+    /// What the values are for, as messages name it.
+    private let purpose: String
+    private let describesOwner: Bool
+    private let fewestBlobBytes: Int
+
+    /// - Parameters:
+    ///   - describesOwner: whether the receiver is to make an operation like the owner.
+    ///   - usesBlobs: whether what is large may travel by itself.
+    init(for owner: LuaOperation?, _ purpose: String, describesOwner: Bool = false, usesBlobs: Bool = true) throws(Failure) {
+        (self.owner, self.purpose, self.describesOwner) = (owner, purpose, describesOwner)
+        fewestBlobBytes = usesBlobs ? Self.fewestBlobBytes : .max
+        guard describesOwner, let scriptClass = owner?.scriptClass else { return }
+        if let refusal = refusal(of: scriptClass) { throw Failure(message: "\(purpose) \(refusal)") }
+        _ = numberOf(scriptClass)
+    }
+
+    mutating func number(_ value: Int) { values.number(value) }
+    mutating func text(_ value: String) { values.text(value) }
+    mutating func flag(_ value: Bool) { values.byte(value ? 1 : 0) }
+
+    mutating func optional<Value>(_ value: Value?, _ write: (inout WireWriter, Value) throws(Failure) -> Void) throws(Failure) {
+        flag(value != nil)
+        if let value { try write(&self, value) }
+    }
+
+    mutating func seconds(_ value: Double) { values.seconds(value) }
+
+    /// A blob that comes with the values.
+    mutating func blob(_ blob: Blob) {
+        if blobNumbers[blob.name] == nil {
+            blobNumbers[blob.name] = blobs.count
+            blobs.append(blob)
+        }
+        values.number(blobNumbers[blob.name] ?? 0)
+    }
+
+    // MARK: parcels
+
+    mutating func parcel(_ parcel: Parcel, _ role: clua_parcel_role = CLUA_STORED) throws(Failure) {
+        var bytes: UnsafeMutablePointer<UInt8>?, count = 0
+        guard unsafe clua_wire_write(parcel.pointer, &bytes, &count), let bytes = unsafe bytes else {
+            let isFrozen = unsafe clua_parcel_frozen_count(parcel.pointer) > 0
+            throw Failure(
+                message: isFrozen
+                    ? "\(purpose) has a frozen value, which cannot be sent to a cluster: capture the table that it was made of"
+                    : "not enough memory to send \(purpose) to a cluster")
+        }
+        let contents = unsafe UnsafeRawBufferPointer(start: bytes, count: count)
+        if count < fewestBlobBytes {
+            flag(false)
+            unsafe values.counted(contents)
+            unsafe free(bytes)
+        } else {
+            let address = UInt(bitPattern: bytes)
+            flag(true)
+            unsafe blob(Blob(contents) { unsafe free(UnsafeMutableRawPointer(bitPattern: address)) })
+        }
+        unsafe number(clua_parcel_string_count(parcel.pointer))
+        for index in 0..<(unsafe clua_parcel_string_count(parcel.pointer)) { string(index, of: parcel) }
+        unsafe number(clua_parcel_reference_count(parcel.pointer))
+        for index in 0..<(unsafe clua_parcel_reference_count(parcel.pointer)) {
+            try unsafe reference(clua_parcel_reference(parcel.pointer, index).pointee, at: index, of: parcel, role)
+        }
+    }
+
+    private mutating func string(_ index: Int, of parcel: Parcel) {
+        guard let string = unsafe clua_parcel_string(parcel.pointer, index) else { return }
+        var count = 0
+        let contents = unsafe UnsafeRawBufferPointer(start: clua_wire_string(string, &count), count: count)
+        if count < fewestBlobBytes {
+            flag(false)
+            return unsafe values.counted(contents)
+        }
+        flag(true)
+        unsafe clua_wire_retain(string)
+        let address = UInt(bitPattern: string)
+        unsafe blob(Blob(contents) { unsafe clua_wire_release(OpaquePointer(bitPattern: address)) })
+    }
+
+    // MARK: objects
+
+    private static let itself = 0, firstObject = 1
+
+    private mutating func reference(
+        _ reference: clua_reference, at index: Int, of parcel: Parcel, _ role: clua_parcel_role
+    ) throws(Failure) {
+        guard let object = unsafe reference.object.map({ unsafe Unmanaged<AnyObject>.fromOpaque($0).takeUnretainedValue() }) else {
+            throw Failure(message: "opscript bug: a reference without an object")
+        }
+        if let owner, object === owner { return number(Self.itself) }
+        guard let refusal = refusal(of: object) else { return number(Self.firstObject + numberOf(object)) }
+        throw Failure(message: "\(Self.path(of: index, in: parcel, role) ?? "a value") of \(purpose) \(refusal)")
+    }
+
+    private mutating func numberOf(_ object: AnyObject) -> Int {
+        if let known = numbers[ObjectIdentifier(object)] { return known }
+        numbers[ObjectIdentifier(object)] = objects.count
+        objects.append(object)
+        return objects.count - 1
+    }
+
+    /// Why an object cannot go to another machine; nil if it can.
+    private func refusal(of object: AnyObject) -> String? {
+        if objects.count >= Self.mostObjects, numbers[ObjectIdentifier(object)] == nil {
+            return "leads to more than \(Self.mostObjects) operations, which is too much to send"
+        }
+        switch object {
+        case let operation as LuaOperation where operation.kind == .group: return "is a group, which stays where it was made"
+        case let operation as LuaOperation where operation.isFinished: return nil
+        case let operation as LuaOperation:
+            return
+                "is \(operation.displayName), which has not finished, so that a worker elsewhere could not use it: add it to the dependencies"
+        case let scriptClass as ScriptClass:
+            return scriptClass.latest == nil ? "is the class \(scriptClass.name), whose contents cannot be sent" : nil
+        case is OperationFailure: return nil
+        case is Operation: return "is an operation of the program, which stays there"
+        case is OperationQueue: return "is a queue, which stays where it was made: do not capture it"
+        case is Channel: return "is a channel, which stays where it was made: pass values, or return them"
+        default: return "is an object that stays where it was made: pass what it is made from instead"
+        }
+    }
+
+    /// Where a reference is, such as `upvalue 'log' of function 'compile'`.
+    private static func path(of index: Int, in parcel: Parcel, _ role: clua_parcel_role) -> String? {
+        var key = unsafe clua_key()
+        guard unsafe clua_key_make(parcel.pointer, role, nil, &key) == CLUA_KEY_MADE else { return nil }
+        defer { unsafe clua_key_free(&key) }
+        for met in 0..<(unsafe key.met_count) where unsafe key.met[met].reference == UInt32(index) {
+            return unsafe String(cString: key.met[met].path)
+        }
+        return nil
+    }
+
+    mutating func failure(_ failure: OperationFailure) throws(Failure) {
+        text(failure.message)
+        text(failure.traceback)
+        text(failure.kind.rawValue)
+        for name in [failure.operationName, failure.queueName] { try optional(name) { writer, name throws(Failure) in writer.text(name) } }
+    }
+
+    /// An operation that has finished.
+    mutating func finished(_ operation: LuaOperation) throws(Failure) {
+        number(numberOf(operation))
+    }
+
+    private mutating func contents(of object: AnyObject) throws(Failure) {
+        switch object {
+        case let operation as LuaOperation:
+            try optional(operation.name) { writer, name throws(Failure) in writer.text(name) }
+            number(operation.outcome == .succeeded ? 0 : operation.outcome == .failed ? 1 : 2)
+            let error = operation.error as? OperationFailure
+            try optional(error) { writer, error throws(Failure) in
+                try writer.failure(error)
+                try writer.optional(error.value) { writer, value throws(Failure) in try writer.parcel(value) }
+            }
+            let results = operation.results ?? []
+            number(results.count)
+            for result in results { try parcel(result, CLUA_RESULTS) }
+            try storage(operation.storage)
+        case let scriptClass as ScriptClass: if let latest = scriptClass.latest { try parcel(latest) }
+        default: break
+        }
+    }
+
+    mutating func storage(_ storage: [String: Parcel]) throws(Failure) {
+        number(storage.count)
+        for (name, value) in storage.sorted(by: { $0.key < $1.key }) {
+            text(name)
+            try parcel(value)
+        }
+    }
+
+    // MARK: the end
+
+    /// Everything that was written.
+    mutating func finish() throws(Failure) -> Payload {
+        let bytes = try bytes()
+        if bytes.count <= Self.mostInlineBytes { return Payload(bytes: [0] + bytes, contents: blobs) }
+        return Payload(bytes: [1], contents: blobs + [Blob(copying: bytes)])
+    }
+
+    /// Everything that was written, in one piece.
+    mutating func bytes() throws(Failure) -> [UInt8] {
+        let main = values.bytes
+        values = ByteWriter()
+        // Contents may refer to further objects.
+        var index = 0
+        while index < objects.count {
+            try contents(of: objects[index])
+            index += 1
+        }
+        let contents = values.bytes
+        values = ByteWriter()
+        number(objects.count)
+        for object in objects {
+            switch object {
+            case let operation as LuaOperation:
+                values.byte(ObjectForm.operation.rawValue)
+                values.number(operation.kind == .blocks ? 1 : 0)
+            case let scriptClass as ScriptClass:
+                values.byte(ObjectForm.scriptClass.rawValue)
+                text(scriptClass.name)
+                flag(scriptClass.isGroup)
+            default:
+                values.byte(ObjectForm.failure.rawValue)
+                if let error = object as? OperationFailure { try failure(error) }
+            }
+        }
+        number(describesOwner ? 1 + (owner?.kind.rawValue ?? 0) : 0)
+        if describesOwner { number(owner?.scriptClass.flatMap { numbers[ObjectIdentifier($0)] }.map { $0 + 1 } ?? 0) }
+        values.raw(contents)
+        values.raw(main)
+        return values.bytes
+    }
+}
