@@ -14,6 +14,8 @@ public final class SimulatedFabric: Fabric, @unchecked Sendable {
     public var cost = 0.0
     /// Until when the member has work.
     public private(set) var busyUntil = 0.0
+    /// Seconds of work for messages, and their number.
+    public private(set) var workSeconds = 0.0, messageCount = 0
     /// Whether each message that comes may come twice.
     public var repeatsMessages = false
     private(set) var subjects: [String] = []
@@ -96,7 +98,12 @@ public final class SimulatedFabric: Fabric, @unchecked Sendable {
         }
     }
 
-    private func work() { if cost > 0 { busyUntil = max(busyUntil, simulation.now) + cost } }
+    private func work() {
+        if cost == 0 { return }
+        busyUntil = max(busyUntil, simulation.now) + cost
+        workSeconds += cost
+        messageCount += 1
+    }
 
     // MARK: faults
 
@@ -130,6 +137,9 @@ public final class SimulatedFabric: Fabric, @unchecked Sendable {
         let generation = generation
         simulation.after(serverNotice) { [self] in if generation == self.generation { server.remove(self) } }
     }
+
+    /// Forgets whom it serves, so that nothing refers to itself.
+    public func forget() { (receiver, kept) = (nil, []) }
 
     private func connectAgain() {
         guard !isGone, !isLinked else { return }

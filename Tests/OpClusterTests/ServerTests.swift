@@ -25,15 +25,18 @@ import Testing
             server.url,
             runner: ClosureRunner { task in
                 // Other bytes go back than have come.
-                let count = task.blobs[0].name.count
-                let blob = Blob(copying: Array(task.blobs[0].piece(at: 0, count: count).reversed()))
-                task.end(Payload(bytes: [1], contents: [blob]))
+                startThread {
+                    var bytes = task.blobs[0].piece(at: 0, count: task.blobs[0].name.count)
+                    bytes[5] = 5
+                    task.end(Payload(bytes: [1], contents: [Blob(copying: bytes)]))
+                }
             })
         var bytes = [UInt8](repeating: 0, count: 100 << 20)
-        for index in stride(from: 0, to: bytes.count, by: 4099) { bytes[index] = UInt8(truncatingIfNeeded: index) }
+        for index in stride(from: 0, to: bytes.count, by: 409_900) { bytes[index] = UInt8(truncatingIfNeeded: index) }
         let outcome = await cluster.run([], contents: [Blob(copying: bytes)])
         let blob = try #require(outcome.payload?.contents.first, "\(outcome), \(cluster.notices)")
-        #expect(blob.piece(at: 0, count: blob.name.count) == bytes.reversed())
+        bytes[5] = 5
+        #expect(blob.piece(at: 0, count: blob.name.count) == bytes)
     }
 
     @Test func aServerMayDieAndComeBack() async throws {

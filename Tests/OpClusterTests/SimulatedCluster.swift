@@ -271,5 +271,16 @@ final class SimulatedCluster: @unchecked Sendable {
         }
     }
 
+    /// Ends everything, and forgets what refers to itself.
+    func end() {
+        coordinator.close()
+        for member in members { member.worker.close() }
+        simulation.run(until: simulation.now + 0.1)
+        for fabric in members.map(\.fabric) + [fabric] { fabric.forget() }
+        (server.trace, beginHandler) = (nil, { _ in })
+        server.removeStreams()
+        simulation.end()
+    }
+
     var unfinished: [UInt64] { known.filter { $0.value.outcomes.isEmpty }.map(\.key).sorted() }
 }
