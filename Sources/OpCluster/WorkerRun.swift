@@ -57,7 +57,8 @@ final class WorkerRun: Sendable {
     func isSilent(for seconds: Double) -> Bool {
         let now = worker.now
         return state.withLock { state in
-            state.life == .alive && (now - state.lastHeard > seconds || state.unconfirmed.first.map { now - $0.firstSentAt > 2 * seconds } ?? false)
+            state.life == .alive
+                && (now - state.lastHeard > seconds || state.unconfirmed.first.map { now - $0.firstSentAt > 2 * seconds } ?? false)
         }
     }
 
@@ -126,7 +127,8 @@ final class WorkerRun: Sendable {
             case .output(_, let bytes):
                 guard state.outputCount + bytes.count <= Self.mostOutput else { return state.omittedCount += bytes.count }
                 if state.omittedCount > 0 {
-                    let text = "[opscript: \(state.omittedCount) bytes of output were left out here, since they came faster than the network]\n"
+                    let text =
+                        "[opscript: \(state.omittedCount) bytes of output were left out here, since they came faster than the network]\n"
                     state.entries.append((task, .output(stream: 2, Array(text.utf8))))
                     state.omittedCount = 0
                 }

@@ -11,7 +11,9 @@ private final class TimedRunner: ClusterWorker.Runner, @unchecked Sendable {
     private let seconds: Double
     private let busy: BusySlots
 
-    init(_ simulation: Simulation, seconds: Double, _ busy: BusySlots) { (self.simulation, self.seconds, self.busy) = (simulation, seconds, busy) }
+    init(_ simulation: Simulation, seconds: Double, _ busy: BusySlots) {
+        (self.simulation, self.seconds, self.busy) = (simulation, seconds, busy)
+    }
 
     func run(_ task: WorkerTask) {
         simulation.after(seconds) { [self] in

@@ -66,7 +66,9 @@ case "costs":
     let (before, count) = (times(), 100_000)
     let seconds = await submitMany(count, inFlight: 128)
     let used = zip(times(), before).map { rounded(($0 - $1) * 1e6 / Double(count)) }
-    print("\(Int(Double(count) / seconds)) a second; microseconds of processors for each: coordinator \(used[0]), server \(used[1]), workers \(used[2...])")
+    print(
+        "\(Int(Double(count) / seconds)) a second; microseconds of processors for each: coordinator \(used[0]), server \(used[1]), workers \(used[2...])"
+    )
 default: print("there is no mode '\(mode)'")
 }
 cluster.close()

@@ -37,20 +37,26 @@ public final class SimulatedFabric: Fabric, @unchecked Sendable {
         (self.name, self.simulation, self.server, self.delay) = (name, simulation, server, delay)
     }
 
+    /// Seconds of the clock.
     public var now: Double { simulation.now }
+    /// What the server takes.
     public var maxPayload: Int { 1 << 20 }
+    /// The next random number of the simulation.
     public func randomNumber() -> UInt64 { simulation.random.next() }
     private var isGone: Bool { isDead || hasClosed }
 
+    /// Calls `body` later.
     public func after(_ seconds: Double, _ body: @escaping @Sendable () -> Void) {
         simulation.after(seconds) { [weak self] in if let self, !isGone { body() } }
     }
 
+    /// Connects.
     public func start(_ subjects: [String], _ receiver: any FabricReceiver) throws(ClusterError) {
         (self.subjects, self.receiver) = (subjects, receiver)
         connect(tellsReceiver: false)
     }
 
+    /// Closes the connection.
     public func close(waiting seconds: Double) {
         if isGone { return }
         // What was published still arrives.
@@ -63,6 +69,7 @@ public final class SimulatedFabric: Fabric, @unchecked Sendable {
         }
     }
 
+    /// Publishes without waiting.
     public func publish(_ message: OutgoingMessage) {
         if isGone { return }
         guard isConnected else {

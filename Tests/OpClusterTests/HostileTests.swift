@@ -91,7 +91,9 @@ import Testing
     }
 
     @Test func garbageDoesNothing() throws {
-        try attack { message, generator in message.bytes = (0..<Int.random(in: 0...100, using: &generator)).map { _ in UInt8.random(in: 0...255, using: &generator) } }
+        try attack { message, generator in
+            message.bytes = (0..<Int.random(in: 0...100, using: &generator)).map { _ in UInt8.random(in: 0...255, using: &generator) }
+        }
     }
 
     @Test func messagesSealedWithAnotherKeyDoNothing() throws {

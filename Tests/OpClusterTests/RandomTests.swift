@@ -1,8 +1,9 @@
 import ClusterSupport
 import Synchronization
-@testable import OpCluster
 import TestSupport
 import Testing
+
+@testable import OpCluster
 
 /// Random runs of simulated clusters, with everything going wrong that can.
 @Suite struct RandomTests {
