@@ -5,8 +5,7 @@ import Synchronization
 /// A connection to NATS servers.
 @safe
 public final class NatsFabric: Fabric, @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because `connection` is set before others know the object, and cleared by `close`, after which the handlers
-    // are not called; the rest is locked.
+    // Safety: `@unchecked Sendable` because `connection` and `receiver` are set by `start`, before others use the object; the rest is locked.
 
     /// How to connect.
     public struct Settings: Sendable {
@@ -18,8 +17,8 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
         public var user: String?, password: String?
         /// A file of credentials, as `nsc` makes them.
         public var credentials: String?
-        /// A file with the seed of an nkey, and the public key that belongs to it.
-        public var nkeySeed: String?, nkeyPublic: String?
+        /// A file with the seed of a user's nkey.
+        public var nkeySeed: String?
         /// A file with the certificates of authorities to trust.
         public var authorities: String?
         /// Files with a certificate and its private key, by which the server knows the client.
@@ -43,16 +42,10 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
         public var isLoopback: Bool { url.split(separator: ",").allSatisfy { ClusterAddress($0).isLoopback } }
     }
 
-    private struct State {
-        var jobs: [(time: Double, body: @Sendable () -> Void)] = []
-        var isClosed = false
-        var wasConnected = true
-    }
-
     private let settings: Settings
-    private let state = Mutex(State())
+    private let hasClosed = Mutex(false)
     private var connection: OpaquePointer?
-    private var receiver: (any FabricReceiver)?
+    private weak var receiver: (any FabricReceiver)?
     private let timer = Timers()
 
     /// Makes a connection that is not open yet.
@@ -69,6 +62,12 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
 
     public func start(_ subjects: [String], _ receiver: any FabricReceiver) throws(ClusterError) {
         self.receiver = receiver
+        if let seed = settings.nkeySeed {
+            var key = [CChar](repeating: 0, count: Int(CNATS_PUBLIC_KEY_SIZE))
+            guard unsafe cnats_public_key(seed, &key) else {
+                throw ClusterError("the file '\(seed)' (--nkey) has no seed of a user's nkey: such a seed begins with SU")
+            }
+        }
         let handlers = unsafe cnats_handlers(
             context: Unmanaged.passUnretained(self).toOpaque(),
             message: { context, message in
@@ -105,7 +104,6 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
         unsafe raw.password = duplicate(settings.password)
         unsafe raw.credentials = duplicate(settings.credentials)
         unsafe raw.nkey_seed = duplicate(settings.nkeySeed)
-        unsafe raw.nkey_public = duplicate(settings.nkeyPublic)
         unsafe raw.authorities = duplicate(settings.authorities)
         unsafe raw.certificate = duplicate(settings.certificate)
         unsafe raw.private_key = duplicate(settings.privateKey)
@@ -128,19 +126,22 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
 
     private func handle(_ event: cnats_event, _ text: String) {
         let server = ClusterAddress.withoutPasswords(settings.url)
-        let isClosed = state.withLock { $0.isClosed }
+        let isClosed = hasClosed.withLock { $0 }
         switch event {
         case CNATS_DISCONNECTED where !isClosed:
-            receiver?.connectionHasChanged("the connection to \(server) was lost\(text.isEmpty ? "" : " (\(text))"); connecting again")
-        case CNATS_RECONNECTED: receiver?.connectionHasChanged("the connection to \(server) is there again")
-        case CNATS_CLOSED where !isClosed: receiver?.connectionHasChanged("the connection to \(server) was closed: \(text)")
-        case CNATS_FAULT where !isClosed: receiver?.connectionHasChanged("the server \(server) says: \(text)")
+            
+            let reason = text.isEmpty ? "" : " (\(text))"
+            receiver?.connectionHasChanged(.lost("the connection to \(server) was lost\(reason); connecting again"))
+        case CNATS_RECONNECTED: receiver?.connectionHasChanged(.isBack("the connection to \(server) is there again"))
+        case CNATS_CLOSED where !isClosed:
+            receiver?.connectionHasChanged(.fault("the connection to \(server) was closed for good: \(text); start this program again"))
+        case CNATS_FAULT where !isClosed: receiver?.connectionHasChanged(.fault("the server \(server) says: \(text)"))
         default: break
         }
     }
 
     public func publish(_ message: OutgoingMessage) {
-        guard let connection = unsafe connection, !state.withLock({ $0.isClosed }) else { return }
+        guard let connection = unsafe connection else { return }
         // What cannot be sent is asked for again.
         _ = unsafe message.bytes.withUnsafeBytes { bytes in
             unsafe cnats_publish(connection, message.subject, message.reply, message.id, bytes.baseAddress, bytes.count)
@@ -148,10 +149,19 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
     }
 
     public func close(waiting seconds: Double) {
-        guard let connection = unsafe connection, !state.withLock({ exchange(&$0.isClosed, with: true) }) else { return timer.end() }
         timer.end()
+        let isFirst = hasClosed.withLock { hasClosed in
+            defer { hasClosed = true }
+            return !hasClosed
+        }
+        guard let connection = unsafe connection, isFirst else { return }
         unsafe cnats_close(connection, isConnected ? Int64(seconds * 1000) : 0)
-        unsafe self.connection = nil
+    }
+
+    deinit {
+        close(waiting: 0)
+        // Other threads may have published until now.
+        if let connection = unsafe connection { unsafe cnats_free(connection) }
     }
 }
 
@@ -177,11 +187,4 @@ struct ClusterAddress {
             return "\(url[..<start])\(url[url.index(after: at)...])"
         }.joined(separator: ",")
     }
-}
-
-/// Replaces a value, and returns the former one.
-func exchange<Value>(_ value: inout Value, with other: Value) -> Value {
-    let former = value
-    value = other
-    return former
 }

@@ -1,0 +1,106 @@
+import CIO
+import Glibc
+import OpCluster
+@_spi(Locking) import OpEngine
+
+/// The working directory of a worker's process: that of the script whose operations run, or a folder with that run's files. A process has only
+/// one, so operations that need different ones take turns.
+final class WorkerFolder: Sendable {
+    fileprivate typealias Waiter = (path: String, body: @Sendable () -> Void)
+
+    fileprivate struct State {
+        var path: String
+        /// The operations that need it now.
+        var count = 0
+        var waiters: [Waiter] = []
+    }
+
+    /// Where the process began.
+    private let home: String
+    private let base: String
+    private let state: Guarded<State>
+
+    /// - Parameter base: where to put the folders of runs.
+    init(base: String) {
+        self.base = base
+        home = ClusterFiles.workingDirectory
+        state = Guarded(State(path: home))
+    }
+
+    /// The folder for the files of a run.
+    func folder(of run: String) -> String { "\(base)/opscript-\(getpid())-\(run)" }
+
+    /// Calls `body` when `path` is the working directory, which it stays until `leave`. Makes the folder if it is not there.
+    func enter(_ path: String, _ body: @escaping @Sendable () -> Void) {
+        let mayEnter = state.withLock { state in
+            // Whoever waits comes first, or he might wait for ever.
+            guard state.waiters.isEmpty, state.path == path || state.count == 0 else {
+                state.waiters.append((path, body))
+                return false
+            }
+            state.enter(path)
+            return true
+        }
+        if mayEnter { body() }
+    }
+
+    func leave() {
+        let next = state.withLock { state -> [@Sendable () -> Void] in
+            state.count -= 1
+            guard state.count == 0, let path = state.waiters.first?.path else { return [] }
+            let next = state.waiters.filter { $0.path == path }.map(\.body)
+            state.waiters.removeAll { $0.path == path }
+            for _ in next { state.enter(path) }
+            return next
+        }
+        for body in next { body() }
+    }
+
+    /// Removes the files of a run.
+    func remove(_ run: String) {
+        let path = folder(of: run)
+        state.withLock { state in
+            guard state.path == path, state.count == 0 else { return }
+            state.enter(home)
+            state.count = 0
+        }
+        unsafe cio_remove_folder(path)
+    }
+}
+
+extension WorkerFolder.State {
+    fileprivate mutating func enter(_ path: String) {
+        if self.path != path {
+            makeFolders(of: path + "/")
+            unsafe _ = chdir(path)
+            self.path = path
+        }
+        count += 1
+    }
+}
+
+extension ClusterFiles {
+    /// Gets the inputs of a task into the folder of its run. Waits for them.
+    func fetch(for task: WorkerTask, into folder: String) throws(Failure) {
+        if let path = (inputs + outputs).first(where: { !Self.isInside($0) }) {
+            throw Failure(
+                message:
+                    "'\(path)' is not below the script's working directory, so a worker on a machine that does not see it cannot have it: "
+                    + "use relative paths, or a file system that all machines see")
+        }
+        let answered = Awaited<[UInt8]?>()
+        task.ask(ClusterQuestion.inputs(task: task.number).bytes) { answered.give($0) }
+        let files: [ClusterQuestion.File]
+        do {
+            guard let answer = answered.get() else { throw WireReader.malformed }
+            files = try ClusterQuestion.files(in: answer)
+        } catch { throw Failure(message: "the coordinator does not answer for the inputs of the operation") }
+        let fetched = Awaited<[Blob]?>()
+        task.fetch(files.map(\.name)) { fetched.give($0) }
+        guard let blobs = fetched.get() else { throw Failure(message: "the inputs of the operation did not come from the coordinator") }
+        for (file, blob) in zip(files, blobs) where inputs.contains(file.path) {
+            try SentFile(path: file.path, mode: file.mode, blob: blob).write(below: folder)
+        }
+        for path in outputs { makeFolders(of: "\(folder)/\(path)") }
+    }
+}
