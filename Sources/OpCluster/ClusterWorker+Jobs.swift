@@ -62,9 +62,13 @@ extension ClusterWorker {
 
     /// Takes a job that has come.
     func take(_ message: IncomingMessage, priority: Int) {
+        state.withLock { state in
+            if let first = state.pulls[priority].firstIndex(where: { $0.count > 0 }) { state.pulls[priority][first].count -= 1 }
+        }
         guard case .success(.job(let job)) = exchange.opened(message) else {
             notice("there are jobs for workers with this one's key that are not sealed with it: they are thrown away")
-            return JetStream.acknowledge(exchange, message.reply, JetStream.terminated)
+            JetStream.acknowledge(exchange, message.reply, JetStream.terminated)
+            return pull()
         }
         enum Action {
             case nothing, giveBack
@@ -72,7 +76,6 @@ extension ClusterWorker {
         }
         let task = WorkerTask(job, acknowledgement: message.reply, worker: self)
         let action = state.withLock { state -> Action in
-            if let first = state.pulls[priority].firstIndex(where: { $0.count > 0 }) { state.pulls[priority][first].count -= 1 }
             let isDuplicate =
                 state.running[task.identity] != nil || state.preparing[task.identity] != nil || state.ended[task.identity] != nil
                 || state.waiting.contains { $0.identity == task.identity }
@@ -89,7 +92,7 @@ extension ClusterWorker {
             return .prepare(run)
         }
         switch action {
-        case .nothing: break
+        case .nothing: pull()
         case .giveBack: JetStream.acknowledge(exchange, message.reply, JetStream.rejected)
         case .prepare(let run):
             task.session.withLock { $0 = run }
@@ -106,17 +109,27 @@ extension ClusterWorker {
     private func prepare(_ task: WorkerTask) {
         exchange.fetch(task.job.payload.blobs, from: Subject.run(task.job.run)) { [self] blobs in
             guard let blobs else { return decline(task) }
-            task.blobs = blobs
-            let isNeeded = state.withLock { state in
-                guard state.preparing[task.identity] === task else { return false }
+            if task.noteBlobs(blobs) { enqueue([task]) }
+        }
+    }
+
+    /// The coordinator has noted that these tasks are here. Until then, nobody knows whether they are still to be done, and by whom.
+    func handleConsent(to taken: [WorkerTask], refused: [WorkerTask]) {
+        for task in refused { stop(task, .drop) }
+        let ready = taken.filter { $0.noteConsent() }
+        if !ready.isEmpty { enqueue(ready) }
+    }
+
+    private func enqueue(_ tasks: [WorkerTask]) {
+        state.withLock { state in
+            for task in tasks where state.preparing[task.identity] === task {
                 state.preparing[task.identity] = nil
                 // In the order of their priorities, and equal ones as they have come.
                 let position = state.waiting.firstIndex { $0.job.priority >= task.job.priority } ?? state.waiting.endIndex
                 state.waiting.insert(task, at: position)
-                return true
             }
-            if isNeeded { runNext() }
         }
+        runNext()
     }
 
     /// Runs what fits the slots.
@@ -162,7 +175,8 @@ extension ClusterWorker {
     /// Stops a task that has not ended.
     func stop(_ task: WorkerTask, _ request: StopRequest) {
         if task.isBegun {
-            if task.noteStop(request) { runner.stop(task, request) }
+            let isRunning = state.withLock { $0.running[task.identity] === task }
+            if isRunning, task.noteStop(request) { runner.stop(task, request) }
         } else {
             decline(task)
         }

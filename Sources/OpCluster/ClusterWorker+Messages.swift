@@ -9,11 +9,11 @@ extension ClusterWorker: Exchange.Handler {
             let session = state.withLock { state in state.runs[run]?.session ?? state.sessionCount + 1 }
             exchange.publish(.pong(session: session), to: reply)
         case .find: hello()
-        case .confirm(let sequence):
+        case .confirm(let sequence, let refused):
             // The subject of the answer names the session.
             let session = UInt64(subject.dropFirst(Subject.worker(id).count + 1))
             let run = state.withLock { state in state.runs.values.first { $0.session == session } }
-            run?.confirm(sequence)
+            run?.confirm(sequence, refused: refused)
         case .beat(let name, let count, let isLast):
             let run = state.withLock { $0.runs[name] }
             if let run, run.hear(count), isLast { endRun(run, isOver: true) }

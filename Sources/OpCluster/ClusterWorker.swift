@@ -8,7 +8,7 @@ public final class ClusterWorker: Sendable {
     public protocol Runner: AnyObject, Sendable {
         /// Begins to run a task. `task.end` must be called once, on any thread.
         func run(_ task: WorkerTask)
-        /// Stops a task that runs.
+        /// Stops a task that runs, or has just ended.
         func stop(_ task: WorkerTask, _ request: StopRequest)
         /// A run is over. None of its tasks comes any more.
         func runHasEnded(_ run: String)

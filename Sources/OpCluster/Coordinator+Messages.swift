@@ -55,7 +55,6 @@ extension Coordinator: Exchange.Handler {
     fileprivate enum Step {
         case taken(Listener, WorkerDescription?)
         case output(Listener, UInt8, [UInt8], WorkerDescription?)
-        case drop(UInt64, attempt: UInt64)
         case outcome(UInt64, FoundOutcome)
         case release(UInt64, FoundOutcome)
         case again(UInt64, Task, attempt: UInt64, declineCount: Int)
@@ -64,22 +63,25 @@ extension Coordinator: Exchange.Handler {
 
     private func handle(_ report: Report, replyTo reply: String) {
         let now = now
-        let (steps, dropped, isBack) = state.withLock { state -> ([Step]?, [UInt64], Bool) in
-            guard !state.isClosed else { return (nil, [], false) }
+        let (steps, refused, dropped, isBack) = state.withLock { state -> ([Step]?, [TaskAttempt], [UInt64], Bool) in
+            guard !state.isClosed else { return (nil, [], [], false) }
             let isBack = state.hear(report, at: now)
-            guard let dropped = state.enter(report.session, of: report.worker) else { return (nil, [], isBack) }
+            guard let dropped = state.enter(report.session, of: report.worker) else { return (nil, [], [], isBack) }
             let last = state.peers[report.worker]?.lastReport ?? 0
             // One that was confirmed already is confirmed again. One that comes too early comes again.
-            if report.sequence <= last { return ([], dropped, isBack) }
-            guard report.sequence == last + 1 else { return (nil, dropped, isBack) }
-            state.peers[report.worker]?.lastReport = report.sequence
-            return (report.entries.compactMap { state.note($0, from: report.worker, at: now) }, dropped, isBack)
+            guard report.sequence <= last + 1 else { return (nil, [], dropped, isBack) }
+            var steps: [Step] = []
+            if report.sequence == last + 1 {
+                state.peers[report.worker]?.lastReport = report.sequence
+                steps = report.entries.compactMap { state.note($0, from: report.worker, at: now) }
+            }
+            return (steps, state.refused(in: report), dropped, isBack)
         }
         lose(dropped, with: report.worker)
         if isBack { recount(report.worker) }
         guard let steps else { return }
         // The worker forgets what is confirmed, so it is confirmed only once it is noted.
-        exchange.publish(.confirm(report.sequence), to: reply)
+        exchange.publish(.confirm(report.sequence, refused: refused), to: reply)
         for step in steps { perform(step, report.worker) }
     }
 
@@ -87,7 +89,6 @@ extension Coordinator: Exchange.Handler {
         switch step {
         case .taken(let listener, let description): deliveries.add { listener.taken(description) }
         case .output(let listener, let stream, let bytes, let description): deliveries.add { listener.output(stream, bytes, description) }
-        case .drop(let number, let attempt): tell(worker, toStop: number, attempt: attempt, .drop)
         case .outcome(let number, let found): fetch(found, of: number)
         case .release(let number, let found): release(number, found)
         case .again(let number, let task, let attempt, let declineCount):
@@ -149,10 +150,9 @@ extension Coordinator.State {
         let (number, attempt) = (entry.number, entry.attempt)
         guard let known = entries[number] else {
             switch entry.entry {
-            case .taken: return .drop(number, attempt: attempt)
             case .outcome(let payload, let began, let ended):
                 return .release(number, found(attempt, payload, worker, began, ended))
-            case .output, .declined: return nil
+            case .taken, .output, .declined: return nil
             }
         }
         switch entry.entry {
@@ -163,7 +163,7 @@ extension Coordinator.State {
             guard attempt == known.attempt, known.holder == nil || known.holder == worker else {
                 // Whoever drops a message ends it in the stream.
                 if attempt == known.attempt { entries[number]?.isInStream = false }
-                return .drop(number, attempt: attempt)
+                return nil
             }
             entries[number]?.holder = worker
             entries[number]?.acknowledgement = acknowledgement
@@ -195,6 +195,15 @@ extension Coordinator.State {
                 return .end(number, attempt: attempt, .refused(text))
             }
             return .again(number, known.task, attempt: attempt + 1, declineCount: known.declineCount + 1)
+        }
+    }
+
+    /// What the worker says to have taken and must not begin with.
+    fileprivate func refused(in report: Report) -> [TaskAttempt] {
+        report.entries.compactMap { entry in
+            guard case .taken = entry.entry else { return nil }
+            let isHolder = entries[entry.number].map { $0.holder == report.worker && $0.attempt == entry.attempt } ?? false
+            return isHolder ? nil : TaskAttempt(number: entry.number, attempt: entry.attempt)
         }
     }
 

@@ -42,7 +42,7 @@ public struct Payload: Sendable {
 /// What a worker says about the tasks of one run, in order. It says it again until the coordinator has confirmed it.
 struct Report: Sendable {
     enum Entry: Sendable {
-        /// The worker has the task. `acknowledgement` is the subject where the stream learns what becomes of the message.
+        /// The worker has the task, and wants to begin with it. `acknowledgement` is the subject where the stream learns what becomes of the message.
         case taken(acknowledgement: String)
         /// A body has written to stdout (1) or stderr (2).
         case output(stream: UInt8, [UInt8])
@@ -59,6 +59,12 @@ struct Report: Sendable {
     var entries: [(number: UInt64, attempt: UInt64, entry: Entry)]
     /// The worker's clock when it sent the report.
     var sentAt: Double
+}
+
+/// Names an attempt of a task of a run.
+struct TaskAttempt: Hashable, Sendable {
+    let number: UInt64
+    let attempt: UInt64
 }
 
 /// A worker, as it presents itself.
@@ -107,7 +113,9 @@ public struct WorkerDescription: Sendable, Equatable {
 enum Message: Sendable {
     case job(Job)
     case report(Report)
-    case confirm(UInt64)
+    /// The coordinator has noted a report. The worker may begin with what it has taken, except what is refused: others have it, or nobody
+    /// needs it.
+    case confirm(UInt64, refused: [TaskAttempt])
     case stop(run: String, number: UInt64, attempt: UInt64, StopRequest)
     /// The coordinator does not need the blobs of this outcome any more.
     case release(run: String, number: UInt64, attempt: UInt64)
@@ -169,7 +177,12 @@ enum Message: Sendable {
         switch self {
         case .job(let job): Self.write(job, to: &writer)
         case .report(let report): Self.write(report, to: &writer)
-        case .confirm(let sequence): writer.number(sequence)
+        case .confirm(let sequence, let refused):
+            writer.number(sequence)
+            writer.list(refused) { writer, task in
+                writer.number(task.number)
+                writer.number(task.attempt)
+            }
         case .stop(let run, let number, let attempt, let request):
             writer.text(run)
             writer.number(number)
@@ -275,7 +288,12 @@ extension Message {
         switch try reader.byte() {
         case 1: self = .job(try Self.job(&reader))
         case 2: self = .report(try Self.report(&reader))
-        case 3: self = .confirm(try reader.number())
+        case 3:
+            self = .confirm(
+                try reader.number(),
+                refused: try reader.list { reader throws(MalformedMessage) in
+                    TaskAttempt(number: try reader.number(), attempt: try reader.number())
+                })
         case 4:
             let (run, number, attempt) = (try reader.text(), try reader.number(), try reader.number())
             guard let request = StopRequest(rawValue: try reader.byte()) else { throw MalformedMessage() }

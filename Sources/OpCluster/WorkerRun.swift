@@ -2,7 +2,7 @@ import Synchronization
 
 /// A run as a worker knows it: whether its coordinator is there, and what the coordinator has not confirmed.
 final class WorkerRun: Sendable {
-    typealias Entry = (number: UInt64, attempt: UInt64, entry: Report.Entry)
+    typealias Entry = (task: WorkerTask, entry: Report.Entry)
 
     struct State {
         enum Life { case unknown, alive, over }
@@ -18,8 +18,6 @@ final class WorkerRun: Sendable {
         var unconfirmed: [Unconfirmed] = []
         var lastSequence: UInt64 = 0
         var willLook = false
-        /// The tasks whose outcomes are in `entries`.
-        var ended: [WorkerTask] = []
         /// The number of bytes of the output in `entries`, and of that which was left out.
         var outputCount = 0, omittedCount = 0
         /// Blobs of outcomes that the coordinator does not have yet.
@@ -28,7 +26,8 @@ final class WorkerRun: Sendable {
 
     struct Unconfirmed {
         var report: Report
-        let ended: [WorkerTask]
+        /// The tasks whose beginning and whose outcomes are in the report.
+        let taken: [WorkerTask], ended: [WorkerTask]
         let firstSentAt: Double
         var sentAt: Double
     }
@@ -111,7 +110,7 @@ final class WorkerRun: Sendable {
 
     func close() {
         state.withLock { state in
-            (state.entries, state.unconfirmed, state.ended, state.blobs, state.outputCount) = ([], [], [], [:], 0)
+            (state.entries, state.unconfirmed, state.blobs, state.outputCount) = ([], [], [:], 0)
         }
         become(.over)
     }
@@ -123,19 +122,18 @@ final class WorkerRun: Sendable {
             guard state.life != .over else { return }
             switch entry {
             case .outcome(let payload, _, _):
-                state.ended.append(task)
                 if !payload.contents.isEmpty { state.blobs[task.identity] = payload.contents }
             case .output(_, let bytes):
                 guard state.outputCount + bytes.count <= Self.mostOutput else { return state.omittedCount += bytes.count }
                 if state.omittedCount > 0 {
                     let text = "[opscript: \(state.omittedCount) bytes of output were left out here, since they came faster than the network]\n"
-                    state.entries.append((task.job.number, task.job.attempt, .output(stream: 2, Array(text.utf8))))
+                    state.entries.append((task, .output(stream: 2, Array(text.utf8))))
                     state.omittedCount = 0
                 }
                 state.outputCount += bytes.count
             case .taken, .declined: break
             }
-            state.entries.append((task.job.number, task.job.attempt, entry))
+            state.entries.append((task, entry))
         }
         send()
     }
@@ -155,11 +153,17 @@ final class WorkerRun: Sendable {
             guard !state.entries.isEmpty, state.unconfirmed.count < Self.mostUnconfirmed else { return nil }
             state.lastSequence += 1
             let (now, entries) = (worker.now, state.takeEntries())
-            let report = Report(worker: worker.id, session: session, sequence: state.lastSequence, entries: entries, sentAt: now)
-            let endedCount = entries.count { if case .outcome = $0.entry { true } else { false } }
-            state.unconfirmed.append(
-                Unconfirmed(report: report, ended: Array(state.ended.prefix(endedCount)), firstSentAt: now, sentAt: now))
-            state.ended.removeFirst(endedCount)
+            let reported = entries.map { (number: $0.task.job.number, attempt: $0.task.job.attempt, entry: $0.entry) }
+            let report = Report(worker: worker.id, session: session, sequence: state.lastSequence, entries: reported, sentAt: now)
+            var taken: [WorkerTask] = [], ended: [WorkerTask] = []
+            for (task, entry) in entries {
+                switch entry {
+                case .taken: taken.append(task)
+                case .outcome: ended.append(task)
+                case .output, .declined: break
+                }
+            }
+            state.unconfirmed.append(Unconfirmed(report: report, taken: taken, ended: ended, firstSentAt: now, sentAt: now))
             return report
         }
     }
@@ -168,14 +172,21 @@ final class WorkerRun: Sendable {
         worker.exchange.publish(.report(report), to: Subject.run(name), reply: "\(Subject.worker(worker.id)).\(session)")
     }
 
-    func confirm(_ sequence: UInt64) {
-        let ended = state.withLock { state -> [WorkerTask] in
+    func confirm(_ sequence: UInt64, refused: [TaskAttempt]) {
+        let confirmed = state.withLock { state -> Unconfirmed? in
             state.lastHeard = worker.now
-            let confirmed = state.unconfirmed.prefix { $0.report.sequence <= sequence }
-            state.unconfirmed.removeFirst(confirmed.count)
-            return confirmed.flatMap(\.ended)
+            // Only this one: what was refused of another is in another message.
+            guard let index = state.unconfirmed.firstIndex(where: { $0.report.sequence == sequence }) else { return nil }
+            return state.unconfirmed.remove(at: index)
         }
-        worker.forgetEnded(ended)
+        if let confirmed {
+            worker.forgetEnded(confirmed.ended)
+            let refused = Set(refused)
+            let isRefused = { (task: WorkerTask) in
+                !refused.isEmpty && refused.contains(TaskAttempt(number: task.job.number, attempt: task.job.attempt))
+            }
+            worker.handleConsent(to: confirmed.taken.filter { !isRefused($0) }, refused: confirmed.taken.filter(isRefused))
+        }
         send()
     }
 

@@ -19,6 +19,8 @@ public final class WorkerTask: Sendable {
         /// When the body began, by this member's clock.
         var began = 0.0
         var blobs: [Blob] = []
+        /// Whether the blobs are here, and whether the coordinator lets the worker begin.
+        var hasBlobs = false, hasConsent = false
         var hasEnded = false
     }
 
@@ -78,9 +80,22 @@ public final class WorkerTask: Sendable {
     }
 
     /// The blobs of the contents, in the order of their names.
-    public internal(set) var blobs: [Blob] {
-        get { state.withLock { $0.blobs } }
-        set { state.withLock { $0.blobs = newValue } }
+    public var blobs: [Blob] { state.withLock { $0.blobs } }
+
+    /// Notes that the blobs are here. Returns whether the task is ready now.
+    func noteBlobs(_ blobs: [Blob]) -> Bool {
+        state.withLock { state in
+            (state.blobs, state.hasBlobs) = (blobs, true)
+            return state.hasConsent
+        }
+    }
+
+    /// Notes that the coordinator lets the worker begin. Returns whether the task is ready now.
+    func noteConsent() -> Bool {
+        state.withLock { state in
+            defer { state.hasConsent = true }
+            return state.hasBlobs && !state.hasConsent
+        }
     }
 
     /// The name of the run that the task is part of.

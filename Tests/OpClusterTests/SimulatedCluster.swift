@@ -110,7 +110,6 @@ final class SimulatedCluster: @unchecked Sendable {
     var members: [Member] = []
     var known: [UInt64: Known] = [:]
     var failures: [String] = []
-    var notices: [String] = []
     var runEnds: [(run: String, worker: String)] = []
     static let key = ClusterKey(Array("0123456789abcdef".utf8))
     let delay: ClosedRange<Double>
@@ -131,7 +130,11 @@ final class SimulatedCluster: @unchecked Sendable {
         coordinator.start { [self] error in if let error { fail("the coordinator does not start: \(error)") } }
     }
 
-    let readNotices: () -> [String]
+    /// Is told which tasks begin.
+    var beginHandler: (UInt64) -> Void = { _ in }
+    /// What the coordinator has told people.
+    var notices: [String] { readNotices() }
+    private let readNotices: () -> [String]
 
     @discardableResult
     func addWorker(slots: Int, key: ClusterKey? = SimulatedCluster.key, version: String = "1", keptBytes: Int = 1 << 20) -> Int {
@@ -216,6 +219,7 @@ final class SimulatedCluster: @unchecked Sendable {
     func noteBegin(_ task: WorkerTask, by name: String) {
         guard let known = known[task.number] else { return fail("an unknown task begins") }
         known.begins.append(name)
+        beginHandler(task.number)
         if known.task.isAtMostOnce, known.begins.count > 1 { fail("task \(task.number) begins twice: \(known.begins)") }
         if task.blobs.map(\.name.count) != (known.body.argumentCount == 0 ? [] : [known.body.argumentCount]) {
             fail("task \(task.number) begins without its blobs")

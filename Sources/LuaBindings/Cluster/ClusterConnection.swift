@@ -38,7 +38,7 @@ final class ClusterConnection: Sendable {
     private let moduleLoader: (@Sendable (String) throws -> String?)?
     private let state = Guarded(State())
     /// Runs what an operation needs a Lua state for, before it leaves and after it has come back.
-    let localQueue: OperationQueue
+    private let localQueue: OperationQueue
 
     /// Connects.
     ///
@@ -71,6 +71,9 @@ final class ClusterConnection: Sendable {
         coordinator.close()
         if let token = state.withLock({ $0.token }) { unsafe unlink(token.path) }
     }
+
+    /// Runs `body` on a thread of this process that may have a Lua state.
+    func run(_ body: @escaping @Sendable () -> Void) { localQueue.addOperation(ClusterErrand(body)) }
 
     // MARK: queues
 
