@@ -6,7 +6,7 @@ import Testing
 @testable import OpCluster
 
 /// Members at real servers.
-@Suite(.timeLimit(.minutes(2))) struct ServerTests {
+@Suite(.timeLimit(.minutes(10))) struct ServerTests {
     @Test func aTaskComesBackWithItsOutcome() async throws {
         let server = try NatsServer()
         let cluster = try await RealCluster(server.url)
