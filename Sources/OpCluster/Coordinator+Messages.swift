@@ -86,7 +86,9 @@ extension Coordinator: Exchange.Handler {
                 case .outcome(let payload, let began, let ended):
                     if known.isFetching || known.task.isAtMostOnce && known.holder != report.worker { continue }
                     let offset = state.peers[report.worker]?.clockOffset ?? 0
-                    steps.append(.outcome(number, payload, began: began + offset, ended: ended + offset))
+                    // Where the worker's clock is on ours is an estimate. Nothing may seem to happen before its cause.
+                    let begin = min(max(began + offset, known.submitted), now)
+                    steps.append(.outcome(number, payload, began: begin, ended: min(max(ended + offset, begin), now)))
                 case .declined:
                     guard known.holder == report.worker, attempt == known.attempt else { continue }
                     state.peers[report.worker]?.tasks.remove(number)

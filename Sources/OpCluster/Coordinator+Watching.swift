@@ -80,7 +80,7 @@ extension Coordinator {
             let step = state.withLock { state -> Step? in
                 guard var entry = state.entries[number], entry.holder == worker, !entry.isFetching else { return nil }
                 let description = state.peers[worker]?.description
-                entry.lostWorkers.append(description.map { $0.host.isEmpty ? $0.name : "\($0.name) on \($0.host)" } ?? worker)
+                entry.lostWorkers.append(description?.label ?? worker)
                 entry.holder = nil
                 entry.attempt += 1
                 state.entries[number] = entry

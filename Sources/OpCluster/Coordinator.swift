@@ -24,7 +24,7 @@ public final class Coordinator: Sendable {
 
     /// What has become of a task.
     public enum Outcome: Sendable {
-        /// A worker has run it. The times are seconds of this member's clock.
+        /// A worker has run it. The times are seconds of this member's clock, after the task was submitted and not after now.
         case ended(Payload, worker: WorkerDescription?, began: Double, ended: Double)
         /// It was stopped before a worker had begun with it.
         case stopped
@@ -63,6 +63,7 @@ public final class Coordinator: Sendable {
     struct Entry {
         let task: Task
         let handlers: Handlers
+        let submitted: Double
         var attempt: UInt64 = 0
         /// Who has the task now.
         var holder: String?
@@ -176,10 +177,11 @@ public final class Coordinator: Sendable {
     @discardableResult
     public func submit(_ task: Task, _ handlers: Handlers) -> UInt64 {
         for blob in task.payload.contents { exchange.offer(blob) }
+        let now = now
         let number = state.withLock { state -> UInt64? in
             if state.isClosed { return nil }
             state.lastNumber += 1
-            state.entries[state.lastNumber] = Entry(task: task, handlers: handlers)
+            state.entries[state.lastNumber] = Entry(task: task, handlers: handlers, submitted: now)
             return state.lastNumber
         }
         guard let number else {

@@ -84,6 +84,9 @@ public struct WorkerDescription: Sendable, Equatable {
     /// Seconds of its clock when it sent this.
     public var sentAt: Double
 
+    /// How messages and reports call the worker: `w1 on host`, or `host-42` if its name says where it is.
+    public var label: String { host.isEmpty || name.hasPrefix(host) ? name : "\(name) on \(host)" }
+
     /// Describes a worker that does nothing yet.
     public init(name: String, host: String, process: Int, version: String) {
         self.init(

@@ -46,8 +46,7 @@ final class ClusterConnection: Sendable {
         self.moduleLoader = moduleLoader
         url = settings.server.url
         marksOutput = settings.marksOutput
-        localQueue = OperationQueue(engine: core.engine)
-        localQueue.name = "cluster"
+        localQueue = core.engine.helperQueue
         let receiver = Receiver(), output = core.output
         var events = Coordinator.Events()
         events.notice = settings.notice ?? { output.report("opscript: \($0)\n") }

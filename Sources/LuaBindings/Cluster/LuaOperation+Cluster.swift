@@ -99,7 +99,8 @@ extension LuaOperation {
 
     private func end(as outcome: Coordinator.Outcome, _ ticket: ClusterTicket, _ finishStep: (@Sendable () -> Void)?) {
         switch outcome {
-        case .ended(let payload, _, let began, let ended):
+        case .ended(let payload, let worker, let began, let ended):
+            if let worker { recordRun(elsewhere: worker.label, slots: worker.slots, began: began, ended: ended) }
             do throws(Failure) {
                 if let failure = try takeOutcome(payload) {
                     // What stops a body cancels the operation, here as at the worker.
