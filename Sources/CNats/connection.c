@@ -49,6 +49,12 @@ static void handle_message(natsConnection *nats, natsSubscription *subscription,
     nats_functions.natsMsg_Destroy(message);
 }
 
+// What libnats says without the line of its source that it puts before it.
+static const char *without_place(const char *text) {
+    const char *end = text[0] == '(' ? strstr(text, "): ") : NULL;
+    return end != NULL ? end + 3 : text;
+}
+
 static void end_one(void *closure) {
     cnats_connection *connection = closure;
     pthread_mutex_lock(&connection->lock);
@@ -110,7 +116,11 @@ static natsStatus apply(natsOptions *options, const cnats_settings *settings, cn
     if (settings->name != NULL) APPLY(natsOptions_SetName(options, settings->name));
     if (settings->user != NULL) APPLY(natsOptions_SetUserInfo(options, settings->user, settings->password));
     if (settings->credentials != NULL) APPLY(natsOptions_SetUserCredentialsFromFiles(options, settings->credentials, NULL));
-    if (settings->nkey_seed != NULL) APPLY(natsOptions_SetNKeyFromSeed(options, settings->nkey_public, settings->nkey_seed));
+    char public_key[CNATS_PUBLIC_KEY_SIZE];
+    if (settings->nkey_seed != NULL) {
+        if (!cnats_public_key(settings->nkey_seed, public_key)) return NATS_INVALID_ARG;
+        APPLY(natsOptions_SetNKeyFromSeed(options, public_key, settings->nkey_seed));
+    }
     if (settings->requires_tls) APPLY(natsOptions_SetSecure(options, true));
     if (settings->authorities != NULL) APPLY(natsOptions_LoadCATrustedCertificates(options, settings->authorities));
     if (settings->certificate != NULL) APPLY(natsOptions_LoadCertificatesChain(options, settings->certificate, settings->private_key));
@@ -165,7 +175,7 @@ cnats_connection *cnats_connect(const cnats_settings *settings, cnats_handlers h
     }
     natsStatus ignored;
     const char *text = nats_functions.nats_GetLastError(&ignored);
-    snprintf(error, error_size, "%s", text != NULL && text[0] != '\0' ? text : nats_functions.natsStatus_GetText(status));
+    snprintf(error, error_size, "%s", text != NULL && text[0] != '\0' ? without_place(text) : nats_functions.natsStatus_GetText(status));
     if (connection != NULL) free_connection(connection);
     return NULL;
 }

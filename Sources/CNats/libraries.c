@@ -11,38 +11,6 @@
 static const char *missing;
 static char description[256];
 
-// MARK: libcrypto
-
-static void *crypto;
-static unsigned char *(*sha256)(const unsigned char *, size_t, unsigned char *);
-static unsigned char *(*hmac)(const void *, const void *, int, const unsigned char *, size_t, unsigned char *, unsigned *);
-static const void *(*sha256_type)(void);
-
-static void load_crypto(void) {
-    crypto = dlopen("libcrypto.so.3", RTLD_NOW | RTLD_LOCAL);
-    if (crypto == NULL) return;
-    // A data pointer becomes one of a function: POSIX allows that, and C does not.
-    *(void **)&sha256 = dlsym(crypto, "SHA256");
-    *(void **)&hmac = dlsym(crypto, "HMAC");
-    *(void **)&sha256_type = dlsym(crypto, "EVP_sha256");
-}
-
-static pthread_once_t crypto_once = PTHREAD_ONCE_INIT;
-
-bool cnats_digest(const void *bytes, size_t count, uint8_t digest[CNATS_DIGEST_COUNT]) {
-    pthread_once(&crypto_once, load_crypto);
-    return sha256 != NULL && sha256(bytes, count, digest) != NULL;
-}
-
-bool cnats_authenticate(const void *key, size_t key_count, const void *bytes, size_t count, uint8_t code[CNATS_DIGEST_COUNT]) {
-    pthread_once(&crypto_once, load_crypto);
-    if (hmac == NULL || sha256_type == NULL) return false;
-    unsigned size = CNATS_DIGEST_COUNT;
-    return hmac(sha256_type(), key, (int)key_count, bytes, count, code, &size) != NULL && size == CNATS_DIGEST_COUNT;
-}
-
-// MARK: libnats
-
 #if CNATS_IS_BUILT
 nats_library nats_functions;
 

@@ -173,9 +173,10 @@ public final class Coordinator: Sendable {
 
     /// Publishes a task.
     ///
-    /// - Returns: its number, for `stop`.
+    /// - Parameter willPublish: called with the number of the task, before a worker can have it.
+    /// - Returns: the number, for `stop`.
     @discardableResult
-    public func submit(_ task: Task, _ handlers: Handlers) -> UInt64 {
+    public func submit(_ task: Task, _ handlers: Handlers, willPublish: (UInt64) -> Void = { _ in }) -> UInt64 {
         for blob in task.payload.contents { exchange.offer(blob) }
         let now = now
         let number = state.withLock { state -> UInt64? in
@@ -188,6 +189,7 @@ public final class Coordinator: Sendable {
             handlers.ended(.stopped)
             return 0
         }
+        willPublish(number)
         publish(number, task, attempt: 0)
         return number
     }

@@ -18,8 +18,8 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
         public var user: String?, password: String?
         /// A file of credentials, as `nsc` makes them.
         public var credentials: String?
-        /// A file with the seed of an nkey, and the public key that belongs to it.
-        public var nkeySeed: String?, nkeyPublic: String?
+        /// A file with the seed of a user's nkey.
+        public var nkeySeed: String?
         /// A file with the certificates of authorities to trust.
         public var authorities: String?
         /// Files with a certificate and its private key, by which the server knows the client.
@@ -69,6 +69,12 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
 
     public func start(_ subjects: [String], _ receiver: any FabricReceiver) throws(ClusterError) {
         self.receiver = receiver
+        if let seed = settings.nkeySeed {
+            var key = [CChar](repeating: 0, count: Int(CNATS_PUBLIC_KEY_SIZE))
+            guard unsafe cnats_public_key(seed, &key) else {
+                throw ClusterError("the file '\(seed)' (--nkey) has no seed of a user's nkey: such a seed begins with SU")
+            }
+        }
         let handlers = unsafe cnats_handlers(
             context: Unmanaged.passUnretained(self).toOpaque(),
             message: { context, message in
@@ -105,7 +111,6 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
         unsafe raw.password = duplicate(settings.password)
         unsafe raw.credentials = duplicate(settings.credentials)
         unsafe raw.nkey_seed = duplicate(settings.nkeySeed)
-        unsafe raw.nkey_public = duplicate(settings.nkeyPublic)
         unsafe raw.authorities = duplicate(settings.authorities)
         unsafe raw.certificate = duplicate(settings.certificate)
         unsafe raw.private_key = duplicate(settings.privateKey)

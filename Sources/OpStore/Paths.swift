@@ -55,6 +55,9 @@ struct Paths {
         return Self.relative(absolute(path, in: directory), to: base)
     }
 
+    /// The absolute path of one that `recorded` has returned.
+    func absolute(recorded path: String) -> String { Self.join(base == "/" ? "" : base, path) }
+
     private static func relative(_ path: String, to base: String) -> String {
         let prefix = base == "/" ? "/" : base + "/"
         return path.hasPrefix(prefix) ? String(path.dropFirst(prefix.count)) : path

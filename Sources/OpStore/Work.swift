@@ -65,6 +65,14 @@ public final class Work: Sendable {
         return found
     }
 
+    /// The files that the body may read and those that it is to make, the depfile included, as absolute paths. Patterns are expanded now.
+    /// An input need not exist.
+    public var files: (inputs: [String], outputs: [String]) {
+        let inputs = resolved.inputs + resolved.patterns.flatMap { resolved.matches(of: $0, in: store.files) }
+        let outputs = resolved.outputs + (resolved.depfile.map { [$0] } ?? [])
+        return (Array(Set(inputs.map(store.paths.absolute(recorded:)))).sorted(), outputs.map(store.paths.absolute(recorded:)))
+    }
+
     /// What `begin` has found.
     public enum Beginning {
         /// The body must run.

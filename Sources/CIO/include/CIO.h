@@ -135,4 +135,9 @@ const char *cio_signal_name(int signal_number);
 /// The C library's text for an errno. Never NULL.
 const char *cio_error_text(int error);
 
+// MARK: folders
+
+/// Removes a folder and everything in it, as far as that is possible. Any thread.
+void cio_remove_folder(const char *path);
+
 #endif

@@ -15,8 +15,7 @@ typedef struct cnats_settings {
     const char *name;         // by which the server's monitoring shows the connection
     const char *user, *password;
     const char *credentials;  // a file of credentials
-    const char *nkey_seed;    // a file with the seed of an nkey
-    const char *nkey_public;  // the public key that belongs to the seed
+    const char *nkey_seed;    // a file with the seed of a user's nkey
     const char *authorities;  // a file of certificates of authorities to trust
     const char *certificate, *private_key;  // files that identify the client
     bool requires_tls;
@@ -74,5 +73,10 @@ bool cnats_digest(const void *bytes, size_t count, uint8_t digest[CNATS_DIGEST_C
 
 /// The HMAC with SHA-256 of bytes. False without libcrypto.
 bool cnats_authenticate(const void *key, size_t key_count, const void *bytes, size_t count, uint8_t code[CNATS_DIGEST_COUNT]);
+
+enum { CNATS_PUBLIC_KEY_SIZE = 57 };
+
+/// The public key of a user whose seed is in a file. False if there is no such seed in it.
+bool cnats_public_key(const char *seed_path, char text[CNATS_PUBLIC_KEY_SIZE]);
 
 #endif

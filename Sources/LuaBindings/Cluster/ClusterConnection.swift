@@ -13,6 +13,10 @@ final class ClusterConnection: Sendable {
         /// The sources that workers have asked for; nil for a module that is not here.
         var modules: [String: ClusterModules.Source?] = [:]
         var executors: [WeakExecutor] = []
+        /// The file by which workers tell whether they see the same files. Made when the first operation has files.
+        var token: ClusterFiles.Token?
+        /// The inputs of the operations that are with workers, and the files that they have asked for.
+        var inputs: [UInt64: (paths: [String], files: [SentFile])] = [:]
     }
 
     private struct WeakExecutor { weak var executor: ClusterExecutor? }
@@ -62,7 +66,10 @@ final class ClusterConnection: Sendable {
         }
     }
 
-    func close() { coordinator.close() }
+    func close() {
+        coordinator.close()
+        if let token = state.withLock({ $0.token }) { unsafe unlink(token.path) }
+    }
 
     // MARK: queues
 
@@ -95,15 +102,60 @@ final class ClusterConnection: Sendable {
         return blob
     }
 
+    // MARK: files
+
+    /// The files of an operation; nil if it has none.
+    func files(of step: StoredStep) -> ClusterFiles? {
+        guard let (inputs, outputs) = step.files, !inputs.isEmpty || !outputs.isEmpty else { return nil }
+        let directory = ClusterFiles.workingDirectory
+        let token = state.withLock { state in
+            if let token = state.token { return token }
+            let contents = "opscript \(coordinator.run) \(UInt64.random(in: .min ... .max))\n"
+            let token = ClusterFiles.Token(path: "\(directory)/.opscript-token-\(coordinator.run)", contents: contents)
+            // Where it cannot be made, workers get the files.
+            let blob = Blob(copying: Array(contents.utf8))
+            try? SentFile(path: ".opscript-token-\(coordinator.run)", mode: 0o644, blob: blob).write(below: directory)
+            state.token = token
+            return token
+        }
+        return ClusterFiles(
+            token: token, inputs: inputs.map { ClusterFiles.relative($0, to: directory) },
+            outputs: outputs.map { ClusterFiles.relative($0, to: directory) })
+    }
+
+    /// Lets the worker of a task ask for these files.
+    func keep(_ inputs: [String], for number: UInt64) { state.withLock { $0.inputs[number] = (inputs, []) } }
+
+    func forget(_ number: UInt64) {
+        let forgotten = state.withLock { $0.inputs.removeValue(forKey: number) }
+        withExtendedLifetime(forgotten) {}
+    }
+
+    /// Answers the question of a worker.
+    private func answer(_ question: [UInt8], _ completion: @escaping @Sendable ([UInt8]) -> Void) {
+        switch ClusterQuestion(question) {
+        // Reading files may take its time, and messages must not wait for that.
+        case .module(let name): onNewThread { [self] in completion(answer(forModule: name)) }
+        case .inputs(let number): onNewThread { [self] in completion(answer(forInputsOf: number)) }
+        case nil: break
+        }
+    }
+
+    private func answer(forInputsOf number: UInt64) -> [UInt8] {
+        let paths = state.withLock { $0.inputs[number]?.paths } ?? []
+        let files = ClusterFiles.read(paths, below: ClusterFiles.workingDirectory)
+        for file in files { coordinator.offer(file.blob) }
+        state.withLock { $0.inputs[number]?.files = files }
+        return ClusterQuestion.answer(files)
+    }
+
     // MARK: modules
 
-    /// Answers the question of a worker for a module.
-    private func answer(_ question: [UInt8], _ completion: @escaping @Sendable ([UInt8]) -> Void) {
-        let name = String(decoding: question, as: UTF8.self)
+    private func answer(forModule name: String) -> [UInt8] {
         let (known, path) = state.withLock { ($0.modules[name], $0.modulePath) }
         let source = known ?? ClusterModules.find(name, path: path, loader: moduleLoader)
         state.withLock { $0.modules[name] = source }
         if let source { coordinator.offer(source.blob) }
-        completion(ClusterModules.answer(source))
+        return ClusterModules.answer(source)
     }
 }

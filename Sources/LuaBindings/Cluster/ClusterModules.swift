@@ -49,7 +49,7 @@ enum ClusterModules {
     /// - Throws: an error if there is no answer.
     static func fetch(_ name: String, for task: WorkerTask) throws -> (text: [UInt8], chunkName: String)? {
         let answered = Awaited<[UInt8]?>()
-        task.ask(Array(name.utf8)) { answered.give($0) }
+        task.ask(ClusterQuestion.module(name).bytes) { answered.give($0) }
         guard let answer = answered.get() else { throw LuaError(message: "the coordinator does not answer for the module '\(name)'") }
         var reader = ByteReader(answer[...])
         guard try reader.byte() != 0 else { return nil }

@@ -53,7 +53,9 @@ enum ClusterSetup {
 /// A task as an operation of the worker, and the operation's outcome as the coordinator takes it.
 enum ClusterOutcome {
     /// The operation that a task describes. The first blob is that of the setup. See `LuaOperation.payload`.
-    static func operation(of task: WorkerTask, core: RuntimeCore, memoryLimit: Int?) throws(Failure) -> LuaOperation {
+    static func operation(
+        of task: WorkerTask, core: RuntimeCore, memoryLimit: Int?
+    ) throws(Failure) -> (operation: LuaOperation, files: ClusterFiles?) {
         var reader = try WireReader(task.bytes, task.blobs, for: nil, core: core)
         guard let operation = reader.owner else { throw WireReader.malformed }
         _ = try reader.blob()
@@ -78,21 +80,25 @@ enum ClusterOutcome {
         if let timeout { operation.timeout = timeout }
         operation.memoryLimit = [memory, memoryLimit].compactMap(\.self).min()
         for dependency in dependencies { operation.addDependency(dependency) }
-        return operation
+        return (operation, try reader.optional { reader throws(Failure) in try ClusterFiles(&reader) })
     }
 
     /// What an operation that has finished leaves.
     ///
-    /// - Parameter before: what was stored in it when it began.
-    static func payload(of operation: LuaOperation, before: [String: Parcel]) -> Payload {
+    /// - Parameters:
+    ///   - before: what was stored in it when it began.
+    ///   - files: what it has made, if that must be sent.
+    static func payload(of operation: LuaOperation, before: [String: Parcel], files: [SentFile] = []) -> Payload {
         do throws(Failure) {
             var writer = try WireWriter(for: operation, operation.displayName)
-            try write(operation, before: before, to: &writer)
+            try write(operation, before: before, files, to: &writer)
             return try writer.finish()
         } catch { return failure(error) }
     }
 
-    private static func write(_ operation: LuaOperation, before: [String: Parcel], to writer: inout WireWriter) throws(Failure) {
+    private static func write(
+        _ operation: LuaOperation, before: [String: Parcel], _ files: [SentFile], to writer: inout WireWriter
+    ) throws(Failure) {
         let after = operation.storage
         let changed = Set(before.keys).union(after.keys).filter { name in
             guard let old = before[name], let new = after[name] else { return true }
@@ -114,6 +120,12 @@ enum ClusterOutcome {
         writer.number(results.count)
         for result in results {
             try writer.optional(result) { writer, result throws(Failure) in try writer.parcel(result.parcel, CLUA_RESULTS) }
+        }
+        writer.number(files.count)
+        for file in files {
+            writer.text(file.path)
+            writer.number(Int(file.mode))
+            writer.blob(file.blob)
         }
     }
 

@@ -7,6 +7,7 @@ public final class ClusterRunner: ClusterWorker.Runner {
     private let slots: Int
     private let memoryLimit: Int?
     private let notice: @Sendable (String) -> Void
+    private let folder: WorkerFolder
     private let runs = Guarded<[String: ClusterRun]>([:])
 
     /// Makes a runner.
@@ -14,9 +15,11 @@ public final class ClusterRunner: ClusterWorker.Runner {
     /// - Parameters:
     ///   - slots: the number of bodies that run at once.
     ///   - memoryLimit: the bytes that a body may use in any case; nil for no limit.
+    ///   - directory: where to put the files of runs whose files are not seen here.
     ///   - notice: told what a person should know.
-    public init(slots: Int, memoryLimit: Int?, notice: @escaping @Sendable (String) -> Void) {
+    public init(slots: Int, memoryLimit: Int?, directory: String, notice: @escaping @Sendable (String) -> Void) {
         (self.slots, self.memoryLimit, self.notice) = (slots, memoryLimit, notice)
+        folder = WorkerFolder(base: directory)
     }
 
     /// See `ClusterWorker.Runner`.
@@ -31,7 +34,7 @@ public final class ClusterRunner: ClusterWorker.Runner {
     private func run(of task: WorkerTask) throws(Failure) -> ClusterRun {
         if let known = runs.withLock({ $0[task.run] }) { return known }
         // Only one thread runs tasks.
-        let made = try ClusterRun(slots: slots, memoryLimit: memoryLimit, notice: notice, firstTask: task)
+        let made = try ClusterRun(slots: slots, memoryLimit: memoryLimit, folder, firstTask: task)
         runs.withLock { $0[task.run] = made }
         return made
     }
@@ -63,6 +66,9 @@ final class ClusterRun: Sendable {
     private let runtime: Runtime
     private let queue: OperationQueue
     private let memoryLimit: Int?
+    private let folder: WorkerFolder
+    /// The name of the run.
+    private let name: String
     private let state: Guarded<State>
 
     /// The receiver of what bodies write exists before the run does.
@@ -75,7 +81,7 @@ final class ClusterRun: Sendable {
         var receiver: ClusterRun? { run.withLock { $0.run } }
     }
 
-    init(slots: Int, memoryLimit: Int?, notice: @escaping @Sendable (String) -> Void, firstTask: WorkerTask) throws(Failure) {
+    init(slots: Int, memoryLimit: Int?, _ folder: WorkerFolder, firstTask: WorkerTask) throws(Failure) {
         guard let setup = firstTask.blobs.first else { throw WireReader.malformed }
         let outlet = Outlet()
         var configuration = Runtime.Configuration()
@@ -92,7 +98,7 @@ final class ClusterRun: Sendable {
             runtime = try Runtime(configuration)
             if settings.showsWarnings { try runtime.enableWarnings() }
         } catch { throw Failure(message: "a worker cannot prepare for the run: \(error.message)") }
-        self.memoryLimit = memoryLimit
+        (self.memoryLimit, self.folder, name) = (memoryLimit, folder, firstTask.run)
         queue = OperationQueue(engine: runtime.engine)
         queue.maxConcurrentOperationCount = .max
         state = Guarded(State(lastTask: firstTask))
@@ -102,8 +108,9 @@ final class ClusterRun: Sendable {
     /// Begins to run a task.
     func begin(_ task: WorkerTask) throws(Failure) {
         try apply(task)
-        let operation = try ClusterOutcome.operation(of: task, core: runtime.core, memoryLimit: memoryLimit)
+        let (operation, files) = try ClusterOutcome.operation(of: task, core: runtime.core, memoryLimit: memoryLimit)
         let before = operation.storage
+        let sent = files.flatMap { $0.token.isSeen ? nil : $0 }
         let running = RunningTask(task)
         state.withLock { state in
             state.operations[task.number] = operation
@@ -116,9 +123,24 @@ final class ClusterRun: Sendable {
                 state.tasks[ObjectIdentifier(operation)] = nil
             }
             running.flush()
-            task.end(ClusterOutcome.payload(of: operation, before: before))
+            var made: [SentFile] = []
+            if let sent {
+                if operation.outcome == .succeeded { made = ClusterFiles.read(sent.outputs, below: folder.folder(of: name)) }
+                folder.leave()
+            }
+            task.end(ClusterOutcome.payload(of: operation, before: before, files: made))
         }
-        queue.addOperation(operation)
+        guard let sent else { return queue.addOperation(operation) }
+        folder.enter(name) { [self] in
+            // On a thread that may wait for the files.
+            queue.addOperation { [self] in
+                do throws(Failure) { try sent.fetch(for: task, into: folder.folder(of: name)) } catch {
+                    operation.fail(with: OperationFailure(error, kind: .error, of: operation))
+                    operation.cancelItself()
+                }
+                queue.addOperation(operation)
+            }
+        }
     }
 
     /// Takes over what the task says about the run, unless that is known.
@@ -138,7 +160,10 @@ final class ClusterRun: Sendable {
     /// Ends what is left, on a thread of its own: bodies may take their time.
     func close() {
         let runtime = runtime
-        onNewThread { runtime.close(deadline: .seconds(10)) }
+        onNewThread { [folder, name] in
+            runtime.close(deadline: .seconds(10))
+            folder.remove(name)
+        }
     }
 
     // MARK: what bodies need

@@ -40,6 +40,9 @@ final class ClusterTicket: Sendable {
         if let number { executor.connection.coordinator.stop(number, request) }
     }
 
+    /// Lets go of what a worker could still have asked for.
+    func forgetFiles() { if let number = state.withLock({ $0.number }) { executor.connection.forget(number) } }
+
     /// Gives up an operation whose worker does not say that it has stopped.
     func abandon() { if let number = state.withLock({ $0.number }) { executor.connection.coordinator.abandon(number) } }
 

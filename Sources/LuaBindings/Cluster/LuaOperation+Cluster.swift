@@ -1,4 +1,5 @@
 import CLua
+import Glibc
 import OpCluster
 @_spi(Locking) @_spi(Subclassing) import OpEngine
 
@@ -24,28 +25,32 @@ extension LuaOperation {
         do throws(Failure) {
             guard let state = core.stateOfCurrentThread() else { throw Failure(message: "not enough memory for a Lua state") }
             var finishStep: (@Sendable () -> Void)?
+            var files: ClusterFiles?
             if let step, case .one(let body) = bodies {
                 guard let finish = begin(body, of: step) else { return comeBack(with: ticket, seconds: nil) }
                 finishStep = finish
+                files = executor.connection.files(of: step)
             }
-            let payload = try payload(of: bodies, in: state, executor.connection)
+            let payload = try payload(of: bodies, files, in: state, executor.connection)
             var task = Coordinator.Task(payload)
             task.priority = queuePriority.clusterPriority
             task.queue = executor.queueName
             task.isAtMostOnce = executor.delivery.isAtMostOnce
             task.maximumDeliveries = executor.delivery.maximumDeliveries
-            submit(task, ticket, finishStep)
+            submit(task, ticket, files, finishStep)
         } catch { fail(error, kind(of: error), ticket) }
     }
 
-    private func submit(_ task: Coordinator.Task, _ ticket: ClusterTicket, _ finishStep: (@Sendable () -> Void)?) {
+    private func submit(
+        _ task: Coordinator.Task, _ ticket: ClusterTicket, _ files: ClusterFiles?, _ finishStep: (@Sendable () -> Void)?
+    ) {
         let connection = ticket.executor.connection
         var handlers = Coordinator.Handlers { [self] outcome in
             // What needs a Lua state, or may wait for a file, does not happen on the thread that receives messages.
             if finishStep != nil || hasAttemptsLeft {
-                connection.localQueue.addOperation { [self] in end(as: outcome, ticket, finishStep) }
+                connection.localQueue.addOperation { [self] in end(as: outcome, ticket, files, finishStep) }
             } else {
-                end(as: outcome, ticket, nil)
+                end(as: outcome, ticket, files, nil)
             }
         }
         let output = core.output, marksOutput = connection.marksOutput
@@ -53,14 +58,19 @@ extension LuaOperation {
             let prefix = marksOutput ? Array("[\(worker?.name ?? "?")] ".utf8) : []
             unsafe (prefix + bytes).withUnsafeBytes { unsafe output.write($0, to: Int32(stream)) }
         }
-        ticket.isSubmitted(as: connection.coordinator.submit(task, handlers))
+        let number = connection.coordinator.submit(task, handlers) { number in
+            if let files { connection.keep(files.inputs, for: number) }
+        }
+        ticket.isSubmitted(as: number)
         // Whoever stopped the operation before it had a ticket has not found it.
         if stopReason != nil { ticket.interrupt() } else if isCancelled { ticket.cancel() }
     }
 
     // MARK: leaving
 
-    private func payload(of bodies: SmallArray<Body>, in state: LuaState, _ connection: ClusterConnection) throws(Failure) -> Payload {
+    private func payload(
+        of bodies: SmallArray<Body>, _ files: ClusterFiles?, in state: LuaState, _ connection: ClusterConnection
+    ) throws(Failure) -> Payload {
         let setup = try connection.setup(in: state)
         try core.prepare(state)
         var writer = try WireWriter(for: self, displayName, describesOwner: true)
@@ -80,6 +90,7 @@ extension LuaOperation {
         for dependency in dependencies { try writer.finished(dependency) }
         writer.number(parcels.count)
         for parcel in parcels { try writer.parcel(parcel, CLUA_BODY) }
+        try writer.optional(files) { writer, files throws(Failure) in files.write(to: &writer) }
         return try writer.finish()
     }
 
@@ -97,12 +108,15 @@ extension LuaOperation {
 
     // MARK: coming back
 
-    private func end(as outcome: Coordinator.Outcome, _ ticket: ClusterTicket, _ finishStep: (@Sendable () -> Void)?) {
+    private func end(
+        as outcome: Coordinator.Outcome, _ ticket: ClusterTicket, _ files: ClusterFiles?, _ finishStep: (@Sendable () -> Void)?
+    ) {
+        if files != nil { ticket.forgetFiles() }
         switch outcome {
         case .ended(let payload, let worker, let began, let ended):
             if let worker { recordRun(elsewhere: worker.label, slots: worker.slots, began: began, ended: ended) }
             do throws(Failure) {
-                if let failure = try takeOutcome(payload) {
+                if let failure = try takeOutcome(payload, files) {
                     // What stops a body cancels the operation, here as at the worker.
                     if [.timeout, .interrupted].contains(failure.kind), !hasAttemptsLeft { cancelItself() }
                     return fail(failure, ticket)
@@ -121,7 +135,7 @@ extension LuaOperation {
     }
 
     /// Takes over what the worker says. Returns the failure if there is one.
-    private func takeOutcome(_ payload: Payload) throws(Failure) -> OperationFailure? {
+    private func takeOutcome(_ payload: Payload, _ files: ClusterFiles?) throws(Failure) -> OperationFailure? {
         var reader = try WireReader(payload.bytes, payload.contents, for: self, core: core)
         let values = try reader.list { reader throws(Failure) in
             (name: try reader.text(), value: try reader.optional { reader throws(Failure) in try reader.parcel() })
@@ -138,6 +152,12 @@ extension LuaOperation {
             registerReferences(of: results)
             setResults(.parcel(results), ofBodyAt: index)
         }
+        let made = try reader.list { reader throws(Failure) in
+            SentFile(path: try reader.text(), mode: mode_t(truncatingIfNeeded: try reader.number()), blob: try reader.blob())
+        }
+        let folder = ClusterFiles.workingDirectory
+        // A worker may only make what it was asked for.
+        for file in made where files?.outputs.contains(file.path) ?? false { try file.write(below: folder) }
         return nil
     }
 

@@ -80,6 +80,9 @@ final class StoredStep: Sendable {
         } catch { throw Failure(message: "\(error)") }
     }
 
+    /// The files that the body may read and those that it is to make, as absolute paths; nil if it was not planned.
+    var files: (inputs: [String], outputs: [String])? { state.withLock { $0.work }?.files }
+
     /// Gives up the outputs: the operation has finished, or was not added.
     func end() {
         let (work, beginning) = state.withLock { ($0.work.take(), $0.beginning.take()) }

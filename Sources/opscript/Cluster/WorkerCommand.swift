@@ -12,6 +12,7 @@ enum WorkerCommand {
         var cluster = ClusterOptions()
         var slots: Int?
         var name: String?
+        var directory: String?
         var memoryLimit: Int?
         var cacheSize = 256 << 20
 
@@ -23,7 +24,7 @@ enum WorkerCommand {
                 if try cluster.read(word, from: words, &index) { continue }
                 let parts = word.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
                 var value = parts.count > 1 ? parts[1] : ""
-                if parts.count == 1, index < words.count, ["--slots", "--name", "--memory-limit", "--cache"].contains(word) {
+                if parts.count == 1, index < words.count, ["--slots", "--name", "--memory-limit", "--cache", "--directory"].contains(word) {
                     value = words[index]
                     index += 1
                 }
@@ -36,6 +37,9 @@ enum WorkerCommand {
                 case "--name":
                     if value.isEmpty { throw UsageError(message: "'--name' needs a name") }
                     name = value
+                case "--directory":
+                    if !value.hasPrefix("/") { throw UsageError(message: "'--directory' needs an absolute path, and not '\(value)'") }
+                    directory = value
                 case "--memory-limit": memoryLimit = try Self.size(value, parts[0])
                 case "--cache": cacheSize = try Self.size(value, parts[0])
                 default: throw UsageError(message: "unrecognized option '\(word)'")
@@ -60,6 +64,7 @@ enum WorkerCommand {
           --name NAME           how others call this worker (default: the machine's name and the process's number)
           --memory-limit SIZE   limit the memory of each operation; SIZE is bytes, or has a suffix k, M or G
           --cache SIZE          keep so many bytes of large values for later operations (default: 256M)
+          --directory DIR       put the files of runs that are not seen on this machine into DIR (default: TMPDIR, or /tmp)
           --key FILE            the secret that workers share with those who send operations
           --creds FILE          NATS credentials; or --nkey FILE, or OPSCRIPT_CLUSTER_USER and OPSCRIPT_CLUSTER_PASSWORD
           --ca FILE             the authorities to trust; --cert FILE and --cert-key FILE identify this worker
@@ -89,7 +94,8 @@ enum WorkerCommand {
         let signals = SignalSet()
         let slots = settings.slots ?? Engine.processorCount
         let notice: @Sendable (String) -> Void = { Message.write("\(name): \($0)\n") }
-        let runner = ClusterRunner(slots: slots, memoryLimit: settings.memoryLimit, notice: notice)
+        let directory = settings.directory ?? Environment.value("TMPDIR") ?? "/tmp"
+        let runner = ClusterRunner(slots: slots, memoryLimit: settings.memoryLimit, directory: directory, notice: notice)
         var events = ClusterWorker.Events()
         events.notice = notice
         events.load = { MachineLoad.now }
