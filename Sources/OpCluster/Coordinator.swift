@@ -169,6 +169,14 @@ public final class Coordinator: Sendable {
         state.withLock { $0.peers.values.map(\.description) }.sorted { ($0.host, $0.name) < ($1.host, $1.name) }
     }
 
+    /// The worker that has a task; nil if none has taken it.
+    public func worker(of number: UInt64) -> WorkerDescription? {
+        state.withLock { state in state.entries[number]?.holder.flatMap { state.peers[$0]?.description } }
+    }
+
+    /// Calls `body` after so many seconds, on any thread.
+    public func after(_ seconds: Double, _ body: @escaping @Sendable () -> Void) { exchange.fabric.after(seconds, body) }
+
     // MARK: tasks
 
     /// Publishes a task.

@@ -1,0 +1,59 @@
+/// The rows on which operations are shown that workers of a cluster have run: one for each that a worker runs at once.
+///
+/// Workers do not say in which of their slots an operation ran, so it gets one here that was free.
+struct WorkerSlots: Sendable {
+    /// A row.
+    struct Slot {
+        /// Such as `w1 on host, slot 2`.
+        let name: String
+        /// The place of the worker in the order in which the workers were seen first, and the slot's place among those of the worker.
+        let worker: Int
+        let number: Int
+        /// When the last operation in it ended.
+        fileprivate(set) var end: UInt64
+    }
+
+    private struct Worker {
+        var slotCount = 0
+        var slots: [Int] = []
+    }
+
+    /// By how much times of one worker may seem to overlap, in nanoseconds, because its clock is estimated.
+    private static let slack: UInt64 = 1_000_000
+
+    private(set) var all: [Slot] = []
+    private var workers: [Worker] = []
+    private var indices: [String: Int] = [:]
+
+    /// The number of operations that the workers run at once.
+    var capacity: Int { workers.reduce(0) { $0 + max($1.slotCount, $1.slots.count) } }
+    /// The number of workers.
+    var workerCount: Int { workers.count }
+
+    /// Finds a slot for an operation. Operations come in the order in which they have ended, or nearly so.
+    ///
+    /// - Parameter slotCount: the number of operations that the worker runs at once, as far as it is known.
+    /// - Returns: the index of the slot, whether it is a new one, and when the operation began there: a little later than it says, if the one
+    ///   before had not ended by then.
+    mutating func place(
+        on worker: String, slotCount: Int, from began: UInt64, to ended: UInt64
+    ) -> (slot: Int, isNew: Bool, began: UInt64) {
+        let index = indices[worker] ?? workers.count
+        if index == workers.count {
+            indices[worker] = index
+            workers.append(Worker())
+        }
+        workers[index].slotCount = max(workers[index].slotCount, slotCount)
+        let slots = workers[index].slots
+        // The one that has been free for the shortest time: so no more slots are needed than operations ran at once.
+        let free = slots.filter { all[$0].end <= began }.max { all[$0].end < all[$1].end }
+        let next = slots.count < workers[index].slotCount ? nil : slots.min { all[$0].end < all[$1].end }
+        if let slot = free ?? next, all[slot].end <= min(began + Self.slack, ended) {
+            defer { all[slot].end = ended }
+            return (slot, false, max(began, all[slot].end))
+        }
+        workers[index].slots.append(all.count)
+        all.append(Slot(name: "\(worker), slot \(slots.count + 1)", worker: index, number: slots.count, end: ended))
+        return (all.count - 1, true, began)
+    }
+}
