@@ -13,7 +13,7 @@ extension ClusterConnection {
     var purposeOfWait: String {
         let slots = coordinator.slotCount
         let place = "for a worker of the cluster at \(shownURL)"
-        return slots == 0 ? "\(place), where none answers" : "\(place), whose workers run \(slots) at once"
+        return slots == 0 ? "\(place), where none answers" : "\(place), which has \(slots) slot\(slots == 1 ? "" : "s")"
     }
 
     /// Seconds without a worker after which a person is told.

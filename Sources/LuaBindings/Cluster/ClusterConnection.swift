@@ -42,8 +42,8 @@ final class ClusterConnection: Sendable {
     private unowned let core: RuntimeCore
     private let moduleLoader: (@Sendable (String) throws -> String?)?
     private let state = Guarded(State())
-    /// Runs what an operation needs a Lua state for, before it leaves and after it has come back.
-    let localQueue: OperationQueue
+    /// A queue that no count, record or list includes, and whose operations closing the runtime does not cancel: others end only if they run.
+    private let localQueue: OperationQueue
 
     /// Connects.
     ///
@@ -77,6 +77,9 @@ final class ClusterConnection: Sendable {
         coordinator.close()
         if let token = state.withLock({ $0.token }) { unsafe unlink(token.path) }
     }
+
+    /// Runs what an operation needs a Lua state for, before it leaves and after it has come back: on a thread of the engine.
+    func run(_ body: @escaping @Sendable () -> Void) { localQueue.addOperation(body) }
 
     // MARK: queues
 

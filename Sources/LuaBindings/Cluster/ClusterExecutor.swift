@@ -56,7 +56,7 @@ public final class ClusterExecutor: FinishingExecutor, Sendable {
         let slots = connection.coordinator.slotCount
         while let job = state.withLock({ $0.next(slots: slots) }) {
             // On a thread of the engine, which has a Lua state.
-            connection.localQueue.addOperation { [self] in
+            connection.run { [self] in
                 job()
                 end(nil)
             }

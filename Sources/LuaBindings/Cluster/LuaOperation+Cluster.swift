@@ -48,7 +48,7 @@ extension LuaOperation {
         var handlers = Coordinator.Handlers { [self] outcome in
             // What needs a Lua state, or may wait for a file, does not happen on the thread that receives messages.
             if finishStep != nil || hasAttemptsLeft {
-                connection.localQueue.addOperation { [self] in end(as: outcome, ticket, files, finishStep) }
+                connection.run { [self] in end(as: outcome, ticket, files, finishStep) }
             } else {
                 end(as: outcome, ticket, files, nil)
             }

@@ -77,7 +77,7 @@ enum ReportPage {
         <section id="replay-section" aria-labelledby="replay-title">
           <h2 id="replay-title">Other numbers of workers</h2>
           <p class="note">Estimates: the recorded times of the operations, started as their dependencies, the queues' maxima and that many
-          workers allow. The script adds them as it did in this run.</p>
+          workers allow. The script adds them as it did in this run, and a cluster has as many workers.</p>
           <table id="replay">
             <thead><tr><th scope="col">Workers</th><th scope="col">Time</th><th scope="col">Compared with this run</th></tr></thead>
             <tbody></tbody>

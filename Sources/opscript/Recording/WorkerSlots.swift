@@ -19,7 +19,7 @@ struct WorkerSlots: Sendable {
     }
 
     /// By how much times of one worker may seem to overlap, in nanoseconds, because its clock is estimated.
-    private static let slack: UInt64 = 1_000_000
+    private static let slack: UInt64 = 20_000_000
 
     private(set) var all: [Slot] = []
     private var workers: [Worker] = []
