@@ -142,7 +142,7 @@ import Testing
         let outcome = try cluster.command("-", directory.path).input(
             """
             local queue = opscript.OperationQueue.new("far")
-            local busy = opscript.Operation.new { name = "busy", arguments = { arg[1] }, main = function(directory)
+            local busy = opscript.Operation.new { name = "busy", arguments = { arg[1] }, main = function(op, directory)
               io.open(directory .. "/begun", "w"):close()
               while not io.open(directory .. "/go") do opscript.sleep(0.005) end
             end }
@@ -170,7 +170,7 @@ import Testing
             local directory = os.getenv 'XDG_STATE_HOME'
             local queue = opscript.OperationQueue.new()
             for i = 1, 4 do
-              queue:addOperation(opscript.Operation.new { name = 'job ' .. i, arguments = { directory }, main = function(directory)
+              queue:addOperation(opscript.Operation.new { name = 'job ' .. i, arguments = { directory }, main = function(op, directory)
                 while not io.open(directory .. '/go') do opscript.sleep(0.01) end
               end })
             end

@@ -1,4 +1,4 @@
-import OpEngine
+@testable import OpEngine
 import TestSupport
 import Testing
 
@@ -9,7 +9,7 @@ import Testing
     @Test("Operations that come in the order of their ends need no more slots than ran at once, and none overlap")
     func fewest() {
         for seed in 1...200 {
-            var random = Random(seed: UInt64(seed))
+            var random = SeededGenerator(seed: UInt64(seed))
             var free = [UInt64](repeating: 0, count: 3)
             var times: [(began: UInt64, ended: UInt64)] = []
             for _ in 0..<100 {

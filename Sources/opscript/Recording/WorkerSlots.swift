@@ -32,7 +32,7 @@ struct WorkerSlots: Sendable {
 
     /// Finds a slot for an operation. Operations come in the order in which they have ended, or nearly so.
     ///
-    /// - Parameter slotCount: the number of operations that the worker runs at once, as far as it is known.
+    /// - Parameter slotCount: the number of operations that the worker runs at once, 0 if that is unknown.
     /// - Returns: the index of the slot, whether it is a new one, and when the operation began there: a little later than it says, if the one
     ///   before had not ended by then.
     mutating func place(
@@ -47,7 +47,8 @@ struct WorkerSlots: Sendable {
         let slots = workers[index].slots
         // The one that has been free for the shortest time: so no more slots are needed than operations ran at once.
         let free = slots.filter { all[$0].end <= began }.max { all[$0].end < all[$1].end }
-        let next = slots.count < workers[index].slotCount ? nil : slots.min { all[$0].end < all[$1].end }
+        let isFull = workers[index].slotCount > 0 && slots.count >= workers[index].slotCount
+        let next = isFull ? slots.min { all[$0].end < all[$1].end } : nil
         if let slot = free ?? next, all[slot].end <= min(began + Self.slack, ended) {
             defer { all[slot].end = ended }
             return (slot, false, max(began, all[slot].end))
