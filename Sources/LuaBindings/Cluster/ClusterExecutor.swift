@@ -22,6 +22,8 @@ public final class ClusterExecutor: FinishingExecutor, Sendable {
         var jobs: [@Sendable () -> Void] = []
         /// The operations that are with workers, or on their way.
         var inFlight = 0
+        /// So many were cancelled before they could leave. They need no room, but somebody must let the queue end them.
+        var cancelledCount = 0
         /// Seconds that a body took, the last ones counting most.
         var averageSeconds = 0.1
     }
@@ -63,6 +65,12 @@ public final class ClusterExecutor: FinishingExecutor, Sendable {
         }
     }
 
+    /// An operation of the queue was cancelled that has not left.
+    func hasCancelled() {
+        state.withLock { $0.cancelledCount += 1 }
+        startMore()
+    }
+
     /// Counts an operation that goes to a worker.
     func begin() { state.withLock { $0.inFlight += 1 } }
 
@@ -80,8 +88,9 @@ extension ClusterExecutor.State {
     fileprivate mutating func next(slots: Int) -> (@Sendable () -> Void)? {
         let ahead = Int(ClusterExecutor.aheadSeconds / max(averageSeconds, 1e-6))
         let most = slots * min(max(ahead, ClusterExecutor.leastAhead), ClusterExecutor.mostAhead)
-        guard inFlight < most, !jobs.isEmpty else { return nil }
+        guard inFlight < most || cancelledCount > 0, !jobs.isEmpty else { return nil }
         inFlight += 1
+        cancelledCount = max(cancelledCount - 1, 0)
         return jobs.removeFirst()
     }
 }

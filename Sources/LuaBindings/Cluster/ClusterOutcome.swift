@@ -9,6 +9,8 @@ enum ClusterSetup {
         let showsWarnings: Bool
         let randomSeed: UInt64?
         let stateMemoryLimit: Int?
+        /// The script's working directory.
+        let directory: String
     }
 
     /// What the coordinator sends. `state` is the calling thread's.
@@ -17,6 +19,7 @@ enum ClusterSetup {
         settings.byte(core.showsWarnings.load(ordering: .relaxed) ? 1 : 0)
         settings.text(core.randomSeed.map { "\($0)" } ?? "")
         settings.number(core.stateMemoryLimit ?? 0)
+        settings.text(ClusterFiles.workingDirectory)
         var writer = try WireWriter(for: nil, "the prelude", usesBlobs: false)
         try writer.optional(published.paths) { writer, paths throws(Failure) in try writer.parcel(paths) }
         writer.number(published.preludes.count)
@@ -32,7 +35,8 @@ enum ClusterSetup {
         var reader = ByteReader(blob.copy[...])
         do {
             let showsWarnings = try reader.byte() != 0, seed = UInt64(try reader.text()), limit = try reader.count()
-            let settings = Settings(showsWarnings: showsWarnings, randomSeed: seed, stateMemoryLimit: limit > 0 ? limit : nil)
+            let settings = Settings(
+                showsWarnings: showsWarnings, randomSeed: seed, stateMemoryLimit: limit > 0 ? limit : nil, directory: try reader.text())
             return (settings, rest: try reader.remainder())
         } catch { throw WireReader.malformed }
     }
@@ -52,14 +56,29 @@ enum ClusterSetup {
 
 /// A task as an operation of the worker, and the operation's outcome as the coordinator takes it.
 enum ClusterOutcome {
+    /// What a task consists of.
+    struct Received {
+        let operation: LuaOperation
+        /// The name of its queue.
+        let queue: String?
+        /// The files that it uses, if it has some.
+        let files: ClusterFiles?
+        /// The errors of other operations that it may read.
+        let failures: [OperationFailure]
+    }
+
     /// The operation that a task describes. The first blob is that of the setup. See `LuaOperation.payload`.
     static func operation(
         of task: WorkerTask, core: RuntimeCore, memoryLimit: Int?
-    ) throws(Failure) -> (operation: LuaOperation, files: ClusterFiles?) {
+    ) throws(Failure) -> Received {
         var reader = try WireReader(task.bytes, task.blobs, for: nil, core: core)
         guard let operation = reader.owner else { throw WireReader.malformed }
         _ = try reader.blob()
         operation.name = try reader.optional { reader throws(Failure) in try reader.text() }
+        let queue = try reader.optional { reader throws(Failure) in try reader.text() }
+        operation.queuePriority = Operation.QueuePriority(clusterPriority: try reader.number())
+        let attempt = try reader.number()
+        if attempt > 1 { operation.continueAttempts(at: attempt) }
         let timeout = try reader.optional { reader throws(Failure) in try reader.seconds() }
         let memory = try reader.optional { reader throws(Failure) in try reader.number() }
         for (name, value) in try reader.storage() { operation.store(value, as: name) }
@@ -80,24 +99,29 @@ enum ClusterOutcome {
         if let timeout { operation.timeout = timeout }
         operation.memoryLimit = [memory, memoryLimit].compactMap(\.self).min()
         for dependency in dependencies { operation.addDependency(dependency) }
-        return (operation, try reader.optional { reader throws(Failure) in try ClusterFiles(&reader) })
+        let files = try reader.optional { reader throws(Failure) in try ClusterFiles(&reader) }
+        return Received(operation: operation, queue: queue, files: files, failures: reader.failures)
     }
 
     /// What an operation that has finished leaves.
     ///
     /// - Parameters:
     ///   - before: what was stored in it when it began.
+    ///   - failures: the errors that it may have read.
     ///   - files: what it has made, if that must be sent.
-    static func payload(of operation: LuaOperation, before: [String: Parcel], files: [SentFile] = []) -> Payload {
+    static func payload(
+        of operation: LuaOperation, before: [String: Parcel], _ failures: [OperationFailure], files: [SentFile] = []
+    ) -> Payload {
         do throws(Failure) {
             var writer = try WireWriter(for: operation, operation.displayName)
-            try write(operation, before: before, files, to: &writer)
+            try write(operation, before: before, failures, files, to: &writer)
             return try writer.finish()
         } catch { return failure(error) }
     }
 
     private static func write(
-        _ operation: LuaOperation, before: [String: Parcel], _ files: [SentFile], to writer: inout WireWriter
+        _ operation: LuaOperation, before: [String: Parcel], _ failures: [OperationFailure], _ files: [SentFile],
+        to writer: inout WireWriter
     ) throws(Failure) {
         let after = operation.storage
         let changed = Set(before.keys).union(after.keys).filter { name in
@@ -109,6 +133,9 @@ enum ClusterOutcome {
             writer.text(name)
             try writer.optional(after[name]) { writer, value throws(Failure) in try writer.parcel(value) }
         }
+        let read = failures.indices.filter { failures[$0].isRead }
+        writer.number(read.count)
+        for index in read { writer.number(index) }
         let error = operation.error as? OperationFailure
         error?.markRead()
         writer.flag(error != nil)
@@ -136,6 +163,7 @@ enum ClusterOutcome {
 
     private static func payload(of failure: Failure) throws(Failure) -> Payload {
         var writer = try WireWriter(for: nil, "an error")
+        writer.number(0)
         writer.number(0)
         writer.flag(true)
         writer.text(failure.message)

@@ -52,23 +52,27 @@ public final class ClusterRunner: ClusterWorker.Runner {
 /// One run, as a worker has it.
 final class ClusterRun: Sendable {
     private struct State {
-        /// The operations here, by their number in the run and by themselves.
-        var operations: [UInt64: LuaOperation] = [:]
+        /// The operations here, by their tasks. One that was believed to be lost may be here twice.
+        var operations: [ObjectIdentifier: LuaOperation] = [:]
+        /// The tasks, by their operations.
         var tasks: [ObjectIdentifier: RunningTask] = [:]
         /// Any of the tasks, to ask the coordinator with.
         var lastTask: WorkerTask
         var setup: BlobName?
         var preludeCount = 0
+        /// The queues, by their names.
+        var queues: [String?: OperationQueue] = [:]
         /// The sources of modules that have come.
         var modules: [String: String?] = [:]
     }
 
     private let runtime: Runtime
-    private let queue: OperationQueue
     private let memoryLimit: Int?
     private let folder: WorkerFolder
     /// The name of the run.
     private let name: String
+    /// The script's working directory, or the folder of the run if this machine has no such directory.
+    private let directory: String
     private let state: Guarded<State>
 
     /// The receiver of what bodies write exists before the run does.
@@ -99,8 +103,7 @@ final class ClusterRun: Sendable {
             if settings.showsWarnings { try runtime.enableWarnings() }
         } catch { throw Failure(message: "a worker cannot prepare for the run: \(error.message)") }
         (self.memoryLimit, self.folder, name) = (memoryLimit, folder, firstTask.run)
-        queue = OperationQueue(engine: runtime.engine)
-        queue.maxConcurrentOperationCount = .max
+        directory = isFolder(settings.directory) ? settings.directory : folder.folder(of: firstTask.run)
         state = Guarded(State(lastTask: firstTask))
         outlet.become(self)
     }
@@ -108,30 +111,29 @@ final class ClusterRun: Sendable {
     /// Begins to run a task.
     func begin(_ task: WorkerTask) throws(Failure) {
         try apply(task)
-        let (operation, files) = try ClusterOutcome.operation(of: task, core: runtime.core, memoryLimit: memoryLimit)
+        let received = try ClusterOutcome.operation(of: task, core: runtime.core, memoryLimit: memoryLimit)
+        let (operation, files, queue) = (received.operation, received.files, queue(named: received.queue))
         let before = operation.storage
         let sent = files.flatMap { $0.token.isSeen ? nil : $0 }
         let running = RunningTask(task)
         state.withLock { state in
-            state.operations[task.number] = operation
+            state.operations[ObjectIdentifier(task)] = operation
             state.tasks[ObjectIdentifier(operation)] = running
             state.lastTask = task
         }
         operation.whenFinished { [self, unowned operation] in
             state.withLock { state in
-                state.operations[task.number] = nil
+                state.operations[ObjectIdentifier(task)] = nil
                 state.tasks[ObjectIdentifier(operation)] = nil
             }
             running.flush()
             var made: [SentFile] = []
-            if let sent {
-                if operation.outcome == .succeeded { made = ClusterFiles.read(sent.outputs, below: folder.folder(of: name)) }
-                folder.leave()
-            }
-            task.end(ClusterOutcome.payload(of: operation, before: before, files: made))
+            if let sent, operation.outcome == .succeeded { made = ClusterFiles.read(sent.outputs, below: folder.folder(of: name)) }
+            folder.leave()
+            task.end(ClusterOutcome.payload(of: operation, before: before, received.failures, files: made))
         }
-        guard let sent else { return queue.addOperation(operation) }
-        folder.enter(name) { [self] in
+        folder.enter(sent == nil ? directory : folder.folder(of: name)) { [self] in
+            guard let sent else { return queue.addOperation(operation) }
             // On a thread that may wait for the files.
             queue.addOperation { [self] in
                 do throws(Failure) { try sent.fetch(for: task, into: folder.folder(of: name)) } catch {
@@ -140,6 +142,18 @@ final class ClusterRun: Sendable {
                 }
                 queue.addOperation(operation)
             }
+        }
+    }
+
+    /// A queue whose operations all execute at once: how many there are is decided elsewhere.
+    private func queue(named name: String?) -> OperationQueue {
+        state.withLock { state in
+            if let known = state.queues[name] { return known }
+            let queue = OperationQueue(engine: runtime.engine)
+            queue.name = name
+            queue.maxConcurrentOperationCount = .max
+            state.queues[name] = queue
+            return queue
         }
     }
 
@@ -153,7 +167,7 @@ final class ClusterRun: Sendable {
     }
 
     func stop(_ task: WorkerTask, _ request: StopRequest) {
-        guard let operation = state.withLock({ $0.operations[task.number] }) else { return }
+        guard let operation = state.withLock({ $0.operations[ObjectIdentifier(task)] }) else { return }
         if request == .cancel { operation.cancel() } else { operation.interrupt() }
     }
 
@@ -195,10 +209,13 @@ private final class RunningTask: Sendable {
     func write(_ bytes: [UInt8], to stream: UInt8) {
         let lines = pending.withLock { pending -> [UInt8] in
             let index = Int(stream) - 1
-            pending[index] += bytes
-            guard let end = pending[index].lastIndex(of: UInt8(ascii: "\n")) else { return [] }
-            defer { pending[index].removeFirst(end + 1) }
-            return Array(pending[index][...end])
+            // What is pending has no newline.
+            guard let end = bytes.lastIndex(of: UInt8(ascii: "\n")) else {
+                pending[index] += bytes
+                return []
+            }
+            defer { pending[index] = Array(bytes[(end + 1)...]) }
+            return pending[index] + bytes[...end]
         }
         if !lines.isEmpty { task.write(lines, to: stream) }
     }

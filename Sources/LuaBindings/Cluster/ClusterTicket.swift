@@ -7,6 +7,8 @@ final class ClusterTicket: Sendable {
         var number: UInt64?
         var request: StopRequest?
         var hasEnded = false
+        /// The errors of other operations that went along, in the order of `WireWriter.failures`.
+        var failures: [OperationFailure] = []
     }
 
     let executor: ClusterExecutor
@@ -52,6 +54,14 @@ final class ClusterTicket: Sendable {
 
     /// Gives up an operation whose worker does not say that it has stopped.
     func abandon() { if let number = state.withLock({ $0.number }) { executor.connection.coordinator.abandon(number) } }
+
+    func hasSent(_ failures: [OperationFailure]) { state.withLock { $0.failures = failures } }
+
+    /// The body has read these of the errors that went along. Others may come from a worker that is wrong.
+    func markRead(_ indices: [Int]) {
+        let failures = state.withLock { $0.failures }
+        for index in indices where failures.indices.contains(index) { failures[index].markRead() }
+    }
 
     /// Returns true for the first caller only.
     func claimEnd() -> Bool {

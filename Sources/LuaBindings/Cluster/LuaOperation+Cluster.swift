@@ -31,7 +31,8 @@ extension LuaOperation {
                 finishStep = finish
                 files = executor.connection.files(of: step)
             }
-            let payload = try payload(of: bodies, files, in: state, executor.connection)
+            let (payload, failures) = try payload(of: bodies, files, in: state, executor.connection)
+            ticket.hasSent(failures)
             var task = Coordinator.Task(payload)
             task.priority = queuePriority.clusterPriority
             task.queue = executor.queueName
@@ -70,12 +71,15 @@ extension LuaOperation {
 
     private func payload(
         of bodies: SmallArray<Body>, _ files: ClusterFiles?, in state: LuaState, _ connection: ClusterConnection
-    ) throws(Failure) -> Payload {
+    ) throws(Failure) -> (Payload, failures: [OperationFailure]) {
         let setup = try connection.setup(in: state)
         try core.prepare(state)
         var writer = try WireWriter(for: self, displayName, describesOwner: true)
         writer.blob(setup)
         try writer.optional(name) { writer, name throws(Failure) in writer.text(name) }
+        try writer.optional(queue?.givenName) { writer, name throws(Failure) in writer.text(name) }
+        writer.number(Int(queuePriority.clusterPriority))
+        writer.number(attempt)
         try writer.optional(timeLimit?.seconds) { writer, seconds throws(Failure) in writer.seconds(seconds) }
         let memory = memoryLimit ?? (core.operationMemoryLimit > 0 ? core.operationMemoryLimit : nil)
         try writer.optional(memory) { writer, bytes throws(Failure) in writer.number(bytes) }
@@ -91,7 +95,7 @@ extension LuaOperation {
         writer.number(parcels.count)
         for parcel in parcels { try writer.parcel(parcel, CLUA_BODY) }
         try writer.optional(files) { writer, files throws(Failure) in files.write(to: &writer) }
-        return try writer.finish()
+        return (try writer.finish(), writer.failures)
     }
 
     private func parcel(of body: Body, in state: LuaState) throws(Failure) -> Parcel {
@@ -116,7 +120,7 @@ extension LuaOperation {
         case .ended(let payload, let worker, let began, let ended):
             if let worker { recordRun(elsewhere: worker.label, slots: worker.slots, began: began, ended: ended) }
             do throws(Failure) {
-                if let failure = try takeOutcome(payload, files) {
+                if let failure = try takeOutcome(payload, ticket, files) {
                     // What stops a body cancels the operation, here as at the worker.
                     if [.timeout, .interrupted].contains(failure.kind), !hasAttemptsLeft { cancelItself() }
                     return fail(failure, ticket)
@@ -135,12 +139,15 @@ extension LuaOperation {
     }
 
     /// Takes over what the worker says. Returns the failure if there is one.
-    private func takeOutcome(_ payload: Payload, _ files: ClusterFiles?) throws(Failure) -> OperationFailure? {
+    private func takeOutcome(
+        _ payload: Payload, _ ticket: ClusterTicket, _ files: ClusterFiles?
+    ) throws(Failure) -> OperationFailure? {
         var reader = try WireReader(payload.bytes, payload.contents, for: self, core: core)
         let values = try reader.list { reader throws(Failure) in
             (name: try reader.text(), value: try reader.optional { reader throws(Failure) in try reader.parcel() })
         }
         for (name, value) in values { store(value, as: name) }
+        ticket.markRead(try reader.list { reader throws(Failure) in try reader.number() })
         if try reader.flag() {
             let failure = try reader.failure()
             let value = try reader.optional { reader throws(Failure) in try reader.parcel() }
@@ -182,7 +189,7 @@ extension LuaOperation {
 
 extension Operation.QueuePriority {
     /// The number that members of a cluster use.
-    fileprivate var clusterPriority: UInt8 {
+    var clusterPriority: UInt8 {
         switch self {
         case .veryLow: 0
         case .low: 1
@@ -190,5 +197,10 @@ extension Operation.QueuePriority {
         case .high: 3
         case .veryHigh: 4
         }
+    }
+
+    /// The priority that has a number.
+    init(clusterPriority number: Int) {
+        self = [.veryLow, .low, .normal, .high, .veryHigh].first { $0.clusterPriority == number } ?? .normal
     }
 }

@@ -11,6 +11,8 @@ struct WireReader {
     private let core: RuntimeCore
     /// Whose values they are.
     private(set) var owner: LuaOperation?
+    /// The errors of the operations that were read. See `WireWriter.failures`.
+    private(set) var failures: [OperationFailure] = []
 
     static let malformed = Failure(message: "what came from another member of the cluster is damaged")
 
@@ -170,9 +172,9 @@ struct WireReader {
         }
         let results = try list { reader throws(Failure) in try reader.parcel() }
         for (name, value) in try storage() { operation.store(value, as: name) }
-        operation.finishAsReceived(
-            results, outcome: outcome == 0 ? .succeeded : outcome == 1 ? .failed : .cancelled,
-            error.map { OperationFailure(received: $0.0, value: $0.1, of: operation) })
+        let failure = error.map { OperationFailure(received: $0.0, value: $0.1, of: operation) }
+        if let failure { failures.append(failure) }
+        operation.finishAsReceived(results, outcome: outcome == 0 ? .succeeded : outcome == 1 ? .failed : .cancelled, failure)
     }
 
     mutating func storage() throws(Failure) -> [(name: String, value: Parcel)] {
@@ -205,11 +207,8 @@ extension LuaOperation {
             registerReferences(of: result)
         }
         if outcome == .cancelled { cancelItself() }
-        if let failure {
-            // Whoever was responsible for it has been told already.
-            failure.markRead()
-            fail(with: failure, outcome: outcome)
-        }
+        // Where it failed it is reported, unless the body reads it.
+        if let failure { fail(with: failure, outcome: outcome) }
         end()
     }
 

@@ -24,6 +24,8 @@ struct WireWriter {
     private var objects: [AnyObject] = []
     private var numbers: [ObjectIdentifier: Int] = [:]
     private var blobs: [Blob] = []
+    /// The errors of the operations that were written, in this order.
+    private(set) var failures: [OperationFailure] = []
     private var blobNumbers: [BlobName: Int] = [:]
     /// The operation that the values belong to. They may refer to it.
     private let owner: LuaOperation?
@@ -177,8 +179,9 @@ struct WireWriter {
         case let operation as LuaOperation:
             try optional(operation.name) { writer, name throws(Failure) in writer.text(name) }
             number(operation.outcome == .succeeded ? 0 : operation.outcome == .failed ? 1 : 2)
-            let error = operation.error as? OperationFailure
+            let error = operation.failureLeftUnread
             try optional(error) { writer, error throws(Failure) in
+                writer.failures.append(error)
                 try writer.failure(error)
                 try writer.optional(error.value) { writer, value throws(Failure) in try writer.parcel(value) }
             }

@@ -265,10 +265,15 @@ import Synchronization
 
     /// Why the operation failed or was cancelled; nil if it succeeded or has not finished. Reading the property marks the failure as read.
     var failure: OperationFailure? {
-        guard isFinished, let error else { return nil }
-        let failure = error as? OperationFailure ?? failure(for: error)
-        failure.markRead()
+        let failure = failureLeftUnread
+        failure?.markRead()
         return failure
+    }
+
+    /// The same, without marking it as read.
+    var failureLeftUnread: OperationFailure? {
+        guard isFinished, let error else { return nil }
+        return error as? OperationFailure ?? failure(for: error)
     }
 
     /// Turns an error of the engine into one with a message for scripts.
@@ -298,6 +303,7 @@ import Synchronization
         // capture may retain this operation, so they are dropped here.
         if !isExecuting {
             dropBodies()
+            clusterExecutor?.hasCancelled()
         } else {
             core.states.withLock { states in for state in states where state.runs(self) { state.inbox.wake() } }
             ticket?.cancel()

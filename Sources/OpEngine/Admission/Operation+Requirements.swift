@@ -67,6 +67,9 @@ extension BeyondFoundation where Self: Operation {
 }
 
 extension Operation {
+    /// Says that attempts before this number were made in another process. Call before the operation is added to a queue.
+    package func continueAttempts(at attempt: Int) { changeAdmission { $0.attempt = attempt - 1 } }
+
     /// The number of conditions that have not been asked.
     package var conditionCount: Int { admission.map { admission in lock.withLock { admission.conditions.count } } ?? 0 }
 
