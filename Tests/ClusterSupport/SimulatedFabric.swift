@@ -35,7 +35,9 @@ public final class SimulatedFabric: Fabric, @unchecked Sendable {
         (self.name, self.simulation, self.server, self.delay) = (name, simulation, server, delay)
     }
 
-    public var now: Double { simulation.now }
+    /// How far its clock is ahead of that of the simulation: each machine's begins when it starts.
+    public var clockOffset = 0.0
+    public var now: Double { simulation.now + clockOffset }
     public var maxPayload: Int { 1 << 20 }
     public func randomNumber() -> UInt64 { simulation.random.next() }
     private var isGone: Bool { isDead || hasClosed }

@@ -1,7 +1,7 @@
-@testable import OpEngine
 import TestSupport
 import Testing
 
+@testable import OpEngine
 @testable import opscript
 
 /// Where operations are shown that workers of a cluster have run.
