@@ -104,6 +104,28 @@ import Testing
         #expect(estimates.count == 5 && Set(estimates).count == 1, "\(estimates)")
     }
 
+    @Test("The status page has a row for a slot, and the metrics count workers, slots and the time that operations spent there")
+    func status() throws {
+        let cluster = try LiveCluster()
+        try cluster.addWorker("w1", slots: 2)
+        let run = try LiveRun(
+            """
+            local queue = opscript.OperationQueue.new("far")
+            queue:addOperation(opscript.Operation.new { name = "first", main = function() opscript.sleep(0.1) end }):waitUntilFinished()
+            print "ready"
+            io.stdout:flush()
+            io.read()
+            """, "--cluster", cluster.url)
+        let stream = try run.openEvents()
+        let event = try stream.event(containing: #""outcomes":[1,0,0,0,0]"#)
+        #expect(event.contains(#""cluster":[1,2,"#) && event.contains(/"threads":\[\[1000000,"w1 on [^"]*, slot 1"\]\]/), "\(event)")
+        let metrics = try run.get("/metrics").split(separator: "\n")
+        #expect(metrics.contains("opscript_cluster_workers 1") && metrics.contains("opscript_cluster_slots 2"), "\(metrics)")
+        let time = metrics.compactMap { $0.wholeMatch(of: /opscript_cluster_seconds_total ([0-9.]+)/)?.1 }.first.flatMap { Double($0) }
+        #expect(try #require(time) >= 0.1)
+        #expect(try run.finish() == 0)
+    }
+
     @Test("Without workers, op:why() says so, and so does one notice after five seconds; a worker that comes then runs everything")
     func waiting() throws {
         let cluster = try LiveCluster()

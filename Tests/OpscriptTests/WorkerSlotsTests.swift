@@ -21,7 +21,9 @@ import Testing
             var slots = WorkerSlots(), ends: [Int: UInt64] = [:]
             for time in times.sorted(by: { $0.ended < $1.ended }) {
                 // Nothing is known of the worker, so that no slice is moved.
-                let (slot, isNew, began) = slots.place(on: "w", slotCount: 0, from: time.began, to: time.ended)
+                let (slot, isNew, began, ended) = slots.place(
+                    on: "w", slotCount: 0, from: time.began, to: time.ended, at: time.ended)
+                #expect(ended == time.ended)
                 #expect(began == time.began && isNew == (ends[slot] == nil) && ends[slot] ?? 0 <= began, "seed \(seed)")
                 ends[slot] = time.ended
             }
@@ -29,15 +31,21 @@ import Testing
         }
     }
 
-    @Test("A worker's clock that is a little off moves the beginning, and needs no more slots than the worker has")
+    @Test("A worker's clock that is a little off moves operations, and needs no more slots than the worker has")
     func clocks() {
         var slots = WorkerSlots()
-        #expect(slots.place(on: "w", slotCount: 1, from: 1_000_000, to: 9_000_000).began == 1_000_000)
-        #expect(slots.place(on: "w", slotCount: 1, from: 8_500_000, to: 9_500_000).began == 9_000_000)
+        func place(_ worker: String, _ slotCount: Int, _ began: UInt64, _ ended: UInt64, at now: UInt64) -> [UInt64] {
+            let place = slots.place(on: worker, slotCount: slotCount, from: began, to: ended, at: now)
+            return [UInt64(place.slot), place.isNew ? 1 : 0, place.began, place.ended]
+        }
+        #expect(place("w", 1, 100, 900, at: 950) == [0, 1, 100, 900])
+        #expect(place("w", 1, 850, 950, at: 1200) == [0, 0, 900, 1000])
+        #expect(place("w", 1, 920, 980, at: 1040) == [0, 0, 1000, 1040])
         #expect(slots.all.map(\.name) == ["w, slot 1"] && slots.capacity == 1)
-        // This one cannot have come after the other.
-        #expect(slots.place(on: "w", slotCount: 1, from: 8_500_000, to: 9_400_000).began == 8_500_000)
-        #expect(slots.place(on: "v", slotCount: 4, from: 0, to: 1).isNew)
+        // This one was back before the other began. So the worker has more slots than it said, or there is another one with its name.
+        #expect(place("w", 1, 700, 800, at: 999) == [1, 1, 700, 800])
+        #expect(place("w", 1, 1040, 3_000_000_000, at: 3_000_000_000) == [0, 0, 1040, 3_000_000_000])
+        #expect(place("v", 4, 0, 1, at: 1) == [2, 1, 0, 1])
         #expect(slots.all.map(\.name) == ["w, slot 1", "w, slot 2", "v, slot 1"] && slots.capacity == 6 && slots.workerCount == 2)
     }
 

@@ -316,12 +316,12 @@ struct RunLog: Sendable {
         if operation.returned == 0 { operation.returned = time }
         if isWorker(operation.thread) { totals.workerTime += operation.busyTime }
         let ended = min(max(ended, operation.started), time), began = min(max(began, operation.started), ended)
-        let (slot, _, begin) = slots.place(on: worker, slotCount: slotCount, from: began, to: ended)
+        let (slot, _, begin, end) = slots.place(on: worker, slotCount: slotCount, from: began, to: ended, at: time)
         operation.phase = .open
         operation.thread = RunLog.firstSlotThread + slot
         operation.clusterTime += begin - operation.started
-        (operation.started, operation.returned, operation.blockedTime) = (begin, max(ended, 1), 0)
-        totals.clusterTime += ended - begin
+        (operation.started, operation.returned, operation.blockedTime) = (begin, max(end, 1), 0)
+        totals.clusterTime += end - begin
         operations[index] = operation
     }
 

@@ -153,7 +153,7 @@ struct TraceWriter {
             sampleCounters(at: time)
         case .ranElsewhere(let worker, let slotCount, let began, let ended):
             guard operations[number].phase == .running || operations[number].phase == .open else { return }
-            place(number, on: worker, slotCount, from: began, to: ended)
+            place(number, on: worker, slotCount, from: began, to: ended, at: time)
         case .attemptFailed:
             guard operations[number].phase == .running || operations[number].phase == .open else { return }
             finish(number, .failed, at: time)
@@ -196,15 +196,17 @@ struct TraceWriter {
     // MARK: Clusters
 
     /// Finds a track for an operation that a worker of a cluster has run.
-    private mutating func place(_ number: Int, on worker: String, _ slotCount: Int, from began: UInt64, to ended: UInt64) {
-        let (slot, isNew, began) = slots.place(
-            on: worker, slotCount: slotCount, from: max(began, operations[number].started), to: max(ended, operations[number].started))
+    private mutating func place(
+        _ number: Int, on worker: String, _ slotCount: Int, from began: UInt64, to ended: UInt64, at time: UInt64
+    ) {
+        let began = max(began, operations[number].started)
+        let (slot, isNew, begin, end) = slots.place(on: worker, slotCount: slotCount, from: began, to: max(ended, began), at: time)
         let track = TraceWriter.firstSlotTrack + slot
         if isNew {
             let row = slots.all[slot]
             events.writeTrack(track, row.name, 200_000 + 1000 * row.worker + row.number)
         }
-        operations[number].elsewhere = (track, began, max(began, ended))
+        operations[number].elsewhere = (track, begin, end)
     }
 
     /// Shows where an operation that ran on a cluster was sent, and how long it waited for a worker.

@@ -18,8 +18,9 @@ struct WorkerSlots: Sendable {
         var slots: [Int] = []
     }
 
-    /// By how much times of one worker may seem to overlap, in nanoseconds, because its clock is estimated.
-    private static let slack: UInt64 = 20_000_000
+    /// By how much times of one worker may seem to overlap, in nanoseconds, because its clock is estimated: at first badly, if the first
+    /// messages were slow.
+    private static let slack: UInt64 = 1_000_000_000
 
     private(set) var all: [Slot] = []
     private var workers: [Worker] = []
@@ -32,12 +33,14 @@ struct WorkerSlots: Sendable {
 
     /// Finds a slot for an operation. Operations come in the order in which they have ended, or nearly so.
     ///
-    /// - Parameter slotCount: the number of operations that the worker runs at once, 0 if that is unknown.
-    /// - Returns: the index of the slot, whether it is a new one, and when the operation began there: a little later than it says, if the one
+    /// - Parameters:
+    ///   - slotCount: the number of operations that the worker runs at once; 0 if that is unknown.
+    ///   - now: when the operation was back.
+    /// - Returns: the index of the slot, whether it is a new one, and the operation's time there. It is moved to a later one if the operation
     ///   before had not ended by then.
     mutating func place(
-        on worker: String, slotCount: Int, from began: UInt64, to ended: UInt64
-    ) -> (slot: Int, isNew: Bool, began: UInt64) {
+        on worker: String, slotCount: Int, from began: UInt64, to ended: UInt64, at now: UInt64
+    ) -> (slot: Int, isNew: Bool, began: UInt64, ended: UInt64) {
         let index = indices[worker] ?? workers.count
         if index == workers.count {
             indices[worker] = index
@@ -49,12 +52,13 @@ struct WorkerSlots: Sendable {
         let free = slots.filter { all[$0].end <= began }.max { all[$0].end < all[$1].end }
         let isFull = workers[index].slotCount > 0 && slots.count >= workers[index].slotCount
         let next = isFull ? slots.min { all[$0].end < all[$1].end } : nil
-        if let slot = free ?? next, all[slot].end <= min(began + Self.slack, ended) {
-            defer { all[slot].end = ended }
-            return (slot, false, max(began, all[slot].end))
+        if let slot = free ?? next, all[slot].end <= min(began + Self.slack, now) {
+            let begin = max(began, all[slot].end)
+            all[slot].end = min(ended + (begin - began), now)
+            return (slot, false, begin, all[slot].end)
         }
         workers[index].slots.append(all.count)
         all.append(Slot(name: "\(worker), slot \(slots.count + 1)", worker: index, number: slots.count, end: ended))
-        return (all.count - 1, true, began)
+        return (all.count - 1, true, began, ended)
     }
 }
