@@ -138,6 +138,12 @@ enum AllocationSteps {
         if tried.error then error(tried.error.message, 0) end
         return tried.result, tried.attempts, tried.retry, tried.exclusive, tried.needs, tried.attempt, opscript.resources()
         """,
+        "queues of a cluster": """
+        local function make(cluster) return OperationQueue.new { cluster = cluster, delivery = 'atMostOnce', maxDeliveries = 2 } end
+        local ok, message = pcall(make, true)
+        if not tostring(message):find 'there is no cluster' then error(message, 0) end
+        return make(false)
+        """,
         "operations that ask the store": """
         local function ask(options)
           options.memoize, options.version, options.env, options.keepOnFailure = true, { n }, { 'HOME' }, true
