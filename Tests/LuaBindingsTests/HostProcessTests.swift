@@ -62,6 +62,31 @@ import Testing
         }
     }
 
+    /// The C library's `system` ignores SIGINT and SIGQUIT in the whole process while a command runs.
+    @Test func aCommandOfAScriptIgnoresNoSignalsOfTheHost() async {
+        await #expect(processExitsWith: .success) {
+            let runtime = try Runtime()
+            let ignored = try runtime.run(
+                """
+                local function ignored(command)
+                    local path = os.tmpname()
+                    assert(os.execute(command .. ' >' .. path))
+                    local file <close> = assert(io.open(path))
+                    os.remove(path)
+                    return file:read 'l'
+                end
+                local operation = opscript.OperationQueue.new():addOperation(function() return ignored 'grep SigIgn /proc/$PPID/status' end)
+                operation:waitUntilFinished()
+                local usual = io.open '/proc/self/status':read 'a':match 'SigIgn:%s*%x+'
+                return usual == operation.result, usual == ignored 'grep SigIgn /proc/$PPID/status'
+                """)
+            #expect(ignored == [true, true])
+            let results = try runtime.run("return os.execute(), os.execute 'exit 3', os.execute 'kill $$'")
+            #expect(results == [true, .nil, .nil, "signal", 15])
+            runtime.close()
+        }
+    }
+
     @Test func aHostForksAndExecutesPrograms() async {
         await #expect(processExitsWith: .success) {
             let runtime = try Runtime()

@@ -10,7 +10,8 @@ import Testing
     enum Faults: CaseIterable { case none, connections, deaths, everything }
 
     @Test(arguments: Faults.allCases) func everyTaskHasOneOutcome(_ faults: Faults) {
-        let count = TestLength.number("OPSCRIPT_CLUSTER_RUNS") ?? (TestLength.isLong ? 20000 : TestLength.size(500))
+        let count =
+            TestLength.number("OPSCRIPT_CLUSTER_RUNS") ?? (TestLength.isLong ? 20000 : TestLength.isQuick ? 50 : TestLength.size(200))
         let seeds = TestLength.number("OPSCRIPT_CLUSTER_SEED").map { UInt64($0)...UInt64($0) }
         let first = seeds?.lowerBound ?? UInt64.random(in: 0...1 << 40)
         for seed in seeds ?? first...first + UInt64(count) {

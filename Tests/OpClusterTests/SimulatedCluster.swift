@@ -73,6 +73,9 @@ final class SimulatedRunner: ClusterWorker.Runner, @unchecked Sendable {
 
     func runHasEnded(_ run: String) { cluster.noteRunEnd(run, at: name) }
 
+    /// Forgets the bodies, which refer to the worker.
+    func forget() { running = [:] }
+
     private func end(_ task: WorkerTask, _ payload: Payload) {
         if isDead || running.removeValue(forKey: ObjectIdentifier(task)) == nil { return }
         task.end(payload)
@@ -281,6 +284,7 @@ final class SimulatedCluster: @unchecked Sendable {
         for member in members { member.worker.close() }
         simulation.run(until: simulation.now + 0.1)
         for fabric in members.map(\.fabric) + [fabric] { fabric.forget() }
+        for member in members { member.runner.forget() }
         (server.trace, beginHandler) = (nil, { _ in })
         server.removeStreams()
         simulation.end()

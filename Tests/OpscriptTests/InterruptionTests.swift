@@ -48,6 +48,17 @@ struct InterruptionTests {
         #expect(outcome.status == status && outcome.text.isEmpty, "\(outcome)")
     }
 
+    @Test(
+        "A signal that comes while a command of os.execute runs is not lost",
+        arguments: [
+            "os.execute 'kill -INT $PPID'",
+            "opscript.OperationQueue.new():addOperation(function() os.execute 'kill -INT $PPID' end) opscript.sleep(1000)",
+        ])
+    func command(body: String) throws {
+        let outcome = try Command.opscript("-e", "\(body) print 'went on'").run()
+        #expect([1, 130].contains(outcome.status) && outcome.output.isEmpty, "\(outcome)")
+    }
+
     @Test("Ctrl-C leaves none of a hundred programs behind")
     func manyPrograms() throws {
         let script = """

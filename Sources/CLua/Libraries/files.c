@@ -2,7 +2,10 @@
 #include <errno.h>
 #include <lua5.4/lauxlib.h>
 #include <lua5.4/lualib.h>
+#include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
+#include <sys/wait.h>
 
 #include "Libraries/libraries_raising.h"
 
@@ -52,6 +55,35 @@ static int open_command(lua_State *L) {
     return file->f == NULL ? luaL_fileresult(L, 0, command) : 1;
 }
 
+// Runs a command and returns its wait status, or -1 with `errno` set. Lua's own `os.execute` calls `system`, which makes the whole process
+// ignore SIGINT until the command has ended: a signal that arrives meanwhile is lost to all other code, and to the host.
+static int run_command(const char *command) {
+    extern char **environ;
+    char *const arguments[] = {"sh", "-c", (char *)command, NULL};
+    posix_spawnattr_t attributes;
+    posix_spawnattr_init(&attributes);
+    sigset_t none;  // workers block signals
+    sigemptyset(&none);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+    pid_t process;
+    int error = posix_spawn(&process, "/bin/sh", NULL, &attributes, arguments, environ);
+    posix_spawnattr_destroy(&attributes);
+    int status = -1;
+    while (error == 0 && waitpid(process, &status, 0) < 0)
+        if (errno != EINTR) error = errno;
+    errno = error;
+    return error == 0 ? status : -1;
+}
+
+// `os.execute`.
+static int execute_command(lua_State *L) {
+    const char *command = luaL_optstring(L, 1, NULL);
+    if (command != NULL) return luaL_execresult(L, run_command(command));
+    lua_pushboolean(L, run_command("exit 0") == 0);  // whether there is a shell
+    return 1;
+}
+
 void clua_open_files(lua_State *L) {
     static const char *const openers[] = {"open", "output", "popen", "tmpfile", NULL};
     lua_getglobal(L, LUA_IOLIBNAME);
@@ -71,4 +103,9 @@ void clua_open_files(lua_State *L) {
         lua_setfield(L, library, *name);
     }
     lua_settop(L, library - 1);
+
+    lua_getglobal(L, LUA_OSLIBNAME);
+    lua_pushcfunction(L, execute_command);
+    lua_setfield(L, -2, "execute");
+    lua_pop(L, 1);
 }

@@ -12,7 +12,8 @@ void clua_open_libraries(lua_State *L);
 /// Removes what the state's restrictions name, before anything records what a fresh state has. May raise. Needs 6 free stack slots.
 void clua_restrict(lua_State *L);
 
-/// Makes `io.popen` flush only the state's own files. May raise. Needs 5 free stack slots.
+/// Makes `io.popen` flush only the state's own files, and `os.execute` leave the signals of the process alone. May raise. Needs 5 free stack
+/// slots.
 void clua_open_files(lua_State *L);
 
 /// `require`. Upvalue: Lua's own. Loads a module against the state's own globals, whichever operation requires it first. May raise.

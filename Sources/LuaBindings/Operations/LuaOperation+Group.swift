@@ -19,16 +19,19 @@ extension LuaOperation {
     /// Cancels the group, stops the members that run, and records why. Groups may be nested deeply, so this is not recursive.
     func stopGroup(_ members: MemberQueue, _ reason: StopReason) {
         if isExecuting { record(OperationFailure(Failure(stop: reason), kind: reason.failureKind, of: self)) }
+        // Cancelling reaches all of them at once.
+        forEachMember(of: members) { if $0.memberQueue == nil { $0.announceStop(.interrupted) } }
         cancel()
+        forEachMember(of: members) { if $0.memberQueue == nil { $0.stop(.interrupted) } else { $0.cancelItself() } }
+    }
+
+    /// Calls `body` with the members that are the scripts', each group before its members.
+    private func forEachMember(of members: MemberQueue, _ body: (LuaOperation) -> Void) {
         var pending = [members]
         while let queue = pending.popLast() {
             for case let member as LuaOperation in queue.operations {
-                if let inner = member.memberQueue {
-                    member.cancelItself()
-                    pending.append(inner)
-                } else {
-                    member.stop(.interrupted)
-                }
+                body(member)
+                if let inner = member.memberQueue { pending.append(inner) }
             }
         }
     }

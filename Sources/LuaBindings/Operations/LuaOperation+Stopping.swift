@@ -43,9 +43,15 @@ extension LuaOperation {
 
     func stop(_ reason: StopReason) {
         if let memberQueue { return stopGroup(memberQueue, reason) }
-        withFields { if !$0.hasReturned, $0.rare?.stopReason == nil { $0.rareInUse.stopReason = reason } }
+        announceStop(reason)
         cancel()
         goOnStopping(reason, in: core.states.withLock { requestStop(reason, in: $0) })
+    }
+
+    /// Records why the operation, which has no members, is about to be stopped. This comes before it is cancelled: a wait that ends because the
+    /// operation is cancelled stops the body then, instead of telling it that it was cancelled.
+    func announceStop(_ reason: StopReason) {
+        withFields { if !$0.hasReturned, $0.rare?.stopReason == nil { $0.rareInUse.stopReason = reason } }
     }
 
     /// Asks those of `states` in which the operation runs to stop it, and returns these. The caller holds the lock of the runtime's states.

@@ -470,7 +470,12 @@ public final class Runtime: Sendable {
 
     /// Cancels every operation and stops the bodies that do not check `isCancelled`. See `LuaOperation.interrupt`.
     public func interruptAllOperations() {
+        for operation in unfinishedLuaOperations where operation.memberQueue == nil { operation.announceStop(.interrupted) }
         engine.cancelAllOperations()
-        for case let operation as LuaOperation in engine.unfinishedOperations() + core.operationsStartedByHand { operation.interrupt() }
+        for operation in unfinishedLuaOperations { operation.interrupt() }
+    }
+
+    private var unfinishedLuaOperations: [LuaOperation] {
+        (engine.unfinishedOperations() + core.operationsStartedByHand).compactMap { $0 as? LuaOperation }
     }
 }
