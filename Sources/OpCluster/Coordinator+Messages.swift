@@ -151,7 +151,7 @@ extension Coordinator.State {
         guard let known = entries[number] else {
             switch entry.entry {
             case .outcome(let payload, let began, let ended):
-                return .release(number, found(attempt, payload, worker, began, ended))
+                return .release(number, found(attempt, payload, worker, began, ended, since: 0, now))
             case .taken, .output, .declined: return nil
             }
         }
@@ -175,7 +175,7 @@ extension Coordinator.State {
             guard known.holder == nil || known.holder == worker && attempt == known.attempt else { return nil }
             return .output(known.listener, stream, bytes, peers[worker]?.description)
         case .outcome(let payload, let began, let ended):
-            let found = found(attempt, payload, worker, began, ended)
+            let found = found(attempt, payload, worker, began, ended, since: known.submitted, now)
             if known.task.isAtMostOnce && known.holder != worker { return .release(number, found) }
             if payload.blobs.isEmpty {
                 return .end(
@@ -207,12 +207,14 @@ extension Coordinator.State {
         }
     }
 
-    private func found(_ attempt: UInt64, _ payload: Payload, _ worker: String, _ began: Double, _ ended: Double)
-        -> Coordinator.FoundOutcome
-    {
+    /// Where the worker's clock is on ours is an estimate. Nothing may seem to happen before its cause.
+    private func found(
+        _ attempt: UInt64, _ payload: Payload, _ worker: String, _ began: Double, _ ended: Double, since submitted: Double, _ now: Double
+    ) -> Coordinator.FoundOutcome {
         let offset = peers[worker]?.clockOffset ?? 0
+        let begin = min(max(began + offset, submitted), now)
         return Coordinator.FoundOutcome(
-            attempt: attempt, payload: payload, worker: worker, began: began + offset, ended: ended + offset)
+            attempt: attempt, payload: payload, worker: worker, began: begin, ended: min(max(ended + offset, begin), now))
     }
 
     /// Notes that a worker is in a session of this run. Returns the tasks that it had in the former one, which it has dropped; nil if it is in

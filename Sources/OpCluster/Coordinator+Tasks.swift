@@ -9,10 +9,11 @@ extension Coordinator {
     @discardableResult
     public func submit(_ task: Task, _ handlers: Handlers, willPublish: (UInt64) -> Void = { _ in }) -> UInt64 {
         for blob in task.payload.contents { exchange.offer(blob) }
+        let now = now
         let number = state.withLock { state -> UInt64? in
             if state.isClosed { return nil }
             state.lastNumber += 1
-            state.entries[state.lastNumber] = Entry(task: task, listener: Listener(handlers))
+            state.entries[state.lastNumber] = Entry(task: task, listener: Listener(handlers), submitted: now)
             return state.lastNumber
         }
         guard let number else {

@@ -98,7 +98,7 @@ extension Coordinator {
                     !entry.outcomes.contains(where: { $0.worker == worker && $0.attempt == entry.attempt })
                 else { return nil }
                 let description = (state.peers[worker] ?? state.formerPeers[worker])?.description
-                entry.lostWorkers.append(description.map { $0.host.isEmpty ? $0.name : "\($0.name) on \($0.host)" } ?? worker)
+                entry.lostWorkers.append(description?.label ?? worker)
                 let former = entry
                 entry.giveUpAttempt()
                 state.entries[number] = entry

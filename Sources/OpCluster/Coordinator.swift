@@ -24,7 +24,7 @@ public final class Coordinator: Sendable {
 
     /// What has become of a task.
     public enum Outcome: Sendable {
-        /// A worker has run it. The times are seconds of this member's clock.
+        /// A worker has run it. The times are seconds of this member's clock, after the task was submitted and not after now.
         case ended(Payload, worker: WorkerDescription?, began: Double, ended: Double)
         /// It was stopped before a worker had begun with it.
         case stopped
@@ -82,6 +82,7 @@ public final class Coordinator: Sendable {
     struct Entry {
         let task: Task
         let listener: Listener
+        let submitted: Double
         var attempt: UInt64 = 0
         /// The number of the attempt's message in the stream, once the stream has it.
         var sequence: UInt64?
@@ -221,6 +222,14 @@ public final class Coordinator: Sendable {
     public var workers: [WorkerDescription] {
         state.withLock { $0.peers.values.map(\.description) }.sorted { ($0.host, $0.name) < ($1.host, $1.name) }
     }
+
+    /// The worker that has a task; nil if none has taken it.
+    public func worker(of number: UInt64) -> WorkerDescription? {
+        state.withLock { state in state.entries[number]?.holder.flatMap { state.peers[$0]?.description } }
+    }
+
+    /// Calls `body` after so many seconds, on any thread.
+    public func after(_ seconds: Double, _ body: @escaping @Sendable () -> Void) { exchange.fabric.after(seconds, body) }
 
     /// Tells a person something, once.
     func notice(_ text: String) {

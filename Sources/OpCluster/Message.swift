@@ -92,6 +92,9 @@ public struct WorkerDescription: Sendable, Equatable {
     /// Seconds of its clock when it sent this.
     public var sentAt: Double
 
+    /// How messages and reports call the worker: `w1 on host`, or `host-42` if its name says where it is.
+    public var label: String { host.isEmpty || name.hasPrefix(host) ? name : "\(name) on \(host)" }
+
     /// Describes a worker that has not begun. What `ClusterWorker` knows itself is not asked for.
     public init(name: String, host: String, process: Int = 0, version: String, fileToken: String = "") {
         self.init(

@@ -24,6 +24,9 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
         /// Files with a certificate and its private key, by which the server knows the client.
         public var certificate: String?, privateKey: String?
 
+        /// The URL as messages show it: without passwords.
+        public var shownURL: String { ClusterAddress.withoutPasswords(url) }
+
         /// Makes settings without credentials.
         public init(url: String) { self.url = url }
 

@@ -31,6 +31,8 @@ struct Command {
             let messages = StoreMessages(options.store, name: name)
             configuration.store = store(telling: messages)
             configuration.cluster = try options.cluster.cluster()
+            // The row says it itself.
+            if !isPrompt, Progress.showsRow(options.progress) { configuration.cluster?.tellsOfAbsence = false }
             configuration.scriptsMayChooseClusters = true
             let runtime = try Runtime(configuration)
             recording?.begin(in: runtime)

@@ -37,8 +37,10 @@ public final class SimulatedFabric: Fabric, @unchecked Sendable {
         (self.name, self.simulation, self.server, self.delay) = (name, simulation, server, delay)
     }
 
+    /// How far its clock is ahead of that of the simulation: each machine's begins when it starts.
+    public var clockOffset = 0.0
     /// Seconds of the clock.
-    public var now: Double { simulation.now }
+    public var now: Double { simulation.now + clockOffset }
     /// What the server takes.
     public var maxPayload: Int { 1 << 20 }
     /// The next random number of the simulation.

@@ -23,6 +23,15 @@ import Testing
         return simulation.now - start
     }
 
+    @Test func theTimesOfATaskAreThoseOfTheCoordinatorsClock() throws {
+        let cluster = cluster(1)
+        let number = cluster.submit(Body(seconds: 2))
+        _ = finish(cluster)
+        let known = try #require(cluster.known[number]), times = try #require(known.times)
+        // The network takes a part of it.
+        #expect(abs(times.ended - times.began - 2) < 0.001 && times.began - known.submittedAt < 0.2, "\(times)")
+    }
+
     // MARK: workers that go
 
     @Test func theTasksOfAWorkerThatDiesRunElsewhereSoon() {

@@ -98,13 +98,15 @@ final class SimulatedCluster: @unchecked Sendable {
 
         let body: Body
         let task: Coordinator.Task
+        let submittedAt: Double
         var outcomes: [String] = []
         var begins: [String] = []
         var outputs: [String] = []
         var takenCount = 0
+        var times: (began: Double, ended: Double)?
         var stoppedAt: Double?
         var stopReachedAt: Double?
-        init(_ body: Body, _ task: Coordinator.Task) { (self.body, self.task) = (body, task) }
+        init(_ body: Body, _ task: Coordinator.Task, at time: Double) { (self.body, self.task, submittedAt) = (body, task, time) }
     }
 
     let simulation: Simulation
@@ -144,6 +146,7 @@ final class SimulatedCluster: @unchecked Sendable {
     func addWorker(slots: Int, key: ClusterKey? = SimulatedCluster.key, version: String = "1", keptBytes: Int = 1 << 20) -> Int {
         let name = "worker\(members.count + 1)"
         let fabric = SimulatedFabric(name, simulation, server, delay: delay)
+        fabric.clockOffset = [1e6, 0, 0.4][members.count % 3]
         let runner = SimulatedRunner(name, self)
         let description = WorkerDescription(name: name, host: "host", version: version)
         let worker = ClusterWorker(fabric, key: key, description: description, slots: slots, keptBytes: keptBytes, runner: runner)
@@ -175,7 +178,7 @@ final class SimulatedCluster: @unchecked Sendable {
         let contents = body.argumentCount == 0 ? [] : [Blob(copying: Self.bytes(7, body.argumentCount))]
         var task = Coordinator.Task(Payload(bytes: body.bytes, contents: contents))
         (task.isAtMostOnce, task.priority) = (isAtMostOnce, priority)
-        let known = Known(body, task)
+        let known = Known(body, task, at: simulation.now)
         let number = Locked<UInt64>(0)
         var handlers = Coordinator.Handlers { [self] outcome in
             note(outcome, of: number.withLock { $0 }, known)
@@ -242,6 +245,7 @@ final class SimulatedCluster: @unchecked Sendable {
         case .ended(let payload, _, let began, let ended):
             let text = String(decoding: payload.bytes, as: UTF8.self)
             known.outcomes.append(text)
+            known.times = (began, ended)
             if text.hasPrefix("interrupted"), known.stoppedAt == nil { fail("task \(number) ended as interrupted, and nobody stopped it") }
             if text.hasPrefix("done") {
                 if text != "done \(number)" { fail("task \(number) got the outcome '\(text)'") }
@@ -255,7 +259,7 @@ final class SimulatedCluster: @unchecked Sendable {
                 }
                 if known.begins.isEmpty { fail("task \(number) ended without a beginning") }
             }
-            if began > ended || ended > simulation.now + 1 { fail("task \(number) has the times \(began) and \(ended)") }
+            if began < known.submittedAt || began > ended || ended > simulation.now { fail("task \(number) has the times \(began) and \(ended)") }
         case .stopped:
             known.outcomes.append("stopped")
             if known.stoppedAt == nil { fail("task \(number) was stopped by nobody") }

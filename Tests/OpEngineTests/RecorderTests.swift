@@ -52,6 +52,27 @@ private final class Records: OperationRecordReceiver {
         }
     }
 
+    @Test("A run at a worker elsewhere is recorded with times that are not after the record")
+    func elsewhere() throws {
+        let records = try record { engine in
+            let queue = OperationQueue(engine: engine)
+            let operation = BlockOperation {}
+            operation.addExecutionBlock { [unowned operation] in
+                operation.recordRun(elsewhere: "a worker with a long name", slots: 40, began: 1.5, ended: 2.5)
+                operation.recordRun(elsewhere: "", slots: -1, began: -1, ended: 1e9)
+            }
+            queue.addOperations([operation], waitUntilFinished: true)
+            BlockOperation {}.recordRun(elsewhere: "not recorded", slots: 1, began: 0, ended: 0)
+        }
+        let runs = records.list.compactMap { record -> (String, Int, UInt64, UInt64)? in
+            guard case .ranElsewhere(let worker, let slots, let began, let ended) = record.event else { return nil }
+            #expect(ended <= record.time)
+            return (worker, slots, began, ended)
+        }
+        #expect(runs.count == 2 && runs[0] == ("a worker with a long name", 40, 1_500_000_000, 2_500_000_000))
+        #expect(runs[1].0.isEmpty && runs[1].1 == 0 && runs[1].2 == 0 && runs[1].3 > 0)
+    }
+
     @Test("The records of an operation tell its life in order")
     func life() throws {
         let records = try record { engine in

@@ -55,6 +55,15 @@ private final class HeldOperation: AsyncOperation, @unchecked Sendable {
         #expect(durations([task(0, queue: 1, running: 20), task(0, queue: 1, running: 20), task(30)], maxima: [nil, 1], 1) == [40])
     }
 
+    @Test("A task that ran on a cluster needs one of its slots, and no worker")
+    func cluster() {
+        var tasks = [task(10), task(10), task(10), task(30, queue: 1), task(5, queue: 1, after: 0, 1, 2)]
+        for index in 0..<3 { tasks[index].isElsewhere = true }
+        #expect([1, 2, 3].map { Replay.duration(of: tasks, maxima: [nil, nil], workers: 2, slots: $0) } == [35, 30, 30])
+        #expect([1, 8].map { Replay.duration(of: tasks, maxima: [nil, nil], workers: $0, slots: 1) } == [35, 35])
+        #expect(Replay.duration(of: tasks, maxima: [1, nil], workers: 8, slots: 8) == 35)
+    }
+
     @Test("A task that can never start is left out")
     func cycle() {
         #expect(durations([task(5, after: 1), task(5, after: 0), task(7)], 1) == [7])

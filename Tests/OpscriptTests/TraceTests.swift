@@ -3,7 +3,7 @@ import Testing
 /// `--trace`: the file is valid, follows the rules of the format, and says what happened.
 @Suite struct TraceTests {
     /// Reads a trace and checks the rules of the format. Prints what the test compares.
-    private static let checker = """
+    static let checker = """
         local events = require("cjson").decode(io.open(arg[1]):read("a"))
         local slices, tracks, flows, spans, names = {}, {}, {}, {}, {}
         for _, e in ipairs(events) do
@@ -49,7 +49,7 @@ import Testing
         end
         """
 
-    private func check(_ trace: String) throws -> String {
+    static func check(_ trace: String) throws -> String {
         let outcome = try Command.lua("-", trace).input(Self.checker).run()
         #expect(outcome.errors.isEmpty, "\(String(decoding: outcome.errors, as: UTF8.self))")
         return String(decoding: outcome.output, as: UTF8.self)
@@ -61,7 +61,7 @@ import Testing
         var command = Command.opscript("--trace", trace, "-")
         command.arguments += arguments
         let outcome = try command.input(script).run()
-        return (outcome, try check(trace))
+        return (outcome, try Self.check(trace))
     }
 
     @Test("A trace has the slices, outcomes, errors, programs and arrows of the run, and hostile names are escaped")
@@ -216,7 +216,7 @@ import Testing
                 + "io.popen('kill -9 $PPID'):read('a') while true do end"
         ).run()
         #expect(outcome.status == 128 + 9)
-        _ = try check(trace)
+        _ = try Self.check(trace)
     }
 
     @Test("A file that cannot be written is one error before anything runs")

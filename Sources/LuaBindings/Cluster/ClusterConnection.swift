@@ -31,13 +31,18 @@ final class ClusterConnection: Sendable {
         var receiver: ClusterConnection? { connection.withLock { $0.connection } }
     }
 
-    let url: String
+    /// The server, without passwords.
+    let shownURL: String
+    let tell: @Sendable (String) -> Void
+    /// Whether a person is told that there are no workers.
+    private let tellsOfAbsence: Bool
+    let waiting = Guarded(Waiting())
     let coordinator: Coordinator
     let marksOutput: Bool
     private unowned let core: RuntimeCore
     private let moduleLoader: (@Sendable (String) throws -> String?)?
     private let state = Guarded(State())
-    /// Runs what an operation needs a Lua state for, before it leaves and after it has come back.
+    /// A queue that no count, record or list includes, and whose operations closing the runtime does not cancel: others end only if they run.
     private let localQueue: OperationQueue
 
     /// Connects.
@@ -48,14 +53,15 @@ final class ClusterConnection: Sendable {
         if let missing = NatsFabric.missing { throw LuaError(message: missing) }
         self.core = core
         self.moduleLoader = moduleLoader
-        url = settings.server.url
+        shownURL = settings.server.shownURL
+        tellsOfAbsence = settings.tellsOfAbsence
         marksOutput = settings.marksOutput
-        localQueue = OperationQueue(engine: core.engine)
-        localQueue.name = "cluster"
+        localQueue = core.engine.helperQueue
         let receiver = Receiver(), output = core.output
         var events = Coordinator.Events()
-        events.notice = settings.notice ?? { output.report("opscript: \($0)\n") }
-        events.slotsHaveChanged = { _ in receiver.receiver?.slotsHaveChanged() }
+        tell = settings.notice ?? { output.report("opscript: \($0)\n") }
+        events.notice = tell
+        events.slotsHaveChanged = { receiver.receiver?.slotsHaveChanged(to: $0) }
         events.answer = { question, completion in receiver.receiver?.answer(question, completion) }
         coordinator = Coordinator(NatsFabric(settings.server), key: settings.key, version: Runtime.version, events: events)
         receiver.become(self)
@@ -72,8 +78,8 @@ final class ClusterConnection: Sendable {
         if let token = state.withLock({ $0.token }) { unsafe unlink(token.path) }
     }
 
-    /// Runs `body` on a thread of this process that may have a Lua state.
-    func run(_ body: @escaping @Sendable () -> Void) { localQueue.addOperation(ClusterErrand(body)) }
+    /// Runs what an operation needs a Lua state for, before it leaves and after it has come back: on a thread of the engine.
+    func run(_ body: @escaping @Sendable () -> Void) { localQueue.addOperation(body) }
 
     // MARK: queues
 
@@ -87,7 +93,18 @@ final class ClusterConnection: Sendable {
         return executor
     }
 
-    private func slotsHaveChanged() { for executor in state.withLock({ $0.executors.compactMap(\.executor) }) { executor.startMore() } }
+    private var executors: [ClusterExecutor] { state.withLock { $0.executors.compactMap(\.executor) } }
+
+    private func slotsHaveChanged(to count: Int) {
+        if count > 0 { workersAnswer() } else if hasWaitingOperations { operationsWait() }
+        for executor in executors { executor.startMore() }
+    }
+
+    /// Whether operations could start if there were a worker, or have started and need one.
+    var hasWaitingOperations: Bool { executors.contains { $0.hasOperations } }
+
+    /// Operations could start if there were a worker.
+    func operationsWait() { if tellsOfAbsence { noWorkerAnswers() } }
 
     // MARK: the setup
 

@@ -20,6 +20,9 @@ final class ClusterConnections: Sendable {
         moduleLoader = configuration.moduleLoader
     }
 
+    /// The connections that there are.
+    var all: [ClusterConnection] { state.withLock { Array($0.connections.values) } }
+
     /// Whether queues use the cluster unless they say otherwise.
     var isDefault: Bool { settings?.isDefault ?? false }
 

@@ -45,7 +45,13 @@ public final class ClusterExecutor: FinishingExecutor, Sendable {
     public func execute(_ job: @escaping @Sendable () -> Void) {
         state.withLock { $0.jobs.append(job) }
         startMore()
+        if connection.coordinator.slotCount == 0 { connection.operationsWait() }
     }
+
+    /// Whether there are operations to start, or at workers, or on their way.
+    var hasOperations: Bool { state.withLock { $0.inFlight > 0 || !$0.jobs.isEmpty } }
+
+    package var purposeOfWait: String? { connection.purposeOfWait }
 
     /// Starts what there is room for.
     func startMore() {

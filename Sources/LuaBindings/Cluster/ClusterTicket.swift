@@ -26,6 +26,13 @@ final class ClusterTicket: Sendable {
         if let request { executor.connection.coordinator.stop(number, request) }
     }
 
+    /// What the operation waits for; nil if a worker has it.
+    var purposeOfWait: String? {
+        let connection = executor.connection
+        let isTaken = state.withLock { $0.number }.map { connection.coordinator.worker(of: $0) != nil } ?? false
+        return isTaken ? nil : connection.purposeOfWait
+    }
+
     /// Tells the worker that the operation is cancelled.
     func cancel() { stop(.cancel) }
     /// Has the worker stop the body.

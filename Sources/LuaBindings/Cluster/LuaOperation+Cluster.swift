@@ -128,7 +128,8 @@ extension LuaOperation {
     ) {
         if files != nil { ticket.forgetFiles() }
         switch outcome {
-        case .ended(let payload, _, let began, let ended):
+        case .ended(let payload, let worker, let began, let ended):
+            if let worker { recordRun(elsewhere: worker.label, slots: worker.slots, began: began, ended: ended) }
             do throws(Failure) {
                 if let failure = try takeOutcome(payload, ticket, files) {
                     // What stops a body cancels the operation, here as at the worker.

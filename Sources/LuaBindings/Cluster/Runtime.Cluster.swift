@@ -16,6 +16,8 @@ extension Runtime {
         public var isDefault = false
         /// Whether each line that operations print begins with the name of its worker.
         public var marksOutput = false
+        /// Whether a person is told when operations have waited for five seconds without any worker. See also `RunMonitor.clusters`.
+        public var tellsOfAbsence = true
         /// Told what a person should know, such as that the connection was lost; nil for the runtime's messages on stderr.
         public var notice: (@Sendable (String) -> Void)?
 

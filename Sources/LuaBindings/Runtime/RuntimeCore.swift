@@ -95,7 +95,9 @@ final class RuntimeCore: @unchecked Sendable {
         }
         clusters = ClusterConnections(configuration)
         operationMemoryLimit = configuration.limits.operationMemory ?? configuration.operationMemoryLimit ?? 0
-        engine.describeWaits { [channels] in channels.purposeOfWait(of: $0) }
+        engine.describeWaits { [channels] in
+            channels.purposeOfWait(of: $0) ?? ($0 as? LuaOperation)?.ticket?.purposeOfWait
+        }
     }
 
     deinit { unsafe clua_allowance_free(outputLimit) }

@@ -144,7 +144,9 @@ extension OperationQueue.State {
             if let barrier { blockers.append(.barrier(barrier, in: queue)) }
             if !before.isEmpty { blockers.append(.before(before, in: queue)) }
             if maximum > 0 && executing.count >= maximum { blockers.append(.full(queue, executing: executing)) }
-            return blockers.isEmpty && isReady ? [.notTaken(queue)] : blockers
+            if !blockers.isEmpty || !isReady { return blockers }
+            let executor = queue.underlyingQueue as? any FinishingExecutor
+            return [executor?.purposeOfWait.map { .waiting($0) } ?? .notTaken(queue)]
         }
     }
 

@@ -27,7 +27,8 @@ extension Operation {
         case rateLimit(OperationQueue, next: Duration)
         /// The operation has failed, and its next attempt begins after this time.
         case retry(attempt: Int, of: Int, next: Duration)
-        /// The operation is executing, and its body waits: `to receive from channel 'lines'`, for example.
+        /// The operation is executing, and its body waits: `to receive from channel 'lines'`, for example. Or it waits for what the queue's
+        /// executor needs.
         case waiting(String)
         /// The operation is a member of this group, which has not started.
         case groupNotStarted(Operation)

@@ -132,8 +132,8 @@ import Synchronization
     /// The core of `mainQueue`. Nil until `mainQueue` is used for the first time.
     var mainQueueCore: OperationQueue.Core? { mainCore.withLock { $0 } }
 
-    /// A queue for the blocks of block operations. No maximum and no count includes it.
-    var helperQueue: OperationQueue {
+    /// A queue of internal operations: no count, no list and no record includes them, and shutting down does not cancel them.
+    package var helperQueue: OperationQueue {
         helpers.withLock { helpers in
             if let queue = helpers.queue { return queue }
             let made = OperationQueue(engine: self)

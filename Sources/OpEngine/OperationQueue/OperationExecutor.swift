@@ -24,7 +24,10 @@ extension OperationExecutor {
 
 /// An executor whose operations may finish later than `main` returns, although their class finishes them with it. Each is started by its
 /// `start`.
-package protocol FinishingExecutor: OperationExecutor {}
+package protocol FinishingExecutor: OperationExecutor {
+    /// What operations that could start wait for, such as `for a worker of the cluster`; nil if this is not known.
+    var purposeOfWait: String? { get }
+}
 
 extension BeyondFoundation where Self: OperationQueue {
     /// Sets `underlyingQueue`, but throws `OperationError.underlyingQueueOfMainQueue`, `.underlyingQueueIsMain` or

@@ -122,7 +122,7 @@ extension OperationQueue.Core {
         if unsafe locked.pointee.count == 1 { unsafe begin(&locked.pointee, queue: queue) }
         // If the engine is shutting down, it may have cancelled everything before this operation was added. Safety: the retain is
         // balanced below.
-        let late = unsafe uncheckedEngine.isEnding ? operation.retain() : nil
+        let late = unsafe uncheckedEngine.isEnding && !isHelper.load(ordering: .relaxed) ? operation.retain() : nil
         let consumer = unsafe locked.pointee.schedule()
         state.unlock()
         if let consumer { wake(consumer) }

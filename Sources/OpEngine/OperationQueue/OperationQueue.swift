@@ -180,7 +180,7 @@ open class OperationQueue: @unchecked Sendable {
     var asMemberQueue: MemberQueue? { nil }
 
     /// Whether operations that are added are cancelled at once.
-    var cancelsAdditions: Bool { ownEngine.isEnding }
+    var cancelsAdditions: Bool { ownEngine.isEnding && !core.isHelper.load(ordering: .relaxed) }
 
     /// The queue's name in messages.
     var label: String { givenName.map { "queue \($0)" } ?? (core.isMain ? "the main queue" : "the queue") }

@@ -191,6 +191,24 @@ extension Operation {
         RecordBuffer.ofThread { $0.write(isFinal ? .placeMade : .placeAdded, recordAddress, place) }
     }
 
+    /// Records that a worker outside of this process has done the work of the operation, which is executing. Has no effect unless a recorder is
+    /// recording.
+    ///
+    /// - Parameters:
+    ///   - slots: the number of operations that the worker does at once.
+    ///   - began: when it began, in seconds of the monotonic clock.
+    ///   - ended: when it ended.
+    package func recordRun(elsewhere worker: String, slots: Int, began: Double, ended: Double) {
+        guard loadState().has(State.recorded) else { return }
+        RecordBuffer.ofThread { buffer in
+            let time = buffer.begin()
+            defer { buffer.end() }
+            let end = min(time, UInt64(max(0, ended) * 1e9))
+            let begin = min(end, UInt64(max(0, began) * 1e9))
+            buffer.append(.ranElsewhere, recordAddress, at: time, begin, end, UInt64(max(0, slots)), text: worker)
+        }
+    }
+
     /// Records that the operation, which is executing, need not do its work. Has no effect unless a recorder is recording.
     package func recordSkip() {
         if loadState().has(State.recorded) { RecordBuffer.ofThread { $0.write(.skipped, recordAddress) } }

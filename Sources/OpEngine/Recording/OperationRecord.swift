@@ -28,6 +28,9 @@ public struct OperationRecord: Sendable {
         case started
         /// The operation has left the thread without having finished.
         case returned
+        /// The work of the operation was done outside of this process, by a worker that does at most `slots` operations at once. Comes before
+        /// `attemptFailed` or `finished`. The times are of the same clock as `time`, after the operation's start and not after `time`.
+        case ranElsewhere(worker: String, slots: Int, began: UInt64, ended: UInt64)
         /// The operation has failed and will be tried again, beginning with another `started`. It recorded the error before.
         case attemptFailed
         /// The work of the operation was done already. It finishes without having done it again.

@@ -11,10 +11,8 @@ import Synchronization
     /// A record as it is stored. 32 bytes.
     struct Entry {
         enum Kind: UInt8 {
-            case thread, queue, group, added, placeMade, placeAdded, name, dependency, ready, started, returned, attemptFailed, skipped,
-                cancelled,
-                error,
-                finished
+            case thread, queue, group, added, placeMade, placeAdded, name, dependency, ready, started, returned, ranElsewhere, attemptFailed
+            case skipped, cancelled, error, finished
             case activityBegan, activityEnded, workerBlocked, workerReturned, text
         }
 
@@ -92,13 +90,16 @@ import Synchronization
         publish()
     }
 
-    /// Appends a record that consists of two entries. The second one has the text.
-    func append(_ kind: Entry.Kind, _ address: UInt64, at time: UInt64, _ first: UInt64, _ second: UInt64 = 0, text: String) {
+    /// Appends a record that consists of two entries. The second one has the text and, in place of an address, `third`, which has at most 56
+    /// bits.
+    func append(
+        _ kind: Entry.Kind, _ address: UInt64, at time: UInt64, _ first: UInt64, _ second: UInt64 = 0, _ third: UInt64 = 0, text: String
+    ) {
         guard let slot = unsafe freeSlot() else { return }
         // Safety: the slot is free, and only this thread writes.
         unsafe slot.initialize(to: Entry(kind, address, at: time, first, second))
         written += 1
-        append(.text, 0, at: time, text)
+        append(.text, third, at: time, text)
     }
 
     /// Appends a record that owns a string. See `takeText`.

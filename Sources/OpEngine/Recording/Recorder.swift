@@ -214,6 +214,10 @@ public final class Recorder: @unchecked Sendable {
         case .ready: event = .ready
         case .started: event = .started
         case .returned: event = .returned
+        case .ranElsewhere:
+            length = 2
+            event = .ranElsewhere(
+                worker: buffer.takeText(at: index + 1), slots: Int(buffer[index + 1].address), began: entry.first, ended: entry.second)
         case .attemptFailed: event = .attemptFailed
         case .skipped: event = .skipped
         case .cancelled: event = .cancelled

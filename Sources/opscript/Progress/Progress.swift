@@ -18,23 +18,28 @@ final class Progress: Sendable {
 
     /// Nil if nothing is to be shown.
     init?(_ mode: Options.Progress, _ monitor: RunMonitor) {
-        let isTerminal = isatty(STDERR_FILENO) != 0
-        let isCapable = isTerminal && Environment.hasCapableTerminal
-        switch mode {
-        case .never: return nil
-        case .auto where !isCapable: return nil
-        case .auto: style = .row
-        case .always: style = isCapable ? .row : .lines
-        }
+        guard let style = Self.style(mode) else { return nil }
         guard let stop = Pipe() else { return nil }
         guard let ended = Pipe() else {
             stop.closeWriting()
             stop.closeReading()
             return nil
         }
-        self.monitor = monitor
+        (self.style, self.monitor) = (style, monitor)
         (self.stop, self.ended) = (stop, ended)
         if !CommandThread.start({ [self] in run() }) { ended.closeWriting() }
+    }
+
+    /// Whether the terminal has a row that shows progress.
+    static func showsRow(_ mode: Options.Progress) -> Bool { style(mode) == .row }
+
+    private static func style(_ mode: Options.Progress) -> Style? {
+        let isCapable = isatty(STDERR_FILENO) != 0 && Environment.hasCapableTerminal
+        return switch mode {
+        case .never: nil
+        case .auto: isCapable ? .row : nil
+        case .always: isCapable ? .row : .lines
+        }
     }
 
     deinit {
@@ -92,7 +97,8 @@ final class Progress: Sendable {
     }
 
     private func sample() -> ProgressLine {
-        ProgressLine(counts: monitor.counts(), running: monitor.executingNames(limit: 8), elapsed: .now - start)
+        ProgressLine(
+            counts: monitor.counts(), running: monitor.executingNames(limit: 8), clusters: monitor.clusters(), elapsed: .now - start)
     }
 
     private func isStopped(within milliseconds: Int) -> Bool { stop.isClosed(within: milliseconds) }

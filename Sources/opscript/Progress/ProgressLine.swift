@@ -6,6 +6,8 @@ struct ProgressLine {
     let counts: RunMonitor.Counts
     /// The names of executing operations.
     let running: [String]
+    /// The workers of clusters; nil if no queue uses one.
+    var clusters: RunMonitor.Clusters?
     /// The time since the run began.
     let elapsed: Duration
 
@@ -15,6 +17,7 @@ struct ProgressLine {
         if counts.skipped > 0 { parts.append("\(counts.skipped) skipped") }
         if counts.failed > 0 { parts.append(Self.red("\(counts.failed) failed", hasColor)) }
         if let left = timeLeft { parts.append("\(left) left") }
+        if let workers { parts.append(workers) }
         var row = Self.clip(parts.filter { !$0.isEmpty }.joined(separator: " "), to: width)
         var names = running[...]
         // Names fill the rest of the row. The last one may be cut.
@@ -33,7 +36,16 @@ struct ProgressLine {
         if counts.failed > 0 { text += ", \(counts.failed) failed" }
         if !running.isEmpty { text += ", running " + running.map(Self.printable).joined(separator: ", ") }
         if let left = timeLeft { text += ", \(left) left" }
+        if let workers { text += ", \(workers)" }
         return text
+    }
+
+    /// How many operations the workers of clusters run at once.
+    private var workers: String? {
+        guard let clusters else { return nil }
+        if clusters.slots == 0 { return clusters.isWaiting ? "waiting for workers" : nil }
+        let (workers, slots) = (clusters.workers, clusters.slots)
+        return "\(workers) worker\(workers == 1 ? "" : "s") (\(slots) slot\(slots == 1 ? "" : "s"))"
     }
 
     private var fraction: Double { counts.added > 0 ? Double(counts.finished) / Double(counts.added) : 0 }

@@ -101,6 +101,8 @@ final class LogWriter {
         case .started:
             entries[number].started = record.time
             write(.debug, record, "\(label(of: number)) started")
+        case .ranElsewhere(let worker, _, let began, let ended):
+            write(.debug, record, "\(label(of: number)) has run on \(worker) for \(LogWriter.seconds(ended - began)) s")
         case .attemptFailed:
             write(.warning, record, "\(label(of: number)) failed and is tried again: \(firstLine(of: entries[number].error))")
             entries[number].error = nil

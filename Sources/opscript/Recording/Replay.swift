@@ -3,7 +3,8 @@
 /// In virtual time, each operation takes as long as it took in the run. It starts as soon as its dependencies have finished, its queue's
 /// maximum allows it, and a worker is free. If there are several, the one that became ready first starts. The estimate ignores priorities,
 /// suspensions and the time to switch between operations. It also ignores that operations may wait for one another or slow one another down.
-/// While an operation was blocked, another thread could take its place, so it needs a worker only for the rest of its time.
+/// While an operation was blocked, another thread could take its place, so it needs a worker only for the rest of its time. One that ran on a
+/// cluster needs a slot there instead, of which there are as many as in the run.
 ///
 /// `ReplayTests` compares this with what `Engine.Simulation` does. The command does not use that engine here: it knows neither times nor a
 /// number of workers, so all of this but the ready lists would remain, and a report may be written inside `exit` on a worker, in the middle of an
@@ -11,7 +12,7 @@
 struct Replay {
     /// An operation. Times are nanoseconds.
     struct Task {
-        /// The time for which it needs a worker; 0 if it ran on a thread that is not a worker.
+        /// The time for which it needs a worker, or a slot; 0 if it ran on a thread that is not a worker.
         var workerTime: UInt64
         /// The time from its start to its end.
         var runTime: UInt64
@@ -22,8 +23,13 @@ struct Replay {
         /// The task that added it.
         var creator: Int?
         var dependencies: [Int] = []
-        var needsWorker: Bool { workerTime > 0 }
+        /// Whether it ran on a cluster.
+        var isElsewhere = false
+        var need: Need { workerTime == 0 ? .nothing : isElsewhere ? .slot : .worker }
     }
+
+    /// What a task needs to start.
+    enum Need: Int, CaseIterable { case nothing, worker, slot }
 
     private enum Event: Int { case added, leftWorker, finished }
 
@@ -52,29 +58,29 @@ struct Replay {
     }
 
     private let tasks: [Task]
-    private var freeWorkers: Int
+    /// How many tasks of each need can start.
+    private var free: [Int]
     private var queues: [Queue]
     private var missing: [Int]
     private var dependents: [[Int32]]
     private var created: [[Int32]]
     private var moments = Heap<Moment>()
-    /// The queues that have a ready task and room. Those whose first task needs no worker are in a heap of their own.
-    private var heads = Heap<Head>()
-    private var workerlessHeads = Heap<Head>()
+    /// The queues that have a ready task and room, by what their first task needs.
+    private var heads = [Heap<Head>](repeating: Heap(), count: Need.allCases.count)
     private var order = 0
 
     /// The time from the beginning to the end of the last task.
     ///
     /// - Parameters:
     ///   - maxima: the most tasks of each queue that run at once; nil for any number.
-    static func duration(of tasks: [Task], maxima: [Int?], workers: Int) -> UInt64 {
-        var replay = Replay(tasks, maxima, workers)
+    static func duration(of tasks: [Task], maxima: [Int?], workers: Int, slots: Int = .max) -> UInt64 {
+        var replay = Replay(tasks, maxima, [.max, workers, slots])
         return replay.run()
     }
 
-    private init(_ tasks: [Task], _ maxima: [Int?], _ workers: Int) {
+    private init(_ tasks: [Task], _ maxima: [Int?], _ free: [Int]) {
         self.tasks = tasks
-        freeWorkers = workers
+        self.free = free
         queues = maxima.map { Queue(room: $0 ?? .max) }
         // Being added counts as one.
         missing = tasks.map { $0.dependencies.count + 1 }
@@ -94,7 +100,7 @@ struct Replay {
                 _ = moments.removeFirst()
                 switch moment.event {
                 case .added: release(moment.task)
-                case .leftWorker: freeWorkers += 1
+                case .leftWorker: free[tasks[moment.task].need.rawValue] += 1
                 case .finished:
                     end = now
                     let queue = tasks[moment.task].queue
@@ -103,11 +109,17 @@ struct Replay {
                     for dependent in dependents[moment.task] { release(Int(dependent)) }
                 }
             }
-            while let head = workerlessHeads.removeFirst() { startFirst(of: head.queue, at: now) }
-            while freeWorkers > 0, let head = heads.removeFirst() { startFirst(of: head.queue, at: now) }
-            while let head = workerlessHeads.removeFirst() { startFirst(of: head.queue, at: now) }
+            while let queue = queueToStart { startFirst(of: queue, at: now) }
         }
         return end
+    }
+
+    /// Takes a queue whose first task can start.
+    private var queueToStart: Int? {
+        mutating get {
+            for need in heads.indices where free[need] > 0 { if let head = heads[need].removeFirst() { return head.queue } }
+            return nil
+        }
     }
 
     private mutating func schedule(_ task: Int, _ event: Event, at time: UInt64) {
@@ -129,7 +141,7 @@ struct Replay {
         queues[queue].isListed = true
         let first = queues[queue].ready[queues[queue].next]
         let head = Head(order: first.order, queue: queue)
-        if tasks[first.task].needsWorker { heads.insert(head) } else { workerlessHeads.insert(head) }
+        heads[tasks[first.task].need.rawValue].insert(head)
     }
 
     private mutating func startFirst(of queue: Int, at now: UInt64) {
@@ -138,8 +150,8 @@ struct Replay {
         queues[queue].room -= queues[queue].room == .max ? 0 : 1
         queues[queue].isListed = false
         list(queue)
-        if tasks[task].needsWorker {
-            freeWorkers -= 1
+        if tasks[task].need != .nothing {
+            free[tasks[task].need.rawValue] -= 1
             schedule(task, .leftWorker, at: now + tasks[task].workerTime)
         }
         schedule(task, .finished, at: now + tasks[task].runTime)

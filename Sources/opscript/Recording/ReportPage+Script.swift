@@ -29,7 +29,7 @@ extension ReportPage {
 
         // The data that are shown, the number of operations in them, and that of all: a long run that goes on shows only its latest part.
         // `failuresOf` has the errors of the attempts of operations that were tried again.
-        let data, total = 0, addedCount = 0, texts, errors, queues, threads, failuresOf;
+        let data, total = 0, addedCount = 0, texts, errors, queues, threads, threadNames, failuresOf;
         // The members of each group, and the numbers of the groups whose members the table does not show.
         let members, folded = new Set();
         const stored = JSON.parse($("data").textContent), isLive = stored === null;
@@ -42,7 +42,8 @@ extension ReportPage {
           texts = data.texts.map(visible);
           errors = data.errors.map(visible);
           queues = data.queues.map(queue => ({ name: visible(queue[0]), maximum: queue[1] }));
-          threads = data.threads.map(thread => ({ number: thread[0], name: thread[1] }));
+          threads = data.threads.map(thread => ({ number: thread[0], name: visible(thread[1]) }));
+          threadNames = new Map(threads.map(thread => [thread.number, thread.name]));
           members = new Map();
           data.group.forEach((group, i) => {
             if (group < 0) return;
@@ -69,11 +70,13 @@ extension ReportPage {
         const name = i => text(data.name[i]) || text(data.line[i]) || "operation";
         const ran = i => data.thread[i] >= 0;
         const outcome = i => data.skipped[i] ? "skipped" : outcomes[data.outcome[i]];
+        // The thread or the worker of a cluster that ran it.
+        const host = i => (threadNames.get(data.thread[i]) ?? "").replace(/, slot \d+$/, "");
         const waited = i => data.begin[i] - data.added[i];
         const runTime = i => ran(i) ? data.finished[i] - data.begin[i] : 0;
         function waits(i) {
           return [[data.dependencies[i], "dependencies"], [data.suspended[i], "suspension"], [data.maximum[i], "maximum"],
-            [data.worker[i], "no free worker"]].filter(wait => wait[0] > 0).sort((a, b) => b[0] - a[0]);
+            [data.worker[i], "no free worker"], [data.sent[i], "the cluster"]].filter(wait => wait[0] > 0).sort((a, b) => b[0] - a[0]);
         }
         function describe(i) {
           const lines = [name(i), "outcome: " + outcome(i)];
@@ -83,7 +86,7 @@ extension ReportPage {
           lines.push("added at " + time(data.added[i]));
           lines.push("waited " + time(waited(i)) + waits(i).map(wait => "\n  " + time(wait[0]) + " " + wait[1]).join(""));
           const blocked = data.blocked[i] > 0 ? ", blocked for " + time(data.blocked[i]) + " of that" : "";
-          lines.push(ran(i) ? "ran " + time(runTime(i)) + blocked : "did not run");
+          lines.push(ran(i) ? `ran ${time(runTime(i))} on ${threadNames.get(data.thread[i])}${blocked}` : "did not run");
           (failuresOf.get(i) ?? []).forEach((failure, k) => {
             lines.push(`attempt ${k + 1} failed${failure < 0 ? "" : ": " + errors[failure].split("\n", 1)[0]}`);
           });
@@ -110,11 +113,17 @@ extension ReportPage {
           fact("Workers", String(data.workers));
           const use = data.end > 0 ? 100 * data.busy / (data.workers * data.end) : 0;
           fact("Use of the workers", use.toFixed(0) + " %");
+          const [machines, slots, slotTime] = data.cluster;
+          if (slots === 0) return;
+          fact("Workers of the cluster", `${machines} (${slots} slot${slots === 1 ? "" : "s"})`);
+          fact("Use of their slots", (data.end > 0 ? 100 * slotTime / (slots * data.end) : 0).toFixed(0) + " %");
         }
 
         // Timeline -----------------------------------------------------------------------------------------------------------
 
-        const canvas = $("timeline"), tip = $("tip"), labelWidth = 90, axisHeight = 22, tallestCanvas = 16000;
+        const canvas = $("timeline"), tip = $("tip"), axisHeight = 22, tallestCanvas = 16000;
+        const labelFont = "12px system-ui, sans-serif";
+        let labelWidth = 90;
         // Without reds, which are for failures.
         const hue = queue => 60 + (queue * 103 + 140) % 260;
         const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -126,6 +135,10 @@ extension ReportPage {
           rowHeight = Math.max(1, Math.min(22, Math.floor(tallestCanvas / Math.max(1, threads.length))));
           inset = rowHeight < 12 ? 0 : 3;
           tracks = threads.map(() => []);
+          const pen = canvas.getContext("2d");
+          pen.font = labelFont;
+          labelWidth = threads.reduce((width, thread) => Math.max(width, pen.measureText(thread.name.slice(0, 60)).width + 14), 90);
+          labelWidth = Math.min(labelWidth, Math.max(90, canvas.clientWidth / 3));
           const trackOf = new Map(threads.map((thread, k) => [thread.number, k]));
           for (const [i, thread, begin, left, error] of data.attempts) {
             tracks[trackOf.get(thread)].push({ i, begin, left, failed: true, error });
@@ -159,7 +172,7 @@ extension ReportPage {
           canvas.height = height * ratio;
           const style = getComputedStyle(document.documentElement), pen = canvas.getContext("2d");
           pen.scale(ratio, ratio);
-          pen.font = "12px system-ui, sans-serif";
+          pen.font = labelFont;
           pen.textBaseline = "middle";
           tracks.forEach((track, row) => {
             const top = row * rowHeight;
@@ -191,7 +204,7 @@ extension ReportPage {
             }
             if (inset === 0) return;
             pen.fillStyle = style.getPropertyValue("--text");
-            pen.fillText(threads[row].name, 6, top + rowHeight / 2);
+            pen.fillText(threads[row].name, 6, top + rowHeight / 2, labelWidth - 10);
           });
           pen.fillStyle = style.getPropertyValue("--faint");
           for (const tick of ticks(from, span, Math.max(2, Math.floor((width - labelWidth) / 140)))) {
@@ -321,7 +334,7 @@ extension ReportPage {
           { title: "Line", key: i => text(data.line[i]) }, { title: "Waited", key: waited, show: i => time(waited(i)) },
           { title: "Waited for", key: i => waits(i).length ? waits(i)[0][1] : "" },
           { title: "Ran", key: runTime, show: i => ran(i) ? time(runTime(i)) : "–" },
-          { title: "Outcome", key: outcome },
+          { title: "Ran on", key: host }, { title: "Outcome", key: outcome },
           { title: "Error", key: i => error(i).split("\n", 1)[0] },
         ];
         // Browsers limit the height of an element.
@@ -418,7 +431,7 @@ extension ReportPage {
               row.children[0].style.paddingLeft = .5 + depth(i) + "em";
               if (members.has(i)) row.children[0].prepend(folder(i));
             }
-            row.children[6].classList.add(outcomes[data.outcome[i]]);
+            row.children[7].classList.add(outcomes[data.outcome[i]]);
             row.addEventListener("click", () => select(i));
             return row;
           });
@@ -439,7 +452,7 @@ extension ReportPage {
               order.push(i);
               continue;
             }
-            const all = [name(i), text(data.line[i]), queues[data.queue[i]].name, outcomes[data.outcome[i]], error(i)]
+            const all = [name(i), text(data.line[i]), queues[data.queue[i]].name, host(i), outcomes[data.outcome[i]], error(i)]
               .join("\n").toLowerCase();
             if (words.every(word => all.includes(word))) order.push(i);
           }

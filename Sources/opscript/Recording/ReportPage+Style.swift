@@ -45,13 +45,13 @@ extension ReportPage {
           border: 1px solid var(--line); border-radius: 4px; }
         #count { margin-left: 1rem; color: var(--faint); }
         #table { border: 1px solid var(--line); border-radius: 6px; overflow-x: auto; }
-        #head, #rows { min-width: 66rem; }
+        #head, #rows { min-width: 72rem; }
         #head { background: var(--panel); border-bottom: 1px solid var(--line); overflow: hidden; scrollbar-gutter: stable; }
         #rows { height: 28rem; overflow-y: scroll; scrollbar-gutter: stable; position: relative; }
         #rows .space { position: absolute; top: 0; left: 0; width: 1px; }
         #rows .window { position: sticky; top: 0; height: 0; }
         .row { display: grid; height: 26px; align-items: center; padding: 0 .5rem; gap: .6rem;
-          grid-template-columns: 3fr 1.5fr 1.6fr 6rem 9rem 6rem 6.5rem 3fr; }
+          grid-template-columns: 3fr 1.5fr 1.6fr 6rem 9rem 6rem 1.6fr 6.5rem 3fr; }
         .row > * { overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
         .row .number { text-align: right; font-variant-numeric: tabular-nums; }
         #head .row { font-weight: 600; }

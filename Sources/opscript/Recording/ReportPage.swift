@@ -62,7 +62,7 @@ enum ReportPage {
         </section>
         <section aria-labelledby="timeline-title">
           <h2 id="timeline-title">Timeline</h2>
-          <p id="timeline-help" class="note">One row for each thread, one colour for each queue; a red edge is a failure. Ctrl and the wheel
+          <p id="timeline-help" class="note">One row for each thread, and for each slot of a cluster's workers; one colour for each queue; a red edge is a failure. Ctrl and the wheel
           zoom, dragging moves. Keys: + and − zoom, the arrow keys move, 0 shows everything. The table below has the same operations.</p>
           <div id="timeline-frame"><canvas id="timeline" tabindex="0" role="img" aria-labelledby="timeline-title" aria-describedby="timeline-help"></canvas></div>
           <div id="tip" role="tooltip" hidden></div>
@@ -77,7 +77,7 @@ enum ReportPage {
         <section id="replay-section" aria-labelledby="replay-title">
           <h2 id="replay-title">Other numbers of workers</h2>
           <p class="note">Estimates: the recorded times of the operations, started as their dependencies, the queues' maxima and that many
-          workers allow. The script adds them as it did in this run.</p>
+          workers allow. The script adds them as it did in this run, and a cluster has as many workers.</p>
           <table id="replay">
             <thead><tr><th scope="col">Workers</th><th scope="col">Time</th><th scope="col">Compared with this run</th></tr></thead>
             <tbody></tbody>
@@ -85,7 +85,7 @@ enum ReportPage {
         </section>
         <section aria-labelledby="operations-title">
           <h2 id="operations-title">Operations</h2>
-          <p><label>Search <input id="search" type="search" placeholder="name, line, queue, outcome or error"></label>
+          <p><label>Search <input id="search" type="search" placeholder="name, line, queue, thread, outcome or error"></label>
           <span id="count" role="status"></span></p>
           <div id="table" role="table" aria-labelledby="operations-title">
             <div role="rowgroup" id="head"></div>

@@ -23,6 +23,7 @@ struct RunData {
         column("outcomes", [totals.succeeded, totals.failed, totals.cancelled, totals.waiting, totals.executing])
         member("skippedCount", totals.skipped)
         member("busy", totals.workerTime)
+        column("cluster", [log.slots.workerCount, log.slots.capacity, Int(totals.clusterTime)])
         list("texts", log.texts) { file.append(json: $0) }
         let files = SourceFiles()
         list("errors", log.errors) { file.append(json: ErrorReport(report: $0, files: files).lines.joined(separator: "\n")) }
@@ -54,6 +55,7 @@ struct RunData {
         column("suspended", operations.map(\.suspendedTime))
         column("maximum", operations.map(\.maximumTime))
         column("worker", operations.map(\.workerTime))
+        column("sent", operations.map(\.clusterTime))
         column("begin", operations.map(\.begin))
         column("left", operations.map(\.leftThread))
         column("finished", operations.map(\.finished))
@@ -83,17 +85,21 @@ struct RunData {
             file.append("[")
             file.append(count)
             file.append(",")
-            file.append(Replay.duration(of: tasks, maxima: maxima, workers: count))
+            file.append(Replay.duration(of: tasks, maxima: maxima, workers: count, slots: max(1, log.slots.capacity)))
             file.append("]")
         }
         file.append("}")
     }
 
-    /// The threads that ran operations, workers last.
+    /// The threads that ran operations, workers last, and then the slots of the workers of a cluster.
     private var threads: [(number: Int, name: String)] {
         let used = Set(log.operations.map(\.thread) + log.attempts.map(\.thread)).subtracting([-1])
-        let named = used.map { (number: $0, name: log.threads.indices.contains($0) ? log.threads[$0].name : "thread \($0)") }
+        let named = used.filter { $0 < RunLog.firstSlotThread }
+            .map { (number: $0, name: log.threads.indices.contains($0) ? log.threads[$0].name : "thread \($0)") }
+        let slots = log.slots.all.enumerated().filter { used.contains(RunLog.firstSlotThread + $0.offset) }
+            .sorted { ($0.element.worker, $0.element.number) < ($1.element.worker, $1.element.number) }
         return named.sorted { ($0.name.utf8.count, $0.name) < ($1.name.utf8.count, $1.name) }
+            + slots.map { (RunLog.firstSlotThread + $0.offset, $0.element.name) }
     }
 
     /// The input of the replay. An operation that has not run takes no time.
@@ -102,14 +108,15 @@ struct RunData {
         var tasks = operations.map { operation in
             let creator = operation.creator.map { operations[Int($0)] }
             let isByCreator = creator.map { $0.hasStarted && $0.started <= operation.added } ?? false
+            let isElsewhere = operation.thread >= RunLog.firstSlotThread
             return Replay.Task(
-                workerTime: log.isWorker(operation.thread) ? max(1, operation.busyTime) : 0,
+                workerTime: log.isWorker(operation.thread) || isElsewhere ? max(1, operation.busyTime) : 0,
                 runTime: operation.runTime + operation.earlierTime,
                 queue: operation.queue, added: operation.added - (isByCreator ? creator?.started ?? 0 : 0),
-                creator: isByCreator ? operation.creator.map { Int($0) } : nil)
+                creator: isByCreator ? operation.creator.map { Int($0) } : nil, isElsewhere: isElsewhere)
         }
         // The pauses between attempts are part of the time; a worker is needed without them.
-        for attempt in log.attempts where log.isWorker(attempt.thread) {
+        for attempt in log.attempts where log.isWorker(attempt.thread) || attempt.thread >= RunLog.firstSlotThread {
             tasks[Int(attempt.operation)].workerTime += attempt.busyTime
         }
         // A group takes no time of its own: its members wait for its start, and what depends on it waits for its members.

@@ -55,6 +55,9 @@ struct RunLog: Sendable {
         fileprivate init(name: String, isWorker: Bool) { (self.name, self.isWorker) = (name, isWorker) }
     }
 
+    /// The number of the first slot of a cluster's worker where an operation has the number of a thread. Those of threads are lower.
+    static let firstSlotThread = 1_000_000
+
     let title: String
     /// The most operations that the engine's pool runs at once.
     var workerCount = 1
@@ -69,6 +72,8 @@ struct RunLog: Sendable {
     private(set) var attempts: [Attempt] = []
     /// The threads by number.
     private(set) var threads: [Thread] = []
+    /// The slots of the workers of clusters.
+    private(set) var slots = WorkerSlots()
     /// Sums over all operations, including those that this log has forgotten.
     private(set) var totals = RunTotals()
     /// The thread of each worker, by its number.
@@ -183,6 +188,8 @@ struct RunLog: Sendable {
             leaveThread(index, at: time)
             operations[index].phase = .open
             operations[index].returned = time
+        case .ranElsewhere(let worker, let slotCount, let began, let ended):
+            place(index, on: worker, slotCount, from: max(began, start) - start, to: max(ended, start) - start, at: time)
         case .attemptFailed: endAttempt(index, at: time)
         case .skipped where !operations[index].isSkipped:
             operations[index].isSkipped = true
@@ -243,6 +250,7 @@ struct RunLog: Sendable {
         queues[queue].executing -= 1
         queues[queue].waiting += 1
         operations[index].finished = time
+        endRunElsewhere(index)
         let operation = operations[index]
         attempts.append(
             Attempt(
@@ -292,8 +300,35 @@ struct RunLog: Sendable {
         operations[index].phase = .finished
         operations[index].finished = time
         operations[index].outcome = outcome
+        endRunElsewhere(index)
         if isWorker(operations[index].thread) { totals.workerTime += operations[index].busyTime }
         if let outcome { totals.finish(outcome, after: operations[index].hasStarted ? operations[index].runTime : nil) }
+    }
+
+    // MARK: Clusters
+
+    /// Moves an operation from the thread that has sent it to a slot of the worker that has run it: the time until then is one of waiting.
+    private mutating func place(
+        _ index: Int, on worker: String, _ slotCount: Int, from began: UInt64, to ended: UInt64, at time: UInt64
+    ) {
+        if operations[index].phase == .running { leaveThread(index, at: time) } else if operations[index].phase != .open { return }
+        var operation = operations[index]
+        if operation.returned == 0 { operation.returned = time }
+        if isWorker(operation.thread) { totals.workerTime += operation.busyTime }
+        let ended = min(max(ended, operation.started), time), began = min(max(began, operation.started), ended)
+        let (slot, _, begin, end) = slots.place(on: worker, slotCount: slotCount, from: began, to: ended, at: time)
+        operation.phase = .open
+        operation.thread = RunLog.firstSlotThread + slot
+        operation.clusterTime += begin - operation.started
+        (operation.started, operation.returned, operation.blockedTime) = (begin, max(end, 1), 0)
+        totals.clusterTime += end - begin
+        operations[index] = operation
+    }
+
+    /// The time on the way back is none of the operation's.
+    private mutating func endRunElsewhere(_ index: Int) {
+        guard operations[index].thread >= RunLog.firstSlotThread else { return }
+        (operations[index].finished, operations[index].returned) = (operations[index].returned, 0)
     }
 
     /// Ends the times of operations that have not finished.

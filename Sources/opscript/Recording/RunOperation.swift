@@ -13,7 +13,7 @@ struct RunOperation {
     let queue: Int
     /// The index of the operation that added it; nil if none did.
     var creator: Int32?
-    /// The number of the thread that ran it; -1 if none did.
+    /// The number of the thread or of the slot that ran it; -1 if none did. See `RunLog.firstSlotThread`.
     var thread = -1
     let added: UInt64
     var ready: UInt64
@@ -30,6 +30,8 @@ struct RunOperation {
     /// The part of the time from `ready` to `started` in which the queue was suspended, or had as many operations as it may run.
     var suspendedTime: UInt64 = 0
     var maximumTime: UInt64 = 0
+    /// The time from when a thread began to send it to a cluster to when a worker there began with it.
+    var clusterTime: UInt64 = 0
     /// When the queue's last suspension before the start ended.
     var resumed: UInt64 = 0
     var phase: Phase
@@ -53,6 +55,6 @@ struct RunOperation {
     /// The time that it waited for a free worker.
     var workerTime: UInt64 {
         let waited = begin - added - dependencyTime
-        return waited - min(suspendedTime + maximumTime + earlierTime, waited)
+        return waited - min(suspendedTime + maximumTime + earlierTime + clusterTime, waited)
     }
 }

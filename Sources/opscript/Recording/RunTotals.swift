@@ -14,6 +14,8 @@ struct RunTotals {
     private(set) var waitTimes = TimeHistogram()
     /// The time in nanoseconds that operations have spent on workers without being blocked.
     var workerTime: UInt64 = 0
+    /// The time in nanoseconds that operations have spent at workers of a cluster.
+    var clusterTime: UInt64 = 0
     private(set) var programsStarted = 0
     private(set) var programsRunning = 0
 

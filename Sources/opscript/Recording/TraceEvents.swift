@@ -53,9 +53,12 @@ struct TraceEvents {
         file.append(",\"args\":{")
     }
 
-    /// The time that an operation was on its thread.
+    /// The time that an operation was on its thread, or at a worker of a cluster.
     func writeSlice(of operation: borrowing TraceOperation, in queue: JSONText, until end: UInt64, _ outcome: Operation.Outcome?) {
-        beginSlice(operation.label, "operation", track: operation.thread + 1, from: operation.started, to: end)
+        let elsewhere = operation.elsewhere
+        beginSlice(
+            operation.label, "operation", track: elsewhere?.track ?? operation.thread + 1, from: elsewhere?.began ?? operation.started,
+            to: elsewhere?.ended ?? end)
         file.append("\"number\":")
         file.append(operation.serial)
         file.append(",\"queue\":")
@@ -83,6 +86,14 @@ struct TraceEvents {
         file.append("}}")
     }
 
+    /// The time in which a thread has sent an operation to the cluster.
+    func writeSending(of operation: borrowing TraceOperation, to end: UInt64) {
+        beginSlice(JSONText("send"), "cluster", track: operation.thread + 1, from: operation.started, to: end)
+        file.append("\"operation\":")
+        file.append(operation.label)
+        file.append("}}")
+    }
+
     // MARK: Groups
 
     /// Begins the box of a group: viewers show it as a process of its own, which folds.
@@ -99,7 +110,10 @@ struct TraceEvents {
 
     /// The time from the start to the end of a group or of a member, in the box of the group.
     func writeInBox(_ process: Int, row: Int, _ operation: borrowing TraceOperation, to end: UInt64) {
-        beginSlice(operation.label, "group", process: process, track: row, from: operation.started, to: end)
+        let elsewhere = operation.elsewhere
+        beginSlice(
+            operation.label, "group", process: process, track: row, from: elsewhere?.began ?? operation.started,
+            to: elsewhere?.ended ?? end)
         file.append("\"number\":")
         file.append(operation.serial)
         file.append("}}")
@@ -167,16 +181,28 @@ struct TraceEvents {
 
     /// An arrow from the end of a dependency to the start of its dependent.
     func writeFlow(_ number: Int, from source: borrowing TraceOperation, to target: borrowing TraceOperation, at time: UInt64) {
-        let end = source.returned > 0 ? source.returned : source.finished
-        beginFlow("s", number, track: source.thread + 1, at: max(source.started, end - 1))
+        let (track, begin, end) = source.slice
+        beginFlow("s", "dependency", number, track: track, at: max(begin, end - 1))
         file.append("}")
-        beginFlow("f", number, track: target.thread + 1, at: time)
+        beginFlow("f", "dependency", number, track: target.thread + 1, at: time)
         file.append(",\"bp\":\"e\"}")
     }
 
-    private func beginFlow(_ phase: StaticString, _ number: Int, track: Int, at time: UInt64) {
+    /// An arrow from where an operation was sent to where it ran.
+    func writeFlow(_ number: Int, ofSent operation: borrowing TraceOperation) {
+        beginFlow("s", "send", number, track: operation.thread + 1, at: operation.started)
+        file.append("}")
+        beginFlow("f", "send", number, track: operation.slice.track, at: operation.slice.from)
+        file.append(",\"bp\":\"e\"}")
+    }
+
+    private func beginFlow(_ phase: StaticString, _ name: StaticString, _ number: Int, track: Int, at time: UInt64) {
         begin(phase, track: track, at: time)
-        file.append(",\"cat\":\"dependency\",\"name\":\"dependency\",\"id\":")
+        file.append(",\"cat\":\"")
+        file.append(name)
+        file.append("\",\"name\":\"")
+        file.append(name)
+        file.append("\",\"id\":")
         file.append(number)
     }
 

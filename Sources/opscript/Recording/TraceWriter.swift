@@ -7,8 +7,8 @@ import OpEngine
 struct TraceWriter {
     /// The shortest time between two samples of the counters.
     private static let counterInterval: UInt64 = 100_000
-    /// The track of the first program. Threads have lower numbers.
-    private static let firstProgramTrack = 1_000_000
+    /// The tracks of the first slot of a cluster's worker, and of the first program. Threads have lower numbers.
+    private static let firstSlotTrack = 500_000, firstProgramTrack = 1_000_000
 
     private enum ThreadKind { case main, worker(Int), other }
 
@@ -44,6 +44,7 @@ struct TraceWriter {
     private var boxOfQueue: [Int: Int] = [:]
     /// The boxes of groups that were not added yet, by the records' numbers of the groups.
     private var unaddedBoxes: [Int: Int] = [:]
+    private var slots = WorkerSlots()
     private var programs: [Int: Program] = [:]
     /// Whether a program is on the track with this index.
     private var programTracks: [Bool] = []
@@ -150,11 +151,14 @@ struct TraceWriter {
             operations[number].phase = .open
             running -= 1
             sampleCounters(at: time)
+        case .ranElsewhere(let worker, let slotCount, let began, let ended):
+            guard operations[number].phase == .running || operations[number].phase == .open else { return }
+            place(number, on: worker, slotCount, from: began, to: ended, at: time)
         case .attemptFailed:
             guard operations[number].phase == .running || operations[number].phase == .open else { return }
             finish(number, .failed, at: time)
             operations[number].phase = .betweenAttempts
-            (operations[number].error, operations[number].returned) = (nil, 0)
+            (operations[number].error, operations[number].returned, operations[number].elsewhere) = (nil, 0, nil)
             waiting += 1
         case .finished(let outcome): finish(number, outcome, at: time)
         default: break
@@ -172,10 +176,12 @@ struct TraceWriter {
         case .running:
             writeBlocked(operations[number].thread, until: time)
             writeSlice(of: number, until: time, outcome)
+            writeSending(of: number, until: time)
             running -= 1
         case .open:
             writeSlice(of: number, until: operations[number].returned, outcome)
-            events.writeAsynchronous(operations[number], to: time)
+            if operations[number].elsewhere == nil { events.writeAsynchronous(operations[number], to: time) }
+            writeSending(of: number, until: operations[number].returned)
         case .betweenAttempts:
             writeWait(of: number, for: "another attempt", from: operations[number].finished, to: time)
             waiting -= 1
@@ -185,6 +191,31 @@ struct TraceWriter {
         operations[number].finished = time
         writeBoxes(of: number, until: time)
         sampleCounters(at: time)
+    }
+
+    // MARK: Clusters
+
+    /// Finds a track for an operation that a worker of a cluster has run.
+    private mutating func place(
+        _ number: Int, on worker: String, _ slotCount: Int, from began: UInt64, to ended: UInt64, at time: UInt64
+    ) {
+        let began = max(began, operations[number].started)
+        let (slot, isNew, begin, end) = slots.place(on: worker, slotCount: slotCount, from: began, to: max(ended, began), at: time)
+        let track = TraceWriter.firstSlotTrack + slot
+        if isNew {
+            let row = slots.all[slot]
+            events.writeTrack(track, row.name, 200_000 + 1000 * row.worker + row.number)
+        }
+        operations[number].elsewhere = (track, begin, end)
+    }
+
+    /// Shows where an operation that ran on a cluster was sent, and how long it waited for a worker.
+    private mutating func writeSending(of number: Int, until end: UInt64) {
+        guard let elsewhere = operations[number].elsewhere else { return }
+        events.writeSending(of: operations[number], to: end)
+        writeWait(of: number, for: "the cluster", from: end, to: elsewhere.began)
+        flow += 1
+        events.writeFlow(flow, ofSent: operations[number])
     }
 
     // MARK: Groups

@@ -9,6 +9,7 @@ struct Metrics {
     /// A log that has not been finished.
     let log: RunLog
     let workers: RunMonitor.Workers
+    let clusters: RunMonitor.Clusters?
     /// The number of status pages that are open.
     let pages: Int
 
@@ -33,6 +34,13 @@ struct Metrics {
         family(
             &text, "opscript_workers", "gauge", "Worker threads, by what they do.",
             [("busy", workers.busy), ("blocked", workers.blocked), ("idle", workers.idle)].map { ("state=\"\($0)\"", "\($1)") })
+        if let clusters {
+            family(&text, "opscript_cluster_workers", "gauge", "Workers of clusters that answer.", [("", "\(clusters.workers)")])
+            family(&text, "opscript_cluster_slots", "gauge", "Operations that these workers run at once.", [("", "\(clusters.slots)")])
+            family(
+                &text, "opscript_cluster_seconds_total", "counter", "The time that operations have spent at these workers.",
+                [("", Metrics.seconds(totals.clusterTime))])
+        }
         histogram(
             &text, "opscript_operation_duration_seconds", "The time from the start of operations to their end.", totals.runTimes)
         histogram(

@@ -106,7 +106,7 @@ import Synchronization
                 return passed
             }
             guard let part else { continue }
-            unsafe publish(part.log, isLast: part.isLast, workers: monitor.workers(), to: server)
+            unsafe publish(part.log, isLast: part.isLast, workers: monitor.workers(), clusters: monitor.clusters(), to: server)
             next = .now + StatusServer.interval
             isOver = part.isLast
         }
@@ -114,9 +114,11 @@ import Synchronization
     }
 
     /// Sends a part to those who wait for it.
-    private func publish(_ part: RunLog, isLast: Bool, workers: RunMonitor.Workers, to server: OpaquePointer) {
+    private func publish(
+        _ part: RunLog, isLast: Bool, workers: RunMonitor.Workers, clusters: RunMonitor.Clusters?, to server: OpaquePointer
+    ) {
         let pages = unsafe Int(ch_current_demand(server).streams)
-        metrics = Array(Metrics(log: part, workers: workers, pages: pages).text.utf8)
+        metrics = Array(Metrics(log: part, workers: workers, clusters: clusters, pages: pages).text.utf8)
         unsafe ch_resume(server)
         if pages == 0 { return }
         var log = part
