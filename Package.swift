@@ -77,10 +77,12 @@ let package = Package(
         .target(
             name: "CTerminal", dependencies: ["CText"],
             linkerSettings: [":libedit.a", "c", ":libbsd.a", ":libtinfo.a"].map { .linkedLibrary($0) }),
+        .target(name: "CArguments"),
         // An archive for the same reason. `tls.c` says why it needs nothing else.
         .target(name: "CHTTP", linkerSettings: [.linkedLibrary(":libmicrohttpd.a")]),
         .executableTarget(
-            name: "opscript", dependencies: ["CHTTP", "CTerminal", "CText", "LuaBindings", "OpCluster", "OpEngine", "Reports"],
+            name: "opscript",
+            dependencies: ["CArguments", "CHTTP", "CTerminal", "CText", "LuaBindings", "OpCluster", "OpEngine", "Reports"],
             swiftSettings: strictMemory),
         .target(name: "TestSupport", dependencies: ["OpEngine"], path: "Tests/TestSupport", swiftSettings: strict),
         // Classes as tutorials print them, in the language mode that they were written in.
@@ -102,6 +104,14 @@ let package = Package(
             name: "OpStoreTests",
             dependencies: ["CFaults", "CStore", "CTestSupport", "OpStore", "StoreGraph", "StoreHost", "TestSupport"],
             swiftSettings: strict),
+        // Servers, real and simulated, that tests start; and a program that measures and simulates clusters.
+        .target(
+            name: "ClusterSupport", dependencies: ["OpCluster", "TestSupport"], path: "Tests/ClusterSupport",
+            swiftSettings: strict),
+        .executableTarget(
+            name: "ClusterBench", dependencies: ["ClusterSupport", "OpCluster"], path: "Tests/ClusterBench", swiftSettings: strict),
+        .testTarget(
+            name: "OpClusterTests", dependencies: ["ClusterSupport", "OpCluster", "TestSupport"], swiftSettings: strict),
         .target(name: "CTestSupport", path: "Tests/CTestSupport"),
         .testTarget(name: "CLuaTests", dependencies: ["CLua", "CTestSupport", "TestSupport"], swiftSettings: strictMemory),
         .testTarget(

@@ -186,8 +186,9 @@ void cnats_close(cnats_connection *connection, int64_t milliseconds) {
     pthread_mutex_lock(&connection->lock);
     while (connection->open_count > 0) pthread_cond_wait(&connection->has_ended, &connection->lock);
     pthread_mutex_unlock(&connection->lock);
-    free_connection(connection);
 }
+
+void cnats_free(cnats_connection *connection) { free_connection(connection); }
 
 bool cnats_subscribe(cnats_connection *connection, const char *subject) {
     size_t count = connection->subscription_count;
@@ -240,6 +241,8 @@ cnats_connection *cnats_connect(const cnats_settings *settings, cnats_handlers h
 
 // Without a connection, nobody can call these.
 void cnats_close(cnats_connection *connection, int64_t milliseconds) { (void)connection, (void)milliseconds; }
+
+void cnats_free(cnats_connection *connection) { (void)connection; }
 
 bool cnats_subscribe(cnats_connection *connection, const char *subject) { return (void)connection, (void)subject, false; }
 

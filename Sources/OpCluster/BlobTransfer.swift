@@ -9,12 +9,12 @@ extension Exchange {
         let found = names.map { blob($0) }
         guard let missing = found.firstIndex(where: { $0 == nil }) else { return completion(found.compactMap(\.self)) }
         // One after the other: each keeps the connection busy by itself.
-        BlobTransfer(names[missing], from: subject, over: self) { [self] blob in
+        let isFirst = wait(for: names[missing]) { [self] blob in
             guard let blob else { return completion(nil) }
-            keep(blob)
             // Kept here as well, in case there is no room for all.
             fetch(names, from: subject) { [blob] blobs in withExtendedLifetime(blob) { completion(blobs) } }
-        }.begin()
+        }
+        if isFirst { BlobTransfer(names[missing], from: subject, over: self).begin() }
     }
 }
 
@@ -26,6 +26,8 @@ private final class BlobTransfer: @unchecked Sendable {
     private static let pieceCount = 256 << 10
     private static let windowCount = 16
     private static let secondsPerTry = 2.0, tries = 8
+    /// Seconds after which to ask again if nobody listens, because the connection of whoever has the blob may just be made again.
+    private static let absence = 1.0
 
     private struct State {
         var nextOffset = 0
@@ -37,19 +39,18 @@ private final class BlobTransfer: @unchecked Sendable {
     private let name: BlobName
     private let subject: String
     private let exchange: Exchange
-    private let completion: @Sendable (Blob?) -> Void
     private let memory: UnsafeMutableRawBufferPointer?
     private let state = Mutex(State())
 
-    init(_ name: BlobName, from subject: String, over exchange: Exchange, completion: @escaping @Sendable (Blob?) -> Void) {
-        (self.name, self.subject, self.exchange, self.completion) = (name, subject, exchange, completion)
+    init(_ name: BlobName, from subject: String, over exchange: Exchange) {
+        (self.name, self.subject, self.exchange) = (name, subject, exchange)
         // Whoever announces more than there is memory for gets no crash.
         let block = unsafe malloc(max(name.count, 1))
         unsafe memory = block.map { unsafe UnsafeMutableRawBufferPointer(start: $0, count: name.count) }
     }
 
     func begin() {
-        guard unsafe memory != nil else { return completion(nil) }
+        guard unsafe memory != nil else { return exchange.give(nil, for: name) }
         if name.count == 0 { return end() }
         for _ in 0..<Self.windowCount { askForNext() }
     }
@@ -61,10 +62,16 @@ private final class BlobTransfer: @unchecked Sendable {
             state.openCount += 1
             return state.nextOffset
         }
-        guard let offset else { return }
+        if let offset { ask(for: offset, triesLeft: Self.tries) }
+    }
+
+    private func ask(for offset: Int, triesLeft: Int) {
         let count = min(Self.pieceCount, name.count - offset)
-        exchange.request(.want(name, offset: offset, count: count), to: subject, every: Self.secondsPerTry, tries: Self.tries) {
+        exchange.request(.want(name, offset: offset, count: count), to: subject, every: Self.secondsPerTry, tries: triesLeft) {
             [self] reply in
+            if case .noResponders = reply, triesLeft > 1 {
+                return exchange.fabric.after(Self.absence) { [self] in ask(for: offset, triesLeft: triesLeft - 1) }
+            }
             var isThere = false
             if case .message(.piece(offset, let bytes)) = reply, bytes.count == count, let memory = unsafe memory {
                 unsafe UnsafeMutableRawBufferPointer(rebasing: memory[offset...]).copyBytes(from: bytes)
@@ -83,9 +90,13 @@ private final class BlobTransfer: @unchecked Sendable {
 
     private func end() {
         guard let memory = unsafe memory else { return }
+        guard !state.withLock(\.hasFailed) else {
+            unsafe free(memory.baseAddress)
+            return exchange.give(nil, for: name)
+        }
         let address = UInt(bitPattern: memory.baseAddress)
         let blob = unsafe Blob(UnsafeRawBufferPointer(memory)) { unsafe free(UnsafeMutableRawPointer(bitPattern: address)) }
         // Whoever has sent it may be wrong about it.
-        completion(!state.withLock(\.hasFailed) && blob.name == name ? blob : nil)
+        exchange.give(blob.name == name ? blob : nil, for: name)
     }
 }

@@ -49,11 +49,13 @@ struct Seal: Sendable {
     let key: ClusterKey?
 
     /// sealed := magic is-sealed code message
-    func seal(_ message: [UInt8]) -> [UInt8] {
+    ///
+    /// The code is also of the subject, so that nobody can repeat a message on another one: an answer belongs to one request.
+    func seal(_ message: [UInt8], for subject: String) -> [UInt8] {
         var sealed = Self.magic
         sealed.reserveCapacity(sealed.count + 1 + Self.codeCount + message.count)
         sealed.append(key == nil ? 0 : 1)
-        if let key { sealed.append(contentsOf: Self.code(of: message[...], with: key)) }
+        if let key { sealed.append(contentsOf: Self.code(of: message[...], on: subject, with: key)) }
         sealed.append(contentsOf: message)
         return sealed
     }
@@ -62,27 +64,48 @@ struct Seal: Sendable {
         case message(ArraySlice<UInt8>)
         /// It was sealed with another key, or with none although there is one, or the other way round.
         case foreign
+        /// It is of members that have other messages.
+        case otherVersion
         case malformed
     }
 
-    func open(_ bytes: [UInt8]) -> Opened {
+    func open(_ bytes: [UInt8], from subject: String) -> Opened {
         let headerCount = Self.magic.count + 1
-        guard bytes.count > headerCount, bytes.starts(with: Self.magic) else { return .malformed }
+        guard bytes.count > headerCount, bytes.starts(with: Self.magic.dropLast()) else { return .malformed }
+        guard bytes[headerCount - 2] == Self.version else { return .otherVersion }
         guard (bytes[headerCount - 1] != 0) == (key != nil) else { return .foreign }
         guard let key else { return .message(bytes[headerCount...]) }
         guard bytes.count > headerCount + Self.codeCount else { return .malformed }
         let code = bytes[headerCount..<headerCount + Self.codeCount]
         let message = bytes[(headerCount + Self.codeCount)...]
         // In the same time for each wrong code.
-        let difference = zip(code, Self.code(of: message, with: key)).reduce(0 as UInt8) { $0 | ($1.0 ^ $1.1) }
+        let difference = zip(code, Self.code(of: message, on: subject, with: key)).reduce(0 as UInt8) { $0 | ($1.0 ^ $1.1) }
         return difference == 0 ? .message(message) : .foreign
     }
 
-    private static func code(of message: ArraySlice<UInt8>, with key: ClusterKey) -> [UInt8] {
-        unsafe [UInt8](unsafeUninitializedCapacity: codeCount) { code, count in
+    /// Sixteen hexadecimal digits that depend on the key and on `text`, and tell nothing about the key.
+    func fingerprint(of text: String) -> String {
+        // Without libcrypto no fabric is made, so what is returned does not matter.
+        guard Self.canSeal else { return Subject.identifier(0) }
+        let code = Self.code(of: [], on: text, with: key ?? ClusterKey([]))
+        return Subject.identifier(code.prefix(8).reduce(0) { $0 << 8 | UInt64($1) })
+    }
+
+    private static var canSeal: Bool {
+        var digest = [UInt8](repeating: 0, count: codeCount)
+        return unsafe cnats_digest("", 0, &digest)
+    }
+
+    private static func code(of message: ArraySlice<UInt8>, on subject: String, with key: ClusterKey) -> [UInt8] {
+        var subject = subject
+        return unsafe [UInt8](unsafeUninitializedCapacity: codeCount) { code, count in
             let isMade = unsafe message.withUnsafeBytes { message in
                 unsafe key.bytes.withUnsafeBytes { key in
-                    unsafe cnats_authenticate(key.baseAddress, key.count, message.baseAddress, message.count, code.baseAddress)
+                    subject.withUTF8 { subject in
+                        unsafe cnats_authenticate(
+                            key.baseAddress, key.count, subject.baseAddress, subject.count, message.baseAddress, message.count,
+                            code.baseAddress)
+                    }
                 }
             }
             // Without libcrypto no fabric is made.

@@ -6,7 +6,7 @@ public final class ClusterSurvey: Exchange.Handler {
     private let found = Mutex<(workers: [String: WorkerDescription], foreignCount: Int)>(([:], 0))
 
     /// Makes a survey that is not connected yet.
-    public init(_ fabric: any Fabric, key: ClusterKey?) { exchange = Exchange(fabric, key: key, keptBytes: 0) }
+    public init(_ fabric: any Fabric, key: ClusterKey?) { exchange = Exchange(fabric, key: key, version: "", keptBytes: 0) }
 
     /// Asks, and waits so many seconds for answers.
     ///
@@ -26,7 +26,7 @@ public final class ClusterSurvey: Exchange.Handler {
         if case .hello(let worker) = message { found.withLock { $0.workers[worker.id] = worker } }
     }
 
-    func handleForeign(on subject: String) { found.withLock { $0.foreignCount += 1 } }
+    func handleForeign(_ difference: Exchange.Unopened, on subject: String) { found.withLock { $0.foreignCount += 1 } }
     func handle(unsealed message: IncomingMessage) {}
-    func connectionHasChanged(_ text: String) {}
+    func connectionHasChanged(_ change: ConnectionChange) {}
 }

@@ -7,8 +7,9 @@ extension Coordinator: Exchange.Handler {
         case .report(let report): handle(report, replyTo: reply)
         case .hello(let worker): handle(worker)
         case .greet(run, let nonce): exchange.publish(.greeted(nonce: nonce), to: reply)
-        case .claim(run, let number, let attempt, let worker):
-            exchange.publish(.claimed(grant(number, attempt: attempt, to: worker)), to: reply)
+        case .claim(run, let number, let attempt, let worker, let session, let nonce):
+            let isGranted = grant(number, attempt: attempt, to: worker, session: session, nonce: nonce)
+            exchange.publish(.claimed(isGranted), to: reply)
         case .ask(run, let question):
             events.answer(question) { [exchange] answer in exchange.publish(.answer(answer), to: reply) }
         default: break
@@ -17,12 +18,16 @@ extension Coordinator: Exchange.Handler {
 
     func handle(unsealed message: IncomingMessage) {}
 
-    func handleForeign(on subject: String) {
+    func handleForeign(_ difference: Exchange.Unopened, on subject: String) {
         guard subject == Subject.hello || subject == Subject.run(run) else { return }
-        notice("there are workers whose messages are sealed with another key than this one's (--key): they get no work")
+        switch difference {
+        case .foreign: notice("there are workers whose messages are sealed with another key than this one's (--key): they get no work")
+        case .otherVersion: notice("there are workers of an opscript with other messages than this one's (\(version)): they get no work")
+        case .malformed: notice("the cluster's server passes on messages that are damaged, or not opscript's: they are ignored")
+        }
     }
 
-    func connectionHasChanged(_ text: String) { if !text.isEmpty { events.notice(text) } }
+    func connectionHasChanged(_ change: ConnectionChange) { if !change.text.isEmpty { events.notice(change.text) } }
 
     // MARK: workers
 
@@ -32,150 +37,221 @@ extension Coordinator: Exchange.Handler {
                 "the worker \(worker.name) on \(worker.host) is opscript \(worker.version), and this is \(version): it gets no work")
         }
         let now = now
-        let changed = state.withLock { state -> Int? in
-            state.hear(worker, at: now)
-            return state.countSlots()
+        let (isBack, changed) = state.withLock { state -> (Bool, Int?) in
+            let isBack = state.hear(worker, at: now)
+            return (isBack, state.countSlots())
         }
-        if let changed { events.slotsHaveChanged(changed) }
+        if isBack { recount(worker.id) }
+        if let changed { deliveries.add { [events] in events.slotsHaveChanged(changed) } }
+    }
+
+    /// A worker that was lost is back: it may run what others run by now.
+    func recount(_ worker: String) {
+        exchange.request(.recount(run: run), to: Subject.worker(worker), every: 2, tries: 15) { _ in }
     }
 
     // MARK: reports
 
+    fileprivate enum Step {
+        case taken(Listener, WorkerDescription?)
+        case output(Listener, UInt8, [UInt8], WorkerDescription?)
+        case outcome(UInt64, FoundOutcome)
+        case release(UInt64, FoundOutcome)
+        case again(UInt64, Task, attempt: UInt64, declineCount: Int)
+        case end(UInt64, attempt: UInt64, Outcome)
+    }
+
     private func handle(_ report: Report, replyTo reply: String) {
-        enum Step {
-            case taken(Handlers, WorkerDescription?)
-            case output(Handlers, UInt8, [UInt8], WorkerDescription?)
-            case drop(UInt64, attempt: UInt64)
-            case stop(UInt64, attempt: UInt64, StopRequest)
-            case outcome(UInt64, Payload, began: Double, ended: Double)
-            case again(UInt64, Task, attempt: UInt64)
-            case end(UInt64, Outcome)
-        }
         let now = now
-        let steps = state.withLock { state -> [Step]? in
-            guard !state.isClosed else { return nil }
-            state.hear(report, at: now)
+        let (steps, refused, dropped, isBack) = state.withLock { state -> ([Step]?, [TaskAttempt], [UInt64], Bool) in
+            guard !state.isClosed else { return (nil, [], [], false) }
+            let isBack = state.hear(report, at: now)
+            guard let dropped = state.enter(report.session, of: report.worker) else { return (nil, [], [], isBack) }
             let last = state.peers[report.worker]?.lastReport ?? 0
             // One that was confirmed already is confirmed again. One that comes too early comes again.
-            if report.sequence <= last { return [] }
-            guard report.sequence == last + 1 else { return nil }
-            state.peers[report.worker]?.lastReport = report.sequence
+            guard report.sequence <= last + 1 else { return (nil, [], dropped, isBack) }
             var steps: [Step] = []
-            for (number, attempt, entry) in report.entries {
-                let worker = state.peers[report.worker]?.description
-                guard let known = state.entries[number] else {
-                    if case .taken = entry { steps.append(.drop(number, attempt: attempt)) }
-                    continue
-                }
-                switch entry {
-                case .taken(let acknowledgement):
-                    // A worker that is slow to say so may have an attempt that was given up.
-                    guard attempt == known.attempt, known.holder == nil || known.holder == report.worker || !known.task.isAtMostOnce else {
-                        steps.append(.drop(number, attempt: attempt))
-                        continue
-                    }
-                    if let former = known.holder, former != report.worker { state.peers[former]?.tasks.remove(number) }
-                    state.entries[number]?.holder = report.worker
-                    state.entries[number]?.acknowledgement = acknowledgement
-                    state.peers[report.worker]?.tasks.insert(number)
-                    steps.append(.taken(known.handlers, worker))
-                    if let request = known.stop { steps.append(.stop(number, attempt: attempt, request)) }
-                case .output(let stream, let bytes):
-                    // Not twice, from two workers.
-                    if known.holder == report.worker { steps.append(.output(known.handlers, stream, bytes, worker)) }
-                case .outcome(let payload, let began, let ended):
-                    if known.isFetching || known.task.isAtMostOnce && known.holder != report.worker { continue }
-                    let offset = state.peers[report.worker]?.clockOffset ?? 0
-                    steps.append(.outcome(number, payload, began: began + offset, ended: ended + offset))
-                case .declined:
-                    guard known.holder == report.worker, attempt == known.attempt else { continue }
-                    state.peers[report.worker]?.tasks.remove(number)
-                    state.entries[number]?.holder = nil
-                    state.entries[number]?.isClaimed = false
-                    if known.stop != nil {
-                        steps.append(.end(number, .stopped))
-                    } else {
-                        state.entries[number]?.attempt += 1
-                        steps.append(.again(number, known.task, attempt: attempt + 1))
-                    }
-                }
+            if report.sequence == last + 1 {
+                state.peers[report.worker]?.lastReport = report.sequence
+                steps = report.entries.compactMap { state.note($0, from: report.worker, at: now) }
             }
-            return steps
+            return (steps, state.refused(in: report), dropped, isBack)
         }
+        lose(dropped, with: report.worker)
+        if isBack { recount(report.worker) }
         guard let steps else { return }
         // The worker forgets what is confirmed, so it is confirmed only once it is noted.
-        exchange.publish(.confirm(report.sequence), to: reply)
-        for step in steps {
-            switch step {
-            case .taken(let handlers, let worker): handlers.taken(worker)
-            case .output(let handlers, let stream, let bytes, let worker): handlers.output(stream, bytes, worker)
-            case .drop(let number, let attempt):
-                exchange.publish(.stop(run: run, number: number, attempt: attempt, .drop), to: Subject.worker(report.worker))
-            case .stop(let number, let attempt, let request):
-                exchange.publish(.stop(run: run, number: number, attempt: attempt, request), to: Subject.worker(report.worker))
-            case .outcome(let number, let payload, let began, let ended):
-                handleOutcome(of: number, payload, from: report.worker, began: began, ended: ended)
-            case .again(let number, let task, let attempt): publish(number, task, attempt: attempt)
-            case .end(let number, let outcome): end(number, outcome)
-            }
+        exchange.publish(.confirm(report.sequence, refused: refused), to: reply)
+        for step in steps { perform(step, report.worker) }
+    }
+
+    private func perform(_ step: Step, _ worker: String) {
+        switch step {
+        case .taken(let listener, let description): deliveries.add { listener.taken(description) }
+        case .output(let listener, let stream, let bytes, let description): deliveries.add { listener.output(stream, bytes, description) }
+        case .outcome(let number, let found): fetch(found, of: number)
+        case .release(let number, let found): release(number, found)
+        case .again(let number, let task, let attempt, let declineCount):
+            // Not in circles as fast as the network allows.
+            if declineCount <= 3 { return publish(number, task, attempt: attempt) }
+            exchange.fabric.after(min(0.1 * Double(declineCount), 2)) { [weak self] in self?.publish(number, task, attempt: attempt) }
+        case .end(let number, let attempt, let outcome): end(number, outcome, by: worker, attempt: attempt)
         }
     }
 
-    private func handleOutcome(of number: UInt64, _ payload: Payload, from worker: String, began: Double, ended: Double) {
-        let description = state.withLock { $0.peers[worker]?.description }
-        if payload.blobs.isEmpty { return end(number, .ended(payload, worker: description, began: began, ended: ended)) }
-        state.withLock { $0.entries[number]?.isFetching = true }
-        exchange.fetch(payload.blobs, from: Subject.worker(worker)) { [self] blobs in
-            exchange.publish(.release(run: run, [number]), to: Subject.worker(worker))
-            guard let blobs else {
-                state.withLock { $0.entries[number]?.isFetching = false }
-                return lose([number], with: worker)
+    /// Gets the blobs of an outcome, and ends the task.
+    private func fetch(_ found: FoundOutcome, of number: UInt64) {
+        let description = state.withLock { ($0.peers[found.worker] ?? $0.formerPeers[found.worker])?.description }
+        exchange.fetch(found.payload.blobs, from: Subject.worker(found.worker)) { [self] blobs in
+            if let blobs {
+                var complete = found.payload
+                complete.contents = blobs
+                let outcome = Outcome.ended(complete, worker: description, began: found.began, ended: found.ended)
+                return end(number, outcome, by: found.worker, attempt: found.attempt)
             }
-            var complete = payload
-            complete.contents = blobs
-            end(number, .ended(complete, worker: description, began: began, ended: ended))
+            let (next, isStopped, isHeld) = state.withLock { state -> (FoundOutcome?, Bool, Bool) in
+                state.entries[number]?.outcomes.removeFirst()
+                let entry = state.entries[number]
+                let isHeld = entry?.holder == found.worker && entry?.attempt == found.attempt
+                return (entry?.outcomes.first, entry?.holder == nil && entry?.stop != nil, isHeld)
+            }
+            release(number, found)
+            if let next { return fetch(next, of: number) }
+            if isHeld { lose([number], with: found.worker) } else if isStopped { end(number, .stopped) }
         }
     }
 
-    private func grant(_ number: UInt64, attempt: UInt64, to worker: String) -> Bool {
-        state.withLock { state in
-            guard let entry = state.entries[number], entry.attempt == attempt, entry.stop == nil else { return false }
-            // An answer that was lost is given again, to the same worker only.
-            if entry.isClaimed { return entry.holder == worker }
-            state.entries[number]?.isClaimed = true
+    private func grant(_ number: UInt64, attempt: UInt64, to worker: String, session: UInt64, nonce: UInt64) -> Bool {
+        let (isGranted, dropped) = state.withLock { state -> (Bool, [UInt64]) in
+            // A worker that was not heard yet must be watched from now on, so it says hello first.
+            guard state.peers[worker] != nil, let dropped = state.enter(session, of: worker) else { return (false, []) }
+            guard let entry = state.entries[number], entry.attempt == attempt, !dropped.contains(number) else { return (false, dropped) }
+            // An answer that was lost is given again, to the same body only.
+            if let claim = entry.claim { return (claim == nonce && entry.holder == worker, dropped) }
+            guard entry.stop == nil, entry.holder == nil || entry.holder == worker else { return (false, dropped) }
+            state.entries[number]?.claim = nonce
             state.entries[number]?.holder = worker
             state.peers[worker]?.tasks.insert(number)
-            return true
+            return (true, dropped)
         }
+        lose(dropped, with: worker)
+        return isGranted
     }
 }
 
 extension Coordinator.State {
-    mutating func hear(_ worker: WorkerDescription, at now: Double) {
-        let offset = now - worker.sentAt
-        if peers[worker.id] == nil {
-            peers[worker.id] = Coordinator.Peer(description: worker, lastHeard: now, clockOffset: offset)
+    /// How often workers may give a task back.
+    private static var mostDeclines: Int { 50 }
+
+    /// Notes an entry of a report. Returns what to do about it, without the lock.
+    fileprivate mutating func note(_ entry: (number: UInt64, attempt: UInt64, entry: Report.Entry), from worker: String, at now: Double)
+        -> Coordinator.Step?
+    {
+        let (number, attempt) = (entry.number, entry.attempt)
+        guard let known = entries[number] else {
+            switch entry.entry {
+            case .outcome(let payload, let began, let ended):
+                return .release(number, found(attempt, payload, worker, began, ended))
+            case .taken, .output, .declined: return nil
+            }
         }
+        switch entry.entry {
+        case .taken(let acknowledgement):
+            lastProgress = now
+            countInterval = Coordinator.firstCountInterval
+            // The attempt was given up, or the stream has given the task to somebody else as well. The first one counts.
+            guard attempt == known.attempt, known.holder == nil || known.holder == worker else {
+                // Whoever drops a message ends it in the stream.
+                if attempt == known.attempt { entries[number]?.isInStream = false }
+                return nil
+            }
+            entries[number]?.holder = worker
+            entries[number]?.acknowledgement = acknowledgement
+            peers[worker]?.tasks.insert(number)
+            return known.holder == nil || known.claim != nil && known.acknowledgement == nil
+                ? .taken(known.listener, peers[worker]?.description) : nil
+        case .output(let stream, let bytes):
+            // Not twice, from two workers. One that was lost may be back before another has the task.
+            guard known.holder == nil || known.holder == worker && attempt == known.attempt else { return nil }
+            return .output(known.listener, stream, bytes, peers[worker]?.description)
+        case .outcome(let payload, let began, let ended):
+            let found = found(attempt, payload, worker, began, ended)
+            if known.task.isAtMostOnce && known.holder != worker { return .release(number, found) }
+            if payload.blobs.isEmpty {
+                return .end(
+                    number, attempt: attempt,
+                    .ended(payload, worker: peers[worker]?.description, began: found.began, ended: found.ended))
+            }
+            entries[number]?.outcomes.append(found)
+            return known.outcomes.isEmpty ? .outcome(number, found) : nil
+        case .declined:
+            guard known.holder == worker, attempt == known.attempt else { return nil }
+            peers[worker]?.tasks.remove(number)
+            entries[number]?.giveUpAttempt()
+            entries[number]?.declineCount += 1
+            if known.stop != nil { return .end(number, attempt: attempt, .stopped) }
+            if known.declineCount >= Self.mostDeclines {
+                let text = "the workers give the operation back, since they cannot get its values or do not begin with it"
+                return .end(number, attempt: attempt, .refused(text))
+            }
+            return .again(number, known.task, attempt: attempt + 1, declineCount: known.declineCount + 1)
+        }
+    }
+
+    /// What the worker says to have taken and must not begin with.
+    fileprivate func refused(in report: Report) -> [TaskAttempt] {
+        report.entries.compactMap { entry in
+            guard case .taken = entry.entry else { return nil }
+            let isHolder = entries[entry.number].map { $0.holder == report.worker && $0.attempt == entry.attempt } ?? false
+            return isHolder ? nil : TaskAttempt(number: entry.number, attempt: entry.attempt)
+        }
+    }
+
+    private func found(_ attempt: UInt64, _ payload: Payload, _ worker: String, _ began: Double, _ ended: Double)
+        -> Coordinator.FoundOutcome
+    {
+        let offset = peers[worker]?.clockOffset ?? 0
+        return Coordinator.FoundOutcome(
+            attempt: attempt, payload: payload, worker: worker, began: began + offset, ended: ended + offset)
+    }
+
+    /// Notes that a worker is in a session of this run. Returns the tasks that it had in the former one, which it has dropped; nil if it is in
+    /// a later session already.
+    mutating func enter(_ session: UInt64, of worker: String) -> [UInt64]? {
+        guard let peer = peers[worker], session >= peer.session else { return nil }
+        if session == peer.session { return [] }
+        peers[worker]?.session = session
+        peers[worker]?.lastReport = 0
+        peers[worker]?.tasks = []
+        return peer.tasks.sorted()
+    }
+
+    /// Notes what a worker says about itself. Returns whether it had been lost.
+    fileprivate mutating func hear(_ worker: WorkerDescription, at now: Double) -> Bool {
+        let isBack = hear(worker.id, now - worker.sentAt, at: now, worker)
         peers[worker.id]?.description = worker
-        hear(worker.id, offset, at: now)
+        return isBack
     }
 
-    mutating func hear(_ report: Report, at now: Double) {
-        let offset = now - report.sentAt
-        if peers[report.worker] == nil {
-            let unknown = WorkerDescription(
-                id: report.worker, name: report.worker, host: "", process: 0, version: "", slots: 0, taskCount: 0, endedCount: 0, load: 0,
-                fileToken: "", sentAt: report.sentAt)
-            peers[report.worker] = Coordinator.Peer(description: unknown, lastHeard: now, clockOffset: offset)
+    fileprivate mutating func hear(_ report: Report, at now: Double) -> Bool {
+        let unknown = WorkerDescription(
+            id: report.worker, name: report.worker, host: "", process: 0, version: "", slots: 0, taskCount: 0, endedCount: 0, load: 0,
+            fileToken: "", sentAt: report.sentAt)
+        return hear(report.worker, now - report.sentAt, at: now, unknown)
+    }
+
+    private mutating func hear(_ worker: String, _ offset: Double, at now: Double, _ description: WorkerDescription) -> Bool {
+        var isBack = false
+        if peers[worker] == nil {
+            let former = formerPeers.removeValue(forKey: worker)
+            isBack = former != nil
+            peers[worker] = former ?? Coordinator.Peer(description: description, lastHeard: now, clockOffset: offset)
         }
-        hear(report.worker, offset, at: now)
-    }
-
-    private mutating func hear(_ worker: String, _ offset: Double, at now: Double) {
         peers[worker]?.lastHeard = now
         peers[worker]?.silentSince = nil
         // The message that was fastest says most about the clocks.
         if let least = peers[worker]?.clockOffset, offset < least { peers[worker]?.clockOffset = offset }
+        return isBack
     }
 
     /// Counts the slots. Returns their number if it has changed.
@@ -184,5 +260,13 @@ extension Coordinator.State {
         if count == slotCount { return nil }
         slotCount = count
         return count
+    }
+}
+
+extension Coordinator.Entry {
+    /// Nobody has the task now, and the next attempt has not been published.
+    mutating func giveUpAttempt() {
+        attempt += 1
+        (holder, acknowledgement, claim, sequence, isInStream) = (nil, nil, nil, nil, false)
     }
 }

@@ -14,59 +14,74 @@ extension Coordinator {
         exchange.fabric.after(Self.beatInterval) { [weak self] in self?.beat() }
     }
 
+    /// Seconds after which a worker that says hello every second is late, and seconds between two questions whether it is there, then and
+    /// before. One that has tasks is also asked because it may have dropped them.
+    private static let lateHello = 1.2, shortAskInterval = 0.5, askInterval = 3.0
+
     /// Looks after the workers, again and again.
     func watch() {
         let now = now, isConnected = exchange.fabric.isConnected
         let (asked, gone, changed) = state.withLock { state -> ([String], [String], Int?) in
             if state.isClosed { return ([], [], nil) }
+            for (id, peer) in state.formerPeers where now - peer.lastHeard > Self.longestAbsence { state.formerPeers[id] = nil }
             if isConnected && !state.wasConnected { state.connectedSince = now }
             state.wasConnected = isConnected
             guard isConnected else { return ([], [], nil) }
             var asked: [String] = [], gone: [String] = []
-            for (id, peer) in state.peers {
+            // In their order, so that a simulation can be repeated.
+            for (id, peer) in state.peers.sorted(by: { $0.key < $1.key }) {
                 // While the connection was away, nobody could be heard.
                 let lastHeard = max(peer.lastHeard, state.connectedSince)
-                let silentSince = peer.silentSince.map { max($0, state.connectedSince + Self.absence) }
+                let silentSince = peer.silentSince.map { max($0, state.connectedSince + Self.absenceAfterReconnection - Self.absence) }
                 if now - lastHeard > Self.silence || silentSince.map({ now - $0 > Self.absence }) ?? false {
                     gone.append(id)
-                } else if now - peer.lastHeard > Self.watchInterval, !peer.tasks.isEmpty || now - peer.lastHeard > 3 {
+                } else if now - peer.lastAsked >= (now - peer.lastHeard > Self.lateHello ? Self.shortAskInterval : Self.askInterval),
+                    !peer.tasks.isEmpty || now - peer.lastHeard > Self.lateHello
+                {
+                    state.peers[id]?.lastAsked = now
                     asked.append(id)
                 }
             }
-            for id in gone { state.peers[id]?.description.slots = 0 }
             return (asked, gone, state.countSlots())
         }
         for id in asked { ask(id) }
         for id in gone { forget(id) }
-        if let changed { events.slotsHaveChanged(changed) }
+        if let changed { deliveries.add { [events] in events.slotsHaveChanged(changed) } }
+        if isConnected { countWaiting() }
         if state.withLock({ !$0.isClosed }) { exchange.fabric.after(Self.watchInterval) { [weak self] in self?.watch() } }
     }
 
     /// Asks a worker whether it is there. The server answers at once if its connection is closed.
     private func ask(_ id: String) {
-        exchange.request(.ping, to: Subject.worker(id), every: Self.silence, tries: 1) { [self] reply in
+        exchange.request(.ping(run: run), to: Subject.worker(id), every: Self.silence, tries: 1) { [self] reply in
             let now = now
-            state.withLock { state in
+            let dropped = state.withLock { state -> [UInt64] in
                 switch reply {
-                case .message:
+                case .message(.pong(let session)):
                     state.peers[id]?.lastHeard = now
                     state.peers[id]?.silentSince = nil
+                    return state.enter(session, of: id) ?? []
                 case .noResponders:
                     if state.peers[id]?.silentSince == nil { state.peers[id]?.silentSince = now }
-                case .unsealed, .timeout: break
+                case .message, .unsealed, .timeout: break
                 }
+                return []
             }
+            lose(dropped, with: id)
         }
     }
 
     /// Takes its tasks from a worker that is gone.
     private func forget(_ id: String) {
-        let tasks = state.withLock { state -> Set<UInt64> in
-            let tasks = state.peers[id]?.tasks ?? []
-            // If it comes back, its reports go on where they were.
-            if state.peers[id]?.lastReport == 0 { state.peers[id] = nil } else { state.peers[id]?.tasks = [] }
-            return tasks
+        let (tasks, changed) = state.withLock { state -> (Set<UInt64>, Int?) in
+            guard var peer = state.peers.removeValue(forKey: id) else { return ([], nil) }
+            let tasks = peer.tasks
+            peer.tasks = []
+            peer.silentSince = nil
+            state.formerPeers[id] = peer
+            return (tasks, state.countSlots())
         }
+        if let changed { deliveries.add { [events] in events.slotsHaveChanged(changed) } }
         lose(tasks.sorted(), with: id)
     }
 
@@ -78,17 +93,21 @@ extension Coordinator {
         }
         for number in numbers {
             let step = state.withLock { state -> Step? in
-                guard var entry = state.entries[number], entry.holder == worker, !entry.isFetching else { return nil }
-                let description = state.peers[worker]?.description
+                // A worker whose outcome is on its way here has ended the task. Whether it comes is seen at its blobs.
+                guard var entry = state.entries[number], entry.holder == worker,
+                    !entry.outcomes.contains(where: { $0.worker == worker && $0.attempt == entry.attempt })
+                else { return nil }
+                let description = (state.peers[worker] ?? state.formerPeers[worker])?.description
                 entry.lostWorkers.append(description.map { $0.host.isEmpty ? $0.name : "\($0.name) on \($0.host)" } ?? worker)
-                entry.holder = nil
-                entry.attempt += 1
+                let former = entry
+                entry.giveUpAttempt()
                 state.entries[number] = entry
+                state.peers[worker]?.tasks.remove(number)
                 if entry.stop != nil { return .end(.stopped) }
-                if entry.isClaimed || entry.lostWorkers.count >= entry.task.maximumDeliveries {
+                if former.claim != nil || entry.lostWorkers.count >= entry.task.maximumDeliveries {
                     return .end(.lost(workers: entry.lostWorkers))
                 }
-                return .again(entry.task, attempt: entry.attempt, acknowledgement: entry.acknowledgement)
+                return .again(entry.task, attempt: entry.attempt, acknowledgement: former.acknowledgement)
             }
             switch step {
             case .again(let task, let attempt, let acknowledgement):

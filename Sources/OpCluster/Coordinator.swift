@@ -3,7 +3,7 @@ import Synchronization
 /// The end of a cluster that has the work: it publishes tasks, and takes their outcomes. It decides alone what has happened to a task; what
 /// workers and the server do twice, or not at all, changes nothing of that.
 ///
-/// - Concurrency: safe from every thread. Handlers are called on the fabric's thread, one at a time, with no lock held.
+/// - Concurrency: safe from every thread. Handlers are called on any thread, one at a time, with no lock held.
 public final class Coordinator: Sendable {
     /// What to publish.
     public struct Task: Sendable {
@@ -60,27 +60,64 @@ public final class Coordinator: Sendable {
         public init() {}
     }
 
+    /// Calls handlers, in the coordinator's deliveries only. What has happened to a task may be known when it has ended already.
+    final class Listener: Sendable {
+        private let handlers: Handlers
+        private let hasEnded = Atomic<Bool>(false)
+
+        init(_ handlers: Handlers) { self.handlers = handlers }
+
+        func taken(_ worker: WorkerDescription?) { if !hasEnded.load(ordering: .relaxed) { handlers.taken(worker) } }
+
+        func output(_ stream: UInt8, _ bytes: [UInt8], _ worker: WorkerDescription?) {
+            if !hasEnded.load(ordering: .relaxed) { handlers.output(stream, bytes, worker) }
+        }
+
+        func ended(_ outcome: Outcome) {
+            hasEnded.store(true, ordering: .relaxed)
+            handlers.ended(outcome)
+        }
+    }
+
     struct Entry {
         let task: Task
-        let handlers: Handlers
+        let listener: Listener
         var attempt: UInt64 = 0
+        /// The number of the attempt's message in the stream, once the stream has it.
+        var sequence: UInt64?
+        /// Whether the stream has the attempt's message, as far as is known here.
+        var isInStream = false
+        /// Since when the server refuses the task.
+        var refusedSince: Double?
         /// Who has the task now.
         var holder: String?
         /// Where the stream learns what becomes of the message that the holder has taken.
         var acknowledgement: String?
+        /// How often workers have given the task back.
+        var declineCount = 0
         /// The workers that were lost with it.
         var lostWorkers: [String] = []
         var stop: StopRequest?
-        /// Whether a worker was allowed to begin with a task that must not run twice.
-        var isClaimed = false
-        /// Whether the outcome's blobs are on their way.
-        var isFetching = false
+        /// Which body was allowed to begin with a task that must not run twice.
+        var claim: UInt64?
+        /// The outcomes that have come; the first one's blobs are on their way.
+        var outcomes: [FoundOutcome] = []
+    }
+
+    /// An outcome, before its blobs are here.
+    struct FoundOutcome {
+        let attempt: UInt64
+        let payload: Payload
+        let worker: String
+        let began: Double, ended: Double
     }
 
     struct Peer {
         var description: WorkerDescription
         var lastHeard: Double
-        /// The sequence number of the last report.
+        var lastAsked = -Double.infinity
+        /// The worker's session of this run, and the sequence number of the last report in it.
+        var session: UInt64 = 0
         var lastReport: UInt64 = 0
         /// The least difference that was seen between this clock and the worker's.
         var clockOffset: Double
@@ -92,11 +129,19 @@ public final class Coordinator: Sendable {
     struct State {
         var entries: [UInt64: Entry] = [:]
         var peers: [String: Peer] = [:]
+        /// The workers that were lost, for some minutes: one that comes back goes on with its reports where they were.
+        var formerPeers: [String: Peer] = [:]
         var lastNumber: UInt64 = 0
         var beatCount: UInt64 = 0
         var slotCount = 0
         var connectedSince: Double = 0
         var wasConnected = true
+        /// When the stream has last taken or given a task, and when it is to be asked next what it has if it does not.
+        var lastProgress: Double = 0
+        var nextCount: Double = 0
+        var countInterval = Coordinator.firstCountInterval
+        /// The tasks that the server has refused, until they are published again.
+        var refused: Set<UInt64> = []
         var toldNotices: Set<String> = []
         var isClosed = false
     }
@@ -104,10 +149,11 @@ public final class Coordinator: Sendable {
     /// The version of opscript that workers must have.
     let version: String
     /// The name of this run among others.
-    public let run = Subject.identifier()
+    public let run: String
     let exchange: Exchange
     let events: Events
     let state = Mutex(State())
+    let deliveries = Deliveries()
 
     /// Seconds between two messages that say that this coordinator is there.
     static let beatInterval = 5.0
@@ -115,14 +161,21 @@ public final class Coordinator: Sendable {
     static let watchInterval = 0.25
     /// Seconds that nobody may listen on a worker's subject before it counts as gone. A worker that connects to another server needs some.
     static let absence = 1.5
+    /// The same after this member's own connection was lost: the server has probably lost all others with it.
+    static let absenceAfterReconnection = 5.0
     /// Seconds without a word after which a worker counts as lost.
     static let silence = JetStream.acknowledgeWait
+    /// Seconds for which a lost worker is remembered.
+    static let longestAbsence = 300.0
+    /// Seconds without progress after which the stream is asked what it has, at first and at most.
+    static let firstCountInterval = 10.0, longestCountInterval = 300.0
 
     /// Makes a coordinator that is not connected yet.
     public init(_ fabric: any Fabric, key: ClusterKey?, version: String, events: Events = Events()) {
         self.version = version
         self.events = events
-        exchange = Exchange(fabric, key: key, keptBytes: 64 << 20)
+        run = Subject.identifier(fabric.randomNumber())
+        exchange = Exchange(fabric, key: key, version: version, keptBytes: 64 << 20)
     }
 
     /// Seconds of this member's clock.
@@ -145,7 +198,8 @@ public final class Coordinator: Sendable {
         }
     }
 
-    /// Ends: the workers stop what they do for this run, and its jobs go from the stream. Tasks that have not ended are stopped.
+    /// Ends: the workers stop what they do for this run, and its jobs go from the stream. Tasks that have not ended are stopped. Not to be
+    /// called by a handler: this waits for the handlers.
     public func close() {
         let entries = state.withLock { state -> [UInt64: Entry]? in
             if state.isClosed { return nil }
@@ -154,7 +208,7 @@ public final class Coordinator: Sendable {
             return state.entries
         }
         guard let entries else { return }
-        for (_, entry) in entries { entry.handlers.ended(.stopped) }
+        for (_, entry) in entries.sorted(by: { $0.key < $1.key }) { deliveries.add { entry.listener.ended(.stopped) } }
         exchange.publish(.beat(run: run, .max, isLast: true), to: Subject.beat)
         if exchange.fabric.isConnected { JetStream.purge(exchange, run: run) {} }
         exchange.close(waiting: 2)
@@ -168,113 +222,40 @@ public final class Coordinator: Sendable {
         state.withLock { $0.peers.values.map(\.description) }.sorted { ($0.host, $0.name) < ($1.host, $1.name) }
     }
 
-    // MARK: tasks
-
-    /// Publishes a task.
-    ///
-    /// - Parameter willPublish: called with the number of the task, before a worker can have it.
-    /// - Returns: the number, for `stop`.
-    @discardableResult
-    public func submit(_ task: Task, _ handlers: Handlers, willPublish: (UInt64) -> Void = { _ in }) -> UInt64 {
-        for blob in task.payload.contents { exchange.offer(blob) }
-        let number = state.withLock { state -> UInt64? in
-            if state.isClosed { return nil }
-            state.lastNumber += 1
-            state.entries[state.lastNumber] = Entry(task: task, handlers: handlers)
-            return state.lastNumber
-        }
-        guard let number else {
-            handlers.ended(.stopped)
-            return 0
-        }
-        willPublish(number)
-        publish(number, task, attempt: 0)
-        return number
-    }
-
-    /// Seconds between two attempts to publish, and their number.
-    private static let secondsPerTry = 2.0, tries = 15
-
-    func publish(_ number: UInt64, _ task: Task, attempt: UInt64) {
-        let job = Job(
-            run: run, number: number, attempt: attempt, priority: task.priority, isAtMostOnce: task.isAtMostOnce, payload: task.payload)
-        let subject = Subject.job(run: run, queue: Subject.token(task.queue), priority: task.priority)
-        exchange.store(.job(job), to: subject, id: "\(run).\(number).\(attempt)", every: Self.secondsPerTry, tries: Self.tries) {
-            [self] reply in
-            let refusal: String
-            switch reply {
-            case .unsealed(let answer):
-                guard let refused = JetStream.refusal(in: answer) else { return }
-                refusal = JetStream.words(of: refused)
-            case .noResponders: refusal = "its stream is gone"
-            case .timeout: refusal = "it does not answer"
-            case .message: return
-            }
-            handleRefusal(of: number, attempt: attempt, refusal)
-        }
-    }
-
-    /// Seconds after which a task that the server has refused is published again, and how often.
-    private static let refusalInterval = 1.0, refusalTries: UInt64 = 10
-
-    /// The server may have no room now, or have lost the stream with its disk.
-    private func handleRefusal(of number: UInt64, attempt: UInt64, _ refusal: String) {
-        let entry = state.withLock { state -> Entry? in
-            guard let entry = state.entries[number], entry.attempt == attempt, entry.holder == nil else { return nil }
-            return entry
-        }
-        guard let entry else { return }
-        if attempt >= Self.refusalTries + UInt64(entry.lostWorkers.count) {
-            return end(number, .refused("the server does not take the operation: \(refusal)"))
-        }
-        notice("the server does not take operations now: \(refusal); trying again")
-        exchange.fabric.after(Self.refusalInterval) { [self] in
-            JetStream.setUp(exchange) { [self] _ in publishAgain(number, attempt) }
-        }
-    }
-
-    private func publishAgain(_ number: UInt64, _ attempt: UInt64) {
-        let task = state.withLock { state -> Task? in
-            guard let entry = state.entries[number], entry.attempt == attempt, entry.holder == nil else { return nil }
-            state.entries[number]?.attempt += 1
-            return entry.task
-        }
-        if let task { publish(number, task, attempt: attempt + 1) }
-    }
-
-    /// Stops a task. One that no worker has ends at once; another one when its worker says so. Repeating this does no harm.
-    public func stop(_ number: UInt64, _ request: StopRequest) {
-        let (holder, isOver, attempt) = state.withLock { state -> (String?, Bool, UInt64) in
-            guard let entry = state.entries[number] else { return (nil, false, 0) }
-            if entry.stop == nil || request != .cancel { state.entries[number]?.stop = request }
-            return (entry.holder, entry.holder == nil && !entry.isClaimed, entry.attempt)
-        }
-        if let holder { exchange.publish(.stop(run: run, number: number, attempt: attempt, request), to: Subject.worker(holder)) }
-        if isOver { end(number, .stopped) }
-    }
-
-    /// Lets workers get a blob as long as the caller keeps it.
-    public func offer(_ blob: Blob) { exchange.offer(blob) }
-
-    /// Ends a task as stopped, whatever its worker does.
-    public func abandon(_ number: UInt64) {
-        stop(number, .drop)
-        end(number, .stopped)
-    }
-
-    /// Forgets a task and tells what has become of it.
-    func end(_ number: UInt64, _ outcome: Outcome) {
-        let entry = state.withLock { state -> Entry? in
-            guard let entry = state.entries.removeValue(forKey: number) else { return nil }
-            if let holder = entry.holder { state.peers[holder]?.tasks.remove(number) }
-            return entry
-        }
-        entry?.handlers.ended(outcome)
-    }
-
     /// Tells a person something, once.
     func notice(_ text: String) {
-        let isNew = state.withLock { $0.toldNotices.insert(text).inserted }
+        let isNew = state.withLock { state in
+            if state.toldNotices.count > 1000 { state.toldNotices = [] }
+            return state.toldNotices.insert(text).inserted
+        }
         if isNew { events.notice(text) }
+    }
+}
+
+/// Calls functions one after the other: those that come while one is running, on any thread, are called after it.
+final class Deliveries: Sendable {
+    private struct State {
+        var waiting: [@Sendable () -> Void] = []
+        var isRunning = false
+    }
+
+    private let state = Mutex(State())
+
+    func add(_ body: @escaping @Sendable () -> Void) {
+        let isFirst = state.withLock { state in
+            state.waiting.append(body)
+            defer { state.isRunning = true }
+            return !state.isRunning
+        }
+        guard isFirst else { return }
+        while true {
+            let bodies = state.withLock { state in
+                defer { state.waiting = [] }
+                if state.waiting.isEmpty { state.isRunning = false }
+                return state.waiting
+            }
+            if bodies.isEmpty { return }
+            for body in bodies { body() }
+        }
     }
 }

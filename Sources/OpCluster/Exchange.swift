@@ -7,9 +7,9 @@ final class Exchange: FabricReceiver, Sendable {
         func handle(_ message: Message, on subject: String, replyTo reply: String)
         /// A message of the stream or of the server.
         func handle(unsealed message: IncomingMessage)
-        func connectionHasChanged(_ text: String)
-        /// A message was sealed with another key.
-        func handleForeign(on subject: String)
+        func connectionHasChanged(_ change: ConnectionChange)
+        /// A message was sealed with another key, or is of another version.
+        func handleForeign(_ difference: Unopened, on subject: String)
     }
 
     enum Reply: Sendable {
@@ -32,11 +32,14 @@ final class Exchange: FabricReceiver, Sendable {
         var requests: [UInt64: Request] = [:]
         var lastNumber: UInt64 = 0
         var shelf: BlobShelf
+        var transfers: [BlobName: [@Sendable (Blob?) -> Void]] = [:]
+        var isLooking = false
         var isClosed = false
     }
 
     let fabric: any Fabric
-    let id = Subject.identifier()
+    let id: String
+    let space: JobSpace
     private let seal: Seal
     private let state: Mutex<State>
     private let inbox: String
@@ -47,9 +50,11 @@ final class Exchange: FabricReceiver, Sendable {
     private static let period = 0.1
 
     /// - Parameter keptBytes: the number of bytes of blobs to keep.
-    init(_ fabric: any Fabric, key: ClusterKey?, keptBytes: Int) {
+    init(_ fabric: any Fabric, key: ClusterKey?, version: String, keptBytes: Int) {
         self.fabric = fabric
+        id = Subject.identifier(fabric.randomNumber())
         seal = Seal(key: key)
+        space = JobSpace(seal, version: version)
         inbox = Subject.inbox(id)
         state = Mutex(State(shelf: BlobShelf(limit: keptBytes)))
     }
@@ -57,8 +62,10 @@ final class Exchange: FabricReceiver, Sendable {
     func start(_ subjects: [String], _ handler: any Handler) throws(ClusterError) {
         self.handler.withLock { $0 = handler }
         try fabric.start(subjects + ["\(inbox).>"], self)
-        look()
     }
+
+    /// The numbers of requests and of transfers that wait, for tests.
+    var waitingCounts: (requests: Int, transfers: Int) { state.withLock { ($0.requests.count, $0.transfers.count) } }
 
     func close(waiting seconds: Double) {
         state.withLock { $0.isClosed = true }
@@ -74,7 +81,7 @@ final class Exchange: FabricReceiver, Sendable {
     // MARK: sending
 
     func publish(_ message: Message, to subject: String, reply: String? = nil) {
-        fabric.publish(OutgoingMessage(subject: subject, reply: reply, bytes: seal.seal(message.bytes)))
+        fabric.publish(OutgoingMessage(subject: subject, reply: reply, bytes: seal.seal(message.bytes, for: subject)))
     }
 
     /// Asks until an answer comes.
@@ -85,38 +92,41 @@ final class Exchange: FabricReceiver, Sendable {
     ///   - completion: called once, on any thread.
     func request(
         _ message: Message, to subject: String, every interval: Double, tries: Int, completion: @escaping @Sendable (Reply) -> Void
-    ) { request(seal.seal(message.bytes), to: subject, every: interval, tries: tries, completion: completion) }
+    ) { request(seal.seal(message.bytes, for: subject), to: subject, every: interval, tries: tries, completion: completion) }
 
     /// Publishes a message to the stream.
     func store(
         _ message: Message, to subject: String, id: String, every interval: Double, tries: Int,
         completion: @escaping @Sendable (Reply) -> Void
-    ) { request(seal.seal(message.bytes), to: subject, id: id, every: interval, tries: tries, completion: completion) }
+    ) { request(seal.seal(message.bytes, for: subject), to: subject, id: id, every: interval, tries: tries, completion: completion) }
 
     func request(
         _ bytes: [UInt8], to subject: String, id: String? = nil, every interval: Double, tries: Int,
         completion: @escaping @Sendable (Reply) -> Void
     ) {
-        let message = state.withLock { state -> OutgoingMessage? in
-            if state.isClosed { return nil }
+        let (message, isFirst) = state.withLock { state -> (OutgoingMessage?, Bool) in
+            if state.isClosed { return (nil, false) }
             state.lastNumber += 1
             let message = OutgoingMessage(subject: subject, reply: "\(inbox).\(state.lastNumber)", id: id, bytes: bytes)
             state.requests[state.lastNumber] = Request(
                 message: message, interval: interval, nextTry: fabric.now + interval, triesLeft: tries - 1, completion: completion)
-            return message
+            defer { state.isLooking = true }
+            return (message, !state.isLooking)
         }
         guard let message else { return completion(.timeout) }
+        if isFirst { fabric.after(Self.period) { [weak self] in self?.look() } }
         fabric.publish(message)
     }
 
-    /// Looks at the requests that wait, again and again.
+    /// Looks at the requests that wait, again and again while there are some.
     private func look() {
         let now = fabric.now, isConnected = fabric.isConnected
         let (again, over) =
             state.withLock { state -> ([OutgoingMessage], [Request])? in
                 if state.isClosed { return nil }
                 var again: [OutgoingMessage] = [], over: [Request] = []
-                for (number, request) in state.requests where request.nextTry <= now {
+                // In their order, so that a simulation can be repeated.
+                for (number, request) in state.requests.filter({ $0.value.nextTry <= now }).sorted(by: { $0.key < $1.key }) {
                     if request.triesLeft > 0 || !isConnected {
                         // What cannot be sent is not a try.
                         if isConnected { state.requests[number]?.triesLeft -= 1 }
@@ -131,7 +141,11 @@ final class Exchange: FabricReceiver, Sendable {
             } ?? ([], [])
         if isConnected { for message in again { fabric.publish(message) } }
         for request in over { request.completion(.timeout) }
-        if state.withLock({ !$0.isClosed }) { fabric.after(Self.period) { [weak self] in self?.look() } }
+        let isNeeded = state.withLock { state in
+            state.isLooking = !state.isClosed && !state.requests.isEmpty
+            return state.isLooking
+        }
+        if isNeeded { fabric.after(Self.period) { [weak self] in self?.look() } }
     }
 
     // MARK: receiving
@@ -143,16 +157,15 @@ final class Exchange: FabricReceiver, Sendable {
             return receiveAnswer(message, number)
         }
         guard let handler = handler.withLock({ $0 }) else { return }
-        if message.status != 0 { return handler.handle(unsealed: message) }
-        switch opened(message.bytes) {
+        if message.status != 0 || message.subject.hasPrefix(Subject.jobPrefix) { return handler.handle(unsealed: message) }
+        switch opened(message) {
         case .success(.want(let name, let offset, let count)):
             let blob = state.withLock { $0.shelf.find(name) }
             let piece = blob.map { Message.piece(offset: offset, $0.piece(at: offset, count: min(count, fabric.maxPayload))) }
+            guard !message.reply.isEmpty else { return }
             publish(piece ?? .missing, to: message.reply)
-        case .success(.job): handler.handle(unsealed: message)
         case .success(let opened): handler.handle(opened, on: message.subject, replyTo: message.reply)
-        case .failure(.foreign): handler.handleForeign(on: message.subject)
-        case .failure(.malformed): break
+        case .failure(let difference): handler.handleForeign(difference, on: message.subject)
         }
     }
 
@@ -164,7 +177,7 @@ final class Exchange: FabricReceiver, Sendable {
         } else if message.status != 0 {
             return
         } else {
-            switch opened(message.bytes) {
+            switch opened(message) {
             case .success(let opened): reply = .message(opened)
             // Only the server's answers are not sealed, and it answers only what was asked on its own subjects, or stored.
             case .failure where request.message.subject.hasPrefix("$") || request.message.id != nil: reply = .unsealed(message.bytes)
@@ -176,15 +189,16 @@ final class Exchange: FabricReceiver, Sendable {
         request.completion(reply)
     }
 
-    func connectionHasChanged(_ text: String) { handler.withLock { $0 }?.connectionHasChanged(text) }
+    func connectionHasChanged(_ change: ConnectionChange) { handler.withLock { $0 }?.connectionHasChanged(change) }
 
-    enum Unopened: Error { case foreign, malformed }
+    enum Unopened: Error { case foreign, otherVersion, malformed }
 
-    func opened(_ bytes: [UInt8]) -> Result<Message, Unopened> {
-        switch seal.open(bytes) {
+    func opened(_ message: IncomingMessage) -> Result<Message, Unopened> {
+        switch seal.open(message.bytes, from: message.subject) {
         case .message(let message):
             do { return .success(try Message(message)) } catch { return .failure(.malformed) }
         case .foreign: return .failure(.foreign)
+        case .otherVersion: return .failure(.otherVersion)
         case .malformed: return .failure(.malformed)
         }
     }
@@ -195,6 +209,20 @@ final class Exchange: FabricReceiver, Sendable {
     func offer(_ blob: Blob) { state.withLock { $0.shelf.offer(blob) } }
 
     func blob(_ name: BlobName) -> Blob? { state.withLock { $0.shelf.find(name) } }
+
+    /// Notes who waits for a blob. Returns whether nobody else does, so that it has to be asked for.
+    func wait(for name: BlobName, _ completion: @escaping @Sendable (Blob?) -> Void) -> Bool {
+        state.withLock { state in
+            state.transfers[name, default: []].append(completion)
+            return state.transfers[name]?.count == 1
+        }
+    }
+
+    /// Gives a blob to those who wait for it; nil if it could not be had.
+    func give(_ blob: Blob?, for name: BlobName) {
+        if let blob { keep(blob) }
+        for completion in state.withLock({ $0.transfers.removeValue(forKey: name) }) ?? [] { completion(blob) }
+    }
 
     /// Keeps a blob that has come, for the next who needs it.
     func keep(_ blob: Blob) { state.withLock { $0.shelf.keep(blob) } }

@@ -7,15 +7,39 @@ public protocol Fabric: AnyObject, Sendable {
     var isConnected: Bool { get }
     /// The greatest number of bytes of a message.
     var maxPayload: Int { get }
+    /// A number that nobody can guess, unless this is a test.
+    func randomNumber() -> UInt64
 
     /// Publishes a message without waiting. While there is no connection, it is kept or lost: whoever needs an answer asks again.
     func publish(_ message: OutgoingMessage)
-    /// Calls `body` after so many seconds, on any thread.
+    /// Calls `body` after so many seconds, on a thread of its own.
     func after(_ seconds: Double, _ body: @escaping @Sendable () -> Void)
     /// Begins to receive the messages of the subjects, which may contain wildcards. Called once.
     func start(_ subjects: [String], _ receiver: any FabricReceiver) throws(ClusterError)
     /// Sends what was published, for so many seconds at most, and ends. The receiver gets nothing afterwards.
     func close(waiting seconds: Double)
+}
+
+extension Fabric {
+    /// A number that nobody can guess.
+    public func randomNumber() -> UInt64 { .random(in: .min ... .max) }
+}
+
+/// What has happened to a connection, in words for a person.
+public enum ConnectionChange: Sendable {
+    /// It was lost, and is made again.
+    case lost(String)
+    /// It is there again. What the server knew of this member is gone.
+    case isBack(String)
+    /// Something went wrong, and the connection is as it was.
+    case fault(String)
+
+    /// The words.
+    public var text: String {
+        switch self {
+        case .lost(let text), .isBack(let text), .fault(let text): text
+        }
+    }
 }
 
 /// A message to publish.
@@ -48,14 +72,16 @@ public struct IncomingMessage: Sendable {
 
     /// Nobody has subscribed to the subject of the request.
     static let noResponders = 503
+    /// A pull has waited for as long as it wanted to.
+    static let pullIsOver = 408
 }
 
 /// Gets what a fabric receives, one call at a time.
 public protocol FabricReceiver: AnyObject, Sendable {
     /// A message has come.
     func receive(_ message: IncomingMessage)
-    /// The connection was lost or is there again, or something else has happened to it that `text` describes.
-    func connectionHasChanged(_ text: String)
+    /// Something has happened to the connection. Comes on any thread.
+    func connectionHasChanged(_ change: ConnectionChange)
 }
 
 /// Why something about a cluster is not possible.

@@ -11,6 +11,9 @@ enum JetStream {
     static let acknowledged = Array("+ACK".utf8), rejected = Array("-NAK".utf8), inProgress = Array("+WPI".utf8)
     static let terminated = Array("+TERM".utf8)
 
+    /// Gives a message back, for whoever asks after so many seconds.
+    static func rejected(for seconds: Double) -> [UInt8] { Array("-NAK {\"delay\":\(Int(seconds * nanoseconds))}".utf8) }
+
     /// Makes the stream and its consumers, unless they are there.
     ///
     /// - Parameter completion: called once, on any thread, with what is wrong; nil if all is well.
@@ -26,10 +29,10 @@ enum JetStream {
 
     private static func createStream(_ exchange: Exchange, copies: Int, _ completion: @escaping @Sendable (String?) -> Void) {
         let settings = """
-            {"name":"\(Subject.stream)","subjects":["\(Subject.jobs)"],"retention":"workqueue","storage":"file","discard":"new",\
+            {"name":"\(exchange.space.stream)","subjects":["\(exchange.space.jobs)"],"retention":"workqueue","storage":"file","discard":"new",\
             "max_age":\(Int(longestStay * nanoseconds)),"duplicate_window":\(Int(duplicateWindow * nanoseconds)),"num_replicas":\(copies)}
             """
-        ask(exchange, "STREAM.CREATE.\(Subject.stream)", settings) { answer in
+        ask(exchange, "STREAM.CREATE.\(exchange.space.stream)", settings) { answer in
             // A stream that is there already may have been made for another number of servers.
             completion(answer.flatMap { $0.contains("\"err_code\":10058") ? nil : $0 })
         }
@@ -37,20 +40,62 @@ enum JetStream {
 
     private static func createConsumers(_ exchange: Exchange, from priority: Int, _ completion: @escaping @Sendable (String?) -> Void) {
         guard priority < Subject.priorityCount else { return completion(nil) }
-        let name = Subject.consumer(priority)
+        let name = JobSpace.consumer(priority)
         let settings = """
-            {"stream_name":"\(Subject.stream)","config":{"durable_name":"\(name)","deliver_policy":"all","ack_policy":"explicit",\
+            {"stream_name":"\(exchange.space.stream)","config":{"durable_name":"\(name)","deliver_policy":"all","ack_policy":"explicit",\
             "ack_wait":\(Int(acknowledgeWait * nanoseconds)),"max_deliver":-1,"max_ack_pending":1000000,"max_waiting":100000,\
-            "replay_policy":"instant","filter_subject":"\(Subject.jobs(withPriority: priority))"}}
+            "replay_policy":"instant","filter_subject":"\(exchange.space.jobs(withPriority: priority))"}}
             """
-        ask(exchange, "CONSUMER.DURABLE.CREATE.\(Subject.stream).\(name)", settings) { refusal in
+        ask(exchange, "CONSUMER.DURABLE.CREATE.\(exchange.space.stream).\(name)", settings) { refusal in
             if let refusal { completion(refusal) } else { createConsumers(exchange, from: priority + 1, completion) }
         }
     }
 
     /// Removes the jobs of a run that nobody has taken.
     static func purge(_ exchange: Exchange, run: String, completion: @escaping @Sendable () -> Void) {
-        ask(exchange, "STREAM.PURGE.\(Subject.stream)", "{\"filter\":\"\(Subject.jobs(ofRun: run))\"}", tries: 1) { _ in completion() }
+        ask(exchange, "STREAM.PURGE.\(exchange.space.stream)", "{\"filter\":\"\(exchange.space.jobs(ofRun: run))\"}", tries: 1) { _ in
+            completion()
+        }
+    }
+
+    /// Removes a job. Nobody waits for that.
+    static func delete(_ exchange: Exchange, _ sequence: UInt64) {
+        exchange.fabric.publish(
+            OutgoingMessage(
+                subject: "$JS.API.STREAM.MSG.DELETE.\(exchange.space.stream)", bytes: Array("{\"seq\":\(sequence),\"no_erase\":true}".utf8)))
+    }
+
+    /// Asks how many jobs of a run the stream has, those that workers have included.
+    ///
+    /// - Parameter completion: called once, on any thread; with nil if the server does not say, and 0 if there is no stream.
+    static func count(_ exchange: Exchange, run: String, completion: @escaping @Sendable (Int?) -> Void) {
+        let question = Array("{\"subjects_filter\":\"\(exchange.space.jobs(ofRun: run))\"}".utf8)
+        exchange.request(question, to: "$JS.API.STREAM.INFO.\(exchange.space.stream)", every: 3, tries: 1) { reply in
+            guard case .unsealed(let bytes) = reply else { return completion(nil) }
+            let text = String(decoding: bytes, as: UTF8.self)
+            // The number of the error that there is no such stream.
+            if refusal(in: bytes) != nil { return completion(text.contains("\"err_code\":10059") ? 0 : nil) }
+            completion(countedSubjects(in: text))
+        }
+    }
+
+    /// The sum of the counts in `"subjects":{"opscript.job.…":3,…}` of a stream's state.
+    private static func countedSubjects(in text: String) -> Int {
+        var count = 0
+        for part in text.split(separator: "\"opscript.job.").dropFirst() {
+            // In the settings, no colon comes after the subject.
+            let rest = part.drop { $0 != "\"" }.dropFirst()
+            guard rest.first == ":" else { continue }
+            count += Int(rest.dropFirst().drop { $0 == " " }.prefix { ("0"..."9").contains($0) }) ?? 0
+        }
+        return count
+    }
+
+    /// The number that the stream has given to a message; nil if its answer has none.
+    static func sequence(in answer: [UInt8]) -> UInt64? {
+        let text = String(decoding: answer, as: UTF8.self)
+        guard let start = text.firstRange(of: "\"seq\":")?.upperBound else { return nil }
+        return UInt64(text[start...].drop { $0 == " " }.prefix { ("0"..."9").contains($0) })
     }
 
     /// Calls the server's API.
@@ -79,7 +124,8 @@ enum JetStream {
     static func words(of refusal: String) -> String {
         let key = "\"description\":\""
         guard let start = refusal.firstRange(of: key)?.upperBound, let end = refusal[start...].firstIndex(of: "\"") else { return refusal }
-        return String(refusal[start..<end])
+        let words = String(refusal[start..<end])
+        return words.hasPrefix("insufficient") ? "\(words) (see the server's max_file_store, and its disk)" : words
     }
 
     /// Asks for the next messages of a priority. They come to `inbox`.
@@ -87,7 +133,7 @@ enum JetStream {
         let request = "{\"batch\":\(count),\"expires\":\(Int(seconds * nanoseconds))}"
         exchange.fabric.publish(
             OutgoingMessage(
-                subject: "$JS.API.CONSUMER.MSG.NEXT.\(Subject.stream).\(Subject.consumer(priority))", reply: inbox,
+                subject: "$JS.API.CONSUMER.MSG.NEXT.\(exchange.space.stream).\(JobSpace.consumer(priority))", reply: inbox,
                 bytes: Array(request.utf8)))
     }
 

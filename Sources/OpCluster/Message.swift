@@ -42,7 +42,7 @@ public struct Payload: Sendable {
 /// What a worker says about the tasks of one run, in order. It says it again until the coordinator has confirmed it.
 struct Report: Sendable {
     enum Entry: Sendable {
-        /// The worker has the task. `acknowledgement` is the subject where the stream learns what becomes of the message.
+        /// The worker has the task, and wants to begin with it. `acknowledgement` is the subject where the stream learns what becomes of the message.
         case taken(acknowledgement: String)
         /// A body has written to stdout (1) or stderr (2).
         case output(stream: UInt8, [UInt8])
@@ -52,11 +52,19 @@ struct Report: Sendable {
     }
 
     var worker: String
-    /// Counts from 1 for each worker and run.
+    /// Grows whenever the worker begins with the run anew, which it does after it has dropped the run's tasks.
+    var session: UInt64
+    /// Counts from 1 in each session.
     var sequence: UInt64
     var entries: [(number: UInt64, attempt: UInt64, entry: Entry)]
     /// The worker's clock when it sent the report.
     var sentAt: Double
+}
+
+/// Names an attempt of a task of a run.
+struct TaskAttempt: Hashable, Sendable {
+    let number: UInt64
+    let attempt: UInt64
 }
 
 /// A worker, as it presents itself.
@@ -84,12 +92,11 @@ public struct WorkerDescription: Sendable, Equatable {
     /// Seconds of its clock when it sent this.
     public var sentAt: Double
 
-    /// Describes a worker that does nothing yet.
-    public init(name: String, host: String, process: Int, version: String) {
+    /// Describes a worker that has not begun. What `ClusterWorker` knows itself is not asked for.
+    public init(name: String, host: String, process: Int = 0, version: String, fileToken: String = "") {
         self.init(
             id: "", name: name, host: host, process: process, version: version, slots: 0, taskCount: 0, endedCount: 0, load: 0,
-            fileToken: "",
-            sentAt: 0)
+            fileToken: fileToken, sentAt: 0)
     }
 
     init(
@@ -106,12 +113,15 @@ public struct WorkerDescription: Sendable, Equatable {
 enum Message: Sendable {
     case job(Job)
     case report(Report)
-    case confirm(UInt64)
+    /// The coordinator has noted a report. The worker may begin with what it has taken, except what is refused: others have it, or nobody
+    /// needs it.
+    case confirm(UInt64, refused: [TaskAttempt])
     case stop(run: String, number: UInt64, attempt: UInt64, StopRequest)
-    /// The coordinator has the blobs of these outcomes.
-    case release(run: String, [UInt64])
-    case ping
-    case pong
+    /// The coordinator does not need the blobs of this outcome any more.
+    case release(run: String, number: UInt64, attempt: UInt64)
+    /// Asks a worker whether it is there, and for its session of the run.
+    case ping(run: String)
+    case pong(session: UInt64)
     case find
     case hello(WorkerDescription)
     /// The coordinator of a run is there. The counter grows, so that an old message is known as one.
@@ -119,7 +129,8 @@ enum Message: Sendable {
     /// Asks whether the coordinator is there now, and not only a copy of what it has said.
     case greet(run: String, nonce: UInt64)
     case greeted(nonce: UInt64)
-    case claim(run: String, number: UInt64, attempt: UInt64, worker: String)
+    /// Asks for permission to begin with a task that must not run twice. The nonce is of this body only.
+    case claim(run: String, number: UInt64, attempt: UInt64, worker: String, session: UInt64, nonce: UInt64)
     case claimed(Bool)
     case want(BlobName, offset: Int, count: Int)
     case piece(offset: Int, [UInt8])
@@ -127,6 +138,10 @@ enum Message: Sendable {
     /// What the two ends of a run ask each other. This layer does not know what it means.
     case ask(run: String, [UInt8])
     case answer([UInt8])
+    /// Asks a worker to report again which tasks of a run it has.
+    case recount(run: String)
+    /// The worker has done what it was told.
+    case done
 
     private var kind: UInt8 {
         switch self {
@@ -149,6 +164,8 @@ enum Message: Sendable {
         case .missing: 17
         case .ask: 18
         case .answer: 19
+        case .recount: 20
+        case .done: 21
         }
     }
 
@@ -160,16 +177,24 @@ enum Message: Sendable {
         switch self {
         case .job(let job): Self.write(job, to: &writer)
         case .report(let report): Self.write(report, to: &writer)
-        case .confirm(let sequence): writer.number(sequence)
+        case .confirm(let sequence, let refused):
+            writer.number(sequence)
+            writer.list(refused) { writer, task in
+                writer.number(task.number)
+                writer.number(task.attempt)
+            }
         case .stop(let run, let number, let attempt, let request):
             writer.text(run)
             writer.number(number)
             writer.number(attempt)
             writer.byte(request.rawValue)
-        case .release(let run, let numbers):
+        case .release(let run, let number, let attempt):
             writer.text(run)
-            writer.list(numbers) { $0.number($1) }
-        case .ping, .pong, .find, .missing: break
+            writer.number(number)
+            writer.number(attempt)
+        case .ping(let run), .recount(let run): writer.text(run)
+        case .pong(let session): writer.number(session)
+        case .find, .missing, .done: break
         case .hello(let worker): Self.write(worker, to: &writer)
         case .beat(let run, let count, let isLast):
             writer.text(run)
@@ -179,11 +204,13 @@ enum Message: Sendable {
             writer.text(run)
             writer.number(nonce)
         case .greeted(let nonce): writer.number(nonce)
-        case .claim(let run, let number, let attempt, let worker):
+        case .claim(let run, let number, let attempt, let worker, let session, let nonce):
             writer.text(run)
             writer.number(number)
             writer.number(attempt)
             writer.text(worker)
+            writer.number(session)
+            writer.number(nonce)
         case .claimed(let isGranted): writer.byte(isGranted ? 1 : 0)
         case .want(let name, let offset, let count):
             Self.write(name, to: &writer)
@@ -221,6 +248,7 @@ enum Message: Sendable {
 
     private static func write(_ report: Report, to writer: inout ByteWriter) {
         writer.text(report.worker)
+        writer.number(report.session)
         writer.number(report.sequence)
         writer.seconds(report.sentAt)
         writer.list(report.entries) { writer, entry in
@@ -260,15 +288,20 @@ extension Message {
         switch try reader.byte() {
         case 1: self = .job(try Self.job(&reader))
         case 2: self = .report(try Self.report(&reader))
-        case 3: self = .confirm(try reader.number())
+        case 3:
+            self = .confirm(
+                try reader.number(),
+                refused: try reader.list { reader throws(MalformedMessage) in
+                    TaskAttempt(number: try reader.number(), attempt: try reader.number())
+                })
         case 4:
             let (run, number, attempt) = (try reader.text(), try reader.number(), try reader.number())
             guard let request = StopRequest(rawValue: try reader.byte()) else { throw MalformedMessage() }
             self = .stop(run: run, number: number, attempt: attempt, request)
         case 5:
-            self = .release(run: try reader.text(), try reader.list { reader throws(MalformedMessage) in try reader.number() })
-        case 6: self = .ping
-        case 7: self = .pong
+            self = .release(run: try reader.text(), number: try reader.number(), attempt: try reader.number())
+        case 6: self = .ping(run: try reader.text())
+        case 7: self = .pong(session: try reader.number())
         case 8: self = .find
         case 9: self = .hello(try Self.worker(&reader))
         case 10: self = .beat(run: try reader.text(), try reader.number(), isLast: try reader.byte() != 0)
@@ -276,13 +309,16 @@ extension Message {
         case 12: self = .greeted(nonce: try reader.number())
         case 13:
             self = .claim(
-                run: try reader.text(), number: try reader.number(), attempt: try reader.number(), worker: try reader.text())
+                run: try reader.text(), number: try reader.number(), attempt: try reader.number(), worker: try reader.text(),
+                session: try reader.number(), nonce: try reader.number())
         case 14: self = .claimed(try reader.byte() != 0)
         case 15: self = .want(try Self.name(&reader), offset: try reader.count(), count: try reader.count())
         case 16: self = .piece(offset: try reader.count(), try Self.remainder(&reader))
         case 17: self = .missing
         case 18: self = .ask(run: try reader.text(), try Self.remainder(&reader))
         case 19: self = .answer(try Self.remainder(&reader))
+        case 20: self = .recount(run: try reader.text())
+        case 21: self = .done
         default: throw MalformedMessage()
         }
     }
@@ -305,7 +341,8 @@ extension Message {
     }
 
     private static func report(_ reader: inout ByteReader) throws(MalformedMessage) -> Report {
-        let (worker, sequence, sentAt) = (try reader.text(), try reader.number(), try reader.seconds())
+        let (worker, session) = (try reader.text(), try reader.number())
+        let (sequence, sentAt) = (try reader.number(), try reader.seconds())
         let entries = try reader.list { reader throws(MalformedMessage) in
             let (number, attempt) = (try reader.number(), try reader.number())
             let entry: Report.Entry
@@ -318,7 +355,7 @@ extension Message {
             }
             return (number: number, attempt: attempt, entry: entry)
         }
-        return Report(worker: worker, sequence: sequence, entries: entries, sentAt: sentAt)
+        return Report(worker: worker, session: session, sequence: sequence, entries: entries, sentAt: sentAt)
     }
 
     private static func worker(_ reader: inout ByteReader) throws(MalformedMessage) -> WorkerDescription {

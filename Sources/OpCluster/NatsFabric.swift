@@ -5,8 +5,7 @@ import Synchronization
 /// A connection to NATS servers.
 @safe
 public final class NatsFabric: Fabric, @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because `connection` is set before others know the object, and cleared by `close`, after which the handlers
-    // are not called; the rest is locked.
+    // Safety: `@unchecked Sendable` because `connection` and `receiver` are set by `start`, before others use the object; the rest is locked.
 
     /// How to connect.
     public struct Settings: Sendable {
@@ -43,16 +42,10 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
         public var isLoopback: Bool { url.split(separator: ",").allSatisfy { ClusterAddress($0).isLoopback } }
     }
 
-    private struct State {
-        var jobs: [(time: Double, body: @Sendable () -> Void)] = []
-        var isClosed = false
-        var wasConnected = true
-    }
-
     private let settings: Settings
-    private let state = Mutex(State())
+    private let hasClosed = Mutex(false)
     private var connection: OpaquePointer?
-    private var receiver: (any FabricReceiver)?
+    private weak var receiver: (any FabricReceiver)?
     private let timer = Timers()
 
     /// Makes a connection that is not open yet.
@@ -133,19 +126,22 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
 
     private func handle(_ event: cnats_event, _ text: String) {
         let server = ClusterAddress.withoutPasswords(settings.url)
-        let isClosed = state.withLock { $0.isClosed }
+        let isClosed = hasClosed.withLock { $0 }
         switch event {
         case CNATS_DISCONNECTED where !isClosed:
-            receiver?.connectionHasChanged("the connection to \(server) was lost\(text.isEmpty ? "" : " (\(text))"); connecting again")
-        case CNATS_RECONNECTED: receiver?.connectionHasChanged("the connection to \(server) is there again")
-        case CNATS_CLOSED where !isClosed: receiver?.connectionHasChanged("the connection to \(server) was closed: \(text)")
-        case CNATS_FAULT where !isClosed: receiver?.connectionHasChanged("the server \(server) says: \(text)")
+            
+            let reason = text.isEmpty ? "" : " (\(text))"
+            receiver?.connectionHasChanged(.lost("the connection to \(server) was lost\(reason); connecting again"))
+        case CNATS_RECONNECTED: receiver?.connectionHasChanged(.isBack("the connection to \(server) is there again"))
+        case CNATS_CLOSED where !isClosed:
+            receiver?.connectionHasChanged(.fault("the connection to \(server) was closed for good: \(text); start this program again"))
+        case CNATS_FAULT where !isClosed: receiver?.connectionHasChanged(.fault("the server \(server) says: \(text)"))
         default: break
         }
     }
 
     public func publish(_ message: OutgoingMessage) {
-        guard let connection = unsafe connection, !state.withLock({ $0.isClosed }) else { return }
+        guard let connection = unsafe connection else { return }
         // What cannot be sent is asked for again.
         _ = unsafe message.bytes.withUnsafeBytes { bytes in
             unsafe cnats_publish(connection, message.subject, message.reply, message.id, bytes.baseAddress, bytes.count)
@@ -153,10 +149,19 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
     }
 
     public func close(waiting seconds: Double) {
-        guard let connection = unsafe connection, !state.withLock({ exchange(&$0.isClosed, with: true) }) else { return timer.end() }
         timer.end()
+        let isFirst = hasClosed.withLock { hasClosed in
+            defer { hasClosed = true }
+            return !hasClosed
+        }
+        guard let connection = unsafe connection, isFirst else { return }
         unsafe cnats_close(connection, isConnected ? Int64(seconds * 1000) : 0)
-        unsafe self.connection = nil
+    }
+
+    deinit {
+        close(waiting: 0)
+        // Other threads may have published until now.
+        if let connection = unsafe connection { unsafe cnats_free(connection) }
     }
 }
 
@@ -182,11 +187,4 @@ struct ClusterAddress {
             return "\(url[..<start])\(url[url.index(after: at)...])"
         }.joined(separator: ",")
     }
-}
-
-/// Replaces a value, and returns the former one.
-func exchange<Value>(_ value: inout Value, with other: Value) -> Value {
-    let former = value
-    value = other
-    return former
 }

@@ -2,24 +2,11 @@
 ///
 /// Tokens have no dots, blanks or wildcards, so identifiers are in hexadecimal and names of queues are made to fit.
 enum Subject {
-    /// Members with another version of the messages have streams of their own.
-    static let stream = "OPSCRIPT_\(Seal.version)"
-    /// Everything in the stream.
-    static let jobs = "opscript.job.\(Seal.version).>"
     static let hello = "opscript.hello"
     static let find = "opscript.find"
     static let beat = "opscript.beat"
     static let priorityCount = 5
-
-    static func job(run: String, queue: String, priority: UInt8) -> String {
-        "opscript.job.\(Seal.version).\(run).\(queue).\(priority)"
-    }
-
-    /// The jobs of a run.
-    static func jobs(ofRun run: String) -> String { "opscript.job.\(Seal.version).\(run).>" }
-
-    /// The jobs with a priority.
-    static func jobs(withPriority priority: Int) -> String { "opscript.job.\(Seal.version).*.*.\(priority)" }
+    static let jobPrefix = "opscript.job."
 
     /// What the workers say to the coordinator of a run.
     static func run(_ run: String) -> String { "opscript.run.\(run)" }
@@ -30,8 +17,6 @@ enum Subject {
     /// The answers for a member.
     static func inbox(_ id: String) -> String { "_INBOX.opscript.\(id)" }
 
-    static func consumer(_ priority: Int) -> String { "p\(priority)" }
-
     /// A name as one token.
     static func token(_ name: String) -> String {
         let fitting = name.unicodeScalars.prefix(40).map { scalar in
@@ -41,9 +26,30 @@ enum Subject {
         return fitting.isEmpty ? "_" : String(fitting)
     }
 
-    /// A new identifier.
-    static func identifier() -> String {
-        let digits = String(UInt64.random(in: .min ... .max), radix: 16)
+    /// Sixteen hexadecimal digits.
+    static func identifier(_ number: UInt64) -> String {
+        let digits = String(number, radix: 16)
         return String(repeating: "0", count: 16 - digits.count) + digits
     }
+}
+
+/// The stream of jobs that members share who have the same key and version, and its subjects. Nobody else gets a job that he could not do.
+struct JobSpace: Sendable {
+    private let token: String
+
+    init(_ seal: Seal, version: String) { token = seal.fingerprint(of: "opscript \(Seal.version) \(version)") }
+
+    var stream: String { "OPSCRIPT_\(token)" }
+    /// Everything in the stream.
+    var jobs: String { "opscript.job.\(token).>" }
+
+    func job(run: String, queue: String, priority: UInt8) -> String { "opscript.job.\(token).\(run).\(queue).\(priority)" }
+
+    /// The jobs of a run.
+    func jobs(ofRun run: String) -> String { "opscript.job.\(token).\(run).>" }
+
+    /// The jobs with a priority.
+    func jobs(withPriority priority: Int) -> String { "opscript.job.\(token).*.*.\(priority)" }
+
+    static func consumer(_ priority: Int) -> String { "p\(priority)" }
 }

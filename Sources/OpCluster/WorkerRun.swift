@@ -2,12 +2,7 @@ import Synchronization
 
 /// A run as a worker knows it: whether its coordinator is there, and what the coordinator has not confirmed.
 final class WorkerRun: Sendable {
-    struct Entry {
-        let number, attempt: UInt64
-        let entry: Report.Entry
-        /// Where the stream learns that the task is done, when the coordinator has confirmed that.
-        let acknowledgement: String?
-    }
+    typealias Entry = (task: WorkerTask, entry: Report.Entry)
 
     struct State {
         enum Life { case unknown, alive, over }
@@ -20,14 +15,27 @@ final class WorkerRun: Sendable {
         /// What was not reported yet.
         var entries: [Entry] = []
         /// What was reported and is not confirmed, by sequence number, the oldest first.
-        var unconfirmed: [(report: Report, acknowledgements: [String], sentAt: Double)] = []
+        var unconfirmed: [Unconfirmed] = []
         var lastSequence: UInt64 = 0
+        var willLook = false
+        /// The number of bytes of the output in `entries`, and of that which was left out.
+        var outputCount = 0, omittedCount = 0
         /// Blobs of outcomes that the coordinator does not have yet.
-        var blobs: [UInt64: [Blob]] = [:]
+        var blobs: [WorkerTask.Identity: [Blob]] = [:]
+    }
+
+    struct Unconfirmed {
+        var report: Report
+        /// The tasks whose beginning and whose outcomes are in the report.
+        let taken: [WorkerTask], ended: [WorkerTask]
+        let firstSentAt: Double
+        var sentAt: Double
     }
 
     let name: String
-    private unowned let worker: ClusterWorker
+    /// Differs from that of every other run of the worker, and grows.
+    let session: UInt64
+    private let worker: ClusterWorker
     private let state: Mutex<State>
     /// Held while a report is taken and sent: the coordinator takes reports only in their order.
     private let sending = Mutex(())
@@ -35,13 +43,24 @@ final class WorkerRun: Sendable {
     /// While so many reports are not confirmed, what comes is collected for the next.
     private static let mostUnconfirmed = 4
     private static let secondsPerTry = 1.0
+    /// Bytes of output that are kept for a coordinator that is slower than the bodies.
+    private static let mostOutput = 16 << 20
 
-    init(_ name: String, worker: ClusterWorker) {
-        (self.name, self.worker) = (name, worker)
+    init(_ name: String, session: UInt64, worker: ClusterWorker) {
+        (self.name, self.session, self.worker) = (name, session, worker)
         state = Mutex(State(lastHeard: worker.now))
     }
 
-    var lastHeard: Double { state.withLock { $0.lastHeard } }
+    var isAlive: Bool { state.withLock { $0.life == .alive } }
+
+    /// Whether the coordinator has said or confirmed nothing for so long.
+    func isSilent(for seconds: Double) -> Bool {
+        let now = worker.now
+        return state.withLock { state in
+            state.life == .alive && (now - state.lastHeard > seconds || state.unconfirmed.first.map { now - $0.firstSentAt > 2 * seconds } ?? false)
+        }
+    }
+
     /// Whether everything that was said has been heard.
     var isQuiet: Bool { state.withLock { $0.entries.isEmpty && $0.unconfirmed.isEmpty && $0.blobs.isEmpty } }
 
@@ -60,15 +79,17 @@ final class WorkerRun: Sendable {
         }
         if let known { return body(known) }
         guard isFirst else { return }
-        let nonce = UInt64.random(in: .min ... .max)
-        worker.exchange.request(.greet(run: name, nonce: nonce), to: Subject.run(name), every: 1, tries: 20) { [self] reply in
-            if case .message(.greeted(nonce)) = reply { become(.alive) } else { worker.endRun(name) }
+        let nonce = worker.exchange.fabric.randomNumber()
+        worker.exchange.request(.greet(run: name, nonce: nonce), to: Subject.run(name), every: 1, tries: 5) { [self] reply in
+            guard case .message(.greeted(nonce)) = reply else { return worker.endRun(self, isOver: false) }
+            worker.noteAlive(name)
+            become(.alive)
         }
-        reportAgainLater()
     }
 
     private func become(_ life: State.Life) {
-        let waiters = state.withLock { state in
+        let waiters = state.withLock { state -> [@Sendable (Bool) -> Void] in
+            if state.life == .over { return [] }
             state.life = life
             state.lastHeard = worker.now
             defer { state.waiters = [] }
@@ -89,9 +110,7 @@ final class WorkerRun: Sendable {
 
     func close() {
         state.withLock { state in
-            state.entries = []
-            state.unconfirmed = []
-            state.blobs = [:]
+            (state.entries, state.unconfirmed, state.blobs, state.outputCount) = ([], [], [:], 0)
         }
         become(.over)
     }
@@ -101,55 +120,78 @@ final class WorkerRun: Sendable {
     func report(_ task: WorkerTask, _ entry: Report.Entry) {
         state.withLock { state in
             guard state.life != .over else { return }
-            var acknowledgement: String?
-            if case .outcome(let payload, _, _) = entry {
-                acknowledgement = task.acknowledgement
-                if !payload.contents.isEmpty { state.blobs[task.job.number] = payload.contents }
+            switch entry {
+            case .outcome(let payload, _, _):
+                if !payload.contents.isEmpty { state.blobs[task.identity] = payload.contents }
+            case .output(_, let bytes):
+                guard state.outputCount + bytes.count <= Self.mostOutput else { return state.omittedCount += bytes.count }
+                if state.omittedCount > 0 {
+                    let text = "[opscript: \(state.omittedCount) bytes of output were left out here, since they came faster than the network]\n"
+                    state.entries.append((task, .output(stream: 2, Array(text.utf8))))
+                    state.omittedCount = 0
+                }
+                state.outputCount += bytes.count
+            case .taken, .declined: break
             }
-            state.entries.append(
-                Entry(number: task.job.number, attempt: task.job.attempt, entry: entry, acknowledgement: acknowledgement))
+            state.entries.append((task, entry))
         }
         send()
     }
 
     /// Sends what was not reported, unless much is not confirmed.
     private func send() {
-        sending.withLock { _ in
-            guard let report = nextReport() else { return }
+        let isSent = sending.withLock { _ in
+            guard let report = nextReport() else { return false }
             publish(report)
+            return true
         }
+        if isSent { reportAgainLater() }
     }
 
     private func nextReport() -> Report? {
         state.withLock { state -> Report? in
             guard !state.entries.isEmpty, state.unconfirmed.count < Self.mostUnconfirmed else { return nil }
             state.lastSequence += 1
-            let entries = state.takeEntries()
-            let report = Report(
-                worker: worker.id, sequence: state.lastSequence, entries: entries.map { ($0.number, $0.attempt, $0.entry) },
-                sentAt: worker.now)
-            state.unconfirmed.append((report, entries.compactMap(\.acknowledgement), worker.now))
+            let (now, entries) = (worker.now, state.takeEntries())
+            let reported = entries.map { (number: $0.task.job.number, attempt: $0.task.job.attempt, entry: $0.entry) }
+            let report = Report(worker: worker.id, session: session, sequence: state.lastSequence, entries: reported, sentAt: now)
+            var taken: [WorkerTask] = [], ended: [WorkerTask] = []
+            for (task, entry) in entries {
+                switch entry {
+                case .taken: taken.append(task)
+                case .outcome: ended.append(task)
+                case .output, .declined: break
+                }
+            }
+            state.unconfirmed.append(Unconfirmed(report: report, taken: taken, ended: ended, firstSentAt: now, sentAt: now))
             return report
         }
     }
 
     private func publish(_ report: Report) {
-        worker.exchange.publish(.report(report), to: Subject.run(name), reply: "\(Subject.worker(worker.id)).\(name)")
+        worker.exchange.publish(.report(report), to: Subject.run(name), reply: "\(Subject.worker(worker.id)).\(session)")
     }
 
-    func confirm(_ sequence: UInt64) {
-        let acknowledgements = state.withLock { state -> [String] in
+    func confirm(_ sequence: UInt64, refused: [TaskAttempt]) {
+        let confirmed = state.withLock { state -> Unconfirmed? in
             state.lastHeard = worker.now
-            let confirmed = state.unconfirmed.prefix { $0.report.sequence <= sequence }
-            state.unconfirmed.removeFirst(confirmed.count)
-            return confirmed.flatMap(\.acknowledgements)
+            // Only this one: what was refused of another is in another message.
+            guard let index = state.unconfirmed.firstIndex(where: { $0.report.sequence == sequence }) else { return nil }
+            return state.unconfirmed.remove(at: index)
         }
-        for subject in acknowledgements { JetStream.acknowledge(worker.exchange, subject, JetStream.acknowledged) }
+        if let confirmed {
+            worker.forgetEnded(confirmed.ended)
+            let refused = Set(refused)
+            let isRefused = { (task: WorkerTask) in
+                !refused.isEmpty && refused.contains(TaskAttempt(number: task.job.number, attempt: task.job.attempt))
+            }
+            worker.handleConsent(to: confirmed.taken.filter { !isRefused($0) }, refused: confirmed.taken.filter(isRefused))
+        }
         send()
     }
 
-    func release(_ numbers: [UInt64]) {
-        let released = state.withLock { state in numbers.compactMap { state.blobs.removeValue(forKey: $0) } }
+    func release(_ task: WorkerTask.Identity) {
+        let released = state.withLock { $0.blobs.removeValue(forKey: task) }
         withExtendedLifetime(released) {}
     }
 
@@ -168,11 +210,24 @@ final class WorkerRun: Sendable {
         }
     }
 
+    /// Looks soon whether reports were confirmed, unless that is planned.
     private func reportAgainLater() {
-        guard state.withLock({ $0.life != .over }), worker.state.withLock({ !$0.isClosed }) else { return }
-        let isOverdue = state.withLock { state in state.unconfirmed.first.map { worker.now - $0.sentAt >= Self.secondsPerTry } ?? false }
+        let isPlanned = state.withLock { state in
+            defer { state.willLook = true }
+            return state.willLook
+        }
+        if isPlanned { return }
+        worker.exchange.fabric.after(Self.secondsPerTry / 4) { [weak self] in self?.lookAtReports() }
+    }
+
+    private func lookAtReports() {
+        let (isOverdue, isNeeded) = state.withLock { state in
+            state.willLook = false
+            let oldest = state.unconfirmed.first
+            return (oldest.map { worker.now - $0.sentAt >= Self.secondsPerTry } ?? false, oldest != nil)
+        }
         if isOverdue && worker.exchange.fabric.isConnected { reportAgain() }
-        worker.exchange.fabric.after(Self.secondsPerTry / 4) { [weak self] in self?.reportAgainLater() }
+        if isNeeded { reportAgainLater() }
     }
 }
 
@@ -185,8 +240,10 @@ extension WorkerRun.State {
         var count = 0, bytes = 0
         while count < entries.count, bytes < Self.mostBytes {
             switch entries[count].entry {
-            case .output(_, let text): bytes += text.count
-            case .outcome(let payload, _, _): bytes += payload.bytes.count
+            case .output(_, let text):
+                bytes += text.count
+                outputCount -= min(text.count, outputCount)
+            case .outcome(let payload, _, _): bytes += payload.bytes.count + payload.blobs.count * 40
             case .taken, .declined: bytes += 100
             }
             count += 1
@@ -194,8 +251,4 @@ extension WorkerRun.State {
         defer { entries.removeFirst(count) }
         return Array(entries.prefix(count))
     }
-}
-
-extension ClusterWorker {
-    func report(_ task: WorkerTask, _ entry: Report.Entry) { state.withLock { $0.runs[task.job.run] }?.report(task, entry) }
 }

@@ -8,12 +8,28 @@ public final class WorkerTask: Sendable {
         let attempt: UInt64
     }
 
+    private struct State {
+        enum Phase { case new, begun, givenUp }
+
+        var phase = Phase.new
+        /// Whether the coordinator was told that the worker has the task.
+        var isReported = false
+        /// The strongest request that the body has got.
+        var stop: StopRequest?
+        /// When the body began, by this member's clock.
+        var began = 0.0
+        var blobs: [Blob] = []
+        /// Whether the blobs are here, and whether the coordinator lets the worker begin.
+        var hasBlobs = false, hasConsent = false
+        var hasEnded = false
+    }
+
     let job: Job
     let acknowledgement: String
-    private unowned let worker: ClusterWorker
-    private let times = Mutex(0.0)
-    private let contents = Mutex<[Blob]>([])
-    private let hasEnded = Atomic<Bool>(false)
+    // Neither goes before the task: its body may end, or write, when the worker has been closed.
+    private let worker: ClusterWorker
+    let session = Mutex<WorkerRun?>(nil)
+    private let state = Mutex(State())
 
     init(_ job: Job, acknowledgement: String, worker: ClusterWorker) {
         (self.job, self.acknowledgement, self.worker) = (job, acknowledgement, worker)
@@ -22,15 +38,64 @@ public final class WorkerTask: Sendable {
     var identity: Identity { Identity(run: job.run, number: job.number, attempt: job.attempt) }
 
     /// When the body began, by this member's clock.
-    var began: Double {
-        get { times.withLock { $0 } }
-        set { times.withLock { $0 = newValue } }
+    var began: Double { state.withLock { $0.began } }
+    var isBegun: Bool { state.withLock { $0.phase == .begun } }
+    /// Whether nobody needs what the body does.
+    var isDropped: Bool { state.withLock { $0.stop == .drop } }
+    var isReported: Bool { state.withLock { $0.isReported } }
+
+    /// Notes that the body begins. Returns false if it must not.
+    func begin(at time: Double) -> Bool {
+        state.withLock { state in
+            guard state.phase == .new else { return false }
+            (state.phase, state.began) = (.begun, time)
+            return true
+        }
+    }
+
+    /// Notes that the body is not to begin. Returns false if it has begun, or if that is known.
+    func giveUp() -> Bool {
+        state.withLock { state in
+            guard state.phase == .new else { return false }
+            state.phase = .givenUp
+            return true
+        }
+    }
+
+    /// Notes that the coordinator is told about the task. Returns false if the task was given up.
+    func noteReported() -> Bool {
+        state.withLock { state in
+            state.isReported = state.phase == .new
+            return state.isReported
+        }
+    }
+
+    /// Notes that the body is told to stop. Returns false if it has been told so.
+    func noteStop(_ request: StopRequest) -> Bool {
+        state.withLock { state in
+            if let stop = state.stop, stop.rawValue >= request.rawValue { return false }
+            state.stop = request
+            return true
+        }
     }
 
     /// The blobs of the contents, in the order of their names.
-    public internal(set) var blobs: [Blob] {
-        get { contents.withLock { $0 } }
-        set { contents.withLock { $0 = newValue } }
+    public var blobs: [Blob] { state.withLock { $0.blobs } }
+
+    /// Notes that the blobs are here. Returns whether the task is ready now.
+    func noteBlobs(_ blobs: [Blob]) -> Bool {
+        state.withLock { state in
+            (state.blobs, state.hasBlobs) = (blobs, true)
+            return state.hasConsent
+        }
+    }
+
+    /// Notes that the coordinator lets the worker begin. Returns whether the task is ready now.
+    func noteConsent() -> Bool {
+        state.withLock { state in
+            defer { state.hasConsent = true }
+            return state.hasBlobs && !state.hasConsent
+        }
     }
 
     /// The name of the run that the task is part of.
@@ -42,11 +107,23 @@ public final class WorkerTask: Sendable {
 
     /// Ends the task. Only the first call counts.
     public func end(_ payload: Payload) {
-        if !hasEnded.exchange(true, ordering: .acquiringAndReleasing) { worker.end(self, payload) }
+        let isFirst = state.withLock { state in
+            defer { state.hasEnded = true }
+            return !state.hasEnded
+        }
+        if isFirst { worker.end(self, payload) }
     }
 
     /// Passes on what the body has written to stdout (1) or stderr (2).
-    public func write(_ bytes: [UInt8], to stream: UInt8) { worker.report(self, .output(stream: stream, bytes)) }
+    public func write(_ bytes: [UInt8], to stream: UInt8) {
+        let run = session.withLock { $0 }
+        // In parts that fit a message.
+        for start in Swift.stride(from: 0, to: bytes.count, by: Self.mostOutput) {
+            run?.report(self, .output(stream: stream, Array(bytes[start..<min(start + Self.mostOutput, bytes.count)])))
+        }
+    }
+
+    private static let mostOutput = 64 << 10
 
     /// Asks the coordinator of the run something, and calls `completion` once with the answer; nil if there is none.
     public func ask(_ question: [UInt8], completion: @escaping @Sendable ([UInt8]?) -> Void) {

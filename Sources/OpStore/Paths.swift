@@ -8,12 +8,18 @@ struct Paths {
     /// What comes before a tidy path in the working directory. Most paths are such.
     private let prefix: String
 
-    init(base: String) {
-        workingDirectory = Self.real(".") ?? "/"
+    /// - Parameters:
+    ///   - base: The folder that records are relative to.
+    ///   - workingDirectory: What relative paths, also `base`, are relative to: absolute, and without links.
+    init(base: String, in workingDirectory: String) {
+        self.workingDirectory = workingDirectory
         self.base = Self.realAncestor(of: Self.tidy(Self.join(workingDirectory, base)))
         let folder = Self.relative(workingDirectory + "/", to: self.base)
         prefix = folder == "//" ? "/" : folder
     }
+
+    /// That of the process, without links.
+    static var workingDirectory: String { real(".") ?? "/" }
 
     private static func real(_ path: String) -> String? {
         guard let found = unsafe realpath(path, nil) else { return nil }

@@ -15,6 +15,8 @@ public final class Store: Sendable {
         public var isDryRun = false
         /// Whether no work is found. What runs is recorded.
         public var runsAlways = false
+        /// What relative paths are relative to: the process's working directory when this was made, without links.
+        public let workingDirectory = Paths.workingDirectory
         /// Called on any thread with a sentence, such as what was set aside and where it is now.
         public var warn: @Sendable (String) -> Void
 
@@ -56,7 +58,8 @@ public final class Store: Sendable {
     /// Makes and opens nothing: a run without steps leaves no trace.
     public init(_ configuration: Configuration) {
         self.configuration = configuration
-        let paths = Paths(base: configuration.base ?? Paths.parent(of: configuration.directory))
+        let paths = Paths(
+            base: configuration.base ?? Paths.parent(of: configuration.directory), in: configuration.workingDirectory)
         self.paths = paths
         let folder = paths.absolute(configuration.directory)
         files = FileStates(base: paths.base, ownFolder: paths.recorded(folder, in: nil))

@@ -94,7 +94,7 @@ extension LuaError.Kind {
 extension OperationFailure.Kind {
     fileprivate var inC: opscript_error_kind {
         switch self {
-        case .error, .process: OPSCRIPT_RUNTIME
+        case .error, .process, .lost: OPSCRIPT_RUNTIME
         case .timeout: OPSCRIPT_TIME
         case .memory: OPSCRIPT_MEMORY
         case .instructions: OPSCRIPT_INSTRUCTIONS

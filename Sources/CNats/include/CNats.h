@@ -49,8 +49,11 @@ const char *cnats_missing(void);
 /// published meanwhile is kept, up to 64 MiB.
 cnats_connection *cnats_connect(const cnats_settings *settings, cnats_handlers handlers, char *error, size_t error_size);
 
-/// Closes the connection after what was published has been sent, or after `milliseconds`, and frees it. No handler is called afterwards.
+/// Closes the connection after what was published has been sent, or after `milliseconds`. No handler is called afterwards. Not from a handler.
 void cnats_close(cnats_connection *connection, int64_t milliseconds);
+
+/// Frees a closed connection, once no other thread can use it.
+void cnats_free(cnats_connection *connection);
 
 /// From now on gets the messages of a subject, which may contain wildcards. False if that fails.
 bool cnats_subscribe(cnats_connection *connection, const char *subject);
@@ -71,8 +74,10 @@ enum { CNATS_DIGEST_COUNT = 32 };
 /// The SHA-256 digest of bytes. False without libcrypto.
 bool cnats_digest(const void *bytes, size_t count, uint8_t digest[CNATS_DIGEST_COUNT]);
 
-/// The HMAC with SHA-256 of bytes. False without libcrypto.
-bool cnats_authenticate(const void *key, size_t key_count, const void *bytes, size_t count, uint8_t code[CNATS_DIGEST_COUNT]);
+/// The HMAC with SHA-256 of a subject, a zero and bytes. False without libcrypto.
+bool cnats_authenticate(
+    const void *key, size_t key_count, const void *subject, size_t subject_count, const void *bytes, size_t count,
+    uint8_t code[CNATS_DIGEST_COUNT]);
 
 enum { CNATS_PUBLIC_KEY_SIZE = 57 };
 

@@ -1,4 +1,5 @@
 import CLua
+import Glibc
 
 /// The names by which scripts know the members of a class. They are the cases of an enumeration, numbered from 1.
 protocol Member: CaseIterable, RawRepresentable where RawValue == String, AllCases == [Self] {}
@@ -17,11 +18,9 @@ extension Member {
     static var table: (start: UnsafePointer<clua_member>, count: Int) {
         let names = names
         let members = UnsafeMutablePointer<clua_member>.allocate(capacity: max(1, names.count))
-        for (index, text) in names.enumerated() {
-            let utf8 = Array(text.utf8CString)
-            let name = UnsafeMutablePointer<CChar>.allocate(capacity: utf8.count)
-            unsafe name.initialize(from: utf8, count: utf8.count)
-            unsafe members[index] = clua_member(name: name, member: Int32(index + 1))
+        for (index, name) in names.enumerated() {
+            // There are over a hundred names, and an array for each would take 600 instructions at each start.
+            unsafe members[index] = clua_member(name: name.withCString { unsafe strdup($0) }, member: Int32(index + 1))
         }
         return unsafe (UnsafePointer(members), names.count)
     }

@@ -85,6 +85,12 @@ struct SentFile: Sendable {
     }
 }
 
+/// Whether there is such a folder.
+func isFolder(_ path: String) -> Bool {
+    var status = stat()
+    return unsafe stat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR
+}
+
 /// Makes the folders that a file is to be in. What is missing then is told when the file is opened.
 func makeFolders(of path: String) {
     var slash = path.startIndex

@@ -9,6 +9,8 @@ enum ClusterSetup {
         let showsWarnings: Bool
         let randomSeed: UInt64?
         let stateMemoryLimit: Int?
+        /// The script's working directory.
+        let directory: String
     }
 
     /// What the coordinator sends. `state` is the calling thread's.
@@ -17,6 +19,7 @@ enum ClusterSetup {
         settings.byte(core.showsWarnings.load(ordering: .relaxed) ? 1 : 0)
         settings.text(core.randomSeed.map { "\($0)" } ?? "")
         settings.number(core.stateMemoryLimit ?? 0)
+        settings.text(ClusterFiles.workingDirectory)
         var writer = try WireWriter(for: nil, "the prelude", usesBlobs: false)
         try writer.optional(published.paths) { writer, paths throws(Failure) in try writer.parcel(paths) }
         writer.number(published.preludes.count)
@@ -32,7 +35,8 @@ enum ClusterSetup {
         var reader = ByteReader(blob.copy[...])
         do {
             let showsWarnings = try reader.byte() != 0, seed = UInt64(try reader.text()), limit = try reader.count()
-            let settings = Settings(showsWarnings: showsWarnings, randomSeed: seed, stateMemoryLimit: limit > 0 ? limit : nil)
+            let settings = Settings(
+                showsWarnings: showsWarnings, randomSeed: seed, stateMemoryLimit: limit > 0 ? limit : nil, directory: try reader.text())
             return (settings, rest: try reader.remainder())
         } catch { throw WireReader.malformed }
     }

@@ -73,6 +73,8 @@ final class ClusterRun: Sendable {
     private let folder: WorkerFolder
     /// The name of the run.
     private let name: String
+    /// The script's working directory, or the folder of the run if this machine has no such directory.
+    private let directory: String
     private let state: Guarded<State>
 
     /// The receiver of what bodies write exists before the run does.
@@ -103,6 +105,7 @@ final class ClusterRun: Sendable {
             if settings.showsWarnings { try runtime.enableWarnings() }
         } catch { throw Failure(message: "a worker cannot prepare for the run: \(error.message)") }
         (self.memoryLimit, self.folder, name) = (memoryLimit, folder, firstTask.run)
+        directory = isFolder(settings.directory) ? settings.directory : folder.folder(of: firstTask.run)
         state = Guarded(State(lastTask: firstTask))
         outlet.become(self)
     }
@@ -127,14 +130,12 @@ final class ClusterRun: Sendable {
             }
             running.flush()
             var made: [SentFile] = []
-            if let sent {
-                if operation.outcome == .succeeded { made = ClusterFiles.read(sent.outputs, below: folder.folder(of: name)) }
-                folder.leave()
-            }
+            if let sent, operation.outcome == .succeeded { made = ClusterFiles.read(sent.outputs, below: folder.folder(of: name)) }
+            folder.leave()
             task.end(ClusterOutcome.payload(of: operation, before: before, received.failures, files: made))
         }
-        guard let sent else { return queue.addOperation(operation) }
-        folder.enter(name) { [self] in
+        folder.enter(sent == nil ? directory : folder.folder(of: name)) { [self] in
+            guard let sent else { return queue.addOperation(operation) }
             // On a thread that may wait for the files.
             queue.addOperation { [self] in
                 do throws(Failure) { try sent.fetch(for: task, into: folder.folder(of: name)) } catch {

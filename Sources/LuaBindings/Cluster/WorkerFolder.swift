@@ -3,34 +3,42 @@ import Glibc
 import OpCluster
 @_spi(Locking) import OpEngine
 
-/// The working directory of a worker's process. While operations of a run need files that the worker does not see, it is a folder with that
-/// run's files. There is only one, so those of other runs wait.
+/// The working directory of a worker's process: that of the script whose operations run, or a folder with that run's files. A process has only
+/// one, so operations that need different ones take turns.
 final class WorkerFolder: Sendable {
+    fileprivate typealias Waiter = (path: String, body: @Sendable () -> Void)
+
     fileprivate struct State {
-        var run: String?
-        /// The operations that need the folder now.
+        var path: String
+        /// The operations that need it now.
         var count = 0
-        var waiters: [(run: String, body: @Sendable () -> Void)] = []
+        var waiters: [Waiter] = []
     }
 
     /// Where the process began.
-    private let home = ClusterFiles.workingDirectory
+    private let home: String
     private let base: String
-    private let state = Guarded(State())
+    private let state: Guarded<State>
 
-    /// - Parameter base: the folder to put those of the runs into.
-    init(base: String) { self.base = base }
+    /// - Parameter base: where to put the folders of runs.
+    init(base: String) {
+        self.base = base
+        home = ClusterFiles.workingDirectory
+        state = Guarded(State(path: home))
+    }
 
-    private func path(of run: String) -> String { "\(base)/opscript-\(getpid())-\(run)" }
+    /// The folder for the files of a run.
+    func folder(of run: String) -> String { "\(base)/opscript-\(getpid())-\(run)" }
 
-    /// Calls `body` with the run's folder as the working directory, which stays until `leave`.
-    func enter(_ run: String, _ body: @escaping @Sendable () -> Void) {
+    /// Calls `body` when `path` is the working directory, which it stays until `leave`. Makes the folder if it is not there.
+    func enter(_ path: String, _ body: @escaping @Sendable () -> Void) {
         let mayEnter = state.withLock { state in
-            guard state.run == nil || state.run == run || state.count == 0 && state.waiters.isEmpty else {
-                state.waiters.append((run, body))
+            // Whoever waits comes first, or he might wait for ever.
+            guard state.waiters.isEmpty, state.path == path || state.count == 0 else {
+                state.waiters.append((path, body))
                 return false
             }
-            state.enter(run, path(of: run))
+            state.enter(path)
             return true
         }
         if mayEnter { body() }
@@ -39,35 +47,33 @@ final class WorkerFolder: Sendable {
     func leave() {
         let next = state.withLock { state -> [@Sendable () -> Void] in
             state.count -= 1
-            guard state.count == 0, let first = state.waiters.first else { return [] }
-            let bodies = state.waiters.filter { $0.run == first.run }.map(\.body)
-            state.waiters.removeAll { $0.run == first.run }
-            for _ in bodies { state.enter(first.run, path(of: first.run)) }
-            return bodies
+            guard state.count == 0, let path = state.waiters.first?.path else { return [] }
+            let next = state.waiters.filter { $0.path == path }.map(\.body)
+            state.waiters.removeAll { $0.path == path }
+            for _ in next { state.enter(path) }
+            return next
         }
         for body in next { body() }
     }
 
-    /// The folder of a run.
-    func folder(of run: String) -> String { path(of: run) }
-
     /// Removes the files of a run.
     func remove(_ run: String) {
+        let path = folder(of: run)
         state.withLock { state in
-            guard state.run == run, state.count == 0 else { return }
-            state.run = nil
-            unsafe _ = chdir(home)
+            guard state.path == path, state.count == 0 else { return }
+            state.enter(home)
+            state.count = 0
         }
-        unsafe cio_remove_folder(path(of: run))
+        unsafe cio_remove_folder(path)
     }
 }
 
 extension WorkerFolder.State {
-    fileprivate mutating func enter(_ run: String, _ path: String) {
-        if self.run != run {
-            self.run = run
+    fileprivate mutating func enter(_ path: String) {
+        if self.path != path {
             makeFolders(of: path + "/")
             unsafe _ = chdir(path)
+            self.path = path
         }
         count += 1
     }

@@ -1,4 +1,5 @@
 import CLua
+import Glibc
 import OpEngine
 
 /// What the host does with the main state. Each function leaves the stack as it was, unless its comment says otherwise.
@@ -207,15 +208,13 @@ extension Failure {
 
 /// Calls `body` with C strings that are valid during the call.
 private func withCStrings<Result>(_ strings: [String], _ body: (UnsafePointer<UnsafePointer<CChar>?>) -> Result) -> Result {
-    let bytes = strings.flatMap { Array($0.utf8CString) }
-    return unsafe bytes.withUnsafeBufferPointer { bytes in
-        var start = 0
-        var pointers: [UnsafePointer<CChar>?] = unsafe []
-        for string in strings {
-            unsafe pointers.append(bytes.baseAddress.map { unsafe $0 + start })
-            start += string.utf8.count + 1
-        }
-        unsafe pointers.append(nil)
-        return unsafe pointers.withUnsafeBufferPointer { unsafe body($0.baseAddress.unsafelyUnwrapped) }
+    // Not an array: Swift would make its type when the command starts, which takes 33,000 instructions.
+    let copies = UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>.allocate(capacity: strings.count + 1)
+    for (index, string) in strings.enumerated() { unsafe copies[index] = unsafe string.withCString { unsafe strdup($0) } }
+    unsafe copies[strings.count] = nil
+    defer {
+        for index in strings.indices { unsafe free(copies[index]) }
+        unsafe copies.deallocate()
     }
+    return unsafe copies.withMemoryRebound(to: UnsafePointer<CChar>?.self, capacity: strings.count + 1) { unsafe body($0) }
 }

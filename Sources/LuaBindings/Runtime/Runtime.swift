@@ -233,8 +233,8 @@ public final class Runtime: Sendable {
         core.io.end()
         core.beginClosing()
         let duration = ContinuousClock.now.duration(to: end)
-        // Callbacks belong to no operation that could be stopped.
-        core.io.after(0.75 * (duration / .seconds(1))) { [core] in core.endWorkerStates() }
+        // Callbacks belong to no operation that could be stopped. A script without operations does not start a thread just to end it.
+        if core.mayHaveWorkerStates { core.io.after(0.75 * (duration / .seconds(1))) { [core] in core.endWorkerStates() } }
         let left = engine.shutdown(deadline: duration) { ($0 as? LuaOperation)?.interrupt() }.map(\.displayName)
         core.io.stop()
         _ = engine.mainInbox.drain()

@@ -337,6 +337,12 @@ final class RuntimeCore: @unchecked Sendable {
         unsafe mainState.requestEnd()
     }
 
+    /// Whether a worker has a state, or may still make one.
+    var mayHaveWorkerStates: Bool {
+        engine.threadCount > 0 || engine.unfinishedOperationCount > 0
+            || states.withLock { states in states.contains { unsafe $0 !== mainState } }
+    }
+
     /// Stops whatever runs in the states of the workers, again and again until the runtime has closed `io`.
     ///
     /// - Parameter requests: how often that was asked before.

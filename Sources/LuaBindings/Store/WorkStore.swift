@@ -6,7 +6,8 @@ import Synchronization
 
 /// The store of a runtime, and what is known about the files of modules.
 final class WorkStore: Sendable {
-    let store: OpStore.Store
+    private let configuration: OpStore.Store.Configuration
+    private let opened = Guarded(Opened())
     let mode: Runtime.Store.Mode
     /// The number of operations whose work was there.
     let skippedCount = Atomic<Int>(0)
@@ -15,6 +16,11 @@ final class WorkStore: Sendable {
     private let explain: (@Sendable (Runtime.Explanation) -> Void)?
     private let modules = Guarded<[String: Module]>([:])
     private let preludes = Guarded<[(digest: Digest, modules: [String])]>([])
+
+    private struct Opened {
+        var store: OpStore.Store?
+        var isClosed = false
+    }
 
     /// What counts of a module. It is read once: states do not load a module again.
     private struct Module {
@@ -39,7 +45,18 @@ final class WorkStore: Sendable {
         configuration.limit = settings.limit
         configuration.isDryRun = settings.mode == .dryRun
         configuration.runsAlways = settings.mode == .alwaysRun
-        store = OpStore.Store(configuration)
+        self.configuration = configuration
+    }
+
+    /// Made for the first step. For an empty script, it would be a sixth of all instructions.
+    var store: OpStore.Store {
+        opened.withLock { opened in
+            if let store = opened.store { return store }
+            let store = OpStore.Store(configuration)
+            if opened.isClosed { store.close() }
+            opened.store = store
+            return store
+        }
     }
 
     func tell(_ decision: Runtime.Explanation.Decision, about operation: LuaOperation, named name: String) {
@@ -48,7 +65,13 @@ final class WorkStore: Sendable {
     }
 
     /// Writes what is left to write. Nothing is found or recorded afterwards.
-    func close() { store.close() }
+    func close() {
+        let store = opened.withLock { opened in
+            opened.isClosed = true
+            return opened.store
+        }
+        store?.close()
+    }
 
     // MARK: modules
 

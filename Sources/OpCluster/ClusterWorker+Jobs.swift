@@ -1,0 +1,259 @@
+import Synchronization
+
+/// Taking jobs, and having them run.
+extension ClusterWorker {
+    /// How many tasks to have, those that wait included.
+    private static func wanted(slots: Int, averageSeconds: Double) -> Int {
+        let ahead = averageSeconds >= aheadSeconds ? 0 : min(Int(aheadSeconds / max(averageSeconds, 1e-5)), mostAhead)
+        return slots * (1 + ahead)
+    }
+
+    /// Asks the stream for jobs again and again: pulls are over after some time, and the server may have forgotten them.
+    func pullAgain() {
+        pull()
+        if !state.withLock(\.isClosed) { exchange.fabric.after(Self.pullInterval) { [weak self] in self?.pullAgain() } }
+    }
+
+    /// Seconds after its end in which the server says that a pull is over.
+    private static let statusDelay = 2.0
+
+    /// Asks the stream for jobs, as many as there is room for.
+    func pull() {
+        let now = now
+        let isConnected = exchange.fabric.isConnected
+        let requests = state.withLock { state -> [(priority: Int, count: Int)] in
+            if state.isClosed || state.isDraining || !isConnected || now < state.nextPull { return [] }
+            let room = Self.wanted(slots: slots, averageSeconds: state.averageSeconds) - state.taskCount
+            guard room > 0 else { return [] }
+            var requests: [(Int, Int)] = []
+            for priority in state.pulls.indices.reversed() {
+                state.pulls[priority].removeAll { $0.end + Self.statusDelay <= now || $0.count <= 0 }
+                let asked = state.pulls[priority].reduce(0) { $0 + $1.count }
+                // Not one message at a time if many come.
+                guard asked * 2 <= room, asked < room else { continue }
+                state.pulls[priority].append(Pull(count: room - asked, end: now + Self.pullSeconds))
+                requests.append((priority, room - asked))
+            }
+            return requests
+        }
+        for (priority, count) in requests {
+            JetStream.pull(
+                exchange, priority: priority, count: count, seconds: Self.pullSeconds,
+                inbox: "\(Subject.inbox(Self.pullPrefix + id)).\(priority)")
+        }
+    }
+
+    /// Seconds after which to pull again when the server has refused a pull.
+    private static let refusalInterval = 0.5
+
+    /// The server says something about a pull in place of a message.
+    func handlePullStatus(_ status: Int, priority: Int) {
+        state.withLock { state in
+            if status == IncomingMessage.pullIsOver {
+                if !state.pulls[priority].isEmpty { state.pulls[priority].removeFirst() }
+            } else {
+                // Its stream is gone, or it is being started. It forgets all pulls then.
+                state.pulls[priority] = []
+                state.nextPull = now + Self.refusalInterval
+            }
+        }
+        if status == IncomingMessage.pullIsOver { pull() }
+    }
+
+    /// Takes a job that has come.
+    func take(_ message: IncomingMessage, priority: Int) {
+        state.withLock { state in
+            if let first = state.pulls[priority].firstIndex(where: { $0.count > 0 }) { state.pulls[priority][first].count -= 1 }
+        }
+        guard case .success(.job(let job)) = exchange.opened(message) else {
+            notice("there are jobs for workers with this one's key that are not sealed with it: they are thrown away")
+            JetStream.acknowledge(exchange, message.reply, JetStream.terminated)
+            return pull()
+        }
+        enum Action {
+            case nothing, giveBack
+            case prepare(WorkerRun)
+        }
+        let task = WorkerTask(job, acknowledgement: message.reply, worker: self)
+        let action = state.withLock { state -> Action in
+            let isDuplicate =
+                state.running[task.identity] != nil || state.preparing[task.identity] != nil || state.ended[task.identity] != nil
+                || state.waiting.contains { $0.identity == task.identity }
+            // The same message again, because the stream did not hear that this worker works on it. The first one counts.
+            if isDuplicate { return .nothing }
+            // Each priority is asked for as many as there is room for.
+            let isFull = state.taskCount >= Self.wanted(slots: slots, averageSeconds: state.averageSeconds)
+            if state.isDraining || state.isClosed || isFull { return .giveBack }
+            state.preparing[task.identity] = task
+            if let known = state.runs[job.run] { return .prepare(known) }
+            state.sessionCount += 1
+            let run = WorkerRun(job.run, session: state.sessionCount, worker: self)
+            state.runs[job.run] = run
+            return .prepare(run)
+        }
+        switch action {
+        case .nothing: pull()
+        case .giveBack: JetStream.acknowledge(exchange, message.reply, JetStream.rejected)
+        case .prepare(let run):
+            task.session.withLock { $0 = run }
+            run.whenAlive { [self] isAlive in
+                // Otherwise the run's end has given the task back.
+                guard isAlive, task.noteReported() else { return }
+                run.report(task, .taken(acknowledgement: task.acknowledgement))
+                prepare(task)
+            }
+        }
+    }
+
+    /// Gets what the task needs before it can run.
+    private func prepare(_ task: WorkerTask) {
+        exchange.fetch(task.job.payload.blobs, from: Subject.run(task.job.run)) { [self] blobs in
+            guard let blobs else { return decline(task) }
+            if task.noteBlobs(blobs) { enqueue([task]) }
+        }
+    }
+
+    /// The coordinator has noted that these tasks are here. Until then, nobody knows whether they are still to be done, and by whom.
+    func handleConsent(to taken: [WorkerTask], refused: [WorkerTask]) {
+        for task in refused { stop(task, .drop) }
+        let ready = taken.filter { $0.noteConsent() }
+        if !ready.isEmpty { enqueue(ready) }
+    }
+
+    private func enqueue(_ tasks: [WorkerTask]) {
+        state.withLock { state in
+            for task in tasks where state.preparing[task.identity] === task {
+                state.preparing[task.identity] = nil
+                // In the order of their priorities, and equal ones as they have come.
+                let position = state.waiting.firstIndex { $0.job.priority >= task.job.priority } ?? state.waiting.endIndex
+                state.waiting.insert(task, at: position)
+            }
+        }
+        runNext()
+    }
+
+    /// Runs what fits the slots.
+    func runNext() {
+        while true {
+            let next = state.withLock { state -> WorkerTask? in
+                guard !state.isClosed, state.running.count < slots, let task = state.waiting.popLast() else { return nil }
+                state.running[task.identity] = task
+                return task
+            }
+            guard let next else { break }
+            begin(next)
+        }
+        pull()
+    }
+
+    private func begin(_ task: WorkerTask) {
+        guard task.job.isAtMostOnce else {
+            if task.begin(at: now) { runner.run(task) }
+            return
+        }
+        guard let run = task.session.withLock({ $0 }) else { return }
+        let claim = Message.claim(
+            run: task.job.run, number: task.job.number, attempt: task.job.attempt, worker: id, session: run.session,
+            nonce: exchange.fabric.randomNumber())
+        exchange.request(claim, to: Subject.run(task.job.run), every: 1, tries: 5) { [self] reply in
+            guard case .message(.claimed(true)) = reply, state.withLock({ $0.running[task.identity] === task }) else {
+                return decline(task)
+            }
+            if task.begin(at: now) { runner.run(task) }
+        }
+    }
+
+    /// Gives a task back that has not begun, and never will.
+    func decline(_ task: WorkerTask) {
+        guard task.giveUp(), state.withLock({ $0.forget(task) }) else { return }
+        // The coordinator publishes what it knows to be here. It does not know of the rest, which goes back to the stream.
+        if task.isReported { task.session.withLock { $0 }?.report(task, .declined) }
+        JetStream.acknowledge(exchange, task.acknowledgement, task.isReported ? JetStream.terminated : JetStream.rejected)
+        runNext()
+    }
+
+    /// Stops a task that has not ended.
+    func stop(_ task: WorkerTask, _ request: StopRequest) {
+        if task.isBegun {
+            let isRunning = state.withLock { $0.running[task.identity] === task }
+            if isRunning, task.noteStop(request) { runner.stop(task, request) }
+        } else {
+            decline(task)
+        }
+    }
+
+    // MARK: ends
+
+    /// A body has ended.
+    func end(_ task: WorkerTask, _ payload: Payload) {
+        let ended = now
+        let isKnown = state.withLock { state -> Bool in
+            guard state.running[task.identity] === task else { return false }
+            state.running[task.identity] = nil
+            state.endedCount += 1
+            state.averageSeconds = 0.8 * state.averageSeconds + 0.2 * (ended - task.began)
+            if !task.isDropped { state.ended[task.identity] = task }
+            return true
+        }
+        guard isKnown else { return }
+        if task.isDropped {
+            JetStream.acknowledge(exchange, task.acknowledgement, JetStream.terminated)
+        } else {
+            for blob in payload.contents { exchange.offer(blob) }
+            task.session.withLock { $0 }?.report(task, .outcome(payload, began: task.began, ended: ended))
+        }
+        runNext()
+    }
+
+    /// The coordinator knows that these tasks have ended.
+    func forgetEnded(_ tasks: [WorkerTask]) {
+        if tasks.isEmpty { return }
+        state.withLock { state in for task in tasks { state.ended[task.identity] = nil } }
+        for task in tasks { JetStream.acknowledge(exchange, task.acknowledgement, JetStream.acknowledged) }
+    }
+
+    /// Ends what is left of a run.
+    ///
+    /// - Parameter isOver: whether the coordinator has said so. Otherwise it may come back, and its run begins anew.
+    func endRun(_ run: WorkerRun, isOver: Bool) {
+        let (name, wasAlive, now) = (run.name, run.isAlive, now)
+        let (others, running, since) = state.withLock { state -> ([WorkerTask], [WorkerTask], Double)? in
+            guard state.runs[name] === run else { return nil }
+            state.runs[name] = nil
+            let since = isOver || wasAlive ? now - Self.coordinatorSilence : state.silentRuns[name] ?? now
+            if state.silentRuns.count > 1000 { state.silentRuns = [:] }
+            state.silentRuns[name] = since
+            let isOfRun = { (task: WorkerTask) in task.session.withLock { $0 } === run }
+            state.ended = state.ended.filter { !isOfRun($0.value) }
+            let running = state.running.values.filter(isOfRun)
+            let others = state.waiting.filter(isOfRun) + state.preparing.values.filter(isOfRun) + running.filter { $0.giveUp() }
+            for task in others { state.forget(task) }
+            return (others, running.filter(\.isBegun), since)
+        } ?? ([], [], 0)
+        run.close()
+        // Until it has been silent for long, it may be there for another worker, or be there again.
+        let answer = now - since >= Self.coordinatorSilence ? JetStream.terminated : JetStream.rejected(for: Self.greetInterval)
+        for task in others.sorted(by: { $0.number < $1.number }) { JetStream.acknowledge(exchange, task.acknowledgement, answer) }
+        for task in running.sorted(by: { $0.number < $1.number }) {
+            JetStream.acknowledge(exchange, task.acknowledgement, JetStream.terminated)
+            stop(task, .drop)
+        }
+        if wasAlive { runner.runHasEnded(name) }
+        runNext()
+    }
+
+    /// The coordinator of a run has answered.
+    func noteAlive(_ name: String) { state.withLock { $0.silentRuns[name] = nil } }
+}
+
+extension ClusterWorker.State {
+    /// Returns whether the task was there.
+    @discardableResult
+    mutating func forget(_ task: WorkerTask) -> Bool {
+        if running[task.identity] === task { running[task.identity] = nil; return true }
+        if preparing[task.identity] === task { preparing[task.identity] = nil; return true }
+        guard let index = waiting.firstIndex(where: { $0 === task }) else { return false }
+        waiting.remove(at: index)
+        return true
+    }
+}

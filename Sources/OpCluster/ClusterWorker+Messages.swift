@@ -1,0 +1,89 @@
+import Synchronization
+
+/// What coordinators and the stream say.
+extension ClusterWorker: Exchange.Handler {
+    func handle(_ message: Message, on subject: String, replyTo reply: String) {
+        switch message {
+        case .ping(let run):
+            // Without a session of the run, whatever the coordinator knows of is dropped.
+            let session = state.withLock { state in state.runs[run]?.session ?? state.sessionCount + 1 }
+            exchange.publish(.pong(session: session), to: reply)
+        case .find: hello()
+        case .confirm(let sequence, let refused):
+            // The subject of the answer names the session.
+            let session = UInt64(subject.dropFirst(Subject.worker(id).count + 1))
+            let run = state.withLock { state in state.runs.values.first { $0.session == session } }
+            run?.confirm(sequence, refused: refused)
+        case .beat(let name, let count, let isLast):
+            let run = state.withLock { $0.runs[name] }
+            if let run, run.hear(count), isLast { endRun(run, isOver: true) }
+        case .stop(let run, let number, let attempt, let request):
+            exchange.publish(.done, to: reply)
+            stop(WorkerTask.Identity(run: run, number: number, attempt: attempt), request)
+        case .release(let name, let number, let attempt):
+            exchange.publish(.done, to: reply)
+            state.withLock { $0.runs[name] }?.release(WorkerTask.Identity(run: name, number: number, attempt: attempt))
+        case .recount(let name):
+            exchange.publish(.done, to: reply)
+            recount(name)
+        default: break
+        }
+    }
+
+    private func stop(_ identity: WorkerTask.Identity, _ request: StopRequest) {
+        let task = state.withLock { state in
+            state.running[identity] ?? state.preparing[identity] ?? state.waiting.first { $0.identity == identity }
+        }
+        if let task { stop(task, request) }
+    }
+
+    /// Reports again which tasks of a run there are.
+    private func recount(_ name: String) {
+        let (run, tasks) = state.withLock { state -> (WorkerRun?, [WorkerTask]) in
+            let tasks = Array(state.running.values) + Array(state.preparing.values) + state.waiting
+            return (state.runs[name], tasks.filter { $0.run == name })
+        }
+        for task in tasks.sorted(by: { $0.number < $1.number }) where run != nil && task.session.withLock({ $0 }) === run {
+            run?.report(task, .taken(acknowledgement: task.acknowledgement))
+        }
+    }
+
+    func handle(unsealed message: IncomingMessage) {
+        guard let priority = message.priorityOfPull ?? message.priorityOfJob else { return }
+        if message.status != 0 { handlePullStatus(message.status, priority: priority) } else { take(message, priority: priority) }
+    }
+
+    func handleForeign(_ difference: Exchange.Unopened, on subject: String) {
+        guard subject == Subject.find || subject == Subject.beat else { return }
+        switch difference {
+        case .foreign: notice("there are coordinators whose messages are sealed with another key than this worker's (--key): they are ignored")
+        case .otherVersion: notice("there are coordinators of an opscript with other messages than this worker's: they are ignored")
+        case .malformed: notice("the cluster's server passes on messages that are damaged, or not opscript's: they are ignored")
+        }
+    }
+
+    func connectionHasChanged(_ change: ConnectionChange) {
+        if !change.text.isEmpty { events.notice(change.text) }
+        guard case .isBack = change else { return }
+        // The server does not know what was asked of it before.
+        let runs = state.withLock { state in
+            for priority in state.pulls.indices { state.pulls[priority] = [] }
+            state.nextPull = 0
+            return Array(state.runs.values)
+        }
+        for run in runs.sorted(by: { $0.session < $1.session }) { run.reportAgain() }
+        hello()
+        pull()
+    }
+}
+
+extension IncomingMessage {
+    /// The priority at the end of the subject of a pull's answers.
+    fileprivate var priorityOfPull: Int? { subject.hasPrefix(Subject.inbox(ClusterWorker.pullPrefix)) ? lastToken : nil }
+    /// The priority at the end of a job's subject. A message that a consumer gives has that subject.
+    fileprivate var priorityOfJob: Int? { subject.hasPrefix(Subject.jobPrefix) ? lastToken : nil }
+
+    private var lastToken: Int? {
+        subject.utf8.last.flatMap { $0 >= 0x30 && $0 < 0x30 + UInt8(Subject.priorityCount) ? Int($0) - 0x30 : nil }
+    }
+}

@@ -1,0 +1,216 @@
+import Synchronization
+
+/// Publishing tasks, and ending them.
+extension Coordinator {
+    /// Publishes a task.
+    ///
+    /// - Parameter willPublish: called with the number of the task, before a worker can have it.
+    /// - Returns: the number, for `stop`.
+    @discardableResult
+    public func submit(_ task: Task, _ handlers: Handlers, willPublish: (UInt64) -> Void = { _ in }) -> UInt64 {
+        for blob in task.payload.contents { exchange.offer(blob) }
+        let number = state.withLock { state -> UInt64? in
+            if state.isClosed { return nil }
+            state.lastNumber += 1
+            state.entries[state.lastNumber] = Entry(task: task, listener: Listener(handlers))
+            return state.lastNumber
+        }
+        guard let number else {
+            deliveries.add { handlers.ended(.stopped) }
+            return 0
+        }
+        guard task.payload.bytes.count + Self.mostBytesBesidePayload <= exchange.fabric.maxPayload else {
+            end(number, .refused("the operation's message is larger than the server takes (max_payload)"))
+            return number
+        }
+        willPublish(number)
+        publish(number, task, attempt: 0)
+        return number
+    }
+
+    /// What a message has beside the contents of a task, names of blobs excepted.
+    private static var mostBytesBesidePayload: Int { 4096 }
+
+    /// Stops a task. One that no worker has ends at once; another one when its worker says so. Repeating this does no harm.
+    public func stop(_ number: UInt64, _ request: StopRequest) {
+        let (holder, isOver, attempt) = state.withLock { state -> (String?, Bool, UInt64) in
+            guard let entry = state.entries[number] else { return (nil, false, 0) }
+            if entry.stop == nil || request != .cancel { state.entries[number]?.stop = request }
+            return (entry.holder, entry.holder == nil && entry.outcomes.isEmpty, entry.attempt)
+        }
+        if let holder { tell(holder, toStop: number, attempt: attempt, request) }
+        if isOver { end(number, .stopped) }
+    }
+
+    /// Lets workers get a blob as long as the caller keeps it.
+    public func offer(_ blob: Blob) { exchange.offer(blob) }
+
+    /// Ends a task whose worker does not say that it has stopped.
+    public func abandon(_ number: UInt64) { end(number, .stopped) }
+
+    /// Forgets a task and tells what has become of it. Nobody needs to do it any more.
+    ///
+    /// - Parameters:
+    ///   - worker: the worker that has ended the task.
+    ///   - attempt: its attempt.
+    func end(_ number: UInt64, _ outcome: Outcome, by worker: String? = nil, attempt: UInt64 = 0) {
+        let entry = state.withLock { state -> Entry? in
+            guard let entry = state.entries.removeValue(forKey: number) else { return nil }
+            if let holder = entry.holder { state.peers[holder]?.tasks.remove(number) }
+            return entry
+        }
+        guard let entry else { return }
+        if let holder = entry.holder {
+            if holder != worker || entry.attempt != attempt { tell(holder, toStop: number, attempt: entry.attempt, .drop) }
+        } else if let sequence = entry.sequence {
+            JetStream.delete(exchange, sequence)
+        }
+        for found in entry.outcomes { release(number, found) }
+        deliveries.add { entry.listener.ended(outcome) }
+    }
+
+    /// Seconds after which a worker that does not answer is told again to stop a task.
+    private static let stopInterval = 0.5
+
+    /// Tells a worker to stop a task, until it says that it has heard that or is gone.
+    func tell(_ worker: String, toStop number: UInt64, attempt: UInt64, _ request: StopRequest) {
+        let stop = Message.stop(run: run, number: number, attempt: attempt, request)
+        exchange.request(stop, to: Subject.worker(worker), every: Self.stopInterval, tries: 20) { [self] reply in
+            if case .message = reply { return }
+            guard state.withLock({ !$0.isClosed && $0.peers[worker] != nil }) else { return }
+            exchange.fabric.after(Self.stopInterval) { [weak self] in self?.tell(worker, toStop: number, attempt: attempt, request) }
+        }
+    }
+
+    /// Seconds after which a worker that does not answer is told again that blobs are not needed.
+    private static let releaseInterval = 2.0
+
+    /// Tells a worker that nobody needs the blobs of an outcome.
+    func release(_ number: UInt64, _ found: FoundOutcome) {
+        if found.payload.blobs.isEmpty { return }
+        let release = Message.release(run: run, number: number, attempt: found.attempt)
+        exchange.request(release, to: Subject.worker(found.worker), every: 1, tries: 20) { [self] reply in
+            if case .message = reply { return }
+            // A worker that is lost may be back, in the same session.
+            let mayHaveThem = state.withLock { state in
+                !state.isClosed && (state.peers[found.worker] != nil || state.formerPeers[found.worker] != nil)
+            }
+            if mayHaveThem { exchange.fabric.after(Self.releaseInterval) { [weak self] in self?.release(number, found) } }
+        }
+    }
+
+    // MARK: the stream
+
+    /// Seconds between two attempts to publish, and their number.
+    private static let secondsPerTry = 2.0, tries = 15
+
+    func publish(_ number: UInt64, _ task: Task, attempt: UInt64) {
+        let job = Job(
+            run: run, number: number, attempt: attempt, priority: task.priority, isAtMostOnce: task.isAtMostOnce, payload: task.payload)
+        let subject = exchange.space.job(run: run, queue: Subject.token(task.queue), priority: task.priority)
+        exchange.store(.job(job), to: subject, id: "\(run).\(number).\(attempt)", every: Self.secondsPerTry, tries: Self.tries) {
+            [self] reply in
+            switch reply {
+            case .unsealed(let answer):
+                if let refusal = JetStream.refusal(in: answer) {
+                    handleRefusal(of: number, attempt: attempt, JetStream.words(of: refusal), patience: Self.patience)
+                } else {
+                    handleStored(number, attempt: attempt, JetStream.sequence(in: answer))
+                }
+            case .noResponders: handleRefusal(of: number, attempt: attempt, "its stream is gone", patience: Self.patienceWithoutStream)
+            case .timeout: handleRefusal(of: number, attempt: attempt, "it does not answer", patience: Self.patienceWithoutStream)
+            case .message: break
+            }
+        }
+    }
+
+    private func handleStored(_ number: UInt64, attempt: UInt64, _ sequence: UInt64?) {
+        let isNeeded = state.withLock { state in
+            state.lastProgress = now
+            guard state.entries[number]?.attempt == attempt else { return false }
+            state.entries[number]?.sequence = sequence
+            state.entries[number]?.isInStream = true
+            state.entries[number]?.refusedSince = nil
+            return true
+        }
+        if !isNeeded, let sequence { JetStream.delete(exchange, sequence) }
+    }
+
+    /// Seconds for which a task is published again that the server refuses, because it has no room perhaps; and one that it does not answer,
+    /// because it is being started perhaps.
+    private static let patience = 10.0, patienceWithoutStream = 60.0
+    /// Seconds after which refused tasks are published again.
+    private static let refusalInterval = 1.0
+
+    private func handleRefusal(of number: UInt64, attempt: UInt64, _ refusal: String, patience: Double) {
+        let now = now
+        let (isOver, isFirst) = state.withLock { state -> (Bool, Bool) in
+            guard !state.isClosed, let entry = state.entries[number], entry.attempt == attempt, entry.holder == nil else { return (false, false) }
+            let since = entry.refusedSince ?? now
+            if now - since >= patience { return (true, false) }
+            state.entries[number]?.refusedSince = since
+            state.refused.insert(number)
+            return (false, state.refused.count == 1)
+        }
+        if isOver { return end(number, .refused("the cluster's server does not take the operation: \(refusal)")) }
+        guard isFirst else { return }
+        notice("the cluster's server does not take operations now: \(refusal); trying again")
+        exchange.fabric.after(Self.refusalInterval) { [weak self] in self?.publishRefused() }
+    }
+
+    /// The server may have lost the stream with its disk.
+    private func publishRefused() {
+        JetStream.setUp(exchange) { [self] _ in
+            let tasks = state.withLock { state in
+                defer { state.refused = [] }
+                return state.refused.sorted().compactMap { number in
+                    state.entries[number].flatMap { $0.holder == nil ? (number, $0.task, $0.attempt) : nil }
+                }
+            }
+            for (number, task, attempt) in tasks { publish(number, task, attempt: attempt) }
+        }
+    }
+
+    /// Looks whether the stream still has the tasks that nobody has taken, unless there is progress. They go with the server's disk, if a
+    /// person removes them, or if the workers have heard nothing of this coordinator for long.
+    func countWaiting() {
+        let now = now
+        let isDue = state.withLock { state in
+            if state.lastProgress + state.countInterval > state.nextCount { state.nextCount = state.lastProgress + state.countInterval }
+            guard now >= state.nextCount, state.entries.values.contains(where: { $0.isInStream && $0.holder == nil }) else { return false }
+            state.nextCount = now + state.countInterval
+            state.countInterval = min(2 * state.countInterval, Self.longestCountInterval)
+            return true
+        }
+        guard isDue else { return }
+        // What is stored after the question was asked is not counted.
+        let asked = state.withLock { state in state.entries.filter { $0.value.isInStream }.mapValues(\.attempt) }
+        JetStream.count(exchange, run: run) { [self] count in
+            guard let count else { return }
+            let isMissing = state.withLock { state in asked.count { state.entries[$0.key]?.attempt == $0.value } > count }
+            if isMissing { publishWaiting() }
+        }
+    }
+
+    /// Publishes all tasks again that nobody has taken.
+    private func publishWaiting() {
+        JetStream.setUp(exchange) { [self] _ in
+            JetStream.purge(exchange, run: run) { [self] in
+                let tasks = state.withLock { state in
+                    state.lastProgress = now
+                    return state.entries.keys.sorted().compactMap { number -> (UInt64, Task, UInt64)? in
+                        guard var entry = state.entries[number] else { return nil }
+                        let wasInStream = entry.isInStream
+                        entry.isInStream = false
+                        entry.sequence = nil
+                        defer { state.entries[number] = entry }
+                        guard wasInStream, entry.holder == nil else { return nil }
+                        entry.attempt += 1
+                        return (number, entry.task, entry.attempt)
+                    }
+                }
+                for (number, task, attempt) in tasks { publish(number, task, attempt: attempt) }
+            }
+        }
+    }
+}

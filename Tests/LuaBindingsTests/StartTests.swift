@@ -1,0 +1,24 @@
+import OpEngine
+import TestSupport
+import Testing
+
+@testable import LuaBindings
+
+/// What a start does not do, so that a short script takes little time.
+@Suite struct StartTests {
+    @Test func nothingOfAScriptWithoutOperationsMustBeStopped() throws {
+        try withRuntime { runtime in
+            #expect(!runtime.core.mayHaveWorkerStates)
+            let operation = try runtime.operation("return queue:addOperation(function() end)")
+            _ = try runtime.results(of: operation)
+            #expect(runtime.core.mayHaveWorkerStates)
+        }
+    }
+
+    @Test func anOperationThatHasNotStartedMayStillMakeAState() throws {
+        try withRuntime { runtime in
+            _ = try runtime.operation("queue.isSuspended = true return queue:addOperation(function() end)")
+            #expect(runtime.core.mayHaveWorkerStates)
+        }
+    }
+}

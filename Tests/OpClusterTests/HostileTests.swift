@@ -1,0 +1,127 @@
+import ClusterSupport
+import TestSupport
+import Testing
+
+@testable import OpCluster
+
+/// Messages of those who do not have the key, and those that come twice or damaged.
+@Suite struct HostileTests {
+    /// Collects every message that a server passes on.
+    private final class Recorder: Sendable {
+        let messages = Locked<[(subject: String, bytes: [UInt8])]>([])
+
+        func record(_ cluster: SimulatedCluster) {
+            cluster.server.trace = { [messages] _, isForServer, subject, bytes, _ in
+                if isForServer, !subject.hasPrefix("$") { messages.withLock { $0.append((subject, bytes)) } }
+            }
+        }
+    }
+
+    private final class Nobody: FabricReceiver {
+        func receive(_ message: IncomingMessage) {}
+        func connectionHasChanged(_ change: ConnectionChange) {}
+    }
+
+    /// A cluster that has done some tasks of each kind, and does some.
+    private func busyCluster(_ recorder: Recorder) -> SimulatedCluster {
+        let cluster = SimulatedCluster(seed: 5)
+        recorder.record(cluster)
+        cluster.simulation.run(until: 0.5)
+        cluster.addWorker(slots: 2)
+        cluster.addWorker(slots: 2)
+        var body = Body(seconds: 0.1)
+        (body.resultCount, body.argumentCount, body.outputCount) = (100, 100, 2)
+        for number in 0..<10 { cluster.submit(body, isAtMostOnce: number % 2 == 0) }
+        cluster.simulation.run(until: 5)
+        body.seconds = 1000
+        for number in 0..<3 { cluster.submit(body, isAtMostOnce: number % 2 == 0) }
+        cluster.simulation.run(until: 6)
+        return cluster
+    }
+
+    /// Sends messages to a cluster while it works, and looks whether they have changed anything.
+    private func attack(_ change: (inout (subject: String, bytes: [UInt8]), inout SeededGenerator) -> Void) throws {
+        let recorder = Recorder()
+        let cluster = busyCluster(recorder)
+        let begins = cluster.known.values.reduce(0) { $0 + $1.begins.count }
+        let outcomes = cluster.known.values.reduce(0) { $0 + $1.outcomes.count }
+        let messages = recorder.messages.withLock { $0 }
+        cluster.server.trace = nil
+        let fabric = SimulatedFabric("attacker", cluster.simulation, cluster.server, delay: 0.001...0.002)
+        let nobody = Nobody()
+        try fabric.start([], nobody)
+        var generator = SeededGenerator(seed: 9)
+        for _ in 0..<3 {
+            for var message in messages {
+                change(&message, &generator)
+                let reply = Bool.random(using: &generator) ? "_INBOX.attacker.1" : nil
+                fabric.publish(OutgoingMessage(subject: message.subject, reply: reply, id: nil, bytes: message.bytes))
+            }
+        }
+        cluster.simulation.run(until: 60)
+        #expect(cluster.failures == [])
+        #expect(cluster.known.values.reduce(0) { $0 + $1.begins.count } == begins)
+        #expect(cluster.known.values.reduce(0) { $0 + $1.outcomes.count } == outcomes)
+        #expect(cluster.members.reduce(0) { $0 + $1.runner.running.count } == 3)
+        // It still works.
+        cluster.submit(Body(seconds: 0.1))
+        cluster.simulation.run(until: 80)
+        #expect(cluster.known[14]?.outcomes == ["done 14"])
+    }
+
+    @Test func repeatedMessagesDoNothing() throws { try attack { _, _ in } }
+
+    @Test func messagesOnOtherSubjectsDoNothing() throws {
+        let recorder = Recorder()
+        _ = busyCluster(recorder)
+        let subjects = recorder.messages.withLock { $0.map(\.subject) }
+        try attack { message, generator in message.subject = subjects.randomElement(using: &generator) ?? "x" }
+    }
+
+    @Test func damagedMessagesDoNothing() throws {
+        try attack { message, generator in
+            if message.bytes.isEmpty { return }
+            if Bool.random(using: &generator) {
+                message.bytes.removeLast(Int.random(in: 1...message.bytes.count, using: &generator))
+            } else {
+                message.bytes[Int.random(in: 0..<message.bytes.count, using: &generator)] ^= UInt8.random(in: 1...255, using: &generator)
+            }
+        }
+    }
+
+    @Test func garbageDoesNothing() throws {
+        try attack { message, generator in message.bytes = (0..<Int.random(in: 0...100, using: &generator)).map { _ in UInt8.random(in: 0...255, using: &generator) } }
+    }
+
+    @Test func messagesSealedWithAnotherKeyDoNothing() throws {
+        let (own, other) = (Seal(key: SimulatedCluster.key), Seal(key: ClusterKey(Array("another key of bytes".utf8))))
+        try attack { message, _ in
+            if case .message(let opened) = own.open(message.bytes, from: message.subject) {
+                message.bytes = other.seal(Array(opened), for: message.subject)
+            }
+        }
+    }
+
+    /// Without a key, whoever may publish may do much, but members must not crash.
+    @Test func damagedMessagesAreReadWithoutACrash() throws {
+        let recorder = Recorder()
+        _ = busyCluster(recorder)
+        let seal = Seal(key: SimulatedCluster.key)
+        var generator = SeededGenerator(seed: 3)
+        var kinds: Set<UInt8> = []
+        for message in recorder.messages.withLock({ $0 }) {
+            guard case .message(let opened) = seal.open(message.bytes, from: message.subject), let kind = opened.first else { continue }
+            let whole = try Message(opened)
+            #expect(whole.bytes == Array(opened))
+            kinds.insert(kind)
+            for count in 0..<min(opened.count, 300) { _ = try? Message(opened.prefix(count)) }
+            for _ in 0..<50 {
+                var damaged = Array(opened)
+                damaged[Int.random(in: 0..<damaged.count, using: &generator)] = UInt8.random(in: 0...255, using: &generator)
+                _ = try? Message(damaged[...])
+            }
+        }
+        // Jobs, reports, confirmations, releases, hellos, beats, greetings, claims, pieces and more were among them.
+        #expect(kinds.isSuperset(of: [1, 2, 3, 5, 8, 9, 10, 11, 12, 13, 14, 15, 16, 21]), "\(kinds)")
+    }
+}

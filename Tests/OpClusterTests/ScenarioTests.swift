@@ -1,0 +1,228 @@
+import ClusterSupport
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import OpCluster
+
+/// What simulated clusters do in single situations.
+@Suite struct ScenarioTests {
+    private func cluster(_ slots: Int...) -> SimulatedCluster {
+        let cluster = SimulatedCluster(seed: 1)
+        cluster.simulation.run(until: 0.5)
+        for count in slots { cluster.addWorker(slots: count) }
+        cluster.simulation.run(until: 1)
+        return cluster
+    }
+
+    /// Lets the cluster work until all tasks have ended, and returns how many seconds that took.
+    private func finish(_ cluster: SimulatedCluster, within seconds: Double = 100) -> Double {
+        let (start, simulation) = (cluster.simulation.now, cluster.simulation)
+        simulation.run(until: start + seconds) { cluster.unfinished.isEmpty }
+        #expect(cluster.unfinished.isEmpty && cluster.failures.isEmpty, "\(cluster.unfinished) \(cluster.failures)")
+        return simulation.now - start
+    }
+
+    // MARK: workers that go
+
+    @Test func theTasksOfAWorkerThatDiesRunElsewhereSoon() {
+        let cluster = cluster(2)
+        let number = cluster.submit(Body(seconds: 60))
+        cluster.simulation.run(until: 5)
+        cluster.kill(0)
+        cluster.addWorker(slots: 1)
+        cluster.simulation.run(until: 9)
+        #expect(cluster.known[number]?.begins == ["worker1", "worker2"])
+        _ = finish(cluster)
+        #expect(cluster.known[number]?.outcomes == ["done 1"])
+    }
+
+    @Test func theTasksOfASilentWorkerRunElsewhereAfterAwhile() {
+        let cluster = cluster(2)
+        let number = cluster.submit(Body(seconds: 60))
+        cluster.simulation.run(until: 5)
+        cluster.kill(0, serverNotice: 1000)
+        cluster.addWorker(slots: 1)
+        cluster.simulation.run(until: 22)
+        #expect(cluster.known[number]?.begins == ["worker1", "worker2"])
+        _ = finish(cluster)
+    }
+
+    @Test func aTaskIsLostWithItsThirdWorker() {
+        let cluster = cluster(1)
+        let number = cluster.submit(Body(seconds: 60))
+        for index in 0..<3 {
+            cluster.simulation.run(until: Double(5 + 5 * index))
+            cluster.kill(index)
+            cluster.addWorker(slots: 1)
+        }
+        _ = finish(cluster)
+        #expect(cluster.known[number]?.outcomes == ["lost: worker1 on host, worker2 on host, worker3 on host"])
+    }
+
+    @Test func aTaskThatMustNotRunTwiceIsLostWithItsWorker() {
+        let cluster = cluster(1)
+        let number = cluster.submit(Body(seconds: 60), isAtMostOnce: true)
+        cluster.simulation.run(until: 5)
+        cluster.kill(0)
+        cluster.addWorker(slots: 1)
+        _ = finish(cluster)
+        #expect(cluster.known[number]?.outcomes == ["lost: worker1 on host"])
+        #expect(cluster.known[number]?.begins.count == 1)
+    }
+
+    @Test func aDrainedWorkerGivesBackWhatHasNotBegun() {
+        let cluster = cluster(1)
+        for _ in 0..<5 { cluster.submit(Body(seconds: 3)) }
+        cluster.simulation.run(until: 1.5)
+        let isDrained = Locked(false)
+        cluster.members[0].worker.drain { isDrained.withLock { $0 = true } }
+        cluster.addWorker(slots: 1)
+        _ = finish(cluster)
+        #expect(isDrained.withLock { $0 })
+        #expect(cluster.known.values.allSatisfy { $0.begins.count == 1 })
+        #expect(cluster.known.values.count { $0.begins == ["worker1"] } == 1)
+    }
+
+    @Test func aDeadCoordinatorsRunEndsWithinAMinute() {
+        let cluster = cluster(2)
+        cluster.submit(Body(seconds: 1000))
+        cluster.simulation.run(until: 5)
+        cluster.fabric.kill()
+        cluster.simulation.run(until: 65)
+        #expect(cluster.members[0].runner.running.isEmpty && cluster.runEnds.map(\.worker) == ["worker1"])
+        // What it has left in the stream goes as well.
+        cluster.simulation.run(until: 200)
+        #expect(cluster.server.storedCount == 0)
+    }
+
+    @Test func theQueueOfADeadCoordinatorDoesNotHinderOthers() {
+        let cluster = cluster(2)
+        for _ in 0..<20 { cluster.submit(Body(seconds: 1)) }
+        cluster.fabric.kill()
+        cluster.simulation.run(until: 200)
+        #expect(cluster.server.storedCount == 0)
+        #expect(cluster.members[0].runner.running.isEmpty)
+    }
+
+    @Test func aCoordinatorThatWasAwayForLongGoesOn() {
+        let cluster = cluster(2)
+        for _ in 0..<20 { cluster.submit(Body(seconds: 20)) }
+        cluster.simulation.run(until: 5)
+        cluster.fabric.breakConnection(downtime: 150)
+        _ = finish(cluster, within: 600)
+        #expect(cluster.known.values.allSatisfy { $0.outcomes.first?.hasPrefix("done") ?? false })
+    }
+
+    @Test func aStreamThatIsRemovedIsMadeAgain() {
+        let cluster = cluster(1)
+        for _ in 0..<5 { cluster.submit(Body(seconds: 1)) }
+        cluster.simulation.run(until: 1.5)
+        cluster.server.removeStreams()
+        #expect(finish(cluster) < 25)
+        #expect(cluster.known.values.allSatisfy { $0.begins.count == 1 })
+    }
+
+    // MARK: stopping
+
+    @Test func aTaskThatNobodyHasStopsAtOnceAndGoesFromTheStream() {
+        let cluster = cluster()
+        let number = cluster.submit(Body(seconds: 1))
+        cluster.simulation.run(until: 2)
+        #expect(cluster.server.storedCount == 1)
+        cluster.stop(number, .cancel)
+        #expect(cluster.known[number]?.outcomes == ["stopped"])
+        cluster.simulation.run(until: 3)
+        #expect(cluster.server.storedCount == 0)
+    }
+
+    @Test func aRunningBodyIsStoppedAfterTwoDelays() {
+        let cluster = cluster(1)
+        let number = cluster.submit(Body(seconds: 100))
+        cluster.simulation.run(until: 5)
+        cluster.stop(number, .interrupt)
+        #expect(finish(cluster) < 0.01)
+        #expect(cluster.known[number]?.outcomes == ["interrupted 1"])
+    }
+
+    @Test func aStopReachesAWorkerThatWasAway() {
+        let cluster = cluster(1)
+        let number = cluster.submit(Body(seconds: 100))
+        cluster.simulation.run(until: 5)
+        cluster.members[0].fabric.breakConnection(downtime: 1)
+        cluster.simulation.run(until: 5.1)
+        cluster.stop(number, .cancel)
+        #expect(finish(cluster) < 3)
+        #expect(cluster.known[number]?.outcomes == ["interrupted 1"])
+    }
+
+    // MARK: order and places
+
+    @Test func aHigherPriorityGoesFirst() {
+        let cluster = cluster()
+        for priority in [0, 3, 1, 4, 2] as [UInt8] { cluster.submit(Body(seconds: 1), priority: priority) }
+        let order = Locked<[UInt64]>([])
+        cluster.beginHandler = { number in order.withLock { $0.append(number) } }
+        cluster.simulation.run(until: 1.5)
+        cluster.addWorker(slots: 1)
+        _ = finish(cluster)
+        #expect(order.withLock { $0 } == [4, 2, 5, 3, 1])
+    }
+
+    @Test func aBusyWorkerLeavesTasksToOthers() {
+        let cluster = cluster(1, 1, 1)
+        for priority in [0, 3, 1] as [UInt8] { cluster.submit(Body(seconds: 5), priority: priority) }
+        #expect(finish(cluster) < 5.1)
+    }
+
+    @Test func tasksThatShareAValueGetItOnce() {
+        let cluster = cluster(3)
+        var body = Body(seconds: 1)
+        body.argumentCount = 1_000_000
+        for _ in 0..<3 { cluster.submit(body) }
+        let pieces = Locked(0)
+        cluster.server.trace = { _, isForServer, _, bytes, _ in
+            if isForServer, bytes.count > 100_000 { pieces.withLock { $0 += 1 } }
+        }
+        _ = finish(cluster)
+        #expect(pieces.withLock { $0 } == 4)
+    }
+
+    // MARK: nothing too much
+
+    @Test func anIdleClusterSaysLittle() {
+        let cluster = cluster(4, 4)
+        cluster.submit(Body(seconds: 0.1))
+        _ = finish(cluster)
+        let (count, now) = (cluster.server.messageCount, cluster.simulation.now)
+        cluster.simulation.run(until: now + 100)
+        let rate = Double(cluster.server.messageCount - count) / 100
+        #expect(rate < 4, "\(rate) messages a second")
+    }
+
+    @Test func nothingIsKeptOfManyTasks() {
+        let cluster = cluster(4)
+        var body = Body(seconds: 0.001)
+        (body.resultCount, body.argumentCount, body.outputCount) = (100, 100, 1)
+        for round in 0..<20 {
+            for _ in 0..<100 { cluster.submit(body, isAtMostOnce: round % 2 == 0) }
+            _ = finish(cluster)
+        }
+        cluster.simulation.run(until: cluster.simulation.now + 5)
+        #expect(cluster.coordinator.leftovers == [] && cluster.members[0].worker.leftovers == [])
+        #expect(cluster.server.storedCount == 0)
+    }
+
+    @Test func lostWorkersAreForgotten() {
+        let cluster = cluster(1)
+        for index in 0..<20 {
+            cluster.submit(Body(seconds: 0.1))
+            _ = finish(cluster)
+            cluster.kill(index)
+            cluster.addWorker(slots: 1)
+        }
+        cluster.simulation.run(until: cluster.simulation.now + 400)
+        let counts = cluster.coordinator.state.withLock { ($0.peers.count, $0.formerPeers.count) }
+        #expect(counts == (1, 0))
+    }
+}

@@ -1,0 +1,213 @@
+import ClusterSupport
+import Glibc
+@testable import OpCluster
+import TestSupport
+import Testing
+
+/// Members at real servers.
+@Suite(.timeLimit(.minutes(2))) struct ServerTests {
+    @Test func aTaskComesBackWithItsOutcome() async throws {
+        let server = try NatsServer()
+        let cluster = try await RealCluster(server.url)
+        defer { cluster.close() }
+        try await cluster.addWorker(server.url)
+        for number in 0..<20 {
+            let outcome = await cluster.run([UInt8(number)], isAtMostOnce: number % 2 == 0)
+            #expect(outcome.payload?.bytes == [UInt8(number)], "\(outcome), \(cluster.notices)")
+        }
+    }
+
+    @Test func aHundredMegabytesGoThereAndBack() async throws {
+        let server = try NatsServer()
+        let cluster = try await RealCluster(server.url)
+        defer { cluster.close() }
+        try await cluster.addWorker(
+            server.url,
+            runner: ClosureRunner { task in
+                // Other bytes go back than have come.
+                let count = task.blobs[0].name.count
+                let blob = Blob(copying: Array(task.blobs[0].piece(at: 0, count: count).reversed()))
+                task.end(Payload(bytes: [1], contents: [blob]))
+            })
+        var bytes = [UInt8](repeating: 0, count: 100 << 20)
+        for index in stride(from: 0, to: bytes.count, by: 4099) { bytes[index] = UInt8(truncatingIfNeeded: index) }
+        let outcome = await cluster.run([], contents: [Blob(copying: bytes)])
+        let blob = try #require(outcome.payload?.contents.first, "\(outcome), \(cluster.notices)")
+        #expect(blob.piece(at: 0, count: blob.name.count) == bytes.reversed())
+    }
+
+    @Test func aServerMayDieAndComeBack() async throws {
+        let server = try NatsServer()
+        let cluster = try await RealCluster(server.url)
+        defer { cluster.close() }
+        let begins = Locked<[UInt8: Int]>([:])
+        for _ in 0..<2 {
+            try await cluster.addWorker(
+                server.url,
+                runner: ClosureRunner { task in
+                    begins.withLock { $0[task.bytes[0], default: 0] += 1 }
+                    startThread {
+                        usleep(20000)
+                        task.end(Payload(bytes: task.bytes))
+                    }
+                })
+        }
+        await withTaskGroup(of: (UInt8, Coordinator.Outcome).self) { group in
+            for number in 0..<100 as Range<UInt8> {
+                group.addTask { (number, await cluster.run([number], isAtMostOnce: number % 2 == 0)) }
+            }
+            var count = 0
+            for await (number, outcome) in group {
+                #expect(outcome.payload?.bytes == [number], "\(outcome), \(cluster.notices)")
+                count += 1
+                if count == 10 || count == 50 {
+                    server.end()
+                    do { try server.start() } catch { Issue.record(error) }
+                }
+            }
+        }
+        for (number, count) in begins.withLock({ $0 }) where number % 2 == 0 { #expect(count == 1) }
+    }
+
+    @Test func oneOfThreeServersMayDie() async throws {
+        let servers = try await threeServers()
+        let urls = servers.map(\.url).joined(separator: ",")
+        let cluster = try await RealCluster(urls)
+        defer { cluster.close() }
+        for _ in 0..<2 { try await cluster.addWorker(urls) }
+        for number in 0..<60 as Range<UInt8> {
+            let outcome = await cluster.run([number])
+            #expect(outcome.payload?.bytes == [number], "\(outcome), \(cluster.notices)")
+            if number == 20 { servers[0].end() }
+            if number == 40 { try servers[0].start() }
+        }
+    }
+
+    /// Three servers that have agreed on a leader.
+    private func threeServers() async throws -> [NatsServer] {
+        let ports = (0..<3).map { _ in freePort() }
+        let routes = ports.map { "nats://127.0.0.1:\($0)" }.joined(separator: ", ")
+        let servers = Locked<[NatsServer]>([])
+        // The first one waits for others before it is ready.
+        await withTaskGroup(of: Void.self) { group in
+            for (index, port) in ports.enumerated() {
+                group.addTask {
+                    do {
+                        let server = try NatsServer(
+                            """
+                            server_name: s\(index)
+                            jetstream { store_dir: "DIRECTORY" }
+                            cluster { name: c, host: 127.0.0.1, port: \(port), routes: [\(routes)] }
+                            """)
+                        servers.withLock { $0.append(server) }
+                    } catch { Issue.record(error) }
+                }
+            }
+        }
+        return servers.withLock { $0 }
+    }
+
+    // MARK: what does not work
+
+    @Test func aWrongPasswordIsSaidAtOnce() async throws {
+        let server = try NatsServer("jetstream { store_dir: \"DIRECTORY\" }\nauthorization { user: a, password: b }")
+        let start = ContinuousClock.now
+        let error = await #expect(throws: ClusterError.self) {
+            _ = try await RealCluster(server.url.replacing("nats://", with: "nats://a:wrong@"))
+        }
+        let text = error?.description ?? ""
+        #expect(text.contains("Authorization Violation") && text.contains("127.0.0.1") && !text.contains("wrong"), "\(text)")
+        #expect(ContinuousClock.now - start < .seconds(2))
+        let cluster = try await RealCluster(server.url.replacing("nats://", with: "nats://a:b@"))
+        cluster.close()
+    }
+
+    @Test func aServerWithoutJetStreamIsSaid() async throws {
+        let server = try NatsServer("")
+        let error = await #expect(throws: ClusterError.self) { _ = try await RealCluster(server.url) }
+        #expect(error?.description.contains("nats-server --jetstream") ?? false, "\(error?.description ?? "")")
+    }
+
+    @Test func noServerIsSaidAtOnce() async throws {
+        let error = await #expect(throws: ClusterError.self) { _ = try await RealCluster("nats://127.0.0.1:\(freePort())") }
+        #expect(error?.description.contains("there is no connection to the cluster's server") ?? false, "\(error?.description ?? "")")
+    }
+
+    @Test func workersWithAnotherKeyOrVersionGetNoWork() async throws {
+        let server = try NatsServer()
+        let cluster = try await RealCluster(server.url)
+        defer { cluster.close() }
+        let never = ClosureRunner { _ in Issue.record("a task runs at a worker that must not get it") }
+        try await cluster.addWorker(server.url, key: ClusterKey(Array("another key, no less".utf8)), runner: never)
+        try await cluster.addWorker(server.url, version: "2", runner: never)
+        try await cluster.addWorker(server.url, key: nil, runner: never)
+        try await cluster.addWorker(server.url)
+        let outcome = await cluster.run([1])
+        #expect(outcome.payload?.bytes == [1])
+        #expect(cluster.notices.contains { $0.contains("another key") }, "\(cluster.notices)")
+        #expect(cluster.notices.contains { $0.contains("is opscript 2, and this is 1") }, "\(cluster.notices)")
+    }
+
+    @Test func aServerWithoutRoomIsSaidAndMayGetSome() async throws {
+        let server = try NatsServer("jetstream { store_dir: \"DIRECTORY\", max_file_store: 100KB }")
+        let cluster = try await RealCluster(server.url)
+        defer { cluster.close() }
+        // Nobody takes them, so they fill it.
+        let outcomes = Locked<[Coordinator.Outcome]>([])
+        let full = AsyncGate(), last = AsyncGate()
+        for number in 0..<20 as Range<UInt8> {
+            cluster.coordinator.submit(
+                Coordinator.Task(Payload(bytes: [UInt8](repeating: number, count: 10_000))),
+                Coordinator.Handlers { outcome in
+                    outcomes.withLock { $0.append(outcome) }
+                    if case .refused = outcome { full.open() } else if outcomes.withLock({ $0.count }) == 20 { last.open() }
+                })
+        }
+        await full.wait()
+        #expect(cluster.notices.contains { $0.contains("does not take operations now") }, "\(cluster.notices)")
+        try await cluster.addWorker(server.url)
+        await last.wait()
+        for case .refused(let text) in outcomes.withLock({ $0 }) { #expect(text.contains("insufficient") && text.contains("max_file_store"), "\(text)") }
+        #expect(outcomes.withLock { $0.count { $0.payload != nil } } >= 5)
+        let outcome = await cluster.run([1])
+        #expect(outcome.payload?.bytes == [1])
+    }
+
+    // MARK: figures
+
+    @Test func aStopReachesABodyWithinATenthOfASecond() async throws {
+        let server = try NatsServer()
+        let cluster = try await RealCluster(server.url)
+        defer { cluster.close() }
+        let hasBegun = AsyncGate()
+        try await cluster.addWorker(server.url, runner: ClosureRunner { _ in hasBegun.open() })
+        var latencies: [Duration] = []
+        for _ in 0..<5 {
+            let number = Locked<UInt64>(0)
+            async let outcome = withCheckedContinuation { done in
+                let made = cluster.coordinator.submit(
+                    Coordinator.Task(Payload(bytes: [1])), Coordinator.Handlers { done.resume(returning: $0) })
+                number.withLock { $0 = made }
+            }
+            await hasBegun.wait()
+            let start = ContinuousClock.now
+            cluster.coordinator.stop(number.withLock { $0 }, .cancel)
+            _ = await outcome
+            latencies.append(ContinuousClock.now - start)
+        }
+        #expect(latencies.min() ?? .seconds(1) < .milliseconds(100), "\(latencies)")
+    }
+
+    @Test func membersMayComeAndGo() async throws {
+        let server = try NatsServer()
+        for _ in 0..<TestLength.size(30) {
+            let cluster = try await RealCluster(server.url)
+            try await cluster.addWorker(server.url)
+            // What is on its way at the close is of no use to anybody.
+            for number in 0..<10 as Range<UInt8> {
+                cluster.coordinator.submit(Coordinator.Task(Payload(bytes: [number])), Coordinator.Handlers { _ in })
+            }
+            cluster.close()
+        }
+    }
+}

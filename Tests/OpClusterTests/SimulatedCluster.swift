@@ -1,0 +1,275 @@
+import ClusterSupport
+@testable import OpCluster
+import TestSupport
+
+/// What a simulated body does. A task consists of it.
+struct Body {
+    var seconds: Double
+    var outputCount = 0
+    /// The number of bytes of its arguments and of its results that are sent as blobs; 0 for none.
+    var argumentCount = 0, resultCount = 0
+    /// Whether it ends when it is cancelled.
+    var listens = true
+
+    var bytes: [UInt8] {
+        Array("\(Int(seconds * 1e6)) \(outputCount) \(resultCount) \(listens ? 1 : 0)".utf8)
+    }
+
+    init(seconds: Double) { self.seconds = seconds }
+
+    init(_ bytes: [UInt8]) {
+        let numbers = String(decoding: bytes, as: UTF8.self).split(separator: " ").compactMap { Int($0) }
+        seconds = Double(numbers[0]) / 1e6
+        (outputCount, resultCount, listens) = (numbers[1], numbers[2], numbers[3] == 1)
+    }
+}
+
+/// Runs simulated bodies.
+final class SimulatedRunner: ClusterWorker.Runner, @unchecked Sendable {
+    // Safety: one thread uses it.
+
+    struct Running {
+        let task: WorkerTask
+        var stops: [StopRequest] = []
+    }
+
+    let name: String
+    let simulation: Simulation
+    private unowned let cluster: SimulatedCluster
+    private(set) var running: [ObjectIdentifier: Running] = [:]
+    private(set) var greatestCount = 0
+    var isDead = false
+
+    init(_ name: String, _ cluster: SimulatedCluster) {
+        (self.name, self.cluster, simulation) = (name, cluster, cluster.simulation)
+    }
+
+    func run(_ task: WorkerTask) {
+        if isDead { return }
+        let body = Body(task.bytes)
+        running[ObjectIdentifier(task)] = Running(task: task)
+        greatestCount = max(greatestCount, running.count)
+        cluster.noteBegin(task, by: name)
+        for index in 0..<body.outputCount {
+            simulation.after(body.seconds * Double(index) / Double(body.outputCount)) { [self] in
+                if !isDead, running[ObjectIdentifier(task)] != nil { task.write(Array("\(name) \(index)\n".utf8), to: 1) }
+            }
+        }
+        simulation.after(body.seconds) { [self] in
+            let contents = body.resultCount == 0 ? [] : [Blob(copying: SimulatedCluster.bytes(task.number, body.resultCount))]
+            end(task, Payload(bytes: Array("done \(task.number)".utf8), contents: contents))
+        }
+    }
+
+    func stop(_ task: WorkerTask, _ request: StopRequest) {
+        if isDead { return }
+        guard running[ObjectIdentifier(task)] != nil else { return cluster.fail("\(name): a body is stopped that does not run") }
+        running[ObjectIdentifier(task)]?.stops.append(request)
+        cluster.noteStop(task, request)
+        if request == .cancel && !Body(task.bytes).listens { return }
+        simulation.after(0.001) { [self] in end(task, Payload(bytes: Array("interrupted \(task.number)".utf8))) }
+    }
+
+    func runHasEnded(_ run: String) { cluster.noteRunEnd(run, at: name) }
+
+    private func end(_ task: WorkerTask, _ payload: Payload) {
+        if isDead || running.removeValue(forKey: ObjectIdentifier(task)) == nil { return }
+        task.end(payload)
+    }
+}
+
+/// A coordinator and workers around a simulated server, and what is known about their tasks.
+final class SimulatedCluster: @unchecked Sendable {
+    // Safety: one thread uses it.
+
+    struct Member {
+        let fabric: SimulatedFabric
+        let worker: ClusterWorker
+        let runner: SimulatedRunner
+        var isAlive = true
+    }
+
+    final class Known: @unchecked Sendable {
+        // Safety: one thread uses it.
+
+        let body: Body
+        let task: Coordinator.Task
+        var outcomes: [String] = []
+        var begins: [String] = []
+        var outputs: [String] = []
+        var takenCount = 0
+        var stoppedAt: Double?
+        var stopReachedAt: Double?
+        init(_ body: Body, _ task: Coordinator.Task) { (self.body, self.task) = (body, task) }
+    }
+
+    let simulation: Simulation
+    let server: SimulatedServer
+    let fabric: SimulatedFabric
+    let coordinator: Coordinator
+    var members: [Member] = []
+    var known: [UInt64: Known] = [:]
+    var failures: [String] = []
+    var runEnds: [(run: String, worker: String)] = []
+    static let key = ClusterKey(Array("0123456789abcdef".utf8))
+    let delay: ClosedRange<Double>
+    /// Whether no fault keeps a worker from starting.
+    let startsSurely: Bool
+
+    init(seed: UInt64, startsSurely: Bool = true, delay: ClosedRange<Double> = 0.0001...0.001) {
+        simulation = Simulation(seed: seed)
+        server = SimulatedServer(simulation)
+        (self.delay, self.startsSurely) = (delay, startsSurely)
+        fabric = SimulatedFabric("coordinator", simulation, server, delay: delay)
+        let notices = Locked<[String]>([])
+        var events = Coordinator.Events()
+        events.notice = { text in notices.withLock { $0.append(text) } }
+        events.answer = { question, completion in completion(question.reversed()) }
+        coordinator = Coordinator(fabric, key: Self.key, version: "1", events: events)
+        readNotices = { notices.withLock { $0 } }
+        coordinator.start { [self] error in if let error { fail("the coordinator does not start: \(error)") } }
+    }
+
+    /// Is told which tasks begin.
+    var beginHandler: (UInt64) -> Void = { _ in }
+    /// What the coordinator has told people.
+    var notices: [String] { readNotices() }
+    private let readNotices: () -> [String]
+
+    @discardableResult
+    func addWorker(slots: Int, key: ClusterKey? = SimulatedCluster.key, version: String = "1", keptBytes: Int = 1 << 20) -> Int {
+        let name = "worker\(members.count + 1)"
+        let fabric = SimulatedFabric(name, simulation, server, delay: delay)
+        let runner = SimulatedRunner(name, self)
+        let description = WorkerDescription(name: name, host: "host", version: version)
+        let worker = ClusterWorker(fabric, key: key, description: description, slots: slots, keptBytes: keptBytes, runner: runner)
+        members.append(Member(fabric: fabric, worker: worker, runner: runner))
+        let index = members.count - 1
+        worker.start { [self] error in
+            guard let error else { return }
+            if startsSurely { fail("\(name) does not start: \(error)") }
+            kill(index)
+        }
+        return index
+    }
+
+    func kill(_ index: Int, serverNotice: Double = 0) {
+        members[index].isAlive = false
+        members[index].runner.isDead = true
+        members[index].fabric.kill(serverNotice: serverNotice)
+    }
+
+    /// Each task has other bytes.
+    static func bytes(_ number: UInt64, _ count: Int) -> [UInt8] {
+        var bytes = [UInt8](repeating: 7, count: count)
+        for index in 0..<min(count, 8) { bytes[index] = UInt8(truncatingIfNeeded: number >> UInt64(8 * index)) }
+        return bytes
+    }
+
+    @discardableResult
+    func submit(_ body: Body, isAtMostOnce: Bool = false, priority: UInt8 = 2) -> UInt64 {
+        let contents = body.argumentCount == 0 ? [] : [Blob(copying: Self.bytes(7, body.argumentCount))]
+        var task = Coordinator.Task(Payload(bytes: body.bytes, contents: contents))
+        (task.isAtMostOnce, task.priority) = (isAtMostOnce, priority)
+        let known = Known(body, task)
+        let number = Locked<UInt64>(0)
+        var handlers = Coordinator.Handlers { [self] outcome in
+            note(outcome, of: number.withLock { $0 }, known)
+        }
+        handlers.taken = { [self] _ in
+            known.takenCount += 1
+            if !known.outcomes.isEmpty { fail("a task was taken after its end") }
+        }
+        handlers.output = { [self] _, bytes, _ in
+            if !known.outcomes.isEmpty { fail("there was output after the end of a task") }
+            known.outputs.append(String(decoding: bytes, as: UTF8.self))
+        }
+        let made = coordinator.submit(task, handlers)
+        number.withLock { $0 = made }
+        self.known[made] = known
+        return made
+    }
+
+    func stop(_ number: UInt64, _ request: StopRequest) {
+        guard let task = known[number] else { return }
+        if task.stoppedAt == nil { task.stoppedAt = simulation.now }
+        let wasTaken = task.takenCount > 0
+        coordinator.stop(number, request)
+        if !wasTaken, task.takenCount == 0, task.outcomes.isEmpty, !task.task.isAtMostOnce {
+            fail("task \(number) was taken by nobody and did not stop at once")
+        }
+    }
+
+    /// Prints a message that the server gets or gives.
+    func show(_ member: String, _ isForServer: Bool, _ subject: String, _ bytes: [UInt8], _ status: Int) {
+        var text = "\(bytes.count) bytes"
+        if case .message(let opened) = Seal(key: Self.key).open(bytes, from: subject), let message = try? Message(opened) {
+            text = String(String(describing: message).prefix(300))
+        } else if bytes.count < 300, !bytes.starts(with: "opc".utf8) {
+            text = String(decoding: bytes, as: UTF8.self)
+        }
+        if text.contains("hello(") { return }
+        print("\(simulation.now) \(member) \(isForServer ? "->" : "<-") \(subject) \(status == 0 ? "" : "status \(status) ")\(text)")
+    }
+
+    func fail(_ text: String) { failures.append("at \(simulation.now): \(text)") }
+
+    // MARK: what happens
+
+    func noteBegin(_ task: WorkerTask, by name: String) {
+        guard let known = known[task.number] else { return fail("an unknown task begins") }
+        known.begins.append(name)
+        beginHandler(task.number)
+        if known.task.isAtMostOnce, known.begins.count > 1 { fail("task \(task.number) begins twice: \(known.begins)") }
+        if task.blobs.map(\.name.count) != (known.body.argumentCount == 0 ? [] : [known.body.argumentCount]) {
+            fail("task \(task.number) begins without its blobs")
+        }
+    }
+
+    func noteStop(_ task: WorkerTask, _ request: StopRequest) {
+        guard let known = known[task.number] else { return }
+        if known.stopReachedAt == nil, known.stoppedAt != nil { known.stopReachedAt = simulation.now }
+    }
+
+    func noteRunEnd(_ run: String, at worker: String) { runEnds.append((run, worker)) }
+
+    private func note(_ outcome: Coordinator.Outcome, of number: UInt64, _ known: Known) {
+        switch outcome {
+        case .ended(let payload, _, let began, let ended):
+            let text = String(decoding: payload.bytes, as: UTF8.self)
+            known.outcomes.append(text)
+            if text.hasPrefix("interrupted"), known.stoppedAt == nil { fail("task \(number) ended as interrupted, and nobody stopped it") }
+            if text.hasPrefix("done") {
+                if text != "done \(number)" { fail("task \(number) got the outcome '\(text)'") }
+                if payload.contents.map(\.name.count) != (known.body.resultCount == 0 ? [] : [known.body.resultCount]) {
+                    fail("task \(number) has no blobs")
+                }
+                if let blob = payload.contents.first, blob.piece(at: 0, count: 100) != Array(Self.bytes(number, known.body.resultCount).prefix(100))
+                {
+                    fail("task \(number) has wrong blobs")
+                }
+                if known.begins.isEmpty { fail("task \(number) ended without a beginning") }
+            }
+            if began > ended || ended > simulation.now + 1 { fail("task \(number) has the times \(began) and \(ended)") }
+        case .stopped:
+            known.outcomes.append("stopped")
+            if known.stoppedAt == nil { fail("task \(number) was stopped by nobody") }
+        case .lost(let workers): known.outcomes.append("lost: \(workers.joined(separator: ", "))")
+        case .refused(let text): known.outcomes.append("refused: \(text)")
+        }
+        if known.outcomes.count > 1 { fail("task \(number) has the outcomes \(known.outcomes)") }
+        // Each worker's output comes in its order, without gaps, and not from two workers in turns.
+        var lastIndex: [Substring: Int] = [:]
+        for line in known.outputs {
+            let parts = line.dropLast().split(separator: " ")
+            guard parts.count == 2, let index = Int(parts[1]) else { continue }
+            if index != lastIndex[parts[0], default: -1] + 1, index != 0 { fail("task \(number) has the output \(known.outputs)") }
+            lastIndex[parts[0]] = index
+        }
+        if known.begins.count == 1, known.takenCount == 1, known.outcomes == ["done \(number)"], known.outputs.count != known.body.outputCount {
+            fail("task \(number) has \(known.outputs.count) of \(known.body.outputCount) lines of output")
+        }
+    }
+
+    var unfinished: [UInt64] { known.filter { $0.value.outcomes.isEmpty }.map(\.key).sorted() }
+}
