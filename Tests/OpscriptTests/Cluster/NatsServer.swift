@@ -23,7 +23,7 @@ final class NatsServer: Sendable {
     }
 
     /// Where Debian puts it, which is not on everybody's PATH; or else somewhere on the PATH.
-    private static let program = access("/usr/sbin/nats-server", X_OK) == 0 ? "/usr/sbin/nats-server" : "nats-server"
+    private static let program = unsafe access("/usr/sbin/nats-server", X_OK) == 0 ? "/usr/sbin/nats-server" : "nats-server"
 
     private static func start(_ options: [String], port: Int, _ directory: ScratchDirectory) throws -> Daemon {
         try Daemon(

@@ -16,7 +16,7 @@ enum ProcessGuard {
     private static let input: Int32 = {
         do {
             let input = try ChildProcess.makePipe()
-            let nothing = open("/dev/null", O_RDWR | O_CLOEXEC)
+            let nothing = unsafe open("/dev/null", O_RDWR | O_CLOEXEC)
             _ = try ChildProcess(
                 program: "bash", arguments: ["bash", "-c", script], environment: ["PATH=/usr/bin:/bin"],
                 streams: [input.read, nothing, nothing])

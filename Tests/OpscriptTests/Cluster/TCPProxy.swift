@@ -96,12 +96,13 @@ final class TCPProxy: Sendable {
     private static func accept(from listener: Int32, to server: Int, _ state: Locked<State>) {
         defer { close(listener) }
         while true {
-            let client = unsafe accept4(listener, nil, nil, Int32(SOCK_CLOEXEC.rawValue))
+            let client = Glibc.accept(listener, nil, nil)
             if state.withLock({ $0.isClosed }) || client < 0 && errno != EINTR && errno != ECONNABORTED {
                 if client >= 0 { close(client) }
                 return
             }
             guard client >= 0 else { continue }
+            _ = fcntl(client, F_SETFD, FD_CLOEXEC)
             guard let end = state.withLock({ $0.isCut }) ? nil : connect(to: server) else {
                 close(client)
                 continue
@@ -136,7 +137,7 @@ final class TCPProxy: Sendable {
             var sent = 0
             while sent < count {
                 let rest = unsafe buffer.withUnsafeBytes { bytes in
-                    unsafe send(connection.ends[1 - index], bytes.baseAddress?.advanced(by: sent), count - sent, Int32(MSG_NOSIGNAL.rawValue))
+                    unsafe send(connection.ends[1 - index], bytes.baseAddress?.advanced(by: sent), count - sent, Int32(MSG_NOSIGNAL))
                 }
                 if rest <= 0 { break passing }
                 sent += rest
