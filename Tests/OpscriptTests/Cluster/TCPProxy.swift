@@ -29,17 +29,18 @@ final class TCPProxy: Sendable {
     /// - Parameter server: the port of the server on this machine.
     init(to server: Int) throws {
         self.server = server
-        listener = try Self.makeSocket()
+        let listener = try Self.makeSocket()
+        self.listener = listener
         var address = Self.address(port: 0)
         var length = socklen_t(MemoryLayout<sockaddr_in>.size)
         let isBound = unsafe withUnsafeMutablePointer(to: &address) { address in
-            unsafe address.withMemoryRebound(to: sockaddr.self, capacity: 1) { [listener] address in
+            unsafe address.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
                 unsafe bind(listener, address, length) == 0 && listen(listener, 64) == 0 && getsockname(listener, address, &length) == 0
             }
         }
         guard isBound else { throw CommandError(description: "no port for a proxy: errno \(errno)") }
         port = Int(UInt16(bigEndian: address.sin_port))
-        startThread { [state, listener, server] in Self.accept(from: listener, to: server, state) }
+        startThread { [state] in Self.accept(from: listener, to: server, state) }
     }
 
     deinit {
