@@ -11,7 +11,7 @@
 ---Whether an operation runs when a dependency failed or was cancelled: "finished" runs it, "succeeded" cancels it.
 ---@alias opscript.DependencyPolicy "finished"|"succeeded"
 
----@alias opscript.ErrorKind "error"|"timeout"|"memory"|"instructions"|"interrupted"|"dependency"|"condition"|"process"
+---@alias opscript.ErrorKind "error"|"timeout"|"memory"|"instructions"|"interrupted"|"dependency"|"condition"|"process"|"lost"
 
 ---@alias opscript.ObservationOption "old"|"new"|"initial"|"prior"
 
@@ -340,6 +340,9 @@ local OperationQueue = {}
 ---@field qualityOfService? opscript.QualityOfService
 ---@field isSuspended? boolean
 ---@field dependencyPolicy? opscript.DependencyPolicy
+---@field cluster? string|boolean the URL of a cluster's server; true for the cluster of `--cluster`, false for none
+---@field delivery? "atLeastOnce"|"atMostOnce" on a cluster: whether an operation whose worker is lost runs again
+---@field maxDeliveries? integer on a cluster: how many workers may be lost with an operation before it fails
 
 ---@class opscript.RateLimit
 ---@field count integer starts in each period

@@ -1,11 +1,12 @@
 import CNats
 import Glibc
 
-/// Which bytes a blob consists of: their SHA-256 digest and their number.
+/// Which bytes a blob consists of: their XXH3 digest of 128 bits and their number. Nobody without the key can send other bytes with the same
+/// digest, since each piece of a blob is sealed.
 public struct BlobName: Hashable, Sendable {
-    package static let digestCount = Int(CNATS_DIGEST_COUNT)
+    package static let digestCount = Int(CNATS_NAME_COUNT)
 
-    /// 32 bytes.
+    /// 16 bytes.
     public let digest: [UInt8]
     /// The number of bytes.
     public let count: Int
@@ -44,11 +45,9 @@ public final class Blob: @unchecked Sendable {
     deinit { release() }
 
     static func digest(of bytes: UnsafeRawBufferPointer) -> [UInt8] {
-        unsafe [UInt8](unsafeUninitializedCapacity: Int(CNATS_DIGEST_COUNT)) { digest, count in
-            guard unsafe cnats_digest(bytes.baseAddress, bytes.count, digest.baseAddress) else {
-                fatalError("opscript bug: a digest cannot be made")
-            }
-            count = Int(CNATS_DIGEST_COUNT)
+        unsafe [UInt8](unsafeUninitializedCapacity: BlobName.digestCount) { digest, count in
+            unsafe cnats_name(bytes.baseAddress, bytes.count, digest.baseAddress)
+            count = BlobName.digestCount
         }
     }
 

@@ -56,7 +56,8 @@ extension ClusterWorker: Exchange.Handler {
     func handleForeign(_ difference: Exchange.Unopened, on subject: String) {
         guard subject == Subject.find || subject == Subject.beat else { return }
         switch difference {
-        case .foreign: notice("there are coordinators whose messages are sealed with another key than this worker's (--key): they are ignored")
+        case .foreign:
+            notice("there are coordinators whose messages are sealed with another key than this worker's (--key): they are ignored")
         case .otherVersion: notice("there are coordinators of an opscript with other messages than this worker's: they are ignored")
         case .malformed: notice("the cluster's server passes on messages that are damaged, or not opscript's: they are ignored")
         }

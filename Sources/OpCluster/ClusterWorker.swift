@@ -106,7 +106,9 @@ public final class ClusterWorker: Sendable {
     /// - Parameter completion: called once, on any thread, with what is wrong; nil if all is well.
     public func start(completion: @escaping @Sendable (ClusterError?) -> Void) {
         do throws(ClusterError) {
-            let subjects = [Subject.worker(id), Subject.worker(id) + ".*", Subject.beat, Subject.find, Subject.inbox(Self.pullPrefix + id) + ".*"]
+            let subjects = [
+                Subject.worker(id), Subject.worker(id) + ".*", Subject.beat, Subject.find, Subject.inbox(Self.pullPrefix + id) + ".*",
+            ]
             try exchange.start(subjects, self)
         } catch { return completion(error) }
         JetStream.setUp(exchange) { [self] refusal in

@@ -145,7 +145,9 @@ extension Coordinator {
     private func handleRefusal(of number: UInt64, attempt: UInt64, _ refusal: String, patience: Double) {
         let now = now
         let (isOver, isFirst) = state.withLock { state -> (Bool, Bool) in
-            guard !state.isClosed, let entry = state.entries[number], entry.attempt == attempt, entry.holder == nil else { return (false, false) }
+            guard !state.isClosed, let entry = state.entries[number], entry.attempt == attempt, entry.holder == nil else {
+                return (false, false)
+            }
             let since = entry.refusedSince ?? now
             if now - since >= patience { return (true, false) }
             state.entries[number]?.refusedSince = since

@@ -62,7 +62,8 @@ enum JetStream {
     static func delete(_ exchange: Exchange, _ sequence: UInt64) {
         exchange.fabric.publish(
             OutgoingMessage(
-                subject: "$JS.API.STREAM.MSG.DELETE.\(exchange.space.stream)", bytes: Array("{\"seq\":\(sequence),\"no_erase\":true}".utf8)))
+                subject: "$JS.API.STREAM.MSG.DELETE.\(exchange.space.stream)", bytes: Array("{\"seq\":\(sequence),\"no_erase\":true}".utf8))
+        )
     }
 
     /// Asks how many jobs of a run the stream has, those that workers have included.

@@ -54,12 +54,17 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
     /// Why no connection can be made in this process; nil if one can.
     public static var missing: String? { unsafe cnats_missing().map { unsafe String(cString: $0) } }
 
+    /// Seconds of the clock.
     public var now: Double { Timers.now }
+    /// Whether there is a connection.
     public var isConnected: Bool { unsafe connection.map { unsafe cnats_is_connected($0) } ?? false }
+    /// What the server takes.
     public var maxPayload: Int { unsafe connection.map { Int(unsafe cnats_max_payload($0)) } ?? 0 }
 
+    /// Calls `body` later.
     public func after(_ seconds: Double, _ body: @escaping @Sendable () -> Void) { timer.after(seconds, body) }
 
+    /// Connects.
     public func start(_ subjects: [String], _ receiver: any FabricReceiver) throws(ClusterError) {
         self.receiver = receiver
         if let seed = settings.nkeySeed {
@@ -129,7 +134,7 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
         let isClosed = hasClosed.withLock { $0 }
         switch event {
         case CNATS_DISCONNECTED where !isClosed:
-            
+
             let reason = text.isEmpty ? "" : " (\(text))"
             receiver?.connectionHasChanged(.lost("the connection to \(server) was lost\(reason); connecting again"))
         case CNATS_RECONNECTED: receiver?.connectionHasChanged(.isBack("the connection to \(server) is there again"))
@@ -140,6 +145,7 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
         }
     }
 
+    /// Publishes without waiting.
     public func publish(_ message: OutgoingMessage) {
         guard let connection = unsafe connection else { return }
         // What cannot be sent is asked for again.
@@ -148,6 +154,7 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
         }
     }
 
+    /// Closes the connection.
     public func close(waiting seconds: Double) {
         timer.end()
         let isFirst = hasClosed.withLock { hasClosed in

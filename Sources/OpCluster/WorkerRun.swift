@@ -18,8 +18,10 @@ final class WorkerRun: Sendable {
         var unconfirmed: [Unconfirmed] = []
         var lastSequence: UInt64 = 0
         var willLook = false
-        /// The number of bytes of the output in `entries`, and of that which was left out.
-        var outputCount = 0, omittedCount = 0
+        /// The number of bytes of the output in `entries`.
+        var outputCount = 0
+        /// The bodies that wait until there is room for more output.
+        var writers: [Awaited<Void>] = []
         /// Blobs of outcomes that the coordinator does not have yet.
         var blobs: [WorkerTask.Identity: [Blob]] = [:]
     }
@@ -43,7 +45,7 @@ final class WorkerRun: Sendable {
     /// While so many reports are not confirmed, what comes is collected for the next.
     private static let mostUnconfirmed = 4
     private static let secondsPerTry = 1.0
-    /// Bytes of output that are kept for a coordinator that is slower than the bodies.
+    /// Bytes of output that are kept for a coordinator that is slower than the bodies. Whoever writes more waits.
     private static let mostOutput = 16 << 20
 
     init(_ name: String, session: UInt64, worker: ClusterWorker) {
@@ -57,7 +59,8 @@ final class WorkerRun: Sendable {
     func isSilent(for seconds: Double) -> Bool {
         let now = worker.now
         return state.withLock { state in
-            state.life == .alive && (now - state.lastHeard > seconds || state.unconfirmed.first.map { now - $0.firstSentAt > 2 * seconds } ?? false)
+            state.life == .alive
+                && (now - state.lastHeard > seconds || state.unconfirmed.first.map { now - $0.firstSentAt > 2 * seconds } ?? false)
         }
     }
 
@@ -109,10 +112,12 @@ final class WorkerRun: Sendable {
     }
 
     func close() {
-        state.withLock { state in
+        let writers = state.withLock { state in
             (state.entries, state.unconfirmed, state.blobs, state.outputCount) = ([], [], [:], 0)
+            return state.takeWriters()
         }
         become(.over)
+        for writer in writers { writer.give(()) }
     }
 
     // MARK: reports
@@ -123,14 +128,7 @@ final class WorkerRun: Sendable {
             switch entry {
             case .outcome(let payload, _, _):
                 if !payload.contents.isEmpty { state.blobs[task.identity] = payload.contents }
-            case .output(_, let bytes):
-                guard state.outputCount + bytes.count <= Self.mostOutput else { return state.omittedCount += bytes.count }
-                if state.omittedCount > 0 {
-                    let text = "[opscript: \(state.omittedCount) bytes of output were left out here, since they came faster than the network]\n"
-                    state.entries.append((task, .output(stream: 2, Array(text.utf8))))
-                    state.omittedCount = 0
-                }
-                state.outputCount += bytes.count
+            case .output(_, let bytes): state.outputCount += bytes.count
             case .taken, .declined: break
             }
             state.entries.append((task, entry))
@@ -138,18 +136,31 @@ final class WorkerRun: Sendable {
         send()
     }
 
+    /// Waits, on the thread of a body, until there is room for more output.
+    func awaitRoomForOutput() {
+        let room = state.withLock { state -> Awaited<Void>? in
+            guard state.outputCount > Self.mostOutput, state.life != .over else { return nil }
+            let room = Awaited<Void>()
+            state.writers.append(room)
+            return room
+        }
+        room?.get()
+    }
+
     /// Sends what was not reported, unless much is not confirmed.
     private func send() {
         let isSent = sending.withLock { _ in
-            guard let report = nextReport() else { return false }
+            guard let (report, writers) = nextReport() else { return false }
             publish(report)
+            for writer in writers { writer.give(()) }
             return true
         }
         if isSent { reportAgainLater() }
     }
 
-    private func nextReport() -> Report? {
-        state.withLock { state -> Report? in
+    /// What to report next, and who may write again then.
+    private func nextReport() -> (Report, writers: [Awaited<Void>])? {
+        state.withLock { state in
             guard !state.entries.isEmpty, state.unconfirmed.count < Self.mostUnconfirmed else { return nil }
             state.lastSequence += 1
             let (now, entries) = (worker.now, state.takeEntries())
@@ -164,7 +175,7 @@ final class WorkerRun: Sendable {
                 }
             }
             state.unconfirmed.append(Unconfirmed(report: report, taken: taken, ended: ended, firstSentAt: now, sentAt: now))
-            return report
+            return (report, state.outputCount <= Self.mostOutput / 2 ? state.takeWriters() : [])
         }
     }
 
@@ -234,6 +245,8 @@ final class WorkerRun: Sendable {
 extension WorkerRun.State {
     /// About as many bytes as a message may have beside its largest entry.
     private static var mostBytes: Int { 128 << 10 }
+
+    mutating func takeWriters() -> [Awaited<Void>] { exchange(&writers, with: []) }
 
     /// The entries for one message.
     mutating func takeEntries() -> [WorkerRun.Entry] {

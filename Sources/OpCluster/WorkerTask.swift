@@ -114,9 +114,10 @@ public final class WorkerTask: Sendable {
         if isFirst { worker.end(self, payload) }
     }
 
-    /// Passes on what the body has written to stdout (1) or stderr (2).
+    /// Passes on what the body has written to stdout (1) or stderr (2). Waits while the network is much slower than the body.
     public func write(_ bytes: [UInt8], to stream: UInt8) {
         let run = session.withLock { $0 }
+        run?.awaitRoomForOutput()
         // In parts that fit a message.
         for start in Swift.stride(from: 0, to: bytes.count, by: Self.mostOutput) {
             run?.report(self, .output(stream: stream, Array(bytes[start..<min(start + Self.mostOutput, bytes.count)])))

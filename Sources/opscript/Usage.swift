@@ -12,6 +12,8 @@ enum Usage {
     static let help = """
         usage: opscript [options] [script [args]]
                opscript attach [PID]
+               opscript worker --cluster URL [options]
+               opscript workers --cluster URL
         Runs a Lua script whose operations use all processors. Without a script: an interactive session on a terminal, else
         standard input is the script.
 
@@ -43,6 +45,19 @@ enum Usage {
                        serve a page about the run, and metrics, to this machine while it goes on; or ADDRESS:PORT
           --log LEVEL  log on stderr what happens: error, warning, info or debug
           --attach     let 'opscript attach' show and change the run; a prompt always does
+          --cluster URL
+                       run operations on the workers of a cluster; URL is that of a NATS server, such as tls://host:4222
+          --key FILE   the secret that the members of the cluster share
+          --creds FILE
+                       NATS credentials for the cluster
+          --nkey FILE  an nkey's seed for the cluster
+          --ca FILE    the authorities whose certificates the cluster's server may have
+          --cert FILE  a certificate that identifies this program to the cluster's server
+          --cert-key FILE
+                       the private key of that certificate
+          --insecure   do without TLS, credentials and a key on a cluster's server that is not on this machine
+          --mark-output
+                       begin each line that operations on a cluster print with the name of their worker
           --help       show this help and exit
           --version    show the version and exit
 

@@ -3,7 +3,7 @@
 //   ClusterBench rate      empty tasks a second, with two workers in this process
 //   ClusterBench latency   the time of one empty task after the other
 //   ClusterBench blob      a value of 100 MB, there and back
-//   ClusterBench idle      what a cluster without work sends
+//   ClusterBench costs     the processor time of each member for an empty task, with workers in processes of their own
 //   ClusterBench scale     a table: how many workers and tasks one coordinator serves, simulated
 //
 // The environment variable CLUSTER_URL names a server; without it, one is started.
@@ -15,7 +15,13 @@ import TestSupport
 let arguments = CommandLine.arguments.dropFirst()
 let mode = arguments.first ?? "rate"
 if mode == "scale" {
-    printScaling()
+    printScaling(longest: arguments.dropFirst().first.flatMap { Int($0) } ?? 1_000_000)
+    exit(0)
+}
+if mode == "worker", let url = arguments.dropFirst().first {
+    let cluster = try await RealCluster(url)
+    try await cluster.addWorker(url, slots: 1, runner: ClosureRunner { $0.end(Payload(bytes: [])) })
+    while getchar() != EOF {}
     exit(0)
 }
 let given = TestLength.environment("CLUSTER_URL")
@@ -52,9 +58,17 @@ case "blob":
         print("there, and back without sending it: \(rounded(104.86 / (cluster.coordinator.now - start))) MB/s")
         start = cluster.coordinator.now
     }
-case "idle":
-    for _ in 0..<2 { try await cluster.addWorker(url) }
-    sleep(60)
+case "costs":
+    guard let server else { break }
+    let helpers = try (0..<2).map { _ in try NatsServer.spawnHelper([CommandLine.arguments[0], "worker", url]) }
+    _ = await submitMany(5000, inFlight: 128)
+    func times() -> [Double] { ([getpid(), server.process] + helpers).map(NatsServer.processorSeconds) }
+    let (before, count) = (times(), 100_000)
+    let seconds = await submitMany(count, inFlight: 128)
+    let used = zip(times(), before).map { rounded(($0 - $1) * 1e6 / Double(count)) }
+    print(
+        "\(Int(Double(count) / seconds)) a second; microseconds of processors for each: coordinator \(used[0]), server \(used[1]), workers \(used[2...])"
+    )
 default: print("there is no mode '\(mode)'")
 }
 cluster.close()

@@ -152,6 +152,29 @@ public final class NatsServer: @unchecked Sendable {
     }
 }
 
+extension NatsServer {
+    /// Starts a program that ends when its stdin does, which is when this process ends.
+    public static func spawnHelper(_ words: [String]) throws -> pid_t {
+        try starting.withLock { _ in
+            let ends = try makePipe()
+            defer { close(ends.input) }
+            return try spawn(words, input: ends.input)
+        }
+    }
+
+    /// Seconds of processor time that a process has used.
+    public static func processorSeconds(of process: pid_t) -> Double {
+        guard let file = fopen("/proc/\(process)/stat", "r") else { return 0 }
+        defer { fclose(file) }
+        var buffer = [CChar](repeating: 0, count: 1024)
+        guard fgets(&buffer, Int32(buffer.count), file) != nil else { return 0 }
+        let text = String(decoding: buffer.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        // After the name, which may contain blanks.
+        let fields = text.split(separator: ")").last?.split(separator: " ").compactMap { Double($0) } ?? []
+        return fields.count > 12 ? (fields[10] + fields[11]) / Double(sysconf(Int32(_SC_CLK_TCK))) : 0
+    }
+}
+
 /// A port that was free just now.
 public func freePort() -> Int {
     let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)

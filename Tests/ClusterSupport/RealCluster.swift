@@ -53,7 +53,8 @@ public final class RealCluster: Sendable {
         events.notice = { [texts] text in texts.withLock { $0.append("worker: \(text)") } }
         let description = WorkerDescription(name: "worker", host: "host", version: version)
         let worker = ClusterWorker(
-            NatsFabric(NatsFabric.Settings(url: url)), key: key, description: description, slots: slots, keptBytes: 256 << 20, runner: runner,
+            NatsFabric(NatsFabric.Settings(url: url)), key: key, description: description, slots: slots, keptBytes: 256 << 20,
+            runner: runner,
             events: events)
         members.withLock { $0.append(worker) }
         if let error = await withCheckedContinuation({ done in worker.start { done.resume(returning: $0) } }) { throw error }

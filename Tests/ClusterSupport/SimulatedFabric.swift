@@ -14,6 +14,8 @@ public final class SimulatedFabric: Fabric, @unchecked Sendable {
     public var cost = 0.0
     /// Until when the member has work.
     public private(set) var busyUntil = 0.0
+    /// Seconds of work for messages, and their number.
+    public private(set) var workSeconds = 0.0, messageCount = 0
     /// Whether each message that comes may come twice.
     public var repeatsMessages = false
     private(set) var subjects: [String] = []
@@ -35,20 +37,26 @@ public final class SimulatedFabric: Fabric, @unchecked Sendable {
         (self.name, self.simulation, self.server, self.delay) = (name, simulation, server, delay)
     }
 
+    /// Seconds of the clock.
     public var now: Double { simulation.now }
+    /// What the server takes.
     public var maxPayload: Int { 1 << 20 }
+    /// The next random number of the simulation.
     public func randomNumber() -> UInt64 { simulation.random.next() }
     private var isGone: Bool { isDead || hasClosed }
 
+    /// Calls `body` later.
     public func after(_ seconds: Double, _ body: @escaping @Sendable () -> Void) {
         simulation.after(seconds) { [weak self] in if let self, !isGone { body() } }
     }
 
+    /// Connects.
     public func start(_ subjects: [String], _ receiver: any FabricReceiver) throws(ClusterError) {
         (self.subjects, self.receiver) = (subjects, receiver)
         connect(tellsReceiver: false)
     }
 
+    /// Closes the connection.
     public func close(waiting seconds: Double) {
         if isGone { return }
         // What was published still arrives.
@@ -61,6 +69,7 @@ public final class SimulatedFabric: Fabric, @unchecked Sendable {
         }
     }
 
+    /// Publishes without waiting.
     public func publish(_ message: OutgoingMessage) {
         if isGone { return }
         guard isConnected else {
@@ -96,7 +105,12 @@ public final class SimulatedFabric: Fabric, @unchecked Sendable {
         }
     }
 
-    private func work() { if cost > 0 { busyUntil = max(busyUntil, simulation.now) + cost } }
+    private func work() {
+        if cost == 0 { return }
+        busyUntil = max(busyUntil, simulation.now) + cost
+        workSeconds += cost
+        messageCount += 1
+    }
 
     // MARK: faults
 
@@ -130,6 +144,9 @@ public final class SimulatedFabric: Fabric, @unchecked Sendable {
         let generation = generation
         simulation.after(serverNotice) { [self] in if generation == self.generation { server.remove(self) } }
     }
+
+    /// Forgets whom it serves, so that nothing refers to itself.
+    public func forget() { (receiver, kept) = (nil, []) }
 
     private func connectAgain() {
         guard !isGone, !isLinked else { return }

@@ -122,7 +122,8 @@ public final class SimulatedServer: @unchecked Sendable {
         case ["STREAM", "CREATE"]:
             let name = String(call[2])
             if settings.contains("\"num_replicas\":3") {
-                answer = "{\"error\":{\"code\":500,\"err_code\":10074,\"description\":\"replicas > 1 not supported in non-clustered mode\"}}"
+                answer =
+                    "{\"error\":{\"code\":500,\"err_code\":10074,\"description\":\"replicas > 1 not supported in non-clustered mode\"}}"
             } else if streams[name] == nil {
                 streams[name] = SimulatedStream(name, self)
             }
@@ -138,7 +139,8 @@ public final class SimulatedServer: @unchecked Sendable {
                 break
             }
             let counts = stream.subjects.filter { $0.key.contains(".\(run).") }.map { "\"\($0.key)\":\($0.value)" }.sorted()
-            answer = "{\"config\":{\"subjects\":[\"opscript.job.x.>\"],\"a\":1},\"state\":{\"subjects\":{\(counts.joined(separator: ","))}}}"
+            answer =
+                "{\"config\":{\"subjects\":[\"opscript.job.x.>\"],\"a\":1},\"state\":{\"subjects\":{\(counts.joined(separator: ","))}}}"
         case ["STREAM", "MSG"]:
             let sequence = settings.split(separator: ":").dropFirst().first?.prefix { $0.isNumber } ?? ""
             if let sequence = UInt64(sequence) { streams[String(call[3])]?.remove(sequence) }

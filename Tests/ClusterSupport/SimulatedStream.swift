@@ -48,7 +48,8 @@ final class SimulatedStream {
             return "{\"stream\":\"\(name)\", \"seq\":\(known.sequence), \"duplicate\":true}"
         }
         guard server.hasRoom else {
-            return "{\"error\":{\"code\":503,\"err_code\":10047,\"description\":\"insufficient storage resources available\"},\"stream\":\"x\",\"seq\":0}"
+            return
+                "{\"error\":{\"code\":503,\"err_code\":10047,\"description\":\"insufficient storage resources available\"},\"stream\":\"x\",\"seq\":0}"
         }
         lastSequence += 1
         messages[lastSequence] = message
@@ -65,7 +66,9 @@ final class SimulatedStream {
         for consumer in consumers.values { consumer.deadlines[sequence] = nil }
     }
 
-    func purge(_ isConcerned: (String) -> Bool) { for (sequence, message) in messages where isConcerned(message.subject) { remove(sequence) } }
+    func purge(_ isConcerned: (String) -> Bool) {
+        for (sequence, message) in messages where isConcerned(message.subject) { remove(sequence) }
+    }
 
     func forgetPulls() { for consumer in consumers.values { consumer.pulls = [] } }
 

@@ -43,6 +43,7 @@ import Testing
     private func attack(_ change: (inout (subject: String, bytes: [UInt8]), inout SeededGenerator) -> Void) throws {
         let recorder = Recorder()
         let cluster = busyCluster(recorder)
+        defer { cluster.end() }
         let begins = cluster.known.values.reduce(0) { $0 + $1.begins.count }
         let outcomes = cluster.known.values.reduce(0) { $0 + $1.outcomes.count }
         let messages = recorder.messages.withLock { $0 }
@@ -73,7 +74,7 @@ import Testing
 
     @Test func messagesOnOtherSubjectsDoNothing() throws {
         let recorder = Recorder()
-        _ = busyCluster(recorder)
+        busyCluster(recorder).end()
         let subjects = recorder.messages.withLock { $0.map(\.subject) }
         try attack { message, generator in message.subject = subjects.randomElement(using: &generator) ?? "x" }
     }
@@ -90,7 +91,9 @@ import Testing
     }
 
     @Test func garbageDoesNothing() throws {
-        try attack { message, generator in message.bytes = (0..<Int.random(in: 0...100, using: &generator)).map { _ in UInt8.random(in: 0...255, using: &generator) } }
+        try attack { message, generator in
+            message.bytes = (0..<Int.random(in: 0...100, using: &generator)).map { _ in UInt8.random(in: 0...255, using: &generator) }
+        }
     }
 
     @Test func messagesSealedWithAnotherKeyDoNothing() throws {
@@ -105,7 +108,7 @@ import Testing
     /// Without a key, whoever may publish may do much, but members must not crash.
     @Test func damagedMessagesAreReadWithoutACrash() throws {
         let recorder = Recorder()
-        _ = busyCluster(recorder)
+        busyCluster(recorder).end()
         let seal = Seal(key: SimulatedCluster.key)
         var generator = SeededGenerator(seed: 3)
         var kinds: Set<UInt8> = []

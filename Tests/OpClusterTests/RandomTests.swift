@@ -1,8 +1,9 @@
 import ClusterSupport
 import Synchronization
-@testable import OpCluster
 import TestSupport
 import Testing
+
+@testable import OpCluster
 
 /// Random runs of simulated clusters, with everything going wrong that can.
 @Suite struct RandomTests {
@@ -51,7 +52,7 @@ struct RandomRun {
         simulation.run(until: limit) { simulation.now > faultSeconds + 2 && cluster.unfinished.isEmpty }
         if !cluster.unfinished.isEmpty { cluster.fail("tasks without an outcome: \(cluster.unfinished)") }
         check()
-        simulation.end()
+        cluster.end()
     }
 
     private func random(_ range: ClosedRange<Int>) -> Int { .random(in: range, using: &simulation.random) }
@@ -151,7 +152,6 @@ struct RandomRun {
         let end = simulation.now + 70
         simulation.run(until: end) { alive.allSatisfy { $0.worker.hasNoRuns } }
         for member in alive where !member.worker.hasNoRuns { cluster.fail("\(member.runner.name) keeps a run that is over") }
-        for member in alive { member.worker.close() }
     }
 }
 

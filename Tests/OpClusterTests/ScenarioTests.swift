@@ -27,6 +27,7 @@ import Testing
 
     @Test func theTasksOfAWorkerThatDiesRunElsewhereSoon() {
         let cluster = cluster(2)
+        defer { cluster.end() }
         let number = cluster.submit(Body(seconds: 60))
         cluster.simulation.run(until: 5)
         cluster.kill(0)
@@ -39,6 +40,7 @@ import Testing
 
     @Test func theTasksOfASilentWorkerRunElsewhereAfterAwhile() {
         let cluster = cluster(2)
+        defer { cluster.end() }
         let number = cluster.submit(Body(seconds: 60))
         cluster.simulation.run(until: 5)
         cluster.kill(0, serverNotice: 1000)
@@ -50,6 +52,7 @@ import Testing
 
     @Test func aTaskIsLostWithItsThirdWorker() {
         let cluster = cluster(1)
+        defer { cluster.end() }
         let number = cluster.submit(Body(seconds: 60))
         for index in 0..<3 {
             cluster.simulation.run(until: Double(5 + 5 * index))
@@ -62,6 +65,7 @@ import Testing
 
     @Test func aTaskThatMustNotRunTwiceIsLostWithItsWorker() {
         let cluster = cluster(1)
+        defer { cluster.end() }
         let number = cluster.submit(Body(seconds: 60), isAtMostOnce: true)
         cluster.simulation.run(until: 5)
         cluster.kill(0)
@@ -73,6 +77,7 @@ import Testing
 
     @Test func aDrainedWorkerGivesBackWhatHasNotBegun() {
         let cluster = cluster(1)
+        defer { cluster.end() }
         for _ in 0..<5 { cluster.submit(Body(seconds: 3)) }
         cluster.simulation.run(until: 1.5)
         let isDrained = Locked(false)
@@ -86,6 +91,7 @@ import Testing
 
     @Test func aDeadCoordinatorsRunEndsWithinAMinute() {
         let cluster = cluster(2)
+        defer { cluster.end() }
         cluster.submit(Body(seconds: 1000))
         cluster.simulation.run(until: 5)
         cluster.fabric.kill()
@@ -98,6 +104,7 @@ import Testing
 
     @Test func theQueueOfADeadCoordinatorDoesNotHinderOthers() {
         let cluster = cluster(2)
+        defer { cluster.end() }
         for _ in 0..<20 { cluster.submit(Body(seconds: 1)) }
         cluster.fabric.kill()
         cluster.simulation.run(until: 200)
@@ -107,6 +114,7 @@ import Testing
 
     @Test func aCoordinatorThatWasAwayForLongGoesOn() {
         let cluster = cluster(2)
+        defer { cluster.end() }
         for _ in 0..<20 { cluster.submit(Body(seconds: 20)) }
         cluster.simulation.run(until: 5)
         cluster.fabric.breakConnection(downtime: 150)
@@ -116,6 +124,7 @@ import Testing
 
     @Test func aStreamThatIsRemovedIsMadeAgain() {
         let cluster = cluster(1)
+        defer { cluster.end() }
         for _ in 0..<5 { cluster.submit(Body(seconds: 1)) }
         cluster.simulation.run(until: 1.5)
         cluster.server.removeStreams()
@@ -127,6 +136,7 @@ import Testing
 
     @Test func aTaskThatNobodyHasStopsAtOnceAndGoesFromTheStream() {
         let cluster = cluster()
+        defer { cluster.end() }
         let number = cluster.submit(Body(seconds: 1))
         cluster.simulation.run(until: 2)
         #expect(cluster.server.storedCount == 1)
@@ -138,6 +148,7 @@ import Testing
 
     @Test func aRunningBodyIsStoppedAfterTwoDelays() {
         let cluster = cluster(1)
+        defer { cluster.end() }
         let number = cluster.submit(Body(seconds: 100))
         cluster.simulation.run(until: 5)
         cluster.stop(number, .interrupt)
@@ -147,6 +158,7 @@ import Testing
 
     @Test func aStopReachesAWorkerThatWasAway() {
         let cluster = cluster(1)
+        defer { cluster.end() }
         let number = cluster.submit(Body(seconds: 100))
         cluster.simulation.run(until: 5)
         cluster.members[0].fabric.breakConnection(downtime: 1)
@@ -160,6 +172,7 @@ import Testing
 
     @Test func aHigherPriorityGoesFirst() {
         let cluster = cluster()
+        defer { cluster.end() }
         for priority in [0, 3, 1, 4, 2] as [UInt8] { cluster.submit(Body(seconds: 1), priority: priority) }
         let order = Locked<[UInt64]>([])
         cluster.beginHandler = { number in order.withLock { $0.append(number) } }
@@ -171,12 +184,14 @@ import Testing
 
     @Test func aBusyWorkerLeavesTasksToOthers() {
         let cluster = cluster(1, 1, 1)
+        defer { cluster.end() }
         for priority in [0, 3, 1] as [UInt8] { cluster.submit(Body(seconds: 5), priority: priority) }
         #expect(finish(cluster) < 5.1)
     }
 
     @Test func tasksThatShareAValueGetItOnce() {
         let cluster = cluster(3)
+        defer { cluster.end() }
         var body = Body(seconds: 1)
         body.argumentCount = 1_000_000
         for _ in 0..<3 { cluster.submit(body) }
@@ -192,6 +207,7 @@ import Testing
 
     @Test func anIdleClusterSaysLittle() {
         let cluster = cluster(4, 4)
+        defer { cluster.end() }
         cluster.submit(Body(seconds: 0.1))
         _ = finish(cluster)
         let (count, now) = (cluster.server.messageCount, cluster.simulation.now)
@@ -202,6 +218,7 @@ import Testing
 
     @Test func nothingIsKeptOfManyTasks() {
         let cluster = cluster(4)
+        defer { cluster.end() }
         var body = Body(seconds: 0.001)
         (body.resultCount, body.argumentCount, body.outputCount) = (100, 100, 1)
         for round in 0..<20 {
@@ -215,6 +232,7 @@ import Testing
 
     @Test func lostWorkersAreForgotten() {
         let cluster = cluster(1)
+        defer { cluster.end() }
         for index in 0..<20 {
             cluster.submit(Body(seconds: 0.1))
             _ = finish(cluster)

@@ -1,6 +1,7 @@
 import ClusterSupport
-@testable import OpCluster
 import TestSupport
+
+@testable import OpCluster
 
 /// What a simulated body does. A task consists of it.
 struct Body {
@@ -244,7 +245,8 @@ final class SimulatedCluster: @unchecked Sendable {
                 if payload.contents.map(\.name.count) != (known.body.resultCount == 0 ? [] : [known.body.resultCount]) {
                     fail("task \(number) has no blobs")
                 }
-                if let blob = payload.contents.first, blob.piece(at: 0, count: 100) != Array(Self.bytes(number, known.body.resultCount).prefix(100))
+                if let blob = payload.contents.first,
+                    blob.piece(at: 0, count: 100) != Array(Self.bytes(number, known.body.resultCount).prefix(100))
                 {
                     fail("task \(number) has wrong blobs")
                 }
@@ -266,9 +268,22 @@ final class SimulatedCluster: @unchecked Sendable {
             if index != lastIndex[parts[0], default: -1] + 1, index != 0 { fail("task \(number) has the output \(known.outputs)") }
             lastIndex[parts[0]] = index
         }
-        if known.begins.count == 1, known.takenCount == 1, known.outcomes == ["done \(number)"], known.outputs.count != known.body.outputCount {
+        if known.begins.count == 1, known.takenCount == 1, known.outcomes == ["done \(number)"],
+            known.outputs.count != known.body.outputCount
+        {
             fail("task \(number) has \(known.outputs.count) of \(known.body.outputCount) lines of output")
         }
+    }
+
+    /// Ends everything, and forgets what refers to itself.
+    func end() {
+        coordinator.close()
+        for member in members { member.worker.close() }
+        simulation.run(until: simulation.now + 0.1)
+        for fabric in members.map(\.fabric) + [fabric] { fabric.forget() }
+        (server.trace, beginHandler) = (nil, { _ in })
+        server.removeStreams()
+        simulation.end()
     }
 
     var unfinished: [UInt64] { known.filter { $0.value.outcomes.isEmpty }.map(\.key).sorted() }

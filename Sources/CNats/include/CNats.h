@@ -71,6 +71,11 @@ int64_t cnats_max_payload(cnats_connection *connection);
 
 enum { CNATS_DIGEST_COUNT = 32 };
 
+enum { CNATS_NAME_COUNT = 16 };
+
+/// The XXH3 digest of bytes, which names them.
+void cnats_name(const void *bytes, size_t count, uint8_t name[CNATS_NAME_COUNT]);
+
 /// The SHA-256 digest of bytes. False without libcrypto.
 bool cnats_digest(const void *bytes, size_t count, uint8_t digest[CNATS_DIGEST_COUNT]);
 

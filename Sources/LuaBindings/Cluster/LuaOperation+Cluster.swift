@@ -56,8 +56,8 @@ extension LuaOperation {
         }
         let output = core.output, marksOutput = connection.marksOutput
         handlers.output = { stream, bytes, worker in
-            let prefix = marksOutput ? Array("[\(worker?.name ?? "?")] ".utf8) : []
-            unsafe (prefix + bytes).withUnsafeBytes { unsafe output.write($0, to: Int32(stream)) }
+            let lines = marksOutput ? Self.marking(bytes, "[\(worker?.name ?? "?")] ") : bytes
+            unsafe lines.withUnsafeBytes { unsafe output.write($0, to: Int32(stream)) }
         }
         let number = connection.coordinator.submit(task, handlers) { number in
             if let files { connection.keep(files.inputs, for: number) }
@@ -65,6 +65,17 @@ extension LuaOperation {
         ticket.isSubmitted(as: number)
         // Whoever stopped the operation before it had a ticket has not found it.
         if stopReason != nil { ticket.interrupt() } else if isCancelled { ticket.cancel() }
+    }
+
+    /// Puts `mark` before each of several whole lines.
+    private static func marking(_ lines: [UInt8], _ mark: String) -> [UInt8] {
+        var marked: [UInt8] = []
+        for line in lines.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false).dropLast() {
+            marked += mark.utf8
+            marked += line
+            marked.append(UInt8(ascii: "\n"))
+        }
+        return marked
     }
 
     // MARK: leaving
