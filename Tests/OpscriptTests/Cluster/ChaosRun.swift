@@ -48,7 +48,9 @@ struct ChaosRun: Sendable {
         while !script.hasEnded(within: 0.8), ContinuousClock.now < end {
             growths.withLock { growths in for index in growths.indices { growths[index].measure() } }
             let index = Int.random(in: workers.indices, using: &random)
-            let failure = Int.random(in: 0..<2, using: &random) == 0 ? Failure.worker : Failure.allCases.randomElement(using: &random) ?? .worker
+            // A worker dies every other time at least.
+            let dies = Bool.random(using: &random)
+            let failure = dies ? Failure.worker : Failure.allCases.randomElement(using: &random) ?? .worker
             let duration = Double.random(in: 0.1...1.5, using: &random)
             failures.append("\(failure)")
             switch failure {

@@ -62,7 +62,8 @@ extension ClusterTests {
         @Test("Members with different keys do not work for each other, and say so")
         func wrongKey() async throws {
             let directory = try ScratchDirectory()
-            let first = try directory.write("a secret of many bytes\n", to: "first"), second = try directory.write("another secret, as long\n", to: "second")
+            let first = try directory.write("a secret of many bytes\n", to: "first")
+            let second = try directory.write("another secret, as long\n", to: "second")
             _ = try Command.shell("chmod 600 \"$1\" \"$2\"", first, second).run()
             let (refused, list, run) = try await TestCluster.run(workers: 0) { cluster in
                 try cluster.addWorker("--slots", "1", "--key", first)
@@ -92,7 +93,8 @@ extension ClusterTests {
             let directory = try ScratchDirectory()
             let open = try directory.write("a secret of many bytes", to: "open"), short = try directory.write("short", to: "short")
             _ = try Command.shell("chmod 644 \"$1\" && chmod 600 \"$2\"", open, short).run()
-            for (file, message) in [(open, "may be read by other users"), (short, "fewer than 16 bytes"), ("/nowhere", "cannot be opened")] {
+            for (file, message) in [(open, "may be read by other users"), (short, "fewer than 16 bytes"), ("/nowhere", "cannot be opened")]
+            {
                 let outcome = try Command.opscript("workers", "--cluster", "nats://127.0.0.1:1", "--key", file).run()
                 #expect(outcome.status == 1 && outcome.errorText.contains(message), "\(outcome)")
             }
@@ -102,7 +104,8 @@ extension ClusterTests {
         func options() throws {
             for (words, message) in [
                 (["--slots", "0"], "'--slots' needs a number from 1 to 1000"), (["--name"], "'--name' needs a name"),
-                (["--memory-limit", "much"], "'--memory-limit' needs a size"), (["--what"], "unrecognized option '--what'"), ([], "needs '--cluster'"),
+                ([], "needs '--cluster'"),
+                (["--memory-limit", "much"], "'--memory-limit' needs a size"), (["--what"], "unrecognized option '--what'"),
             ] {
                 var command = Command.opscript()
                 command.arguments = ["worker"] + (words.isEmpty ? [] : ["--cluster", "nats://127.0.0.1:1"]) + words
