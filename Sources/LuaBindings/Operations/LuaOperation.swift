@@ -304,7 +304,7 @@ import Synchronization
         // capture may retain this operation, so they are dropped here.
         if !isExecuting {
             dropBodies()
-            if isFirst { clusterExecutor?.hasCancelled() }
+            if isFirst { clusterExecutor?.hasCancelled(self) }
         } else {
             core.states.withLock { states in for state in states where state.runs(self) { state.inbox.wake() } }
             ticket?.cancel()

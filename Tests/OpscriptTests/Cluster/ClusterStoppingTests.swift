@@ -74,14 +74,14 @@ extension ClusterTests {
             let (status, log, list) = try await TestCluster.run { cluster in
                 let run = try cluster.start(
                     """
-                    local queue = opscript.OperationQueue.new()
+                    local queue, ops = opscript.OperationQueue.new(), {}
                     for i = 1, 4 do
-                      queue:addOperation(function()
+                      ops[i] = queue:addOperation(function()
                         if i == 4 then print "ready" end
                         if i % 2 == 0 then while true do end else opscript.process { "sleep", "1000" }:wait() end
                       end)
                     end
-                    queue:addOperation(function() print "must not run" end)
+                    queue:addOperation(opscript.Operation.new { main = function() print "must not run" end, dependencies = ops })
                     queue:waitUntilAllOperationsAreFinished()
                     """)
                 run.send(number)
@@ -127,7 +127,7 @@ extension ClusterTests {
                     local queue = opscript.OperationQueue.new()
                     local function main(_, i)
                       if i == 4 then print "ready" end
-                      opscript.sleep(1)
+                      opscript.sleep(0.3)
                       return i, (io.open "/proc/self/stat":read "n")
                     end
                     local ops = {}
