@@ -124,8 +124,8 @@ let package = Package(
         // A host whose operations run in processes of its own executable.
         .executableTarget(name: "ProcessHost", dependencies: ["LuaBindings"], path: "Tests/ProcessHost", swiftSettings: strictMemory),
         .testTarget(
-            name: "OpscriptTests", dependencies: ["EmbeddingGuide", "opscript", "CTestSupport", "TestSupport"],
-            exclude: ["Golden", "StockLua"],
+            name: "OpscriptTests", dependencies: ["EmbeddingGuide", "opscript", "OpCluster", "CTestSupport", "TestSupport"],
+            exclude: ["ClusterScripts", "Golden", "StockLua"],
             swiftSettings: strictMemory),
     ],
     cLanguageStandard: .c11

@@ -2,8 +2,8 @@ import Glibc
 import Synchronization
 
 /// A program started with `posix_spawn`.
-struct ChildProcess {
-    private let identifier: pid_t
+struct ChildProcess: Sendable {
+    let identifier: pid_t
     /// The reading end of a pipe. It reports the end of the file when the program and its descendants have ended.
     private let life: Int32
 
@@ -73,6 +73,12 @@ struct ChildProcess {
             throw CommandError(description: "cannot start \(program): \(reason); build it with scripts/build")
         }
         return identifier
+    }
+
+    /// Whether the program and its descendants have ended after so many seconds at most.
+    func hasEnded(within seconds: Double) -> Bool {
+        var event = pollfd(fd: life, events: 0, revents: 0)
+        return unsafe poll(&event, 1, Int32(seconds * 1000)) == 1
     }
 
     /// Waits for the end and returns the status, or 128 + n when signal n ended the program. Kills it after `seconds` and returns nil.

@@ -45,17 +45,24 @@ final class LineReader {
 
     deinit { close(descriptor) }
 
-    /// The next line. Fails at the end, or after a minute without one.
-    func line() throws -> String {
+    /// The next line. Fails at the end, or after so many seconds without one.
+    func line(within seconds: Int? = 60) throws -> String {
         var scanned = next
         while true {
             if let end = bytes[scanned...].firstIndex(of: UInt8(ascii: "\n")) {
-                defer { next = end + 1 }
-                return String(decoding: bytes[next..<end], as: UTF8.self)
+                let line = String(decoding: bytes[next..<end], as: UTF8.self)
+                next = end + 1
+                if next > 1 << 16 {
+                    bytes.removeFirst(next)
+                    next = 0
+                }
+                return line
             }
             scanned = bytes.count
             var event = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
-            guard unsafe poll(&event, 1, 60_000) == 1 else { throw CommandError(description: "no line after a minute") }
+            guard unsafe poll(&event, 1, seconds.map { Int32($0 * 1000) } ?? -1) == 1 else {
+                throw CommandError(description: "no line after \(seconds ?? 0) seconds")
+            }
             var chunk = [UInt8](repeating: 0, count: 65536)
             let count = unsafe read(descriptor, &chunk, chunk.count)
             guard count > 0 else {

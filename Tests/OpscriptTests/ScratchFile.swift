@@ -27,7 +27,7 @@ final class ScratchFile {
 }
 
 /// A directory for one test. It is deleted with this object.
-final class ScratchDirectory {
+final class ScratchDirectory: Sendable {
     let path: String
 
     init() throws {

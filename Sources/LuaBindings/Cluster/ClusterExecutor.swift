@@ -22,7 +22,7 @@ public final class ClusterExecutor: FinishingExecutor, Sendable {
         var jobs: [@Sendable () -> Void] = []
         /// The operations that are with workers, or on their way.
         var inFlight = 0
-        /// So many were cancelled before they could leave. They need no room, but somebody must let the queue end them.
+        /// So many were cancelled before they could leave, and have not finished.
         var cancelledCount = 0
         /// Seconds that a body took, the last ones counting most.
         var averageSeconds = 0.1
@@ -65,9 +65,11 @@ public final class ClusterExecutor: FinishingExecutor, Sendable {
         }
     }
 
-    /// An operation of the queue was cancelled that has not left.
-    func hasCancelled() {
+    /// An operation of the queue was cancelled before it could leave. It ends when it is its turn, for which there may be no room: without
+    /// workers, never.
+    func hasCancelled(_ operation: Operation) {
         state.withLock { $0.cancelledCount += 1 }
+        operation.whenFinished { [self] in state.withLock { $0.cancelledCount -= 1 } }
         startMore()
     }
 
@@ -88,9 +90,9 @@ extension ClusterExecutor.State {
     fileprivate mutating func next(slots: Int) -> (@Sendable () -> Void)? {
         let ahead = Int(ClusterExecutor.aheadSeconds / max(averageSeconds, 1e-6))
         let most = slots * min(max(ahead, ClusterExecutor.leastAhead), ClusterExecutor.mostAhead)
-        guard inFlight < most || cancelledCount > 0, !jobs.isEmpty else { return nil }
+        // Those that are sent because they come before one that was cancelled wait for a worker in the stream.
+        guard inFlight < most || slots == 0 && cancelledCount > 0, !jobs.isEmpty else { return nil }
         inFlight += 1
-        cancelledCount = max(cancelledCount - 1, 0)
         return jobs.removeFirst()
     }
 }

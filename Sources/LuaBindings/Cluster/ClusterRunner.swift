@@ -51,6 +51,8 @@ public final class ClusterRunner: ClusterWorker.Runner {
 
 /// One run, as a worker has it.
 final class ClusterRun: Sendable {
+    private typealias ModuleSource = (text: [UInt8], chunkName: String)
+
     private struct State {
         /// The operations here, by their tasks. One that was believed to be lost may be here twice.
         var operations: [ObjectIdentifier: LuaOperation] = [:]
@@ -63,7 +65,7 @@ final class ClusterRun: Sendable {
         /// The queues, by their names.
         var queues: [String?: OperationQueue] = [:]
         /// The sources of modules that have come.
-        var modules: [String: String?] = [:]
+        var modules: [String: ModuleSource?] = [:]
     }
 
     private let runtime: Runtime
@@ -94,12 +96,12 @@ final class ClusterRun: Sendable {
         configuration.hostMayAddOperations = true
         configuration.output = { outlet.receiver?.write($0, to: 1) }
         configuration.errorOutput = { outlet.receiver?.write($0, to: 2) }
-        configuration.moduleLoader = { name in try outlet.receiver?.source(ofModule: name) }
         let (settings, _) = try ClusterSetup.settings(in: setup)
         do throws(LuaError) {
             configuration.randomSeed = settings.randomSeed
             configuration.stateMemoryLimit = settings.stateMemoryLimit
             runtime = try Runtime(configuration)
+            try runtime.addModuleLoader { name in try outlet.receiver?.source(ofModule: name) }
             if settings.showsWarnings { try runtime.enableWarnings() }
         } catch { throw Failure(message: "a worker cannot prepare for the run: \(error.message)") }
         (self.memoryLimit, self.folder, name) = (memoryLimit, folder, firstTask.run)
@@ -188,13 +190,12 @@ final class ClusterRun: Sendable {
         task?.write(bytes, to: stream)
     }
 
-    private func source(ofModule name: String) throws -> String? {
+    private func source(ofModule name: String) throws -> ModuleSource? {
         let (known, task) = state.withLock { ($0.modules[name], $0.lastTask) }
         if let known { return known }
         let fetched = try ClusterModules.fetch(name, for: task)
-        let text = fetched.map { String(decoding: $0.text, as: UTF8.self) }
-        state.withLock { $0.modules[name] = text }
-        return text
+        state.withLock { $0.modules[name] = fetched }
+        return fetched
     }
 }
 

@@ -298,12 +298,13 @@ import Synchronization
     }
 
     func cancelItself() {
+        let isFirst = !isCancelled
         super.cancel()
         // An operation that is not executing now never will: `start` checks the cancelled flag in the same atomic step. What the bodies
         // capture may retain this operation, so they are dropped here.
         if !isExecuting {
             dropBodies()
-            clusterExecutor?.hasCancelled()
+            if isFirst { clusterExecutor?.hasCancelled(self) }
         } else {
             core.states.withLock { states in for state in states where state.runs(self) { state.inbox.wake() } }
             ticket?.cancel()

@@ -168,16 +168,20 @@ public final class Runtime: Sendable {
         if let paths = configuration.modulePaths { try setPackageField("path", to: paths) }
         if let paths = configuration.cModulePaths { try setPackageField("cpath", to: paths) }
         if let loader = configuration.moduleLoader {
-            try add(
-                .loader(
-                    HostFunction("require") { call in
-                        let name = try call.string(at: 1)
-                        guard let source = try loader(name) else { return }
-                        try call.push(source)
-                        try call.push("@\(name)")
-                    }))
+            try addModuleLoader { name in try loader(name).map { (text: Array($0.utf8), chunkName: "@\(name)") } }
         }
         if let prelude = configuration.prelude { try addPrelude(prelude) }
+    }
+
+    /// Has `require` ask `loader` for the text of a module, and for what messages call it.
+    func addModuleLoader(_ loader: @escaping @Sendable (String) throws -> (text: [UInt8], chunkName: String)?) throws(LuaError) {
+        try add(
+            .loader(
+                HostFunction("require") { call in
+                    guard let (text, chunkName) = try loader(try call.string(at: 1)) else { return }
+                    try call.push(LuaValue(bytes: text))
+                    try call.push(chunkName)
+                }))
     }
 
     private func setPackageField(_ name: String, to paths: [String]) throws(LuaError) {

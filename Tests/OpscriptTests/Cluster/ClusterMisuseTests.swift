@@ -1,0 +1,117 @@
+import TestSupport
+import Testing
+
+extension ClusterTests {
+    @Suite("Wrong uses of clusters") struct Misuse {
+        private static let script = "local q = opscript.OperationQueue.new() q:addOperation(print):waitUntilFinished()"
+
+        /// Everybody who connects.
+        private static let commands = [["worker"], ["workers"], ["-e", script]]
+
+        @Test("A URL that is none is refused", arguments: commands, ["host:4222", "http://host", "", "nats://a,b"])
+        func badURL(words: [String], url: String) throws {
+            var command = Command.opscript()
+            command.arguments = words.first == "-e" ? ["--cluster", url] + words : words + ["--cluster", url]
+            let outcome = try command.run()
+            #expect(outcome.status == 1 && outcome.errorText.contains("'--cluster' needs the URL of a NATS server"), "\(outcome)")
+        }
+
+        @Test("A cluster on another machine needs TLS, credentials and a key, which is said before anybody connects", arguments: commands)
+        func insecure(words: [String]) throws {
+            var command = Command.opscript()
+            // Nobody has this address: connecting would take long.
+            let url = "nats://192.0.2.1:4222"
+            command.arguments = words.first == "-e" ? ["--cluster", url] + words : words + ["--cluster", url]
+            command.timeout = 10
+            let outcome = try command.run()
+            #expect(outcome.status == 1 && outcome.errorText.contains("a cluster runs code that comes over the network, so it needs TLS"))
+            #expect(outcome.errorText.contains("a key (--key FILE)"), "\(outcome)")
+        }
+
+        @Test("A script gets the same error for a URL of its own")
+        func insecureScript() throws {
+            let outcome = try Command.opscript("-e", "print(pcall(opscript.OperationQueue.new, { cluster = 'nats://192.0.2.1' }))").run()
+            #expect(outcome.status == 0 && outcome.text.contains("so it needs TLS"), "\(outcome)")
+        }
+
+        @Test("Where no server is, that is said at once", arguments: commands)
+        func noServer(words: [String]) async throws {
+            let outcome = try await onOwnThread {
+                // Its port is free again.
+                let server = try NatsServer()
+                server.kill()
+                var command = Command.opscript()
+                command.arguments = words.first == "-e" ? ["--cluster", server.url] + words : words + ["--cluster", server.url]
+                return (try command.run(), server.url)
+            }
+            #expect(outcome.0.status == 1, "\(outcome.0)")
+            #expect(outcome.0.errorText.contains("there is no connection to the cluster's server \(outcome.1)"), "\(outcome.0)")
+        }
+
+        @Test("A server without JetStream is refused", arguments: [["worker"], ["-e", script]])
+        func noJetStream(words: [String]) async throws {
+            let outcome = try await onOwnThread {
+                let server = try NatsServer([])
+                var command = Command.opscript()
+                command.arguments = words.first == "-e" ? ["--cluster", server.url] + words : words + ["--cluster", server.url]
+                return try command.run()
+            }
+            #expect(outcome.status == 1 && outcome.errorText.contains("nats-server --jetstream"), "\(outcome)")
+        }
+
+        @Test("Members with different keys do not work for each other, and say so")
+        func wrongKey() async throws {
+            let directory = try ScratchDirectory()
+            let first = try directory.write("a secret of many bytes\n", to: "first")
+            let second = try directory.write("another secret, as long\n", to: "second")
+            _ = try Command.shell("chmod 600 \"$1\" \"$2\"", first, second).run()
+            let (refused, list, run) = try await TestCluster.run(workers: 0) { cluster in
+                try cluster.addWorker("--slots", "1", "--key", first)
+                let script = """
+                    local op = opscript.OperationQueue.new():addOperation(function() return "ran" end)
+                    print(op:waitUntilFinished(tonumber(arg[1])), op.result)
+                    op:cancel()
+                    """
+                let refused = [["--key", second], []].map { options in
+                    var command = Command.opscript()
+                    command.arguments = ["--cluster", cluster.url] + options + ["-", "2"]
+                    return command.input(script)
+                }
+                let list = Command.opscript("workers", "--cluster", cluster.url, "--key", second)
+                let run = cluster.command(script, "--key", first, arguments: ["60"])
+                return (try refused.map { try $0.run() }, try list.run(), try run.run())
+            }
+            for outcome in refused {
+                #expect(outcome.text == "false\tnil\n" && outcome.errorText.contains("sealed with another key"), "\(outcome)")
+            }
+            #expect(list.status == 1 && list.errorText.contains("other workers, whose key (--key) is another one"), "\(list)")
+            #expect(run.text == "true\tran\n" && run.status == 0, "\(run)")
+        }
+
+        @Test("A key that others may read, or that is short, is refused")
+        func badKey() throws {
+            let directory = try ScratchDirectory()
+            let open = try directory.write("a secret of many bytes", to: "open"), short = try directory.write("short", to: "short")
+            _ = try Command.shell("chmod 644 \"$1\" && chmod 600 \"$2\"", open, short).run()
+            for (file, message) in [(open, "may be read by other users"), (short, "fewer than 16 bytes"), ("/nowhere", "cannot be opened")]
+            {
+                let outcome = try Command.opscript("workers", "--cluster", "nats://127.0.0.1:1", "--key", file).run()
+                #expect(outcome.status == 1 && outcome.errorText.contains(message), "\(outcome)")
+            }
+        }
+
+        @Test("Options of workers that are wrong are named")
+        func options() throws {
+            for (words, message) in [
+                (["--slots", "0"], "'--slots' needs a number from 1 to 1000"), (["--name"], "'--name' needs a name"),
+                ([], "needs '--cluster'"),
+                (["--memory-limit", "much"], "'--memory-limit' needs a size"), (["--what"], "unrecognized option '--what'"),
+            ] {
+                var command = Command.opscript()
+                command.arguments = ["worker"] + (words.isEmpty ? [] : ["--cluster", "nats://127.0.0.1:1"]) + words
+                let outcome = try command.run()
+                #expect(outcome.status == 1 && outcome.errorText.contains(message), "\(outcome)")
+            }
+        }
+    }
+}

@@ -1,0 +1,79 @@
+import Glibc
+import TestSupport
+import Testing
+
+extension ClusterTests {
+    @Suite("What operations write on a cluster") struct Output {
+        @Test("Lines come whole, in the order of their operation, before it has finished, to the stream they were written to")
+        func lines() async throws {
+            let outcome = try await TestCluster.run { cluster in
+                try cluster.run(
+                    """
+                    local queue = opscript.OperationQueue.new()
+                    for i = 1, 40 do
+                      queue:addOperation(function()
+                        for j = 1, 25 do print(i, j, ("x"):rep(100)) end
+                        io.stderr:write(i, " to stderr\\n")
+                      end)
+                    end
+                    queue:waitUntilAllOperationsAreFinished()
+                    print "all"
+                    """)
+            }
+            #expect(outcome.status == 0 && outcome.lines.last == "all" && outcome.lines.count == 1001, "\(outcome)")
+            var next = [Int](repeating: 1, count: 41)
+            for line in outcome.lines.dropLast() {
+                let parts = line.split(separator: "\t")
+                guard parts.count == 3, let i = Int(parts[0]), let j = Int(parts[1]), (1...40).contains(i) else {
+                    Issue.record("a line is not whole: \(line)")
+                    continue
+                }
+                #expect(j == next[i] && parts[2].count == 100, "\(line)")
+                next[i] += 1
+            }
+            #expect(Set(outcome.errorText.split(separator: "\n").map(String.init)) == Set((1...40).map { "\($0) to stderr" }), "\(outcome)")
+        }
+
+        @Test("A line that is not complete comes at the end of its operation")
+        func partialLines() async throws {
+            let outcome = try await TestCluster.run { cluster in
+                try cluster.run(
+                    """
+                    local queue = opscript.OperationQueue.new()
+                    queue:addOperation(function() io.write("a", "b") io.write "c\\nd" end):waitUntilFinished()
+                    queue:addOperation(function() for i = 1, 200000 do io.write(i % 10) end end):waitUntilFinished()
+                    """)
+            }
+            #expect(outcome.lines.count == 3 && Array(outcome.lines.prefix(2)) == ["abc", "d"], "\(outcome.lines.prefix(4))")
+            #expect(outcome.lines.last?.count == 200_000)
+        }
+
+        @Test("'--mark-output' puts the worker's name before each line")
+        func marked() async throws {
+            let outcome = try await TestCluster.run(workers: 1) { cluster in
+                try cluster.command(
+                    """
+                    local queue = opscript.OperationQueue.new()
+                    queue:addOperation(function() print "one\\ntwo" io.stderr:write "three" end):waitUntilFinished()
+                    print "at home"
+                    """, "--mark-output"
+                ).run()
+            }
+            #expect(outcome.text == "[w1] one\n[w1] two\nat home\n" && outcome.errorText == "[w1] three\n", "\(outcome)")
+        }
+
+        @Test("'opscript workers' lists the workers")
+        func list() async throws {
+            let (before, after) = try await TestCluster.run(workers: 0) { cluster in
+                let before = try Command.opscript("workers", "--cluster", cluster.url).run()
+                try cluster.addWorker("--slots", "3")
+                try cluster.addWorker("--slots", "5")
+                return (before, try Command.opscript("workers", "--cluster", cluster.url).run())
+            }
+            #expect(before.status == 1 && before.text.isEmpty && before.errorText.contains("no worker answers"), "\(before)")
+            #expect(after.status == 0 && after.lines.count == 3 && after.text.hasPrefix("NAME "), "\(after)")
+            let slots = after.lines.dropFirst().map { $0.split(separator: " ").map(String.init) }.map { [$0[0], $0[3]] }
+            #expect(slots == [["w1", "3"], ["w2", "5"]], "\(after)")
+        }
+    }
+}

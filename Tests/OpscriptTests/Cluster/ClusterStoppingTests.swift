@@ -1,0 +1,180 @@
+import Glibc
+import TestSupport
+import Testing
+
+extension ClusterTests {
+    @Suite("Stopping what runs on a cluster") struct Stopping {
+        @Test("Cancelling, interrupting and a timeout reach a running body within 100 ms")
+        func soon() async throws {
+            let outcome = try await TestCluster.run { cluster in
+                try cluster.run(
+                    """
+                    local Operation, queue = opscript.Operation, opscript.OperationQueue.new()
+                    local function measure(count, f)
+                      local times = {}
+                      for i = 1, count do times[i] = f() end
+                      table.sort(times)
+                      return times[(count + 3) // 4]
+                    end
+                    local function stopped(how, main)
+                      return measure(16, function()
+                        local op = queue:addOperation(main)
+                        while not op:why() and not op.isExecuting do opscript.sleep(0.001) end
+                        opscript.sleep(0.05)
+                        local start = opscript.now()
+                        op[how](op)
+                        op:waitUntilFinished()
+                        assert(op.isCancelled)
+                        return opscript.now() - start
+                      end)
+                    end
+                    print("cancel", stopped("cancel", function(op) while not op.isCancelled do end end))
+                    print("wake", stopped("cancel", function() opscript.sleep(1000) end))
+                    print("interrupt", stopped("interrupt", function() pcall(function() while true do end end) end))
+                    print("timeout", measure(16, function()
+                      local op = Operation.new { timeout = 0.1, main = function() while true do end end }
+                      local start = opscript.now()
+                      queue:addOperation(op):waitUntilFinished()
+                      assert(op.error.kind == "timeout" and op.isCancelled)
+                      return opscript.now() - start - 0.1
+                    end))
+                    """)
+            }
+            #expect(outcome.status == 0 && outcome.lines.count == 4, "\(outcome)")
+            for line in outcome.lines {
+                let parts = line.split(separator: "\t")
+                #expect(Double(parts[1]) ?? .infinity < 0.1, "\(line)")
+            }
+        }
+
+        @Test("A cancelled operation ends although there is no worker, and a signal ends the script")
+        func withoutWorkers() async throws {
+            let (outcome, seconds) = try await TestCluster.run(workers: 0) { cluster in
+                let start = ContinuousClock.now
+                let outcome = try cluster.run(
+                    """
+                    local queue = opscript.OperationQueue.new()
+                    local first, second = queue:addOperation(print), queue:addOperation(print)
+                    second:cancel()
+                    first:cancel()
+                    second:waitUntilFinished()
+                    print(first.isFinished, second.isFinished, second.result)
+                    for i = 1, 20 do queue:addOperation(print) end
+                    io.popen("kill -TERM $PPID"):close()
+                    queue:waitUntilAllOperationsAreFinished()
+                    """)
+                return (outcome, start.duration(to: .now))
+            }
+            #expect(outcome.status == 143 && outcome.text == "true\ttrue\tnil\n" && outcome.errorText.isEmpty, "\(outcome)")
+            #expect(seconds < .seconds(4))
+        }
+
+        @Test("Ctrl-C of the coordinator stops the bodies at the workers", arguments: [SIGINT, SIGTERM])
+        func signal(number: Int32) async throws {
+            let (status, log, list) = try await TestCluster.run { cluster in
+                let run = try cluster.start(
+                    """
+                    local queue, ops = opscript.OperationQueue.new(), {}
+                    for i = 1, 4 do
+                      ops[i] = queue:addOperation(function()
+                        if i == 4 then print "ready" end
+                        if i % 2 == 0 then while true do end else opscript.process { "sleep", "1000" }:wait() end
+                      end)
+                    end
+                    queue:addOperation(opscript.Operation.new { main = function() print "must not run" end, dependencies = ops })
+                    queue:waitUntilAllOperationsAreFinished()
+                    """)
+                run.send(number)
+                let status = try run.wait(seconds: 30)
+                return (status, run.lines, try Self.waitUntilIdle(cluster))
+            }
+            #expect(status == 128 + number && !log.contains { $0.contains("must not") || $0.contains("did not stop") }, "\(log)")
+            #expect(list.lines.count == 3, "\(list)")
+        }
+
+        /// Asks until no worker runs anything.
+        private static func waitUntilIdle(_ cluster: TestCluster) throws -> Outcome {
+            let end = ContinuousClock.now + .seconds(90)
+            while true {
+                let list = try Command.opscript("workers", "--cluster", cluster.url).run()
+                if list.lines.dropFirst().allSatisfy({ $0.split(separator: " ").dropFirst(4).first == "0" }) { return list }
+                if ContinuousClock.now > end { throw CommandError(description: "the workers go on: \(list)") }
+            }
+        }
+
+        @Test("Workers stop within a minute what a coordinator has sent that was killed", .enabled(if: TestLength.isLong))
+        func killedCoordinator() async throws {
+            let seconds = try await TestCluster.run { cluster in
+                let run = try cluster.start(
+                    """
+                    local queue = opscript.OperationQueue.new()
+                    for i = 1, 4 do queue:addOperation(function() if i == 4 then print "ready" end while true do end end) end
+                    queue:waitUntilAllOperationsAreFinished()
+                    """)
+                run.kill()
+                let start = ContinuousClock.now
+                _ = try Self.waitUntilIdle(cluster)
+                return start.duration(to: .now)
+            }
+            #expect(seconds < .seconds(60))
+        }
+
+        @Test("SIGTERM lets a worker end what it runs, and take nothing new")
+        func drain() async throws {
+            let (outcome, statuses) = try await TestCluster.run { cluster in
+                let run = try cluster.start(
+                    """
+                    local queue = opscript.OperationQueue.new()
+                    local function main(_, i)
+                      if i == 4 then print "ready" end
+                      opscript.sleep(0.3)
+                      return i, (io.open "/proc/self/stat":read "n")
+                    end
+                    local ops = {}
+                    for i = 1, 30 do ops[i] = queue:addOperation(main, i) end
+                    local sum, processes = 0, {}
+                    for i, op in ipairs(ops) do
+                      op:waitUntilFinished()
+                      sum = sum + op.result
+                      processes[op.results[2]] = true
+                    end
+                    print("sum " .. sum)
+                    """)
+                cluster.allWorkers[0].send(SIGTERM)
+                let status = try cluster.allWorkers[0].wait(seconds: 30)
+                return (run, [status, try run.wait(seconds: 60)])
+            }
+            #expect(statuses == [0, 0] && outcome.lines.contains("sum 465"), "\(statuses) \(outcome.lines)")
+        }
+
+        @Test("A second SIGTERM ends a worker at once, and its operations run elsewhere")
+        func secondSignal() async throws {
+            let directory = try ScratchDirectory()
+            let (log, status) = try await TestCluster.run(workers: 1, slots: 1) { cluster in
+                let run = try cluster.start(
+                    """
+                    local queue = opscript.OperationQueue.new()
+                    local op = queue:addOperation(function()
+                      print "ready"
+                      local file = io.open(arg[1], "a")
+                      file:write "x"
+                      file:close()
+                      if io.open(arg[1]):read "a" == "x" then while true do end end
+                      return "elsewhere"
+                    end)
+                    op:waitUntilFinished()
+                    print(op.result)
+                    """, arguments: [directory.path + "/file"])
+                let worker = cluster.allWorkers[0]
+                worker.send(SIGTERM)
+                try worker.wait(for: "ends when")
+                worker.send(SIGTERM)
+                let status = try worker.wait(seconds: 30)
+                try cluster.addWorker("--slots", "1")
+                _ = try run.wait(seconds: 30)
+                return (run.lines, status)
+            }
+            #expect(status == 1 && log.contains("elsewhere"), "\(log)")
+        }
+    }
+}

@@ -1,0 +1,109 @@
+import TestSupport
+import Testing
+
+/// Scripts whose queues run their operations on other machines. Each test has a server and workers of its own, all on this machine, so one
+/// test runs at a time.
+@Suite("Clusters", .serialized) struct ClusterTests {
+    @Suite("Scripts on a cluster") struct Scripts {
+        /// Where the scripts and their modules are. The workers run elsewhere.
+        private static let folder = Paths.package + "/Tests/OpscriptTests/ClusterScripts"
+
+        private struct Comparison: Sendable {
+            let script: String
+            let home, cluster: Outcome
+        }
+
+        /// Pairs of outcomes, one for each run.
+        private static func compare(_ scripts: [String], runs: Int = 1, on cluster: TestCluster) throws -> [Comparison] {
+            try scripts.flatMap { script in
+                let (homeStore, clusterStore) = (try ScratchDirectory(), try ScratchDirectory())
+                return try (1...runs).map { _ in
+                    let home = Command.opscript("--store", homeStore.path, "\(script).lua").directory(folder)
+                    let away = Command.opscript("--store", clusterStore.path, "--cluster", cluster.url, "\(script).lua").directory(folder)
+                    return Comparison(script: script, home: try home.run(), cluster: try away.run())
+                }
+            }
+        }
+
+        @Test("A script does on a cluster what it does at home, and its operations run at the workers")
+        func sameAsAtHome() async throws {
+            let (comparisons, list) = try await TestCluster.run { cluster in
+                let comparisons = try Self.compare(["results", "errors", "graphs", "kinds"], on: cluster)
+                return (comparisons, try Command.opscript("workers", "--cluster", cluster.url).run())
+            }
+            for comparison in comparisons {
+                #expect(comparison.cluster == comparison.home, "\(comparison.script)")
+                #expect(comparison.home.errorText.contains("stack traceback") == false, "\(comparison.home)")
+            }
+            let ended = list.lines.dropFirst().compactMap { Int($0.split(separator: " ").dropFirst(5).first ?? "") }
+            #expect(ended.count == 2 && ended.reduce(0, +) > 100, "\(list)")
+        }
+
+        @Test("Work that is done is not done again")
+        func memoized() async throws {
+            let comparisons = try await TestCluster.run { try Self.compare(["memoized"], runs: 2, on: $0) }
+            for comparison in comparisons { #expect(comparison.cluster == comparison.home) }
+            #expect(comparisons.last?.cluster.text.contains("step 4\ttrue\tnil\t16\t100000\tstored 4") ?? false, "\(comparisons)")
+        }
+
+        @Test(
+            "What cannot go to a worker is named in the error",
+            arguments: [
+                (
+                    "local q = Queue.new()", "return q.name",
+                    "upvalue 'q' of function 'main' of 'it' is a queue, which stays where it was made"
+                ),
+                (
+                    "local c = opscript.channel()", "return c",
+                    "upvalue 'c' of function 'main' of 'it' is a channel, which stays where it was made: pass values, or return them"
+                ),
+                (
+                    "local o = Operation.new { name = 'other' }", "return o.result",
+                    "upvalue 'o' of function 'main' of 'it' is 'other', which has not finished"
+                ),
+                ("local f = opscript.freeze { 1, 2 }", "return f[1]", "'it' has a frozen value, which cannot be sent to a cluster"),
+                (
+                    "local g = opscript.GroupOperation.new() Queue.new { cluster = false }:addOperation(g) g:waitUntilFinished()",
+                    "return g.isFinished", "upvalue 'g' of function 'main' of 'it' is a group, which stays where it was made"
+                ),
+            ])
+        func refusals(definition: String, body: String, message: String) async throws {
+            let outcome = try await TestCluster.run(workers: 1) { cluster in
+                try cluster.run(
+                    """
+                    local Operation, Queue = opscript.Operation, opscript.OperationQueue
+                    \(definition)
+                    local it = Operation.new { name = "it", main = function() \(body) end }
+                    Queue.new():addOperation(it)
+                    it:waitUntilFinished()
+                    print(it.error.kind, it.error)
+                    """)
+            }
+            #expect(outcome.status == 0 && outcome.text.hasPrefix("error\t\(message)"), "\(outcome)")
+        }
+
+        @Test("A queue may name its cluster, or stay at home")
+        func options() async throws {
+            let (outcome, workers) = try await TestCluster.run(workers: 1) { cluster in
+                let outcome = try Command.opscript("-", cluster.url).input(
+                    """
+                    local Queue = opscript.OperationQueue
+                    local function process(options)
+                      local op = Queue.new(options):addOperation(function() return (io.open "/proc/self/stat":read "n") end)
+                      op:waitUntilFinished()
+                      return op.result
+                    end
+                    print(process { cluster = arg[1] }, process { cluster = false } == process {}, process {} == process { cluster = arg[1] })
+                    print(select(2, pcall(Queue.new, { cluster = true })))
+                    print(select(2, pcall(Queue.new, { cluster = arg[1], delivery = "twice" })))
+                    print(select(2, pcall(Queue.new, { cluster = arg[1], maxDeliveries = 0 })))
+                    """
+                ).run()
+                return (outcome, cluster.allWorkers.map(\.identifier))
+            }
+            #expect(outcome.status == 0 && outcome.lines.count == 4, "\(outcome)")
+            #expect(outcome.lines.first == "\(workers[0])\ttrue\tfalse", "\(outcome)")
+            #expect(outcome.lines.dropFirst().allSatisfy { $0.contains("cluster") || $0.lowercased().contains("deliver") }, "\(outcome)")
+        }
+    }
+}

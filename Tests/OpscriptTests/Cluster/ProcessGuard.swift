@@ -1,0 +1,39 @@
+import Glibc
+
+/// Kills programs that the tests have started when the process of the tests ends, however that happens.
+enum ProcessGuard {
+    /// A program of its own, which learns of the end by the end of its input.
+    private static let script = """
+        trap '' HUP INT TERM
+        declare -A watched
+        while read -r action process; do
+          if [[ $action == watch ]]; then watched[$process]=yes; else unset "watched[$process]"; fi
+        done
+        for process in "${!watched[@]}"; do kill -KILL "$process"; done
+        """
+
+    /// Its input.
+    private static let input: Int32 = {
+        do {
+            let input = try ChildProcess.makePipe()
+            let nothing = unsafe open("/dev/null", O_RDWR | O_CLOEXEC)
+            _ = try ChildProcess(
+                program: "bash", arguments: ["bash", "-c", script], environment: ["PATH=/usr/bin:/bin"],
+                streams: [input.read, nothing, nothing])
+            close(input.read)
+            close(nothing)
+            return input.write
+        } catch { fatalError("no guard for the programs that tests start: \(error)") }
+    }()
+
+    /// Kills a program at the end.
+    static func watch(_ process: pid_t) { say("watch \(process)\n") }
+
+    /// Forgets a program, which has ended.
+    static func forget(_ process: pid_t) { say("forget \(process)\n") }
+
+    private static func say(_ line: String) {
+        let bytes = Array(line.utf8)
+        unsafe write(input, bytes, bytes.count)
+    }
+}

@@ -1,0 +1,85 @@
+import Glibc
+import TestSupport
+
+/// A server with workers, all on this machine.
+final class TestCluster: Sendable {
+    let server: NatsServer
+    /// Where everybody connects: the server, or a proxy before it.
+    let url: String
+    let proxy: TCPProxy?
+    /// Where the workers run. The files of scripts are not there.
+    private let directory: ScratchDirectory
+    private let workers = Locked<[Daemon]>([])
+    private let workerCount = Locked(0)
+
+    /// Starts a server and workers.
+    init(workers: Int = 2, slots: Int = 2, isProxied: Bool = false) throws {
+        server = try NatsServer()
+        proxy = isProxied ? try TCPProxy(to: server.port) : nil
+        url = proxy?.url ?? server.url
+        directory = try ScratchDirectory()
+        for _ in 0..<workers { try addWorker("--slots", "\(slots)") }
+    }
+
+    /// Has a thread of its own, so that other tests may use those of the tasks' pool, run `body` with a cluster.
+    static func run<Value: Sendable>(
+        workers: Int = 2, slots: Int = 2, isProxied: Bool = false, _ body: @escaping @Sendable (TestCluster) throws -> Value
+    ) async throws -> Value {
+        try await onOwnThread {
+            let cluster = try TestCluster(workers: workers, slots: slots, isProxied: isProxied)
+            defer { for worker in cluster.allWorkers { worker.kill() } }
+            return try body(cluster)
+        }
+    }
+
+    var allWorkers: [Daemon] { workers.withLock { $0 } }
+
+    /// The command that makes a worker.
+    func workerCommand(_ options: [String]) -> Command {
+        var command = Command.opscript()
+        command.arguments = ["worker", "--cluster", url] + options
+        return command.directory(directory.path)
+    }
+
+    /// Starts a worker, whose name is `w` and its number, from 1.
+    @discardableResult
+    func addWorker(_ options: String...) throws -> Daemon {
+        let number = workerCount.withLock { count in
+            count += 1
+            return count
+        }
+        let worker = try Daemon(workerCommand(["--name", "w\(number)"] + options), readyWhen: "at once")
+        workers.withLock { $0.append(worker) }
+        return worker
+    }
+
+    /// A script, whose queues use the cluster.
+    func command(_ script: String, _ options: String..., arguments: [String] = []) -> Command {
+        var command = Command.opscript()
+        command.arguments = ["--cluster", url] + options + ["-"] + arguments
+        command.timeout = 120
+        return command.input(script)
+    }
+
+    /// Runs a script, whose queues use the cluster.
+    func run(_ script: String, arguments: [String] = []) throws -> Outcome { try command(script, arguments: arguments).run() }
+
+    /// A script that runs beside the test. It prints `ready` at some time.
+    func start(_ script: String, _ options: String..., arguments: [String] = []) throws -> Daemon {
+        var command = command(script, arguments: arguments)
+        command.arguments = options + command.arguments
+        return try Daemon(command, readyWhen: "ready")
+    }
+}
+
+/// Runs `body` on a thread of its own.
+func onOwnThread<Value: Sendable>(_ body: @escaping @Sendable () throws -> Value) async throws -> Value {
+    try await withCheckedThrowingContinuation { done in startThread { done.resume(with: Result { try body() }) } }
+}
+
+/// Replaces a value, and returns the former one.
+func exchange<Value>(_ value: inout Value, with other: Value) -> Value {
+    let former = value
+    value = other
+    return former
+}
