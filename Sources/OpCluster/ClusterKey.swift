@@ -9,7 +9,7 @@ public struct ClusterKey: Sendable {
 
     /// Reads the key in a file, without white space around it.
     ///
-    /// - Throws: an error if the file cannot be read, has fewer than 16 bytes, or may be read by other users.
+    /// - Throws: an error if the file cannot be read, has fewer than 16 bytes, or everybody may read it.
     public init(file path: String) throws(ClusterError) {
         let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else {
@@ -20,8 +20,8 @@ public struct ClusterKey: Sendable {
         guard unsafe fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
             throw ClusterError("the key file '\(path)' is not a file")
         }
-        guard status.st_mode & 0o077 == 0 else {
-            throw ClusterError("the key file '\(path)' may be read by other users: run 'chmod 600 \(path)'")
+        guard status.st_mode & 0o027 == 0 else {
+            throw ClusterError("the key file '\(path)' may be read by everybody, or changed by others: run 'chmod 600 \(path)'")
         }
         var buffer = [UInt8](repeating: 0, count: 4096)
         let count = unsafe buffer.withUnsafeMutableBytes { unsafe read(descriptor, $0.baseAddress, $0.count) }

@@ -64,6 +64,8 @@ extension ClusterWorker: Exchange.Handler {
     }
 
     func connectionHasChanged(_ change: ConnectionChange) {
+        // What the server refuses it refuses again and again.
+        if case .fault(let text) = change { return notice(text) }
         if !change.text.isEmpty { events.notice(change.text) }
         guard case .isBack = change else { return }
         // The server does not know what was asked of it before.

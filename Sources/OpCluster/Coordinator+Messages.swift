@@ -27,7 +27,11 @@ extension Coordinator: Exchange.Handler {
         }
     }
 
-    func connectionHasChanged(_ change: ConnectionChange) { if !change.text.isEmpty { events.notice(change.text) } }
+    func connectionHasChanged(_ change: ConnectionChange) {
+        // What the server refuses it refuses again and again.
+        if case .fault(let text) = change { return notice(text) }
+        if !change.text.isEmpty { events.notice(change.text) }
+    }
 
     // MARK: workers
 

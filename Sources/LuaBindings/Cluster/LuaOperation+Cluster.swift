@@ -134,6 +134,8 @@ extension LuaOperation {
                 if let failure = try takeOutcome(payload, ticket, files) {
                     // What stops a body cancels the operation, here as at the worker.
                     if [.timeout, .interrupted].contains(failure.kind), !hasAttemptsLeft { cancelItself() }
+                    // The worker does not know why it was told to stop the body.
+                    if failure.kind == .interrupted, let reason = stopReason { return fail(Failure(stop: reason), reason.failureKind, ticket) }
                     return fail(failure, ticket)
                 }
                 finishStep?()

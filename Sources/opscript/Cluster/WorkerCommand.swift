@@ -107,6 +107,8 @@ enum WorkerCommand {
             runner: runner, events: events)
         let started = Awaited<ClusterError?>()
         worker.start { started.give($0) }
+        // Bodies need not know it.
+        unsafe unsetenv("OPSCRIPT_CLUSTER_PASSWORD")
         if let error = started.get() { throw error }
         notice("worker \(description.name) runs \(slots) operation\(slots == 1 ? "" : "s") at once")
         signals.wait()
