@@ -256,7 +256,9 @@ final class SimulatedCluster: @unchecked Sendable {
                 }
                 if known.begins.isEmpty { fail("task \(number) ended without a beginning") }
             }
-            if began < known.submittedAt || began > ended || ended > simulation.now { fail("task \(number) has the times \(began) and \(ended)") }
+            if began < known.submittedAt || began > ended || ended > simulation.now {
+                fail("task \(number) has the times \(began) and \(ended)")
+            }
         case .stopped:
             known.outcomes.append("stopped")
             if known.stoppedAt == nil { fail("task \(number) was stopped by nobody") }
