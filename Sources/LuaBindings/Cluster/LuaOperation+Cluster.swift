@@ -135,7 +135,9 @@ extension LuaOperation {
                     // What stops a body cancels the operation, here as at the worker.
                     if [.timeout, .interrupted].contains(failure.kind), !hasAttemptsLeft { cancelItself() }
                     // The worker does not know why it was told to stop the body.
-                    if failure.kind == .interrupted, let reason = stopReason { return fail(Failure(stop: reason), reason.failureKind, ticket) }
+                    if failure.kind == .interrupted, let reason = stopReason {
+                        return fail(Failure(stop: reason), reason.failureKind, ticket)
+                    }
                     return fail(failure, ticket)
                 }
                 finishStep?()

@@ -93,8 +93,7 @@ extension ClusterTests {
             let directory = try ScratchDirectory()
             let open = try directory.write("a secret of many bytes", to: "open"), short = try directory.write("short", to: "short")
             _ = try Command.shell("chmod 644 \"$1\" && chmod 600 \"$2\"", open, short).run()
-            for (file, message) in [(open, "may be read by everybody"), (short, "fewer than 16 bytes"), ("/nowhere", "cannot be opened")]
-            {
+            for (file, message) in [(open, "may be read by everybody"), (short, "fewer than 16 bytes"), ("/nowhere", "cannot be opened")] {
                 let outcome = try Command.opscript("workers", "--cluster", "nats://127.0.0.1:1", "--key", file).run()
                 #expect(outcome.status == 1 && outcome.errorText.contains(message), "\(outcome)")
             }
