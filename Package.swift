@@ -36,6 +36,7 @@ let package = Package(
     products: [
         .library(name: "OpEngine", targets: ["OpEngine"]),
         .library(name: "OpEngineDispatch", targets: ["OpEngineDispatch"]),
+        .library(name: "OpCluster", targets: ["OpCluster"]),
         .library(name: "LuaBindings", targets: ["LuaBindings"]),
         // What `scripts/build --library` makes libopscript.so of.
         .library(name: "OpscriptLibrary", type: .static, targets: ["OpscriptLibrary"]),
@@ -116,7 +117,9 @@ let package = Package(
         .testTarget(name: "CLuaTests", dependencies: ["CLua", "CTestSupport", "TestSupport"], swiftSettings: strictMemory),
         .testTarget(
             name: "LuaBindingsTests",
-            dependencies: ["LuaBindings", "CTestSupport", "CLua", "OpEngine", "TestSupport", "ProcessHost", "opscript-worker"],
+            dependencies: [
+                "ClusterSupport", "CTestSupport", "CLua", "LuaBindings", "OpCluster", "OpEngine", "ProcessHost", "TestSupport", "opscript-worker",
+            ],
             swiftSettings: strictMemory),
         // The code of docs/embedding.md.
         .executableTarget(
