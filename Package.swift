@@ -118,7 +118,8 @@ let package = Package(
         .testTarget(
             name: "LuaBindingsTests",
             dependencies: [
-                "ClusterSupport", "CTestSupport", "CLua", "LuaBindings", "OpCluster", "OpEngine", "ProcessHost", "TestSupport", "opscript-worker",
+                "ClusterSupport", "CTestSupport", "CLua", "LuaBindings", "OpCluster", "OpEngine", "ProcessHost", "TestSupport",
+                "opscript-worker",
             ],
             swiftSettings: strictMemory),
         // The code of docs/embedding.md.
