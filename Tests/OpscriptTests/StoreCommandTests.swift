@@ -141,6 +141,8 @@ struct StoreCommandTests {
                 end
                 return i * i
               end }
+              -- One after the other, also if a worker is slow.
+              if i > 1 then operations[i]:addDependency(operations[i - 1]) end
               queue:addOperation(operations[i])
             end
             queue:waitUntilAllOperationsAreFinished()
