@@ -210,8 +210,9 @@ struct StockLuaTests {
             local opscript = require "opscript"
             old()
             local queue = opscript.OperationQueue.new()
-            local op = queue:addOperation(function() return ("x"):rep(100000), { 1, 2, 3 } end)
+            local op = opscript.Operation.new(function() return ("x"):rep(100000), { 1, 2, 3 } end)
             op.completionBlock = function() print("block") end
+            queue:addOperation(op)
             op:waitUntilFinished()
             print(#op.result)
             queue:addOperation(function() print("left") end)
