@@ -79,7 +79,10 @@ final class ClusterConnection: Sendable {
     }
 
     /// Runs what an operation needs a Lua state for, before it leaves and after it has come back: on a thread of the engine.
-    func run(_ body: @escaping @Sendable () -> Void) { localQueue.addOperation(body) }
+    func run(_ body: @escaping @Sendable () -> Void) {
+        // An engine that was shut down refuses it. Nothing can be done for the operation then.
+        try? localQueue.tryAddOperation(BlockOperation(block: body))
+    }
 
     // MARK: queues
 

@@ -19,6 +19,8 @@ struct ChaosRun: Sendable {
     var largest = TestLength.isLong ? 2 << 20 : 1 << 20
     /// How long to make graphs. One is always made.
     var seconds = 0
+    /// After so many failures the cluster is left alone, so that a short run ends soon.
+    var mostFailures = TestLength.isLong ? Int.max : 8
     /// How much memory and how many descriptors the processes have that last.
     let growths = Locked<[Growth]>([])
 
@@ -46,6 +48,7 @@ struct ChaosRun: Sendable {
         var failures: [String] = []
         let end = ContinuousClock.now + .seconds(seconds + (TestLength.isLong ? 1800 : 150))
         while !script.hasEnded(within: 0.8), ContinuousClock.now < end {
+            if failures.count >= mostFailures { continue }
             growths.withLock { growths in for index in growths.indices { growths[index].measure() } }
             let index = Int.random(in: workers.indices, using: &random)
             // A worker dies every other time at least.

@@ -4,7 +4,7 @@ import Testing
 
 extension ClusterTests {
     /// Random graphs while everything fails. `scripts/soak --cluster` runs the long form.
-    @Suite("Chaos on a cluster") struct Chaos {
+    @Suite("Chaos on a cluster", .serialized) struct Chaos {
         @Test("Every operation of a random graph ends once, as at home, while workers, the server and the network fail")
         func graphs() async throws {
             let run = ChaosRun()
@@ -17,6 +17,7 @@ extension ClusterTests {
             var run = ChaosRun()
             run.seconds = ChaosRun.soakSeconds ?? 0
             run.count = 2000
+            run.mostFailures = .max
             let (report, growths) = try await TestCluster.run(workers: 4, isProxied: true) { [run] in
                 (try run.run(on: $0), run.growths.withLock { $0 })
             }

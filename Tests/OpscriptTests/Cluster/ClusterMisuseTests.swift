@@ -2,7 +2,7 @@ import TestSupport
 import Testing
 
 extension ClusterTests {
-    @Suite("Wrong uses of clusters") struct Misuse {
+    @Suite("Wrong uses of clusters", .serialized) struct Misuse {
         private static let script = "local q = opscript.OperationQueue.new() q:addOperation(print):waitUntilFinished()"
 
         /// Everybody who connects.
@@ -74,7 +74,7 @@ extension ClusterTests {
                     """
                 let refused = [["--key", second], []].map { options in
                     var command = Command.opscript()
-                    command.arguments = ["--cluster", cluster.url] + options + ["-", "2"]
+                    command.arguments = ["--cluster", cluster.url] + options + ["-", "1"]
                     return command.input(script)
                 }
                 let list = Command.opscript("workers", "--cluster", cluster.url, "--key", second)

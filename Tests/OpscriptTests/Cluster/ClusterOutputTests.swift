@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension ClusterTests {
-    @Suite("What operations write on a cluster") struct Output {
+    @Suite("What operations write on a cluster", .serialized) struct Output {
         @Test("Lines come whole, in the order of their operation, before it has finished, to the stream they were written to")
         func lines() async throws {
             let outcome = try await TestCluster.run { cluster in

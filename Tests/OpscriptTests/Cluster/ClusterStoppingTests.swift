@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension ClusterTests {
-    @Suite("Stopping what runs on a cluster") struct Stopping {
+    @Suite("Stopping what runs on a cluster", .serialized) struct Stopping {
         @Test("Cancelling, interrupting and a timeout reach a running body within 100 ms")
         func soon() async throws {
             let outcome = try await TestCluster.run { cluster in
@@ -58,6 +58,7 @@ extension ClusterTests {
                     second:cancel()
                     first:cancel()
                     second:waitUntilFinished()
+                    first:waitUntilFinished()
                     print(first.isFinished, second.isFinished, second.result)
                     for i = 1, 20 do queue:addOperation(print) end
                     io.popen("kill -TERM $PPID"):close()
@@ -155,11 +156,10 @@ extension ClusterTests {
                     """
                     local queue = opscript.OperationQueue.new()
                     local op = queue:addOperation(function()
-                      print "ready"
                       local file = io.open(arg[1], "a")
                       file:write "x"
                       file:close()
-                      if io.open(arg[1]):read "a" == "x" then while true do end end
+                      if io.open(arg[1]):read "a" == "x" then print "ready" while true do end end
                       return "elsewhere"
                     end)
                     op:waitUntilFinished()

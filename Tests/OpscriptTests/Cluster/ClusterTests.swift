@@ -1,10 +1,10 @@
 import TestSupport
 import Testing
 
-/// Scripts whose queues run their operations on other machines. Each test has a server and workers of its own, all on this machine, so one
-/// test runs at a time.
-@Suite("Clusters", .serialized) struct ClusterTests {
-    @Suite("Scripts on a cluster") struct Scripts {
+/// Scripts whose queues run their operations on other machines. Each test has a server and workers of its own, all on this machine, so of each
+/// suite one test runs at a time.
+@Suite("Clusters") struct ClusterTests {
+    @Suite("Scripts on a cluster", .serialized) struct Scripts {
         /// Where the scripts and their modules are. The workers run elsewhere.
         private static let folder = Paths.package + "/Tests/OpscriptTests/ClusterScripts"
 
