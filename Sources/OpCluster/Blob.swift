@@ -62,7 +62,8 @@ public final class Blob: @unchecked Sendable {
 struct BlobShelf {
     private struct Weak { weak var blob: Blob? }
 
-    private var offered: [BlobName: Weak] = [:]
+    /// Several blobs may have the same bytes, and each is there as long as somebody keeps it.
+    private var offered: [BlobName: [Weak]] = [:]
     private var kept: [BlobName: (blob: Blob, lastUse: UInt64)] = [:]
     private var keptCount = 0
     private var useCount: UInt64 = 0
@@ -72,8 +73,10 @@ struct BlobShelf {
     init(limit: Int) { self.limit = limit }
 
     mutating func offer(_ blob: Blob) {
-        if offered.count > 64, offered.count.nonzeroBitCount == 1 { offered = offered.filter { $0.value.blob != nil } }
-        offered[blob.name] = Weak(blob: blob)
+        if offered.count > 64, offered.count.nonzeroBitCount == 1 { offered = offered.filter { $0.value.contains { $0.blob != nil } } }
+        var blobs = offered[blob.name]?.filter { $0.blob != nil } ?? []
+        if !blobs.contains(where: { $0.blob === blob }) { blobs.append(Weak(blob: blob)) }
+        offered[blob.name] = blobs
     }
 
     mutating func find(_ name: BlobName) -> Blob? {
@@ -82,7 +85,7 @@ struct BlobShelf {
             kept[name]?.lastUse = useCount
             return found
         }
-        return offered[name]?.blob
+        return offered[name]?.lazy.compactMap(\.blob).first
     }
 
     /// Keeps a blob, and no longer those that were not used for the longest time if there is no room for all.

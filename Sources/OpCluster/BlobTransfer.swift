@@ -9,7 +9,7 @@ extension Exchange {
         let found = names.map { blob($0) }
         guard let missing = found.firstIndex(where: { $0 == nil }) else { return completion(found.compactMap(\.self)) }
         // One after the other: each keeps the connection busy by itself.
-        let isFirst = wait(for: names[missing]) { [self] blob in
+        let isFirst = wait(for: Transfer(name: names[missing], subject: subject)) { [self] blob in
             guard let blob else { return completion(nil) }
             // Kept here as well, in case there is no room for all.
             fetch(names, from: subject) { [blob] blobs in withExtendedLifetime(blob) { completion(blobs) } }
@@ -50,7 +50,7 @@ private final class BlobTransfer: @unchecked Sendable {
     }
 
     func begin() {
-        guard unsafe memory != nil else { return exchange.give(nil, for: name) }
+        guard unsafe memory != nil else { return exchange.give(nil, for: Exchange.Transfer(name: name, subject: subject)) }
         if name.count == 0 { return end() }
         for _ in 0..<Self.windowCount { askForNext() }
     }
@@ -92,11 +92,11 @@ private final class BlobTransfer: @unchecked Sendable {
         guard let memory = unsafe memory else { return }
         guard !state.withLock(\.hasFailed) else {
             unsafe free(memory.baseAddress)
-            return exchange.give(nil, for: name)
+            return exchange.give(nil, for: Exchange.Transfer(name: name, subject: subject))
         }
         let address = UInt(bitPattern: memory.baseAddress)
         let blob = unsafe Blob(UnsafeRawBufferPointer(memory)) { unsafe free(UnsafeMutableRawPointer(bitPattern: address)) }
         // Whoever has sent it may be wrong about it.
-        exchange.give(blob.name == name ? blob : nil, for: name)
+        exchange.give(blob.name == name ? blob : nil, for: Exchange.Transfer(name: name, subject: subject))
     }
 }

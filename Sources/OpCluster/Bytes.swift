@@ -73,7 +73,10 @@ package struct ByteReader {
     package mutating func seconds() throws(MalformedMessage) -> Double {
         var value: UInt64 = 0
         for shift in 0..<8 { value |= UInt64(try byte()) << UInt64(8 * shift) }
-        return Double(bitPattern: value)
+        let seconds = Double(bitPattern: value)
+        // Numbers that are none, or of no clock, would spoil every sum.
+        guard seconds.isFinite, seconds.magnitude < 1e15 else { throw MalformedMessage() }
+        return seconds
     }
 
     package mutating func counted() throws(MalformedMessage) -> ArraySlice<UInt8> { try raw(count()) }

@@ -84,18 +84,23 @@ extension ClusterWorker {
             // Each priority is asked for as many as there is room for.
             let isFull = state.taskCount >= Self.wanted(slots: slots, averageSeconds: state.averageSeconds)
             if state.isDraining || state.isClosed || isFull { return .giveBack }
+            let run: WorkerRun
+            if let known = state.runs[job.run] {
+                run = known
+            } else {
+                state.sessionCount += 1
+                run = WorkerRun(job.run, session: state.sessionCount, worker: self)
+                state.runs[job.run] = run
+            }
+            // Together: the end of the run looks for its tasks.
+            task.session.withLock { $0 = run }
             state.preparing[task.identity] = task
-            if let known = state.runs[job.run] { return .prepare(known) }
-            state.sessionCount += 1
-            let run = WorkerRun(job.run, session: state.sessionCount, worker: self)
-            state.runs[job.run] = run
             return .prepare(run)
         }
         switch action {
         case .nothing: pull()
         case .giveBack: JetStream.acknowledge(exchange, message.reply, JetStream.rejected)
         case .prepare(let run):
-            task.session.withLock { $0 = run }
             run.whenAlive { [self] isAlive in
                 // Otherwise the run's end has given the task back.
                 guard isAlive, task.noteReported() else { return }

@@ -21,10 +21,12 @@ extension Coordinator {
     /// Looks after the workers, again and again.
     func watch() {
         let now = now, isConnected = exchange.fabric.isConnected
+        // While a handler is stuck, in a write to a full pipe for example, nobody is heard either.
+        let isStuck = !deliveries.hasMoved
         let (asked, gone, changed) = state.withLock { state -> ([String], [String], Int?) in
             if state.isClosed { return ([], [], nil) }
             for (id, peer) in state.formerPeers where now - peer.lastHeard > Self.longestAbsence { state.formerPeers[id] = nil }
-            if isConnected && !state.wasConnected { state.connectedSince = now }
+            if isStuck || isConnected && !state.wasConnected { state.connectedSince = now }
             state.wasConnected = isConnected
             guard isConnected else { return ([], [], nil) }
             var asked: [String] = [], gone: [String] = []

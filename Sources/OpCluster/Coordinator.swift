@@ -246,9 +246,21 @@ final class Deliveries: Sendable {
     private struct State {
         var waiting: [@Sendable () -> Void] = []
         var isRunning = false
+        /// How many were called.
+        var count: UInt64 = 0
+        /// What `count` was when `hasMoved` was asked last.
+        var lastCount: UInt64?
     }
 
     private let state = Mutex(State())
+
+    /// Whether functions are not stuck: none is being called, or another one than when this was asked last.
+    var hasMoved: Bool {
+        state.withLock { state in
+            defer { state.lastCount = state.isRunning ? state.count : nil }
+            return !state.isRunning || state.lastCount != state.count
+        }
+    }
 
     func add(_ body: @escaping @Sendable () -> Void) {
         let isFirst = state.withLock { state in
@@ -264,7 +276,10 @@ final class Deliveries: Sendable {
                 return state.waiting
             }
             if bodies.isEmpty { return }
-            for body in bodies { body() }
+            for body in bodies {
+                state.withLock { $0.count += 1 }
+                body()
+            }
         }
     }
 }

@@ -32,7 +32,7 @@ final class Exchange: FabricReceiver, Sendable {
         var requests: [UInt64: Request] = [:]
         var lastNumber: UInt64 = 0
         var shelf: BlobShelf
-        var transfers: [BlobName: [@Sendable (Blob?) -> Void]] = [:]
+        var transfers: [Transfer: [@Sendable (Blob?) -> Void]] = [:]
         var isLooking = false
         var isClosed = false
     }
@@ -205,23 +205,29 @@ final class Exchange: FabricReceiver, Sendable {
 
     // MARK: blobs
 
+    /// A blob on its way, and from whom. Whoever has it may die, and others may have it as well.
+    struct Transfer: Hashable {
+        let name: BlobName
+        let subject: String
+    }
+
     /// Lets others get a blob as long as somebody keeps it.
     func offer(_ blob: Blob) { state.withLock { $0.shelf.offer(blob) } }
 
     func blob(_ name: BlobName) -> Blob? { state.withLock { $0.shelf.find(name) } }
 
     /// Notes who waits for a blob. Returns whether nobody else does, so that it has to be asked for.
-    func wait(for name: BlobName, _ completion: @escaping @Sendable (Blob?) -> Void) -> Bool {
+    func wait(for transfer: Transfer, _ completion: @escaping @Sendable (Blob?) -> Void) -> Bool {
         state.withLock { state in
-            state.transfers[name, default: []].append(completion)
-            return state.transfers[name]?.count == 1
+            state.transfers[transfer, default: []].append(completion)
+            return state.transfers[transfer]?.count == 1
         }
     }
 
     /// Gives a blob to those who wait for it; nil if it could not be had.
-    func give(_ blob: Blob?, for name: BlobName) {
+    func give(_ blob: Blob?, for transfer: Transfer) {
         if let blob { keep(blob) }
-        for completion in state.withLock({ $0.transfers.removeValue(forKey: name) }) ?? [] { completion(blob) }
+        for completion in state.withLock({ $0.transfers.removeValue(forKey: transfer) }) ?? [] { completion(blob) }
     }
 
     /// Keeps a blob that has come, for the next who needs it.

@@ -95,6 +95,9 @@ public struct WorkerDescription: Sendable, Equatable {
     /// How messages and reports call the worker: `w1 on host`, or `host-42` if its name says where it is.
     public var label: String { host.isEmpty || name.hasPrefix(host) ? name : "\(name) on \(host)" }
 
+    /// No worker has more slots.
+    public static let mostSlots = 1000
+
     /// Describes a worker that has not begun. What `ClusterWorker` knows itself is not asked for.
     public init(name: String, host: String, process: Int = 0, version: String, fileToken: String = "") {
         self.init(
@@ -364,9 +367,11 @@ extension Message {
     private static func worker(_ reader: inout ByteReader) throws(MalformedMessage) -> WorkerDescription {
         let (id, name, host) = (try reader.text(), try reader.text(), try reader.text())
         let (version, fileToken) = (try reader.text(), try reader.text())
-        return WorkerDescription(
+        let worker = WorkerDescription(
             id: id, name: name, host: host, process: try reader.count(), version: version, slots: try reader.count(),
             taskCount: try reader.count(), endedCount: try reader.count(), load: try reader.seconds(), fileToken: fileToken,
             sentAt: try reader.seconds())
+        guard worker.slots <= WorkerDescription.mostSlots else { throw MalformedMessage() }
+        return worker
     }
 }

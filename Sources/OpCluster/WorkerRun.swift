@@ -67,6 +67,9 @@ final class WorkerRun: Sendable {
     /// Whether everything that was said has been heard.
     var isQuiet: Bool { state.withLock { $0.entries.isEmpty && $0.unconfirmed.isEmpty && $0.blobs.isEmpty } }
 
+    /// Whether the run is over here.
+    var isOver: Bool { state.withLock { $0.life == .over } }
+
     // MARK: the coordinator
 
     /// Calls `body` when it is known whether the coordinator is there. A job may be older than that.

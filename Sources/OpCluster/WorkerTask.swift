@@ -41,6 +41,12 @@ public final class WorkerTask: Sendable {
     var began: Double { state.withLock { $0.began } }
     var isBegun: Bool { state.withLock { $0.phase == .begun } }
     /// Whether nobody needs what the body does.
+    /// How the body is to end, if anybody has said so.
+    public var stopRequest: StopRequest? { state.withLock { $0.stop } }
+
+    /// Whether the run of the task is over here.
+    public var isOver: Bool { session.withLock { $0 }?.isOver ?? true }
+
     var isDropped: Bool { state.withLock { $0.stop == .drop } }
     var isReported: Bool { state.withLock { $0.isReported } }
 
@@ -118,9 +124,13 @@ public final class WorkerTask: Sendable {
     public func write(_ bytes: [UInt8], to stream: UInt8) {
         let run = session.withLock { $0 }
         run?.awaitRoomForOutput()
-        // In parts that fit a message.
-        for start in Swift.stride(from: 0, to: bytes.count, by: Self.mostOutput) {
-            run?.report(self, .output(stream: stream, Array(bytes[start..<min(start + Self.mostOutput, bytes.count)])))
+        // In parts that fit a message, of whole lines if they are not longer than that.
+        var rest = bytes[...]
+        while !rest.isEmpty {
+            let most = rest.prefix(Self.mostOutput)
+            let part = most.count == rest.count ? most : most.lastIndex(of: UInt8(ascii: "\n")).map { most[...$0] } ?? most
+            run?.report(self, .output(stream: stream, Array(part)))
+            rest = rest[part.endIndex...]
         }
     }
 
@@ -128,8 +138,21 @@ public final class WorkerTask: Sendable {
 
     /// Asks the coordinator of the run something, and calls `completion` once with the answer; nil if there is none.
     public func ask(_ question: [UInt8], completion: @escaping @Sendable ([UInt8]?) -> Void) {
-        worker.exchange.request(.ask(run: job.run, question), to: Subject.run(job.run), every: 2, tries: 15) { reply in
-            if case .message(.answer(let answer)) = reply { completion(answer) } else { completion(nil) }
+        ask(question, tries: Self.absences, completion: completion)
+    }
+
+    /// How often nobody may listen, because the coordinator's connection is just being made again, and seconds until the next question.
+    private static let absences = 15, absence = 1.0
+
+    private func ask(_ question: [UInt8], tries: Int, completion: @escaping @Sendable ([UInt8]?) -> Void) {
+        let exchange = worker.exchange
+        exchange.request(.ask(run: job.run, question), to: Subject.run(job.run), every: 2, tries: 15) { [self] reply in
+            switch reply {
+            case .message(.answer(let answer)): completion(answer)
+            case .noResponders where tries > 1:
+                exchange.fabric.after(Self.absence) { [self] in ask(question, tries: tries - 1, completion: completion) }
+            default: completion(nil)
+            }
         }
     }
 

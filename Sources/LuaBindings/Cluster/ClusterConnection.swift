@@ -10,13 +10,20 @@ final class ClusterConnection: Sendable {
         var setup: (blob: Blob, version: Int)?
         /// The templates by which `require` finds modules, as the setup has them.
         var modulePath = ""
-        /// The sources that workers have asked for; nil for a module that is not here.
-        var modules: [String: ClusterModules.Source?] = [:]
+        /// The sources that workers have asked for, as far as they are here.
+        var modules: [String: ClusterModules.Source] = [:]
         var executors: [WeakExecutor] = []
         /// The file by which workers tell whether they see the same files. Made when the first operation has files.
         var token: ClusterFiles.Token?
         /// The inputs of the operations that are with workers, and the files that they have asked for.
-        var inputs: [UInt64: (paths: [String], files: [SentFile])] = [:]
+        var inputs: [UInt64: Inputs] = [:]
+    }
+
+    private struct Inputs {
+        let paths: [String]
+        var files: [SentFile]?
+        /// Whether somebody reads them now.
+        var areBeingRead = false
     }
 
     private struct WeakExecutor { weak var executor: ClusterExecutor? }
@@ -148,7 +155,7 @@ final class ClusterConnection: Sendable {
     }
 
     /// Lets the worker of a task ask for these files.
-    func keep(_ inputs: [String], for number: UInt64) { state.withLock { $0.inputs[number] = (inputs, []) } }
+    func keep(_ inputs: [String], for number: UInt64) { state.withLock { $0.inputs[number] = Inputs(paths: inputs) } }
 
     func forget(_ number: UInt64) {
         let forgotten = state.withLock { $0.inputs.removeValue(forKey: number) }
@@ -160,17 +167,27 @@ final class ClusterConnection: Sendable {
         switch ClusterQuestion(question) {
         // Reading files may take its time, and messages must not wait for that.
         case .module(let name): onNewThread { [self] in completion(answer(forModule: name)) }
-        case .inputs(let number): onNewThread { [self] in completion(answer(forInputsOf: number)) }
+        case .inputs(let number): answerForInputs(of: number, completion)
         case nil: break
         }
     }
 
-    private func answer(forInputsOf number: UInt64) -> [UInt8] {
-        let paths = state.withLock { $0.inputs[number]?.paths } ?? []
-        let files = ClusterFiles.read(paths, below: ClusterFiles.workingDirectory)
-        for file in files { coordinator.offer(file.blob) }
-        state.withLock { $0.inputs[number]?.files = files }
-        return ClusterQuestion.answer(files)
+    private func answerForInputs(of number: UInt64, _ completion: @escaping @Sendable ([UInt8]) -> Void) {
+        let (paths, known) = state.withLock { state -> ([String]?, [SentFile]?) in
+            guard let inputs = state.inputs[number], inputs.files == nil else { return (nil, state.inputs[number]?.files) }
+            // Whoever asks again while they are being read asks once more later.
+            if inputs.areBeingRead { return (nil, nil) }
+            state.inputs[number]?.areBeingRead = true
+            return (inputs.paths, nil)
+        }
+        if let known { return completion(ClusterQuestion.answer(known)) }
+        guard let paths else { return }
+        onNewThread { [self] in
+            let files = ClusterFiles.read(paths, below: ClusterFiles.workingDirectory)
+            for file in files { coordinator.offer(file.blob) }
+            state.withLock { $0.inputs[number]?.files = files }
+            completion(ClusterQuestion.answer(files))
+        }
     }
 
     // MARK: modules
@@ -178,8 +195,10 @@ final class ClusterConnection: Sendable {
     private func answer(forModule name: String) -> [UInt8] {
         let (known, path) = state.withLock { ($0.modules[name], $0.modulePath) }
         let source = known ?? ClusterModules.find(name, path: path, loader: moduleLoader)
-        state.withLock { $0.modules[name] = source }
-        if let source { coordinator.offer(source.blob) }
+        if let source {
+            state.withLock { $0.modules[name] = source }
+            coordinator.offer(source.blob)
+        }
         return ClusterModules.answer(source)
     }
 }

@@ -13,23 +13,16 @@ enum ClusterModules {
     /// Finds a module as `require` does, in Lua only: modules in C must be installed at the workers.
     static func find(_ name: String, path: String, loader: (@Sendable (String) throws -> String?)?) -> Source? {
         if let loader, let text = (try? loader(name)) ?? nil { return Source(blob: Blob(copying: Array(text.utf8)), chunkName: "@\(name)") }
+        // Nothing else than a module is to be found: a name is no path.
+        if name.utf8.contains(where: { $0 == 0 || $0 == UInt8(ascii: "/") }) { return nil }
         let file = name.split(separator: ".", omittingEmptySubsequences: false).joined(separator: "/")
         for template in path.split(separator: ";") {
             let candidate = template.split(separator: "?", omittingEmptySubsequences: false).joined(separator: file)
-            if let contents = contents(ofFile: candidate) { return Source(blob: Blob(copying: contents), chunkName: "@\(candidate)") }
+            if let contents = try? FileContents(path: candidate) {
+                return Source(blob: Blob(copying: contents.bytes), chunkName: "@\(candidate)")
+            }
         }
         return nil
-    }
-
-    private static func contents(ofFile path: String) -> [UInt8]? {
-        guard let file = unsafe fopen(path, "re") else { return nil }
-        defer { unsafe fclose(file) }
-        var contents: [UInt8] = [], buffer = [UInt8](repeating: 0, count: 64 << 10)
-        while true {
-            let count = unsafe fread(&buffer, 1, buffer.count, file)
-            if count == 0 { return unsafe ferror(file) == 0 ? contents : nil }
-            contents += buffer.prefix(count)
-        }
     }
 
     /// answer := is-there [digest count chunk-name]

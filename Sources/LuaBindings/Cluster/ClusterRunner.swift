@@ -9,6 +9,8 @@ public final class ClusterRunner: ClusterWorker.Runner {
     private let notice: @Sendable (String) -> Void
     private let folder: WorkerFolder
     private let runs = Guarded<[String: ClusterRun]>([:])
+    /// Held while a run is made or brought up to date: tasks may begin on several threads at once.
+    private let preparing = Guarded(())
 
     /// Makes a runner.
     ///
@@ -25,17 +27,23 @@ public final class ClusterRunner: ClusterWorker.Runner {
     /// See `ClusterWorker.Runner`.
     public func run(_ task: WorkerTask) {
         do throws(Failure) {
-            try run(of: task).begin(task)
+            let run = try preparing.withLock { _ in Result { () throws(Failure) in try prepared(for: task) } }.get()
+            try run.begin(task)
         } catch {
             task.end(ClusterOutcome.failure(error))
         }
     }
 
-    private func run(of task: WorkerTask) throws(Failure) -> ClusterRun {
-        if let known = runs.withLock({ $0[task.run] }) { return known }
-        // Only one thread runs tasks.
+    private func prepared(for task: WorkerTask) throws(Failure) -> ClusterRun {
+        if let known = runs.withLock({ $0[task.run] }) {
+            try known.apply(task)
+            return known
+        }
         let made = try ClusterRun(slots: slots, memoryLimit: memoryLimit, folder, firstTask: task)
+        try made.apply(task)
         runs.withLock { $0[task.run] = made }
+        // The run may have ended meanwhile.
+        if task.isOver { runHasEnded(task.run) }
         return made
     }
 
@@ -65,14 +73,14 @@ final class ClusterRun: Sendable {
         /// The queues, by their names.
         var queues: [String?: OperationQueue] = [:]
         /// The sources of modules that have come.
-        var modules: [String: ModuleSource?] = [:]
+        var modules: [String: ModuleSource] = [:]
     }
 
     private let runtime: Runtime
     private let memoryLimit: Int?
     private let folder: WorkerFolder
-    /// The name of the run.
-    private let name: String
+    /// For the run's files, if they are not seen here.
+    private let ownFolder: String
     /// The script's working directory, or the folder of the run if this machine has no such directory.
     private let directory: String
     private let state: Guarded<State>
@@ -104,15 +112,15 @@ final class ClusterRun: Sendable {
             try runtime.addModuleLoader { name in try outlet.receiver?.source(ofModule: name) }
             if settings.showsWarnings { try runtime.enableWarnings() }
         } catch { throw Failure(message: "a worker cannot prepare for the run: \(error.message)") }
-        (self.memoryLimit, self.folder, name) = (memoryLimit, folder, firstTask.run)
-        directory = isFolder(settings.directory) ? settings.directory : folder.folder(of: firstTask.run)
+        (self.memoryLimit, self.folder) = (memoryLimit, folder)
+        ownFolder = folder.newFolder(of: firstTask.run)
+        directory = isFolder(settings.directory) ? settings.directory : ownFolder
         state = Guarded(State(lastTask: firstTask))
         outlet.become(self)
     }
 
     /// Begins to run a task.
     func begin(_ task: WorkerTask) throws(Failure) {
-        try apply(task)
         let received = try ClusterOutcome.operation(of: task, core: runtime.core, memoryLimit: memoryLimit)
         let (operation, files, queue) = (received.operation, received.files, queue(named: received.queue))
         let before = operation.storage
@@ -124,27 +132,41 @@ final class ClusterRun: Sendable {
             state.lastTask = task
         }
         operation.whenFinished { [self, unowned operation] in
-            state.withLock { state in
-                state.operations[ObjectIdentifier(task)] = nil
-                state.tasks[ObjectIdentifier(operation)] = nil
-            }
-            running.flush()
             var made: [SentFile] = []
-            if let sent, operation.outcome == .succeeded { made = ClusterFiles.read(sent.outputs, below: folder.folder(of: name)) }
-            folder.leave()
-            task.end(ClusterOutcome.payload(of: operation, before: before, received.failures, files: made))
+            if let sent, operation.outcome == .succeeded { made = ClusterFiles.read(sent.outputs, below: ownFolder) }
+            end(operation, of: task, running) { ClusterOutcome.payload(of: operation, before: before, received.failures, files: made) }
         }
-        folder.enter(sent == nil ? directory : folder.folder(of: name)) { [self] in
-            guard let sent else { return queue.addOperation(operation) }
+        // Whoever stopped the task before it was here has not found it.
+        if let request = task.stopRequest { stop(task, request) }
+        folder.enter(sent == nil ? directory : ownFolder) { [self] in
+            guard let sent else { return add(operation, of: task, running, to: queue) }
             // On a thread that may wait for the files.
-            queue.addOperation { [self] in
-                do throws(Failure) { try sent.fetch(for: task, into: folder.folder(of: name)) } catch {
+            onNewThread { [self] in
+                do throws(Failure) { try sent.fetch(for: task, into: ownFolder) } catch {
                     operation.fail(with: OperationFailure(error, kind: .error, of: operation))
                     operation.cancelItself()
                 }
-                queue.addOperation(operation)
+                add(operation, of: task, running, to: queue)
             }
         }
+    }
+
+    /// Runs an operation. If the run has ended meanwhile, it is over.
+    private func add(_ operation: LuaOperation, of task: WorkerTask, _ running: RunningTask, to queue: OperationQueue) {
+        do { try queue.tryAddOperation(operation) } catch {
+            end(operation, of: task, running) { ClusterOutcome.failure(Failure(message: "the run has ended")) }
+        }
+    }
+
+    /// A task has ended, or never begins.
+    private func end(_ operation: LuaOperation, of task: WorkerTask, _ running: RunningTask, with payload: () -> Payload) {
+        state.withLock { state in
+            state.operations[ObjectIdentifier(task)] = nil
+            state.tasks[ObjectIdentifier(operation)] = nil
+        }
+        running.flush()
+        folder.leave()
+        task.end(payload())
     }
 
     /// A queue whose operations all execute at once: how many there are is decided elsewhere.
@@ -160,7 +182,7 @@ final class ClusterRun: Sendable {
     }
 
     /// Takes over what the task says about the run, unless that is known.
-    private func apply(_ task: WorkerTask) throws(Failure) {
+    func apply(_ task: WorkerTask) throws(Failure) {
         guard let blob = task.blobs.first else { throw WireReader.malformed }
         let (known, preludeCount) = state.withLock { ($0.setup, $0.preludeCount) }
         if known == blob.name { return }
@@ -176,9 +198,9 @@ final class ClusterRun: Sendable {
     /// Ends what is left, on a thread of its own: bodies may take their time.
     func close() {
         let runtime = runtime
-        onNewThread { [folder, name] in
+        onNewThread { [folder, ownFolder] in
             runtime.close(deadline: .seconds(10))
-            folder.remove(name)
+            folder.remove(ownFolder)
         }
     }
 

@@ -55,8 +55,10 @@ extension LuaOperation {
             }
         }
         let output = core.output, marksOutput = connection.marksOutput
+        let marks = [LineMarks(), LineMarks()]
         handlers.output = { stream, bytes, worker in
-            let lines = marksOutput ? Self.marking(bytes, "[\(worker?.name ?? "?")] ") : bytes
+            guard stream == 1 || stream == 2 else { return }
+            let lines = marksOutput ? marks[Int(stream) - 1].mark(bytes, with: "[\(worker?.name ?? "?")] ") : bytes
             unsafe lines.withUnsafeBytes { unsafe output.write($0, to: Int32(stream)) }
         }
         let number = connection.coordinator.submit(task, handlers) { number in
@@ -65,17 +67,6 @@ extension LuaOperation {
         ticket.isSubmitted(as: number)
         // Whoever stopped the operation before it had a ticket has not found it.
         if stopReason != nil { ticket.interrupt() } else if isCancelled { ticket.cancel() }
-    }
-
-    /// Puts `mark` before each of several whole lines.
-    private static func marking(_ lines: [UInt8], _ mark: String) -> [UInt8] {
-        var marked: [UInt8] = []
-        for line in lines.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false).dropLast() {
-            marked += mark.utf8
-            marked += line
-            marked.append(UInt8(ascii: "\n"))
-        }
-        return marked
     }
 
     // MARK: leaving
@@ -168,7 +159,9 @@ extension LuaOperation {
             let value = try reader.optional { reader throws(Failure) in try reader.parcel() }
             return OperationFailure(received: failure, value: value, of: self)
         }
-        for index in 0..<(try reader.number()) {
+        let count = try reader.number()
+        guard count <= max(1, storedResults.count) else { throw WireReader.malformed }
+        for index in 0..<count {
             guard let results = try reader.optional({ reader throws(Failure) in try reader.parcel() }) else { continue }
             results.makeUnowned(referencesTo: self)
             registerReferences(of: results)

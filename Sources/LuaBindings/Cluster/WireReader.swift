@@ -120,9 +120,9 @@ struct WireReader {
                 let origin = LuaOperation.Origin(core: core, home: nil, kind: kind, group: nil)
                 objects.append((LuaOperation(origin, LuaOperation.Fields(bodies: .empty)), .operation))
             case .scriptClass:
-                let scriptClass = ScriptClass(name: try text(), home: 0, isGroup: try flag())
-                core.keep(scriptClass)
-                objects.append((scriptClass, .scriptClass))
+                let (name, isGroup) = (try text(), try flag())
+                let identity = try read { reader throws(MalformedMessage) in try reader.number() }
+                objects.append((core.scriptClass(identity, name: name, isGroup: isGroup), .scriptClass))
             case .failure: objects.append((OperationFailure(received: try failure(), value: nil, of: nil), .error))
             case nil: throw Self.malformed
             }
@@ -134,7 +134,10 @@ struct WireReader {
         }
         for (object, _) in objects {
             if let operation = object as? LuaOperation { try finish(operation) }
-            if let scriptClass = object as? ScriptClass { scriptClass.latest = try parcel() }
+            if let scriptClass = object as? ScriptClass {
+                let version = try read { reader throws(MalformedMessage) in try reader.number() }
+                scriptClass.receive(try parcel(), version: version)
+            }
         }
     }
 

@@ -189,7 +189,9 @@ struct WireWriter {
             number(results.count)
             for result in results { try parcel(result, CLUA_RESULTS) }
             try storage(operation.storage)
-        case let scriptClass as ScriptClass: if let latest = scriptClass.latest { try parcel(latest) }
+        case let scriptClass as ScriptClass:
+            values.number(scriptClass.version)
+            if let latest = scriptClass.latest { try parcel(latest) }
         default: break
         }
     }
@@ -233,6 +235,7 @@ struct WireWriter {
                 values.byte(ObjectForm.scriptClass.rawValue)
                 text(scriptClass.name)
                 flag(scriptClass.isGroup)
+                values.number(scriptClass.identity)
             default:
                 values.byte(ObjectForm.failure.rawValue)
                 if let error = object as? OperationFailure { try failure(error) }

@@ -2,6 +2,7 @@ import CIO
 import Glibc
 import OpCluster
 @_spi(Locking) import OpEngine
+import Synchronization
 
 /// The working directory of a worker's process: that of the script whose operations run, or a folder with that run's files. A process has only
 /// one, so operations that need different ones take turns.
@@ -19,6 +20,7 @@ final class WorkerFolder: Sendable {
     private let home: String
     private let base: String
     private let state: Guarded<State>
+    private let count = Atomic<Int>(0)
 
     /// - Parameter base: where to put the folders of runs.
     init(base: String) {
@@ -27,8 +29,10 @@ final class WorkerFolder: Sendable {
         state = Guarded(State(path: home))
     }
 
-    /// The folder for the files of a run.
-    func folder(of run: String) -> String { "\(base)/opscript-\(getpid())-\(run)" }
+    /// A new folder for the files of a run. One that comes back gets another one.
+    func newFolder(of run: String) -> String {
+        "\(base)/opscript-\(getpid())-\(run)-\(count.wrappingAdd(1, ordering: .relaxed).newValue)"
+    }
 
     /// Calls `body` when `path` is the working directory, which it stays until `leave`. Makes the folder if it is not there.
     func enter(_ path: String, _ body: @escaping @Sendable () -> Void) {
@@ -56,9 +60,8 @@ final class WorkerFolder: Sendable {
         for body in next { body() }
     }
 
-    /// Removes the files of a run.
-    func remove(_ run: String) {
-        let path = folder(of: run)
+    /// Removes the folder of a run.
+    func remove(_ path: String) {
         state.withLock { state in
             guard state.path == path, state.count == 0 else { return }
             state.enter(home)

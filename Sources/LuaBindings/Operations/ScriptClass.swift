@@ -9,23 +9,48 @@ final class ScriptClass: Sendable {
     let home: Int
     /// Whether its operations are groups.
     let isGroup: Bool
-    private let contents = Guarded<Parcel?>(nil)
+    /// Tells the class from all others, also on other machines.
+    let identity: UInt64
+    private let contents = Guarded(Contents())
 
-    init(name: String, home: Int, isGroup: Bool) {
+    private struct Contents {
+        var parcel: Parcel?
+        /// How often the contents have changed.
+        var version: UInt64 = 0
+    }
+
+    init(name: String, home: Int, isGroup: Bool, identity: UInt64 = .random(in: .min ... .max)) {
         self.name = name
         self.home = home
         self.isGroup = isGroup
+        self.identity = identity
     }
 
     /// The class as it was when one of its operations was last prepared to run in another state. A state that gets such an operation
     /// without its class reads it. Nil if the class could not be sent.
     var latest: Parcel? {
-        get { contents.withLock { $0 } }
+        get { contents.withLock { $0.parcel } }
         set {
             // Release the old value outside of the lock.
-            let replaced = contents.withLock { exchange(&$0, with: newValue) }
+            let replaced = contents.withLock { contents in
+                contents.version += 1
+                return exchange(&contents.parcel, with: newValue)
+            }
             withExtendedLifetime(replaced) {}
         }
+    }
+
+    /// How often `latest` has changed.
+    var version: UInt64 { contents.withLock { $0.version } }
+
+    /// Takes over the contents that the class has on another machine.
+    func receive(_ parcel: Parcel, version: UInt64) {
+        let replaced = contents.withLock { contents -> Parcel? in
+            guard version > contents.version else { return nil }
+            contents.version = version
+            return exchange(&contents.parcel, with: parcel)
+        }
+        withExtendedLifetime(replaced) {}
     }
 }
 

@@ -142,6 +142,16 @@ final class RuntimeCore: @unchecked Sendable {
         }
     }
 
+    /// A class that has come from another machine: the known one, if it has come before or is of this runtime.
+    func scriptClass(_ identity: UInt64, name: String, isGroup: Bool) -> ScriptClass {
+        classes.withLock { classes in
+            if let known = classes.first(where: { $0.identity == identity }) { return known }
+            let made = ScriptClass(name: name, home: 0, isGroup: isGroup, identity: identity)
+            classes.append(made)
+            return made
+        }
+    }
+
     /// Keeps a class alive as long as the runtime.
     func keep(_ scriptClass: ScriptClass) { classes.withLock { $0.append(scriptClass) } }
 

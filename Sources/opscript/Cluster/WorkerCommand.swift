@@ -30,7 +30,7 @@ enum WorkerCommand {
                 }
                 switch parts[0] {
                 case "--slots":
-                    guard let count = Int(value), (1...1000).contains(count) else {
+                    guard let count = Int(value), (1...WorkerDescription.mostSlots).contains(count) else {
                         throw UsageError(message: "'--slots' needs a number from 1 to 1000, and not '\(value)'")
                     }
                     slots = count

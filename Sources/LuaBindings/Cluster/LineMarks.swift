@@ -1,0 +1,18 @@
+@_spi(Locking) import OpEngine
+
+/// Puts a mark before each line of a text that comes in parts. A very long line may be cut.
+final class LineMarks: Sendable {
+    private let isAtLineStart = Guarded(true)
+
+    func mark(_ bytes: [UInt8], with mark: String) -> [UInt8] {
+        isAtLineStart.withLock { isAtLineStart in
+            var marked: [UInt8] = []
+            for byte in bytes {
+                if isAtLineStart { marked += mark.utf8 }
+                marked.append(byte)
+                isAtLineStart = byte == UInt8(ascii: "\n")
+            }
+            return marked
+        }
+    }
+}
