@@ -113,7 +113,11 @@ extension LuaOperation {
         guard let limits = ifOutOfLine({ $0.rare.map { ($0.stopReason, $0.timeLimit, $0.memoryLimit) } }) ?? nil else {
             return core.operationMemoryLimit
         }
-        if let reason = limits.0 { throw Failure(stop: reason) }
+        if let reason = limits.0 {
+            // Whoever interrupts it cancels it as well, but perhaps not yet. It must not finish before that.
+            if reason == .interrupted { cancelItself() }
+            throw Failure(stop: reason)
+        }
         limits.1?.begin(for: self)
         let most = core.usage.limits.operationMemory ?? .max
         return limits.2.map { min($0, most) } ?? core.operationMemoryLimit
