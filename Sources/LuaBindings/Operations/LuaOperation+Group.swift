@@ -19,8 +19,10 @@ extension LuaOperation {
     /// Cancels the group, stops the members that run, and records why. Groups may be nested deeply, so this is not recursive.
     func stopGroup(_ members: MemberQueue, _ reason: StopReason) {
         if isExecuting { record(OperationFailure(Failure(stop: reason), kind: reason.failureKind, of: self)) }
+        // No group may finish before it is cancelled, and its members may do so from here on.
+        cancelItself()
         // Cancelling reaches all of them at once.
-        forEachMember(of: members) { if $0.memberQueue == nil { $0.announceStop(.interrupted) } }
+        forEachMember(of: members) { if $0.memberQueue == nil { $0.announceStop(.interrupted) } else { $0.cancelItself() } }
         cancel()
         forEachMember(of: members) { if $0.memberQueue == nil { $0.stop(.interrupted) } else { $0.cancelItself() } }
     }
