@@ -9,10 +9,10 @@
 #include "CNats.h"
 
 static const char *missing;
-static char description[256];
 
 #if CNATS_IS_BUILT
 nats_library nats_functions;
+static char description[256];
 
 static void load(void) {
     void *library = dlopen("libnats.so.3.4", RTLD_NOW | RTLD_LOCAL);
