@@ -128,7 +128,8 @@ let package = Package(
         // A host whose operations run in processes of its own executable.
         .executableTarget(name: "ProcessHost", dependencies: ["LuaBindings"], path: "Tests/ProcessHost", swiftSettings: strictMemory),
         .testTarget(
-            name: "OpscriptTests", dependencies: ["EmbeddingGuide", "opscript", "OpCluster", "CTestSupport", "TestSupport"],
+            name: "OpscriptTests",
+            dependencies: ["ClusterSupport", "CTestSupport", "EmbeddingGuide", "OpCluster", "opscript", "TestSupport"],
             exclude: ["ClusterScripts", "Golden", "StockLua"],
             swiftSettings: strictMemory),
     ],

@@ -153,11 +153,6 @@ public final class ClusterWorker: Sendable {
         }
     }
 
-    /// Interrupts everything that runs.
-    public func interrupt() {
-        for task in state.withLock({ Array($0.running.values) }) where task.isBegun { stop(task, .interrupt) }
-    }
-
     /// What this worker has to do now, for a person.
     public var status: WorkerDescription { describe() }
 

@@ -242,7 +242,7 @@ extension Coordinator.State {
     fileprivate mutating func hear(_ report: Report, at now: Double) -> Bool {
         let unknown = WorkerDescription(
             id: report.worker, name: report.worker, host: "", process: 0, version: "", slots: 0, taskCount: 0, endedCount: 0, load: 0,
-            fileToken: "", sentAt: report.sentAt)
+            sentAt: report.sentAt)
         return hear(report.worker, now - report.sentAt, at: now, unknown)
     }
 

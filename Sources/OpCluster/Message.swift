@@ -87,8 +87,6 @@ public struct WorkerDescription: Sendable, Equatable {
     public var endedCount: Int
     /// The machine's load, as `uptime` gives it for one minute.
     public var load: Double
-    /// What tells whether it sees the coordinator's files. See `FileToken`.
-    public var fileToken: String
     /// Seconds of its clock when it sent this.
     public var sentAt: Double
 
@@ -99,19 +97,19 @@ public struct WorkerDescription: Sendable, Equatable {
     public static let mostSlots = 1000
 
     /// Describes a worker that has not begun. What `ClusterWorker` knows itself is not asked for.
-    public init(name: String, host: String, process: Int = 0, version: String, fileToken: String = "") {
+    public init(name: String, host: String, process: Int = 0, version: String) {
         self.init(
             id: "", name: name, host: host, process: process, version: version, slots: 0, taskCount: 0, endedCount: 0, load: 0,
-            fileToken: fileToken, sentAt: 0)
+            sentAt: 0)
     }
 
     init(
         id: String, name: String, host: String, process: Int, version: String, slots: Int, taskCount: Int, endedCount: Int, load: Double,
-        fileToken: String, sentAt: Double
+        sentAt: Double
     ) {
         (self.id, self.name, self.host, self.process, self.version) = (id, name, host, process, version)
         (self.slots, self.taskCount, self.endedCount, self.load) = (slots, taskCount, endedCount, load)
-        (self.fileToken, self.sentAt) = (fileToken, sentAt)
+        self.sentAt = sentAt
     }
 }
 
@@ -279,7 +277,7 @@ enum Message: Sendable {
     }
 
     private static func write(_ worker: WorkerDescription, to writer: inout ByteWriter) {
-        for text in [worker.id, worker.name, worker.host, worker.version, worker.fileToken] { writer.text(text) }
+        for text in [worker.id, worker.name, worker.host, worker.version] { writer.text(text) }
         for number in [worker.process, worker.slots, worker.taskCount, worker.endedCount] { writer.number(number) }
         writer.seconds(worker.load)
         writer.seconds(worker.sentAt)
@@ -366,10 +364,10 @@ extension Message {
 
     private static func worker(_ reader: inout ByteReader) throws(MalformedMessage) -> WorkerDescription {
         let (id, name, host) = (try reader.text(), try reader.text(), try reader.text())
-        let (version, fileToken) = (try reader.text(), try reader.text())
+        let version = try reader.text()
         let worker = WorkerDescription(
             id: id, name: name, host: host, process: try reader.count(), version: version, slots: try reader.count(),
-            taskCount: try reader.count(), endedCount: try reader.count(), load: try reader.seconds(), fileToken: fileToken,
+            taskCount: try reader.count(), endedCount: try reader.count(), load: try reader.seconds(),
             sentAt: try reader.seconds())
         guard worker.slots <= WorkerDescription.mostSlots else { throw MalformedMessage() }
         return worker

@@ -93,6 +93,9 @@ public final class NatsServer: @unchecked Sendable {
         }
     }
 
+    /// Sends a signal to the server, such as SIGSTOP.
+    public func send(_ signal: Int32) { kill(process, signal) }
+
     /// Ends the server at once, without asking it.
     public func end() {
         let (process, guardian, input) = state.withLock { state in

@@ -14,7 +14,7 @@ import Testing
 
         init() throws {
             server = try NatsServer()
-            let runner = ClusterRunner(slots: 1, memoryLimit: nil, directory: "/tmp", notice: { _ in })
+            let runner = ClusterRunner(slots: 1, memoryLimit: nil, directory: "/tmp")
             worker = ClusterWorker(
                 NatsFabric(NatsFabric.Settings(url: server.url)), key: nil,
                 description: WorkerDescription(name: "w", host: "here", version: Runtime.version), slots: 1, keptBytes: 1 << 20,

@@ -25,11 +25,11 @@ import Testing
     @Test("A trace has tracks for the workers' slots, with a slice for each attempt, and the local threads only send")
     func trace() throws {
         let directory = try ScratchDirectory()
-        let cluster = try LiveCluster()
-        try cluster.addWorker("w1", slots: 2)
-        try cluster.addWorker("w2", slots: 1)
+        let cluster = try TestCluster(workers: 0)
+        try cluster.addWorker("--slots", "2")
+        try cluster.addWorker("--slots", "1")
         let trace = "\(directory.path)/trace.json"
-        let outcome = try cluster.command("--trace", trace, "--log", "debug", "-").input(Self.script).run()
+        let outcome = try cluster.opscript("--trace", trace, "--log", "debug", "-").input(Self.script).run()
         #expect(outcome.status == 0 && outcome.text == "no such\n", "\(outcome)")
         #expect(outcome.errorText.contains("'far 9' has run on w"), "\(outcome)")
         var lines = try TraceTests.check(trace).split(separator: "\n").map { String($0).trimmed }
@@ -74,9 +74,9 @@ import Testing
     @Test("A report has rows for the workers' slots, says where each operation ran, and tells waiting for the cluster apart")
     func report() throws {
         let directory = try ScratchDirectory()
-        let cluster = try LiveCluster()
-        try cluster.addWorker("w1</script>", slots: 1)
-        let outcome = try cluster.command("--workers", "2", "--report", "\(directory.path)/run.html", "-").input(Self.script).run()
+        let cluster = try TestCluster(workers: 0)
+        try cluster.addWorker("--name", "w1</script>", "--slots", "1")
+        let outcome = try cluster.opscript("--workers", "2", "--report", "\(directory.path)/run.html", "-").input(Self.script).run()
         #expect(outcome.status == 0 && outcome.errors.isEmpty, "\(outcome)")
         let file = String(decoding: try #require(Paths.read("\(directory.path)/run.html")), as: UTF8.self)
         try directory.write(
@@ -106,8 +106,8 @@ import Testing
 
     @Test("The status page has a row for a slot, and the metrics count workers, slots and the time that operations spent there")
     func status() throws {
-        let cluster = try LiveCluster()
-        try cluster.addWorker("w1", slots: 2)
+        let cluster = try TestCluster(workers: 0)
+        try cluster.addWorker("--slots", "2")
         let run = try LiveRun(
             """
             local queue = opscript.OperationQueue.new("far")
@@ -128,9 +128,9 @@ import Testing
 
     @Test("Without workers, op:why() says so, and so does one notice after five seconds; a worker that comes then runs everything")
     func waiting() throws {
-        let cluster = try LiveCluster()
+        let cluster = try TestCluster(workers: 0)
         let run = try RunningCommand(
-            cluster.command(
+            cluster.opscript(
                 "-e",
                 """
                 local queue = opscript.OperationQueue.new("far")
@@ -150,7 +150,7 @@ import Testing
             try run.errors.line()
                 == "opscript: no worker of the cluster at \(cluster.url) answers; operations wait (opscript worker --cluster \(cluster.url))"
         )
-        try cluster.addWorker("w1", slots: 1)
+        try cluster.addWorker("--slots", "1")
         #expect(try run.output.line() == "3\tnil")
         #expect(try run.wait() == 0)
         #expect(throws: CommandError.self) { try run.errors.line() }
@@ -158,10 +158,10 @@ import Testing
 
     @Test("An operation that was sent waits for a worker until one has taken it")
     func sent() throws {
-        let cluster = try LiveCluster()
-        try cluster.addWorker("w1", slots: 1)
+        let cluster = try TestCluster(workers: 0)
+        try cluster.addWorker("--slots", "1")
         let directory = try ScratchDirectory()
-        let outcome = try cluster.command("-", directory.path).input(
+        let outcome = try cluster.opscript("-", directory.path).input(
             """
             local queue = opscript.OperationQueue.new("far")
             local busy = opscript.Operation.new { name = "busy", arguments = { arg[1] }, main = function(op, directory)
@@ -185,7 +185,7 @@ import Testing
 
     @Test("The row of progress says that operations wait for workers, and how many there are")
     func progress() throws {
-        let cluster = try LiveCluster()
+        let cluster = try TestCluster(workers: 0)
         let home = try ScratchDirectory()
         let script = try home.write(
             """
@@ -200,7 +200,7 @@ import Testing
         let terminal = try Terminal(home: home)
         try terminal.enter("clear; \"$OPSCRIPT\" --cluster \(cluster.url) \(script); echo ended")
         try terminal.expect { $0.last?.contains("0/4 waiting for workers") == true }
-        try cluster.addWorker("w1", slots: 2)
+        try cluster.addWorker("--slots", "2")
         try terminal.expect { $0.last?.contains("0/4 1 worker (2 slots) job") == true }
         try terminal.touch("go")
         try terminal.expect { $0.suffix(2) == ["ended", "$"] && !$0.contains { $0.contains("0/4") || $0.contains("no worker") } }
@@ -208,10 +208,10 @@ import Testing
 
     @Test("Lines of progress say how many workers there are")
     func lines() throws {
-        let cluster = try LiveCluster()
-        try cluster.addWorker("w1", slots: 1)
-        try cluster.addWorker("w2", slots: 2)
-        let outcome = try cluster.command(
+        let cluster = try TestCluster(workers: 0)
+        try cluster.addWorker("--slots", "1")
+        try cluster.addWorker("--slots", "2")
+        let outcome = try cluster.opscript(
             "--progress=always", "-e",
             """
             local queue = opscript.OperationQueue.new()

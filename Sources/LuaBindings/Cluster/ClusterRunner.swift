@@ -6,7 +6,6 @@ public import OpCluster
 public final class ClusterRunner: ClusterWorker.Runner {
     private let slots: Int
     private let memoryLimit: Int?
-    private let notice: @Sendable (String) -> Void
     private let folder: WorkerFolder
     private let runs = Guarded<[String: ClusterRun]>([:])
     /// Held while a run is made or brought up to date: tasks may begin on several threads at once.
@@ -18,9 +17,8 @@ public final class ClusterRunner: ClusterWorker.Runner {
     ///   - slots: the number of bodies that run at once.
     ///   - memoryLimit: the bytes that a body may use in any case; nil for no limit.
     ///   - directory: where to put the files of runs whose files are not seen here.
-    ///   - notice: told what a person should know.
-    public init(slots: Int, memoryLimit: Int?, directory: String, notice: @escaping @Sendable (String) -> Void) {
-        (self.slots, self.memoryLimit, self.notice) = (slots, memoryLimit, notice)
+    public init(slots: Int, memoryLimit: Int?, directory: String) {
+        (self.slots, self.memoryLimit) = (slots, memoryLimit)
         folder = WorkerFolder(base: directory)
     }
 

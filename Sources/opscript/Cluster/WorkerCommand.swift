@@ -95,7 +95,7 @@ enum WorkerCommand {
         let slots = settings.slots ?? Engine.processorCount
         let notice: @Sendable (String) -> Void = { Message.write("\(name): \($0)\n") }
         let directory = settings.directory ?? Environment.value("TMPDIR") ?? "/tmp"
-        let runner = ClusterRunner(slots: slots, memoryLimit: settings.memoryLimit, directory: directory, notice: notice)
+        let runner = ClusterRunner(slots: slots, memoryLimit: settings.memoryLimit, directory: directory)
         var events = ClusterWorker.Events()
         events.notice = notice
         events.load = { MachineLoad.now }

@@ -1,3 +1,4 @@
+import ClusterSupport
 import Glibc
 import TestSupport
 
@@ -61,7 +62,7 @@ struct ChaosRun: Sendable {
                 workers[index].kill()
                 workers[index] = try cluster.addWorker("--slots", "2")
             case .server:
-                cluster.server.kill()
+                cluster.server.end()
                 try cluster.server.start()
             case .cut:
                 cluster.proxy?.cut()

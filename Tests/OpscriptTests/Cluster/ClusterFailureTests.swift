@@ -1,3 +1,4 @@
+import ClusterSupport
 import Glibc
 import TestSupport
 import Testing
@@ -87,7 +88,7 @@ extension ClusterTests {
                     for _, op in ipairs(ops) do op:waitUntilFinished() sum = sum + op.result end
                     print("sum " .. sum)
                     """)
-                cluster.server.kill()
+                cluster.server.end()
                 try cluster.server.start()
                 cluster.server.send(SIGSTOP)
                 // What goes on meanwhile.

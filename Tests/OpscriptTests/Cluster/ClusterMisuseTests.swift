@@ -1,3 +1,4 @@
+import ClusterSupport
 import TestSupport
 import Testing
 
@@ -39,7 +40,7 @@ extension ClusterTests {
             let outcome = try await onOwnThread {
                 // Its port is free again.
                 let server = try NatsServer()
-                server.kill()
+                server.end()
                 var command = Command.opscript()
                 command.arguments = words.first == "-e" ? ["--cluster", server.url] + words : words + ["--cluster", server.url]
                 return (try command.run(), server.url)
@@ -51,7 +52,7 @@ extension ClusterTests {
         @Test("A server without JetStream is refused", arguments: [["worker"], ["-e", script]])
         func noJetStream(words: [String]) async throws {
             let outcome = try await onOwnThread {
-                let server = try NatsServer([])
+                let server = try NatsServer("")
                 var command = Command.opscript()
                 command.arguments = words.first == "-e" ? ["--cluster", server.url] + words : words + ["--cluster", server.url]
                 return try command.run()

@@ -1,3 +1,4 @@
+import ClusterSupport
 import Glibc
 import TestSupport
 
@@ -21,13 +22,14 @@ final class TestCluster: Sendable {
         for _ in 0..<workers { try addWorker("--slots", "\(slots)") }
     }
 
+    deinit { for worker in allWorkers { worker.kill() } }
+
     /// Has a thread of its own, so that other tests may use those of the tasks' pool, run `body` with a cluster.
     static func run<Value: Sendable>(
         workers: Int = 2, slots: Int = 2, isProxied: Bool = false, _ body: @escaping @Sendable (TestCluster) throws -> Value
     ) async throws -> Value {
         try await onOwnThread {
             let cluster = try TestCluster(workers: workers, slots: slots, isProxied: isProxied)
-            defer { for worker in cluster.allWorkers { worker.kill() } }
             return try body(cluster)
         }
     }
@@ -52,6 +54,13 @@ final class TestCluster: Sendable {
         let worker = try Daemon(workerCommand(["--name", "w\(number)"] + options), readyWhen: "at once")
         workers.withLock { $0.append(worker) }
         return worker
+    }
+
+    /// The command, with the cluster for all queues.
+    func opscript(_ arguments: String...) -> Command {
+        var command = Command.opscript("--cluster", url)
+        command.arguments += arguments
+        return command
     }
 
     /// A script, whose queues use the cluster.
