@@ -211,7 +211,13 @@ enum OperationQueueClass {
         var url: String?
         if let index = options[.cluster], !call.isMissing(at: index) {
             url = call.string(at: index)
-            if url == nil, try !call.option("cluster", { () throws(CallError) in try call.boolean(at: index) }) { return }
+            if url == nil {
+                let isUsed = try call.option("cluster") { () throws(CallError) in
+                    guard unsafe lua_type(call.lua, index) == LUA_TBOOLEAN else { throw call.expected("URL or boolean", at: index) }
+                    return try call.boolean(at: index)
+                }
+                if !isUsed { return }
+            }
         } else if !clusters.isDefault {
             return
         }
