@@ -32,6 +32,11 @@ public final class Blob: @unchecked Sendable {
         name = unsafe BlobName(digest: Self.digest(of: bytes), count: bytes.count)
     }
 
+    /// Makes a blob of what was written to memory.
+    convenience init(_ memory: BlobMemory) {
+        unsafe self.init(UnsafeRawBufferPointer(memory.bytes)) { withExtendedLifetime(memory) {} }
+    }
+
     /// Makes a blob of a copy.
     public convenience init(copying bytes: [UInt8]) {
         let copy = UnsafeMutableRawBufferPointer.allocate(byteCount: max(bytes.count, 1), alignment: 8)

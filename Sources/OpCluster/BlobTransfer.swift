@@ -39,18 +39,16 @@ private final class BlobTransfer: @unchecked Sendable {
     private let name: BlobName
     private let subject: String
     private let exchange: Exchange
-    private let memory: UnsafeMutableRawBufferPointer?
+    private let memory: BlobMemory?
     private let state = Mutex(State())
 
     init(_ name: BlobName, from subject: String, over exchange: Exchange) {
         (self.name, self.subject, self.exchange) = (name, subject, exchange)
-        // Whoever announces more than there is memory for gets no crash.
-        let block = unsafe malloc(max(name.count, 1))
-        unsafe memory = block.map { unsafe UnsafeMutableRawBufferPointer(start: $0, count: name.count) }
+        memory = BlobMemory(count: name.count)
     }
 
     func begin() {
-        guard unsafe memory != nil else { return exchange.give(nil, for: Exchange.Transfer(name: name, subject: subject)) }
+        guard memory != nil else { return exchange.give(nil, for: Exchange.Transfer(name: name, subject: subject)) }
         if name.count == 0 { return end() }
         for _ in 0..<Self.windowCount { askForNext() }
     }
@@ -73,8 +71,8 @@ private final class BlobTransfer: @unchecked Sendable {
                 return exchange.fabric.after(Self.absence) { [self] in ask(for: offset, triesLeft: triesLeft - 1) }
             }
             var isThere = false
-            if case .message(.piece(offset, let bytes)) = reply, bytes.count == count, let memory = unsafe memory {
-                unsafe UnsafeMutableRawBufferPointer(rebasing: memory[offset...]).copyBytes(from: bytes)
+            if case .message(.piece(offset, let bytes)) = reply, bytes.count == count, let memory {
+                unsafe UnsafeMutableRawBufferPointer(rebasing: memory.bytes[offset...]).copyBytes(from: bytes)
                 isThere = true
             }
             let isLast = state.withLock { state in
@@ -89,14 +87,11 @@ private final class BlobTransfer: @unchecked Sendable {
     }
 
     private func end() {
-        guard let memory = unsafe memory else { return }
-        guard !state.withLock(\.hasFailed) else {
-            unsafe free(memory.baseAddress)
-            return exchange.give(nil, for: Exchange.Transfer(name: name, subject: subject))
-        }
-        let address = UInt(bitPattern: memory.baseAddress)
-        let blob = unsafe Blob(UnsafeRawBufferPointer(memory)) { unsafe free(UnsafeMutableRawPointer(bitPattern: address)) }
+        guard let memory else { return }
+        let transfer = Exchange.Transfer(name: name, subject: subject)
+        if state.withLock(\.hasFailed) { return exchange.give(nil, for: transfer) }
+        let blob = Blob(memory)
         // Whoever has sent it may be wrong about it.
-        exchange.give(blob.name == name ? blob : nil, for: Exchange.Transfer(name: name, subject: subject))
+        exchange.give(blob.name == name ? blob : nil, for: transfer)
     }
 }

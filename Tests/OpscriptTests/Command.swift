@@ -46,6 +46,15 @@ struct Command {
         return copy
     }
 
+    /// The command with a limit for the memory that it writes to and that is not a file's, in bytes.
+    func limited(toDataOf bytes: Int) -> Command {
+        var copy = self
+        copy.program = "prlimit"
+        copy.name = "prlimit"
+        copy.arguments = ["--data=\(bytes)", program] + arguments
+        return copy
+    }
+
     /// The command with additional environment variables.
     func environment(_ variables: [String: String]) -> Command {
         var copy = self

@@ -111,3 +111,7 @@ void clua_wire_retain(struct clua_shared_string *string) { atomic_fetch_add(&str
 void clua_wire_release(struct clua_shared_string *string) { clua_shared_string_release(string); }
 
 struct clua_shared_string *clua_wire_copy(const char *bytes, size_t count) { return clua_shared_string_copy(bytes, count); }
+
+struct clua_shared_string *clua_wire_string_of_object(const char *bytes, size_t count, void *object) {
+    return clua_shared_string_of_object(bytes, count, object);
+}

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "object.h"
+
 // The block of a Lua string ends with its bytes and a zero. So the end identifies the string, whatever precedes the bytes.
 static const char *end_of(const char *bytes, size_t count) { return bytes + count + 1; }
 
@@ -39,6 +41,15 @@ static bool grow(clua_shared_strings *table) {
     return true;
 }
 
+// A string with one owner, or NULL.
+static clua_shared_string *new_string(clua_shared_string contents) {
+    clua_shared_string *string = malloc(sizeof *string);
+    if (string == NULL) return NULL;
+    *string = contents;
+    atomic_init(&string->owners, 1);
+    return string;
+}
+
 clua_shared_string *clua_share_string(clua_state *state, const char *bytes, size_t count) {
     clua_shared_strings *table = &state->shared_strings;
     if (!grow(table)) return NULL;
@@ -47,9 +58,8 @@ clua_shared_string *clua_share_string(clua_state *state, const char *bytes, size
         atomic_fetch_add(&string->owners, 1);
         return string;
     }
-    string = malloc(sizeof *string);
+    string = new_string((clua_shared_string){.bytes = bytes, .count = count});
     if (string == NULL) return NULL;
-    *string = (clua_shared_string){.bytes = bytes, .count = count};
     atomic_init(&string->owners, 2);
     *link = string;
     table->count++;
@@ -57,22 +67,24 @@ clua_shared_string *clua_share_string(clua_state *state, const char *bytes, size
 }
 
 clua_shared_string *clua_shared_string_copy(const char *bytes, size_t count) {
-    clua_shared_string *string = malloc(sizeof *string);
     char *block = malloc(count + 1);
-    if (string == NULL || block == NULL) {
-        free(string);
-        free(block);
-        return NULL;
-    }
+    if (block == NULL) return NULL;
     memcpy(block, bytes, count);
-    *string = (clua_shared_string){.bytes = block, .count = count, .block = block};
-    atomic_init(&string->owners, 1);
+    clua_shared_string *string = new_string((clua_shared_string){.bytes = block, .count = count, .block = block});
+    if (string == NULL) free(block);
+    return string;
+}
+
+clua_shared_string *clua_shared_string_of_object(const char *bytes, size_t count, void *object) {
+    clua_shared_string *string = new_string((clua_shared_string){.bytes = bytes, .count = count, .object = object});
+    if (string == NULL) clua_object_release(object);
     return string;
 }
 
 void clua_shared_string_release(clua_shared_string *string) {
     if (string == NULL || atomic_fetch_sub(&string->owners, 1) != 1) return;
     free(string->block);
+    if (string->object != NULL) clua_object_release(string->object);
     free(string);
 }
 

@@ -27,7 +27,8 @@ typedef struct clua_shared_string {
     const char *bytes;
     size_t count;
     atomic_size_t owners;           // the parcels, and the state while Lua has the string
-    void *block;                    // Lua's memory; NULL while Lua has the string
+    void *block;                    // Lua's memory; NULL while Lua has the string, and if an object has the bytes
+    void *object;                   // the host's object that has the bytes, retained; NULL for none
     struct clua_shared_string *next;  // in the state's table
 } clua_shared_string;
 
@@ -36,6 +37,10 @@ clua_shared_string *clua_share_string(clua_state *state, const char *bytes, size
 
 /// A copy of these bytes that only the caller owns. Returns NULL if memory runs out. Any thread.
 clua_shared_string *clua_shared_string_copy(const char *bytes, size_t count);
+
+/// A string whose bytes an object of the host has, which must not change. Takes over a reference to the object, also if memory runs out, and
+/// then returns NULL. Any thread.
+clua_shared_string *clua_shared_string_of_object(const char *bytes, size_t count, void *object);
 
 /// Any thread. NULL is fine.
 void clua_shared_string_release(clua_shared_string *string);

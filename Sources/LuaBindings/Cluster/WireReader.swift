@@ -85,18 +85,19 @@ struct WireReader {
     }
 
     private mutating func string() throws(Failure) -> OpaquePointer {
-        func copy(_ bytes: UnsafeRawBufferPointer) -> OpaquePointer? {
-            unsafe clua_wire_copy(bytes.baseAddress?.assumingMemoryBound(to: CChar.self), bytes.count)
-        }
-        let copied: OpaquePointer?
+        let string: OpaquePointer?
         if try flag() {
-            unsafe copied = unsafe copy(try blob().bytes)
+            let blob = try blob()
+            let bytes = unsafe blob.bytes.assumingMemoryBound(to: CChar.self)
+            unsafe string = clua_wire_string_of_object(bytes.baseAddress, bytes.count, Unmanaged.passRetained(blob).toOpaque())
         } else {
             let bytes = try read { reader throws(MalformedMessage) in try reader.counted() }
-            unsafe copied = unsafe bytes.withUnsafeBytes { unsafe copy($0) }
+            unsafe string = unsafe bytes.withUnsafeBytes { bytes in
+                unsafe clua_wire_copy(bytes.baseAddress?.assumingMemoryBound(to: CChar.self), bytes.count)
+            }
         }
-        guard let copied = unsafe copied else { throw Failure(message: "not enough memory for a string that came from a cluster") }
-        return unsafe copied
+        guard let string = unsafe string else { throw Failure(message: "not enough memory for a string that came from a cluster") }
+        return unsafe string
     }
 
     private mutating func reference() throws(Failure) -> clua_reference {

@@ -105,5 +105,40 @@ import Testing
             #expect(outcome.lines.first == "\(workers[0])\ttrue\tfalse", "\(outcome)")
             #expect(outcome.lines.dropFirst().allSatisfy { $0.contains("cluster") || $0.lowercased().contains("deliver") }, "\(outcome)")
         }
+
+        /// A value that is in memory once and once more in a file, both at the worker and at home. Twice in memory would not fit.
+        private static let large = TestLength.isLong ? 1 << 30 : 288 << 20
+        private static let room = large + (200 << 20)
+
+        @Test("A large value needs its memory once at a worker")
+        func largeArgument() async throws {
+            let outcome = try await TestCluster.run(workers: 0) { cluster in
+                try cluster.addWorker("--slots", "1", memory: Self.room)
+                return try cluster.run(
+                    """
+                    local large = string.rep("0123456789abcdef", \(Self.large / 16))
+                    local op = opscript.OperationQueue.new():addOperation(function() return #large, large:sub(-20) end)
+                    op:waitUntilFinished()
+                    print(op.error, op.results[1], op.results[2])
+                    """)
+            }
+            #expect(outcome.text == "nil\t\(Self.large)\tcdef0123456789abcdef\n", "\(outcome)")
+        }
+
+        @Test("A large result needs its memory once at home")
+        func largeResult() async throws {
+            let outcome = try await TestCluster.run(workers: 1, slots: 1) { cluster in
+                let script = cluster.command(
+                    """
+                    local function body() return string.rep("0123456789abcdef", \(Self.large / 16)) end
+                    local op = opscript.OperationQueue.new():addOperation(body)
+                    op:waitUntilFinished()
+                    local result = op.result
+                    print(op.error, #result, result:sub(-20))
+                    """)
+                return try script.limited(toDataOf: Self.room).run()
+            }
+            #expect(outcome.text == "nil\t\(Self.large)\tcdef0123456789abcdef\n", "\(outcome)")
+        }
     }
 }

@@ -45,13 +45,16 @@ final class TestCluster: Sendable {
     }
 
     /// Starts a worker, whose name is `w` and its number, from 1.
+    ///
+    /// - Parameter memory: the number of bytes that it may have for its data; nil for any.
     @discardableResult
-    func addWorker(_ options: String...) throws -> Daemon {
+    func addWorker(_ options: String..., memory: Int? = nil) throws -> Daemon {
         let number = workerCount.withLock { count in
             count += 1
             return count
         }
-        let worker = try Daemon(workerCommand(["--name", "w\(number)"] + options), readyWhen: "at once")
+        let command = workerCommand(["--name", "w\(number)"] + options)
+        let worker = try Daemon(memory.map { command.limited(toDataOf: $0) } ?? command, readyWhen: "at once")
         workers.withLock { $0.append(worker) }
         return worker
     }
