@@ -130,7 +130,7 @@ let package = Package(
         .testTarget(
             name: "OpscriptTests",
             dependencies: ["ClusterSupport", "CTestSupport", "EmbeddingGuide", "OpCluster", "opscript", "TestSupport"],
-            exclude: ["ClusterScripts", "Golden", "StockLua"],
+            exclude: ["ClusterScripts", "Credentials", "Golden", "StockLua"],
             swiftSettings: strictMemory),
     ],
     cLanguageStandard: .c11
