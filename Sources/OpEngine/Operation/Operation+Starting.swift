@@ -45,6 +45,7 @@ extension Operation {
         switch transition({ $0.start(launched: launched) }) {
         case .run:
             if endsFromWithin { transition { $0.set(State.endedFromWithin) } }
+            if !launched, let admission { lock.withLock { admission.attempt += 1 } }
             deliverChanges()
             members?.open(for: self)
             if launched { main() } else { ThreadContext.current.whileRunning(self, in: nil) { main() } }

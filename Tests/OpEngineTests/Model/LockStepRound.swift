@@ -7,23 +7,25 @@ import TestSupport
 final class LockStepRound: @unchecked Sendable {
     // Safety: `@unchecked Sendable` because the simulation has only one thread.
     private var random: SeededGenerator
-    private let simulation: Engine.Simulation
+    let simulation: Engine.Simulation
     private let limit: Int
-    private var model: ReferenceModel
-    private var queues: [OperationQueue] = []
-    private var operations: [Operation] = []
+    var model: ReferenceModel
+    var queues: [OperationQueue] = []
+    var operations: [Operation] = []
     /// The operation that is being started by hand. `finishedEarly` is one that is being finished before it has started.
     private var startedByHand: Int?
     private var finishedEarly: Int?
     private var depth = 0
     private var isEnding = false
-    private var isOver = false
+    var isOver = false
     private let isTelling = TestLength.environment("OPSCRIPT_MODEL_TELL") == "1"
     private let tracker = LifetimeTracker()
     /// What happened, to compare two runs with the same seed.
     private(set) var trace: [Int] = []
     private var completions: [Int] = []
-    private var failing: Set<Int> = []
+    var failing: Set<Int> = []
+    /// The operations whose `start` has not returned, and those of them whose attempt has failed meanwhile.
+    var inStart: Set<Int> = [], endedInStart: Set<Int> = []
 
     static let mainQueue = 0
 
@@ -31,7 +33,7 @@ final class LockStepRound: @unchecked Sendable {
         random = SeededGenerator(seed: seed)
         simulation = Engine.Simulation(seed: seed)
         self.limit = limit
-        model = ReferenceModel(flaw: flaw)
+        model = ReferenceModel(flaw: flaw) { [simulation] in simulation.now }
     }
 
     /// Runs the round and returns the violations.
@@ -41,6 +43,7 @@ final class LockStepRound: @unchecked Sendable {
             queues.append(isMain ? simulation.engine.mainQueue : OperationQueue(engine: simulation.engine))
             model.queues.append(ReferenceModel.Queue(maximum: isMain ? 1 : nil))
         }
+        setResources(Self.allResources)
         while operations.count < limit && model.violations.isEmpty {
             act()
             if flip(16) { compareAll() }
@@ -51,13 +54,13 @@ final class LockStepRound: @unchecked Sendable {
 
     // MARK: Actions
 
-    private func number(_ count: Int) -> Int { Int.random(in: 0..<count, using: &random) }
-    private func flip(_ count: Int) -> Bool { number(count) == 0 }
+    func number(_ count: Int) -> Int { Int.random(in: 0..<count, using: &random) }
+    func flip(_ count: Int) -> Bool { number(count) == 0 }
     /// Prints what happens when `OPSCRIPT_MODEL_TELL=1` is set.
-    private func tell(_ text: @autoclosure () -> String) {
+    func tell(_ text: @autoclosure () -> String) {
         if isTelling { print(String(repeating: "  ", count: depth) + text()) }
     }
-    private var anyQueue: Int { number(queues.count) }
+    var anyQueue: Int { number(queues.count) }
     /// Mostly recent operations, sometimes old ones.
     private var anyOperation: Int? {
         if operations.isEmpty { return nil }
@@ -65,7 +68,7 @@ final class LockStepRound: @unchecked Sendable {
     }
 
     private func act() {
-        switch number(40) {
+        switch number(44) {
         case 0..<9: add(make(), to: anyQueue)
         case 9: addBatch()
         case 10: addBarrier()
@@ -84,6 +87,8 @@ final class LockStepRound: @unchecked Sendable {
         case 32: if let one = anyOperation { startByHand(one) }
         case 33: wait()
         case 34: if let one = anyOperation { misuse(one) }
+        case 35: if let one = anyOperation { changeNeeds(of: one) }
+        case 36: changeLimits()
         default: if depth == 0 { step() } else if let one = anyOperation { compare(one) }
         }
     }
@@ -102,6 +107,7 @@ final class LockStepRound: @unchecked Sendable {
         } else if !simulation.step() {
             let missed = model.runnable.filter { model.operations[$0].queue != LockStepRound.mainQueue }
             if !missed.isEmpty && depth == 0 { model.violate("nothing runs, though \(missed) may") }
+            if depth == 0 { checkReasons() }
         }
     }
 
@@ -110,6 +116,7 @@ final class LockStepRound: @unchecked Sendable {
         let token = tracker.token()
         let begin: @Sendable () -> Void = { [weak self] in
             withExtendedLifetime(token) { self?.began(one) }
+            self?.startReturns(one)
         }
         let operation: Operation
         var inner: OperationQueue?
@@ -123,8 +130,8 @@ final class LockStepRound: @unchecked Sendable {
         case 3:
             operation = BlockOperation { [weak self] in
                 begin()
-                self?.failing.insert(one)
-                throw ModelFailure()
+                // After `startReturns`: nothing happens before the engine learns of the error.
+                if self?.mustFail(one) ?? false { throw ModelFailure() }
             }
         default: operation = BlockOperation(block: begin)
         }
@@ -138,6 +145,7 @@ final class LockStepRound: @unchecked Sendable {
             queues.append(inner)
             model.queues.append(ReferenceModel.Queue(group: one, isHeld: true))
         }
+        if inner == nil { equip(one) }
         completions.append(0)
         operation.whenFinished { [weak self] in self?.finished(one) }
         if flip(2) {
@@ -154,6 +162,7 @@ final class LockStepRound: @unchecked Sendable {
     private func began(_ one: Int) {
         if isOver { return }
         trace.append(one)
+        inStart.insert(one)
         tell("\(one) begins, by hand: \(startedByHand == one)")
         model.start(one, byHand: startedByHand == one)
         if Operation.current !== operations[one] { model.violate("\(one) is not the current operation") }
@@ -191,6 +200,7 @@ final class LockStepRound: @unchecked Sendable {
 
     private func add(_ one: Int, to queue: Int) {
         let isPossible = canBeAdded(one) && model.takes(one, in: queue)
+        if isRefusedAsFull([one], queue, isPossible) { return }
         if isPossible { model.add([one], to: queue) }
         tell("add \(one) to \(queue): \(isPossible)")
         expect(isPossible, "adding \(one)") { try queues[queue].tryAddOperation(operations[one]) }
@@ -200,6 +210,7 @@ final class LockStepRound: @unchecked Sendable {
         let batch = (0..<(1 + number(4))).map { _ in make() } + (flip(3) ? [anyOperation ?? 0] : [])
         let queue = anyQueue
         let isPossible = Set(batch).count == batch.count && batch.allSatisfy { canBeAdded($0) && model.takes($0, in: queue) }
+        if isRefusedAsFull(batch, queue, isPossible) { return }
         tell("add \(batch) to \(queue): \(isPossible)")
         if isPossible { model.add(batch, to: queue) }
         expect(isPossible, "adding \(batch)") {
@@ -209,13 +220,16 @@ final class LockStepRound: @unchecked Sendable {
 
     private func addBarrier() {
         let (one, queue) = (make(), anyQueue)
-        let isPossible = model.takes(one, in: queue)
+        let isPossible = canBeAdded(one) && model.takes(one, in: queue)
+        if isRefusedAsFull([one], queue, isPossible, isBarrier: true) { return }
         tell("add barrier \(one) to \(queue): \(isPossible)")
         if isPossible { model.add([one], to: queue, isBarrier: true) }
         expect(isPossible, "adding barrier \(one)") { try queues[queue].tryAddBarrier(operations[one]) }
     }
 
-    private func canBeAdded(_ one: Int) -> Bool {
+    private func canBeAdded(_ one: Int) -> Bool { canBeStarted(one) && model.suffices(for: one) }
+
+    private func canBeStarted(_ one: Int) -> Bool {
         let operation = model.operations[one]
         return operation.queue == nil && !operation.isExecuting && !operation.isEndingUnstarted && !operation.isFinished
     }
@@ -303,8 +317,10 @@ final class LockStepRound: @unchecked Sendable {
     private func finish(_ one: Int) {
         guard let operation = operations[one] as? HeldOperation else { return }
         tell("finish \(one)")
-        if !model.operations[one].isFinished && flip(4) {
-            failing.insert(one)
+        // Only a former attempt can ask that.
+        if model.isBetweenAttempts(one) { return operation.finish() }
+        if !model.operations[one].isFinished && flip(model.operations[one].admission.attempts > 1 ? 2 : 4) {
+            attemptFails(one)
             operation.finish(with: ModelFailure())
         } else {
             operation.finish()
@@ -326,9 +342,9 @@ final class LockStepRound: @unchecked Sendable {
         guard startedByHand == nil else { return }
         let operation = model.operations[one]
         // Starting an operation whose dependency has failed cancels it, which makes it ready.
-        let isUnlucky = operation.hasUnluckyDependency && operation.policy == .succeeded && canBeAdded(one)
+        let isUnlucky = operation.hasUnluckyDependency && operation.policy == .succeeded && canBeStarted(one)
         if isUnlucky { model.cancel(one) }
-        let isPossible = canBeAdded(one) && model.operations[one].isReady && !operation.isGateClosed
+        let isPossible = canBeStarted(one) && model.operations[one].isReady && !operation.isGateClosed
         startedByHand = isPossible ? one : nil
         expect(isPossible, "starting \(one) by hand") { try operations[one].tryStart() }
         startedByHand = nil
@@ -381,6 +397,9 @@ final class LockStepRound: @unchecked Sendable {
         check(real.dependencies.map { Int($0.name ?? "") } == expected.dependencies, "dependencies")
         check(real.queuePriority.rawValue == expected.priority, "priority")
         check((real.queue != nil) == (expected.queue != nil && !expected.isFinished), "queue")
+        check(real.exclusiveKeys == expected.admission.needs.keys, "keys")
+        check(real.needs == expected.admission.needs.resources, "needs")
+        if expected.admission.attempts > 1 { check(real.attempt == expected.admission.attempt, "attempt") }
     }
 
     private func compareAll() {
@@ -401,16 +420,21 @@ final class LockStepRound: @unchecked Sendable {
     private func end() {
         guard model.violations.isEmpty else { return abandon() }
         isEnding = true
-        for one in operations.indices where model.operations[one].inner != nil && canBeAdded(one) { add(one, to: 1) }
+        setResources(Self.allResources)
         for (index, queue) in queues.enumerated() {
             model.queues[index].isSuspended = false
             queue.isSuspended = false
+            (model.queues[index].maximumPending, queue.maxPendingOperationCount) = (nil, nil)
             if index != LockStepRound.mainQueue {
                 model.queues[index].maximum = nil
                 queue.maxConcurrentOperationCount = -1
             }
         }
+        for one in operations.indices where model.operations[one].inner != nil && canBeAdded(one) { add(one, to: 1) }
         settle()
+        // Nobody has anything, so whatever may run had its turn.
+        let stuck = operations.indices.filter { model.mayRun($0) }
+        if !stuck.isEmpty && model.violations.isEmpty { model.violate("\(stuck) wait for what nobody has") }
         for (index, queue) in queues.enumerated() {
             model.cancelAll(in: index)
             queue.cancelAllOperations()

@@ -7,6 +7,8 @@ struct ReferenceModel {
     enum Flaw: CaseIterable {
         case lastInFirstOut, ignoresPriority, ignoresBarriers, removalKeepsWaiting, cancellingKeepsWaiting, failureReleasesAll
         case suspensionIsIgnored, maximumIsOffByOne, finishedDependenciesAreForgotten, groupsDoNotHold, groupsIgnoreFailures
+        case keysAreShared, resourcesAreEndless, burstIsOffByOne, attemptsAreOffByOne, pausesAreTooLong, conditionsAreIgnored
+        case pendingIsOffByOne
     }
 
     struct Operation {
@@ -38,6 +40,7 @@ struct ReferenceModel {
         var hasFailedMember = false
         /// It is a group that was cancelled before its turn came, and ends with its members, without executing.
         var isEndingUnstarted = false
+        var admission = Admission()
 
         var isReady: Bool { waitsFor.isEmpty || isCancelled || isExecuting || isFinished }
         var outcome: OpEngine.Operation.Outcome { hasFailed ? .failed : isCancelled ? .cancelled : .succeeded }
@@ -60,15 +63,24 @@ struct ReferenceModel {
         var isClosed = false
         /// The group was cancelled.
         var cancelsAdditions = false
+        var rate: RateLimit?
+        var isOrWasLimited = false
+        /// When operations have started since the rate limit was set.
+        var starts: [ContinuousClock.Instant] = []
+        /// How many operations may wait; nil for any number.
+        var maximumPending: Int?
     }
 
     var operations: [Operation] = []
     var queues: [Queue] = []
+    /// How much there is of each resource.
+    var resources: [String: Int] = [:]
+    let now: () -> ContinuousClock.Instant
     var violations: [String] = []
     var flaw: Flaw?
     private var clock = 0
 
-    init(flaw: Flaw? = nil) { self.flaw = flaw }
+    init(flaw: Flaw? = nil, now: @escaping () -> ContinuousClock.Instant) { (self.flaw, self.now) = (flaw, now) }
 
     // MARK: What users do
 
@@ -178,6 +190,7 @@ struct ReferenceModel {
         if operations[one].isCancelled { violate("operation \(one) runs although it was cancelled before") }
         operations[one].isExecuting = true
         operations[one].inLineSince = nil
+        take(one, byHand: byHand)
         if let inner = operations[one].inner { queues[inner].isHeld = false }
     }
 
@@ -210,6 +223,7 @@ struct ReferenceModel {
         }
         operations[one].isExecuting = false
         operations[one].isFinished = true
+        operations[one].admission.taken = Needs()
         operations[one].hasFailed = hasFailed && !operations[one].isCancelledByDependency
         operations[one].inLineSince = nil
         if let inner = operations[one].inner, !queues[inner].isClosed { violate("group \(one) ends before its members") }
@@ -238,6 +252,7 @@ struct ReferenceModel {
         if operations[one].isExecuting || operations[one].isFinished || !operations[one].isReady { return false }
         if operations[one].isEndingUnstarted { return false }
         if operations[one].isGateClosed && !operations[one].isCancelled { return false }
+        if !operations[one].isCancelled && !isAdmitted(one) { return false }
         guard let queue = operations[one].queue else { return false }
         if queues[queue].isHeld && flaw != .groupsDoNotHold { return false }
         if queues[queue].isSuspended && flaw != .suspensionIsIgnored { return false }
@@ -261,7 +276,12 @@ struct ReferenceModel {
     }
 
     /// The operations that the engine should have started when it says that it has nothing to do.
-    var runnable: [Int] { operations.indices.filter { mayRun($0) } }
+    ///
+    /// One that waits for something may have to let others go first, which cannot run. That leaves those all of whose rivals may run.
+    var runnable: [Int] {
+        let able = Set(operations.indices.filter { mayRun($0) })
+        return able.filter { rivals(of: $0).isSubset(of: able) }
+    }
 
     /// Whether a dependency of `one` on `other` would close a cycle.
     func closesCycle(_ one: Int, on other: Int) -> Bool {
@@ -279,9 +299,9 @@ struct ReferenceModel {
     private mutating func checkTurn(of one: Int) {
         guard mayRun(one) else { return violate("operation \(one) starts although it may not") }
         // The engine may ask at any moment whether a gated operation is ready, so its place in line means nothing.
-        if operations[one].isGated { return }
+        if hasNoFixedPlace(one) { return }
         for other in queues[operations[one].queue ?? 0].operations
-        where other != one && !operations[other].isGated && precedes(other, one) && mayRun(other) {
+        where other != one && !hasNoFixedPlace(other) && precedes(other, one) && mayRun(other) {
             violate("operation \(one) starts before \(other)")
         }
     }
