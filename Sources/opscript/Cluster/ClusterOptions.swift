@@ -12,6 +12,18 @@ struct ClusterOptions {
     private var marksOutput = false
 
     /// The options that name a file.
+    /// The part of a help text about these options.
+    static let usage = """
+          --cluster URL         the NATS server, or several with commas between
+          --key FILE            the secret that workers share with those who send operations
+          --creds FILE          NATS credentials
+          --nkey FILE           the seed of an nkey; a user may also be in OPSCRIPT_CLUSTER_USER and OPSCRIPT_CLUSTER_PASSWORD
+          --ca FILE             the authorities whose certificates the server may have
+          --cert FILE           a certificate that identifies this program to the server
+          --cert-key FILE       the private key of that certificate
+          --insecure            do without TLS, credentials and a key on a server that is not on this machine
+        """
+
     private static let fileOptions = ["--key", "--creds", "--nkey", "--ca", "--cert", "--cert-key"]
 
     /// Reads an option, whose value follows `=` or is the next word. Returns false if `word` is no option of this kind.

@@ -59,16 +59,12 @@ enum WorkerCommand {
     static let usage = """
         usage: opscript worker --cluster URL [options]
         Runs the operations of scripts that use the cluster, until SIGINT or SIGTERM; a second one does not wait for those that run.
-          --cluster URL         the NATS server, or several with commas between
           --slots N             run at most N operations at once (default: the processors this process may use)
           --name NAME           how others call this worker (default: the machine's name and the process's number)
           --memory-limit SIZE   limit the memory of each operation; SIZE is bytes, or has a suffix k, M or G
           --cache SIZE          keep so many bytes of large values for later operations (default: 256M)
           --directory DIR       put the files of runs that are not seen on this machine into DIR (default: TMPDIR, or /tmp)
-          --key FILE            the secret that workers share with those who send operations
-          --creds FILE          NATS credentials; or --nkey FILE, or OPSCRIPT_CLUSTER_USER and OPSCRIPT_CLUSTER_PASSWORD
-          --ca FILE             the authorities to trust; --cert FILE and --cert-key FILE identify this worker
-          --insecure            do without TLS, credentials and a key on a server that is not on this machine
+        \(ClusterOptions.usage)
 
         """
 

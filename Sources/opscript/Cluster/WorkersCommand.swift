@@ -6,7 +6,8 @@ enum WorkersCommand {
     static let usage = """
         usage: opscript workers --cluster URL [options]
         Lists the workers of a cluster: what they are called, where they run, how many operations they run at once, have now and
-        have ended, the load of their machine, and their version. The options are those of 'opscript worker'.
+        have ended, the load of their machine, and their version.
+        \(ClusterOptions.usage)
 
         """
 
