@@ -4,39 +4,69 @@ import Glibc
 /// what is made of a value of 1 GB needs that much memory again.
 @safe
 final class BlobMemory: @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because whoever writes to it sees to it that nobody else does.
+    // Safety: `@unchecked Sendable` because each byte is written once, and read after whoever writes the last one has ordered that.
 
     /// Blobs of at least this many bytes are in files. A smaller one is not worth the time.
     static let fewestFileBytes = 256 << 20
 
     let bytes: UnsafeMutableRawBufferPointer
-    private let isMapped: Bool
+    /// The file; nil if `bytes` are not a file's.
+    private let file: Int32?
 
     /// - Returns: nil if there is not so much memory. Whoever announces too much gets no crash.
     init?(count: Int) {
-        let mapped = unsafe count < Self.fewestFileBytes ? nil : Self.map(count)
-        guard let block = unsafe mapped ?? malloc(max(count, 1)) else { return nil }
-        unsafe bytes = UnsafeMutableRawBufferPointer(start: block, count: count)
-        isMapped = unsafe mapped != nil
+        if count >= Self.fewestFileBytes, let (descriptor, address) = unsafe Self.map(count) {
+            unsafe bytes = UnsafeMutableRawBufferPointer(start: address, count: count)
+            file = descriptor
+        } else if let block = unsafe malloc(max(count, 1)) {
+            unsafe bytes = UnsafeMutableRawBufferPointer(start: block, count: count)
+            file = nil
+        } else {
+            return nil
+        }
     }
 
     deinit {
-        if isMapped { unsafe munmap(bytes.baseAddress, bytes.count) } else { unsafe free(bytes.baseAddress) }
+        if let file {
+            unsafe munmap(bytes.baseAddress, bytes.count)
+            close(file)
+        } else {
+            unsafe free(bytes.baseAddress)
+        }
     }
 
-    /// A new file's contents; nil if there is no room for it.
-    private static func map(_ count: Int) -> UnsafeMutableRawPointer? {
+    /// A new file with room for so many bytes, and where they are in memory; nil if there is none.
+    private static func map(_ count: Int) -> (descriptor: Int32, address: UnsafeMutableRawPointer)? {
         // Not /tmp, which may be memory itself.
         let folder = unsafe getenv("TMPDIR").map { unsafe String(cString: $0) } ?? "/var/tmp"
         var path = Array("\(folder)/opscript-blob-XXXXXX".utf8CString)
         let descriptor = unsafe mkstemp(&path)
         guard descriptor >= 0 else { return nil }
-        defer { close(descriptor) }
         unsafe unlink(path)
         _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
-        // A write to a page that has no room on the disk would be a signal, so the room is taken now.
-        guard posix_fallocate(descriptor, 0, count) == 0 else { return nil }
-        let address = unsafe mmap(nil, count, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0)
-        return unsafe address == MAP_FAILED ? nil : address
+        // Whether the disk is full is found out here, and not in the middle.
+        if posix_fallocate(descriptor, 0, count) == 0, let address = unsafe mmap(nil, count, PROT_READ, MAP_SHARED, descriptor, 0),
+            unsafe address != MAP_FAILED
+        {
+            return unsafe (descriptor, address)
+        }
+        close(descriptor)
+        return nil
+    }
+
+    /// Writes a part of the blob. Returns false if the disk fails.
+    func write(_ part: [UInt8], at offset: Int) -> Bool {
+        guard let file else {
+            unsafe UnsafeMutableRawBufferPointer(rebasing: bytes[offset...]).copyBytes(from: part)
+            return true
+        }
+        // Not by way of memory, each page of which the kernel would have to clear first.
+        var rest = part[...]
+        while !rest.isEmpty {
+            let count = unsafe rest.withUnsafeBytes { unsafe pwrite(file, $0.baseAddress, $0.count, offset + part.count - rest.count) }
+            if count < 0 && errno != EINTR { return false }
+            rest = rest.dropFirst(max(count, 0))
+        }
+        return true
     }
 }

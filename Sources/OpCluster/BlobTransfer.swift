@@ -72,8 +72,7 @@ private final class BlobTransfer: @unchecked Sendable {
             }
             var isThere = false
             if case .message(.piece(offset, let bytes)) = reply, bytes.count == count, let memory {
-                unsafe UnsafeMutableRawBufferPointer(rebasing: memory.bytes[offset...]).copyBytes(from: bytes)
-                isThere = true
+                isThere = memory.write(bytes, at: offset)
             }
             let isLast = state.withLock { state in
                 state.openCount -= 1
