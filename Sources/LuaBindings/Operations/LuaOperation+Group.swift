@@ -24,7 +24,7 @@ extension LuaOperation {
         // Cancelling reaches all of them at once.
         forEachMember(of: members) { if $0.memberQueue == nil { $0.announceStop(.interrupted) } else { $0.cancelItself() } }
         cancel()
-        forEachMember(of: members) { if $0.memberQueue == nil { $0.stop(.interrupted) } else { $0.cancelItself() } }
+        forEachMember(of: members) { if $0.memberQueue == nil { $0.stop(.interrupted) } }
     }
 
     /// Calls `body` with the members that are the scripts', each group before its members.
