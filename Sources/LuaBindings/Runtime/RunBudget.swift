@@ -1,6 +1,12 @@
 import CLua
 
 /// The time and the instructions of a run: a call of the host into Lua, with all the callbacks and operations that come of it.
+///
+/// A `Runtime.Group` is passed on in the same way, but is something else. A host makes a group, which may have any number of runs and be part
+/// of another one; a run has a budget without being asked for, and only if there are such limits. A group knows its members, and ends them at
+/// once; a budget does not know who uses it, because whoever does has a timer and a counter of its own. An operation is in the group of the code
+/// that has made it, which costs it nothing; it uses the budget of the code that has first added or started it, because that is what lets it
+/// run.
 // Safety: `instructions` is atomic and lives as long as the budget.
 @safe
 final class RunBudget: @unchecked Sendable {

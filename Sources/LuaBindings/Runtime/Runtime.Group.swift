@@ -16,6 +16,8 @@ extension Runtime {
     /// alice.cancel()  // all that Alice has started
     /// ```
     ///
+    /// A group has no limits of its own: `Runtime.Limits` apply to each run in it.
+    ///
     /// An operation belongs to the group of the code that made it, whoever adds it to a queue. Operations of a `LuaFunction` belong to the
     /// group in which `Runtime.function` was called. Operations that are not the scripts' belong to no group.
     ///
