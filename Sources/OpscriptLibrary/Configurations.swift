@@ -4,12 +4,28 @@ import LuaBindings
 /// What C sees of settings.
 // Safety: the header says that one thread at a time uses a configuration.
 final class ConfigurationObject: @unchecked Sendable {
-    var settings = Runtime.Configuration()
+    private var settings = Runtime.Configuration()
+    /// The settings of the store, which it has also without a folder, so that they can be made in any order.
+    private var store = Runtime.Store(directory: "")
     /// The first setting that was refused. `opscript_runtime_new` reports it.
-    private(set) var refusal: Misuse?
+    private var refusal: Misuse?
 
-    func change(_ body: (inout Runtime.Configuration) throws -> Void) {
-        do { try body(&settings) } catch { refusal = refusal ?? error as? Misuse }
+    func change(_ body: (inout Runtime.Configuration) throws -> Void) { note { try body(&settings) } }
+
+    func changeStore(_ body: (inout Runtime.Store) throws -> Void) { note { try body(&store) } }
+
+    private func note(_ change: () throws -> Void) {
+        do { try change() } catch { refusal = refusal ?? error as? Misuse }
+    }
+
+    /// The settings of a runtime.
+    ///
+    /// - Throws: the first setting that was refused.
+    func complete() throws -> Runtime.Configuration {
+        if let refusal { throw refusal }
+        var complete = settings
+        if !store.directory.isEmpty { complete.store = store }
+        return complete
     }
 }
 

@@ -27,8 +27,7 @@ private func isWorker(of runtime: Runtime) -> Bool { Worker.current?.engine === 
 public func newRuntime(_ configuration: OpaquePointer?, _ error: ErrorPlace?) -> OpaquePointer? {
     reporting("opscript_runtime_new", to: error) {
         guard let configuration = object(configuration, as: ConfigurationObject.self) else { return retained(try Runtime()) }
-        if let refusal = configuration.refusal { throw refusal }
-        return retained(try Runtime(configuration.settings))
+        return retained(try Runtime(configuration.complete()))
     }
 }
 

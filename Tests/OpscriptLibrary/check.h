@@ -41,6 +41,7 @@ void test_tables(void);
 void test_lists(void);
 void test_configurations(void);
 void test_processes(void);
+void test_stores(void);
 void test_scripts(opscript_runtime *runtime);
 void test_host_functions(opscript_runtime *runtime);
 void test_operations(opscript_runtime *runtime);

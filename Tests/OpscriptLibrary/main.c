@@ -63,6 +63,7 @@ int main(int argument_count, char **arguments) {
   test_tables();
   test_lists();
   test_configurations();
+  test_stores();
   if (argument_count == 1) test_processes();
   opscript_error *error = NULL;
   opscript_configuration *configuration = opscript_configuration_new();

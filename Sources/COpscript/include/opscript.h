@@ -49,7 +49,6 @@ extern "C" {
 #endif
 
 /* Version ----------------------------------------------------------------------------------------------------------- */
-
 /* The version of this header. Minor versions below 1.0 may change the interface, and so the name of the library. */
 #define OPSCRIPT_VERSION_MAJOR 0
 #define OPSCRIPT_VERSION_MINOR 2
@@ -64,7 +63,6 @@ int opscript_version_number(void);
 const char *opscript_version(void);
 
 /* Objects ----------------------------------------------------------------------------------------------------------- */
-
 /* A length: up to the first zero. */
 #define OPSCRIPT_TEXT ((size_t)-1)
 
@@ -106,7 +104,6 @@ typedef void (*opscript_sink)(void *user_data, const char *bytes, size_t length)
 typedef void (*opscript_notice)(void *user_data);
 
 /* Errors ------------------------------------------------------------------------------------------------------------ */
-
 typedef enum opscript_error_kind {
   OPSCRIPT_NO_ERROR = 0,
   OPSCRIPT_SYNTAX,       /* the source is no valid Lua */
@@ -142,7 +139,6 @@ const opscript_value *opscript_error_value(const opscript_error *error);
 void opscript_error_free(opscript_error *error);
 
 /* Values ------------------------------------------------------------------------------------------------------------ */
-
 typedef enum opscript_type {
   OPSCRIPT_NIL = 0,
   OPSCRIPT_BOOLEAN,
@@ -216,7 +212,6 @@ bool opscript_value_set_field(opscript_value *table, const char *name, const ops
 bool opscript_value_append(opscript_value *table, const opscript_value *value);
 
 /* Lists ------------------------------------------------------------------------------------------------------------- */
-
 /* A new list without values. Where a list is an argument, NULL is the empty list. */
 opscript_list *opscript_list_new(void);
 size_t opscript_list_count(const opscript_list *list);
@@ -233,7 +228,6 @@ bool opscript_list_add_operation(opscript_list *list, const opscript_operation *
 void opscript_list_free(opscript_list *list);
 
 /* Configurations ---------------------------------------------------------------------------------------------------- */
-
 /* The default settings. A setting that is out of range is reported by opscript_runtime_new. */
 opscript_configuration *opscript_configuration_new(void);
 /* The maximum number of operations that run at once; 0, the default, for the number of processors that this process may use. */
@@ -295,10 +289,32 @@ void opscript_configuration_set_untrusted(opscript_configuration *configuration)
    costs the operation that it runs, and nothing else. `executable` is the path of the installed command `opscript-worker`; with NULL,
    opscript_runtime_new looks for it beside this program and in PATH, and reports if there is none. */
 void opscript_configuration_set_worker_processes(opscript_configuration *configuration, const char *executable);
+/* Keeps finished work in a folder, so that operations with `memoize`, `inputs` or `outputs` need not do it again, in this run or in a later
+   one. Without a folder (NULL, the default), such operations are errors. It is made when the first work is recorded. Several processes may
+   use it. Whoever may write there decides what operations return, so it must belong to the program. */
+void opscript_configuration_set_store(opscript_configuration *configuration, const char *directory);
+/* The number of bytes that the store may take on the disk; 0, the default, for 2 GB. The work that was used least recently goes. */
+void opscript_configuration_set_store_limit(opscript_configuration *configuration, size_t bytes);
+/* What is done with finished work. */
+typedef enum opscript_store_mode {
+  OPSCRIPT_STORE_NORMAL = 0, /* what is there does not run */
+  OPSCRIPT_STORE_DRY_RUN,    /* no operation that asks the store runs; one that would run finishes without results */
+  OPSCRIPT_STORE_ALWAYS_RUN  /* everything runs and is recorded */
+} opscript_store_mode;
+void opscript_configuration_set_store_mode(opscript_configuration *configuration, opscript_store_mode mode);
+/* Decisions about an operation that asks the store: its work is there; it runs, or would in a dry run; it has run, and will again. */
+typedef enum opscript_decision { OPSCRIPT_SKIPPED = 0, OPSCRIPT_RUNS, OPSCRIPT_NOT_RECORDED } opscript_decision;
+/* Is told about a decision. `name` is the operation's name, or else its first output, or the place of its function. `reason` says why it runs
+   or is not recorded, such as `input 'a.h' changed`; empty if it is skipped. The thread that runs the operation calls it, so there may be
+   several calls at once. The operation and the texts are valid during the call. */
+typedef void (*opscript_explainer)(
+  void *user_data, const opscript_operation *operation, const char *name, opscript_decision decision, const char *reason);
+/* NULL, the default, for nobody who is told. */
+void opscript_configuration_set_store_explainer(
+  opscript_configuration *configuration, opscript_explainer explainer, void *user_data, opscript_destructor destroy);
 void opscript_configuration_free(opscript_configuration *configuration);
 
 /* Runtimes ---------------------------------------------------------------------------------------------------------- */
-
 /* Makes a runtime. `configuration` may be NULL for the default settings, and may be used again. Any thread. */
 opscript_runtime *opscript_runtime_new(const opscript_configuration *configuration, opscript_error **error);
 /* Cancels all operations and timers, stops the workers and closes all Lua states. Waits for bodies that run, and for a thread that is
@@ -383,7 +399,6 @@ void opscript_interrupt_all(opscript_runtime *runtime);
 size_t opscript_unfinished_count(const opscript_runtime *runtime);
 
 /* Operations -------------------------------------------------------------------------------------------------------- */
-
 /* Runs a script that returns one function, and copies that function together with the present values of what it captures. Parameters as in
    opscript_run. Enters. */
 opscript_function *opscript_function_new(
@@ -447,7 +462,6 @@ opscript_list *opscript_results(
   opscript_runtime *runtime, opscript_operation *operation, double deadline, opscript_error **error);
 
 /* Queues ------------------------------------------------------------------------------------------------------------ */
-
 /* A new queue of a runtime. Any thread. */
 opscript_queue *opscript_queue_new(opscript_runtime *runtime, opscript_error **error);
 /* The main queue, whose operations run in the main state: while a call inside waits, and in opscript_drain. Any thread. */
