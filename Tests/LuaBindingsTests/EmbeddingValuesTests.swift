@@ -103,6 +103,11 @@ import struct Foundation.URL
                 try call.push(call.element(count, ofTableAt: 1)["name"])
             }
             print(try runtime.evaluate("lastName { { name = 'a' }, { name = 'b' } }"))  // "b"
+            try runtime.register("lastPrice") { (orders: LuaTable) in
+                let rows = try orders.table(at: "rows")
+                return try rows[rows.count, "price"]
+            }
+            print(try runtime.evaluate("lastPrice { rows = { { price = 3 }, { price = 4 } } }"))  // 4
 
             try runtime.register("fetch") { (name: String) async throws -> String in try await download(name) }
             print(try runtime.evaluate("fetch 'a.txt'"))  // "contents of a.txt"

@@ -247,7 +247,8 @@ import Testing
 
     private static let unavailable: Set = [
         // Refused: subclasses, preludes, __transfer in a call, freezing, and captures that cannot be sent.
-        "a class", "a class with all its methods", "a prelude", "an object with __transfer", "a frozen value", "captures",
+        "a class", "a class with all its methods", "a prelude", "an object with __transfer", "a frozen value",
+        "a frozen table read where it is", "captures",
         // The error counts the operation queue and the function as arguments, too.
         "what cannot be sent",
         // Callbacks have copies of the variables of the body.

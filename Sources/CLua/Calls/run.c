@@ -177,6 +177,18 @@ int clua_thaw(lua_State *L, int index, clua_failure *failure) {
     return status;
 }
 
+int clua_frozen_field(lua_State *L, int index, clua_failure *failure) {
+    memset(failure, 0, sizeof *failure);
+    index = lua_absindex(L, index);
+    if (!lua_checkstack(L, 4)) return clua_refuse(failure, "stack overflow");
+    lua_pushcfunction(L, clua_frozen_field_here);
+    lua_pushvalue(L, index);
+    lua_rotate(L, -3, -1);
+    int status = lua_pcall(L, 2, 1, 0);
+    if (status != LUA_OK) take_failure(L, status, failure);
+    return status;
+}
+
 // MARK: calling
 
 // Pushes the description of the error in flight, or false. Code that runs meanwhile, such as a `__close` handler, must not lose it.

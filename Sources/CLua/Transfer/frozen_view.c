@@ -36,6 +36,11 @@ const frozen_table *clua_to_frozen(lua_State *L, int index) {
 
 bool clua_is_frozen(lua_State *L, int index) { return clua_to_frozen(L, index) != NULL; }
 
+lua_Integer clua_frozen_count(lua_State *L, int index) {
+    const frozen_table *table = clua_to_frozen(L, index);
+    return table != NULL ? table->element_count : 0;
+}
+
 void clua_share_nothing(lua_State *L) { clua_state_of(L)->shares_nothing = true; }
 
 // MARK: lifetime
@@ -245,6 +250,8 @@ static int get_value(lua_State *L) {
     if (++view->lookups == HOT_LOOKUPS && (uint64_t)table->element_count + table->pair_count <= MOST_HOT_VALUES) become_hot(L);
     return push_value(L, find(L, table));
 }
+
+int clua_frozen_field_here(lua_State *L) { return push_value(L, find(L, check(L, 1))); }
 
 static int get_length(lua_State *L) {
     lua_pushinteger(L, check(L, 1)->element_count);

@@ -180,6 +180,9 @@ int clua_push_items(lua_State *L, const clua_item *first, size_t count, clua_fai
 /// Pushes an ordinary copy of the frozen table at `index`.
 int clua_thaw(lua_State *L, int index, clua_failure *failure);
 
+/// Replaces the key on top by the value that the frozen table at `index` has for it.
+int clua_frozen_field(lua_State *L, int index, clua_failure *failure);
+
 /// Fills `failure` with an error that did not come from Lua. Returns LUA_ERRRUN.
 int clua_refuse(clua_failure *failure, const char *message);
 

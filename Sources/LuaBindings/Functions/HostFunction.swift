@@ -15,12 +15,13 @@ final class HostFunction: Sendable {
         return unsafe LuaState.with(lua) { state in
             unsafe state.whileRunning(lua) {
                 unsafe Unmanaged<HostFunction>.fromOpaque(function)._withUnsafeGuaranteedRef { function in
-                    var resultCount: Int32 = 0
+                    var progress = LuaCall.Progress()
+                    defer { progress.end() }
                     do {
-                        try unsafe withUnsafeMutablePointer(to: &resultCount) { resultCount in
-                            try unsafe function.body(LuaCall(lua: lua, state: state, resultCount: resultCount))
+                        try unsafe withUnsafeMutablePointer(to: &progress) { progress in
+                            try unsafe function.body(LuaCall(lua: lua, state: state, progress: progress))
                         }
-                        return resultCount
+                        return progress.resultCount
                     } catch {
                         unsafe reply.initialize(to: clua_reply())
                         unsafe state.callError(for: error).write(to: reply)

@@ -17,16 +17,28 @@ public struct LuaCall: ~Copyable {
     private let lua: OpaquePointer
     // Safety: the state runs the call.
     unowned(unsafe) private let state: LuaState
-    /// The number of results so far, a variable of the caller.
-    private let resultCount: UnsafeMutablePointer<Int32>
+    /// A variable of the caller.
+    private let progress: UnsafeMutablePointer<Progress>
+
+    /// What a call has done so far.
+    @safe
+    struct Progress {
+        var resultCount: Int32 = 0
+        /// Retained; nil if the function has no `LuaTable`.
+        var tables: Unmanaged<LuaTable.Scope>?
+
+        /// Ends the use of the tables that the function has got.
+        @inline(__always)
+        func end() { if let tables = unsafe tables { unsafe tables.takeRetainedValue().end() } }
+    }
 
     @inline(__always)
-    init(lua: OpaquePointer, state: LuaState, resultCount: UnsafeMutablePointer<Int32>) {
-        unsafe (self.lua, self.state, self.resultCount) = (lua, state, resultCount)
+    init(lua: OpaquePointer, state: LuaState, progress: UnsafeMutablePointer<Progress>) {
+        unsafe (self.lua, self.state, self.progress) = (lua, state, progress)
     }
 
     /// The number of arguments. The functions below take positions from 1 to this number; any other position is a nil.
-    public var argumentCount: Int { unsafe Int(lua_gettop(lua) - resultCount.pointee) }
+    public var argumentCount: Int { unsafe Int(lua_gettop(lua) - progress.pointee.resultCount) }
 
     private var call: Call { unsafe Call(lua: lua, state: state) }
 
@@ -37,7 +49,7 @@ public struct LuaCall: ~Copyable {
     /// While there are no results, Lua itself knows that nothing is there. It has no stack with so many values.
     @inline(__always)
     private func isArgument(_ index: Int) -> Bool {
-        unsafe UInt(bitPattern: index &- 1) < 1_000_000 && resultCount.pointee == 0 || index > 0 && index <= argumentCount
+        unsafe UInt(bitPattern: index &- 1) < 1_000_000 && progress.pointee.resultCount == 0 || index > 0 && index <= argumentCount
     }
 
     @inline(__always)
@@ -144,6 +156,20 @@ public struct LuaCall: ~Copyable {
         return try pop()
     }
 
+    /// A table where it is. Copies nothing of it.
+    public func table(at index: Int) throws -> LuaTable {
+        let slot = slot(index)
+        guard slot != .max, let table = LuaTable(at: slot, in: tables) else { throw expected("table", at: index) }
+        return table
+    }
+
+    private var tables: LuaTable.Scope {
+        if let tables = unsafe progress.pointee.tables { return unsafe tables.takeUnretainedValue() }
+        let tables = LuaTable.Scope(call)
+        unsafe progress.pointee.tables = .passRetained(tables)
+        return tables
+    }
+
     /// Copies the value on top, and removes it.
     private func pop() throws(CallError) -> LuaValue {
         let top = unsafe lua_gettop(lua)
@@ -202,7 +228,7 @@ public struct LuaCall: ~Copyable {
     /// Adds a string to the results.
     public func push(_ value: String) throws {
         try pushText(value)
-        unsafe resultCount.pointee += 1
+        unsafe progress.pointee.resultCount += 1
     }
 
     private func pushText(_ value: String) throws {
@@ -224,7 +250,7 @@ public struct LuaCall: ~Copyable {
         case .string(let value): try push(value)
         default:
             try call.push([value])
-            unsafe resultCount.pointee += 1
+            unsafe progress.pointee.resultCount += 1
         }
     }
 
@@ -234,8 +260,8 @@ public struct LuaCall: ~Copyable {
     /// Makes room for one result, and counts it. Lua reserves 20 slots for each call of a function, so the first ones need no check.
     @inline(__always)
     private func reserve() throws {
-        if unsafe resultCount.pointee >= 16, unsafe lua_checkstack(lua, 1) == 0 { throw CallError.message("too many results") }
-        unsafe resultCount.pointee += 1
+        if unsafe progress.pointee.resultCount >= 16, unsafe lua_checkstack(lua, 1) == 0 { throw CallError.message("too many results") }
+        unsafe progress.pointee.resultCount += 1
     }
 
     // MARK: waiting

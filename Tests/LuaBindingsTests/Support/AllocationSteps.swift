@@ -185,6 +185,8 @@ enum AllocationSteps {
         assert(not ok and (message:find 'not enough memory' or message:find 'expected a number'), message)
         return text
         """,
+        "a table read where it is": "return table.unpack(read { 'a', list = { 'b', [2.5] = 'c', key = { n } } })",
+        "a frozen table read where it is": "return table.unpack(read(opscript.freeze { 'a', list = { 'b', [2.5] = 'c', key = { n } } }))",
         "an object of the host": """
         local counter = Counter.new()
         counter:add(n)
