@@ -136,9 +136,11 @@ import Testing
     @Test func anInterruptedCallbackOfABodyEnds() throws {
         let reports = Log<String>()
         try withProcesses({
-            $0.limits.runSeconds = 0.1
+            $0.limits.runSeconds = 0.3
             $0.errorOutput = { reports.append(String(decoding: $0, as: UTF8.self)) }
         }) { runtime in
+            // The process starts in a run of its own.
+            try runtime.operation("return queue:addOperation(function() end)").waitUntilFinished()
             let operation = try runtime.operation(
                 "return queue:addOperation(function() opscript.after(0, function() while true do end end) end)")
             #expect(runtime.outcome(of: operation) == "ok")

@@ -18,13 +18,15 @@ static int release_wrapped(lua_State *L) {
 // Raises the failure, which is released.
 static int raise_failure(lua_State *L, clua_failure *failure) {
     int stop = failure->stop;
-    bool is_memory_error = failure->status == LUA_ERRMEM;
+    bool is_memory_error = failure->status == LUA_ERRMEM, is_lost = failure->status == CLUA_PROCESS_LOST;
     int status = clua_push_bytes(L, failure->message != NULL ? failure->message : "", failure->message_count);
     clua_failure_release(failure);
     if (stop != CLUA_NOT_STOPPED) {
         clua_stop_here(L, (clua_stop_reason)stop);
         return clua_raise_stop(L);
     }
+    // It was perhaps killed because it did not stop.
+    if (is_lost) clua_look(L);
     return status != LUA_OK || is_memory_error ? clua_no_memory(L) : lua_error(L);
 }
 

@@ -113,6 +113,7 @@ bool channel_send(channel *channel, message_kind kind, const parcel_writer *writ
         ssize_t sent = sendmsg(channel->socket, &message, MSG_NOSIGNAL);
         if (sent < 0) {
             if (errno == EINTR) continue;
+            channel->is_late = errno == EAGAIN;
             return false;
         }
         for (size_t left = (size_t)sent; message.msg_iovlen > 0;) {
@@ -135,8 +136,8 @@ void channel_try_send(channel *channel, message_kind kind) {
     send(channel->socket, &header, sizeof header, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-void channel_limit_waiting(channel *channel, int seconds) {
-    struct timeval most = {.tv_sec = seconds};
+void channel_limit_waiting(channel *channel, int milliseconds) {
+    struct timeval most = {.tv_sec = milliseconds / 1000, .tv_usec = milliseconds % 1000 * 1000};
     setsockopt(channel->socket, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof most);
     setsockopt(channel->socket, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most);
 }
@@ -165,6 +166,7 @@ static bool fill(channel *channel, size_t count) {
         if (received == 0) return false;
         if (received < 0) {
             if (errno == EINTR) continue;
+            channel->is_late = errno == EAGAIN;
             return false;
         }
         channel->end += (size_t)received;

@@ -79,6 +79,7 @@ struct channel {
     struct clua_code **codes;   // retained: those that have come, by number
     size_t code_count, code_capacity;
     bool trusts_peer;           // what comes was written by this program
+    bool is_late;               // nothing has moved for longer than the limit of channel_limit_waiting
     /// Writes an object, and reads one, which the caller then owns. False if that is not possible.
     bool (*write_reference)(channel *channel, parcel_writer *writer, const clua_reference *reference);
     bool (*read_reference)(channel *channel, message_reader *reader, clua_reference *reference);
@@ -94,8 +95,8 @@ bool channel_send(channel *channel, message_kind kind, const parcel_writer *writ
 /// Sends a message without content, unless the other side has not read what came before. Does not wait.
 void channel_try_send(channel *channel, message_kind kind);
 
-/// Makes sending and receiving fail if nothing moves for so many seconds; 0 for no limit.
-void channel_limit_waiting(channel *channel, int seconds);
+/// Makes sending and receiving fail if nothing moves for so many milliseconds; 0 for no limit.
+void channel_limit_waiting(channel *channel, int milliseconds);
 
 /// Waits for a message, which stays valid until the next call. False if the other side is gone.
 bool channel_receive(channel *channel, message_kind *kind, message_reader *reader);

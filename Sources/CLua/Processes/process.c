@@ -12,9 +12,6 @@
 #include "Processes/conversation.h"
 #include "stop.h"
 
-// A process whose executable does not answer in this time is none of this library.
-enum { SETUP_SECONDS = 10 };
-
 static clua_process *process_of(channel *channel) { return (clua_process *)channel; }
 
 // MARK: objects
@@ -77,6 +74,7 @@ void clua_process_end(clua_process *process) { channel_try_send(&process->channe
 bool clua_process_computes(const clua_process *process) { return atomic_load(&process->computes); }
 
 bool clua_process_is_lost(const clua_process *process) { return process->is_lost; }
+bool clua_process_is_late(const clua_process *process) { return process->channel.is_late; }
 bool clua_process_is_busy(const clua_process *process) { return process->depth > 0; }
 
 static int lost(clua_process *process, clua_failure *failure) {
@@ -381,13 +379,13 @@ int process_perform_simple(clua_process *process, message_kind kind, parcel_writ
     return status;
 }
 
-int clua_process_start(clua_process *process, const clua_process_settings *settings, clua_failure *failure) {
+int clua_process_start(clua_process *process, const clua_process_settings *settings, int milliseconds, clua_failure *failure) {
     parcel_writer writer;
     writer_init(&writer);
     // Both sides are the same program, or at least have the same version of this library; see worker.c.
     writer_bytes(&writer, settings, sizeof *settings);
     // No operation runs there yet that could be stopped.
-    channel_limit_waiting(&process->channel, SETUP_SECONDS);
+    channel_limit_waiting(&process->channel, milliseconds);
     int status = process_perform_simple(process, MESSAGE_SETUP, &writer, failure);
     channel_limit_waiting(&process->channel, 0);
     return status;

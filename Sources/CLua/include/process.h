@@ -67,7 +67,9 @@ void clua_process_end(clua_process *process);
 
 /// Each of these waits for the process, and answers its calls meanwhile. Returns LUA_OK, or a status, CLUA_PROCESS_LOST included, and fills
 /// `failure`.
-int clua_process_start(clua_process *process, const clua_process_settings *settings, clua_failure *failure);
+///
+/// The first one sets the process up, for which each message may take `milliseconds`; 0 for no limit.
+int clua_process_start(clua_process *process, const clua_process_settings *settings, int milliseconds, clua_failure *failure);
 int clua_process_register(clua_process *process, clua_named_function function, clua_failure *failure);
 int clua_process_register_class(clua_process *process, const clua_object_class *class, clua_failure *failure);
 int clua_process_register_loader(clua_process *process, void *loader, clua_failure *failure);
@@ -79,6 +81,9 @@ int clua_process_run_body(lua_State *L, clua_process *process, const clua_proces
 
 /// Whether the process has ended, or sent what it may not send.
 bool clua_process_is_lost(const clua_process *process);
+
+/// Whether it is lost because its set-up took too long.
+bool clua_process_is_late(const clua_process *process);
 
 /// Whether a task has not ended: the process must not be freed yet.
 bool clua_process_is_busy(const clua_process *process);

@@ -32,7 +32,7 @@ final class ProcessLink: @unchecked Sendable {
         func kill() { cio_kill_worker(pidfd) }
     }
 
-    private let executable: String
+    private let executable: Runtime.Isolation.Executable
     private let core: RuntimeCore
     private let life = Guarded<Life?>(nil)
     private var serial: UInt64 = 0
@@ -41,7 +41,7 @@ final class ProcessLink: @unchecked Sendable {
     private var registrationCount = 0
     private var preludeCount = 0
 
-    init(executable: String, core: RuntimeCore) { (self.executable, self.core) = (executable, core) }
+    init(executable: Runtime.Isolation.Executable, core: RuntimeCore) { (self.executable, self.core) = (executable, core) }
 
     // MARK: running
 
@@ -121,7 +121,7 @@ final class ProcessLink: @unchecked Sendable {
             _ = takeEnd(waiting: Self.milliseconds)
         }
         var worker = cio_worker()
-        let error = unsafe executable.withCString { executable in
+        let error = unsafe executable.path.withCString { executable in
             unsafe WorkerProcess.argument.withCString { argument in
                 unsafe cio_start_worker([executable, argument, nil], isSilent, &worker)
             }
@@ -142,7 +142,8 @@ final class ProcessLink: @unchecked Sendable {
         (appliedVersion, registrationCount, preludeCount) = (0, 0, 0)
         var settings = settings(state.number)
         do throws(Failure) {
-            try unsafe state.attempt { _, failure in unsafe clua_process_start(process, &settings, &failure) }
+            let milliseconds = Int32(executable.setUpTime / .milliseconds(1))
+            try unsafe state.attempt { _, failure in unsafe clua_process_start(process, &settings, milliseconds, &failure) }
         } catch {
             let explained = explained(error, nil)
             if !error.isProcessLost { _ = takeEnd(waiting: 0) }
@@ -228,10 +229,15 @@ final class ProcessLink: @unchecked Sendable {
         }
         guard let taken else { return "has ended" }
         Worker.current?.works(through: 0)
+        let isLate = unsafe clua_process_is_late(taken.process)
         var end = cio_end()
-        let hasEnded = unsafe cio_await_worker(taken.pidfd, milliseconds, &end)
+        let hasEnded = unsafe cio_await_worker(taken.pidfd, isLate ? 0 : milliseconds, &end)
         _ = Glibc.close(taken.control)
         unsafe clua_process_free(taken.process)
+        if isLate {
+            let seconds = (executable.setUpTime / .seconds(1)).scriptText
+            return "did not answer within \(seconds) s: does '\(executable.path)' call WorkerProcess.serveIfRequested() first in its main?"
+        }
         guard hasEnded, end.status != CLUA_WORKER_LEFT else { return "closed its connection" }
         if end.signal_number == 0 && end.status == -1 { return "has ended" }
         if end.signal_number == 0 { return "exited with status \(end.status)" }

@@ -11,6 +11,14 @@ extension Runtime {
         }
 
         let form: Form
+        /// How long a worker process may take to answer when it is set up. One whose executable takes longer does not serve.
+        var setUpTime = Duration.seconds(10)
+
+        /// What worker processes run.
+        struct Executable {
+            let path: String
+            let setUpTime: Duration
+        }
 
         /// In threads of this process.
         public static let threads = Isolation(form: .threads)
@@ -25,8 +33,12 @@ extension Runtime {
         /// The executable of worker processes; nil for threads.
         ///
         /// - Throws: an error if there is no such file.
-        func resolve() throws(LuaError) -> String? {
+        func resolve() throws(LuaError) -> Executable? {
             guard case .process(let named) = form else { return nil }
+            return Executable(path: try Self.path(of: named), setUpTime: setUpTime)
+        }
+
+        private static func path(of named: String?) throws(LuaError) -> String {
             if let named {
                 if unsafe access(named, X_OK) == 0 { return named }
                 throw LuaError(message: "the worker executable '\(named)' (Configuration.isolation) cannot be executed")
@@ -34,7 +46,7 @@ extension Runtime {
             let name = "opscript-worker"
             let path = unsafe getenv("PATH").map { unsafe String(cString: $0) } ?? ""
             var places = path.split(separator: ":").map(String.init)
-            if let own = Self.folderOfExecutable { places.insert(own, at: 0) }
+            if let own = folderOfExecutable { places.insert(own, at: 0) }
             for place in places where unsafe access("\(place)/\(name)", X_OK) == 0 { return "\(place)/\(name)" }
             throw LuaError(
                 message:

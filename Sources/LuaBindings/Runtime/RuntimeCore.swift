@@ -22,7 +22,7 @@ final class RuntimeCore: @unchecked Sendable {
     let randomSeed: UInt64?
     let sandbox: Runtime.Sandbox
     /// The executable of worker processes; nil if bodies run in threads.
-    let workerExecutable: String?
+    let workerExecutable: Runtime.Isolation.Executable?
     let usage: Usage
     /// Where finished work is kept; nil for nowhere.
     let store: WorkStore?
@@ -77,7 +77,7 @@ final class RuntimeCore: @unchecked Sendable {
         var limit = 64
     }
 
-    init(engine: Engine, _ configuration: Runtime.Configuration, workerExecutable: String? = nil) {
+    init(engine: Engine, _ configuration: Runtime.Configuration, workerExecutable: Runtime.Isolation.Executable? = nil) {
         self.engine = engine
         self.workerExecutable = workerExecutable
         ignoresEnvironment = configuration.ignoresEnvironment
