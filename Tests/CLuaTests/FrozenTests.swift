@@ -134,6 +134,32 @@ import Testing
             "local f = ... assert(#f == \(depth) and f[#f] == \(depth) and f.text == ('x'):rep(1000000) and f[f.text] == 1)")
     }
 
+    @Test("A large table that is read often, by few keys and by many in turn, has the same values")
+    func readOften() throws {
+        try share(
+            "local t = { first = 1, inner = { 'x' } } for i = 1, 3000 do t[i], t['key' .. i] = -i, 'value ' .. i end return t",
+            """
+            local f = ...
+            for _ = 1, 3 do
+                for _ = 1, 200 do
+                    assert(f.first == 1 and f[7] == -7 and f.key9 == 'value 9' and f.missing == nil and f.inner[1] == 'x' and f[7.0] == -7)
+                end
+                for i = 1, 3000 do assert(f['key' .. i] == 'value ' .. i and f[i] == -i and f[-i] == nil) end
+                collectgarbage()
+            end
+            assert(#f == 3000 and f.inner == f.inner and not pcall(function() f.first = 2 end))
+            """)
+    }
+
+    @Test("The values that a state keeps of a large table for fast reading are few")
+    func readOftenInLittleMemory() throws {
+        let state = State()
+        try state.run("local t = {} for i = 1, 20000 do t['key' .. i] = i end f = opscript.freeze(t)")
+        let before = try state.usedBytes()
+        try state.run("for _ = 1, 10 do for i = 1, 20000 do assert(f['key' .. i] == i) end end")
+        #expect(try state.usedBytes() < before + 100_000)
+    }
+
     @Test("A frozen value is sent in a few bytes, also in tables, upvalues and results")
     func sending() throws {
         let sender = State()

@@ -68,6 +68,15 @@ static inline uint64_t mix(uint64_t value) {
 // Nobody who does not know the secret can choose numbers with one hash.
 static uint32_t hash_number(uint64_t number) { return (uint32_t)mix(mix(number ^ clua_frozen_secret) ^ clua_frozen_secret >> 17); }
 
+// One to seven bytes as a number. Those of the same count are different numbers.
+static inline uint64_t last_bytes(const char *bytes, size_t count) {
+    if (count < 4) return (uint8_t)bytes[0] | (uint64_t)(uint8_t)bytes[count / 2] << 8 | (uint64_t)(uint8_t)bytes[count - 1] << 16;
+    uint32_t first, last;
+    memcpy(&first, bytes, sizeof first);
+    memcpy(&last, bytes + count - sizeof last, sizeof last);
+    return first | (uint64_t)last << 32;
+}
+
 uint32_t frozen_hash(const char *bytes, size_t count) {
     uint64_t hash = clua_frozen_secret ^ count;
     size_t left = count;
@@ -76,11 +85,7 @@ uint32_t frozen_hash(const char *bytes, size_t count) {
         memcpy(&word, bytes, sizeof word);
         hash = mix(hash ^ word);
     }
-    if (left > 0) {
-        uint64_t word = 0;
-        memcpy(&word, bytes, left);
-        hash = mix(hash ^ word);
-    }
+    if (left > 0) hash = mix(hash ^ last_bytes(bytes, left));
     return (uint32_t)mix(hash);
 }
 

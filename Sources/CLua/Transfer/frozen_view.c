@@ -17,21 +17,27 @@
 typedef struct view {
     uint64_t mark;  // this process's secret and the address: no other userdata has it
     const frozen_table *table;  // retained
-    uint64_t lookups;
+    uint32_t lookups;   // since the view is cold; of a hot one, the values in its table
+    uint32_t patience;  // so many lookups make a cold view hot
 } view;
 
-// A view of a small table that is asked for so many values gets a metatable of its own, in which __index is a table. Lua then finds the values
-// itself that were read before: in a third of the time of a call.
-enum { HOT_LOOKUPS = 64, MOST_HOT_VALUES = 256 };
+// A view that is asked for many values becomes *hot*: it gets a metatable of its own, in which __index is a table. Lua then finds the values
+// itself that were read before: in a fourth of the time of a call. If too many different values are read, the view is cold again, and
+// waits for longer than before: values that are read once would only fill the table.
+enum { HOT_LOOKUPS = 64, PATIENCE_GROWTH = 16, MOST_HOT_VALUES = 256 };
 
 _Static_assert(sizeof(view) == sizeof(clua_handle), "views and handles have the same size");
 
 static uint64_t mark_of(const view *view) { return clua_frozen_secret ^ (uint64_t)(uintptr_t)view; }
 
+static inline view *to_view(lua_State *L, int index) {
+    view *view = lua_touserdata(L, index);
+    return view == NULL || lua_rawlen(L, index) != sizeof *view || view->mark != mark_of(view) ? NULL : view;
+}
+
 const frozen_table *clua_to_frozen(lua_State *L, int index) {
-    const view *view = lua_touserdata(L, index);
-    if (view == NULL || lua_rawlen(L, index) != sizeof *view || view->mark != mark_of(view)) return NULL;
-    return view->table;
+    const view *view = to_view(L, index);
+    return view == NULL ? NULL : view->table;
 }
 
 bool clua_is_frozen(lua_State *L, int index) { return clua_to_frozen(L, index) != NULL; }
@@ -102,7 +108,7 @@ void clua_push_frozen(lua_State *L, const frozen_table *table) {
         clua_state *state = clua_state_of(L);
         if (table->owner->has_objects) clua_need_watcher(L);
         view *view = lua_newuserdatauv(L, sizeof *view, CLUA_USER_VALUE_COUNT);
-        *view = (struct view){0};
+        *view = (struct view){.patience = HOT_LOOKUPS};
         // A finalizer may have made a view meanwhile.
         lua_insert(L, -2);
         if (push_existing(L, table)) {
@@ -127,11 +133,13 @@ void clua_push_frozen(lua_State *L, const frozen_table *table) {
 
 // MARK: reading
 
-static const frozen_table *check(lua_State *L, int index) {
-    const frozen_table *table = clua_to_frozen(L, index);
-    if (table == NULL) luaL_typeerror(L, index, "frozen table");
-    return table;
+static inline view *check_view(lua_State *L, int index) {
+    view *view = to_view(L, index);
+    if (view == NULL) luaL_typeerror(L, index, "frozen table");
+    return view;
 }
+
+static const frozen_table *check(lua_State *L, int index) { return check_view(L, index)->table; }
 
 // Pushes a value that this state makes for itself.
 static void push_leaf(lua_State *L, const frozen_value *value) {
@@ -193,7 +201,7 @@ static const frozen_value *find_named(lua_State *L, const frozen_table *table, i
 }
 
 // The value for the key at stack index 2.
-static const frozen_value *find(lua_State *L, const frozen_table *table) {
+static inline const frozen_value *find(lua_State *L, const frozen_table *table) {
     size_t count;
     const char *bytes;
     switch (lua_type(L, 2)) {
@@ -215,22 +223,34 @@ static const frozen_value *find(lua_State *L, const frozen_table *table) {
     return frozen_find(table, &(frozen_value){.leaf = &leaf, .tag = FROZEN_OBJECT});
 }
 
+static void become_cold(lua_State *L, int index, view *view) {
+    push_view_metatable(L);
+    lua_setmetatable(L, index);
+    view->lookups = 0;
+    if (view->patience < UINT32_MAX / PATIENCE_GROWTH) view->patience *= PATIENCE_GROWTH;
+}
+
 // __index of the table that has the values of a hot view, for those that it lacks. Stack: that table, a key. Upvalue: the view.
 static int get_missing_value(lua_State *L) {
-    const frozen_value *value = find(L, check(L, lua_upvalueindex(1)));
+    view *view = check_view(L, lua_upvalueindex(1));
+    const frozen_value *value = find(L, view->table);
     push_value(L, value);
     bool is_kept = value != NULL && value->tag <= FROZEN_TABLE
         && (value->tag != FROZEN_STRING || value->string->count <= CLUA_MAX_KEPT_STRING);
-    if (is_kept && (lua_type(L, 2) == LUA_TSTRING || lua_isinteger(L, 2)) && lua_istable(L, 1)) {
-        lua_pushvalue(L, 2);
-        lua_pushvalue(L, 3);
-        lua_rawset(L, 1);
+    if (!is_kept || (lua_type(L, 2) != LUA_TSTRING && !lua_isinteger(L, 2)) || !lua_istable(L, 1)) return 1;
+    if (view->lookups >= MOST_HOT_VALUES) {
+        become_cold(L, lua_upvalueindex(1), view);
+        return 1;
     }
+    lua_pushvalue(L, 2);
+    lua_pushvalue(L, 3);
+    lua_rawset(L, 1);
+    view->lookups++;
     return 1;
 }
 
 // Stack: the view, the key.
-static void become_hot(lua_State *L) {
+static void become_hot(lua_State *L, view *view) {
     push_view_metatable(L);
     clua_push_copy(L, -1);
     lua_createtable(L, 0, 4);
@@ -242,13 +262,13 @@ static void become_hot(lua_State *L) {
     lua_setfield(L, -2, "__index");
     lua_setmetatable(L, 1);
     lua_settop(L, 2);
+    view->lookups = 0;
 }
 
 static int get_value(lua_State *L) {
-    const frozen_table *table = check(L, 1);
-    view *view = lua_touserdata(L, 1);
-    if (++view->lookups == HOT_LOOKUPS && (uint64_t)table->element_count + table->pair_count <= MOST_HOT_VALUES) become_hot(L);
-    return push_value(L, find(L, table));
+    view *view = check_view(L, 1);
+    if (++view->lookups >= view->patience) become_hot(L, view);
+    return push_value(L, find(L, view->table));
 }
 
 int clua_frozen_field_here(lua_State *L) { return push_value(L, find(L, check(L, 1))); }
