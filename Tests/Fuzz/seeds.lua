@@ -58,6 +58,7 @@ return {
   frozen,
   function() return ("long"):rep(5000), { [("key"):rep(6000)] = ("long"):rep(5000) } end,
   function() return nil, true, false, 1, -1, 1.5, 0 / 0, "text", math.maxinteger, math.mininteger, ("x"):rep(300) end,
+  function() return { "a", 2, id = 1, name = "row", score = 0.5, [7] = true, [2.5] = false } end,
   cycle,
   closures,
   deep,

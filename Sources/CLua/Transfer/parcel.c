@@ -8,6 +8,7 @@
 #include "Transfer/code.h"
 #include "Transfer/frozen.h"
 #include "Transfer/shared_string.h"
+#include "Transfer/parcel_flat.h"
 #include "Transfer/parcel_raising.h"
 #include "object.h"
 
@@ -25,6 +26,8 @@ static int decode_all(lua_State *L) {
 }
 
 int clua_decode(lua_State *L, const clua_parcel *parcel, clua_environment environment) {
+    int status;
+    if (decode_flat(L, parcel, &status)) return status;
     decoding decoding = {parcel, environment};
     lua_pushcfunction(L, decode_all);
     lua_pushlightuserdata(L, &decoding);

@@ -338,7 +338,7 @@ static void encode_typed(encoder *e, int depth, int type) {
     switch (type) {
     case LUA_TNIL: writer_byte(&e->writer, CLUA_TAG_NIL); break;
     case LUA_TBOOLEAN: writer_byte(&e->writer, lua_toboolean(L, -1) ? CLUA_TAG_TRUE : CLUA_TAG_FALSE); break;
-    case LUA_TNUMBER: write_number(&e->writer, L); break;
+    case LUA_TNUMBER: write_number(&e->writer, L, -1); break;
     case LUA_TSTRING:
         bytes = lua_tolstring(L, -1, &count);
         encode_string(e, bytes, count);

@@ -1,21 +1,28 @@
 #include "Transfer/parcel_flat.h"
 
+#include "Libraries/environment_raising.h"
 #include "Libraries/modules_raising.h"
 #include "Transfer/code.h"
+#include "Transfer/decoder_raising.h"
+#include "Transfer/parcel_format.h"
+#include "Transfer/parcel_reader_raising.h"
 #include "Transfer/parcel_writer.h"
 #include "Transfer/shared_string.h"
 
+// MARK: encoding
+
 // All these functions return false, and change nothing but the writer, if a value is not flat.
 
-static bool write_flat(parcel_writer *writer, lua_State *L, int type) {
+// Writes the value at `index`, which has this type.
+static bool write_flat(parcel_writer *writer, lua_State *L, int index, int type) {
     size_t count;
     const char *bytes;
     switch (type) {
     case LUA_TNIL: writer_byte(writer, CLUA_TAG_NIL); return true;
-    case LUA_TBOOLEAN: writer_byte(writer, lua_toboolean(L, -1) ? CLUA_TAG_TRUE : CLUA_TAG_FALSE); return true;
-    case LUA_TNUMBER: write_number(writer, L); return true;
+    case LUA_TBOOLEAN: writer_byte(writer, lua_toboolean(L, index) ? CLUA_TAG_TRUE : CLUA_TAG_FALSE); return true;
+    case LUA_TNUMBER: write_number(writer, L, index); return true;
     case LUA_TSTRING:
-        bytes = lua_tolstring(L, -1, &count);
+        bytes = lua_tolstring(L, index, &count);
         if (count >= CLUA_MIN_SHARED_STRING) return false;
         write_text(writer, bytes, count);
         return true;
@@ -42,10 +49,43 @@ static bool write_flat_function(parcel_writer *writer, lua_State *L, clua_code *
     for (int i = 1; i <= code->upvalue_count; i++) {
         if (!is_first_of_its_cell(L, function, i)) return false;
         lua_getupvalue(L, function, i);
-        bool is_flat = write_flat(writer, L, lua_type(L, -1));
+        bool is_flat = write_flat(writer, L, -1, lua_type(L, -1));
         lua_pop(L, 1);
         if (!is_flat) return false;
     }
+    return true;
+}
+
+// Writes a table of a few plain values: a row, or a short list. The bytes are those that the encoder would write.
+static bool write_flat_table(parcel_writer *writer, lua_State *L) {
+    enum { MAX_FIELDS = 64 };  // a table that turns out not to be flat is written twice
+    if (!lua_checkstack(L, 4)) return false;
+    int table = lua_gettop(L);
+    if (lua_getmetatable(L, table)) {
+        lua_pop(L, 1);
+        return false;
+    }
+    if (clua_is_environment(L, table) || clua_may_travel_by_name(L, table)) return false;
+    writer_byte(writer, CLUA_TAG_TABLE);
+    size_t counts_at = writer->count;
+    uint32_t counts[2] = {0, 0};  // values at 1, 2, 3 …; pairs
+    writer_bytes(writer, counts, sizeof counts);
+    bool in_sequence = true;
+    lua_pushnil(L);
+    while (lua_next(L, table)) {
+        int key = lua_type(L, -2);
+        in_sequence = in_sequence && key == LUA_TNUMBER && lua_isinteger(L, -2) && lua_tointeger(L, -2) == (lua_Integer)counts[0] + 1;
+        bool is_flat = counts[0] + counts[1] < MAX_FIELDS && (in_sequence || write_flat(writer, L, -2, key))
+            && write_flat(writer, L, -1, lua_type(L, -1));
+        if (!is_flat) {
+            lua_settop(L, table);
+            return false;
+        }
+        counts[in_sequence ? 0 : 1]++;
+        lua_pop(L, 1);
+    }
+    if (!writer->failed) memcpy(writer->bytes + counts_at, counts, sizeof counts);
+    writer_byte(writer, CLUA_NO_METATABLE);
     return true;
 }
 
@@ -56,7 +96,7 @@ static bool encode_scalar(lua_State *L, int type, clua_parcel *parcel) {
     switch (type) {
     case LUA_TNIL: bytes[1] = CLUA_TAG_NIL; break;
     case LUA_TBOOLEAN: bytes[1] = lua_toboolean(L, -1) ? CLUA_TAG_TRUE : CLUA_TAG_FALSE; break;
-    case LUA_TNUMBER: count = put_number(bytes + 1, L); break;
+    case LUA_TNUMBER: count = put_number(bytes + 1, L, -1); break;
     default: return false;
     }
     bytes[0] = 0;
@@ -67,14 +107,16 @@ static bool encode_scalar(lua_State *L, int type, clua_parcel *parcel) {
     return true;
 }
 
-static bool encode_text_or_function(lua_State *L, int type, clua_parcel *parcel) {
+static bool encode_with_writer(lua_State *L, int type, clua_parcel *parcel) {
     parcel_writer writer;
     writer_init(&writer);
     writer_byte(&writer, 0);
     clua_code *code = NULL;
     bool is_flat;
-    if (type != LUA_TFUNCTION)
-        is_flat = write_flat(&writer, L, type);
+    if (type == LUA_TSTRING)
+        is_flat = write_flat(&writer, L, -1, type);
+    else if (type == LUA_TTABLE)
+        is_flat = write_flat_table(&writer, L);
     else
         is_flat = !lua_iscfunction(L, -1) && lua_checkstack(L, 2) && !clua_may_travel_by_name(L, -1)
             && write_flat_function(&writer, L, code = clua_code_known(L, -1));
@@ -99,6 +141,90 @@ bool encode_flat(lua_State *L, clua_parcel *parcel) {
     return false;
 #endif
     int type = lua_type(L, -1);
-    if (type == LUA_TSTRING || type == LUA_TFUNCTION) return encode_text_or_function(L, type, parcel);
+    if (type == LUA_TSTRING || type == LUA_TTABLE || type == LUA_TFUNCTION) return encode_with_writer(L, type, parcel);
     return encode_scalar(L, type, parcel);
+}
+
+// MARK: decoding
+
+// Pushes a nil, a boolean or a number: nothing that may raise. Returns false for other values.
+static bool push_scalar(lua_State *L, const clua_parcel *parcel) {
+    if (parcel->has_block) return false;
+    const uint8_t *bytes = (const uint8_t *)parcel->few + 1;
+    uint64_t integer = 0;
+    lua_Number number;
+    switch (*bytes++) {
+    case CLUA_TAG_NIL: lua_pushnil(L); return true;
+    case CLUA_TAG_FALSE: lua_pushboolean(L, 0); return true;
+    case CLUA_TAG_TRUE: lua_pushboolean(L, 1); return true;
+    case CLUA_TAG_INTEGER:
+        // The longest number has less bytes than a parcel without a block.
+        for (int shift = 0; shift < 64; shift += 7) {
+            integer |= (uint64_t)(*bytes & 0x7f) << shift;
+            if (*bytes++ >= 0x80) continue;
+            lua_pushinteger(L, (lua_Integer)((integer >> 1) ^ (~(integer & 1) + 1)));
+            return true;
+        }
+        return false;
+    case CLUA_TAG_FLOAT:
+        memcpy(&number, bytes, sizeof number);
+        lua_pushnumber(L, number);
+        return true;
+    default: return false;
+    }
+}
+
+// Pushes the plain value whose tag follows.
+static void push_plain(parcel_reader *reader) {
+    uint8_t tag = reader_byte(reader);
+    if (tag > CLUA_TAG_STRING) reader_malformed(reader);
+    decode_plain(reader, tag);
+}
+
+static void push_flat_table(parcel_reader *reader) {
+    lua_State *L = reader->L;
+    uint32_t counts[2];
+    memcpy(counts, reader_bytes(reader, sizeof counts), sizeof counts);
+    if ((uint64_t)counts[0] + 2 * (uint64_t)counts[1] > reader_remaining(reader)) reader_malformed(reader);
+    lua_createtable(L, (int)(counts[0] & INT32_MAX), (int)(counts[1] & INT32_MAX));
+    int table = lua_gettop(L);
+    for (uint32_t i = 1; i <= counts[0]; i++) {
+        push_plain(reader);
+        lua_rawseti(L, table, i);
+    }
+    for (uint32_t i = 0; i < counts[1]; i++) {
+        push_plain(reader);
+        push_plain(reader);
+        lua_rawset(L, table);
+    }
+    if (reader_byte(reader) != CLUA_NO_METATABLE) reader_malformed(reader);
+}
+
+// Stack: the parcel as light userdata. Returns its value.
+static int push_text_or_table(lua_State *L) {
+    const clua_parcel *parcel = lua_touserdata(L, 1);
+    const uint8_t *bytes = clua_parcel_bytes(parcel);
+    parcel_reader reader = {.L = L, .next = bytes, .end = bytes + parcel->byte_count};
+    reader_byte(&reader);  // the flags
+    if (reader_peek(&reader) == CLUA_TAG_TABLE) {
+        reader_byte(&reader);
+        push_flat_table(&reader);
+    } else {
+        push_plain(&reader);
+    }
+    if (reader_byte(&reader) != CLUA_TAG_END) reader_malformed(&reader);
+    return 1;
+}
+
+bool decode_flat(lua_State *L, const clua_parcel *parcel, int *status) {
+#if WITHOUT_FLAT_PARCELS
+    return false;
+#endif
+    if (!parcel->is_flat || parcel->has_more || parcel->code != NULL || parcel->value_count != 1) return false;
+    *status = LUA_OK;
+    if (push_scalar(L, parcel)) return true;
+    lua_pushcfunction(L, push_text_or_table);
+    lua_pushlightuserdata(L, (void *)parcel);
+    *status = lua_pcall(L, 1, 1, 0);
+    return true;
 }

@@ -91,27 +91,32 @@ static inline void writer_string(parcel_writer *writer, const char *bytes, size_
 }
 
 static inline void write_text(parcel_writer *writer, const char *bytes, size_t count) {
-    writer_byte(writer, CLUA_TAG_STRING);
-    writer_string(writer, bytes, count);
+    // Exactly what is needed for a short one, which may be all that the parcel has.
+    if (!writer_reserve(writer, (count < 0x80 ? 2 : 11) + count)) return;
+    uint8_t *next = writer->bytes + writer->count;
+    *next++ = CLUA_TAG_STRING;
+    next += put_varint(next, count);
+    if (count > 0) memcpy(next, bytes, count);
+    writer->count = (size_t)(next - writer->bytes) + count;
 }
 
 enum { CLUA_MAX_NUMBER_BYTES = 11 };
 
-/// Writes the number on top, with its tag. Returns the number of bytes.
-static inline size_t put_number(uint8_t *bytes, lua_State *L) {
-    if (lua_isinteger(L, -1)) {
-        lua_Integer value = lua_tointeger(L, -1);
+/// Writes the number at `index`, with its tag. Returns the number of bytes.
+static inline size_t put_number(uint8_t *bytes, lua_State *L, int index) {
+    if (lua_isinteger(L, index)) {
+        lua_Integer value = lua_tointeger(L, index);
         bytes[0] = CLUA_TAG_INTEGER;
         return 1 + put_varint(bytes + 1, ((uint64_t)value << 1) ^ (uint64_t)(value >> 63));
     }
-    lua_Number value = lua_tonumber(L, -1);
+    lua_Number value = lua_tonumber(L, index);
     bytes[0] = CLUA_TAG_FLOAT;
     memcpy(bytes + 1, &value, sizeof value);
     return 1 + sizeof value;
 }
 
-static inline void write_number(parcel_writer *writer, lua_State *L) {
-    if (writer_reserve(writer, CLUA_MAX_NUMBER_BYTES)) writer->count += put_number(writer->bytes + writer->count, L);
+static inline void write_number(parcel_writer *writer, lua_State *L, int index) {
+    if (writer_reserve(writer, CLUA_MAX_NUMBER_BYTES)) writer->count += put_number(writer->bytes + writer->count, L, index);
 }
 
 #endif

@@ -45,7 +45,7 @@ typedef struct clua_parcel {
     };
     uint32_t value_count;  // the number of values that clua_decode pushes
     bool has_block, has_more;
-    bool is_flat;      // one plain value, or a function without parameters, without globals, and with plain upvalues only
+    bool is_flat;      // one plain value or table of such, or a function without parameters, without globals, and with plain upvalues only
     bool is_disowned;  // it refers to its owner; see clua_parcel_disown
 } clua_parcel;
 

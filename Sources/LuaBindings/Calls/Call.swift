@@ -143,9 +143,11 @@ struct Call {
         return timer
     }
 
-    func channel(callingFor method: String) throws(CallError) -> Channel {
-        guard let channel = channelIfAny(at: 1) else { throw notAMethodCall(method, on: "channel") }
-        return channel
+    /// The receiver of a method call. Its handle keeps it alive during the call.
+    @inline(__always)
+    func channel(callingFor method: @autoclosure () -> String) throws(CallError) -> Unmanaged<Channel> {
+        guard let channel = unsafe unmanaged(at: 1, .channel, as: Channel.self) else { throw notAMethodCall(method(), on: "channel") }
+        return unsafe channel
     }
 
     func process(callingFor method: String) throws(CallError) -> ChildProcess {

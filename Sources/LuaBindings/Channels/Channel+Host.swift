@@ -29,9 +29,9 @@ extension Channel {
         defer { entrance.leave() }
         guard case .item(let item) = take() else { return nil }
         defer { discard(item) }
-        guard case .parcel(let parcel) = item else { return item.values }
+        if let values = item.values { return values }
         guard let main = unsafe core.mainState else { throw LuaError.closed }
-        do throws(Failure) { return try unsafe main.values(of: parcel) } catch { throw LuaError(error, value: nil) }
+        do throws(Failure) { return try unsafe main.values(of: item.parcel) } catch { throw LuaError(error, value: nil) }
     }
 
     /// Takes the next message, as soon as there is one. Suspends the task. What a script has sent is copied by a thread of the runtime when no
@@ -45,17 +45,18 @@ extension Channel {
             case .closed: return nil
             case .empty: try await wait(.toReceive)
             case .item(let item):
-                guard case .parcel(let parcel) = item else { return item.values }
-                let message = unsafe Message(parcel, in: self)
+                if let values = item.values { return values }
+                let message = Message(item, in: self)
                 // The message must not be lost if the task is cancelled now.
-                return try await core.perform(StoppableCall("Channel.receive()")) { main in try unsafe main.values(of: message.parcel) }
+                return try await core.perform(StoppableCall("Channel.receive()")) { main in try unsafe main.values(of: message.item.parcel)
+                }
             }
         }
     }
 
     private func offer(_ values: [LuaValue]) throws(LuaError) -> Bool {
         guard let first = values.first, !first.isNil else { throw LuaError(message: Self.refusalOfNil) }
-        switch put(.values(values)) {
+        switch unsafe put(Item(values: values)) {
         case .sent: return true
         case .full: return false
         case .closed: throw LuaError(message: refusalWhenClosed)
@@ -94,22 +95,18 @@ extension Channel: AsyncSequence {
     public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(channel: self) }
 }
 
-extension Channel.Item {
-    fileprivate var values: [LuaValue] { if case .values(let values) = self { values } else { [] } }
-}
-
 /// A message that has left its channel.
 @safe private final class Message: @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because the parcel does not change until the end.
-    var parcel: clua_parcel
+    // Safety: `@unchecked Sendable` because the item does not change until the end.
+    let item: Channel.Item
     private let channel: Channel
 
-    init(_ parcel: clua_parcel, in channel: Channel) {
-        unsafe self.parcel = parcel
+    init(_ item: Channel.Item, in channel: Channel) {
+        self.item = item
         self.channel = channel
     }
 
-    deinit { unsafe channel.discard(.parcel(parcel)) }
+    deinit { channel.discard(item) }
 }
 
 /// Something that occurs once, and that one task waits for.

@@ -3,11 +3,11 @@ import OpEngine
 
 extension Channel {
     /// One message: what one call has sent.
-    @safe enum Item {
-        /// From a script. Whoever has the item owns what the parcel owns.
-        case parcel(clua_parcel)
-        /// From the host.
-        case values([LuaValue])
+    @safe struct Item {
+        /// From a script; without values if the host has sent the message. Whoever has the item owns what the parcel owns.
+        var parcel = unsafe clua_parcel()
+        /// From the host; nil if a script has sent the message.
+        var values: [LuaValue]?
     }
 
     /// A thread or a task that waits for a channel.
@@ -31,7 +31,7 @@ extension Channel {
 
     /// The messages that wait for a receiver, in a ring, and those who wait for the channel.
     struct Buffer {
-        private var items: ContiguousArray<Item?> = []
+        private var items: ContiguousArray<Item> = []
         private var first = 0
         private(set) var count = 0
         private let capacity: Int
@@ -55,7 +55,8 @@ extension Channel {
 
         mutating func takeFirst() -> Item? {
             guard count > 0 else { return nil }
-            let item = items[first].take()
+            var item = Item()
+            swap(&item, &items[first])
             first = first + 1 == items.count ? 0 : first + 1
             count -= 1
             // What was needed once may never be needed again.
@@ -70,12 +71,12 @@ extension Channel {
         }
 
         private mutating func grow() {
-            var larger: ContiguousArray<Item?> = []
+            var larger: ContiguousArray<Item> = []
             let room = Swift.min(capacity, Swift.max(16, 2 * items.count))
             larger.reserveCapacity(room)
             larger += items[first...]
             larger += items[..<first]
-            larger += repeatElement(nil, count: room - larger.count)
+            larger += repeatElement(Item(), count: room - larger.count)
             (items, first) = (larger, 0)
         }
 

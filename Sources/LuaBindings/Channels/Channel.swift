@@ -95,7 +95,8 @@ public final class Channel: LuaObject {
 
     /// Frees what an item owns, which has left the channel or has not got into it.
     func discard(_ item: Item) {
-        guard case .parcel(var parcel) = item else { return }
+        if item.values != nil { return }
+        var parcel = unsafe item.parcel
         if core.usage.limitsChannels { core.usage.returnChannelBytes(unsafe clua_parcel_size(&parcel)) }
         unsafe clua_parcel_release(&parcel)
     }

@@ -56,13 +56,19 @@ enum ChannelClass {
 
     private static func function(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
         guard let function = Function(number: member) else { throw .message("opscript bug: no method \(member)") }
-        let channel = try call.channel(callingFor: function.rawValue)
+        // Not retained: all threads that use the channel would write to the same count, which the list of channels has made a slow one.
+        return try unsafe call.channel(callingFor: function.rawValue).with { channel throws(CallError) in
+            try perform(function, on: channel, call)
+        }
+    }
+
+    @inline(__always)
+    private static func perform(_ function: Function, on channel: Channel, _ call: Call) throws(CallError) -> Answer {
         switch function {
         case .send: return try send(to: channel, from: 2, call, waiting: .long)
         case .trySend: return try send(to: channel, from: 2, call, waiting: .not)
-        case .sendWithin: return try send(to: channel, from: 3, call, waiting: .until(deadline(try call.seconds(at: 2))))
-        case .receive, .call:
-            return try receive(from: channel, call, waiting: try call.timeout(at: 2).map { .until(deadline($0)) } ?? .long)
+        case .sendWithin: return try send(to: channel, from: 3, call, waiting: .seconds(try call.seconds(at: 2)))
+        case .receive, .call: return try receive(from: channel, call, waiting: try call.timeout(at: 2).map { .seconds($0) } ?? .long)
         case .tryReceive: return try receive(from: channel, call, waiting: .not)
         case .close, .closing:
             channel.close()
@@ -71,68 +77,100 @@ enum ChannelClass {
         }
     }
 
-    private static func deadline(_ seconds: Double) -> ContinuousClock.Instant { .now.advanced(by: .seconds(min(seconds, 1e9))) }
-
     // MARK: sending and receiving
 
+    /// How long a call waits. In seconds, because only those that wait need an instant, whose size is not known when this is compiled.
     private enum Waiting {
         case not, long
-        case until(ContinuousClock.Instant)
+        case seconds(Double)
+
+        var deadline: ContinuousClock.Instant? {
+            if case .seconds(let seconds) = self { .now.advanced(by: .seconds(min(seconds, 1e9))) } else { nil }
+        }
     }
 
     /// Sends the arguments from stack index `first` on.
     private static func send(to channel: Channel, from first: Int32, _ call: Call, waiting: Waiting) throws(CallError) -> Answer {
         if call.isMissing(at: first) { throw .argument(first, Channel.refusalOfNil) }
-        if channel.isClosed { throw .message(channel.refusalWhenClosed) }
-        var parcel: clua_parcel
-        do throws(Failure) { unsafe parcel = try call.state.encodeContents(count: call.count - first + 1, CLUA_INVOCATION) } catch {
+        var item = Channel.Item()
+        do throws(Failure) {
+            unsafe item.parcel = try call.state.encodeContents(count: call.count - first + 1, CLUA_INVOCATION)
+        } catch {
             throw CallError(error)
         }
-        if unsafe !parcel.is_flat { call.state.publishPaths() }
+        if unsafe !item.parcel.is_flat { call.state.publishPaths() }
         if channel.core.usage.limitsChannels {
-            do throws(CallError) { try channel.core.usage.takeChannelBytes(unsafe clua_parcel_size(&parcel)) } catch {
-                unsafe clua_parcel_release(&parcel)
+            do throws(CallError) { try channel.core.usage.takeChannelBytes(unsafe clua_parcel_size(&item.parcel)) } catch {
+                unsafe clua_parcel_release(&item.parcel)
                 throw error
             }
         }
-        let item = unsafe Channel.Item.parcel(parcel)
         var sent = channel.put(item)
         // Otherwise the channel owns the item.
         defer { if sent != .sent { channel.discard(item) } }
-        while sent == .full {
-            switch try wait(.toSend, for: channel, call, waiting) {
-            case .ready: sent = channel.put(item)
-            case .timedOut: return .boolean(false)
+        if sent == .full { sent = try sendLater(item, to: channel, call, waiting) }
+        if sent == .closed { throw .message(channel.refusalWhenClosed) }
+        return .boolean(sent == .sent)
+    }
+
+    /// Sends an item as soon as there is room. The result is `full` if the time runs out.
+    @inline(never)
+    private static func sendLater(
+        _ item: Channel.Item, to channel: Channel, _ call: Call, _ waiting: Waiting
+    ) throws(CallError) -> Channel.Sent {
+        if case .not = waiting { return .full }
+        let deadline = waiting.deadline
+        while true {
+            switch try wait(.toSend, for: channel, call, until: deadline) {
+            case .ready:
+                let sent = channel.put(item)
+                if sent != .full { return sent }
+            case .timedOut: return .full
             // The value cannot be delivered, and the operation shall end.
             case .cancelled: throw .stop(.interrupted)
             }
         }
-        if sent == .closed { throw .message(channel.refusalWhenClosed) }
-        return .boolean(true)
     }
 
     /// Returns the values of a message; nil and the reason if there is none.
     private static func receive(from channel: Channel, _ call: Call, waiting: Waiting) throws(CallError) -> Answer {
+        switch channel.take() {
+        case .item(let item): return try deliver(item, from: channel, call)
+        case .closed: return try ended("closed", call)
+        case .empty: return try receiveLater(from: channel, call, waiting)
+        }
+    }
+
+    /// Returns the values of a message as soon as there is one.
+    @inline(never)
+    private static func receiveLater(from channel: Channel, _ call: Call, _ waiting: Waiting) throws(CallError) -> Answer {
+        if case .not = waiting { return try ended("empty", call) }
+        let deadline = waiting.deadline
         while true {
+            switch try wait(.toReceive, for: channel, call, until: deadline) {
+            case .ready: break
+            case .timedOut: return try ended("timeout", call)
+            case .cancelled: return try ended("cancelled", call)
+            }
             switch channel.take() {
+            case .item(let item): return try deliver(item, from: channel, call)
             case .closed: return try ended("closed", call)
-            case .item(.values(let values)):
-                try call.push(values)
-                return .values(values.count)
-            case .item(.parcel(var parcel)):
-                defer { unsafe channel.discard(.parcel(parcel)) }
-                do throws(Failure) { try unsafe call.state.decode(&parcel) } catch { throw CallError(error) }
-                return .values(unsafe Int(parcel.value_count))
-            case .empty:
-                switch try wait(.toReceive, for: channel, call, waiting) {
-                case .ready: continue
-                case .timedOut:
-                    if case .not = waiting { return try ended("empty", call) }
-                    return try ended("timeout", call)
-                case .cancelled: return try ended("cancelled", call)
-                }
+            case .empty: continue
             }
         }
+    }
+
+    /// Returns the values of an item that has left the channel.
+    @inline(__always)
+    private static func deliver(_ item: Channel.Item, from channel: Channel, _ call: Call) throws(CallError) -> Answer {
+        if let values = item.values {
+            try call.push(values)
+            return .values(values.count)
+        }
+        defer { channel.discard(item) }
+        var parcel = unsafe item.parcel
+        do throws(Failure) { try unsafe call.state.decode(&parcel) } catch { throw CallError(error) }
+        return .values(unsafe Int(parcel.value_count))
     }
 
     private static func ended(_ reason: String, _ call: Call) throws(CallError) -> Answer {
@@ -144,14 +182,8 @@ enum ChannelClass {
 
     /// Waits until something can be sent or received, or the channel is closed. Callbacks run meanwhile.
     private static func wait(
-        _ purpose: Channel.Waiter.Purpose, for channel: Channel, _ call: Call, _ waiting: Waiting
+        _ purpose: Channel.Waiter.Purpose, for channel: Channel, _ call: Call, until deadline: ContinuousClock.Instant?
     ) throws(CallError) -> Ended {
-        let deadline: ContinuousClock.Instant?
-        switch waiting {
-        case .not: return .timedOut
-        case .long: deadline = nil
-        case .until(let instant): deadline = instant
-        }
         let state = call.state
         let waiter = Channel.Waiter(purpose, state.currentOperation) { [inbox = state.inbox] in inbox.wake() }
         var isReady = false, givesUp = true
