@@ -119,6 +119,9 @@ enum ChannelClass {
         _ item: Channel.Item, to channel: Channel, _ call: Call, _ waiting: Waiting
     ) throws(CallError) -> Channel.Sent {
         if case .not = waiting { return .full }
+        // What runs while this waits may take the channel from the stack, where its handle is.
+        let kept = unsafe Unmanaged.passRetained(channel)
+        defer { unsafe kept.release() }
         let deadline = waiting.deadline
         while true {
             switch try wait(.toSend, for: channel, call, until: deadline) {
@@ -145,6 +148,9 @@ enum ChannelClass {
     @inline(never)
     private static func receiveLater(from channel: Channel, _ call: Call, _ waiting: Waiting) throws(CallError) -> Answer {
         if case .not = waiting { return try ended("empty", call) }
+        // As above.
+        let kept = unsafe Unmanaged.passRetained(channel)
+        defer { unsafe kept.release() }
         let deadline = waiting.deadline
         while true {
             switch try wait(.toReceive, for: channel, call, until: deadline) {
