@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -22,6 +23,28 @@ void cstore_ask(int directory, const char *path, uint64_t boot, cstore_status *s
     uint64_t fields[] = { status->size, found.st_ino, (uint64_t)modified, (uint64_t)changed, boot, (uint64_t)status->kind };
     status->signature = XXH3_128bits(fields, sizeof fields);
 }
+
+bool cstore_hasher_add(cstore_hasher *hasher, const void *bytes, size_t count) {
+    if (hasher->state == NULL && count <= sizeof hasher->few - hasher->count) {
+        if (count > 0) memcpy(hasher->few + hasher->count, bytes, count);
+        hasher->count += count;
+        return true;
+    }
+    if (hasher->state == NULL) {
+        hasher->state = XXH3_createState();
+        if (hasher->state == NULL) return false;
+        XXH3_128bits_reset(hasher->state);
+        XXH3_128bits_update(hasher->state, hasher->few, hasher->count);
+    }
+    XXH3_128bits_update(hasher->state, bytes, count);
+    return true;
+}
+
+XXH128_hash_t cstore_hasher_digest(const cstore_hasher *hasher) {
+    return hasher->state != NULL ? XXH3_128bits_digest(hasher->state) : XXH3_128bits(hasher->few, hasher->count);
+}
+
+void cstore_hasher_free(cstore_hasher *hasher) { XXH3_freeState(hasher->state); }
 
 int64_t cstore_file_clock(void) {
     struct timespec now;

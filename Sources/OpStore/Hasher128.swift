@@ -3,22 +3,21 @@ internal import CStore
 /// Computes the digest of bytes that come in pieces. The pieces do not matter: only what they are together does.
 @safe
 public struct Hasher128: ~Copyable {
-    private let state: OpaquePointer
+    private var hasher = unsafe cstore_hasher()
 
     /// Creates a hasher of no bytes.
-    public init() {
-        // It is half a kilobyte, and wants to begin at a multiple of 64 bytes.
-        guard let state = unsafe XXH3_createState() else { fatalError("out of memory") }
-        unsafe XXH3_128bits_reset(state)
-        unsafe self.state = state
-    }
+    public init() {}
 
-    deinit { unsafe XXH3_freeState(state) }
+    deinit {
+        // Safety: nobody uses the copy.
+        var hasher = unsafe hasher
+        unsafe cstore_hasher_free(&hasher)
+    }
 
     /// Combines some bytes, but not how many they are.
     public mutating func combine(bytes: UnsafeRawBufferPointer) {
         guard let base = bytes.baseAddress else { return }
-        unsafe XXH3_128bits_update(state, base, bytes.count)
+        guard unsafe cstore_hasher_add(&hasher, base, bytes.count) else { fatalError("out of memory") }
     }
 
     /// Combines the text and its length, so that "ab" and "c" are not "a" and "bc".
@@ -42,7 +41,7 @@ public struct Hasher128: ~Copyable {
     }
 
     /// The digest of everything so far. More may be combined afterwards.
-    public func finalize() -> Digest { Digest(unsafe XXH3_128bits_digest(state)) }
+    public func finalize() -> Digest { unsafe withUnsafePointer(to: hasher) { unsafe Digest(cstore_hasher_digest($0)) } }
 
     /// The digest of some bytes, the same as if they came in pieces.
     public static func hash(_ bytes: UnsafeRawBufferPointer) -> Digest {

@@ -8,7 +8,7 @@ struct ResolvedStep {
     let directory: String?
     let identity: Digest
     let memoizes: Bool
-    /// With the lists of files as the last ones.
+    /// Those that are known when it is planned, with the lists of files as the last ones.
     private let components: [Step.Component]
 
     init(_ step: Step, _ paths: Paths) {
@@ -25,30 +25,29 @@ struct ResolvedStep {
         hasher.combine(step.identity)
         identity = hasher.finalize()
         memoizes = step.memoizes
-        components =
-            step.components + [
-                Step.Component(label: "the list of inputs", digest: Self.digest(inputs + patterns)),
-                Step.Component(label: "the list of outputs", digest: Self.digest(outputs)),
-                Step.Component(label: "the depfile", digest: Self.digest(depfile.map { [$0] } ?? [])),
-            ]
+        var components = step.components
+        components.reserveCapacity(components.count + 3)
+        components.append(Step.Component(label: "the list of inputs", digest: Self.digest(inputs, patterns)))
+        components.append(Step.Component(label: "the list of outputs", digest: Self.digest(outputs)))
+        components.append(Step.Component(label: "the depfile", digest: depfile.map { Self.digest(CollectionOfOne($0)) } ?? Self.digest([])))
+        self.components = components
     }
 
-    private static func digest(_ names: [String]) -> Digest {
+    private static func digest(_ names: some Sequence<String>, _ more: [String] = []) -> Digest {
         var hasher = Hasher128()
         for name in names { hasher.combine(name) }
+        for name in more { hasher.combine(name) }
         return hasher.finalize()
     }
 
     /// All components, with those that are known only before the step runs.
     func components(adding others: [Step.Component]) -> [Step.Component] { others + components }
 
-    /// The key of work with these components.
-    static func key(of components: [Step.Component]) -> Digest {
+    /// The key of work with all components.
+    func key(adding others: [Step.Component]) -> Digest {
         var hasher = Hasher128()
-        for component in components {
-            hasher.combine(component.label)
-            hasher.combine(component.digest)
-        }
+        for component in others { component.combine(into: &hasher) }
+        for component in components { component.combine(into: &hasher) }
         return hasher.finalize()
     }
 
@@ -59,4 +58,11 @@ struct ResolvedStep {
 
     /// The digest of what a pattern matches.
     static func digest(ofMatches matches: [String]) -> Digest { digest(matches) }
+}
+
+extension Step.Component {
+    fileprivate func combine(into hasher: inout Hasher128) {
+        hasher.combine(label)
+        hasher.combine(digest)
+    }
 }

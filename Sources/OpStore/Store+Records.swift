@@ -8,11 +8,11 @@ extension Store {
 
     // MARK: Finding
 
-    /// Looks for work with a key whose files are as they were.
+    /// Looks for work with a key whose files are as they were. `components` are those that were not known when the step was planned.
     func find(_ step: ResolvedStep, _ key: Digest, _ components: [Step.Component]) -> Work.LookUp {
         let found: Work.LookUp? = database.read { connection throws(SQLiteError) in
             if let found = try find(step, key, in: connection) { return found }
-            return .miss(try whatChanged(step.identity, components, in: connection))
+            return .miss(try whatChanged(step.identity, step.components(adding: components), in: connection))
         }
         return found ?? .miss(Reason([.neverRan]))
     }

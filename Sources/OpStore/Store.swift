@@ -70,14 +70,17 @@ public final class Store: Sendable {
 
     /// Says that a step is to run, and claims its outputs: until all steps that were planned have ended, no other step may have them.
     public func plan(_ step: Step) throws(StoreError) -> Work {
-        for path in step.inputs + step.outputs + (step.depfile.map { [$0] } ?? []) where path.isEmpty || path.utf8.contains(0) {
-            throw .invalidPath(path, of: step.name)
-        }
+        for path in step.inputs { try check(path, of: step) }
+        for path in step.outputs { try check(path, of: step) }
+        if let path = step.depfile { try check(path, of: step) }
         let resolved = ResolvedStep(step, paths)
         if let both = resolved.outputs.first(where: resolved.inputs.contains) { throw .outputIsInput(output: both, of: step.name) }
-        let claimed = resolved.outputs + (resolved.depfile.map { [$0] } ?? [])
-        try claims.withLock { claims throws(StoreError) in try claims.claim(claimed, for: step.name) }
+        try claims.withLock { claims throws(StoreError) in try claims.claim(for: resolved, named: step.name) }
         return Work(step, resolved, store: self)
+    }
+
+    private func check(_ path: String, of step: Step) throws(StoreError) {
+        if path.isEmpty || path.utf8.contains(0) { throw .invalidPath(path, of: step.name) }
     }
 
     /// What has happened so far.
@@ -117,12 +120,18 @@ struct Claims {
     private var names: [String: String] = [:]
     private var unfinished = 0
 
-    mutating func claim(_ outputs: [String], for name: String) throws(StoreError) {
-        for output in outputs {
-            if let other = names[output] { throw .outputIsClaimed(output: output, by: other, and: name) }
-        }
-        for output in outputs { names[output] = name }
+    /// Claims the outputs of a step and its depfile, all or none.
+    mutating func claim(for step: ResolvedStep, named name: String) throws(StoreError) {
+        for (number, output) in step.outputs.enumerated() { try claim(output, for: name, after: step.outputs[..<number]) }
+        if let depfile = step.depfile { try claim(depfile, for: name, after: step.outputs[...]) }
         unfinished += 1
+    }
+
+    private mutating func claim(_ output: String, for name: String, after claimed: ArraySlice<String>) throws(StoreError) {
+        guard let other = names.updateValue(name, forKey: output) else { return }
+        for output in claimed { names[output] = nil }
+        names[output] = claimed.contains(output) ? nil : other
+        throw .outputIsClaimed(output: output, by: other, and: name)
     }
 
     /// When nothing is left to run, the next step begins another run, such as one that a change of a file has started.

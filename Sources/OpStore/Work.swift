@@ -27,6 +27,7 @@ public final class Work: Sendable {
     }
 
     struct State {
+        /// Those that `lookUp` was given.
         var components: [Step.Component] = []
         var key = Digest(high: 0, low: 0)
         /// What was there when the body began; nil unless it runs.
@@ -52,8 +53,7 @@ public final class Work: Sendable {
     ///
     /// - Parameter components: More components, which are known only now, such as results of dependencies. They are part of the key.
     public func lookUp(adding components: [Step.Component] = []) -> LookUp {
-        let components = resolved.components(adding: components)
-        let key = ResolvedStep.key(of: components)
+        let key = resolved.key(adding: components)
         state.withLock { state in (state.components, state.key) = (components, key) }
         let found = store.configuration.runsAlways ? .miss(Reason([.runsAlways])) : store.find(resolved, key, components)
         switch found {
@@ -113,7 +113,8 @@ public final class Work: Sendable {
         defer { unlockOutputs() }
         do throws(NotRecorded) {
             let files = try start.examine(resolved, store)
-            let record = Record(key: key, identity: resolved.identity, components: components, files: files)
+            let record = Record(
+                key: key, identity: resolved.identity, components: resolved.components(adding: components), files: files)
             guard try unsafe store.record(record, value: value) else { return .notRecorded(nil) }
             store.count(\.recorded)
             return .recorded

@@ -13,10 +13,18 @@
 typedef struct digester {
     XXH3_state_t *state;
     size_t count;
+    bool uses_state;  // has begun to: there are more bytes than the buffer takes
     uint8_t buffer[1024];
 } digester;
 
+static inline void digest_begin(digester *d) {
+    d->count = 0;
+    d->uses_state = false;
+}
+
 static inline void digest_flush(digester *d) {
+    if (!d->uses_state) XXH3_128bits_reset(d->state);
+    d->uses_state = true;
     XXH3_128bits_update(d->state, d->buffer, d->count);
     d->count = 0;
 }
@@ -40,8 +48,8 @@ static inline void digest_text(digester *d, const char *bytes, size_t count) {
 }
 
 static inline clua_digest digest_end(digester *d) {
-    digest_flush(d);
-    XXH128_hash_t digest = XXH3_128bits_digest(d->state);
+    if (d->uses_state) digest_flush(d);
+    XXH128_hash_t digest = d->uses_state ? XXH3_128bits_digest(d->state) : XXH3_128bits(d->buffer, d->count);
     return (clua_digest){digest.low64, digest.high64};
 }
 

@@ -29,11 +29,41 @@ static void visit(walker *w, graph_value value);
 
 // MARK: names
 
+// Writes a text and a zero to `text`, or nothing if that is NULL. Returns its length.
+static size_t write_text(char *text, const char *format, va_list arguments) {
+    size_t count = 0;
+    while (*format != '\0') {
+        char digits[10];
+        const char *piece = format;
+        size_t length = strcspn(format, "%");
+        format += length > 0 ? length : 2;
+        if (length == 0 && format[-1] == 's') {
+            piece = va_arg(arguments, const char *);
+            length = strlen(piece);
+        } else if (length == 0) {
+            char *digit = digits + sizeof digits;
+            uint32_t number = va_arg(arguments, unsigned);
+            do {
+                *--digit = (char)('0' + number % 10);
+                number /= 10;
+            } while (number > 0);
+            piece = digit;
+            length = (size_t)(digits + sizeof digits - digit);
+        }
+        if (text != NULL) memcpy(text + count, piece, length);
+        count += length;
+    }
+    if (text != NULL) text[count] = '\0';
+    return count;
+}
+
 char *walk_text(walker *w, const char *format, ...) {
-    char *text = NULL;
-    va_list arguments;
+    va_list arguments, again;
     va_start(arguments, format);
-    if (vasprintf(&text, format, arguments) < 0) text = NULL;
+    va_copy(again, arguments);
+    char *text = malloc(write_text(NULL, format, arguments) + 1);
+    if (text != NULL) write_text(text, format, again);
+    va_end(again);
     va_end(arguments);
     if (text == NULL) w->failed = true;
     return text;
@@ -391,7 +421,7 @@ static void visit_frames(walker *w) {
 
 void walk_parts(walker *w) {
     for (w->current = 0; w->current < w->part_count && !w->failed; w->current++) {
-        XXH3_128bits_reset(w->digester.state);
+        digest_begin(&w->digester);
         digest_number(&w->digester, w->version);
         begin_part(w, w->parts[w->current].value);
         visit_frames(w);

@@ -3,10 +3,27 @@
 #define CSTORE_H
 
 #include <sqlite3.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <xxhash.h>
 #include <zstd.h>
+
+/// Computes an XXH3 digest of 128 bits of bytes that come in pieces. Most are few: they are collected, and digested at the end without the
+/// half kilobyte of state that many need. All zero: no bytes so far.
+typedef struct cstore_hasher {
+    XXH3_state_t *state;  // NULL while all bytes are in `few`
+    size_t count;         // how many are in `few`
+    uint8_t few[496];
+} cstore_hasher;
+
+/// Returns false if memory runs out.
+bool cstore_hasher_add(cstore_hasher *hasher, const void *bytes, size_t count);
+
+/// The digest of all bytes so far. More may be added afterwards.
+XXH128_hash_t cstore_hasher_digest(const cstore_hasher *hasher);
+
+void cstore_hasher_free(cstore_hasher *hasher);
 
 typedef enum cstore_kind { CSTORE_ABSENT, CSTORE_FILE, CSTORE_FOLDER, CSTORE_OTHER } cstore_kind;
 

@@ -213,16 +213,13 @@ struct Call {
     ///
     /// - Parameter besidesElements: whether the table may also have array elements.
     /// - Throws: an error that names the first unknown key and the nearest known one.
-    func options<Key: CaseIterable & Hashable & RawRepresentable<String>>(
-        _ type: Key.Type, besidesElements: Bool = false
-    ) throws(CallError) -> [Key: Int32] {
+    func options<Key: OptionKey>(_ type: Key.Type, besidesElements: Bool = false) throws(CallError) -> GivenOptions<Key> {
         let elementCount = unsafe besidesElements ? Int(lua_rawlen(lua, 1)) : 0
-        let keys = Array(Key.allCases)
+        let keys = Key.allCases
         guard unsafe lua_checkstack(lua, Int32(keys.count) + 4) != 0 else { throw .message("stack overflow") }
         let base = count
         unsafe lua_settop(lua, base + Int32(keys.count))
-        let names = keys.map(\.rawValue)
-        var slots: [Key: Int32] = [:]
+        var options = GivenOptions<Key>()
         try forEachField(of: 1) { key, value throws(CallError) in
             if besidesElements, let number = integer(at: key) {
                 if (1...max(1, elementCount)).contains(number) { return }
@@ -231,14 +228,14 @@ struct Call {
             guard let name = string(at: key) else {
                 throw .argument(1, "options have names, got a \(typeName(at: key)) as a key")
             }
-            guard let position = names.firstIndex(of: name) else {
-                throw .argument(1, "unknown option '\(name)'\(Spelling.suggestion(for: name, among: names))")
+            guard let position = keys.firstIndex(where: { $0.rawValue == name }) else {
+                throw .argument(1, "unknown option '\(name)'\(Spelling.suggestion(for: name, among: keys.map(\.rawValue)))")
             }
             let slot = base + 1 + Int32(position)
             unsafe lua_copy(lua, value, slot)
-            slots[keys[position]] = slot
+            options[keys[position]] = slot
         }
-        return slots
+        return options
     }
 }
 

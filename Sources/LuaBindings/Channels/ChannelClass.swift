@@ -14,7 +14,7 @@ enum ChannelClass {
         case name, capacity, count, isClosed
     }
 
-    enum Option: String, CaseIterable {
+    enum Option: String, OptionKey {
         case capacity, name
     }
 

@@ -13,7 +13,7 @@ enum GroupOperationClass {
         case operations, maxConcurrentOperationCount, isSuspended, progress
     }
 
-    enum Option: String, CaseIterable {
+    enum Option: String, OptionKey {
         case operations, maxConcurrentOperationCount, isSuspended
         case name, queuePriority, qualityOfService, completionBlock, dependencies, dependencyPolicy, timeout, exclusive, needs, conditions
     }
@@ -30,15 +30,18 @@ enum GroupOperationClass {
             throw .message("'new' is a function of the class: call it with '.', as in GroupOperation.new(...)")
         }
         if call.count > 0, !call.isTable(at: 1) { throw call.expected("table", at: 1) }
-        let options = call.count > 0 ? try call.options(Option.self) : [:]
+        let options = call.count > 0 ? try call.options(Option.self) : GivenOptions()
         if let index = options[.operations], !call.isTable(at: index) {
             throw .argument(1, "operations must be an array, got a \(call.typeName(at: index))")
         }
         try call.state.core.usage.takeQueue()
         let group = LuaOperation.makeGroup(in: call.state)
         guard let members = group.memberQueue else { throw .message("opscript bug: a group without a queue") }
-        let common = options.compactMap { option, index in OperationClass.Option(rawValue: option.rawValue).map { ($0, index) } }
-        try OperationClass.configure(group, Dictionary(uniqueKeysWithValues: common), call)
+        var common = GivenOptions<OperationClass.Option>()
+        for option in Option.allCases {
+            if let shared = OperationClass.Option(rawValue: option.rawValue) { common[shared] = options[option] }
+        }
+        try OperationClass.configure(group, common, call)
         if let index = options[.maxConcurrentOperationCount] { try OperationQueueClass.setMaximum(of: members, at: index, call) }
         if let index = options[.isSuspended] {
             members.isSuspended = try call.option("isSuspended") { () throws(CallError) in try call.boolean(at: index) }

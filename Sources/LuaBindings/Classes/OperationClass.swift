@@ -22,7 +22,7 @@ enum OperationClass {
         case current
     }
 
-    enum Option: String, CaseIterable {
+    enum Option: String, OptionKey {
         case main, arguments, name, queuePriority, qualityOfService, completionBlock, dependencies, dependencyPolicy, memoryLimit
         case timeout, asynchronous, exclusive, needs, retry, conditions
         case memoize, inputs, outputs, depfile, env, version, keepOnFailure
@@ -153,7 +153,7 @@ enum OperationClass {
     }
 
     /// Applies the options that are properties of `operation`.
-    static func configure(_ operation: LuaOperation, _ options: [Option: Int32], _ call: Call) throws(CallError) {
+    static func configure(_ operation: LuaOperation, _ options: GivenOptions<Option>, _ call: Call) throws(CallError) {
         if let index = options[.name] {
             operation.name = try call.option("name") { () throws(CallError) in try call.requiredString(at: index) }
         }

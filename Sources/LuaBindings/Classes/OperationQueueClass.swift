@@ -19,7 +19,7 @@ enum OperationQueueClass {
         case current, defaultMaxConcurrentOperationCount
     }
 
-    enum Option: String, CaseIterable {
+    enum Option: String, OptionKey {
         case name, maxConcurrentOperationCount, maxPendingOperationCount, rateLimit, qualityOfService, isSuspended, dependencyPolicy
         case cluster, delivery, maxDeliveries
     }
@@ -170,7 +170,7 @@ enum OperationQueueClass {
         let queue = OperationQueue(engine: call.state.core.engine)
         if call.isMissing(at: 1) || call.string(at: 1) != nil {
             queue.name = call.string(at: 1)
-            try joinCluster(queue, [:], call)
+            try joinCluster(queue, GivenOptions(), call)
             return .queue(queue)
         }
         guard call.isTable(at: 1) else { throw call.expected("name or table", at: 1) }
@@ -193,7 +193,7 @@ enum OperationQueueClass {
     }
 
     /// Lets the operations of a new queue run on a cluster, if its options or the configuration say so.
-    private static func joinCluster(_ queue: OperationQueue, _ options: [Option: Int32], _ call: Call) throws(CallError) {
+    private static func joinCluster(_ queue: OperationQueue, _ options: GivenOptions<Option>, _ call: Call) throws(CallError) {
         let clusters = call.state.core.clusters
         var delivery = ClusterExecutor.Delivery()
         if let index = options[.delivery] {

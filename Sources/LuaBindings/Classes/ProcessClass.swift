@@ -11,7 +11,7 @@ enum ProcessClass {
         case pid, isRunning, stdout, stderr
     }
 
-    enum Option: String, CaseIterable {
+    enum Option: String, OptionKey {
         case cwd, env, input, stdout, stderr, timeout, onExit
     }
 
@@ -44,7 +44,7 @@ enum ProcessClass {
     /// `opscript.sh "command"` or `opscript.sh { "command", option = }`.
     static func startShell(_ call: Call) throws(CallError) -> Answer {
         let command: [UInt8]
-        var options: [Option: Int32] = [:]
+        var options = GivenOptions<Option>()
         if call.isTable(at: 1) {
             options = try call.options(Option.self, besidesElements: true)
             let elements = try call.array(at: 1) { index, _ throws(CallError) in try call.argument(at: index, "the command") }
@@ -62,7 +62,7 @@ enum ProcessClass {
     }
 
     private static func start(
-        _ arguments: [[UInt8]], name: String, _ options: [Option: Int32], _ call: Call
+        _ arguments: [[UInt8]], name: String, _ options: GivenOptions<Option>, _ call: Call
     ) throws(CallError) -> Answer {
         let state = call.state
         let timeout: Double? = try call.option("timeout") { () throws(CallError) in

@@ -4,7 +4,7 @@ import OpStore
 /// What operations ask the store, as scripts write it: `memoize`, `inputs`, `outputs` and what goes with them.
 extension Call {
     /// Reads the options of `Operation.new`.
-    func setStep(of operation: LuaOperation, _ options: [OperationClass.Option: Int32]) throws(CallError) {
+    func setStep(of operation: LuaOperation, _ options: GivenOptions<OperationClass.Option>) throws(CallError) {
         var step = StepOptions()
         if let index = options[.memoize] { step.memoizes = try option("memoize") { () throws(CallError) in try boolean(at: index) } }
         if let index = options[.inputs] { step.inputs = try paths(at: index, "inputs") }

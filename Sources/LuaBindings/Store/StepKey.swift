@@ -5,8 +5,10 @@ import OpStore
 
 /// What the result of an operation depends on, besides files. See docs/store.md.
 struct StepKey {
-    private(set) var components: [Step.Component] = []
+    private(set) var components: [Step.Component]
+    /// Those of the components, once there are so many that it takes long to look at each.
     private var labels: Set<String> = []
+    private static let few = 16
     /// The operations whose results are components, numbered in the order of these.
     private var known: [ObjectIdentifier: Int] = [:]
     /// The operations whose outcomes are being looked at, outermost first.
@@ -26,10 +28,7 @@ struct StepKey {
     ) throws(Failure) {
         visited = [ObjectIdentifier(operation)]
         let parts = try Self.parts(of: body, CLUA_BODY)
-        for component in parts.components {
-            labels.insert(component.label)
-            components.append(component)
-        }
+        components = parts.components
         modules.formUnion(parts.modules)
         for met in parts.met { try add(met, of: operation) }
         try add(operation.dependencies, of: operation)
@@ -55,11 +54,17 @@ struct StepKey {
 
     private mutating func add(_ label: String, _ digest: Digest) {
         var unique = label, number = 1
-        while !labels.insert(unique).inserted {
+        while !isNew(unique) {
             number += 1
             unique = "\(label) (\(number))"
         }
         components.append(Step.Component(label: unique, digest: digest))
+    }
+
+    private mutating func isNew(_ label: String) -> Bool {
+        if components.count < Self.few { return !components.contains { $0.label == label } }
+        if labels.isEmpty { labels = Set(components.lazy.map(\.label)) }
+        return labels.insert(label).inserted
     }
 
     // MARK: objects
@@ -232,10 +237,12 @@ struct StepKey {
         }
         guard status == CLUA_KEY_MADE else { throw Failure(message: "opscript bug: a parcel cannot be read for its key") }
         var parts = Parts()
+        unsafe parts.components.reserveCapacity(key.component_count)
         for index in 0..<(unsafe key.component_count) {
             let component = unsafe key.components[index]
             var made = unsafe Step.Component(
                 label: String(cString: component.label), digest: Digest(high: component.digest.high, low: component.digest.low))
+            unsafe made.lines.reserveCapacity(component.line_count)
             for line in 0..<(unsafe component.line_count) {
                 let line = unsafe component.lines[line]
                 made.lines.append(Step.Component.Line(number: Int(line.number), digest: line.digest))

@@ -14,6 +14,9 @@ struct StepOptions: Sendable {
     /// Where the operation's function is: `<build.lua:12>`.
     var place = ""
 
+    /// `place` without the line.
+    var file: Substring { place.prefix(upTo: place.lastIndex(of: ":") ?? place.endIndex) }
+
     /// Whether there is something to skip.
     var asksStore: Bool { memoizes || !inputs.isEmpty || !outputs.isEmpty || depfile != nil }
 }

@@ -61,9 +61,9 @@ final class StoredStep: Sendable {
         if let work = state.withLock({ $0.work }) { return work }
         let name = operation.name ?? options.outputs.first ?? options.place
         // The line of a function changes when something else in the file does, so it counts only without a name.
-        let file = options.place.prefix(upTo: options.place.lastIndex(of: ":") ?? options.place.endIndex)
         let identity =
-            options.outputs.isEmpty ? operation.name.map { "\($0) \(file)" } ?? options.place : options.outputs.joined(separator: "\0")
+            options.outputs.isEmpty
+            ? operation.name.map { "\($0) \(options.file)" } ?? options.place : options.outputs.joined(separator: "\0")
         var step = Step(name: name, identity: identity, components: [])
         step.inputs = options.inputs
         step.outputs = options.outputs
