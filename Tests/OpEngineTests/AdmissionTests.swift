@@ -294,6 +294,29 @@ import Testing
         try operation.tryWaitUntilFinished()
         #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
     }
+
+    /// The engine keeps keys that nobody has for reuse, until there are 128.
+    @Test func ofManyKeysNoneIsTakenTwice() {
+        let simulation = Engine.Simulation(seed: 1)
+        let queue = OperationQueue(engine: simulation.engine)
+        let old = (0..<127).map { "old \($0)" }, new = (0..<100).map { "new \($0)" }
+        func add(_ keys: [String], _ operation: Operation = BlockOperation {}) -> Operation {
+            operation.exclusiveKeys = Set(keys)
+            queue.addOperation(operation)
+            return operation
+        }
+        for key in old { _ = add([key]) }
+        while simulation.step() {}
+        let holder = AsyncStub()
+        _ = add(old + new, holder)
+        while simulation.step() {}
+        let others = (old + new).map { add([$0]) }
+        while simulation.step() {}
+        #expect(holder.isExecuting && others.allSatisfy { !$0.isFinished })
+        holder.finish()
+        while simulation.step() {}
+        #expect(others.allSatisfy { $0.isFinished })
+    }
 }
 
 /// An operation that needs the key `key`.

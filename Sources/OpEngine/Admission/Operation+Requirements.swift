@@ -12,8 +12,7 @@ extension BeyondFoundation where Self: Operation {
     public var exclusiveKeys: Set<String> {
         get { admission.map { admission in lock.withLock { admission.exclusiveKeys } } ?? [] }
         set {
-            changeAdmission { $0.exclusiveKeys = newValue }
-            leaveLine()
+            if changeAdmission({ $0.exclusiveKeys = newValue }) { leaveLine() }
         }
     }
 
@@ -25,8 +24,7 @@ extension BeyondFoundation where Self: Operation {
         get { admission.map { admission in lock.withLock { admission.needs } } ?? [:] }
         set {
             precondition(newValue.allSatisfy { $0.value >= 1 }, "opscript: what an operation needs must be 1 or more")
-            changeAdmission { $0.needs = newValue }
-            leaveLine()
+            if changeAdmission({ $0.needs = newValue }) { leaveLine() }
         }
     }
 
@@ -132,12 +130,13 @@ extension Engine {
         get { admissions.withLock { $0.resources } }
         set {
             precondition(newValue.allSatisfy { $0.value >= 0 }, "opscript: the amount of a resource cannot be negative")
-            perform(admissions.withLock { $0.setResources(newValue, at: now) })
+            perform(admissions.withLock { $0.setResources(newValue, on: self) })
         }
     }
 
     /// The error for an operation that needs more than there is of a resource.
     func lack(for operation: Operation) -> OperationError? {
+        guard let admission = operation.admission, operation.lock.withLock({ !admission.needs.isEmpty }) else { return nil }
         for (name, amount) in operation.needs.sorted(by: { $0.key < $1.key }) {
             let capacity = admissions.withLock { $0.capacity(of: name) }
             if amount > capacity {
@@ -157,9 +156,12 @@ extension BeyondFoundation where Self: OperationQueue {
         get { ownEngine.admissions.withLock { $0.rate(of: ObjectIdentifier(core)) } }
         set {
             let core = core
-            core.state.withLock { $0.isRateLimited = newValue != nil }
+            core.state.withLock { state in
+                state.isRateLimited = newValue != nil
+                core.isRateLimited.store(newValue != nil, ordering: .relaxed)
+            }
             for operation in core.members() { operation.changeAdmission { _ in } }
-            ownEngine.perform(ownEngine.admissions.withLock { $0.setRate(newValue, of: ObjectIdentifier(core), at: ownEngine.now) })
+            ownEngine.perform(ownEngine.admissions.withLock { $0.setRate(newValue, of: ObjectIdentifier(core), on: ownEngine) })
         }
     }
 }

@@ -5,39 +5,44 @@ extension Operation {
     final class Admission: @unchecked Sendable {
         // Safety: `@unchecked Sendable` because each stored property states what guards it.
 
-        /// The operation, which owns this object.
-        unowned let operation: Operation
+        // Guarded by the operation's lock, so accesses need no exclusivity checks.
 
-        // Guarded by the operation's lock.
-
-        var exclusiveKeys: Set<String> = []
-        var needs: [String: Int] = [:]
+        @safe @exclusivity(unchecked) var exclusiveKeys: Set<String> = []
+        @safe @exclusivity(unchecked) var needs: [String: Int] = [:]
         /// Those that have not been asked.
-        var conditions: [Condition] = []
-        var retryPolicy: RetryPolicy?
+        @safe @exclusivity(unchecked) var conditions: [Condition] = []
+        @safe @exclusivity(unchecked) var retryPolicy: RetryPolicy?
         /// How often the operation has started.
-        var attempt = 0
+        @safe @exclusivity(unchecked) var attempt = 0
         /// The errors of the latest attempts that have failed and were followed by another one.
         static let mostFailures = 100
-        var failures: [any Error] = []
+        @safe @exclusivity(unchecked) var failures: [any Error] = []
         /// Whether a thread is in `start`, and whether somebody has ended the attempt meanwhile. See `isTriedAgain`.
-        var isInStart = false
-        var hasEndedInStart = false
+        @safe @exclusivity(unchecked) var isInStart = false
+        @safe @exclusivity(unchecked) var hasEndedInStart = false
         /// The timer that begins the next attempt, and its moment.
-        var pause: (timer: EngineTimers.Number?, end: ContinuousClock.Instant)?
+        @safe @exclusivity(unchecked) var pause: Pause?
 
         // Guarded by the lock of `Engine.admissions`.
 
-        /// Everything that the operation takes when it starts. Set when the operation asks for the first time.
-        var requirements: [(requirement: Requirement, amount: Int)] = []
-        var hasTaken = false
+        /// Everything that the operation has taken, or wants to take while it waits in a line.
+        @safe @exclusivity(unchecked) var claims = Claims()
+        @safe @exclusivity(unchecked) var hasTaken = false
         /// The place in the order of those that wait.
-        var ticket: UInt64?
+        @safe @exclusivity(unchecked) var ticket: UInt64?
         /// The line that the operation waits in, or from which it was invited.
-        var place: Place?
+        @safe @exclusivity(unchecked) var place: Place?
+
+        /// A class for the reason that `TokenBucket` is one.
+        @safe final class Pause {
+            @safe @exclusivity(unchecked) var timer: EngineTimers.Number?
+            let end: ContinuousClock.Instant
+
+            init(until end: ContinuousClock.Instant) { self.end = end }
+        }
 
         struct Place {
-            let requirement: Requirement
+            let supply: Supply
             let core: ObjectIdentifier
             var rank: Line.Rank
         }
@@ -46,22 +51,28 @@ extension Operation {
         /// lock.
         var hasAttemptsLeft: Bool { retryPolicy.map { attempt > 0 && attempt < $0.attempts } ?? false }
 
-        init(of operation: Operation) { self.operation = operation }
-
-        func amount(of requirement: Requirement) -> Int { requirements.first { $0.requirement == requirement }?.amount ?? 0 }
+        /// Whether nothing is to be done before the operation asks for what it needs.
+        var asksAtOnce: Bool { pause == nil && conditions.isEmpty }
     }
 
-    /// The operation's admission; nil if it needs nothing special.
-    var admission: Admission? { loadState().has(State.hasAdmission) ? lock.withLock { rareExtras?.admission } : nil }
+    /// The operation's admission; nil if it needs nothing special. Needs no lock, because the flag is set after the admission was made.
+    var admission: Admission? { loadState().has(State.hasAdmission) ? extras?.admission : nil }
 
     /// Changes what the operation needs, and has it ask before it starts. Has no effect once the operation has started.
-    func changeAdmission(_ change: (Admission) -> Void) {
+    ///
+    /// - Returns: whether the operation is in a queue, so that it may have asked before.
+    @discardableResult
+    func changeAdmission(_ change: (Admission) -> Void) -> Bool {
         lock.withLock {
-            let rare = ensureRareExtras()
-            let admission = rare.admission ?? Admission(of: self)
-            rare.admission = admission
-            change(admission)
-            transition { $0.set(State.hasAdmission) }
+            withExtras { extras in
+                let admission = extras.admission ?? Admission()
+                if extras.admission == nil { extras.admission = admission }
+                change(admission)
+            }
+            return transition { state in
+                state.set(State.hasAdmission)
+                return state.has(State.linked)
+            }
         }
     }
 
@@ -83,40 +94,32 @@ extension Operation {
     /// something is missing; it is posted again when that may be there.
     ///
     /// Called by the thread that has taken the operation from its queue and is about to launch it.
-    func isAdmitted(by core: OperationQueue.Core) -> Bool {
-        guard let admission else { return true }
-        // Safety: the queue has operations, so its engine lives.
-        let engine: Engine = unsafe core.engine, identity = ObjectIdentifier(core)
-        if isPausing(admission, at: engine.now) {
-            postponeDuringPause(admission, core)
-            return false
+    func isAdmitted(by core: OperationQueue.Core, on engine: Engine, _ admission: Admission) -> Bool {
+        if !lock.withLock({ admission.asksAtOnce }) {
+            if isPausing(admission, at: engine.now) {
+                postponeDuringPause(admission, core)
+                return false
+            }
+            endPause(admission, on: engine)
+            if !loadState().has(State.cancelled) { askConditions(of: admission) }
         }
-        endPause(admission, on: engine)
-        if !loadState().has(State.cancelled) { askConditions(of: admission) }
         if loadState().has(State.cancelled) {
-            engine.perform(engine.admissions.withLock { $0.leaveLine(admission, at: engine.now) })
+            leaveLine(admission, on: engine)
             return true
         }
-        let isRateLimited = core.state.withLock { $0.isRateLimited }
-        let requirements = lock.withLock {
-            admission.exclusiveKeys.map { (Requirement.key($0), 1) } + admission.needs.map { (Requirement.resource($0.key), $0.value) }
-        }
-        let consequences = engine.admissions.withLock { admissions -> Admissions.Consequences? in
-            admission.requirements = requirements + (isRateLimited ? [(.start(identity), 1)] : [])
-            return admissions.admit(self, admission, in: identity, at: engine.now)
-        }
-        if let consequences {
+        var consequences: Admissions.Consequences?
+        if engine.admissions.withLock({ $0.admit(self, admission, in: core, on: engine, &consequences) }) {
             engine.perform(consequences)
             return true
         }
         guard core.giveBack(self) else { return false }
-        let (waits, changes) = engine.admissions.withLock { $0.wait(self, admission, in: identity, at: engine.now) }
-        engine.perform(changes)
+        let waits = engine.admissions.withLock { $0.wait(self, admission, in: core, on: engine, &consequences) }
+        engine.perform(consequences)
         // As in `postponeUntilReady`: whoever cancelled the operation before it was marked as postponed had nothing to post. It may even have
         // finished before it was in the line.
         atomicMemoryFence(ordering: .sequentiallyConsistent)
         let hasEnded = loadState().has(State.cancelled | State.finishing | State.finished)
-        if hasEnded { engine.perform(engine.admissions.withLock { $0.leaveLine(admission, at: engine.now) }) }
+        if hasEnded { leaveLine(admission, on: engine) }
         if hasEnded || !waits { retryPostponed() }
         return false
     }
@@ -141,8 +144,12 @@ extension Operation {
     /// Leaves the line after a dependency was added. If that has finished already, or when it has, the operation asks again.
     func leaveLine() {
         guard let admission, let engine = withQueueCore({ core -> Engine in unsafe core.engine }) else { return }
-        engine.perform(engine.admissions.withLock { $0.leaveLine(admission, at: engine.now) })
+        leaveLine(admission, on: engine)
         retryPostponed()
+    }
+
+    private func leaveLine(_ admission: Admission, on engine: Engine) {
+        engine.perform(engine.admissions.withLock { $0.leaveLine(self, admission, on: engine) })
     }
 
     /// Forgets the pause between two attempts.
@@ -170,17 +177,27 @@ extension Operation {
         }
     }
 
+    /// Launches an admitted operation that is not tried again. Returns false if nothing has changed, because the operation is, or because it
+    /// was cancelled or is observed.
+    func beginOnlyAttempt(_ admission: Admission) -> Bool {
+        lock.withLock {
+            guard admission.retryPolicy == nil, transition({ $0.launchUnobserved(isAdmitted: true) }) else { return false }
+            admission.attempt += 1
+            return true
+        }
+    }
+
     /// The priority has changed.
     func placeHasChanged() {
         guard let admission, let engine = withQueueCore({ core -> Engine in unsafe core.engine }) else { return }
-        engine.perform(engine.admissions.withLock { $0.reprioritise(self, admission, at: engine.now) })
+        engine.perform(engine.admissions.withLock { $0.reprioritise(self, admission, on: engine) })
     }
 
     /// Returns what the operation has taken.
     func endAdmission(on engine: Engine) {
         guard let admission else { return }
-        endPause(admission, on: engine)
-        engine.perform(engine.admissions.withLock { $0.end(self, admission, at: engine.now) })
+        if lock.withLock({ admission.pause != nil }) { endPause(admission, on: engine) }
+        engine.perform(engine.admissions.withLock { $0.end(self, admission, on: engine) })
     }
 
     /// Posts an operation that was invited, before the others of its priority: it has waited longer than they have.
@@ -195,11 +212,17 @@ extension Operation {
 
 extension Engine {
     /// Performs what a change of the admissions results in. The caller holds no lock.
-    func perform(_ consequences: Admissions.Consequences) {
+    @inline(__always)
+    func perform(_ consequences: Admissions.Consequences?) {
+        if let consequences { performAll(consequences) }
+    }
+
+    @inline(never)
+    private func performAll(_ consequences: Admissions.Consequences) {
         for timer in consequences.ended { timers.cancel(timer, on: self) }
         for (requirement, serial, moment) in consequences.timers {
             let number = timers.set(at: moment, on: self) { [unowned self] in
-                perform(admissions.withLock { $0.timerHasFired(serial: serial, for: requirement, at: now) })
+                perform(admissions.withLock { $0.timerHasFired(serial: serial, for: requirement, on: self) })
             }
             if !admissions.withLock({ $0.note(number, serial: serial, for: requirement) }) { timers.cancel(number, on: self) }
         }

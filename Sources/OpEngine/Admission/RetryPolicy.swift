@@ -81,9 +81,9 @@ extension Operation {
             if admission.failures.count == Admission.mostFailures { admission.failures.removeFirst() }
             admission.failures.append(error)
             rareExtras?.error = nil
-            admission.pause = end.map { (nil, $0) }
+            admission.pause = end.map { Admission.Pause(until: $0) }
         }
-        engine.perform(engine.admissions.withLock { $0.end(self, admission, at: engine.now) })
+        engine.perform(engine.admissions.withLock { $0.end(self, admission, on: engine) })
         if before.has(State.outlivesStart) { engine.asynchronousOperationEnded() }
         postponeUntilNextAttempt(admission, at: end, in: core, on: engine)
         return true

@@ -1,8 +1,11 @@
-/// Counts the starts that a rate limit allows: `burst` at most, and `count` more in each `seconds`.
-struct TokenBucket {
+/// Counts the starts that a rate limit allows: `burst` at most, and `count` more in each `seconds`. Guarded by the lock of
+/// `Engine.admissions`.
+///
+/// A class, because a supply with an instant in it is slow to copy and to destroy: the standard library hides the layout of instants.
+@safe final class TokenBucket {
     let rate: RateLimit
-    private var tokens: Double
-    private var filled: ContinuousClock.Instant
+    @safe @exclusivity(unchecked) private var tokens: Double
+    @safe @exclusivity(unchecked) private var filled: ContinuousClock.Instant
 
     init(_ rate: RateLimit, at now: ContinuousClock.Instant) {
         self.rate = rate
@@ -20,7 +23,7 @@ struct TokenBucket {
     // A moment is rounded to a billionth of a second, which must not make a token that has come look incomplete.
     func available(at now: ContinuousClock.Instant) -> Int { Int(min(level(at: now), 1e15) + 1e-6) }
 
-    mutating func take(at now: ContinuousClock.Instant) {
+    func take(at now: ContinuousClock.Instant) {
         tokens = level(at: now) - 1
         filled = now
     }

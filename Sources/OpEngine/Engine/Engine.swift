@@ -37,6 +37,8 @@ import Synchronization
     /// The inbox of the thread that runs this engine's main queue.
     public let mainInbox: Inbox
 
+    /// How the inboxes know their engine.
+    let reference = EngineReference()
     let pool: Guarded<Pool>
     /// Replaces the threads of a simulated engine. Nil otherwise.
     let simulated: SimulatedWorkers?
@@ -105,11 +107,13 @@ import Synchronization
         entrance = Entrance(mainThread: mainThread)
         pool = Guarded(Pool())
         mainInbox = Inbox(parker: Parker(), pendingJobs: pendingJobs, entrance: entrance)
+        reference.refer(to: self)
         mainInbox.belongs(to: self)
         if !hostMayAddOperations { ManuallyStartedOperations.register(self) }
     }
 
     deinit {
+        reference.clear()
         if !hostMayAddOperations { ManuallyStartedOperations.unregister(self) }
         // A suspended main queue that no user holds is dropped with its engine, as any suspended queue is.
         mainQueueCore?.abandon()

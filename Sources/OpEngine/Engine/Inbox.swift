@@ -3,7 +3,7 @@ import Synchronization
 /// Receives work for one thread from other threads. Only the owning thread runs the work: the worker, the thread that made the engine, or in a
 /// runtime's main inbox the thread that is inside the runtime.
 public final class Inbox: @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because `jobs` has a lock, `engine` is weak and written once before the inbox is shared, and the other
+    // Safety: `@unchecked Sendable` because `jobs` has a lock, `reference` is written once before the inbox is shared, and the other
     // variables are used only on the owning thread.
 
     /// How a `run` ended.
@@ -16,8 +16,9 @@ public final class Inbox: @unchecked Sendable {
         case stalled
     }
 
-    /// Weak, because the engine owns its inboxes. A user who holds only the inbox can still post.
-    private(set) weak var engine: Engine?
+    /// Not retained, because the engine owns its inboxes. A user who holds only the inbox can still post.
+    var engine: Engine? { reference?.engine }
+    @safe @exclusivity(unchecked) private var reference: EngineReference?
     let parker: Parker
     private let entrance: Entrance?
     private var isMain: Bool { entrance != nil }
@@ -56,7 +57,7 @@ public final class Inbox: @unchecked Sendable {
         self.entrance = entrance
     }
 
-    func belongs(to engine: Engine) { self.engine = engine }
+    func belongs(to engine: Engine) { reference = engine.reference }
 
     /// The main queue that this inbox drains. Nil for other inboxes.
     var mainQueue: OperationQueue? { isMain ? engine?.mainQueue : nil }

@@ -7,12 +7,7 @@ import Synchronization
 enum ManuallyStartedOperations {
     private static let count = Atomic<Int>(0)
     /// The engines that report stalls.
-    private static let engines = Guarded<[WeakEngine]>([])
-
-    private struct WeakEngine {
-        let identifier: ObjectIdentifier
-        weak var engine: Engine?
-    }
+    private static let engines = Guarded<[EngineReference]>([])
 
     static var isEmpty: Bool { count.load(ordering: .acquiring) == 0 }
 
@@ -26,12 +21,11 @@ enum ManuallyStartedOperations {
     }
 
     static func register(_ engine: Engine) {
-        engines.withLock { $0.append(WeakEngine(identifier: ObjectIdentifier(engine), engine: engine)) }
+        engines.withLock { $0.append(engine.reference) }
     }
 
     static func unregister(_ engine: Engine) {
-        let identifier = ObjectIdentifier(engine)
-        engines.withLock { $0.removeAll { $0.identifier == identifier } }
+        engines.withLock { $0.removeAll { $0 === engine.reference } }
     }
 }
 

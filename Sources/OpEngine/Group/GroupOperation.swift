@@ -23,11 +23,14 @@ import Synchronization
 ///
 /// Every method is safe to call from any thread.
 open class GroupOperation: Operation, @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because `inner` is a constant, and its lock guards `limit`.
+    // Safety: `@unchecked Sendable` because `inner` is a constant, and its lock guards the variables.
 
     fileprivate let inner: MemberQueue
-    /// How long the group may execute.
-    private var limit: Limit?
+    /// How long the group may execute. Accesses need no exclusivity checks, because of the lock.
+    @safe @exclusivity(unchecked) private var limit: Limit?
+
+    /// Whether there was ever a limit. Atomic, so that groups without one do not take the lock for it.
+    private let mayBeLimited = Atomic<Bool>(false)
 
     private struct Limit {
         let duration: Duration
@@ -36,7 +39,7 @@ open class GroupOperation: Operation, @unchecked Sendable {
         var timer: EngineTimers.Number?
     }
 
-    private var lastRun = 0
+    @safe @exclusivity(unchecked) private var lastRun = 0
 
     /// Creates a group.
     ///
@@ -104,7 +107,8 @@ open class GroupOperation: Operation, @unchecked Sendable {
     open override func start() {
         startLimit()
         guard let error = startOrRefuse(endsWithMain: false, endsFromWithin: true, members: inner) else {
-            // It may have been set meanwhile.
+            // It may have been set meanwhile. See `timeout`.
+            atomicMemoryFence(ordering: .sequentiallyConsistent)
             if isExecuting { startLimit() }
             return
         }
@@ -152,12 +156,16 @@ open class GroupOperation: Operation, @unchecked Sendable {
         set {
             stopLimit()
             inner.core.state.withLock { _ in limit = newValue.map { Limit(duration: $0) } }
+            if newValue != nil { mayBeLimited.store(true, ordering: .relaxed) }
+            // Pairs with the fence in `start`: either this thread sees that the group executes, or the thread that starts it sees the limit.
+            atomicMemoryFence(ordering: .sequentiallyConsistent)
             if isExecuting { startLimit() }
         }
     }
 
     /// Sets the timer, unless there is one. It may fire before its number is known.
     private func startLimit() {
+        guard mayBeLimited.load(ordering: .relaxed) else { return }
         let started = inner.core.state.withLock { _ -> (duration: Duration, run: Int)? in
             guard let duration = limit?.duration, limit?.run == 0 else { return nil }
             lastRun += 1
@@ -176,6 +184,7 @@ open class GroupOperation: Operation, @unchecked Sendable {
     }
 
     private func stopLimit(orElse timer: EngineTimers.Number? = nil) {
+        guard mayBeLimited.load(ordering: .relaxed) else { return }
         let stopped = inner.core.state.withLock { _ -> EngineTimers.Number? in
             limit?.run = 0
             return limit?.timer.take()

@@ -102,7 +102,13 @@ import Synchronization
 
     /// The caller holds the queue's lock.
     @inline(__always)
-    func append(_ operation: Operation) { all.append(operation) }
+    func append(_ operation: Operation) {
+        // Growing from 1 costs four allocations until there are 10.
+        if all.capacity == 0 { all.reserveCapacity(MemberQueue.usualCapacity) }
+        all.append(operation)
+    }
+
+    private static let usualCapacity = 14
 
     /// The caller holds the queue's lock.
     func append(_ operations: [Operation]) { all += operations }
@@ -128,13 +134,18 @@ import Synchronization
     func open(for group: Operation) {
         let settings = self.settings(of: group)
         core.level.store(settings.level, ordering: .relaxed)
-        core.change(queue: self) { state in
+        // Like `change`, but nobody waits for what this changes, and nobody is told.
+        let consumer = core.state.withLock { state in
             phase = .opening
             executing = group
             outer = settings.outer
             state.isHeld = false
             state.qualities.own = settings.quality
+            if core.recordNumber != nil { core.recordSettings(state) }
+            if state.count > 0 && !state.isResting { state.retainedQueue = self }
+            return state.schedule()
         }
+        if let consumer { core.wake(consumer) }
         if let outer = settings.outer, outer.isObserved.load(ordering: .relaxed) { _ = openObservation() }
     }
 
@@ -153,13 +164,15 @@ import Synchronization
         var level = group.loadState().level, quality = QualityRank(ofRequest: group.requestedQuality.load(ordering: .relaxed))
         let outer = group.withQueueCore { $0 }
         if let outer {
-            let (observation, fraction) = outer.state.withLock { ($0.hasGroups ? nil : $0.observation, $0.progress.fraction) }
-            observation?.expectGroups(at: fraction)
-            if level == Operation.QueuePriority.normal.level { level = outer.level.load(ordering: .relaxed) }
-            let outerQuality = outer.state.withLock { state in
-                state.hasGroups = true
-                return state.executorQuality ?? state.qualities.own
+            let (observation, progress, outerQuality) = outer.state.withLock { state in
+                if state.observation == nil { state.hasGroups = true }
+                return (state.hasGroups ? nil : state.observation, state.progress, state.executorQuality ?? state.qualities.own)
             }
+            if let observation {
+                observation.expectGroups(at: progress.fraction)
+                outer.state.withLock { $0.hasGroups = true }
+            }
+            if level == Operation.QueuePriority.normal.level { level = outer.level.load(ordering: .relaxed) }
             if quality == .unspecified { quality = outerQuality }
         }
         return (level, quality, outer)
@@ -193,8 +206,11 @@ import Synchronization
     func endGroup() {
         var next: MemberQueue? = self
         while let members = next {
-            let (group, failure) = members.core.state.withLock { _ in (members.executing.take(), members.firstFailure) }
-            withExtendedLifetime(members.core.state.withLock { _ in members.outer.take() }) {}
+            let (group, outer, failure) = members.core.state.withLock { _ in
+                (members.executing.take(), members.outer.take(), members.firstFailure)
+            }
+            // Released here, outside the lock.
+            withExtendedLifetime(outer) {}
             guard let group else { return }
             group.membersHaveFinished(firstFailure: failure)
             next = group.endOnce(takesNext: false).closed
@@ -234,9 +250,9 @@ extension ThreadContext {
     static func release(membersOfGroup members: inout [Operation]) {
         if members.isEmpty { return }
         withCurrent { context in
-            context.releasedMembers.append(exchange(&members, with: []))
-            if context.isReleasingMembers { return }
+            if context.isReleasingMembers { return context.releasedMembers.append(exchange(&members, with: [])) }
             context.isReleasingMembers = true
+            members.removeAll()
             while var next = context.releasedMembers.popLast() { next.removeAll() }
             context.isReleasingMembers = false
         }

@@ -72,7 +72,9 @@ extension Operation {
         let last = loadState()
         if last.unfinishedDependencyCount > 0 || last.has(State.dependencyFailed) { stopCounting() }
         let (final, next, closed) = unsafe core.leaveAndTake(self, by: group, atOnce: isBare)
-        if final.bits & (State.hasDependents | State.notifiesAtEnd) == 0 && closed == nil && !core.isObserved.load(ordering: .relaxed) {
+        if final.bits & (State.hasDependents | State.notifiesAtEnd | State.hasAdmission) == 0 && closed == nil
+            && !core.isObserved.load(ordering: .relaxed)
+        {
             // Safety: balances the retain in `Core.join`.
             unsafe Unmanaged.passUnretained(self).release()
             return unsafe next
@@ -80,13 +82,15 @@ extension Operation {
         return unsafe endedWithConsequences(final, in: core, closed, by: group)
     }
 
-    /// The part of `endAndTake` for operations that have dependents, observers or handlers, or are the last of a group.
+    /// The part of `endAndTake` for operations that have dependents, observers or handlers, return something, or are the last of a group.
     @inline(never)
     private func endedWithConsequences(
         _ final: State, in core: OperationQueue.Core, _ closed: MemberQueue?, by group: ThreadGroup?
     ) -> Unmanaged<Operation>? {
         let isObserved = core.isObserved.load(ordering: .relaxed)
-        if isObserved || closed != nil || final.has(State.notifiesAtEnd) {
+        // Safety: `run(_:on:from:thenTakingBy:)`, which has admitted the operation, retains the engine.
+        if final.has(State.hasAdmission) { unsafe endAdmission(on: core.engine) }
+        if isObserved || closed != nil || final.bits & (State.notifiesAtEnd | State.hasDependents) != State.hasDependents {
             finished(final, takesNext: nil)
             if isObserved { core.deliverChanges() }
             closed?.endGroup()

@@ -139,7 +139,30 @@ extension Operation {
         } else if loadState().has(State.endsWithMain) {
             if isReady && transition({ $0.launchUnobserved() }) { return unsafe runMain(on: context, from: core, thenTakingBy: group) }
         }
+        if let admission, isEndedByWorker {
+            return unsafe run(admission, on: context, from: core, thenTakingBy: group)
+        }
         runByStarting(on: context, from: core)
+        return nil
+    }
+
+    /// Runs an operation that only the worker which has taken it can finish, if it gets what it needs. Without another attempt it is run like one
+    /// that needs nothing.
+    @inline(never)
+    private func run(
+        _ admission: Admission, on context: ThreadContext, from core: OperationQueue.Core, thenTakingBy group: ThreadGroup?
+    ) -> Unmanaged<Operation>? {
+        // Safety: the queue has operations, so its engine lives. Retained, because leaving may release the queue, and with it the engine.
+        let engine: Engine = unsafe core.engine
+        let kept = unsafe Unmanaged.passRetained(self)
+        // Safety: balances the retain above. The queue retains the operation up to here.
+        defer { withExtendedLifetime(engine) { unsafe kept.release() } }
+        guard isReadyAndAdmitted(admission, on: context, by: core, engine) else { return nil }
+        if beginOnlyAttempt(admission) {
+            if isExactlyBlockOperation { return unsafe runBlocks(on: context, from: core, thenTakingBy: group) }
+            return unsafe runMain(on: context, from: core, thenTakingBy: group)
+        }
+        launch(on: context, from: core)
         return nil
     }
 
@@ -186,17 +209,29 @@ extension Operation {
     }
 
     private func runAnyKind(on context: ThreadContext, from core: OperationQueue.Core) {
+        // Safety: the queue has operations, so its engine lives.
+        if unsafe isReadyAndAdmitted(admission, on: context, by: core, core.engine) { launch(on: context, from: core) }
+    }
+
+    /// Whether the operation is ready and has got what it needs, if anything. If not, it is back in its queue.
+    @inline(__always)
+    private func isReadyAndAdmitted(
+        _ admission: Admission?, on context: ThreadContext, by core: OperationQueue.Core, _ engine: @autoclosure () -> Engine
+    ) -> Bool {
         if !loadState().has(State.cancelled) && !isReady {
-            if loadState().has(State.hasAdmission) { unsafe endAdmission(on: core.engine) }
+            if admission != nil { endAdmission(on: engine()) }
             postponeUntilReady(core)
-            return
+            return false
         }
+        guard let admission else { return true }
+        var isAdmitted = false
+        context.whileRunning(self, in: core) { isAdmitted = self.isAdmitted(by: core, on: engine(), admission) }
+        return isAdmitted
+    }
+
+    /// Starts an operation that is admitted, and finishes it if it has ended.
+    private func launch(on context: ThreadContext, from core: OperationQueue.Core) {
         let hasAdmission = loadState().has(State.hasAdmission)
-        if hasAdmission {
-            var isAdmitted = false
-            context.whileRunning(self, in: core) { isAdmitted = self.isAdmitted(by: core) }
-            if !isAdmitted { return }
-        }
         switch transition({ $0.launch() }) {
         case .start: break
         case .notReady:

@@ -3,13 +3,15 @@ import Synchronization
 
 extension Operation {
     /// Properties that many operations do not use. They live in a separate object to keep operations small. The object takes 64 bytes of
-    /// the allocator.
+    /// the allocator, all of which are used.
     final class Extras {
         // The operation's `lock` guards all of these, so accesses need no exclusivity checks.
 
         @safe @exclusivity(unchecked) var name: String?
         @safe @exclusivity(unchecked) var completionBlock: Block?
         @safe @exclusivity(unchecked) var rare: Rare?
+        /// Written once. See `changeAdmission`.
+        @safe @exclusivity(unchecked) var admission: Admission?
 
         /// Properties that few operations use.
         final class Rare {
@@ -21,7 +23,6 @@ extension Operation {
             @safe @exclusivity(unchecked) var otherBlocks: [@Sendable () throws -> Void] = []
             /// Finds edges of a long dependency list. See `Operation.edge(to:)`.
             @safe @exclusivity(unchecked) var dependencyIndex: DependencyIndex?
-            @safe @exclusivity(unchecked) var admission: Admission?
             /// Written once. See `openMailbox`.
             @safe @exclusivity(unchecked) var mailbox: Mailbox?
         }

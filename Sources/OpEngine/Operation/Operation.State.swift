@@ -164,8 +164,7 @@ extension Operation.State {
     /// Returns nil and changes nothing if the operation needs a separate `claim`, which may be refused.
     @inline(__always)
     mutating func join(requiringSuccessByDefault: Bool, isOfPlainClass: Bool) -> Bool? {
-        let others =
-            State.claimed | State.started | State.executing | State.finishing | State.finished | State.observed | State.hasAdmission
+        let others = State.claimed | State.started | State.executing | State.finishing | State.finished | State.observed
         if has(others) { return nil }
         var joined = self
         joined.set(State.claimed | (isOfPlainClass ? State.isOfPlainClass | State.endsWithMain : 0))
@@ -258,10 +257,13 @@ extension Operation.State {
 
     /// Combines `launch` and `start` for an operation that is not observed and whose class does not override `start`. Returns false if
     /// nothing has changed.
+    ///
+    /// - Parameter isAdmitted: whether the operation has taken what it needs, if anything.
     @inline(__always)
-    mutating func launchUnobserved() -> Bool {
+    mutating func launchUnobserved(isAdmitted: Bool = false) -> Bool {
         let others =
-            State.cancelled | State.started | State.executing | State.finishing | State.finished | State.observed | State.hasAdmission
+            State.cancelled | State.started | State.executing | State.finishing | State.finished | State.observed
+            | (isAdmitted ? 0 : State.hasAdmission)
         guard bits & (others | State.dependencyMask) == 0, !mustCancel else { return false }
         set(State.started | State.executing)
         return true

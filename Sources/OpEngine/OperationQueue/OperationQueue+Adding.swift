@@ -7,6 +7,7 @@ extension BeyondFoundation where Self: OperationQueue {
         let isOfPlainClass = !operation.isEndedByWorker && OverriddenMethods.isPlain(operation)
         // A subclass may override the getters, so what they return counts as well.
         if !(operation.isEndedByWorker || isOfPlainClass) || ownEngine.hasEnded, let error = objection(to: operation) { throw error }
+        if operation.loadState().has(Operation.State.hasAdmission), let error = ownEngine.lack(for: operation) { throw error }
         // Retain before taking the lock, because other threads may be waiting for it. Safety: balanced when the operation leaves the queue,
         // or below.
         let kept = unsafe Unmanaged.passRetained(operation)

@@ -20,6 +20,8 @@ extension OperationQueue {
         let hasExplicitMaximum = Atomic<Bool>(false)
         /// Whether the user has limited the pending operations. Atomic, to be read without the lock.
         let hasPendingLimit = Atomic<Bool>(false)
+        /// Whether the starts of operations are limited, as in `State.isRateLimited`. Atomic, to be read without the lock.
+        let isRateLimited = Atomic<Bool>(false)
         /// Whether the queue runs the engine's internal operations, which no count includes.
         let isHelper = Atomic<Bool>(false)
         /// The priority of the queue among those that are scheduled: `normal`, unless it is a group's. Atomic, to be read without the lock.
@@ -288,6 +290,7 @@ extension OperationQueue {
         /// Finishes the operations of an unreachable queue as cancelled, without starting them. Called when the queue object of a queue at
         /// rest is deallocated.
         func abandon() {
+            if isEmpty { return }
             for operation in members() {
                 operation.transition { $0.set(Operation.State.cancelled) }
                 operation.end()

@@ -8,7 +8,8 @@ import Synchronization
 ///
 /// Every method is safe to call from any thread. A queue lives at least until its operations have finished, unless it is suspended.
 open class OperationQueue: @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because the stored properties are constants that are safe to use from any thread.
+    // Safety: `@unchecked Sendable` because the stored properties are constants that are safe to use from any thread, or say what guards
+    // them.
 
     /// Lets the engine decide how many operations run at once.
     public static let defaultMaxConcurrentOperationCount = -1
@@ -19,8 +20,16 @@ open class OperationQueue: @unchecked Sendable {
     /// Whether this is its engine's main queue. Duplicates `core.isMain`, because workers keep changing the core's cache lines.
     package final let isMain: Bool
     /// The progress of the operations added to this queue.
-    open var progress: Progress { ownProgress }
-    private let ownProgress: Progress
+    open var progress: Progress {
+        core.state.withLock { _ in
+            if let madeProgress { return madeProgress }
+            let made = Progress(core: core)
+            madeProgress = made
+            return made
+        }
+    }
+    /// Made when somebody asks for it. Guarded by the lock of the queue.
+    @safe @exclusivity(unchecked) private var madeProgress: Progress?
 
     // Both initializers are designated, so that a subclass may call and override either, and inherits both if it defines none.
 
@@ -29,7 +38,6 @@ open class OperationQueue: @unchecked Sendable {
         ownEngine = .shared
         core = Core(engine: .shared, isMain: false)
         isMain = false
-        ownProgress = Progress(core: core)
         core.attach(self)
     }
 
@@ -38,7 +46,6 @@ open class OperationQueue: @unchecked Sendable {
         ownEngine = engine
         core = Core(engine: engine, isMain: false)
         isMain = false
-        ownProgress = Progress(core: core)
         core.attach(self)
     }
 
@@ -47,13 +54,13 @@ open class OperationQueue: @unchecked Sendable {
         ownEngine = engine
         core = mainCore
         isMain = true
-        ownProgress = Progress(core: mainCore)
     }
 
     deinit {
         core.detach(self)
-        if !core.isMain { core.abandon() }
-        if !core.isMain, core.state.withLock({ $0.isRateLimited }) { rateLimit = nil }
+        if core.isMain { return }
+        core.abandon()
+        if core.isRateLimited.load(ordering: .relaxed) { rateLimit = nil }
     }
 
     /// The main queue of `Engine.shared`. Its operations run on the thread that drains it.

@@ -10,6 +10,8 @@
     // accesses need no exclusivity checks.
     @usableFromInline let lockStorage: UnsafeMutablePointer<Lock>
     @usableFromInline let valueStorage: UnsafeMutablePointer<Value>
+    /// The allocation, which begins before the lock if the allocator does not align it.
+    @usableFromInline let block: UnsafeMutableRawPointer
 
     /// The offset of the value in the allocation.
     @usableFromInline static var offset: Int { max(8, MemoryLayout<Value>.alignment) }
@@ -19,11 +21,14 @@
     /// - Parameter alignment: the alignment of the lock in bytes. With 64, the lock and the start of the value share a cache line.
     @inlinable public init(_ initial: consuming Value, alignment: Int = 16) {
         // Safety: allocated and initialized here, freed in `deinit`.
-        let block = UnsafeMutableRawPointer.allocate(
-            byteCount: Self.offset + MemoryLayout<Value>.size, alignment: max(alignment, MemoryLayout<Value>.alignment))
-        unsafe lockStorage = block.bindMemory(to: Lock.self, capacity: 1)
+        let alignment = max(alignment, MemoryLayout<Value>.alignment), usual = min(alignment, 16)
+        // Aligned here: glibc takes hundreds of instructions more to make and to free a block that is aligned to more than 16 bytes, because
+        // it keeps none for reuse.
+        unsafe block = .allocate(byteCount: Self.offset + MemoryLayout<Value>.size + alignment - usual, alignment: usual)
+        let aligned = unsafe block.alignedUp(toMultipleOf: alignment)
+        unsafe lockStorage = aligned.bindMemory(to: Lock.self, capacity: 1)
         unsafe lockStorage.initialize(to: Lock())
-        unsafe valueStorage = (block + Self.offset).bindMemory(to: Value.self, capacity: 1)
+        unsafe valueStorage = (aligned + Self.offset).bindMemory(to: Value.self, capacity: 1)
         unsafe valueStorage.initialize(to: initial)
     }
 
@@ -31,7 +36,7 @@
         // Safety: this is the last reference, and `init` has initialized the memory.
         _ = unsafe valueStorage.move()
         unsafe lockStorage.deinitialize(count: 1)
-        unsafe UnsafeMutableRawPointer(lockStorage).deallocate()
+        unsafe block.deallocate()
     }
 
     /// Acquires the lock. For paths on which `withLock` is too slow because it moves the closure's result. The pointer is valid until

@@ -27,9 +27,9 @@ import Synchronization
     private(set) var recordBuffer: Unmanaged<RecordBuffer>?
     /// See `Mailbox.asRecorded`.
     var readsAsRecorded = false
-    /// Members of groups that were deallocated here. See `release(membersOfGroup:)`.
-    var releasedMembers: [[Operation]] = []
-    var isReleasingMembers = false
+    /// Members of groups that were deallocated here. See `release(membersOfGroup:)`. Used only on this thread.
+    @safe @exclusivity(unchecked) var releasedMembers: [[Operation]] = []
+    @safe @exclusivity(unchecked) var isReleasingMembers = false
     /// The main inboxes that this thread is running, innermost last.
     var runningInboxes: [Inbox] = []
 

@@ -1,0 +1,79 @@
+/// How much there is of a requirement, who has it, and who waits for it. Guarded by the lock of `Engine.admissions`, so accesses need no
+/// exclusivity checks.
+@safe final class Supply {
+    let requirement: Requirement
+    /// Whether an operation returns what it has taken when it ends.
+    let comesBack: Bool
+    /// The total. Not used for starts.
+    @safe @exclusivity(unchecked) var capacity: Int
+    @safe @exclusivity(unchecked) var used = 0
+    /// For starts.
+    @safe @exclusivity(unchecked) var bucket: TokenBucket?
+    /// The operations that have taken something that they will return.
+    @safe @exclusivity(unchecked) var holders: [Operation] = []
+    /// The queues with operations that wait, or that were invited to try again.
+    @safe @exclusivity(unchecked) var lines: [Line] = []
+    /// Whether a timer will invite operations when the next start is allowed; it has this number once it was set.
+    @safe @exclusivity(unchecked) var awaitsTimer = false
+    @safe @exclusivity(unchecked) var timer: EngineTimers.Number?
+    /// Tells the timer that is awaited from former ones.
+    @safe @exclusivity(unchecked) var timerSerial: UInt64 = 0
+
+    /// The capacity as long as nobody has set it.
+    private let usualCapacity: Int
+
+    init(of requirement: Requirement) {
+        self.requirement = requirement
+        (usualCapacity, comesBack) =
+            switch requirement {
+            case .key: (1, true)
+            case .resource: (0, true)
+            case .start: (.max, false)
+            }
+        capacity = usualCapacity
+    }
+
+    /// How much may be taken now.
+    @inline(__always)
+    func available(on engine: Engine) -> Int {
+        if let bucket { return bucket.available(at: engine.now) }
+        return capacity - used
+    }
+
+    /// Whether nothing is lost if the supply is made anew when it is needed.
+    var isIdle: Bool { used == 0 && lines.isEmpty && bucket == nil && capacity == usualCapacity }
+
+    /// Whether nobody waits, and nothing comes with time.
+    var isPlain: Bool { lines.isEmpty && bucket == nil }
+
+    /// Whether an operation that waits comes before one of the queue `core` that asks.
+    @inline(__always)
+    func hasWaiting(before rank: Line.Rank, in core: ObjectIdentifier) -> Bool {
+        !lines.isEmpty && linesHaveWaiting(before: rank, in: core)
+    }
+
+    private func linesHaveWaiting(before rank: Line.Rank, in core: ObjectIdentifier) -> Bool {
+        lines.contains { line in
+            // Behind an invited operation of another queue, others wait only for that queue, which may be suspended or full.
+            guard let first = line.first(within: capacity), line.core == core || line.invited == nil else { return false }
+            return first.rank < rank
+        }
+    }
+
+    func indexOfLine(of core: ObjectIdentifier) -> Int {
+        if let index = lines.firstIndex(where: { $0.core == core }) { return index }
+        lines.append(Line(core: core))
+        return lines.count - 1
+    }
+
+    func give(_ amount: Int, to operation: Operation) {
+        used += amount
+        holders.append(operation)
+    }
+
+    func takeBack(_ amount: Int, from operation: Operation) {
+        used -= amount
+        // Only a resource has several holders.
+        if holders.last === operation { holders.removeLast() } else { holders.removeFirst { $0 === operation } }
+    }
+}
