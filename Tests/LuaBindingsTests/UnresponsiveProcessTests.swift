@@ -75,7 +75,9 @@ import Testing
                 """
             ).compactMap(\.operation)
             #expect(runtime.outcome(of: operations[0]).hasPrefix("timeout: "))
-            #expect(["ok", "timeout: timeout: an unnamed Operation took longer than 0.05 s"].contains(runtime.outcome(of: operations[1])))
+            // On a busy machine it may not get far in its time, whoever stops it then.
+            let second = runtime.outcome(of: operations[1])
+            #expect(second == "ok" || second.hasPrefix("timeout: "), "\(second)")
             #expect(try runtime.results(of: operations[2]) == ["healthy"])
         }
     }
