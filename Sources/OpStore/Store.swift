@@ -1,3 +1,5 @@
+import Synchronization
+
 /// Finished work, keyed by everything that it depends on, in a database that several processes may use at once.
 ///
 /// Nothing of it ever fails an operation: what cannot be read counts as not there, what cannot be written is done again in the next run, and
@@ -49,8 +51,8 @@ public final class Store: Sendable {
     let paths: Paths
     let files: FileStates
     let database: Database
-    let claims = Guarded(Claims())
-    private let numbers = Guarded(Counts())
+    let claims = Claims()
+    let hitCount = Atomic<Int>(0), missCount = Atomic<Int>(0), recordedCount = Atomic<Int>(0)
     private let uses = Guarded(Uses())
     /// In a dry run, what the steps that would run would make.
     private let remade = Guarded<Set<String>>([])
@@ -75,7 +77,7 @@ public final class Store: Sendable {
         if let path = step.depfile { try check(path, of: step) }
         let resolved = ResolvedStep(step, paths)
         if let both = resolved.outputs.first(where: resolved.inputs.contains) { throw .outputIsInput(output: both, of: step.name) }
-        try claims.withLock { claims throws(StoreError) in try claims.claim(for: resolved, named: step.name) }
+        try claims.claim(for: resolved, named: step.name)
         return Work(step, resolved, store: self)
     }
 
@@ -84,9 +86,11 @@ public final class Store: Sendable {
     }
 
     /// What has happened so far.
-    public var counts: Counts { numbers.withLock { $0 } }
-
-    func count(_ number: any WritableKeyPath<Counts, Int> & Sendable) { numbers.withLock { $0[keyPath: number] += 1 } }
+    public var counts: Counts {
+        Counts(
+            hits: hitCount.load(ordering: .relaxed), misses: missCount.load(ordering: .relaxed),
+            recorded: recordedCount.load(ordering: .relaxed))
+    }
 
     /// Writes what is not yet written, and closes the database. The store finds and records nothing afterwards.
     public func close() {
@@ -116,18 +120,25 @@ public final class Store: Sendable {
 }
 
 /// Which outputs are whose.
-struct Claims {
-    private var names: [String: String] = [:]
-    private var unfinished = 0
+final class Claims: Sendable {
+    private let names = Guarded<[String: String]>([:])
+    /// How many steps have not ended. Those that end do not wait for those that are planned.
+    private let unfinished = Atomic<Int>(0)
 
     /// Claims the outputs of a step and its depfile, all or none.
-    mutating func claim(for step: ResolvedStep, named name: String) throws(StoreError) {
-        for (number, output) in step.outputs.enumerated() { try claim(output, for: name, after: step.outputs[..<number]) }
-        if let depfile = step.depfile { try claim(depfile, for: name, after: step.outputs[...]) }
-        unfinished += 1
+    func claim(for step: ResolvedStep, named name: String) throws(StoreError) {
+        try names.withLock { names throws(StoreError) in
+            for (number, output) in step.outputs.enumerated() {
+                try Self.claim(output, for: name, after: step.outputs[..<number], in: &names)
+            }
+            if let depfile = step.depfile { try Self.claim(depfile, for: name, after: step.outputs[...], in: &names) }
+            unfinished.wrappingAdd(1, ordering: .relaxed)
+        }
     }
 
-    private mutating func claim(_ output: String, for name: String, after claimed: ArraySlice<String>) throws(StoreError) {
+    private static func claim(
+        _ output: String, for name: String, after claimed: ArraySlice<String>, in names: inout [String: String]
+    ) throws(StoreError) {
         guard let other = names.updateValue(name, forKey: output) else { return }
         for output in claimed { names[output] = nil }
         names[output] = claimed.contains(output) ? nil : other
@@ -135,8 +146,8 @@ struct Claims {
     }
 
     /// When nothing is left to run, the next step begins another run, such as one that a change of a file has started.
-    mutating func end() {
-        unfinished -= 1
-        if unfinished == 0 { names = [:] }
+    func end() {
+        guard unfinished.wrappingSubtract(1, ordering: .relaxed).newValue == 0 else { return }
+        names.withLock { names in if unfinished.load(ordering: .relaxed) == 0 { names = [:] } }
     }
 }

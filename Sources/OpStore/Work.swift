@@ -1,5 +1,6 @@
 internal import CStore
 import Glibc
+import Synchronization
 
 /// The work of one operation, from the question whether it is done to what it has made. Of the threads that use it, one at a time may.
 ///
@@ -57,9 +58,9 @@ public final class Work: Sendable {
         state.withLock { state in (state.components, state.key) = (components, key) }
         let found = store.configuration.runsAlways ? .miss(Reason([.runsAlways])) : store.find(resolved, key, components)
         switch found {
-        case .hit: store.count(\.hits)
+        case .hit: store.hitCount.wrappingAdd(1, ordering: .relaxed)
         case .miss:
-            store.count(\.misses)
+            store.missCount.wrappingAdd(1, ordering: .relaxed)
             if store.configuration.isDryRun { store.wouldMake(resolved.outputs) }
         }
         return found
@@ -116,7 +117,7 @@ public final class Work: Sendable {
             let record = Record(
                 key: key, identity: resolved.identity, components: resolved.components(adding: components), files: files)
             guard try unsafe store.record(record, value: value) else { return .notRecorded(nil) }
-            store.count(\.recorded)
+            store.recordedCount.wrappingAdd(1, ordering: .relaxed)
             return .recorded
         } catch {
             return .notRecorded(error.reason)
@@ -140,7 +141,7 @@ public final class Work: Sendable {
             defer { state.hasEnded = true }
             return !state.hasEnded
         }
-        if isFirst { store.claims.withLock { $0.end() } }
+        if isFirst { store.claims.end() }
     }
 
     // MARK: Other processes

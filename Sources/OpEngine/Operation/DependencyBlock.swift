@@ -1,5 +1,3 @@
-import Glibc
-
 /// A block of three edges that never move. A block takes 104 bytes, a size that the allocator handles as quickly as that of an operation.
 @safe struct DependencyBlock {
     // Safety: a block belongs to the dependency list of one operation. The list states who may use the block.
@@ -9,12 +7,10 @@ import Glibc
     var next: UnsafeMutablePointer<DependencyBlock>?
     // The edges follow the block in memory.
 
-    /// Creates a block without dependencies. Uses `malloc`, because the aligned allocation of `UnsafeMutablePointer.allocate` takes three
-    /// times as long.
+    /// Creates a block without dependencies.
     static func make(for dependent: Operation) -> UnsafeMutablePointer<DependencyBlock> {
         let size = MemoryLayout<DependencyBlock>.size + capacity * MemoryLayout<DependencyEdge>.stride
-        guard let memory = unsafe malloc(size) else { fatalError("opscript: out of memory") }
-        let block = unsafe memory.bindMemory(to: DependencyBlock.self, capacity: 1)
+        let block = unsafe Memory.allocate(size).bindMemory(to: DependencyBlock.self, capacity: 1)
         unsafe block.initialize(to: DependencyBlock())
         for index in 0..<capacity { unsafe block.edge(index).initialize(to: DependencyEdge(from: dependent)) }
         return unsafe block
@@ -38,5 +34,5 @@ extension UnsafeMutablePointer<DependencyBlock> {
         unsafe !edge(2).pointee.isFree ? nil : edge(1).pointee.isFree ? edge(1) : edge(2)
     }
 
-    func free() { unsafe Glibc.free(self) }
+    func free() { unsafe Memory.free(self) }
 }

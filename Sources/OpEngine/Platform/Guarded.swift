@@ -21,10 +21,10 @@
     /// - Parameter alignment: the alignment of the lock in bytes. With 64, the lock and the start of the value share a cache line.
     @inlinable public init(_ initial: consuming Value, alignment: Int = 16) {
         // Safety: allocated and initialized here, freed in `deinit`.
-        let alignment = max(alignment, MemoryLayout<Value>.alignment), usual = min(alignment, 16)
+        let alignment = max(alignment, MemoryLayout<Value>.alignment)
         // Aligned here: glibc takes hundreds of instructions more to make and to free a block that is aligned to more than 16 bytes, because
         // it keeps none for reuse.
-        unsafe block = .allocate(byteCount: Self.offset + MemoryLayout<Value>.size + alignment - usual, alignment: usual)
+        unsafe block = Memory.allocate(Self.offset + MemoryLayout<Value>.size + max(alignment - 16, 0))
         let aligned = unsafe block.alignedUp(toMultipleOf: alignment)
         unsafe lockStorage = aligned.bindMemory(to: Lock.self, capacity: 1)
         unsafe lockStorage.initialize(to: Lock())
@@ -36,7 +36,7 @@
         // Safety: this is the last reference, and `init` has initialized the memory.
         _ = unsafe valueStorage.move()
         unsafe lockStorage.deinitialize(count: 1)
-        unsafe block.deallocate()
+        unsafe Memory.free(block)
     }
 
     /// Acquires the lock. For paths on which `withLock` is too slow because it moves the closure's result. The pointer is valid until
