@@ -13,11 +13,11 @@ import Testing
     @Test func eachEndsAsItsFirstLineSaysAndHarmsNobody() async throws {
         let scripts = try HostileScript.all()
         #expect(scripts.count >= 150)
-        await run(sample(of: scripts, stride: TestLength.isShort ? 4 : 1))
+        await run(sample(of: scripts, stride: TestLength.isQuick ? 16 : TestLength.isShort ? 4 : 1))
     }
 
     @Test func eachEndsThatWayInAWorkerProcess() async throws {
-        await run(sample(of: try HostileScript.all(), stride: TestLength.isLong ? 1 : TestLength.isShort ? 6 : 3), isolation: .process)
+        await run(sample(of: try HostileScript.all(), stride: TestLength.isLong ? 1 : TestLength.isQuick ? 24 : TestLength.isShort ? 6 : 3), isolation: .process)
     }
 
     /// As many as there is time for, others each time.

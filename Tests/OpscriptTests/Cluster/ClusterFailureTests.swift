@@ -3,31 +3,31 @@ import Glibc
 import TestSupport
 import Testing
 
+/// The beginning of a script whose bodies note when they begin, in a file that is the first argument.
+private let notingPreamble = """
+    local Operation, Queue = opscript.Operation, opscript.OperationQueue
+    local path = arg[1]
+    local function note(text)
+      local file = io.open(path, "a")
+      file:write(text .. "\\n")
+      file:close()
+    end
+    local function noted()
+      local count = 0
+      for _ in io.lines(path) do count = count + 1 end
+      return count
+    end
+
+    """
+
 extension ClusterTests {
-    @Suite("Failures of workers, the server and the network", .serialized) struct Failures {
-        /// Begins of a script whose bodies note when they begin, in a file that is the first argument.
-        private static let preamble = """
-            local Operation, Queue = opscript.Operation, opscript.OperationQueue
-            local path = arg[1]
-            local function note(text)
-              local file = io.open(path, "a")
-              file:write(text .. "\\n")
-              file:close()
-            end
-            local function noted()
-              local count = 0
-              for _ in io.lines(path) do count = count + 1 end
-              return count
-            end
-
-            """
-
+    @Suite("Failures of workers", .serialized) struct WorkerFailures {
         @Test("The operations of a worker that dies run elsewhere")
         func runsElsewhere() async throws {
             let directory = try ScratchDirectory()
             let (log, seconds) = try await TestCluster.run(workers: 1, slots: 1) { cluster in
                 let run = try cluster.start(
-                    Self.preamble + """
+                    notingPreamble + """
                         local op = Queue.new():addOperation(function()
                           note "begun"
                           if noted() == 1 then print "ready" while true do end end
@@ -51,7 +51,7 @@ extension ClusterTests {
             let directory = try ScratchDirectory()
             let log = try await TestCluster.run(workers: 3, slots: 1) { cluster in
                 let run = try cluster.start(
-                    Self.preamble + """
+                    notingPreamble + """
                         local function run(name, options)
                           options.cluster = true
                           local before = noted()
@@ -73,7 +73,9 @@ extension ClusterTests {
             #expect(log.contains { $0.hasPrefix("once\tlost\t1\tfalse\t'once' was lost with its worker: w") }, "\(log)")
             #expect(log.contains { $0.hasPrefix("twice\tlost\t2\tfalse\t'twice' was lost with its workers: w") }, "\(log)")
         }
+    }
 
+    @Suite("Failures of the server and the network", .serialized) struct ServerFailures {
         @Test("Operations survive a server that is killed, and one that does not answer for a while")
         func server() async throws {
             let outcome = try await TestCluster.run { cluster in
@@ -131,7 +133,7 @@ extension ClusterTests {
                 command.arguments = ["worker", "--cluster", proxy.url, "--slots", "1", "--name", "isolated"]
                 let isolated = try Daemon(command, readyWhen: "at once")
                 let run = try cluster.start(
-                    Self.preamble + """
+                    notingPreamble + """
                         local queue = Queue.new()
                         local op = queue:addOperation(function()
                           note "begun"
