@@ -17,7 +17,9 @@ import Testing
     }
 
     @Test func eachEndsThatWayInAWorkerProcess() async throws {
-        await run(sample(of: try HostileScript.all(), stride: TestLength.isLong ? 1 : TestLength.isQuick ? 24 : TestLength.isShort ? 6 : 3), isolation: .process)
+        await run(
+            sample(of: try HostileScript.all(), stride: TestLength.isLong ? 1 : TestLength.isQuick ? 24 : TestLength.isShort ? 6 : 3),
+            isolation: .process)
     }
 
     /// As many as there is time for, others each time.
