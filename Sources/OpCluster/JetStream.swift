@@ -18,12 +18,20 @@ enum JetStream {
     ///
     /// - Parameter completion: called once, on any thread, with what is wrong; nil if all is well.
     static func setUp(_ exchange: Exchange, completion: @escaping @Sendable (String?) -> Void) {
-        // Three copies, where the server is one of several.
+        createStream(exchange, triesLeft: setUpTries) { refusal in
+            if let refusal { completion(refusal) } else { createConsumers(exchange, from: 0, completion) }
+        }
+    }
+
+    /// How often to try whether servers keep three copies, once a second: those that have just been started may not have found each other.
+    private static let setUpTries = 10
+
+    /// Makes the stream with three copies. Only if the server is a single one, or if it cannot be, one copy must do, which is lost with its server.
+    private static func createStream(_ exchange: Exchange, triesLeft: Int, _ completion: @escaping @Sendable (String?) -> Void) {
         createStream(exchange, copies: 3) { refusal in
-            guard refusal != nil else { return createConsumers(exchange, from: 0, completion) }
-            createStream(exchange, copies: 1) { refusal in
-                if let refusal { completion(refusal) } else { createConsumers(exchange, from: 0, completion) }
-            }
+            guard let refusal else { return completion(nil) }
+            if refusal.contains("\"err_code\":10074") || triesLeft <= 1 { return createStream(exchange, copies: 1, completion) }
+            exchange.fabric.after(1) { createStream(exchange, triesLeft: triesLeft - 1, completion) }
         }
     }
 

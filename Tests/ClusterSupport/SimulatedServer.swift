@@ -17,6 +17,10 @@ public final class SimulatedServer: @unchecked Sendable {
     public var room = Int.max
     /// Gets every message that the server gets or gives, to show what has happened.
     public var trace: ((_ member: String, _ isForServer: Bool, _ subject: String, _ bytes: [UInt8], _ status: Int) -> Void)?
+    /// Whether it is one of several servers, and when it has found the others.
+    public var isOneOfSeveral = false, othersAreThereAt = 0.0
+    /// How many copies of each stream there are.
+    public private(set) var copies: [String: Int] = [:]
     private var members: [ObjectIdentifier: SimulatedFabric] = [:]
     private var subscribers: [String: [SimulatedFabric]] = [:]
     private var streams: [String: SimulatedStream] = [:]
@@ -121,10 +125,14 @@ public final class SimulatedServer: @unchecked Sendable {
         switch call.prefix(2) {
         case ["STREAM", "CREATE"]:
             let name = String(call[2])
-            if settings.contains("\"num_replicas\":3") {
+            let isReplicated = settings.contains("\"num_replicas\":3")
+            if isReplicated, !isOneOfSeveral {
                 answer =
                     "{\"error\":{\"code\":500,\"err_code\":10074,\"description\":\"replicas > 1 not supported in non-clustered mode\"}}"
+            } else if isReplicated, simulation.now < othersAreThereAt {
+                answer = "{\"error\":{\"code\":400,\"err_code\":10005,\"description\":\"no suitable peers for placement\"}}"
             } else if streams[name] == nil {
+                copies[name] = isReplicated ? 3 : 1
                 streams[name] = SimulatedStream(name, self)
             }
         case ["CONSUMER", "DURABLE"]:

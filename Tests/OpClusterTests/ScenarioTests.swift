@@ -32,6 +32,21 @@ import Testing
         #expect(abs(times.ended - times.began - 2) < 0.001 && times.began - known.submittedAt < 0.2, "\(times)")
     }
 
+    // MARK: servers
+
+    @Test(arguments: [(seconds: 4.0, copies: 3), (seconds: .infinity, copies: 1)])
+    func severalServersKeepThreeCopiesOnceTheyHaveFoundEachOther(seconds: Double, copies: Int) {
+        let cluster = SimulatedCluster(seed: 1)
+        defer { cluster.end() }
+        (cluster.server.isOneOfSeveral, cluster.server.othersAreThereAt) = (true, seconds)
+        cluster.addWorker(slots: 1)
+        cluster.simulation.run(until: 15)
+        #expect(Array(cluster.server.copies.values) == [copies])
+        let number = cluster.submit(Body(seconds: 1))
+        _ = finish(cluster)
+        #expect(cluster.known[number]?.outcomes.count == 1)
+    }
+
     // MARK: workers that go
 
     @Test func theTasksOfAWorkerThatDiesRunElsewhereSoon() {
