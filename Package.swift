@@ -112,7 +112,7 @@ let package = Package(
         .executableTarget(
             name: "ClusterBench", dependencies: ["ClusterSupport", "OpCluster"], path: "Tests/ClusterBench", swiftSettings: strict),
         .testTarget(
-            name: "OpClusterTests", dependencies: ["ClusterSupport", "OpCluster", "TestSupport"], swiftSettings: strict),
+            name: "OpClusterTests", dependencies: ["ClusterSupport", "OpCluster", "OpEngine", "TestSupport"], swiftSettings: strict),
         .target(name: "CTestSupport", path: "Tests/CTestSupport"),
         .testTarget(name: "CLuaTests", dependencies: ["CLua", "CTestSupport", "TestSupport"], swiftSettings: strictMemory),
         .testTarget(

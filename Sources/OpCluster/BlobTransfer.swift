@@ -1,4 +1,5 @@
 import Glibc
+@_spi(Locking) import OpEngine
 import Synchronization
 
 extension Exchange {
@@ -40,7 +41,7 @@ private final class BlobTransfer: @unchecked Sendable {
     private let subject: String
     private let exchange: Exchange
     private let memory: BlobMemory?
-    private let state = Mutex(State())
+    private let state = Guarded(State())
 
     init(_ name: BlobName, from subject: String, over exchange: Exchange) {
         (self.name, self.subject, self.exchange) = (name, subject, exchange)

@@ -1,9 +1,10 @@
+@_spi(Locking) import OpEngine
 import Synchronization
 
 /// Asks all workers of a cluster who they are, whatever their version.
 public final class ClusterSurvey: Exchange.Handler {
     private let exchange: Exchange
-    private let found = Mutex<(workers: [String: WorkerDescription], foreignCount: Int)>(([:], 0))
+    private let found = Guarded<(workers: [String: WorkerDescription], foreignCount: Int)>(([:], 0))
 
     /// Makes a survey that is not connected yet.
     public init(_ fabric: any Fabric, key: ClusterKey?) { exchange = Exchange(fabric, key: key, version: "", keptBytes: 0) }

@@ -1,3 +1,4 @@
+@_spi(Locking) import OpEngine
 import Synchronization
 
 /// Taking jobs, and having them run.

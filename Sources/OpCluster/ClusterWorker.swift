@@ -1,3 +1,4 @@
+@_spi(Locking) import OpEngine
 import Synchronization
 
 /// The end of a cluster that does the work: it takes jobs from the stream, has them run, and reports what comes of them.
@@ -64,7 +65,7 @@ public final class ClusterWorker: Sendable {
     let exchange: Exchange
     let runner: any Runner
     let events: Events
-    let state = Mutex(State())
+    let state = Guarded(State())
     private let description: WorkerDescription
 
     static let pullPrefix = "pull"

@@ -1,3 +1,4 @@
+@_spi(Locking) import OpEngine
 import Synchronization
 
 /// Publishing tasks, and ending them.

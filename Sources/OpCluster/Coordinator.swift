@@ -1,3 +1,4 @@
+@_spi(Locking) import OpEngine
 import Synchronization
 
 /// The end of a cluster that has the work: it publishes tasks, and takes their outcomes. It decides alone what has happened to a task; what
@@ -153,7 +154,7 @@ public final class Coordinator: Sendable {
     public let run: String
     let exchange: Exchange
     let events: Events
-    let state = Mutex(State())
+    let state = Guarded(State())
     let deliveries = Deliveries()
 
     /// Seconds between two messages that say that this coordinator is there.
@@ -252,7 +253,7 @@ final class Deliveries: Sendable {
         var lastCount: UInt64?
     }
 
-    private let state = Mutex(State())
+    private let state = Guarded(State())
 
     /// Whether functions are not stuck: none is being called, or another one than when this was asked last.
     var hasMoved: Bool {

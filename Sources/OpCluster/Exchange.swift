@@ -1,3 +1,4 @@
+@_spi(Locking) import OpEngine
 import Synchronization
 
 /// One member's messages: it seals and opens them, matches answers with requests, and gives away pieces of blobs.
@@ -41,10 +42,10 @@ final class Exchange: FabricReceiver, Sendable {
     let id: String
     let space: JobSpace
     private let seal: Seal
-    private let state: Mutex<State>
+    private let state: Guarded<State>
     private let inbox: String
     // Set once, before the fabric starts.
-    private let handler = Mutex<(any Handler)?>(nil)
+    private let handler = Guarded<(any Handler)?>(nil)
 
     /// Seconds between two looks at the requests that wait.
     private static let period = 0.1
@@ -56,7 +57,7 @@ final class Exchange: FabricReceiver, Sendable {
         seal = Seal(key: key)
         space = JobSpace(seal, version: version)
         inbox = Subject.inbox(id)
-        state = Mutex(State(shelf: BlobShelf(limit: keptBytes)))
+        state = Guarded(State(shelf: BlobShelf(limit: keptBytes)))
     }
 
     func start(_ subjects: [String], _ handler: any Handler) throws(ClusterError) {

@@ -1,5 +1,6 @@
 import CNats
 import Glibc
+@_spi(Locking) import OpEngine
 import Synchronization
 
 /// A connection to NATS servers.
@@ -46,7 +47,7 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
     }
 
     private let settings: Settings
-    private let hasClosed = Mutex(false)
+    private let hasClosed = Guarded(false)
     private var connection: OpaquePointer?
     private weak var receiver: (any FabricReceiver)?
     private let timer = Timers()

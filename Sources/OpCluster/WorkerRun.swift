@@ -1,3 +1,4 @@
+@_spi(Locking) import OpEngine
 import Synchronization
 
 /// A run as a worker knows it: whether its coordinator is there, and what the coordinator has not confirmed.
@@ -38,9 +39,9 @@ final class WorkerRun: Sendable {
     /// Differs from that of every other run of the worker, and grows.
     let session: UInt64
     private let worker: ClusterWorker
-    private let state: Mutex<State>
+    private let state: Guarded<State>
     /// Held while a report is taken and sent: the coordinator takes reports only in their order.
-    private let sending = Mutex(())
+    private let sending = Guarded(())
 
     /// While so many reports are not confirmed, what comes is collected for the next.
     private static let mostUnconfirmed = 4
@@ -50,7 +51,7 @@ final class WorkerRun: Sendable {
 
     init(_ name: String, session: UInt64, worker: ClusterWorker) {
         (self.name, self.session, self.worker) = (name, session, worker)
-        state = Mutex(State(lastHeard: worker.now))
+        state = Guarded(State(lastHeard: worker.now))
     }
 
     var isAlive: Bool { state.withLock { $0.life == .alive } }

@@ -1,3 +1,4 @@
+@_spi(Locking) import OpEngine
 import Synchronization
 
 /// A task that a worker has.
@@ -28,8 +29,8 @@ public final class WorkerTask: Sendable {
     let acknowledgement: String
     // Neither goes before the task: its body may end, or write, when the worker has been closed.
     private let worker: ClusterWorker
-    let session = Mutex<WorkerRun?>(nil)
-    private let state = Mutex(State())
+    let session = Guarded<WorkerRun?>(nil)
+    private let state = Guarded(State())
 
     init(_ job: Job, acknowledgement: String, worker: ClusterWorker) {
         (self.job, self.acknowledgement, self.worker) = (job, acknowledgement, worker)

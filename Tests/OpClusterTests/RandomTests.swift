@@ -1,4 +1,5 @@
 import ClusterSupport
+@_spi(Locking) import OpEngine
 import Synchronization
 import TestSupport
 import Testing

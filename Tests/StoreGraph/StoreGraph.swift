@@ -136,7 +136,7 @@ public struct StoreGraph: Sendable {
     public func run(
         in folder: String, store: Store, threads: Int, notify: @escaping @Sendable (Event) -> Void
     ) throws -> [String: [UInt8]] {
-        let values = Mutex<[Int: [UInt8]]>([:])
+        let values = Locked<[Int: [UInt8]]>([:])
         let works = try nodes.indices.map { try store.plan(step($0, in: folder)) }
         for level in levels {
             let next = Atomic<Int>(0)
