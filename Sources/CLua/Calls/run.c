@@ -166,28 +166,22 @@ int clua_refuse(clua_failure *failure, const char *message) {
     return LUA_ERRRUN;
 }
 
-int clua_thaw(lua_State *L, int index, clua_failure *failure) {
+// Calls a function with the value at `index` and the `key_count` values on top, which it replaces by the result.
+static int call_with(lua_State *L, lua_CFunction function, int index, int key_count, clua_failure *failure) {
     memset(failure, 0, sizeof *failure);
     index = lua_absindex(L, index);
     if (!lua_checkstack(L, 4)) return clua_refuse(failure, "stack overflow");
-    lua_pushcfunction(L, clua_thaw_here);
+    lua_pushcfunction(L, function);
     lua_pushvalue(L, index);
-    int status = lua_pcall(L, 1, 1, 0);
+    lua_rotate(L, -2 - key_count, -key_count);
+    int status = lua_pcall(L, 1 + key_count, 1, 0);
     if (status != LUA_OK) take_failure(L, status, failure);
     return status;
 }
 
-int clua_frozen_field(lua_State *L, int index, clua_failure *failure) {
-    memset(failure, 0, sizeof *failure);
-    index = lua_absindex(L, index);
-    if (!lua_checkstack(L, 4)) return clua_refuse(failure, "stack overflow");
-    lua_pushcfunction(L, clua_frozen_field_here);
-    lua_pushvalue(L, index);
-    lua_rotate(L, -3, -1);
-    int status = lua_pcall(L, 2, 1, 0);
-    if (status != LUA_OK) take_failure(L, status, failure);
-    return status;
-}
+int clua_thaw(lua_State *L, int index, clua_failure *failure) { return call_with(L, clua_thaw_here, index, 0, failure); }
+
+int clua_frozen_field(lua_State *L, int index, clua_failure *failure) { return call_with(L, clua_frozen_field_here, index, 1, failure); }
 
 // MARK: calling
 
