@@ -64,6 +64,11 @@ int cio_start_worker(const char *const *arguments, bool is_silent, cio_worker *w
 
 void cio_kill_worker(int pidfd) { syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0); }
 
+bool cio_worker_has_ended(int pidfd) {
+    struct pollfd polled = {pidfd, POLLIN, 0};
+    return poll(&polled, 1, 0) > 0;
+}
+
 bool cio_await_worker(int pidfd, int milliseconds, cio_end *end) {
     struct pollfd polled = {pidfd, POLLIN, 0};
     int count = 0;

@@ -108,6 +108,28 @@ import Testing
         }
     }
 
+    /// A body's output is taken over by its host before its results are. So a process can end when its body has returned, but the host does not
+    /// know that yet.
+    @Test("What ends a process after its last message does not harm the next operation", arguments: ["interrupt", "kill"])
+    func endsAfterTheLastMessage(way: String) throws {
+        let operation = Locked<LuaOperation?>(nil), isSet = Gate()
+        try withProcesses({
+            $0.output = { bytes in
+                guard let process = pid_t(String(decoding: bytes, as: UTF8.self).dropLast()) else { return }
+                isSet.wait()
+                if way == "kill" { kill(process, SIGKILL) } else { operation.withLock { $0 }?.interrupt() }
+                var information = unsafe siginfo_t()
+                #expect(unsafe waitid(P_PID, id_t(process), &information, WEXITED | WNOWAIT) == 0)
+            }
+        }) { runtime in
+            let first = try runtime.operation("return queue:addOperation(function() print(io.open('/proc/self/stat'):read 'n') end)")
+            operation.withLock { $0 = first as? LuaOperation }
+            isSet.open()
+            first.waitUntilFinished()
+            #expect(try runtime.results(of: runtime.operation("return queue:addOperation(function() return 'healthy' end)")) == ["healthy"])
+        }
+    }
+
     @Test func limitsAreThoseOfThreads() throws {
         func outcome(_ configure: (inout Runtime.Configuration) -> Void, _ body: String) throws -> String {
             try withProcesses(configure) { runtime in

@@ -125,6 +125,9 @@ typedef struct cio_end {
 /// Kills a worker process. Does nothing if it has ended.
 void cio_kill_worker(int pidfd);
 
+/// Whether a worker process has ended. One system call.
+bool cio_worker_has_ended(int pidfd);
+
 /// Waits for the end of a worker process, at most so long; then kills it, and waits for that. Returns whether it has ended by itself. Closes
 /// the descriptor.
 bool cio_await_worker(int pidfd, int milliseconds, cio_end *end);

@@ -21,6 +21,11 @@ final class ProcessLink: @unchecked Sendable {
         let control: Int32
         /// The runs, the innermost last. The process runs several if a body starts an operation itself.
         var runs: [(operation: ObjectIdentifier, serial: UInt64)] = []
+        var wasKilled = false
+
+        /// Whether the process cannot run another body, although its last one may have returned: `kill` came too late for that one, or somebody
+        /// else has ended the process since.
+        var isOver: Bool { wasKilled || cio_worker_has_ended(pidfd) }
 
         func requestStop(of serial: UInt64, _ reason: StopReason) {
             var message = clua_stop_message(serial: serial, reason: reason.rawValue, unused: 0)
@@ -29,7 +34,10 @@ final class ProcessLink: @unchecked Sendable {
         }
 
         // `takeEnd` takes `life` before it closes the descriptor.
-        func kill() { cio_kill_worker(pidfd) }
+        mutating func kill() {
+            wasKilled = true
+            cio_kill_worker(pidfd)
+        }
     }
 
     private let executable: Runtime.Isolation.Executable
@@ -111,9 +119,11 @@ final class ProcessLink: @unchecked Sendable {
 
     private func started(for state: LuaState) throws(Failure) -> OpaquePointer {
         if let process = unsafe life.withLock({ unsafe $0?.process }) {
-            if unsafe !clua_process_is_lost(process) { return unsafe process }
+            let isBusy = unsafe clua_process_is_busy(process)
+            // What is busy finds out by itself.
+            if unsafe !clua_process_is_lost(process), isBusy || life.withLock({ $0?.isOver == false }) { return unsafe process }
             // A callback has ended it. What runs there still must return first.
-            if unsafe clua_process_is_busy(process) {
+            if isBusy {
                 var failure = Failure(message: "a worker process has ended")
                 failure.isProcessLost = true
                 throw failure
@@ -260,20 +270,20 @@ final class ProcessLink: @unchecked Sendable {
     /// Asks the process to stop the callback that it runs. Kills it if `isUrgent` and it computes.
     func requestStopOfCallback(_ reason: StopReason, isUrgent: Bool) {
         life.withLock { life in
-            guard let life else { return }
-            let serial = unsafe clua_process_callback(life.process)
-            if serial != 0 { life.requestStop(of: serial, reason) }
-            if isUrgent, serial != 0, unsafe clua_process_computes(life.process) { life.kill() }
+            guard let process = unsafe life?.process else { return }
+            let serial = unsafe clua_process_callback(process)
+            if serial != 0 { life?.requestStop(of: serial, reason) }
+            if isUrgent, serial != 0, unsafe clua_process_computes(process) { life?.kill() }
         }
     }
 
     /// Kills the process if it computes the body of `operation`. Returns whether it does.
     func kill(computing operation: LuaOperation) -> Bool {
         life.withLock { life in
-            guard let life, life.runs.contains(where: { $0.operation == ObjectIdentifier(operation) }),
-                unsafe clua_process_computes(life.process)
+            guard let current = life, current.runs.contains(where: { $0.operation == ObjectIdentifier(operation) }),
+                unsafe clua_process_computes(current.process)
             else { return false }
-            life.kill()
+            life?.kill()
             return true
         }
     }
