@@ -90,6 +90,23 @@ import Testing
         #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
     }
 
+    @Test func anOperationThatNeedsNothingAnyMoreGoesBeforeThoseThatCameLater() {
+        let simulation = Engine.Simulation(seed: 1)
+        let queue = OperationQueue(engine: simulation.engine), log = Log<String>()
+        let holder = AsyncStub()
+        holder.exclusiveKeys = ["key"]
+        queue.addOperation(holder)
+        let waiting = exclusive("waiting") { log.append("waiting") }
+        queue.addOperation(waiting)
+        while simulation.step() {}
+        for name in ["a", "b"] { queue.addOperation { log.append(name) } }
+        waiting.exclusiveKeys = []
+        while simulation.step() {}
+        #expect(log.entries == ["waiting", "a", "b"])
+        holder.finish()
+        while simulation.step() {}
+    }
+
     @Test func manyThatWaitForTheSameKeyAreCancelledAtOnce() throws {
         let engine = Engine(workerCount: 2)
         let queue = OperationQueue(engine: engine), gate = Gate()

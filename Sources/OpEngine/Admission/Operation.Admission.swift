@@ -120,7 +120,7 @@ extension Operation {
         atomicMemoryFence(ordering: .sequentiallyConsistent)
         let hasEnded = loadState().has(State.cancelled | State.finishing | State.finished)
         if hasEnded { leaveLine(admission, on: engine) }
-        if hasEnded || !waits { retryPostponed() }
+        if hasEnded || !waits { resumeInFront() }
         return false
     }
 
@@ -145,7 +145,7 @@ extension Operation {
     func leaveLine() {
         guard let admission, let engine = withQueueCore({ core -> Engine in unsafe core.engine }) else { return }
         leaveLine(admission, on: engine)
-        retryPostponed()
+        resumeInFront()
     }
 
     private func leaveLine(_ admission: Admission, on engine: Engine) {
@@ -200,13 +200,20 @@ extension Operation {
         engine.perform(engine.admissions.withLock { $0.end(self, admission, on: engine) })
     }
 
-    /// Posts an operation that was invited, before the others of its priority: it has waited longer than they have.
+    /// Posts an operation that was invited.
     fileprivate func acceptInvitation() {
-        if transition({ $0.resumePostponed() }) {
-            withQueueCore { $0.post(self, inFront: true) }
-        } else if !loadState().has(State.cancelled) {
+        if !resumeInFront(), !loadState().has(State.cancelled) {
             leaveLine()  // it has got a dependency
         }
+    }
+
+    /// Posts an operation that waits in a line before the others of its priority: it has waited longer than they have. Returns false if it does
+    /// not wait.
+    @discardableResult
+    private func resumeInFront() -> Bool {
+        guard transition({ $0.resumePostponed() }) else { return false }
+        withQueueCore { $0.post(self, inFront: true) }
+        return true
     }
 }
 

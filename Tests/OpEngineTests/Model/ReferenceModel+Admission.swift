@@ -15,7 +15,10 @@ extension ReferenceModel {
     enum Answer { case holds, fails, isUnknown }
 
     struct Admission {
-        var needs = Needs()
+        var needs = Needs() {
+            didSet { hasOrHadNeeds = hasOrHadNeeds || !needs.isEmpty }
+        }
+        private(set) var hasOrHadNeeds = false
         /// What it has taken. Nothing if it was started by hand.
         var taken = Needs()
         /// What its condition will say; nil if it has none, or if that was asked.
@@ -116,10 +119,11 @@ extension ReferenceModel {
         } && burst >= 1
     }
 
-    /// Whether the operation's place in line may change while it waits for something, so that it says nothing about who comes first.
+    /// Whether the operation's place among the ready ones may change, since it waits for something or has done so. Its place says nothing about
+    /// who comes first.
     func hasNoFixedPlace(_ one: Int) -> Bool {
         let operation = operations[one]
-        return operation.isGated || !operation.admission.needs.isEmpty || operation.admission.attempts > 1
+        return operation.isGated || operation.admission.hasOrHadNeeds || operation.admission.attempts > 1
             || operation.queue.map { queues[$0].isOrWasLimited } ?? false
     }
 
