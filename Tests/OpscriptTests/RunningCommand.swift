@@ -16,8 +16,11 @@ final class RunningCommand {
         (self.output, self.errors) = (LineReader(output.read), LineReader(errors.read))
     }
 
+    /// Ends a command that nobody has waited for.
     deinit {
-        if !hasEnded { _ = try? wait() }
+        guard !hasEnded else { return }
+        kill(child.identifier, SIGKILL)
+        _ = try? wait()
     }
 
     /// Writes to the command's standard input.
