@@ -13,17 +13,16 @@ import Testing
     @Test func eachEndsAsItsFirstLineSaysAndHarmsNobody() async throws {
         let scripts = try HostileScript.all()
         #expect(scripts.count >= 150)
-        await run(sample(of: scripts, stride: TestLength.isQuick ? 16 : TestLength.isShort ? 4 : 1))
+        await run(sample(of: scripts, every: 2))
     }
 
     @Test func eachEndsThatWayInAWorkerProcess() async throws {
-        await run(
-            sample(of: try HostileScript.all(), stride: TestLength.isLong ? 1 : TestLength.isQuick ? 24 : TestLength.isShort ? 6 : 3),
-            isolation: .process)
+        await run(sample(of: try HostileScript.all(), every: 4), isolation: .process)
     }
 
-    /// As many as there is time for, others each time.
-    private func sample(of scripts: [HostileScript], stride: Int) -> [HostileScript] {
+    /// All scripts in a long run, otherwise a part of them, which is another one each time.
+    private func sample(of scripts: [HostileScript], every distance: Int) -> [HostileScript] {
+        let stride = TestLength.isLong ? 1 : distance * (TestLength.isQuick ? 8 : TestLength.isShort ? 2 : 1)
         let first = Int.random(in: 0..<stride)
         return scripts.enumerated().filter { $0.offset % stride == first }.map(\.element)
     }
