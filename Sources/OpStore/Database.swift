@@ -7,6 +7,8 @@ final class Database: Sendable {
         var idle: [SQLite] = []
         /// That of the file which is in use; others have been set aside.
         var inode: UInt64?
+        /// How often this process has written. A snapshot that was taken before is out of date.
+        var writes = 0
         var isReadable = true
         var isWritable = true
     }
@@ -32,12 +34,25 @@ final class Database: Sendable {
     /// Calls `body` with a connection. Returns nil, after a warning, if the database cannot be read, and without one if there is none yet.
     ///
     /// A database that turns out to be damaged is set aside, and `body` gets a new one.
-    func read<Result>(_ body: (SQLite) throws(SQLiteError) -> Result) -> Result? { use(forWriting: false, body) }
+    ///
+    /// - Parameter isLatest: False if `body` may miss what another process has written in the last ten milliseconds.
+    func read<Result>(isLatest: Bool = false, _ body: (SQLite) throws(SQLiteError) -> Result) -> Result? {
+        use(forWriting: false) { connection throws(SQLiteError) in
+            if isLatest { connection.endReading() }
+            try connection.beginReading()
+            return try body(connection)
+        }
+    }
+
+    /// Nobody reads for now: ends what keeps other processes from emptying the log.
+    func endReading() { state.withLock { state in for connection in state.idle { connection.endReading() } } }
 
     /// Calls `body` in a transaction. Returns nil, after a warning, if the database cannot be written.
     func write<Result: Sendable>(_ body: (SQLite) throws(SQLiteError) -> Result) -> Result? {
         writer.withLock { _ in
-            use(forWriting: true) { connection throws(SQLiteError) in
+            defer { state.withLock { $0.writes += 1 } }
+            endReading()
+            return use(forWriting: true) { connection throws(SQLiteError) in
                 try connection.transaction { () throws(SQLiteError) in try body(connection) }
             }
         }
@@ -46,7 +61,10 @@ final class Database: Sendable {
     /// Calls `body` with a connection, if there was one before, while nothing else in this process writes.
     func maintain(_ body: (SQLite) throws(SQLiteError) -> Void) {
         if state.withLock(\.inode) == nil { return }
-        writer.withLock { _ in _ = use(forWriting: false, body) }
+        writer.withLock { _ in
+            endReading()
+            _ = use(forWriting: false, body)
+        }
     }
 
     /// Makes the folder, so that there is a place for locks.
@@ -82,9 +100,15 @@ final class Database: Sendable {
     }
 
     private func take(forWriting: Bool) throws(SQLiteError) -> SQLite? {
-        let (idle, isAllowed) = state.withLock { state in (state.idle.popLast(), forWriting ? state.isWritable : state.isReadable) }
+        let (idle, writes, isAllowed) = state.withLock { state in
+            (state.idle.popLast(), state.writes, forWriting ? state.isWritable : state.isReadable)
+        }
         if !isAllowed { return nil }
-        if let idle { return idle }
+        if let idle {
+            if forWriting || idle.writes != writes { idle.endReading() }
+            idle.writes = writes
+            return idle
+        }
         return try open(forWriting: forWriting)
     }
 
@@ -178,8 +202,7 @@ final class Database: Sendable {
             }
         }
         // NORMAL: a power failure may undo the latest transactions, but damages nothing, and a killed process loses nothing.
-        try connection.execute(
-            "PRAGMA synchronous = NORMAL; PRAGMA cell_size_check = ON; PRAGMA trusted_schema = OFF; PRAGMA cache_size = -16000")
+        try connection.execute("PRAGMA synchronous = NORMAL; PRAGMA cell_size_check = ON; PRAGMA trusted_schema = OFF")
         if !isNew { return nil }
         try connection.execute("PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL")
         try connection.transaction { () throws(SQLiteError) in try connection.execute(Self.tables) }

@@ -36,8 +36,7 @@ public struct Hasher128: ~Copyable {
 
     /// Combines another digest.
     public mutating func combine(_ digest: Digest) {
-        combine(digest.high)
-        combine(digest.low)
+        unsafe withUnsafeBytes(of: (digest.high.littleEndian, digest.low.littleEndian)) { unsafe combine(bytes: $0) }
     }
 
     /// The digest of everything so far. More may be combined afterwards.

@@ -71,11 +71,15 @@ struct Paths {
 
     /// Whether a relative path has no component that is empty or begins with a dot.
     private static func isTidy(_ path: String) -> Bool {
-        var isAfterSlash = true
-        for byte in path.utf8 {
-            if isAfterSlash, byte == UInt8(ascii: "/") || byte == UInt8(ascii: ".") { return false }
-            isAfterSlash = byte == UInt8(ascii: "/")
+        var path = path
+        return path.withUTF8 { utf8 in
+            var isAfterSlash = true
+            for index in utf8.indices {
+                let byte = unsafe utf8[index]
+                if isAfterSlash, byte == UInt8(ascii: "/") || byte == UInt8(ascii: ".") { return false }
+                isAfterSlash = byte == UInt8(ascii: "/")
+            }
+            return !isAfterSlash
         }
-        return !isAfterSlash
     }
 }

@@ -17,9 +17,9 @@ extension Store {
         return found ?? .miss(Reason([.neverRan]))
     }
 
-    /// Looks for it without asking what is different.
+    /// Looks for it without asking what is different, also among what another process has just written.
     func hit(_ step: ResolvedStep, _ key: Digest) -> Work.Hit? {
-        let found = database.read { connection throws(SQLiteError) in try find(step, key, in: connection) }
+        let found = database.read(isLatest: true) { connection throws(SQLiteError) in try find(step, key, in: connection) }
         return if case .hit(let hit)?? = found { hit } else { nil }
     }
 

@@ -1,3 +1,4 @@
+import Glibc
 import Synchronization
 
 /// Finished work, keyed by everything that it depends on, in a database that several processes may use at once.
@@ -82,7 +83,9 @@ public final class Store: Sendable {
     }
 
     private func check(_ path: String, of step: Step) throws(StoreError) {
-        if path.isEmpty || path.utf8.contains(0) { throw .invalidPath(path, of: step.name) }
+        var utf8 = path
+        let isPath = utf8.withUTF8 { unsafe !$0.isEmpty && memchr($0.baseAddress!, 0, $0.count) == nil }
+        if !isPath { throw .invalidPath(path, of: step.name) }
     }
 
     /// What has happened so far.
@@ -146,8 +149,11 @@ final class Claims: Sendable {
     }
 
     /// When nothing is left to run, the next step begins another run, such as one that a change of a file has started.
-    func end() {
-        guard unfinished.wrappingSubtract(1, ordering: .relaxed).newValue == 0 else { return }
+    ///
+    /// - Returns: whether nothing is left.
+    func end() -> Bool {
+        guard unfinished.wrappingSubtract(1, ordering: .relaxed).newValue == 0 else { return false }
         names.withLock { names in if unfinished.load(ordering: .relaxed) == 0 { names = [:] } }
+        return true
     }
 }

@@ -141,7 +141,7 @@ public final class Work: Sendable {
             defer { state.hasEnded = true }
             return !state.hasEnded
         }
-        if isFirst { store.claims.end() }
+        if isFirst, store.claims.end() { store.database.endReading() }
     }
 
     // MARK: Other processes

@@ -232,6 +232,25 @@ import Testing
         #expect(try run(dry: false) == ["input 'a' changed", nil, nil])
     }
 
+    @Test("What another process has recorded since the look-up is found before the body runs")
+    func recordedSinceTheLookUp() throws {
+        let folder = try Folder()
+        // A store reads from a snapshot only if there is a database.
+        try folder.store().run(folder.step("first"))
+        let step = folder.step("make", outputs: ["a"])
+        let (mine, theirs) = (folder.store(), folder.store())
+        let work = try mine.plan(step)
+        guard case .miss = work.lookUp() else { Issue.record("found something"); return }
+        let ran = try theirs.run(step) {
+            folder.write("made", to: "a")
+            return nil
+        }
+        #expect(ran.ran == "never ran" && ran.end == .recorded)
+        #expect(work.begin().hit != nil)
+        work.end()
+        #expect(try mine.run(step).ran == nil)
+    }
+
     @Test("Ten thousand steps are looked up by many threads at once")
     func manyThreads() throws {
         let folder = try Folder()

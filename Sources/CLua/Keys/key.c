@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 #include "key.h"
 
 #include <stdlib.h>
@@ -19,7 +20,7 @@ static void add_roots(walker *w, clua_parcel_role role) {
         if (path == NULL) return;
         bool is_main = role == CLUA_BODY && i == 0;
         bool is_function = is_node_of(w->graph, root, NODE_FUNCTION) && w->places[root.index].part == 0;
-        size_t number = walk_add_part(w, walk_text(w, is_main || is_function ? "function '%s'" : "%s", path), path, root);
+        size_t number = walk_add_part(w, is_main || is_function ? walk_text(w, "function '%s'", path) : strdup(path), path, root);
         if (is_function && !w->failed) w->places[root.index] = (place){(uint32_t)number + 1, w->parts[number].node_count++};
     }
 }

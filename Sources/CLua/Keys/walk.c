@@ -35,7 +35,7 @@ static size_t write_text(char *text, const char *format, va_list arguments) {
     while (*format != '\0') {
         char digits[10];
         const char *piece = format;
-        size_t length = strcspn(format, "%");
+        size_t length = (size_t)(strchrnul(format, '%') - format);
         format += length > 0 ? length : 2;
         if (length == 0 && format[-1] == 's') {
             piece = va_arg(arguments, const char *);

@@ -215,7 +215,7 @@ struct Call {
     /// - Throws: an error that names the first unknown key and the nearest known one.
     func options<Key: OptionKey>(_ type: Key.Type, besidesElements: Bool = false) throws(CallError) -> GivenOptions<Key> {
         let elementCount = unsafe besidesElements ? Int(lua_rawlen(lua, 1)) : 0
-        let keys = Key.allCases
+        let names = Key.names, keys = names.keys
         guard unsafe lua_checkstack(lua, Int32(keys.count) + 4) != 0 else { throw .message("stack overflow") }
         let base = count
         unsafe lua_settop(lua, base + Int32(keys.count))
@@ -225,15 +225,18 @@ struct Call {
                 if (1...max(1, elementCount)).contains(number) { return }
                 throw .argument(1, "element [\(number)] comes after one that is missing")
             }
-            guard let name = string(at: key) else {
+            var count = 0
+            guard let bytes = unsafe clua_string(lua, key, &count) else {
                 throw .argument(1, "options have names, got a \(typeName(at: key)) as a key")
             }
-            guard let position = keys.firstIndex(where: { $0.rawValue == name }) else {
+            let name = unsafe UnsafeRawBufferPointer(start: bytes, count: count)
+            guard let position = unsafe names.position(of: name) else {
+                let name = unsafe String(decoding: name, as: UTF8.self)
                 throw .argument(1, "unknown option '\(name)'\(Spelling.suggestion(for: name, among: keys.map(\.rawValue)))")
             }
             let slot = base + 1 + Int32(position)
             unsafe lua_copy(lua, value, slot)
-            options[keys[position]] = slot
+            options.add(keys[position], at: slot)
         }
         return options
     }

@@ -15,6 +15,7 @@ enum ChannelClass {
     }
 
     enum Option: String, OptionKey {
+        static let names = OptionNames<Option>()
         case capacity, name
     }
 

@@ -14,6 +14,7 @@ enum GroupOperationClass {
     }
 
     enum Option: String, OptionKey {
+        static let names = OptionNames<Option>()
         case operations, maxConcurrentOperationCount, isSuspended
         case name, queuePriority, qualityOfService, completionBlock, dependencies, dependencyPolicy, timeout, exclusive, needs, conditions
     }
@@ -39,7 +40,8 @@ enum GroupOperationClass {
         guard let members = group.memberQueue else { throw .message("opscript bug: a group without a queue") }
         var common = GivenOptions<OperationClass.Option>()
         for option in Option.allCases {
-            if let shared = OperationClass.Option(rawValue: option.rawValue) { common[shared] = options[option] }
+            guard let slot = options[option], let shared = OperationClass.Option(rawValue: option.rawValue) else { continue }
+            common.add(shared, at: slot)
         }
         try OperationClass.configure(group, common, call)
         if let index = options[.maxConcurrentOperationCount] { try OperationQueueClass.setMaximum(of: members, at: index, call) }

@@ -23,6 +23,7 @@ enum OperationClass {
     }
 
     enum Option: String, OptionKey {
+        static let names = OptionNames<Option>()
         case main, arguments, name, queuePriority, qualityOfService, completionBlock, dependencies, dependencyPolicy, memoryLimit
         case timeout, asynchronous, exclusive, needs, retry, conditions
         case memoize, inputs, outputs, depfile, env, version, keepOnFailure

@@ -20,6 +20,7 @@ enum OperationQueueClass {
     }
 
     enum Option: String, OptionKey {
+        static let names = OptionNames<Option>()
         case name, maxConcurrentOperationCount, maxPendingOperationCount, rateLimit, qualityOfService, isSuspended, dependencyPolicy
         case cluster, delivery, maxDeliveries
     }

@@ -12,6 +12,7 @@ enum ProcessClass {
     }
 
     enum Option: String, OptionKey {
+        static let names = OptionNames<Option>()
         case cwd, env, input, stdout, stderr, timeout, onExit
     }
 

@@ -28,7 +28,8 @@ extension Call {
             throw .message("an asynchronous operation cannot ask the store: do its work in an operation that ends with 'main'")
         }
         guard let main = options[.main] else { throw .message("'main' is missing: only a function can be skipped") }
-        step.place = functionLabel(at: main)
+        // Outputs tell steps apart, too.
+        if step.outputs.isEmpty { step.place = functionLabel(at: main) }
         operation.setStep(step)
     }
 
