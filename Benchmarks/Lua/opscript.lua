@@ -110,6 +110,50 @@ end
 -- Only the costs of the map.
 function workloads.L7(count) return map(function(x) return x end, count) end
 
+-- The workloads of groups and of exclusion, and plain operations to compare them with: nanoseconds an operation. Each has a second form, "-work",
+-- whose bodies take about ten microseconds.
+local bodies = {
+  [""] = function() end,
+  ["-work"] = function()
+    for i = 1, 10 do compute(i) end
+  end,
+}
+local serial = OperationQueue.new { maxConcurrentOperationCount = 1 }
+
+-- Makes each operation from its number, and adds it.
+local function flood(count, in_queue, make)
+  return seconds(function()
+    for i = 1, count do in_queue:addOperation(make(i)) end
+    in_queue:waitUntilAllOperationsAreFinished()
+  end) / count * 1e9
+end
+
+local function grouped(count, size, body)
+  return flood(count // size, queue, function()
+    local members = {}
+    for i = 1, size do members[i] = Operation.new { main = body } end
+    return opscript.GroupOperation.new { operations = members }
+  end) / size
+end
+
+for form, body in pairs(bodies) do
+  local function plain() return Operation.new { main = body } end
+  workloads["plain" .. form] = function(count) return flood(count, queue, plain) end
+  workloads["serial" .. form] = function(count) return flood(count, serial, plain) end
+  workloads["G10" .. form] = function(count) return grouped(count, 10, body) end
+  workloads["G100" .. form] = function(count) return grouped(count, 100, body) end
+  -- Keys that nobody else holds.
+  workloads["X" .. form] = function(count)
+    local keys = {}
+    for i = 1, count do keys[i] = "key " .. i end
+    return flood(count, queue, function(i) return Operation.new { main = body, exclusive = keys[i] } end)
+  end
+  -- One key for all.
+  workloads["X1" .. form] = function(count)
+    return flood(count, queue, function() return Operation.new { main = body, exclusive = "key" } end)
+  end
+end
+
 -- Sends `count` values through a channel from an operation to another one, or to the main state: nanoseconds a value.
 local function stream(count, capacity, value, isMain)
   local channel = opscript.channel { capacity = capacity }

@@ -240,6 +240,24 @@ struct Catalogue {
         ]
     }
 
+    /// The workloads of groups and exclusion in scripts, each beside plain operations.
+    var groupsAndExclusion: [Workload] {
+        func beside(_ peer: String, _ name: String, _ title: String, _ form: String) -> Workload {
+            let full = form.isEmpty ? 100_000 : 30_000
+            var plain = script(peer + form, full)
+            plain.name = peer
+            return Workload(
+                name: name + form, title: title + (form.isEmpty ? "" : ", bodies of 10 µs"), unit: "ns", ours: script(name + form, full),
+                peers: [plain], goals: [Goal(peer: peer, must: 1.3)], turns: 3)
+        }
+        return ["", "-work"].flatMap { form in
+            [
+                beside("plain", "G10", "members of groups of 10", form), beside("plain", "G100", "members of groups of 100", form),
+                beside("plain", "X", "a key that nobody else holds", form), beside("serial", "X1", "one key for all", form),
+            ]
+        }
+    }
+
     private func host(_ workload: String, _ full: Int) -> Subject { subject("host", "HostSubject", workload, full) }
     private func plainLua(_ workload: String, _ full: Int) -> Subject { subject("C", "CLuaSubject", workload, full) }
 
@@ -279,5 +297,7 @@ struct Catalogue {
         ]
     }
 
-    var all: [Workload] { engine + dressed + memory + scripts + embedding + command.filter { $0.name != "P" || programs.hasValgrind } }
+    var all: [Workload] {
+        engine + dressed + memory + scripts + groupsAndExclusion + embedding + command.filter { $0.name != "P" || programs.hasValgrind }
+    }
 }

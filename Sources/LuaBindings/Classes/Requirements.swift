@@ -7,10 +7,12 @@ extension Call {
 
     func setExclusiveKeys(of operation: Operation, at index: Int32) throws(CallError) {
         try checkHasNotStarted(operation, "exclusive")
-        var keys: Set<String> = []
         if let key = string(at: index) {
-            keys = [key]
-        } else if !isMissing(at: index) {
+            try checkSize(of: CollectionOfOne(key), "exclusive")
+            return operation.setExclusiveKey(key)
+        }
+        var keys: Set<String> = []
+        if !isMissing(at: index) {
             guard isTable(at: index) else {
                 throw .message("exclusive must be a string or an array of strings, got a \(typeName(at: index))")
             }

@@ -70,14 +70,11 @@ struct Admissions {
     }
 
     private mutating func supply(of requirement: Requirement) -> Supply {
-        if let supply = existingSupply(of: requirement) { return supply }
-        let made = Supply(of: requirement)
         switch requirement {
-        case .key(let key): keySupplies.insert(made, as: key)
-        case .resource(let name): resourceSupplies.insert(made, as: name)
-        case .start(let core): startSupplies.insert(made, as: core)
+        case .key(let key): keySupplies.supply(of: requirement, named: key)
+        case .resource(let name): resourceSupplies.supply(of: requirement, named: name)
+        case .start(let core): startSupplies.supply(of: requirement, named: core)
         }
-        return made
     }
 
     private mutating func makeRoom() {
@@ -94,7 +91,7 @@ struct Admissions {
         makeRoom()
         var claims = Claims()
         operation.lock.withLock {
-            for key in admission.exclusiveKeys { claims.append(Claim(supply: supply(of: .key(key)), amount: 1)) }
+            admission.exclusiveKeys.forEach { key in claims.append(Claim(supply: supply(of: .key(key)), amount: 1)) }
             if admission.needs.isEmpty { return }
             for (name, amount) in admission.needs { claims.append(Claim(supply: supply(of: .resource(name)), amount: amount)) }
         }

@@ -10,10 +10,8 @@ extension BeyondFoundation where Self: Operation {
     ///
     /// Has no effect on an operation that has started, or that is started by hand.
     public var exclusiveKeys: Set<String> {
-        get { admission.map { admission in lock.withLock { admission.exclusiveKeys } } ?? [] }
-        set {
-            if changeAdmission({ $0.exclusiveKeys = newValue }) { leaveLine() }
-        }
+        get { admission.map { admission in lock.withLock { admission.exclusiveKeys.all } } ?? [] }
+        set { setExclusiveKeys(ExclusiveKeys(newValue)) }
     }
 
     /// How much the operation needs of each of the engine's `resources` while it executes. Empty by default. See `exclusiveKeys`.
@@ -65,6 +63,13 @@ extension BeyondFoundation where Self: Operation {
 }
 
 extension Operation {
+    /// Sets `exclusiveKeys` to one key, without making a set.
+    package func setExclusiveKey(_ key: String) { setExclusiveKeys(ExclusiveKeys(key)) }
+
+    fileprivate func setExclusiveKeys(_ keys: ExclusiveKeys) {
+        if changeAdmission({ $0.exclusiveKeys = keys }) { leaveLine() }
+    }
+
     /// Says that attempts before this number were made in another process. Call before the operation is added to a queue.
     package func continueAttempts(at attempt: Int) { changeAdmission { $0.attempt = attempt - 1 } }
 

@@ -7,7 +7,7 @@ extension Operation {
 
         // Guarded by the operation's lock, so accesses need no exclusivity checks.
 
-        @safe @exclusivity(unchecked) var exclusiveKeys: Set<String> = []
+        @safe @exclusivity(unchecked) var exclusiveKeys = ExclusiveKeys()
         @safe @exclusivity(unchecked) var needs: [String: Int] = [:]
         /// Those that have not been asked.
         @safe @exclusivity(unchecked) var conditions: [Condition] = []

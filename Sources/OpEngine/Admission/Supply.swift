@@ -9,8 +9,9 @@
     @safe @exclusivity(unchecked) var used = 0
     /// For starts.
     @safe @exclusivity(unchecked) var bucket: TokenBucket?
-    /// The operations that have taken something that they will return.
-    @safe @exclusivity(unchecked) var holders: [Operation] = []
+    /// The operations that have taken something that they will return. Only a resource has others than the first, so a key needs no array.
+    @safe @exclusivity(unchecked) private var firstHolder: Operation?
+    @safe @exclusivity(unchecked) private var otherHolders: [Operation] = []
     /// The queues with operations that wait, or that were invited to try again.
     @safe @exclusivity(unchecked) var lines: [Line] = []
     /// Whether a timer will invite operations when the next start is allowed; it has this number once it was set.
@@ -68,12 +69,13 @@
 
     func give(_ amount: Int, to operation: Operation) {
         used += amount
-        holders.append(operation)
+        if firstHolder == nil { firstHolder = operation } else { otherHolders.append(operation) }
     }
 
     func takeBack(_ amount: Int, from operation: Operation) {
         used -= amount
-        // Only a resource has several holders.
-        if holders.last === operation { holders.removeLast() } else { holders.removeFirst { $0 === operation } }
+        if firstHolder === operation { firstHolder = nil } else { otherHolders.removeFirst { $0 === operation } }
     }
+
+    var holders: [Operation] { (firstHolder.map { [$0] } ?? []) + otherHolders }
 }

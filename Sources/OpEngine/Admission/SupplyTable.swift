@@ -10,7 +10,12 @@ struct SupplyTable<Name: Hashable> {
 
     subscript(name: Name) -> Supply? { supplies[name] }
 
-    mutating func insert(_ supply: Supply, as name: Name) { supplies[name] = supply }
+    /// Makes the supply if there is none. Looks for it once.
+    @inline(__always)
+    mutating func supply(of requirement: Requirement, named name: Name) -> Supply {
+        func current(_ supply: inout Supply) -> Supply { supply }
+        return current(&supplies[name, default: Supply(of: requirement)])
+    }
 
     /// Removes the idle supplies if there are many. The caller must not have looked up one that it is about to use: whoever needs the same would
     /// get another one.
@@ -23,5 +28,6 @@ struct SupplyTable<Name: Hashable> {
     private mutating func removeIdle() {
         supplies = supplies.filter { !$0.value.isIdle }
         limit = max(2 * supplies.count, SupplyTable.leastLimit)
+        supplies.reserveCapacity(limit)
     }
 }
