@@ -3,14 +3,17 @@
 --
 --   build.lua [DIRECTORY [FILES]]
 --
--- Builds all C files in DIRECTORY into DIRECTORY/program. A directory that does not exist is made, with a program of so many files (default: 50).
--- Without DIRECTORY, it builds one such program three times, with a change between, and removes it. `CC` and `CFLAGS` are what they are for make.
+-- Builds all C files in DIRECTORY into DIRECTORY/program. If several of them have a function `main`, each of these becomes a program of its name, linked
+-- with the files that have none. A directory that does not exist is made, with a program of so many files (default: 50). Without DIRECTORY, it builds
+-- one such program three times, with a change between, and removes it. `CC`, `CFLAGS` and `LDLIBS` are what they are for make. Lua's own source:
+--
+--   CFLAGS="-O2 -std=gnu99 -DLUA_USE_POSIX" LDLIBS=-lm build.lua lua-5.4.4/src
 --
 -- What a file includes is found by the compiler, which writes it into a depfile. `opscript --explain build.lua DIRECTORY` shows why a file is compiled, and
 -- `opscript --dry-run` what would be. A compiler that fails makes its operation fail: the others go on, but the program is not linked.
 
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
-local compiler, flags = os.getenv "CC" or "cc", os.getenv "CFLAGS" or ""
+local compiler, flags, libraries = os.getenv "CC" or "cc", os.getenv "CFLAGS" or "", os.getenv "LDLIBS" or ""
 
 local function write(path, text)
   local file <close> = assert(io.open(path, "w"))
@@ -40,32 +43,47 @@ local function run(words)
   if ended.status ~= 0 then error(ended.stderr, 0) end
 end
 
--- These two run on workers. What they use is a part of what the store compares: `compiler`, for example.
-local function compile(op, source, object, depfile)
-  local words = { compiler, "-MMD", "-MF", depfile, "-c", source, "-o", object }
-  for flag in flags:gmatch "%S+" do words[#words + 1] = flag end
+local function hasMain(path)
+  local file <close> = assert(io.open(path))
+  return ("\n" .. file:read "a"):find "\nint%s+main%s*%(" ~= nil
+end
+
+-- Runs a command with the words of `options`, such as "-O2 -g", at its end.
+local function runWith(words, options)
+  for option in options:gmatch "%S+" do words[#words + 1] = option end
   run(words)
 end
 
-local function link(op, program, objects) run { compiler, "-o", program, table.unpack(objects) } end
+-- These two run on workers. What they use is a part of what the store compares: `compiler`, for example.
+local function compile(op, source, object, depfile) runWith({ compiler, "-MMD", "-MF", depfile, "-c", source, "-o", object }, flags) end
 
--- Builds the program. Returns the names of what was made, what was not because it was up to date, and the errors.
+local function link(op, program, objects) runWith({ compiler, "-o", program, table.unpack(objects) }, libraries) end
+
+-- Builds the programs. Returns the names of what was made, what was not because it was up to date, and the errors.
 local function build(directory)
-  local queue, steps, objects = OperationQueue.new "build", {}, {}
+  local queue, steps, mains, shared = OperationQueue.new "build", {}, {}, {}
+  local compiling = {}
   for source in opscript.process({ "find", directory, "-maxdepth", "1", "-name", "*.c" }):wait().stdout:gmatch "[^\n]+" do
     local object, depfile = source:gsub("%.c$", ".o"), source:gsub("%.c$", ".d")
-    objects[#objects + 1] = object
-    steps[#steps + 1] = Operation.new {
+    local list = hasMain(source) and mains or shared
+    list[#list + 1] = object
+    compiling[object] = Operation.new {
       name = object, main = compile, arguments = { source, object, depfile },
       inputs = { source }, outputs = { object }, depfile = depfile,
     }
+    steps[#steps + 1] = compiling[object]
   end
-  table.sort(objects)
-  local program = directory .. "/program"
-  steps[#steps + 1] = Operation.new {
-    name = program, main = link, arguments = { program, objects }, inputs = objects, outputs = { program },
-    dependencies = { table.unpack(steps) }, dependencyPolicy = "succeeded",
-  }
+  table.sort(shared)
+  if #mains == 0 then mains[1] = table.remove(shared) end -- the linker says what is missing
+  for _, main in ipairs(mains) do
+    local program = #mains == 1 and directory .. "/program" or main:gsub("%.o$", "")
+    local objects, dependencies = { main, table.unpack(shared) }, {}
+    for i, object in ipairs(objects) do dependencies[i] = compiling[object] end
+    steps[#steps + 1] = Operation.new {
+      name = program, main = link, arguments = { program, objects }, inputs = objects, outputs = { program },
+      dependencies = dependencies, dependencyPolicy = "succeeded",
+    }
+  end
   for _, step in ipairs(steps) do queue:addOperation(step) end
   queue:waitUntilAllOperationsAreFinished()
 

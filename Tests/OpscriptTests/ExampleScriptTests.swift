@@ -120,17 +120,53 @@ struct ExampleScriptTests {
             } >build.ninja && ninja >first
             """
         #expect(try Command.shell(prepare, ours, theirs).run().status == 0)
-        for header in 0..<10 {
-            let change = """
-                echo "#define H$3 1$3" >"$1/h$3.h" && cp "$1/h$3.h" "$2/h$3.h" && cd "$2" &&
-                ninja -v | sed -nE 's/.* -o ([^ ]*).*/\\1/p' | sort | tr '\\n' ' '
-                """
-            let made = try Command.shell(change, ours, theirs, "\(header)").run().text.split(separator: " ")
-            #expect(!made.isEmpty)
-            let line = try build(ours).lines.first ?? ""
-            #expect(
-                line == "\(made.count) made, \(13 - made.count) up to date: " + made.sorted().joined(separator: " "), "header \(header)")
-        }
+        for header in 0..<10 { try expectTheSame("h\(header).h", "#define H\(header) 1\(header)", ours, theirs, of: 13) }
+    }
+
+    @Test("build makes each program of a project, and exactly what ninja makes after a header has changed")
+    func projectAndNinja() throws {
+        let scratch = try ScratchDirectory()
+        let (ours, theirs) = (scratch.path + "/ours", scratch.path + "/theirs")
+        // Laid out like Lua's source: two programs, shared files, and headers that include others.
+        let prepare = """
+            mkdir "$1" && cd "$1" &&
+            echo '#define BASE 0' >config.h &&
+            printf '#include "config.h"\\n#define SIZE 0\\n' >object.h &&
+            printf '#include "object.h"\\n#define WIDTH 0\\n' >text.h &&
+            printf '#include "object.h"\\nint object(void) { return BASE + SIZE; }\\n' >object.c &&
+            printf '#include "text.h"\\nint text(void) { return SIZE + WIDTH; }\\n' >text.c &&
+            printf '#include "config.h"\\nint object(void), text(void);\\nint main(void) { return BASE + object() + text(); }\\n' >run.c &&
+            printf '#include "text.h"\\nint text(void);\\nint main (void) { return WIDTH + text(); }\\n' >dump.c &&
+            cp -r "$1" "$2" && cd "$2" && {
+              echo 'rule cc'
+              echo '  command = clang -MMD -MF $out.d -c $in -o $out'
+              echo '  depfile = $out.d'
+              echo '  deps = gcc'
+              echo 'rule link'
+              echo '  command = clang -o $out $in'
+              for file in *.c; do echo "build ${file%.c}.o: cc $file"; done
+              for program in dump run; do echo "build $program: link $program.o object.o text.o"; done
+            } >build.ninja && ninja >first
+            """
+        #expect(try Command.shell(prepare, ours, theirs).run().status == 0)
+        #expect(try build(ours).lines == ["6 made, 0 up to date: dump dump.o object.o run run.o text.o"])
+        #expect(try Command.shell("\"$1/run\" && \"$1/dump\"", ours).run().status == 0)
+        try expectTheSame("config.h", "#define BASE 1", ours, theirs, of: 6)
+        try expectTheSame("object.h", "#include \"config.h\"\n#define SIZE 2", ours, theirs, of: 6)
+        try expectTheSame("text.h", "#include \"object.h\"\n#define WIDTH 4", ours, theirs, of: 6)
+        #expect(try build(ours).lines == ["0 made, 6 up to date"])
+    }
+
+    /// Changes a header in both folders, and expects that the example makes what ninja makes, of so many files.
+    private func expectTheSame(_ header: String, _ text: String, _ ours: String, _ theirs: String, of count: Int) throws {
+        let change = """
+            printf '%s\\n' "$4" >"$1/$3" && cp "$1/$3" "$2/$3" && cd "$2" &&
+            ninja -v | sed -nE 's/.* -o ([^ ]*).*/\\1/p' | sort | tr '\\n' ' '
+            """
+        let made = try Command.shell(change, ours, theirs, header, text).run().text.split(separator: " ")
+        #expect(!made.isEmpty)
+        let line = try build(ours).lines.first ?? ""
+        #expect(line == "\(made.count) made, \(count - made.count) up to date: " + made.sorted().joined(separator: " "), "\(header)")
     }
 
     @Test("logs counts each line once, wherever a file is cut into pieces")
