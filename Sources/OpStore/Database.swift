@@ -40,6 +40,8 @@ final class Database: Sendable {
         use(forWriting: false) { connection throws(SQLiteError) in
             if isLatest { connection.endReading() }
             try connection.beginReading()
+            // Work begins after such a look, and may take hours.
+            defer { if isLatest { connection.endReading() } }
             return try body(connection)
         }
     }

@@ -1,4 +1,5 @@
 import OpEngine
+import Synchronization
 import TestSupport
 import Testing
 
@@ -26,19 +27,20 @@ import Testing
     /// A worker that is in the middle of another group's members turns to a group of a higher priority after the present one.
     @Test func onThreadsAGroupOfAHigherPriorityOvertakesOneThatRuns() {
         let engine = Engine(workerCount: 1), log = Log<String>()
-        let (began, goOn) = (Gate(), Gate())
-        let blocker = BlockOperation {
+        let began = Gate(), goOn = Atomic<Bool>(false)
+        // Not one that waits: another worker would take its place.
+        let busy = BlockOperation {
             began.open()
-            goOn.wait()
+            while !goOn.load(ordering: .relaxed) {}
         }
-        let slow = GroupOperation(operations: [blocker] + members(50, "normal", log), engine: engine)
+        let slow = GroupOperation(operations: [busy] + members(50, "normal", log), engine: engine)
         let urgent = GroupOperation(operations: members(10, "high", log), engine: engine)
         urgent.queuePriority = .high
         let queue = OperationQueue(engine: engine)
         queue.addOperation(slow)
         began.wait()
         urgent.start()
-        goOn.open()
+        goOn.store(true, ordering: .relaxed)
         slow.waitUntilFinished()
         urgent.waitUntilFinished()
         #expect(log.entries.prefix(10) == Array(repeating: "high", count: 10)[...])
