@@ -56,16 +56,29 @@ final class BlobMemory: @unchecked Sendable {
 
     /// Writes a part of the blob. Returns false if the disk fails.
     func write(_ part: [UInt8], at offset: Int) -> Bool {
-        guard let file else {
+        unsafe part.withUnsafeBytes { part in
+            if let file { return unsafe Self.write(part, to: file, at: offset) }
             unsafe UnsafeMutableRawBufferPointer(rebasing: bytes[offset...]).copyBytes(from: part)
             return true
         }
-        // Not by way of memory, each page of which the kernel would have to clear first.
-        var rest = part[...]
-        while !rest.isEmpty {
-            let count = unsafe rest.withUnsafeBytes { unsafe pwrite(file, $0.baseAddress, $0.count, offset + part.count - rest.count) }
+    }
+
+    /// Has `body` write a part of the blob: where it stays, unless that is a file. Returns false if `body` does, or the disk fails.
+    func fill(_ range: Range<Int>, _ body: (UnsafeMutableRawBufferPointer) -> Bool) -> Bool {
+        guard let file else { return unsafe body(UnsafeMutableRawBufferPointer(rebasing: bytes[range])) }
+        let part = UnsafeMutableRawBufferPointer.allocate(byteCount: range.count, alignment: 16)
+        defer { unsafe part.deallocate() }
+        return unsafe body(part) && Self.write(UnsafeRawBufferPointer(part), to: file, at: range.lowerBound)
+    }
+
+    /// Not by way of memory, each page of which the kernel would have to clear first.
+    private static func write(_ part: UnsafeRawBufferPointer, to file: Int32, at offset: Int) -> Bool {
+        var done = 0
+        while done < part.count {
+            let rest = unsafe UnsafeRawBufferPointer(rebasing: part[done...])
+            let count = unsafe pwrite(file, rest.baseAddress, rest.count, offset + done)
             if count < 0 && errno != EINTR { return false }
-            rest = rest.dropFirst(max(count, 0))
+            done += max(count, 0)
         }
         return true
     }
