@@ -63,6 +63,21 @@ final class BlobMemory: @unchecked Sendable {
         }
     }
 
+    /// Has the kernel find pages for the blob, on a thread of its own while the bytes come: a page fault for each 4 KB takes longer than they do.
+    /// 100 MB over the loopback take 100 ms with this, and 175 ms without it.
+    func prepare() {
+        guard file == nil else { return }
+        onNewThread { [self] in
+            let page = 4096, step = 4 << 20, populate: Int32 = 23  // MADV_POPULATE_WRITE, which changes no byte
+            guard let base = unsafe bytes.baseAddress else { return }
+            let first = (page - Int(bitPattern: base) % page) % page
+            for start in unsafe stride(from: first, to: bytes.count - page, by: step) {
+                // A kernel before 5.14 does not know it.
+                guard unsafe madvise(base + start, min(step, (bytes.count - start) / page * page), populate) == 0 else { return }
+            }
+        }
+    }
+
     /// Has `body` write a part of the blob: where it stays, unless that is a file. Returns false if `body` does, or the disk fails.
     func fill(_ range: Range<Int>, _ body: (UnsafeMutableRawBufferPointer) -> Bool) -> Bool {
         guard let file else { return unsafe body(UnsafeMutableRawBufferPointer(rebasing: bytes[range])) }

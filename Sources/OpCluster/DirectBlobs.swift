@@ -31,8 +31,8 @@ final class DirectBlobs: Sendable {
 
     init(key: ClusterKey?) { self.key = key }
 
-    /// The blobs that were sent, for tests.
-    var sentCount: Int { state.withLock { $0.listener }?.sentCount ?? 0 }
+    /// What listens, for tests.
+    var listener: DirectListener? { state.withLock { $0.listener } }
 
     /// Where others get blobs of this member; nil if they cannot. Listens from the first call on.
     ///

@@ -12,7 +12,9 @@ final class DirectSocket: Sendable {
     init(_ descriptor: Int32, patience: Double) {
         (self.descriptor, self.patience) = (descriptor, patience)
         var time = timeval(tv_sec: Int(patience), tv_usec: Int((patience - patience.rounded(.down)) * 1e6))
-        for option in [SO_RCVTIMEO, SO_SNDTIMEO] { unsafe setsockopt(descriptor, SOL_SOCKET, option, &time, socklen_t(MemoryLayout<timeval>.size)) }
+        for option in [SO_RCVTIMEO, SO_SNDTIMEO] {
+            unsafe setsockopt(descriptor, SOL_SOCKET, option, &time, socklen_t(MemoryLayout<timeval>.size))
+        }
         // What precedes a blob is short, and is waited for.
         var yes: Int32 = 1
         unsafe setsockopt(descriptor, Int32(IPPROTO_TCP), TCP_NODELAY, &yes, socklen_t(MemoryLayout<Int32>.size))
@@ -37,6 +39,9 @@ final class DirectSocket: Sendable {
             let descriptor = make(family)
             guard descriptor >= 0 else { return nil }
             let socket = DirectSocket(descriptor, patience: patience)
+            // On the loopback, much at once saves waiting and waking: a third of the time. Elsewhere the system finds out what the way needs.
+            var room: Int32 = 4 << 20
+            if place.isLoopback { unsafe setsockopt(descriptor, SOL_SOCKET, SO_RCVBUF, &room, socklen_t(MemoryLayout<Int32>.size)) }
             let flags = fcntl(descriptor, F_GETFL)
             _ = fcntl(descriptor, F_SETFL, flags | O_NONBLOCK)
             if unsafe connect(descriptor, address, count) != 0 {
@@ -61,7 +66,8 @@ final class DirectSocket: Sendable {
             guard descriptor >= 0 else { return nil }
             let socket = DirectSocket(descriptor, patience: 0)
             var bound = sockaddr_storage(), length = socklen_t(MemoryLayout<sockaddr_storage>.size)
-            let isBound = unsafe bind(descriptor, address, count) == 0 && listen(descriptor, 64) == 0
+            let isBound =
+                unsafe bind(descriptor, address, count) == 0 && listen(descriptor, 64) == 0
                 && withUnsafeMutablePointer(to: &bound) { bound in
                     unsafe bound.withMemoryRebound(to: sockaddr.self, capacity: 1) { unsafe getsockname(descriptor, $0, &length) } == 0
                 }

@@ -24,6 +24,7 @@ struct DirectTransfer {
             let connection = DirectSocket.connected(to: place, within: secondsToConnect, patience: patience)
         else { return .failed }
         began(connection)
+        memory.prepare()
         guard let greeting = connection.receive(DirectSecrets.magic.count + DirectSecrets.nonceCount),
             greeting.starts(with: DirectSecrets.magic)
         else { return .failed }
