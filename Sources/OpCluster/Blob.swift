@@ -24,14 +24,19 @@ public final class Blob: @unchecked Sendable {
     /// What the bytes are called.
     public let name: BlobName
     private let release: () -> Void
+    /// See `BlobMemory.room`; nil if there is none.
+    package let room: UnsafeMutableRawPointer?
 
     /// Makes a blob of bytes that stay as they are until `release` is called.
     public convenience init(_ bytes: UnsafeRawBufferPointer, release: @escaping @Sendable () -> Void) {
         unsafe self.init(bytes, BlobName(digest: Self.digest(of: bytes), count: bytes.count), release: release)
     }
 
-    private init(_ bytes: UnsafeRawBufferPointer, _ name: BlobName, release: @escaping @Sendable () -> Void) {
+    private init(
+        _ bytes: UnsafeRawBufferPointer, _ name: BlobName, room: UnsafeMutableRawPointer? = nil, release: @escaping @Sendable () -> Void
+    ) {
         unsafe self.bytes = bytes
+        unsafe self.room = room
         (self.name, self.release) = (name, release)
     }
 
@@ -41,7 +46,7 @@ public final class Blob: @unchecked Sendable {
     convenience init(_ memory: BlobMemory, _ name: BlobName? = nil) {
         let bytes = unsafe UnsafeRawBufferPointer(memory.bytes)
         let name = unsafe name ?? BlobName(digest: Self.digest(of: bytes), count: bytes.count)
-        unsafe self.init(bytes, name) { withExtendedLifetime(memory) {} }
+        unsafe self.init(bytes, name, room: memory.room) { withExtendedLifetime(memory) {} }
     }
 
     /// Makes a blob of a copy.

@@ -10,6 +10,10 @@ final class BlobMemory: @unchecked Sendable {
     static let fewestFileBytes = 256 << 20
 
     let bytes: UnsafeMutableRawBufferPointer
+    /// One byte: 1, until somebody uses the `roomCount` bytes before `bytes` and the one after them. Nil in a file.
+    let room: UnsafeMutableRawPointer?
+    /// As many bytes as Lua needs to keep a string there, and the byte `room` before them.
+    private static let roomCount = 64
     /// The file; nil if `bytes` are not a file's.
     private let file: Int32?
 
@@ -17,10 +21,11 @@ final class BlobMemory: @unchecked Sendable {
     init?(count: Int) {
         if count >= Self.fewestFileBytes, let (descriptor, address) = unsafe Self.map(count) {
             unsafe bytes = UnsafeMutableRawBufferPointer(start: address, count: count)
-            file = descriptor
-        } else if let block = unsafe malloc(max(count, 1)) {
-            unsafe bytes = UnsafeMutableRawBufferPointer(start: block, count: count)
-            file = nil
+            unsafe (file, room) = (descriptor, nil)
+        } else if count < .max - Self.roomCount, let block = unsafe malloc(Self.roomCount + count + 1) {
+            unsafe bytes = UnsafeMutableRawBufferPointer(start: block + Self.roomCount, count: count)
+            unsafe block.storeBytes(of: 1, as: UInt8.self)
+            unsafe (file, room) = (nil, block)
         } else {
             return nil
         }
@@ -31,7 +36,7 @@ final class BlobMemory: @unchecked Sendable {
             unsafe munmap(bytes.baseAddress, bytes.count)
             close(file)
         } else {
-            unsafe free(bytes.baseAddress)
+            unsafe free(room)
         }
     }
 
