@@ -63,7 +63,8 @@ import Testing
                 let parcel = Parcel()
                 #expect(unsafe clua_wire_read(bytes, byteCount, [string], 1, nil, 0, parcel.pointer))
                 try state.decode(parcel, in: CLUA_CURRENT_ENVIRONMENT)
-                return unsafe lua_tolstring(state.lua, -1, nil) == text
+                let address = unsafe UInt(bitPattern: lua_topointer(state.lua, -1))
+                return unsafe UInt(bitPattern: block) < address && address < UInt(bitPattern: text)
             }
             let first = State(), second = State()
             #expect(try decode(in: first) && !hasRoom())

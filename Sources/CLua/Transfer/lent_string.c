@@ -1,7 +1,7 @@
 #include <stdint.h>
 
 #include "Transfer/lent_string_raising.h"
-#include "wire.h"
+#include "parcel.h"
 
 // What the allocator needs that lends one block, and then is replaced by the usual one.
 typedef struct loan {
