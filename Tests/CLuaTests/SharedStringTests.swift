@@ -64,7 +64,7 @@ import Testing
                 #expect(unsafe clua_wire_read(bytes, byteCount, [string], 1, nil, 0, parcel.pointer))
                 try state.decode(parcel, in: CLUA_CURRENT_ENVIRONMENT)
                 let address = unsafe UInt(bitPattern: lua_topointer(state.lua, -1))
-                return unsafe UInt(bitPattern: block) < address && address < UInt(bitPattern: text)
+                return UInt(bitPattern: block) < address && address < UInt(bitPattern: text)
             }
             let first = State(), second = State()
             #expect(try decode(in: first) && !hasRoom())
