@@ -230,6 +230,15 @@ bool cnats_is_connected(cnats_connection *connection) {
 
 int64_t cnats_max_payload(cnats_connection *connection) { return nats_functions.natsConnection_GetMaxPayload(connection->nats); }
 
+bool cnats_local_address(cnats_connection *connection, char address[CNATS_ADDRESS_SIZE]) {
+    char *text = NULL;
+    int port;
+    if (nats_functions.natsConnection_GetLocalIPAndPort(connection->nats, &text, &port) != NATS_OK) return false;
+    snprintf(address, CNATS_ADDRESS_SIZE, "%s", text);
+    free(text);
+    return true;
+}
+
 #else
 
 cnats_connection *cnats_connect(const cnats_settings *settings, cnats_handlers handlers, char *error, size_t error_size) {
@@ -255,5 +264,7 @@ const char *cnats_publish(
 bool cnats_is_connected(cnats_connection *connection) { return (void)connection, false; }
 
 int64_t cnats_max_payload(cnats_connection *connection) { return (void)connection, 0; }
+
+bool cnats_local_address(cnats_connection *connection, char address[CNATS_ADDRESS_SIZE]) { return (void)connection, (void)address, false; }
 
 #endif

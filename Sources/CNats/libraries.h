@@ -17,6 +17,7 @@
     F(natsOptions_SetIOBufSize) F(natsConnection_Connect) F(natsConnection_Close) F(natsConnection_Destroy) \
     F(natsConnection_FlushTimeout) F(natsConnection_Publish) F(natsConnection_PublishRequest) F(natsConnection_PublishMsg) \
     F(natsConnection_Status) F(natsConnection_GetMaxPayload) F(natsConnection_Subscribe) F(natsConnection_GetLastError) \
+    F(natsConnection_GetLocalIPAndPort) \
     F(natsSubscription_SetPendingLimits) F(natsSubscription_SetOnCompleteCB) F(natsSubscription_Destroy) F(natsMsg_Create) F(natsMsg_Destroy) F(natsMsg_GetSubject) \
     F(natsMsg_GetReply) F(natsMsg_GetData) F(natsMsg_GetDataLength) F(natsMsgHeader_Set) F(natsMsgHeader_Get) F(natsStatus_GetText) \
     F(nats_GetLastError)

@@ -24,17 +24,29 @@ public final class Blob: @unchecked Sendable {
     /// What the bytes are called.
     public let name: BlobName
     private let release: () -> Void
+    /// See `BlobMemory.room`; nil if there is none.
+    package let room: UnsafeMutableRawPointer?
 
     /// Makes a blob of bytes that stay as they are until `release` is called.
-    public init(_ bytes: UnsafeRawBufferPointer, release: @escaping @Sendable () -> Void) {
+    public convenience init(_ bytes: UnsafeRawBufferPointer, release: @escaping @Sendable () -> Void) {
+        unsafe self.init(bytes, BlobName(digest: Self.digest(of: bytes), count: bytes.count), release: release)
+    }
+
+    private init(
+        _ bytes: UnsafeRawBufferPointer, _ name: BlobName, room: UnsafeMutableRawPointer? = nil, release: @escaping @Sendable () -> Void
+    ) {
         unsafe self.bytes = bytes
-        self.release = release
-        name = unsafe BlobName(digest: Self.digest(of: bytes), count: bytes.count)
+        unsafe self.room = room
+        (self.name, self.release) = (name, release)
     }
 
     /// Makes a blob of what was written to memory.
-    convenience init(_ memory: BlobMemory) {
-        unsafe self.init(UnsafeRawBufferPointer(memory.bytes)) { withExtendedLifetime(memory) {} }
+    ///
+    /// - Parameter name: what the bytes are called, if that is known.
+    convenience init(_ memory: BlobMemory, _ name: BlobName? = nil) {
+        let bytes = unsafe UnsafeRawBufferPointer(memory.bytes)
+        let name = unsafe name ?? BlobName(digest: Self.digest(of: bytes), count: bytes.count)
+        unsafe self.init(bytes, name, room: memory.room) { withExtendedLifetime(memory) {} }
     }
 
     /// Makes a blob of a copy.

@@ -10,6 +10,10 @@ final class BlobMemory: @unchecked Sendable {
     static let fewestFileBytes = 256 << 20
 
     let bytes: UnsafeMutableRawBufferPointer
+    /// One byte: 1, until somebody uses the `roomCount` bytes before `bytes` and the one after them. Nil in a file.
+    let room: UnsafeMutableRawPointer?
+    /// As many bytes as Lua needs to keep a string there, and the byte `room` before them.
+    private static let roomCount = 64
     /// The file; nil if `bytes` are not a file's.
     private let file: Int32?
 
@@ -17,10 +21,11 @@ final class BlobMemory: @unchecked Sendable {
     init?(count: Int) {
         if count >= Self.fewestFileBytes, let (descriptor, address) = unsafe Self.map(count) {
             unsafe bytes = UnsafeMutableRawBufferPointer(start: address, count: count)
-            file = descriptor
-        } else if let block = unsafe malloc(max(count, 1)) {
-            unsafe bytes = UnsafeMutableRawBufferPointer(start: block, count: count)
-            file = nil
+            unsafe (file, room) = (descriptor, nil)
+        } else if count < .max - Self.roomCount, let block = unsafe malloc(Self.roomCount + count + 1) {
+            unsafe bytes = UnsafeMutableRawBufferPointer(start: block + Self.roomCount, count: count)
+            unsafe block.storeBytes(of: 1, as: UInt8.self)
+            unsafe (file, room) = (nil, block)
         } else {
             return nil
         }
@@ -31,7 +36,7 @@ final class BlobMemory: @unchecked Sendable {
             unsafe munmap(bytes.baseAddress, bytes.count)
             close(file)
         } else {
-            unsafe free(bytes.baseAddress)
+            unsafe free(room)
         }
     }
 
@@ -56,16 +61,44 @@ final class BlobMemory: @unchecked Sendable {
 
     /// Writes a part of the blob. Returns false if the disk fails.
     func write(_ part: [UInt8], at offset: Int) -> Bool {
-        guard let file else {
+        unsafe part.withUnsafeBytes { part in
+            if let file { return unsafe Self.write(part, to: file, at: offset) }
             unsafe UnsafeMutableRawBufferPointer(rebasing: bytes[offset...]).copyBytes(from: part)
             return true
         }
-        // Not by way of memory, each page of which the kernel would have to clear first.
-        var rest = part[...]
-        while !rest.isEmpty {
-            let count = unsafe rest.withUnsafeBytes { unsafe pwrite(file, $0.baseAddress, $0.count, offset + part.count - rest.count) }
+    }
+
+    /// Has the kernel find pages for the blob, on a thread of its own while the bytes come: a page fault for each 4 KB takes longer than they do.
+    /// 100 MB over the loopback take 100 ms with this, and 175 ms without it.
+    func prepare() {
+        guard file == nil else { return }
+        onNewThread { [self] in
+            let page = 4096, step = 4 << 20, populate: Int32 = 23  // MADV_POPULATE_WRITE, which changes no byte
+            guard let base = unsafe bytes.baseAddress else { return }
+            let first = (page - Int(bitPattern: base) % page) % page
+            for start in unsafe stride(from: first, to: bytes.count - page, by: step) {
+                // A kernel before 5.14 does not know it.
+                guard unsafe madvise(base + start, min(step, (bytes.count - start) / page * page), populate) == 0 else { return }
+            }
+        }
+    }
+
+    /// Has `body` write a part of the blob: where it stays, unless that is a file. Returns false if `body` does, or the disk fails.
+    func fill(_ range: Range<Int>, _ body: (UnsafeMutableRawBufferPointer) -> Bool) -> Bool {
+        guard let file else { return unsafe body(UnsafeMutableRawBufferPointer(rebasing: bytes[range])) }
+        let part = UnsafeMutableRawBufferPointer.allocate(byteCount: range.count, alignment: 16)
+        defer { unsafe part.deallocate() }
+        return unsafe body(part) && Self.write(UnsafeRawBufferPointer(part), to: file, at: range.lowerBound)
+    }
+
+    /// Not by way of memory, each page of which the kernel would have to clear first.
+    private static func write(_ part: UnsafeRawBufferPointer, to file: Int32, at offset: Int) -> Bool {
+        var done = 0
+        while done < part.count {
+            let rest = unsafe UnsafeRawBufferPointer(rebasing: part[done...])
+            let count = unsafe pwrite(file, rest.baseAddress, rest.count, offset + done)
             if count < 0 && errno != EINTR { return false }
-            rest = rest.dropFirst(max(count, 0))
+            done += max(count, 0)
         }
         return true
     }

@@ -10,13 +10,30 @@ extension Exchange {
         let found = names.map { blob($0) }
         guard let missing = found.firstIndex(where: { $0 == nil }) else { return completion(found.compactMap(\.self)) }
         // One after the other: each keeps the connection busy by itself.
-        let isFirst = wait(for: Transfer(name: names[missing], subject: subject)) { [self] blob in
+        let transfer = Transfer(name: names[missing], subject: subject)
+        let isFirst = wait(for: transfer) { [self] blob in
             guard let blob else { return completion(nil) }
             // Kept here as well, in case there is no room for all.
             fetch(names, from: subject) { [blob] blobs in withExtendedLifetime(blob) { completion(blobs) } }
         }
-        if isFirst { BlobTransfer(names[missing], from: subject, over: self).begin() }
+        guard isFirst else { return }
+        fetchDirectly(transfer) { [self] blob in
+            if let blob { return give(blob, for: transfer) }
+            BlobTransfer(transfer.name, from: subject, over: self).begin()
+        }
     }
+
+    /// Gets a large blob past the server, if that is possible now.
+    private func fetchDirectly(_ transfer: Transfer, completion: @escaping @Sendable (Blob?) -> Void) {
+        guard transfer.name.count >= DirectBlobs.fewestBytes, fabric.directAddress != nil else { return completion(nil) }
+        request(.locate, to: transfer.subject, every: Self.secondsToLocate, tries: 1) { [direct] reply in
+            guard case .message(.located(let place?)) = reply else { return completion(nil) }
+            direct.fetch(transfer.name, from: place, completion: completion)
+        }
+    }
+
+    /// Seconds after which whoever says nothing is asked for pieces, more than once.
+    private static let secondsToLocate = 1.0
 }
 
 /// A blob on its way. Several pieces are asked for at once.

@@ -87,7 +87,7 @@ struct Seal: Sendable {
     func fingerprint(of text: String) -> String {
         // Without libcrypto no fabric is made, so what is returned does not matter.
         guard Self.canSeal else { return Subject.identifier(0) }
-        let code = Self.code(of: [], on: text, with: key ?? ClusterKey([]))
+        let code = Self.code(of: [], on: text, with: key)
         return Subject.identifier(code.prefix(8).reduce(0) { $0 << 8 | UInt64($1) })
     }
 
@@ -96,8 +96,10 @@ struct Seal: Sendable {
         return unsafe cnats_digest("", 0, &digest)
     }
 
-    private static func code(of message: ArraySlice<UInt8>, on subject: String, with key: ClusterKey) -> [UInt8] {
+    /// What only those who know the key can compute.
+    static func code(of message: ArraySlice<UInt8>, on subject: String, with key: ClusterKey?) -> [UInt8] {
         var subject = subject
+        let key = key ?? ClusterKey([])
         return unsafe [UInt8](unsafeUninitializedCapacity: codeCount) { code, count in
             let isMade = unsafe message.withUnsafeBytes { message in
                 unsafe key.bytes.withUnsafeBytes { key in

@@ -44,6 +44,7 @@ final class Exchange: FabricReceiver, Sendable {
     private let seal: Seal
     private let state: Guarded<State>
     private let inbox: String
+    let direct: DirectBlobs
     // Set once, before the fabric starts.
     private let handler = Guarded<(any Handler)?>(nil)
 
@@ -57,6 +58,7 @@ final class Exchange: FabricReceiver, Sendable {
         seal = Seal(key: key)
         space = JobSpace(seal, version: version)
         inbox = Subject.inbox(id)
+        direct = DirectBlobs(key: key)
         state = Guarded(State(shelf: BlobShelf(limit: keptBytes)))
     }
 
@@ -70,6 +72,7 @@ final class Exchange: FabricReceiver, Sendable {
 
     func close(waiting seconds: Double) {
         state.withLock { $0.isClosed = true }
+        direct.close()
         fabric.close(waiting: seconds)
         let requests = state.withLock { state in
             defer { state.requests = [:] }
@@ -165,6 +168,9 @@ final class Exchange: FabricReceiver, Sendable {
             let piece = blob.map { Message.piece(offset: offset, $0.piece(at: offset, count: min(count, fabric.maxPayload))) }
             guard !message.reply.isEmpty else { return }
             publish(piece ?? .missing, to: message.reply)
+        case .success(.locate):
+            let place = fabric.directAddress.flatMap { direct.place(at: $0) { [weak self] in self?.blob($0) } }
+            if !message.reply.isEmpty { publish(.located(place), to: message.reply) }
         case .success(let opened): handler.handle(opened, on: message.subject, replyTo: message.reply)
         case .failure(let difference): handler.handleForeign(difference, on: message.subject)
         }

@@ -7,6 +7,8 @@ public protocol Fabric: AnyObject, Sendable {
     var isConnected: Bool { get }
     /// The greatest number of bytes of a message.
     var maxPayload: Int { get }
+    /// This machine's numeric address, at which other members get its large blobs directly; nil if they all pass the server.
+    var directAddress: String? { get }
     /// A number that nobody can guess, unless this is a test.
     func randomNumber() -> UInt64
 
@@ -21,6 +23,8 @@ public protocol Fabric: AnyObject, Sendable {
 }
 
 extension Fabric {
+    /// None.
+    public var directAddress: String? { nil }
     /// A number that nobody can guess.
     public func randomNumber() -> UInt64 { .random(in: .min ... .max) }
 }

@@ -139,6 +139,9 @@ enum Message: Sendable {
     case want(BlobName, offset: Int, count: Int)
     case piece(offset: Int, [UInt8])
     case missing
+    /// Asks where blobs are to be had past the server.
+    case locate
+    case located(DirectPlace?)
     /// What the two ends of a run ask each other. This layer does not know what it means.
     case ask(run: String, [UInt8])
     case answer([UInt8])
@@ -170,6 +173,8 @@ enum Message: Sendable {
         case .answer: 19
         case .recount: 20
         case .done: 21
+        case .locate: 22
+        case .located: 23
         }
     }
 
@@ -198,7 +203,7 @@ enum Message: Sendable {
             writer.number(attempt)
         case .ping(let run), .recount(let run): writer.text(run)
         case .pong(let session): writer.number(session)
-        case .find, .missing, .done: break
+        case .find, .missing, .done, .locate: break
         case .hello(let worker): Self.write(worker, to: &writer)
         case .beat(let run, let count, let isLast):
             writer.text(run)
@@ -223,6 +228,13 @@ enum Message: Sendable {
         case .piece(let offset, let bytes):
             writer.number(offset)
             writer.raw(bytes)
+        case .located(let place):
+            writer.list(place.map { [$0] } ?? []) { writer, place in
+                writer.text(place.address)
+                writer.number(place.port)
+                writer.raw(place.token)
+                writer.text(place.machine)
+            }
         case .ask(let run, let bytes):
             writer.text(run)
             writer.raw(bytes)
@@ -323,6 +335,14 @@ extension Message {
         case 19: self = .answer(try Self.remainder(&reader))
         case 20: self = .recount(run: try reader.text())
         case 21: self = .done
+        case 22: self = .locate
+        case 23:
+            let places = try reader.list { reader throws(MalformedMessage) in
+                DirectPlace(
+                    address: try reader.text(), port: try reader.count(), token: Array(try reader.raw(DirectPlace.tokenCount)),
+                    machine: try reader.text())
+            }
+            self = .located(places.first)
         default: throw MalformedMessage()
         }
     }

@@ -28,6 +28,9 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
         /// The URL as messages show it: without passwords.
         public var shownURL: String { ClusterAddress.withoutPasswords(url) }
 
+        /// Whether this member and others may connect to each other for large values. Otherwise these pass the server.
+        public var allowsDirect = true
+
         /// Makes settings without credentials.
         public init(url: String) { self.url = url }
 
@@ -64,6 +67,14 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
     public var isConnected: Bool { unsafe connection.map { unsafe cnats_is_connected($0) } ?? false }
     /// What the server takes.
     public var maxPayload: Int { unsafe connection.map { Int(unsafe cnats_max_payload($0)) } ?? 0 }
+
+    /// The address by which this machine reaches the server.
+    public var directAddress: String? {
+        guard settings.allowsDirect, let connection = unsafe connection else { return nil }
+        var address = [CChar](repeating: 0, count: Int(CNATS_ADDRESS_SIZE))
+        guard unsafe cnats_local_address(connection, &address) else { return nil }
+        return String(decoding: address.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    }
 
     /// Calls `body` later.
     public func after(_ seconds: Double, _ body: @escaping @Sendable () -> Void) { timer.after(seconds, body) }

@@ -1,4 +1,5 @@
 import CLua
+import Glibc
 import Testing
 
 /// Parcels refer to long strings instead of copying them.
@@ -42,6 +43,51 @@ import Testing
         try receive(parcel)
         try receive(parcel)
     }
+
+    #if !WITHOUT_SHARED_STRINGS
+        @Test("Lua has a string in memory that is lent for it, one state at a time, and others have copies")
+        func lent() throws {
+            let sent = try State().encode(Self.million)
+            let count = 1_000_000, room = 64
+            let block = UnsafeMutableRawPointer.allocate(byteCount: room + count + 1, alignment: 16)
+            defer { unsafe block.deallocate() }
+            for index in 0..<count { unsafe block.storeBytes(of: 48 + UInt8(index % 10), toByteOffset: room + index, as: UInt8.self) }
+            unsafe block.storeBytes(of: 1, as: UInt8.self)
+            func hasRoom() -> Bool { unsafe block.load(as: UInt8.self) == 1 }
+            let text = unsafe UnsafePointer((block + room).assumingMemoryBound(to: CChar.self))
+            func decode(in state: State) throws -> Bool {
+                let string = unsafe clua_wire_string_of_object(text, count, block, nil)
+                var bytes: UnsafeMutablePointer<UInt8>?, byteCount = 0
+                #expect(unsafe clua_wire_write(sent.pointer, &bytes, &byteCount))
+                defer { unsafe free(bytes) }
+                let parcel = Parcel()
+                #expect(unsafe clua_wire_read(bytes, byteCount, [string], 1, nil, 0, parcel.pointer))
+                try state.decode(parcel, in: CLUA_CURRENT_ENVIRONMENT)
+                let address = unsafe UInt(bitPattern: lua_topointer(state.lua, -1))
+                return UInt(bitPattern: block) < address && address < UInt(bitPattern: text)
+            }
+            let first = State(), second = State()
+            #expect(try decode(in: first) && !hasRoom())
+            #expect(try first.usedBytes() > count)
+            #expect(try !decode(in: first))
+            #expect(try !decode(in: second))
+            // What is sent on is not copied either, and outlives the string.
+            unsafe lua_pushvalue(first.lua, 1)
+            let onward = try first.encode(1, as: CLUA_STORED)
+            try first.run(Self.check, arguments: 1)
+            first.count = 0
+            try second.run(Self.check, arguments: 1)
+            #expect(try first.usedBytes() < count && hasRoom())
+            try receive(onward)
+            do {
+                let third = State()
+                #expect(try decode(in: third) && !hasRoom())
+            }
+            #expect(hasRoom())
+            #expect(try decode(in: second))
+            try second.run(Self.check, arguments: 1)
+        }
+    #endif
 
     @Test("Sending a long string does not keep it alive in its state, yet other states can read it")
     func collected() throws {

@@ -112,6 +112,6 @@ void clua_wire_release(struct clua_shared_string *string) { clua_shared_string_r
 
 struct clua_shared_string *clua_wire_copy(const char *bytes, size_t count) { return clua_shared_string_copy(bytes, count); }
 
-struct clua_shared_string *clua_wire_string_of_object(const char *bytes, size_t count, void *object) {
-    return clua_shared_string_of_object(bytes, count, object);
+struct clua_shared_string *clua_wire_string_of_object(const char *bytes, size_t count, void *has_room, void *object) {
+    return clua_shared_string_of_object(bytes, count, has_room, object);
 }

@@ -12,6 +12,7 @@
 #include "Transfer/frozen.h"
 #include "Transfer/shared_string.h"
 #include "Transfer/parcel_format.h"
+#include "Transfer/lent_string_raising.h"
 #include "Transfer/parcel_raising.h"
 #include "parcel.h"
 
@@ -26,8 +27,7 @@ static void push_text(parcel_reader *reader) {
 void decoder_push_string(decoder *d) { push_text(&d->reader); }
 
 static void push_shared_string(decoder *d) {
-    const clua_shared_string *string = clua_parcel_string(d->parcel, read_count(d, clua_parcel_string_count(d->parcel)));
-    lua_pushlstring(d->L, string->bytes, string->count);
+    clua_push_shared_string(d->L, clua_parcel_string(d->parcel, read_count(d, clua_parcel_string_count(d->parcel))));
 }
 
 // MARK: values met before

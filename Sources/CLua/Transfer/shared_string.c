@@ -75,10 +75,21 @@ clua_shared_string *clua_shared_string_copy(const char *bytes, size_t count) {
     return string;
 }
 
-clua_shared_string *clua_shared_string_of_object(const char *bytes, size_t count, void *object) {
-    clua_shared_string *string = new_string((clua_shared_string){.bytes = bytes, .count = count, .object = object});
+clua_shared_string *clua_shared_string_of_object(const char *bytes, size_t count, atomic_bool *has_room, void *object) {
+    clua_shared_string *string = new_string((clua_shared_string){.bytes = bytes, .count = count, .object = object, .has_room = has_room});
     if (string == NULL) clua_object_release(object);
     return string;
+}
+
+bool clua_note_lent_string(clua_state *state, clua_shared_string *string) {
+    clua_shared_strings *table = &state->shared_strings;
+    if (!grow(table)) return false;
+    clua_shared_string **link = find(table, end_of(string->bytes, string->count));
+    atomic_fetch_add(&string->owners, 1);
+    string->next = *link;
+    *link = string;
+    table->count++;
+    return true;
 }
 
 void clua_shared_string_release(clua_shared_string *string) {
@@ -95,7 +106,8 @@ bool clua_hand_over_block(clua_state *state, void *block, size_t size) {
     if (string == NULL) return false;
     *link = string->next;
     table->count--;
-    string->block = block;
+    // What was lent stays with whoever has lent it.
+    if (string->has_room == NULL) string->block = block; else atomic_store(string->has_room, true);
     clua_shared_string_release(string);
     return true;
 }

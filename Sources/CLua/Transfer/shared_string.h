@@ -29,6 +29,7 @@ typedef struct clua_shared_string {
     atomic_size_t owners;           // the parcels, and the state while Lua has the string
     void *block;                    // Lua's memory; NULL while Lua has the string, and if an object has the bytes
     void *object;                   // the host's object that has the bytes, retained; NULL for none
+    atomic_bool *has_room;          // whether a state may put a Lua string's header before the bytes; NULL if there is no room for one
     struct clua_shared_string *next;  // in the state's table
 } clua_shared_string;
 
@@ -39,8 +40,12 @@ clua_shared_string *clua_share_string(clua_state *state, const char *bytes, size
 clua_shared_string *clua_shared_string_copy(const char *bytes, size_t count);
 
 /// A string whose bytes an object of the host has, which must not change. Takes over a reference to the object, also if memory runs out, and
-/// then returns NULL. Any thread.
-clua_shared_string *clua_shared_string_of_object(const char *bytes, size_t count, void *object);
+/// then returns NULL. `has_room` is true while no state has the string in the room of CLUA_STRING_ROOM bytes before the bytes and of one after
+/// them; NULL if there is none. Any thread.
+clua_shared_string *clua_shared_string_of_object(const char *bytes, size_t count, atomic_bool *has_room, void *object);
+
+/// Notes that a state has made a Lua string of the room around the bytes. Returns false if memory runs out.
+bool clua_note_lent_string(clua_state *state, clua_shared_string *string);
 
 /// Any thread. NULL is fine.
 void clua_shared_string_release(clua_shared_string *string);

@@ -86,6 +86,9 @@ static inline bool clua_parcel_is_few(const clua_parcel *parcel) { return !parce
 /// The bytes of the values: long strings and frozen values are included, and functions not.
 size_t clua_parcel_size(const clua_parcel *parcel);
 
+/// The bytes before a long string in which Lua can keep what it knows about it. See clua_wire_string_of_object.
+enum { CLUA_STRING_ROOM = 32 };
+
 /// How errors name the values: "argument 1", "result 1", … In a body the first value is the function itself. In an invocation all values
 /// are arguments.
 typedef enum clua_parcel_role { CLUA_BODY, CLUA_INVOCATION, CLUA_RESULTS, CLUA_STORED } clua_parcel_role;

@@ -31,7 +31,9 @@ void clua_wire_release(struct clua_shared_string *string);
 /// A long string with a copy of these bytes. NULL if memory has run out.
 struct clua_shared_string *clua_wire_copy(const char *bytes, size_t count);
 
-/// A long string whose bytes an object of the host has, which stay as they are. Takes over a reference to the object. NULL if memory has run out.
-struct clua_shared_string *clua_wire_string_of_object(const char *bytes, size_t count, void *object);
+/// A long string whose bytes an object of the host has, which stay as they are. `has_room` is NULL, or one byte that says whether a Lua string may
+/// be made of the CLUA_STRING_ROOM bytes before the bytes, which are aligned for a pointer, and of one after them: 1 at first, and then changed here.
+/// Takes over a reference to the object. NULL if memory has run out.
+struct clua_shared_string *clua_wire_string_of_object(const char *bytes, size_t count, void *has_room, void *object);
 
 #endif

@@ -89,7 +89,8 @@ struct WireReader {
         if try flag() {
             let blob = try blob()
             let bytes = unsafe blob.bytes.assumingMemoryBound(to: CChar.self)
-            unsafe string = clua_wire_string_of_object(bytes.baseAddress, bytes.count, Unmanaged.passRetained(blob).toOpaque())
+            unsafe string = clua_wire_string_of_object(
+                bytes.baseAddress, bytes.count, blob.room, Unmanaged.passRetained(blob).toOpaque())
         } else {
             let bytes = try read { reader throws(MalformedMessage) in try reader.counted() }
             unsafe string = unsafe bytes.withUnsafeBytes { bytes in

@@ -10,6 +10,7 @@ struct ClusterOptions {
     private var files: [String: String] = [:]
     private var isInsecure = false
     private var marksOutput = false
+    private var allowsDirect = true
 
     /// The options that name a file.
     /// The part of a help text about these options.
@@ -22,6 +23,7 @@ struct ClusterOptions {
           --cert FILE           a certificate that identifies this program to the server
           --cert-key FILE       the private key of that certificate
           --insecure            do without TLS, credentials and a key on a server that is not on this machine
+          --no-direct           exchange large values by way of the server only: listen at no port
         """
 
     private static let fileOptions = ["--key", "--creds", "--nkey", "--ca", "--cert", "--cert-key"]
@@ -30,6 +32,10 @@ struct ClusterOptions {
     mutating func read(_ word: String, from words: [String], _ index: inout Int) throws(UsageError) -> Bool {
         if word == "--insecure" {
             isInsecure = true
+            return true
+        }
+        if word == "--no-direct" {
+            allowsDirect = false
             return true
         }
         if word == "--mark-output" {
@@ -60,7 +66,8 @@ struct ClusterOptions {
     ///
     /// - Throws: an error if the key cannot be read, or something is missing that makes the cluster secure.
     func cluster() throws(ClusterError) -> Runtime.Cluster? {
-        let given = files.keys.sorted().first ?? (isInsecure ? "--insecure" : marksOutput ? "--mark-output" : nil)
+        let given =
+            files.keys.sorted().first ?? (isInsecure ? "--insecure" : !allowsDirect ? "--no-direct" : marksOutput ? "--mark-output" : nil)
         guard let url else {
             // Scripts may name a cluster themselves, with the same key and credentials.
             return given == nil ? nil : try cluster(url: "")
@@ -77,6 +84,7 @@ struct ClusterOptions {
         server.authorities = files["--ca"]
         server.certificate = files["--cert"]
         server.privateKey = files["--cert-key"]
+        server.allowsDirect = allowsDirect
         if (server.certificate == nil) != (server.privateKey == nil) {
             throw ClusterError("'--cert' and '--cert-key' need each other")
         }

@@ -39,6 +39,26 @@ import Testing
             #expect(ended.count == 2 && ended.reduce(0, +) > 100, "\(list)")
         }
 
+        @Test("Large values go to workers and back, straight and through the server", arguments: [true, false])
+        func largeValues(_ allowsDirect: Bool) async throws {
+            let script = """
+                local data = ("abcdefg"):rep(500000)
+                local queue = opscript.OperationQueue.new()
+                local op = queue:addOperation(function(_, text) return text:upper() .. #text end, data)
+                op:waitUntilFinished()
+                print(op.result == data:upper() .. #data)
+                """
+            let outcome = try await TestCluster.run(workers: 0) { cluster in
+                if allowsDirect {
+                    try cluster.addWorker()
+                    return try cluster.run(script)
+                }
+                try cluster.addWorker("--no-direct")
+                return try cluster.command(script, "--no-direct").run()
+            }
+            #expect(outcome.text == "true\n" && outcome.errorText == "", "\(outcome)")
+        }
+
         @Test("Work that is done is not done again")
         func memoized() async throws {
             let comparisons = try await TestCluster.run { try Self.compare(["memoized"], runs: 2, on: $0) }

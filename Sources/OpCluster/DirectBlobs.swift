@@ -1,0 +1,107 @@
+@_spi(Locking) import OpEngine
+
+/// Blobs that pass from member to member, and not through the server: faster, and seen by nobody else. Whatever goes wrong here, the way
+/// through the server is left.
+final class DirectBlobs: Sendable {
+    private struct Request {
+        let name: BlobName
+        let place: DirectPlace
+        let completion: @Sendable (Blob?) -> Void
+    }
+
+    private struct State {
+        var listener: DirectListener?
+        var waiting: [Request] = []
+        var threadCount = 0
+        var connections: [ObjectIdentifier: DirectSocket] = [:]
+        /// The places where something went wrong, and until when they are not tried.
+        var avoided: [DirectPlace: Double] = [:]
+        var isClosed = false
+    }
+
+    /// Smaller blobs are not worth a connection.
+    static let fewestBytes = 1 << 20
+    /// Blobs that come at once.
+    private static let mostThreads = 4
+    /// Seconds for which a place is not tried again.
+    private static let avoidance = 30.0
+
+    private let key: ClusterKey?
+    private let state = Guarded(State())
+
+    init(key: ClusterKey?) { self.key = key }
+
+    /// What listens, for tests.
+    var listener: DirectListener? { state.withLock { $0.listener } }
+
+    /// Where others get blobs of this member; nil if they cannot. Listens from the first call on.
+    ///
+    /// - Parameter find: finds a blob for another member.
+    func place(at address: String, finding find: @escaping @Sendable (BlobName) -> Blob?) -> DirectPlace? {
+        state.withLock { state in
+            if state.listener == nil, !state.isClosed { state.listener = DirectListener(at: address, key: key, find: find) }
+            return state.listener?.place
+        }
+    }
+
+    /// Gets a blob.
+    ///
+    /// - Parameter completion: called once, on any thread; with nil if the blob cannot be had there.
+    func fetch(_ name: BlobName, from place: DirectPlace, completion: @escaping @Sendable (Blob?) -> Void) {
+        let (isPossible, needsThread) = state.withLock { state in
+            guard !state.isClosed, place.isUsable(hasKey: key != nil) else { return (false, false) }
+            state.waiting.append(Request(name: name, place: place, completion: completion))
+            let needsThread = state.threadCount < Self.mostThreads
+            if needsThread { state.threadCount += 1 }
+            return (true, needsThread)
+        }
+        if !isPossible { return completion(nil) }
+        if needsThread { onNewThread { [self] in run() } }
+    }
+
+    /// Ends all connections.
+    func close() {
+        let (listener, connections) = state.withLock { state in
+            state.isClosed = true
+            defer { state.listener = nil }
+            return (state.listener, Array(state.connections.values))
+        }
+        listener?.close()
+        for connection in connections { connection.end() }
+    }
+
+    /// Gets what waits.
+    private func run() {
+        while true {
+            let next = state.withLock { state -> (Request, isAvoided: Bool)? in
+                guard !state.waiting.isEmpty else {
+                    state.threadCount -= 1
+                    return nil
+                }
+                let request = state.waiting.removeFirst()
+                return (request, state.isClosed || state.avoided[request.place].map { $0 > Timers.now } ?? false)
+            }
+            guard let (request, isAvoided) = next else { return }
+            request.completion(isAvoided ? nil : blob(request))
+        }
+    }
+
+    private func blob(_ request: Request) -> Blob? {
+        var connection: DirectSocket?
+        let outcome = DirectTransfer(name: request.name, place: request.place, key: key).run { made in
+            connection = made
+            let isClosed = state.withLock { state in
+                state.connections[ObjectIdentifier(made)] = made
+                return state.isClosed
+            }
+            if isClosed { made.end() }
+        }
+        state.withLock { state in
+            if let connection { state.connections[ObjectIdentifier(connection)] = nil }
+            guard case .failed = outcome else { return }
+            state.avoided = state.avoided.filter { $0.value > Timers.now }
+            state.avoided[request.place] = Timers.now + Self.avoidance
+        }
+        return if case .blob(let blob) = outcome { blob } else { nil }
+    }
+}
