@@ -9,8 +9,12 @@ final class Database: Sendable {
         var inode: UInt64?
         /// How often this process has written. A snapshot that was taken before is out of date.
         var writes = 0
+        /// How many bodies run.
+        var bodies = 0
         var isReadable = true
         var isWritable = true
+
+        func endSnapshots() { for connection in idle { connection.endReading() } }
     }
 
     let path: String
@@ -40,14 +44,23 @@ final class Database: Sendable {
         use(forWriting: false) { connection throws(SQLiteError) in
             if isLatest { connection.endReading() }
             try connection.beginReading()
-            // Work begins after such a look, and may take hours.
-            defer { if isLatest { connection.endReading() } }
             return try body(connection)
         }
     }
 
-    /// Nobody reads for now: ends what keeps other processes from emptying the log.
-    func endReading() { state.withLock { state in for connection in state.idle { connection.endReading() } } }
+    /// Nobody reads for now: ends the snapshots, which keep other processes from emptying the log.
+    func endReading() { state.withLock { $0.endSnapshots() } }
+
+    /// A body begins to run, which may take hours. Until it ends, no snapshot outlives a look.
+    func bodyBegins() {
+        state.withLock { state in
+            state.bodies += 1
+            state.endSnapshots()
+        }
+    }
+
+    /// A body has returned.
+    func bodyEnds() { state.withLock { $0.bodies -= 1 } }
 
     /// Calls `body` in a transaction. Returns nil, after a warning, if the database cannot be written.
     func write<Result: Sendable>(_ body: (SQLite) throws(SQLiteError) -> Result) -> Result? {
@@ -55,7 +68,8 @@ final class Database: Sendable {
             defer { state.withLock { $0.writes += 1 } }
             endReading()
             return use(forWriting: true) { connection throws(SQLiteError) in
-                try connection.transaction { () throws(SQLiteError) in try body(connection) }
+                connection.endReading()
+                return try connection.transaction { () throws(SQLiteError) in try body(connection) }
             }
         }
     }
@@ -65,7 +79,10 @@ final class Database: Sendable {
         if state.withLock(\.inode) == nil { return }
         writer.withLock { _ in
             endReading()
-            _ = use(forWriting: false, body)
+            _ = use(forWriting: false) { connection throws(SQLiteError) in
+                connection.endReading()
+                try body(connection)
+            }
         }
     }
 
@@ -107,7 +124,7 @@ final class Database: Sendable {
         }
         if !isAllowed { return nil }
         if let idle {
-            if forWriting || idle.writes != writes { idle.endReading() }
+            if idle.writes != writes { idle.endReading() }
             idle.writes = writes
             return idle
         }
@@ -116,6 +133,7 @@ final class Database: Sendable {
 
     private func giveBack(_ connection: SQLite) {
         state.withLock { state in
+            if state.bodies > 0 { connection.endReading() }
             if state.isReadable, state.inode == connection.inode { state.idle.append(connection) }
         }
     }

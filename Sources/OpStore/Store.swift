@@ -131,21 +131,16 @@ final class Claims: Sendable {
     /// Claims the outputs of a step and its depfile, all or none.
     func claim(for step: ResolvedStep, named name: String) throws(StoreError) {
         try names.withLock { names throws(StoreError) in
-            for (number, output) in step.outputs.enumerated() {
-                try Self.claim(output, for: name, after: step.outputs[..<number], in: &names)
-            }
-            if let depfile = step.depfile { try Self.claim(depfile, for: name, after: step.outputs[...], in: &names) }
+            for output in step.outputs { try Self.check(output, for: name, in: names) }
+            if let depfile = step.depfile { try Self.check(depfile, for: name, in: names) }
+            for output in step.outputs { names[output] = name }
+            if let depfile = step.depfile { names[depfile] = name }
             unfinished.wrappingAdd(1, ordering: .relaxed)
         }
     }
 
-    private static func claim(
-        _ output: String, for name: String, after claimed: ArraySlice<String>, in names: inout [String: String]
-    ) throws(StoreError) {
-        guard let other = names.updateValue(name, forKey: output) else { return }
-        for output in claimed { names[output] = nil }
-        names[output] = claimed.contains(output) ? nil : other
-        throw .outputIsClaimed(output: output, by: other, and: name)
+    private static func check(_ output: String, for name: String, in names: [String: String]) throws(StoreError) {
+        if let other = names[output] { throw .outputIsClaimed(output: output, by: other, and: name) }
     }
 
     /// When nothing is left to run, the next step begins another run, such as one that a change of a file has started.

@@ -104,6 +104,7 @@ public final class Work: Sendable {
         if let depfile = resolved.depfile { store.files.remove(depfile) }
         let start = Start(resolved, store.files)
         state.withLock { $0.start = start }
+        store.database.bodyBegins()
         return .begun
     }
 
@@ -111,6 +112,7 @@ public final class Work: Sendable {
     public func finish(value: UnsafeRawBufferPointer?) -> Finish {
         let (start, key, components) = state.withLock { state in (state.start.take(), state.key, state.components) }
         guard let start else { fatalError("opscript bug: work that has not begun has finished") }
+        store.database.bodyEnds()
         defer { unlockOutputs() }
         do throws(NotRecorded) {
             let files = try start.examine(resolved, store)
@@ -127,6 +129,7 @@ public final class Work: Sendable {
     /// Removes the outputs, unless the step keeps them: the body has failed, or was stopped. Does nothing if it had not begun.
     public func fail() {
         guard state.withLock({ $0.start.take() }) != nil else { return }
+        store.database.bodyEnds()
         if !step.keepsOutputsOnFailure {
             for output in resolved.outputs { store.files.remove(output) }
             if let depfile = resolved.depfile { store.files.remove(depfile) }

@@ -7,6 +7,15 @@ import Testing
 
 /// What is found again, and why not.
 @Suite struct LookUpTests {
+    @Test func aStepMayNameAPathTwice() throws {
+        let folder = try Folder(), store = folder.store()
+        for outputs in [["a.o", "a.d"], ["a.o", "./a.o"], ["a.o", "a.o", "a.d", "a.d"]] {
+            var step = folder.step("compile", outputs: outputs)
+            step.depfile = "a.d"
+            try store.plan(step).end()
+        }
+    }
+
     @Test func finishedWorkIsFoundAgainInAnotherRun() throws {
         let folder = try Folder()
         folder.write("int x;", to: "a.c")

@@ -71,6 +71,8 @@ extension Operation {
     func endAndTake(from core: OperationQueue.Core, isBare: Bool, by group: ThreadGroup?) -> Unmanaged<Operation>? {
         let last = loadState()
         if last.unfinishedDependencyCount > 0 || last.has(State.dependencyFailed) { stopCounting() }
+        // Leaving may release the queue, and with it the engine.
+        let engine = last.has(State.hasAdmission) ? unsafe core.engine : nil
         let (final, next, closed) = unsafe core.leaveAndTake(self, by: group, atOnce: isBare)
         if final.bits & (State.hasDependents | State.notifiesAtEnd | State.hasAdmission) == 0 && closed == nil
             && !core.isObserved.load(ordering: .relaxed)
@@ -79,17 +81,18 @@ extension Operation {
             unsafe Unmanaged.passUnretained(self).release()
             return unsafe next
         }
-        return unsafe endedWithConsequences(final, in: core, closed, by: group)
+        return unsafe endedWithConsequences(final, in: core, on: engine, closed, by: group)
     }
 
     /// The part of `endAndTake` for operations that have dependents, observers or handlers, return something, or are the last of a group.
+    ///
+    /// - Parameter engine: the engine, if the operation needs something special.
     @inline(never)
     private func endedWithConsequences(
-        _ final: State, in core: OperationQueue.Core, _ closed: MemberQueue?, by group: ThreadGroup?
+        _ final: State, in core: OperationQueue.Core, on engine: Engine?, _ closed: MemberQueue?, by group: ThreadGroup?
     ) -> Unmanaged<Operation>? {
         let isObserved = core.isObserved.load(ordering: .relaxed)
-        // Safety: `run(_:on:from:thenTakingBy:)`, which has admitted the operation, retains the engine.
-        if final.has(State.hasAdmission) { unsafe endAdmission(on: core.engine) }
+        if let engine { endAdmission(on: engine) }
         if isObserved || closed != nil || final.bits & (State.notifiesAtEnd | State.hasDependents) != State.hasDependents {
             finished(final, takesNext: nil)
             if isObserved { core.deliverChanges() }
