@@ -225,4 +225,26 @@ import Testing
         let isClosed = isStateClosed.load(ordering: .acquiring)
         #expect(isClosed)
     }
+
+    @Test("Closing stops callbacks in the main state", arguments: [nil, 0.1])
+    func closingStopsCallbacksInTheMainState(runSeconds: Double?) throws {
+        let reports = Log<String>()
+        var configuration = Runtime.Configuration()
+        configuration.limits.runSeconds = runSeconds
+        configuration.errorOutput = { reports.append(String(decoding: $0, as: UTF8.self)) }
+        let runtime = try Runtime(configuration)
+        // They run when `close` looks for the last time what has come.
+        for _ in 0..<2 {
+            try runtime.run(
+                """
+                local op = opscript.Operation.new(function() end)
+                op.completionBlock = function() while true do pcall(string.rep, 'x', 10) end end
+                local other = opscript.Operation.new(function() end)
+                other.completionBlock = function() while true do string.find(('a'):rep(100), ('a*'):rep(30) .. 'b') end end
+                opscript.OperationQueue.new():addOperations({ op, other }, false)
+                """)
+        }
+        #expect(runtime.close(deadline: .seconds(2)) == [])
+        #expect(!reports.entries.isEmpty)
+    }
 }

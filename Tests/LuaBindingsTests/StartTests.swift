@@ -8,17 +8,17 @@ import Testing
 @Suite struct StartTests {
     @Test func nothingOfAScriptWithoutOperationsMustBeStopped() throws {
         try withRuntime { runtime in
-            #expect(!runtime.core.mayHaveWorkerStates)
+            #expect(!runtime.core.mayHaveCallbacks)
             let operation = try runtime.operation("return queue:addOperation(function() end)")
             _ = try runtime.results(of: operation)
-            #expect(runtime.core.mayHaveWorkerStates)
+            #expect(runtime.core.mayHaveCallbacks)
         }
     }
 
     @Test func anOperationThatHasNotStartedMayStillMakeAState() throws {
         try withRuntime { runtime in
             _ = try runtime.operation("queue.isSuspended = true return queue:addOperation(function() end)")
-            #expect(runtime.core.mayHaveWorkerStates)
+            #expect(runtime.core.mayHaveCallbacks)
         }
     }
 }

@@ -51,6 +51,9 @@ final class IOThread: Sendable {
     /// Whether scripts can no longer start anything, because the runtime is closing.
     var isEnding: Bool { state.withLock { $0.phase != .open } }
 
+    /// Whether the thread has been started, and not stopped.
+    var isRunning: Bool { state.withLock { $0.loop != nil } }
+
     /// Keeps scripts from starting further timers and processes, and ends the processes that they have started. Call it once.
     func end() {
         let loop = state.withLock { state in

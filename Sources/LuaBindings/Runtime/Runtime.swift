@@ -193,7 +193,7 @@ public final class Runtime: Sendable {
 
     /// Cancels all operations and timers, stops the workers and closes all states. Stops what tasks await; those tasks catch an error. Waits
     /// for bodies that do not check `isCancelled`, and for the thread that is inside, but at most for `deadline`. After half of that time,
-    /// stops those bodies and the script that is inside; after three quarters, callbacks that still run on workers.
+    /// stops those bodies and the script that is inside; after three quarters, callbacks that still run.
     ///
     /// From any thread that is not inside, except the threads of the runtime's own operations: otherwise the process ends with a message.
     /// Further calls do nothing, also while the first one is under way.
@@ -233,11 +233,13 @@ public final class Runtime: Sendable {
         core.io.end()
         core.beginClosing()
         let duration = ContinuousClock.now.duration(to: end)
-        // Callbacks belong to no operation that could be stopped. A script without operations does not start a thread just to end it.
-        if core.mayHaveWorkerStates { core.io.after(0.75 * (duration / .seconds(1))) { [core] in core.endWorkerStates() } }
+        // Callbacks belong to no operation that could be stopped. A script without any does not start a thread just to end it.
+        if core.mayHaveCallbacks { core.io.after(0.75 * (duration / .seconds(1))) { [core] in core.endCallbacks() } }
         let left = engine.shutdown(deadline: duration) { ($0 as? LuaOperation)?.interrupt() }.map(\.displayName)
-        core.io.stop()
         _ = engine.mainInbox.drain()
+        // Not earlier: it stops what was drained, after its time limit too.
+        core.io.stop()
+        core.withdrawEndOfMainState()
         return left
     }
 

@@ -343,22 +343,24 @@ final class RuntimeCore: @unchecked Sendable {
     /// Whether the runtime closes and the thread inside the main state must leave.
     let mainStateMustEnd = Atomic<Bool>(false)
 
-    /// Stops what the main state runs or waits for. The main state must be open.
+    /// Stops what the main state runs or waits for, unless Lua has freed it.
     func requestEndOfMainState() {
+        if unsafe mainState.isLuaClosed { return }
         mainStateMustEnd.store(true, ordering: .releasing)
         unsafe mainState.requestEnd()
     }
 
-    /// Whether a worker has a state, or may still make one.
-    var mayHaveWorkerStates: Bool {
-        engine.threadCount > 0 || engine.unfinishedOperationCount > 0
+    /// Whether callbacks may run, or come: there is a worker, an operation, a timer or a program.
+    var mayHaveCallbacks: Bool {
+        engine.threadCount > 0 || engine.unfinishedOperationCount > 0 || io.isRunning
             || states.withLock { states in states.contains { unsafe $0 !== mainState } }
     }
 
-    /// Stops whatever runs in the states of the workers, again and again until the runtime has closed `io`.
+    /// Stops whatever runs in the states, again and again until the runtime has stopped `io`.
     ///
     /// - Parameter requests: how often that was asked before.
-    func endWorkerStates(requests: Int = 0) {
+    func endCallbacks(requests: Int = 0) {
+        requestEndOfMainState()
         // A process that computes for a second longer has not noticed.
         let isUrgent = Double(requests) * LuaOperation.repetition > 1
         states.withLock { states in
@@ -367,11 +369,12 @@ final class RuntimeCore: @unchecked Sendable {
                 state.link?.requestStopOfCallback(.interrupted, isUrgent: isUrgent)
             }
         }
-        io.after(LuaOperation.repetition) { self.endWorkerStates(requests: requests + 1) }
+        io.after(LuaOperation.repetition) { self.endCallbacks(requests: requests + 1) }
     }
 
-    /// Withdraws a request that nothing has noticed. The main state must be open.
+    /// Withdraws a request that nothing has noticed.
     func withdrawEndOfMainState() {
+        if unsafe mainState.isLuaClosed { return }
         mainStateMustEnd.store(false, ordering: .releasing)
         unsafe mainState.withdrawRequest()
     }
