@@ -36,6 +36,27 @@ import Testing
         }
     }
 
+    @Test("The keys are read without what is at them", arguments: ["", "opscript.freeze"])
+    func keysAlone(frozen: String) throws {
+        try withRuntime { runtime throws in
+            try runtime.register("keyCount") { (table: LuaTable) in try table.keys.count }
+            let growth: Double = try runtime.evaluate(
+                """
+                local rows = {}
+                for i = 1, 10 do
+                    rows[i] = {}
+                    for j = 1, 1000 do rows[i][j] = j end
+                end
+                rows = \(frozen)(rows)
+                collectgarbage 'stop'
+                local before = collectgarbage 'count'
+                assert(keyCount(rows) == 10)
+                return collectgarbage 'count' - before
+                """)
+            #expect(growth < 10, "kibibytes; the elements of the rows take 160")
+        }
+    }
+
     @Test func metamethodsAreNotCalled() throws {
         try withRuntime { runtime throws in
             try runtime.register("read") { (table: LuaTable) in try [table["x"], .integer(table.count)] }

@@ -12,6 +12,7 @@
 #include "Libraries/modules_raising.h"
 #include "Limits/stop_raising.h"
 #include "Objects/object_raising.h"
+#include "Transfer/frozen.h"
 #include "Transfer/parcel_raising.h"
 #include "run.h"
 #include "state.h"
@@ -145,6 +146,30 @@ static int apply_paths(lua_State *L) {
 int clua_apply_paths(lua_State *L, const clua_parcel *parcel, clua_failure *failure) {
     return clua_protect(L, apply_paths, (void *)parcel, 0, failure);
 }
+
+// MARK: reading tables
+
+// Stack index 1: a table. Pushes a list of its keys, each with its value behind it if `has_values`.
+static int list_table(lua_State *L, bool has_values) {
+    lua_Unsigned elements = lua_rawlen(L, 1);
+    lua_createtable(L, elements < INT_MAX / 2 ? (int)elements * (has_values ? 2 : 1) : 0, 0);
+    // From here on, no finalizer runs, which might change the table: Lua collects only if memory runs out, and then runs none.
+    lua_Integer count = 0;
+    lua_pushnil(L);
+    while (lua_next(L, 1)) {
+        lua_pushvalue(L, -2);
+        lua_rawseti(L, 2, ++count);
+        if (has_values)
+            lua_rawseti(L, 2, ++count);
+        else
+            lua_pop(L, 1);
+    }
+    return 1;
+}
+
+int clua_list_keys_here(lua_State *L) { return lua_istable(L, 1) ? list_table(L, false) : clua_frozen_keys_here(L); }
+
+int clua_list_fields_here(lua_State *L) { return list_table(L, true); }
 
 // MARK: the command line
 

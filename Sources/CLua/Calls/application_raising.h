@@ -12,4 +12,10 @@ void clua_paths_open(lua_State *L);
 /// Pushes `count` host values, the first of which starts at `first`. Reserves its own stack slots.
 void clua_push_items_here(lua_State *L, const clua_item *first, size_t count);
 
+/// A Lua function: returns a list of the keys of the table at stack index 1, which may be frozen.
+int clua_list_keys_here(lua_State *L);
+
+/// A Lua function: returns a list of the keys and values of the table at stack index 1: a key, its value, the next key …
+int clua_list_fields_here(lua_State *L);
+
 #endif

@@ -179,6 +179,10 @@ static int call_with(lua_State *L, lua_CFunction function, int index, int key_co
     return status;
 }
 
+int clua_list_keys(lua_State *L, int index, clua_failure *failure) { return call_with(L, clua_list_keys_here, index, 0, failure); }
+
+int clua_list_fields(lua_State *L, int index, clua_failure *failure) { return call_with(L, clua_list_fields_here, index, 0, failure); }
+
 int clua_thaw(lua_State *L, int index, clua_failure *failure) { return call_with(L, clua_thaw_here, index, 0, failure); }
 
 int clua_frozen_field(lua_State *L, int index, clua_failure *failure) { return call_with(L, clua_frozen_field_here, index, 1, failure); }

@@ -29,26 +29,39 @@ static void visit(walker *w, graph_value value);
 
 // MARK: names
 
-// Writes a text and a zero to `text`, or nothing if that is NULL. Returns its length.
+enum { MOST_DIGITS = 10 };
+
+// Writes a number in decimal, so that it ends at `end`. Returns where it starts.
+static const char *write_digits(char *end, uint32_t number) {
+    do {
+        *--end = (char)('0' + number % 10);
+        number /= 10;
+    } while (number > 0);
+    return end;
+}
+
+// Writes a text and a zero to `text`, or nothing if that is NULL. Returns its length. The format has `%s` and `%u`.
 static size_t write_text(char *text, const char *format, va_list arguments) {
     size_t count = 0;
     while (*format != '\0') {
-        char digits[10];
+        char digits[MOST_DIGITS];
         const char *piece = format;
-        size_t length = (size_t)(strchrnul(format, '%') - format);
-        format += length > 0 ? length : 2;
-        if (length == 0 && format[-1] == 's') {
-            piece = va_arg(arguments, const char *);
-            length = strlen(piece);
-        } else if (length == 0) {
-            char *digit = digits + sizeof digits;
-            uint32_t number = va_arg(arguments, unsigned);
-            do {
-                *--digit = (char)('0' + number % 10);
-                number /= 10;
-            } while (number > 0);
-            piece = digit;
-            length = (size_t)(digits + sizeof digits - digit);
+        size_t length = 0;
+        if (*format == '%') {
+            switch (format[1]) {
+            case 's':
+                piece = va_arg(arguments, const char *);
+                length = strlen(piece);
+                break;
+            case 'u':
+                piece = write_digits(digits + sizeof digits, va_arg(arguments, unsigned));
+                length = (size_t)(digits + sizeof digits - piece);
+                break;
+            }
+            format += 2;
+        } else {
+            length = (size_t)(strchrnul(format, '%') - format);
+            format += length;
         }
         if (text != NULL) memcpy(text + count, piece, length);
         count += length;

@@ -125,6 +125,9 @@ void clua_push_frozen(lua_State *L, const frozen_table *table);
 /// A Lua function: returns the value of the view at stack index 1 for the key at stack index 2.
 int clua_frozen_field_here(lua_State *L);
 
+/// A Lua function: returns a list of the keys of the view at stack index 1.
+int clua_frozen_keys_here(lua_State *L);
+
 /// A Lua function: returns an ordinary copy of the view at stack index 1, and any other value as it is.
 int clua_thaw_here(lua_State *L);
 

@@ -17,7 +17,10 @@
 typedef struct view {
     uint64_t mark;  // this process's secret and the address: no other userdata has it
     const frozen_table *table;  // retained
-    uint32_t lookups;   // since the view is cold; of a hot one, the values in its table
+    union {
+        uint32_t lookups;     // of a cold view: since it is cold
+        uint32_t hot_values;  // of a hot view: those in its table
+    };
     uint32_t patience;  // so many lookups make a cold view hot
 } view;
 
@@ -238,14 +241,14 @@ static int get_missing_value(lua_State *L) {
     bool is_kept = value != NULL && value->tag <= FROZEN_TABLE
         && (value->tag != FROZEN_STRING || value->string->count <= CLUA_MAX_KEPT_STRING);
     if (!is_kept || (lua_type(L, 2) != LUA_TSTRING && !lua_isinteger(L, 2)) || !lua_istable(L, 1)) return 1;
-    if (view->lookups >= MOST_HOT_VALUES) {
+    if (view->hot_values >= MOST_HOT_VALUES) {
         become_cold(L, lua_upvalueindex(1), view);
         return 1;
     }
     lua_pushvalue(L, 2);
     lua_pushvalue(L, 3);
     lua_rawset(L, 1);
-    view->lookups++;
+    view->hot_values++;
     return 1;
 }
 
@@ -262,7 +265,7 @@ static void become_hot(lua_State *L, view *view) {
     lua_setfield(L, -2, "__index");
     lua_setmetatable(L, 1);
     lua_settop(L, 2);
-    view->lookups = 0;
+    view->hot_values = 0;
 }
 
 static int get_value(lua_State *L) {
@@ -272,6 +275,21 @@ static int get_value(lua_State *L) {
 }
 
 int clua_frozen_field_here(lua_State *L) { return push_value(L, find(L, check(L, 1))); }
+
+int clua_frozen_keys_here(lua_State *L) {
+    const frozen_table *table = check(L, 1);
+    lua_Integer count = 0;
+    lua_createtable(L, (int)((table->element_count + table->pair_count) & INT32_MAX), 0);
+    while (count < (lua_Integer)table->element_count) {
+        lua_pushinteger(L, count + 1);
+        lua_rawseti(L, 2, ++count);
+    }
+    for (uint32_t i = 0; i < table->pair_count; i++) {
+        push_value(L, &table->pairs[i].key);
+        lua_rawseti(L, 2, ++count);
+    }
+    return 1;
+}
 
 static int get_length(lua_State *L) {
     lua_pushinteger(L, check(L, 1)->element_count);

@@ -68,23 +68,29 @@ static bool write_flat_table(parcel_writer *writer, lua_State *L) {
     if (clua_is_environment(L, table) || clua_may_travel_by_name(L, table)) return false;
     writer_byte(writer, CLUA_TAG_TABLE);
     size_t counts_at = writer->count;
-    uint32_t counts[2] = {0, 0};  // values at 1, 2, 3 …; pairs
-    writer_bytes(writer, counts, sizeof counts);
+    struct {
+        uint32_t elements, pairs;  // values at 1, 2, 3 …; others, with their keys
+    } counts = {0, 0};
+    writer_bytes(writer, &counts, sizeof counts);
     bool in_sequence = true;
     lua_pushnil(L);
     while (lua_next(L, table)) {
         int key = lua_type(L, -2);
-        in_sequence = in_sequence && key == LUA_TNUMBER && lua_isinteger(L, -2) && lua_tointeger(L, -2) == (lua_Integer)counts[0] + 1;
-        bool is_flat = counts[0] + counts[1] < MAX_FIELDS && (in_sequence || write_flat(writer, L, -2, key))
-            && write_flat(writer, L, -1, lua_type(L, -1));
+        in_sequence = in_sequence && key == LUA_TNUMBER && lua_isinteger(L, -2) && lua_tointeger(L, -2) == (lua_Integer)counts.elements + 1;
+        bool is_flat = counts.elements + counts.pairs < MAX_FIELDS;
+        if (is_flat && !in_sequence) is_flat = write_flat(writer, L, -2, key);
+        if (is_flat) is_flat = write_flat(writer, L, -1, lua_type(L, -1));
         if (!is_flat) {
             lua_settop(L, table);
             return false;
         }
-        counts[in_sequence ? 0 : 1]++;
+        if (in_sequence)
+            counts.elements++;
+        else
+            counts.pairs++;
         lua_pop(L, 1);
     }
-    if (!writer->failed) memcpy(writer->bytes + counts_at, counts, sizeof counts);
+    if (!writer->failed) memcpy(writer->bytes + counts_at, &counts, sizeof counts);
     writer_byte(writer, CLUA_NO_METATABLE);
     return true;
 }

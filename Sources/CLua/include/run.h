@@ -177,6 +177,12 @@ int clua_push_bytes(lua_State *L, const char *bytes, size_t count);
 /// Pushes `count` values, the first of which starts at `first`.
 int clua_push_items(lua_State *L, const clua_item *first, size_t count, clua_failure *failure);
 
+/// Pushes a list of the keys of the table at `index`, which may be frozen.
+int clua_list_keys(lua_State *L, int index, clua_failure *failure);
+
+/// Pushes a list of the keys and values of the table at `index`: a key, its value, the next key …
+int clua_list_fields(lua_State *L, int index, clua_failure *failure);
+
 /// Pushes an ordinary copy of the frozen table at `index`.
 int clua_thaw(lua_State *L, int index, clua_failure *failure);
 

@@ -169,6 +169,8 @@ struct Call {
     // MARK: tables
 
     /// Calls `body` for each key and value of the table at `index`, with their stack indices.
+    ///
+    /// Nothing in `body` may run code of Lua, which might change the table: it allocates nothing in Lua, because that may run finalizers.
     func forEachField(of index: Int32, _ body: (_ key: Int32, _ value: Int32) throws(CallError) -> Void) throws(CallError) {
         guard unsafe lua_checkstack(lua, 4) != 0 else { throw .message("stack overflow") }
         let base = count
@@ -181,6 +183,23 @@ struct Call {
             unsafe lua_settop(lua, base + 1)
         }
         unsafe lua_settop(lua, base)
+    }
+
+    /// Calls `body` for each key and value that the table at `index` has now, with their stack indices. `body` may run code of Lua.
+    func forEachListedField(of index: Int32, _ body: (_ key: Int32, _ value: Int32) throws(CallError) -> Void) throws(CallError) {
+        let base = count
+        defer { unsafe lua_settop(lua, base) }
+        do throws(Failure) {
+            try unsafe state.attempt { lua, failure in unsafe clua_list_fields(lua, index, &failure) }
+        } catch { throw CallError(error) }
+        guard unsafe lua_checkstack(lua, 4) != 0 else { throw .message("stack overflow") }
+        let list = base + 1
+        for position in stride(from: 1, to: unsafe lua_Integer(lua_rawlen(lua, list)), by: 2) {
+            unsafe lua_rawgeti(lua, list, position)
+            unsafe lua_rawgeti(lua, list, position + 1)
+            try body(list + 1, list + 2)
+            unsafe lua_settop(lua, list)
+        }
     }
 
     /// The elements 1 to n of the table at `index`. `element` reads each of them at `position`, the top of the stack.

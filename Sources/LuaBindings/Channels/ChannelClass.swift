@@ -57,7 +57,8 @@ enum ChannelClass {
 
     private static func function(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
         guard let function = Function(number: member) else { throw .message("opscript bug: no method \(member)") }
-        // Not retained: all threads that use the channel would write to the same count, which the list of channels has made a slow one.
+        // Not retained: all threads that use the channel would write to the same count, which the list of channels has made a slow one. The
+        // handle on the stack keeps the channel alive, also while a call waits.
         return try unsafe call.channel(callingFor: function.rawValue).with { channel throws(CallError) in
             try perform(function, on: channel, call)
         }
@@ -120,9 +121,6 @@ enum ChannelClass {
         _ item: Channel.Item, to channel: Channel, _ call: Call, _ waiting: Waiting
     ) throws(CallError) -> Channel.Sent {
         if case .not = waiting { return .full }
-        // What runs while this waits may take the channel from the stack, where its handle is.
-        let kept = unsafe Unmanaged.passRetained(channel)
-        defer { unsafe kept.release() }
         let deadline = waiting.deadline
         while true {
             switch try wait(.toSend, for: channel, call, until: deadline) {
@@ -149,9 +147,6 @@ enum ChannelClass {
     @inline(never)
     private static func receiveLater(from channel: Channel, _ call: Call, _ waiting: Waiting) throws(CallError) -> Answer {
         if case .not = waiting { return try ended("empty", call) }
-        // As above.
-        let kept = unsafe Unmanaged.passRetained(channel)
-        defer { unsafe kept.release() }
         let deadline = waiting.deadline
         while true {
             switch try wait(.toReceive, for: channel, call, until: deadline) {

@@ -52,7 +52,11 @@ extension Call {
     private func retryPolicy(at index: Int32, _ when: inout Parcel?) throws(CallError) -> RetryPolicy {
         if type(at: index) == LUA_TNUMBER { return RetryPolicy(attempts: try positive(at: index, "retry")) }
         guard isTable(at: index) else { throw .message("retry must be a number of attempts or a table, got a \(typeName(at: index))") }
-        var policy = RetryPolicy(attempts: 1), hasAttempts = false, function: Parcel?
+        guard unsafe lua_checkstack(lua, 1) != 0 else { throw .message("stack overflow") }
+        unsafe lua_pushnil(lua)
+        let function = count
+        defer { unsafe lua_settop(lua, function - 1) }
+        var policy = RetryPolicy(attempts: 1), hasAttempts = false
         try forEachOption(at: index, "retry", RetryOption.self) { option, value throws(CallError) in
             switch option {
             case .attempts:
@@ -68,11 +72,12 @@ extension Call {
                 policy.jitter = try boolean(at: value)
             case .when:
                 guard isFunction(at: value) else { throw .message("retry.when must be a function, got a \(typeName(at: value))") }
-                function = try sentFunction(at: value)
+                unsafe lua_copy(lua, value, function)
             }
         }
         if !hasAttempts { throw .message("retry.attempts is missing: the number of attempts, including the first") }
-        when = function
+        // Sending a function may run code of Lua, so this comes after the traversal.
+        if isFunction(at: function) { when = try sentFunction(at: function) }
         return policy
     }
 

@@ -42,25 +42,24 @@ public struct LuaTable {
     }
 
     /// The number of elements, as `#` counts them.
+    ///
+    /// - Throws: an error of the kind `conversion` if the script has put something else in the place of the table.
     public var count: Int {
         get throws {
-            try reading([]) { call, index in
+            try readingTable { call, index in
                 unsafe Int(call.isTable(at: index) ? lua_Integer(lua_rawlen(call.lua, index)) : clua_frozen_count(call.lua, index))
             }
         }
     }
 
     /// Copies of all keys, in no particular order. O(n).
+    ///
+    /// - Throws: an error of the kind `conversion` if the script has put something else in the place of the table.
     public var keys: [LuaValue] {
         get throws {
-            try reading([]) { call, index in
-                var (keys, table) = ([LuaValue](), index)
-                if !call.isTable(at: index) {
-                    try unsafe call.state.attempt { lua, failure in unsafe clua_thaw(lua, index, &failure) }
-                    table = call.count
-                }
-                try call.forEachField(of: table) { key, _ throws(CallError) in keys.append(try call.value(at: key)) }
-                return keys
+            try readingTable { call, index in
+                try unsafe call.state.attempt { lua, failure in unsafe clua_list_keys(lua, index, &failure) }
+                return try call.array(at: call.count) { key, _ throws(CallError) in try call.value(at: key) }
             }
         }
     }
@@ -85,9 +84,7 @@ public struct LuaTable {
     public func table(at path: any LuaConvertible...) throws -> LuaTable {
         let path = try path.map { try $0.toLua() }
         try Self.explaining(path) {
-            try reading(path) { call, index in
-                guard call.isReadable(at: index) else { throw Mismatch(expected: "a table", found: try call.value(at: index)) }
-            }
+            try reading(path) { call, index in try call.checkReadable(at: index) }
         }
         return LuaTable(self, self.path + path)
     }
@@ -97,6 +94,14 @@ public struct LuaTable {
         do { return try body() } catch {
             guard let mismatch = error as? Mismatch ?? (error as? LuaError)?.mismatch else { throw error }
             throw LuaError(Mismatch(path: path.map { Mismatch.Component($0) } + mismatch.path, reason: mismatch.reason))
+        }
+    }
+
+    /// Calls `read` with the stack index of this table, if a table is still there.
+    private func readingTable<Result>(_ read: (Call, Int32) throws -> Result) throws -> Result {
+        try reading([]) { call, index in
+            try Self.explaining(path) { try call.checkReadable(at: index) }
+            return try read(call, index)
         }
     }
 
@@ -135,6 +140,10 @@ extension LuaTable: LuaConvertible {
 extension Call {
     /// Whether there is a table, which may be frozen.
     fileprivate func isReadable(at index: Int32) -> Bool { unsafe isTable(at: index) || clua_is_frozen(lua, index) }
+
+    fileprivate func checkReadable(at index: Int32) throws {
+        guard isReadable(at: index) else { throw Mismatch(expected: "a table", found: try value(at: index)) }
+    }
 
     /// Replaces the value on top by what it has at `key`: nil if there is nothing, or if it is no table. Needs 3 free stack slots.
     fileprivate func goDown(to key: LuaValue) throws {

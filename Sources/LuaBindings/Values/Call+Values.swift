@@ -27,12 +27,7 @@ extension Call {
             guard depth < Self.maximumDepth else {
                 throw .message("a table for the host is nested more than \(Self.maximumDepth) deep, or contains itself")
             }
-            var fields: [LuaValue: LuaValue] = [:]
-            fields.reserveCapacity(unsafe Int(lua_rawlen(lua, index)))
-            try forEachField(of: index) { key, value throws(CallError) in
-                fields[try self.value(at: key, depth: depth + 1)] = try self.value(at: value, depth: depth + 1)
-            }
-            return .table(fields)
+            return .table(try fields(of: index, depth: depth))
         default:
             if let operation = operationIfAny(at: index) {
                 // The host may add the operation to a queue from any thread.
@@ -47,6 +42,23 @@ extension Call {
             if unsafe clua_is_frozen(lua, index) { return try thawedValue(at: index, depth: depth) }
             return .other(typeName(at: index))
         }
+    }
+
+    private func fields(of index: Int32, depth: Int) throws(CallError) -> [LuaValue: LuaValue] {
+        guard unsafe lua_checkstack(lua, 4) != 0 else { throw .message("stack overflow") }
+        var fields: [LuaValue: LuaValue] = [:]
+        fields.reserveCapacity(unsafe Int(lua_rawlen(lua, index)))
+        func add(_ key: Int32, _ value: Int32) throws(CallError) {
+            fields[try self.value(at: key, depth: depth + 1)] = try self.value(at: value, depth: depth + 1)
+        }
+        // Copying a frozen table or an operation may run code of Lua, which might change this table meanwhile. A list of its fields does not
+        // change. Rows, which most tables are, need none.
+        if unsafe clua_has_plain_fields(lua, index) {
+            try forEachField(of: index, add)
+        } else {
+            try forEachListedField(of: index, add)
+        }
+        return fields
     }
 
     /// A copy of the frozen table at a stack index.
