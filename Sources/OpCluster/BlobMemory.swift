@@ -27,7 +27,6 @@ final class BlobMemory: @unchecked Sendable {
         } else if count < .max - Self.roomCount, let block = unsafe malloc(Self.roomCount + count + 1) {
             unsafe bytes = UnsafeMutableRawBufferPointer(start: block + Self.roomCount, count: count)
             unsafe block.storeBytes(of: 1, as: UInt8.self)
-            unsafe Self.useLargePages(block, count)
             unsafe (file, room) = (nil, block)
         } else {
             return nil
@@ -41,15 +40,6 @@ final class BlobMemory: @unchecked Sendable {
         } else {
             unsafe free(room)
         }
-    }
-
-    /// Has the kernel find memory in pages of 2 MB, as far as it can: a fault for each 4 KB takes about as long as the bytes that come.
-    /// 100 MB over the loopback take 60 ms with this, and 85 ms without it.
-    private static func useLargePages(_ block: UnsafeMutableRawPointer, _ count: Int) {
-        let page = 4096, large = 2 << 20
-        if count < 2 * large { return }
-        let first = (page - Int(bitPattern: block) % page) % page
-        unsafe madvise(block + first, (count - first) / page * page, Int32(MADV_HUGEPAGE))
     }
 
     /// Where the files are. Not in /tmp, which may be memory itself.

@@ -60,7 +60,11 @@ final class DirectBlobs: Sendable {
             return (true, needsThread)
         }
         if !isPossible { return completion(nil) }
-        if needsThread { onNewThread { [self] in run() } }
+        // Those that run may take the blob.
+        if needsThread, !onSmallThread({ [self] in run() }) {
+            state.withLock { $0.threadCount -= 1 }
+            withdraw(name, from: place)
+        }
     }
 
     /// Gives up a blob that has not begun to come. Members that send slowly, or not at all, hold up their own blobs only.
