@@ -55,6 +55,7 @@ struct DirectTransfer {
                 return true
             }
             if !isThere { return false }
+            if start == 0 { memory.prepare() }
         }
         return true
     }
