@@ -1,7 +1,9 @@
+import CNats
 import Glibc
 
 /// Memory for a blob that is on its way. A large one is in a file that has no name, so that the kernel can write it there when memory is scarce:
-/// what is made of a value of 1 GB needs that much memory again.
+/// what is made of a value of 1 GB needs that much memory again. Neither memory nor the disk is used before bytes are written: anybody may
+/// announce many.
 @safe
 final class BlobMemory: @unchecked Sendable {
     // Safety: `@unchecked Sendable` because each byte is written once, and read after whoever writes the last one has ordered that.
@@ -40,17 +42,17 @@ final class BlobMemory: @unchecked Sendable {
         }
     }
 
-    /// A new file with room for so many bytes, and where they are in memory; nil if there is none.
+    /// Where the files are. Not in /tmp, which may be memory itself.
+    static var folder: String { unsafe getenv("TMPDIR").map { unsafe String(cString: $0) } ?? "/var/tmp" }
+
+    /// A new file of so many zeros, which take no room yet, and where they are in memory; nil if there is none.
     private static func map(_ count: Int) -> (descriptor: Int32, address: UnsafeMutableRawPointer)? {
-        // Not /tmp, which may be memory itself.
-        let folder = unsafe getenv("TMPDIR").map { unsafe String(cString: $0) } ?? "/var/tmp"
-        var path = Array("\(folder)/opscript-blob-XXXXXX".utf8CString)
-        let descriptor = unsafe mkstemp(&path)
+        let descriptor = unsafe cnats_open_nameless(folder)
         guard descriptor >= 0 else { return nil }
-        unsafe unlink(path)
-        _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
-        // Whether the disk is full is found out here, and not in the middle.
-        if posix_fallocate(descriptor, 0, count) == 0, let address = unsafe mmap(nil, count, PROT_READ, MAP_SHARED, descriptor, 0),
+        // Nothing is reserved: if others fill the disk later, `write` fails.
+        var disk = statvfs()
+        let hasRoom = unsafe fstatvfs(descriptor, &disk) == 0 && UInt(count) / max(UInt(disk.f_frsize), 1) < UInt(disk.f_bavail)
+        if hasRoom, ftruncate(descriptor, count) == 0, let address = unsafe mmap(nil, count, PROT_READ, MAP_SHARED, descriptor, 0),
             unsafe address != MAP_FAILED
         {
             return unsafe (descriptor, address)
@@ -69,10 +71,11 @@ final class BlobMemory: @unchecked Sendable {
     }
 
     /// Has the kernel find pages for the blob, on a thread of its own while the bytes come: a page fault for each 4 KB takes longer than they do.
-    /// 100 MB over the loopback take 100 ms with this, and 175 ms without it.
+    /// A value of 100 MB goes to a worker at 1,090 MB/s with this, and at 870 MB/s without it. Not to be called before bytes have come.
     func prepare() {
         guard file == nil else { return }
-        onNewThread { [self] in
+        // Without a thread, the bytes come all the same.
+        _ = onSmallThread { [self] in
             let page = 4096, step = 4 << 20, populate: Int32 = 23  // MADV_POPULATE_WRITE, which changes no byte
             guard let base = unsafe bytes.baseAddress else { return }
             let first = (page - Int(bitPattern: base) % page) % page

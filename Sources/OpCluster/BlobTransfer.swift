@@ -26,14 +26,17 @@ extension Exchange {
     /// Gets a large blob past the server, if that is possible now.
     private func fetchDirectly(_ transfer: Transfer, completion: @escaping @Sendable (Blob?) -> Void) {
         guard transfer.name.count >= DirectBlobs.fewestBytes, fabric.directAddress != nil else { return completion(nil) }
-        request(.locate, to: transfer.subject, every: Self.secondsToLocate, tries: 1) { [direct] reply in
+        request(.locate, to: transfer.subject, every: Self.secondsToLocate, tries: 1) { [self] reply in
             guard case .message(.located(let place?)) = reply else { return completion(nil) }
             direct.fetch(transfer.name, from: place, completion: completion)
+            after(Self.secondsToBegin) { [direct] in direct.withdraw(transfer.name, from: place) }
         }
     }
 
     /// Seconds after which whoever says nothing is asked for pieces, more than once.
     private static let secondsToLocate = 1.0
+    /// Seconds for which a blob waits until others have come directly.
+    private static let secondsToBegin = 5.0
 }
 
 /// A blob on its way. Several pieces are asked for at once.
@@ -48,6 +51,8 @@ private final class BlobTransfer: @unchecked Sendable {
     private static let absence = 1.0
 
     private struct State {
+        /// Made when the first piece has come.
+        var memory: BlobMemory?
         var nextOffset = 0
         var openCount = 0
         var hasFailed = false
@@ -57,16 +62,13 @@ private final class BlobTransfer: @unchecked Sendable {
     private let name: BlobName
     private let subject: String
     private let exchange: Exchange
-    private let memory: BlobMemory?
     private let state = Guarded(State())
 
     init(_ name: BlobName, from subject: String, over exchange: Exchange) {
         (self.name, self.subject, self.exchange) = (name, subject, exchange)
-        memory = BlobMemory(count: name.count)
     }
 
     func begin() {
-        guard memory != nil else { return exchange.give(nil, for: Exchange.Transfer(name: name, subject: subject)) }
         if name.count == 0 { return end() }
         for _ in 0..<Self.windowCount { askForNext() }
     }
@@ -86,11 +88,12 @@ private final class BlobTransfer: @unchecked Sendable {
         exchange.request(.want(name, offset: offset, count: count), to: subject, every: Self.secondsPerTry, tries: triesLeft) {
             [self] reply in
             if case .noResponders = reply, triesLeft > 1 {
-                return exchange.fabric.after(Self.absence) { [self] in ask(for: offset, triesLeft: triesLeft - 1) }
+                return exchange.after(Self.absence) { [self] in ask(for: offset, triesLeft: triesLeft - 1) }
             }
             var isThere = false
-            if case .message(.piece(offset, let bytes)) = reply, bytes.count == count, let memory {
-                isThere = memory.write(bytes, at: offset)
+            if case .message(.piece(offset, let bytes)) = reply, bytes.count == count {
+                isThere = memory?.write(bytes, at: offset) ?? false
+                if !isThere { tellThatThereIsNoRoom() }
             }
             let isLast = state.withLock { state in
                 state.openCount -= 1
@@ -103,10 +106,25 @@ private final class BlobTransfer: @unchecked Sendable {
         }
     }
 
+    /// Where the pieces come; nil if there is not so much memory.
+    private var memory: BlobMemory? {
+        state.withLock { state in
+            if state.memory == nil { state.memory = BlobMemory(count: name.count) }
+            return state.memory
+        }
+    }
+
+    private func tellThatThereIsNoRoom() {
+        let megabytes = name.count / 1_000_000 + 1
+        exchange.connectionHasChanged(
+            .fault(
+                "there is no room for a value of \(megabytes) MB, neither in memory nor in \(BlobMemory.folder): set TMPDIR to a folder "
+                    + "with more room"))
+    }
+
     private func end() {
-        guard let memory else { return }
         let transfer = Exchange.Transfer(name: name, subject: subject)
-        if state.withLock(\.hasFailed) { return exchange.give(nil, for: transfer) }
+        guard !state.withLock(\.hasFailed), let memory else { return exchange.give(nil, for: transfer) }
         let blob = Blob(memory)
         // Whoever has sent it may be wrong about it.
         exchange.give(blob.name == name ? blob : nil, for: transfer)

@@ -16,6 +16,8 @@ final class DirectBlobs: Sendable {
         var connections: [ObjectIdentifier: DirectSocket] = [:]
         /// The places where something went wrong, and until when they are not tried.
         var avoided: [DirectPlace: Double] = [:]
+        /// Until when nothing waits for a thread, since something has waited in vain.
+        var isBusyUntil = 0.0
         var isClosed = false
     }
 
@@ -49,14 +51,31 @@ final class DirectBlobs: Sendable {
     /// - Parameter completion: called once, on any thread; with nil if the blob cannot be had there.
     func fetch(_ name: BlobName, from place: DirectPlace, completion: @escaping @Sendable (Blob?) -> Void) {
         let (isPossible, needsThread) = state.withLock { state in
-            guard !state.isClosed, place.isUsable(hasKey: key != nil) else { return (false, false) }
-            state.waiting.append(Request(name: name, place: place, completion: completion))
             let needsThread = state.threadCount < Self.mostThreads
+            guard !state.isClosed, place.isUsable(hasKey: key != nil), needsThread || state.isBusyUntil <= Timers.now else {
+                return (false, false)
+            }
+            state.waiting.append(Request(name: name, place: place, completion: completion))
             if needsThread { state.threadCount += 1 }
             return (true, needsThread)
         }
         if !isPossible { return completion(nil) }
-        if needsThread { onNewThread { [self] in run() } }
+        // Those that run may take the blob.
+        if needsThread, !onSmallThread({ [self] in run() }) {
+            state.withLock { $0.threadCount -= 1 }
+            withdraw(name, from: place)
+        }
+    }
+
+    /// Gives up a blob that has not begun to come. Members that send slowly, or not at all, hold up their own blobs only.
+    func withdraw(_ name: BlobName, from place: DirectPlace) {
+        let withdrawn = state.withLock { state in
+            let withdrawn = state.waiting.filter { $0.name == name && $0.place == place }
+            state.waiting.removeAll { $0.name == name && $0.place == place }
+            if !withdrawn.isEmpty { state.isBusyUntil = Timers.now + Self.avoidance }
+            return withdrawn
+        }
+        for request in withdrawn { request.completion(nil) }
     }
 
     /// Ends all connections.

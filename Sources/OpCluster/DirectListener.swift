@@ -26,9 +26,10 @@ final class DirectListener: Sendable {
         place = DirectPlace(address: address, port: port, token: DirectSecrets.nonce(), machine: DirectPlace.thisMachine)
         (self.socket, self.key, self.find) = (socket, key, find)
         guard place.isUsable(hasKey: key != nil) else { return nil }
-        onNewThread { [weak self] in
+        let isRunning = onSmallThread { [weak self] in
             while let connection = socket.accept(patience: Self.patience) { self?.begin(connection) }
         }
+        if !isRunning { return nil }
     }
 
     deinit { close() }
@@ -55,11 +56,15 @@ final class DirectListener: Sendable {
             return true
         }
         guard isTaken else { return }
-        onNewThread { [self] in
+        let isRunning = onSmallThread { [self] in
             serve(connection)
-            state.withLock { $0.connections[ObjectIdentifier(connection)] = nil }
+            forget(connection)
         }
+        // The process may be allowed a few threads only. Whoever connects must not end it.
+        if !isRunning { forget(connection) }
     }
+
+    private func forget(_ connection: DirectSocket) { state.withLock { $0.connections[ObjectIdentifier(connection)] = nil } }
 
     private func serve(_ connection: DirectSocket) {
         let nonce = DirectSecrets.nonce()

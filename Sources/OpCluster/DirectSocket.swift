@@ -1,3 +1,4 @@
+import CNats
 import Glibc
 
 /// A TCP socket whose calls wait, but not for long: a peer that does nothing is given up.
@@ -21,7 +22,7 @@ final class DirectSocket: Sendable {
     }
 
     deinit {
-        // A child process may have got a copy of the descriptor before it was marked as one to close.
+        // A child process that does not run its program yet has a copy of the descriptor.
         end()
         Glibc.close(descriptor)
     }
@@ -80,11 +81,8 @@ final class DirectSocket: Sendable {
     /// Waits for the next connection; nil if the socket was ended.
     func accept(patience: Double) -> DirectSocket? {
         while true {
-            let accepted = Glibc.accept(descriptor, nil, nil)
-            if accepted >= 0 {
-                _ = fcntl(accepted, F_SETFD, FD_CLOEXEC)
-                return DirectSocket(accepted, patience: patience)
-            }
+            let accepted = cnats_accept(descriptor)
+            if accepted >= 0 { return DirectSocket(accepted, patience: patience) }
             switch errno {
             case EINVAL, EBADF: return nil
             // There may be room again soon.

@@ -20,11 +20,8 @@ struct DirectTransfer {
 
     /// - Parameter began: called with the connection, which may be ended then.
     func run(_ began: (DirectSocket) -> Void) -> Outcome {
-        guard let memory = BlobMemory(count: name.count),
-            let connection = DirectSocket.connected(to: place, within: secondsToConnect, patience: patience)
-        else { return .failed }
+        guard let connection = DirectSocket.connected(to: place, within: secondsToConnect, patience: patience) else { return .failed }
         began(connection)
-        memory.prepare()
         guard let greeting = connection.receive(DirectSecrets.magic.count + DirectSecrets.nonceCount),
             greeting.starts(with: DirectSecrets.magic)
         else { return .failed }
@@ -35,7 +32,7 @@ struct DirectTransfer {
             let found = answers.open(answer)
         else { return .failed }
         if found == [0] { return .missing }
-        guard let naming = unsafe cnats_naming_begin() else { return .failed }
+        guard let memory = BlobMemory(count: name.count), let naming = unsafe cnats_naming_begin() else { return .failed }
         let isReceived = unsafe receive(memory, from: connection, openedBy: key == nil ? nil : answers, naming)
         let digest = unsafe [UInt8](unsafeUninitializedCapacity: BlobName.digestCount) { digest, count in
             unsafe cnats_naming_end(naming, digest.baseAddress)
@@ -58,6 +55,7 @@ struct DirectTransfer {
                 return true
             }
             if !isThere { return false }
+            if start == 0 { memory.prepare() }
         }
         return true
     }

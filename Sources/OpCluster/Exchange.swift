@@ -31,6 +31,8 @@ final class Exchange: FabricReceiver, Sendable {
 
     private struct State {
         var requests: [UInt64: Request] = [:]
+        /// What is to be called later.
+        var delayed: [UInt64: @Sendable () -> Void] = [:]
         var lastNumber: UInt64 = 0
         var shelf: BlobShelf
         var transfers: [Transfer: [@Sendable (Blob?) -> Void]] = [:]
@@ -74,12 +76,25 @@ final class Exchange: FabricReceiver, Sendable {
         state.withLock { $0.isClosed = true }
         direct.close()
         fabric.close(waiting: seconds)
-        let requests = state.withLock { state in
-            defer { state.requests = [:] }
-            return state.requests
+        let (requests, delayed) = state.withLock { state in
+            defer { (state.requests, state.delayed) = ([:], [:]) }
+            return (state.requests, state.delayed)
         }
         handler.withLock { $0 = nil }
         for request in requests.values { request.completion(.timeout) }
+        for body in delayed.values { body() }
+    }
+
+    /// Calls `body` once: after so many seconds, or when this is closed, so that whoever waits for what it does waits no longer.
+    func after(_ seconds: Double, _ body: @escaping @Sendable () -> Void) {
+        let number = state.withLock { state -> UInt64? in
+            if state.isClosed { return nil }
+            state.lastNumber += 1
+            state.delayed[state.lastNumber] = body
+            return state.lastNumber
+        }
+        guard let number else { return body() }
+        fabric.after(seconds) { [weak self] in self?.state.withLock { $0.delayed.removeValue(forKey: number) }?() }
     }
 
     // MARK: sending

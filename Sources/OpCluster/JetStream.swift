@@ -25,13 +25,17 @@ enum JetStream {
 
     /// How often to try whether servers keep three copies, once a second: those that have just been started may not have found each other.
     private static let setUpTries = 10
+    /// The numbers by which servers say that they have not: too few to place the copies, no leader, too little room on those that are there.
+    private static let incompleteCluster = [10005, 10008, 10023]
+    private static let noSuchStream = 10059, otherStream = 10058
 
     /// Makes the stream with three copies. Only if the server is a single one, or if it cannot be, one copy must do, which is lost with its server.
     private static func createStream(_ exchange: Exchange, triesLeft: Int, _ completion: @escaping @Sendable (String?) -> Void) {
         createStream(exchange, copies: 3) { refusal in
-            guard let refusal else { return completion(nil) }
-            if refusal.contains("\"err_code\":10074") || triesLeft <= 1 { return createStream(exchange, copies: 1, completion) }
-            exchange.fabric.after(1) { createStream(exchange, triesLeft: triesLeft - 1, completion) }
+            // Who does not answer would not do so for one copy.
+            guard let refusal, let number = number(of: refusal) else { return completion(refusal) }
+            guard incompleteCluster.contains(number), triesLeft > 1 else { return createStream(exchange, copies: 1, completion) }
+            exchange.after(1) { createStream(exchange, triesLeft: triesLeft - 1, completion) }
         }
     }
 
@@ -42,7 +46,7 @@ enum JetStream {
             """
         ask(exchange, "STREAM.CREATE.\(exchange.space.stream)", settings) { answer in
             // A stream that is there already may have been made for another number of servers.
-            completion(answer.flatMap { $0.contains("\"err_code\":10058") ? nil : $0 })
+            completion(answer.flatMap { number(of: $0) == otherStream ? nil : $0 })
         }
     }
 
@@ -81,10 +85,8 @@ enum JetStream {
         let question = Array("{\"subjects_filter\":\"\(exchange.space.jobs(ofRun: run))\"}".utf8)
         exchange.request(question, to: "$JS.API.STREAM.INFO.\(exchange.space.stream)", every: 3, tries: 1) { reply in
             guard case .unsealed(let bytes) = reply else { return completion(nil) }
-            let text = String(decoding: bytes, as: UTF8.self)
-            // The number of the error that there is no such stream.
-            if refusal(in: bytes) != nil { return completion(text.contains("\"err_code\":10059") ? 0 : nil) }
-            completion(countedSubjects(in: text))
+            if let refusal = refusal(in: bytes) { return completion(number(of: refusal) == noSuchStream ? 0 : nil) }
+            completion(countedSubjects(in: String(decoding: bytes, as: UTF8.self)))
         }
     }
 
@@ -102,9 +104,15 @@ enum JetStream {
 
     /// The number that the stream has given to a message; nil if its answer has none.
     static func sequence(in answer: [UInt8]) -> UInt64? {
-        let text = String(decoding: answer, as: UTF8.self)
-        guard let start = text.firstRange(of: "\"seq\":")?.upperBound else { return nil }
-        return UInt64(text[start...].drop { $0 == " " }.prefix { ("0"..."9").contains($0) })
+        number(after: "\"seq\":", in: String(decoding: answer, as: UTF8.self))
+    }
+
+    /// The server's number of a refusal; nil if the server has said nothing.
+    private static func number(of refusal: String) -> Int? { number(after: "\"err_code\":", in: refusal) }
+
+    private static func number<Number: FixedWidthInteger>(after key: String, in text: String) -> Number? {
+        guard let start = text.firstRange(of: key)?.upperBound else { return nil }
+        return Number(text[start...].drop { $0 == " " }.prefix { ("0"..."9").contains($0) })
     }
 
     /// Calls the server's API.
@@ -117,7 +125,7 @@ enum JetStream {
             switch reply {
             case .unsealed(let bytes): completion(refusal(in: bytes))
             case .noResponders: completion("the server has no JetStream: start it with 'nats-server --jetstream'")
-            case .timeout: completion("the server's JetStream does not answer")
+            case .timeout: completion("the server's JetStream does not answer; if it is one of several servers, most of them must run")
             case .message: completion("the server's JetStream gives a strange answer")
             }
         }

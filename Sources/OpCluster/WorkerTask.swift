@@ -41,13 +41,13 @@ public final class WorkerTask: Sendable {
     /// When the body began, by this member's clock.
     var began: Double { state.withLock { $0.began } }
     var isBegun: Bool { state.withLock { $0.phase == .begun } }
-    /// Whether nobody needs what the body does.
     /// How the body is to end, if anybody has said so.
     public var stopRequest: StopRequest? { state.withLock { $0.stop } }
 
     /// Whether the run of the task is over here.
     public var isOver: Bool { session.withLock { $0 }?.isOver ?? true }
 
+    /// Whether nobody needs what the body does.
     var isDropped: Bool { state.withLock { $0.stop == .drop } }
     var isReported: Bool { state.withLock { $0.isReported } }
 
@@ -151,7 +151,7 @@ public final class WorkerTask: Sendable {
             switch reply {
             case .message(.answer(let answer)): completion(answer)
             case .noResponders where tries > 1:
-                exchange.fabric.after(Self.absence) { [self] in ask(question, tries: tries - 1, completion: completion) }
+                exchange.after(Self.absence) { [self] in ask(question, tries: tries - 1, completion: completion) }
             default: completion(nil)
             }
         }

@@ -189,7 +189,7 @@ import Testing
         #expect(cluster.coordinator.exchange.direct.listener == nil)
     }
 
-    enum Fault: CaseIterable, Sendable { case closed, missing, otherBytes }
+    enum Fault: CaseIterable, Sendable { case closed, missing, otherBytes, occupied }
 
     @Test(arguments: Fault.allCases) func theServerIsTheWayWhenTheDirectOneFails(_ fault: Fault) async throws {
         let server = try NatsServer()
@@ -200,6 +200,10 @@ import Testing
             fault == .otherBytes ? BlobMemory(count: name.count).map { Blob($0, name) } : nil
         }
         if fault == .closed { direct.listener?.close() }
+        // Others have all the connections, and say nothing.
+        let place = try #require(direct.listener?.place)
+        let others = (0..<(fault == .occupied ? 128 : 0)).map { _ in DirectSocket.connected(to: place, within: 5, patience: 5) }
+        for other in others { #expect(other?.receive(36) != nil) }
         try await cluster.addWorker(server.url)
         for count in [2_000_000, 3_000_000] {
             let blob = Self.blob(count: count)
@@ -207,6 +211,26 @@ import Testing
             #expect(outcome.payload?.contents.first?.piece(at: 0, count: .max) == Array(blob.bytes), "\(outcome)")
         }
         #expect(cluster.notices == [])
+        withExtendedLifetime(others) {}
+    }
+
+    @Test func membersThatSendNothingHoldUpTheirOwnBlobsOnly() async throws {
+        let blob = Self.blob()
+        let listener = try Self.listener(blob)
+        let direct = DirectBlobs(key: Self.key)
+        // Their connections are made, and nobody greets.
+        let silent = try (0..<4).map { _ in try #require(DirectSocket.listening(at: "127.0.0.1")) }
+        for (_, port) in silent { direct.fetch(blob.name, from: Self.changed(listener.place, port: port)) { _ in } }
+        let found = await withCheckedContinuation { done in
+            direct.fetch(blob.name, from: listener.place) { done.resume(returning: $0) }
+            direct.withdraw(blob.name, from: listener.place)
+        }
+        #expect(found == nil)
+        // The next one does not wait.
+        #expect(
+            await withCheckedContinuation { done in direct.fetch(blob.name, from: listener.place) { done.resume(returning: $0) } } == nil)
+        direct.close()
+        withExtendedLifetime(silent) {}
     }
 
     private struct Failure: Error {

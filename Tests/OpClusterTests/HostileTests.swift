@@ -1,4 +1,5 @@
 import ClusterSupport
+import Glibc
 import TestSupport
 import Testing
 
@@ -104,6 +105,68 @@ import Testing
             }
         }
     }
+
+    // MARK: large values
+
+    /// Announces a blob, and sends its first pieces only.
+    private final class Announcer: FabricReceiver {
+        let fabric: SimulatedFabric
+        private let end: Int
+        private let seal = Seal(key: SimulatedCluster.key)
+
+        init(_ fabric: SimulatedFabric, sends end: Int) { (self.fabric, self.end) = (fabric, end) }
+
+        func receive(_ message: IncomingMessage) {
+            guard case .message(let opened) = seal.open(message.bytes, from: message.subject),
+                case .want(_, let offset, let count)? = try? Message(opened), offset < end
+            else { return }
+            let piece = Message.piece(offset: offset, [UInt8](repeating: 1, count: count))
+            fabric.publish(OutgoingMessage(subject: message.reply, bytes: seal.seal(piece.bytes, for: message.reply)))
+        }
+
+        func connectionHasChanged(_ change: ConnectionChange) {}
+    }
+
+    /// How many bytes of the disk the files have that this process has open and that are so long.
+    private func diskUse(ofFilesOf count: Int) -> [Int] {
+        (0..<1024 as Range<Int32>).compactMap { descriptor in
+            var status = stat()
+            return fstat(descriptor, &status) == 0 && status.st_size == count ? Int(status.st_blocks) * 512 : nil
+        }
+    }
+
+    @Test(arguments: [0, 2 << 20]) func whatIsAnnouncedTakesNoRoomBeforeItComes(_ sent: Int) throws {
+        let count = (5 << 30) + sent
+        let simulation = Simulation(seed: 1)
+        let server = SimulatedServer(simulation)
+        let attacker = Announcer(SimulatedFabric("attacker", simulation, server, delay: 0.001...0.002), sends: sent)
+        try attacker.fabric.start(["opscript.run.x"], attacker)
+        let fabric = SimulatedFabric("worker", simulation, server, delay: 0.001...0.002)
+        let exchange = Exchange(fabric, key: SimulatedCluster.key, version: "1", keptBytes: 0)
+        let handler = NoHandler()
+        try exchange.start([], handler)
+        let hasFailed = Locked(false)
+        exchange.fetch([BlobName(digest: [UInt8](repeating: 7, count: BlobName.digestCount), count: count)], from: "opscript.run.x") {
+            blobs in
+            hasFailed.withLock { $0 = blobs == nil }
+        }
+        simulation.run(until: 1)
+        // The file's own blocks are some more.
+        let use = diskUse(ofFilesOf: count)
+        #expect(sent == 0 ? use == [] : use.count == 1 && use[0] < 2 * sent, "\(use)")
+        simulation.run(until: 60)
+        #expect(hasFailed.withLock { $0 })
+        #expect(diskUse(ofFilesOf: count) == [])
+    }
+
+    private final class NoHandler: Exchange.Handler {
+        func handle(_ message: Message, on subject: String, replyTo reply: String) {}
+        func handle(unsealed message: IncomingMessage) {}
+        func connectionHasChanged(_ change: ConnectionChange) {}
+        func handleForeign(_ difference: Exchange.Unopened, on subject: String) {}
+    }
+
+    // MARK: without a key
 
     /// Without a key, whoever may publish may do much, but members must not crash.
     @Test func damagedMessagesAreReadWithoutACrash() throws {

@@ -48,6 +48,22 @@ import Testing
         #expect(cluster.known[number]?.outcomes.count == 1)
     }
 
+    @Test func whoClosesDoesNotWaitForOtherServers() throws {
+        let simulation = Simulation(seed: 1)
+        let server = SimulatedServer(simulation)
+        (server.isOneOfSeveral, server.othersAreThereAt) = (true, .infinity)
+        let fabric = SimulatedFabric("coordinator", simulation, server, delay: 0.001...0.002)
+        let coordinator = Coordinator(fabric, key: nil, version: "1")
+        let answers = Locked<[ClusterError?]>([])
+        coordinator.start { answer in answers.withLock { $0.append(answer) } }
+        simulation.run(until: 3.5)
+        #expect(answers.withLock { $0.isEmpty })
+        coordinator.close()
+        #expect(answers.withLock { $0.count == 1 && $0[0] != nil })
+        simulation.run(until: 20)
+        #expect(answers.withLock { $0.count } == 1)
+    }
+
     // MARK: workers that go
 
     @Test func theTasksOfAWorkerThatDiesRunElsewhereSoon() {

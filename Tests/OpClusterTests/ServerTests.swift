@@ -140,7 +140,9 @@ import Testing
 
     @Test func aServerWithoutJetStreamIsSaid() async throws {
         let server = try NatsServer("")
+        let start = ContinuousClock.now
         let error = await #expect(throws: ClusterError.self) { _ = try await RealCluster(server.url) }
+        #expect(ContinuousClock.now - start < .seconds(5))
         #expect(error?.description.contains("nats-server --jetstream") ?? false, "\(error?.description ?? "")")
     }
 

@@ -1,4 +1,4 @@
-// A connection to a NATS server, and the digests of messages. The libraries, libnats and libcrypto, are loaded when the first connection is
+// A connection to a NATS server, the digests of messages, and what else Swift cannot call. The libraries, libnats and libcrypto, are loaded when the first connection is
 // made: a run without a cluster does not pay for them, and a machine need not have them. A build without libnats-dev can make no connection.
 #ifndef CNATS_H
 #define CNATS_H
@@ -117,6 +117,12 @@ bool cnats_digest(const void *bytes, size_t count, uint8_t digest[CNATS_DIGEST_C
 bool cnats_authenticate(
     const void *key, size_t key_count, const void *subject, size_t subject_count, const void *bytes, size_t count,
     uint8_t code[CNATS_DIGEST_COUNT]);
+
+/// Takes the next connection of a socket that listens. No child process gets it. -1 with errno if there is none.
+int cnats_accept(int listener);
+
+/// Opens a new file in a folder, which goes when it is closed. No child process gets it. -1 with errno if there can be none.
+int cnats_open_nameless(const char *folder);
 
 enum { CNATS_PUBLIC_KEY_SIZE = 57 };
 

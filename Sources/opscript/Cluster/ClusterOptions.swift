@@ -12,7 +12,6 @@ struct ClusterOptions {
     private var marksOutput = false
     private var allowsDirect = true
 
-    /// The options that name a file.
     /// The part of a help text about these options.
     static let usage = """
           --cluster URL         the NATS server, or several with commas between
@@ -26,6 +25,7 @@ struct ClusterOptions {
           --no-direct           exchange large values by way of the server only: listen at no port
         """
 
+    /// The options that name a file.
     private static let fileOptions = ["--key", "--creds", "--nkey", "--ca", "--cert", "--cert-key"]
 
     /// Reads an option, whose value follows `=` or is the next word. Returns false if `word` is no option of this kind.

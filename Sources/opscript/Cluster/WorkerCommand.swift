@@ -105,7 +105,7 @@ enum WorkerCommand {
         worker.start { started.give($0) }
         // Bodies need not know it.
         unsafe unsetenv("OPSCRIPT_CLUSTER_PASSWORD")
-        if let error = started.get() { throw error }
+        if let error = signals.ending({ started.get() }) { throw error }
         notice("worker \(description.name) runs \(slots) operation\(slots == 1 ? "" : "s") at once")
         signals.wait()
         notice("worker \(description.name) ends when its operations have")
@@ -132,6 +132,14 @@ private struct SignalSet: Sendable {
         for signal in [SIGINT, SIGTERM] { unsafe sigaddset(&signals, signal) }
         unsafe pthread_sigmask(SIG_BLOCK, &signals, nil)
         self.signals = signals
+    }
+
+    /// Calls `body` while the signals end this process: there is nothing yet that would have to end first.
+    func ending<Result>(_ body: () -> Result) -> Result {
+        var signals = signals
+        unsafe pthread_sigmask(SIG_UNBLOCK, &signals, nil)
+        defer { unsafe pthread_sigmask(SIG_BLOCK, &signals, nil) }
+        return body()
     }
 
     func wait() {
