@@ -11,23 +11,6 @@ char *clua_copy_bytes(const char *bytes, size_t count) {
     return copy;
 }
 
-static bool is_plain(lua_State *L, int index) {
-    int type = lua_type(L, index);
-    return type != LUA_TTABLE && type != LUA_TUSERDATA;
-}
-
-bool clua_has_plain_fields(lua_State *L, int index) {
-    lua_pushnil(L);
-    while (lua_next(L, index)) {
-        if (!is_plain(L, -1) || !is_plain(L, -2)) {
-            lua_pop(L, 2);
-            return false;
-        }
-        lua_pop(L, 1);
-    }
-    return true;
-}
-
 lua_Integer clua_packed_length(lua_State *L, int index) {
     // The traversal supplies the key, so no string has to be created.
     lua_Integer length = (lua_Integer)lua_rawlen(L, index);

@@ -3,7 +3,6 @@
 #define CLUA_VALUES_H
 
 #include <lua5.4/lua.h>
-#include <stdbool.h>
 #include <stddef.h>
 
 /// lua_next, for a traversal during which no code of Lua runs, so that nothing changes the table: the key always comes from the table, and
@@ -14,10 +13,6 @@ static inline int clua_next(lua_State *L, int index) { return lua_next(L, index)
 static inline const char *clua_string(lua_State *L, int index, size_t *count) {
     return lua_type(L, index) == LUA_TSTRING ? lua_tolstring(L, index, count) : NULL;
 }
-
-/// Whether the table at `index` has neither tables nor userdata, as keys or values. Copying what it has to the host then runs no code of Lua.
-/// Never raises. Needs 2 free stack slots.
-bool clua_has_plain_fields(lua_State *L, int index);
 
 /// A copy of the bytes with a zero behind them, for free(). NULL without memory.
 char *clua_copy_bytes(const char *bytes, size_t count);

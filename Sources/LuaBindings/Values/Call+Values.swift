@@ -44,21 +44,28 @@ extension Call {
         }
     }
 
+    /// Copies of the fields that the table at a stack index has now.
     private func fields(of index: Int32, depth: Int) throws(CallError) -> [LuaValue: LuaValue] {
-        guard unsafe lua_checkstack(lua, 4) != 0 else { throw .message("stack overflow") }
         var fields: [LuaValue: LuaValue] = [:]
         fields.reserveCapacity(unsafe Int(lua_rawlen(lua, index)))
-        func add(_ key: Int32, _ value: Int32) throws(CallError) {
+        // Copying a frozen table or an operation may run code of Lua, which might change this table: that needs a list of the fields. Most
+        // tables are rows of plain values. These need none: a list of three fields costs 2,500 instructions, copying a row 17,000.
+        var isPlain = true
+        try forEachField(of: index) { key, value throws(CallError) in
+            isPlain = isPlain && runsNoCode(at: key) && runsNoCode(at: value)
+            if isPlain { fields[try self.value(at: key)] = try self.value(at: value) }
+        }
+        if isPlain { return fields }
+        try forEachListedField(of: index) { key, value throws(CallError) in
             fields[try self.value(at: key, depth: depth + 1)] = try self.value(at: value, depth: depth + 1)
         }
-        // Copying a frozen table or an operation may run code of Lua, which might change this table meanwhile. A list of its fields does not
-        // change. Rows, which most tables are, need none.
-        if unsafe clua_has_plain_fields(lua, index) {
-            try forEachField(of: index, add)
-        } else {
-            try forEachListedField(of: index, add)
-        }
         return fields
+    }
+
+    /// Whether copying the value at a stack index surely runs no code of Lua.
+    private func runsNoCode(at index: Int32) -> Bool {
+        let type = type(at: index)
+        return type != LUA_TTABLE && type != LUA_TUSERDATA
     }
 
     /// A copy of the frozen table at a stack index.
