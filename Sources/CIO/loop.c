@@ -26,6 +26,7 @@ void loop_retain(cio_loop *loop) { atomic_fetch_add_explicit(&loop->references, 
 void loop_release(cio_loop *loop) {
     if (atomic_fetch_sub_explicit(&loop->references, 1, memory_order_acq_rel) != 1) return;
     pthread_mutex_destroy(&loop->lock);
+    sem_destroy(&loop->none_left);
     free(loop);
 }
 
@@ -46,6 +47,10 @@ static void run_commands(cio_loop *loop) {
 static void on_wake(uv_async_t *wake) { run_commands(wake->data); }
 
 void loop_process_has_gone(cio_loop *loop) {
+    if (loop->is_awaited && loop->processes == NULL) {
+        loop->is_awaited = false;
+        sem_post(&loop->none_left);
+    }
     if (!loop->is_stopping || uv_is_closing((uv_handle_t *)&loop->wake)) return;
     while (loop->processes == NULL) {
         pthread_mutex_lock(&loop->lock);
@@ -66,6 +71,12 @@ static void end_processes(command *command) {
     cio_loop *loop = CONTAINER(command, cio_loop, end_processes);
     loop->is_ending = true;
     processes_end(loop);
+}
+
+static void await_processes(command *command) {
+    cio_loop *loop = CONTAINER(command, cio_loop, await_processes);
+    loop->is_awaited = true;
+    loop_process_has_gone(loop);
 }
 
 static void stop(command *command) {
@@ -115,7 +126,9 @@ cio_loop *cio_loop_start(int *error) {
     }
     atomic_init(&loop->references, 1);
     pthread_mutex_init(&loop->lock, NULL);
+    sem_init(&loop->none_left, 0, 0);
     loop->end_processes.run = end_processes;
+    loop->await_processes.run = await_processes;
     loop->stop.run = stop;
     *error = uv_loop_init(&loop->uv);
     if (*error == 0) {
@@ -136,6 +149,11 @@ cio_loop *cio_loop_start(int *error) {
 }
 
 void cio_loop_end_processes(cio_loop *loop) { loop_post(loop, &loop->end_processes); }
+
+void cio_loop_await_processes(cio_loop *loop) {
+    loop_post(loop, &loop->await_processes);
+    while (sem_wait(&loop->none_left) != 0) {}
+}
 
 void cio_loop_stop(cio_loop *loop) {
     loop_post(loop, &loop->stop);

@@ -3,6 +3,7 @@
 #define CIO_LOOP_H
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <uv.h>
 
@@ -20,13 +21,15 @@ struct cio_loop {
     pthread_mutex_t lock;
     command *first, *last;  // guarded
     bool is_closed;         // guarded: the loop accepts no more commands
-    command end_processes, stop;
+    command end_processes, await_processes, stop;
 
     // The fields below belong to the loop's thread.
     uv_loop_t uv;
     uv_async_t wake;
     cio_timer *timers;
     cio_process *processes;
+    sem_t none_left;   // counts up when somebody waits for that, and there is no process
+    bool is_awaited;   // somebody waits
     bool is_ending;    // processes are being ended
     bool is_stopping;  // timers are cancelled as well
 };
@@ -40,7 +43,7 @@ bool loop_post(cio_loop *loop, command *command);
 void loop_retain(cio_loop *loop);
 void loop_release(cio_loop *loop);
 
-/// On the loop's thread: checks whether a stopping loop has no processes left, and then closes it.
+/// On the loop's thread: checks whether no processes are left. If so, tells whoever waits for that, and closes a stopping loop.
 void loop_process_has_gone(cio_loop *loop);
 
 /// On the loop's thread. Cancel all timers; end all processes.

@@ -28,6 +28,9 @@ cio_loop *cio_loop_start(int *error);
 /// Ends all present and future processes (see cio_process_end). Call it once.
 void cio_loop_end_processes(cio_loop *loop);
 
+/// Waits until the processes have gone and their callbacks were called. Call it once, after cio_loop_end_processes, and not on the loop's thread.
+void cio_loop_await_processes(cio_loop *loop);
+
 /// Cancels the timers, ends the processes, waits until they have gone, and joins the thread. Call it once, and not on the loop's thread.
 void cio_loop_stop(cio_loop *loop);
 

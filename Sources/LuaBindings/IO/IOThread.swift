@@ -63,6 +63,9 @@ final class IOThread: Sendable {
         if let loop { unsafe cio_loop_end_processes(loop.pointer) }
     }
 
+    /// Waits until the programs have ended and their callbacks were posted. Call it once, after `end`.
+    func awaitPrograms() { if let loop = state.withLock(\.loop) { unsafe cio_loop_await_processes(loop.pointer) } }
+
     /// Waits until the processes have ended and stops the thread. Call it once, after `end`.
     func stop() {
         let loop = state.withLock { state in

@@ -360,6 +360,8 @@ final class LuaState: @unchecked Sendable {
         by budget: RunBudget?,
         named name: @autoclosure () -> String
     ) {
+        // It comes too late.
+        if isLuaClosed { return }
         let callback = unsafe clua_callback(object: Unmanaged.passUnretained(object).toOpaque(), is_kept: isKept, argument: argument)
         do throws(Failure) {
             try within(group, by: budget) { () throws(Failure) in

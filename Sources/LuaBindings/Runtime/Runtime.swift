@@ -236,6 +236,8 @@ public final class Runtime: Sendable {
         // Callbacks belong to no operation that could be stopped. A script without any does not start a thread just to end it.
         if core.mayHaveCallbacks { core.io.after(0.75 * (duration / .seconds(1))) { [core] in core.endCallbacks() } }
         let left = engine.shutdown(deadline: duration) { ($0 as? LuaOperation)?.interrupt() }.map(\.displayName)
+        // Their callbacks, if the script has given them any, are among those that are drained.
+        core.io.awaitPrograms()
         _ = engine.mainInbox.drain()
         // Not earlier: it stops what was drained, after its time limit too.
         core.io.stop()
