@@ -105,7 +105,14 @@ import Testing
             theirs = inside [[ours = queue:addOperation(function() return { 'inner' } end) return ours]]
             ours = queue:addOperation(function() return { 'outer' } end)
             ours:addDependency(theirs)
-            return inside([[theirs = ... theirs:waitUntilFinished() return theirs.result[1], ours.result[1] ]], ours)
+            return inside([[
+              theirs = ...
+              theirs:waitUntilFinished()
+              local function result(op)
+                local state = tostring(op.isFinished) .. tostring(op.isExecuting) .. tostring(op.isCancelled) .. tostring(op.error)
+                return assert(op.result, state)[1]
+              end
+              return result(theirs), result(ours)]], ours)
             """)
         #expect(values == ["outer", "inner"])
         let (inner, outer) = (try #require(pair.inner), pair.outer)

@@ -276,7 +276,9 @@ import Testing
             }
         }
         computing.waitUntilAllOperationsAreFinished()
-        #expect(most.withLock { $0 } == 1)
+        // What a sanitizer does between, may block a body.
+        let isSanitized = has_address_sanitizer() || has_thread_sanitizer()
+        #expect(most.withLock { $0 } <= (isSanitized ? 2 : 1))
     }
 
     // MARK: Stalls and quiescence
