@@ -393,7 +393,8 @@ final class LockStepRound: @unchecked Sendable {
         check(real.isExecuting == expected.isExecuting, "isExecuting")
         check(real.isFinished == expected.isFinished, "isFinished")
         check(real.isCancelled == expected.isCancelled, "isCancelled")
-        check(real.outcome == (expected.isFinished ? expected.outcome : nil), "outcome")
+        let outcome = expected.isFinished ? expected.outcome : nil
+        check(real.outcome == outcome, "outcome, \(real.outcome.map { "\($0)" } ?? "none") and not \(outcome.map { "\($0)" } ?? "none"),")
         check(real.dependencies.map { Int($0.name ?? "") } == expected.dependencies, "dependencies")
         check(real.queuePriority.rawValue == expected.priority, "priority")
         check((real.queue != nil) == (expected.queue != nil && !expected.isFinished), "queue")
