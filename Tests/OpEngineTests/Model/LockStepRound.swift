@@ -343,7 +343,7 @@ final class LockStepRound: @unchecked Sendable {
         let operation = model.operations[one]
         // Starting an operation whose dependency has failed cancels it, which makes it ready.
         let isUnlucky = operation.hasUnluckyDependency && operation.policy == .succeeded && canBeStarted(one)
-        if isUnlucky { model.cancel(one) }
+        if isUnlucky { model.cancelBecauseOfDependency(one) }
         let isPossible = canBeStarted(one) && model.operations[one].isReady && !operation.isGateClosed
         startedByHand = isPossible ? one : nil
         expect(isPossible, "starting \(one) by hand") { try operations[one].tryStart() }

@@ -313,7 +313,11 @@ struct ReferenceModel {
     }
 
     private mutating func cancelIfUnlucky(_ one: Int) {
-        guard mustCancel(one) else { return }
+        if mustCancel(one) { cancelBecauseOfDependency(one) }
+    }
+
+    /// The error of the dependency is that of the operation from now on.
+    mutating func cancelBecauseOfDependency(_ one: Int) {
         operations[one].isCancelledByDependency = true
         cancel(one)
     }
