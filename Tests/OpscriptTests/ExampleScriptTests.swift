@@ -102,6 +102,12 @@ struct ExampleScriptTests {
         return try command.run()
     }
 
+    /// Writes the rules of a build.ninja.
+    private static let ninjaRules = """
+        printf '%s\\n' 'rule cc' '  command = clang -MMD -MF $out.d -c $in -o $out' '  depfile = $out.d' '  deps = gcc'
+        printf '%s\\n' 'rule link' '  command = clang -o $out $in'
+        """
+
     @Test("build makes exactly what ninja makes after a header has changed")
     func buildAndNinja() throws {
         let scratch = try ScratchDirectory()
@@ -109,12 +115,7 @@ struct ExampleScriptTests {
         #expect(try build(ours, "12").status == 0)
         let prepare = """
             mkdir "$2" && cp "$1"/*.[ch] "$2" && cd "$2" && {
-              echo 'rule cc'
-              echo '  command = clang -MMD -MF $out.d -c $in -o $out'
-              echo '  depfile = $out.d'
-              echo '  deps = gcc'
-              echo 'rule link'
-              echo '  command = clang -o $out $in'
+              \(Self.ninjaRules)
               for file in *.c; do echo "build ${file%.c}.o: cc $file"; done
               echo "build program: link $(ls *.c | sed 's/c$/o/' | tr '\\n' ' ')"
             } >build.ninja && ninja >first
@@ -138,12 +139,7 @@ struct ExampleScriptTests {
             printf '#include "config.h"\\nint object(void), text(void);\\nint main(void) { return BASE + object() + text(); }\\n' >run.c &&
             printf '#include "text.h"\\nint text(void);\\nint main (void) { return WIDTH + text(); }\\n' >dump.c &&
             cp -r "$1" "$2" && cd "$2" && {
-              echo 'rule cc'
-              echo '  command = clang -MMD -MF $out.d -c $in -o $out'
-              echo '  depfile = $out.d'
-              echo '  deps = gcc'
-              echo 'rule link'
-              echo '  command = clang -o $out $in'
+              \(Self.ninjaRules)
               for file in *.c; do echo "build ${file%.c}.o: cc $file"; done
               for program in dump run; do echo "build $program: link $program.o object.o text.o"; done
             } >build.ninja && ninja >first
