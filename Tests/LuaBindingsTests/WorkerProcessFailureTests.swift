@@ -113,6 +113,8 @@ import Testing
     @Test("What ends a process after its last message does not harm the next operation", arguments: ["interrupt", "kill"])
     func endsAfterTheLastMessage(way: String) throws {
         let operation = Locked<LuaOperation?>(nil), isSet = Gate()
+        // The runtime keeps the function below, and the operation keeps the runtime.
+        defer { operation.withLock { $0 = nil } }
         try withProcesses({
             $0.output = { bytes in
                 guard let process = pid_t(String(decoding: bytes, as: UTF8.self).dropLast()) else { return }
