@@ -5,13 +5,13 @@ import Synchronization
 ///
 /// - Concurrency: safe from every thread.
 public final class ClusterWorker: Sendable {
-    /// Runs tasks. Called on the fabric's thread, with no lock held.
+    /// Runs tasks. Called on the fabric's thread, or on the one that closes the worker, with no lock held.
     public protocol Runner: AnyObject, Sendable {
         /// Begins to run a task. `task.end` must be called once, on any thread.
         func run(_ task: WorkerTask)
         /// Stops a task that runs, or has just ended.
         func stop(_ task: WorkerTask, _ request: StopRequest)
-        /// A run is over. None of its tasks comes any more.
+        /// A run is over here. None of its tasks comes any more, and nobody needs what those that run do.
         func runHasEnded(_ run: String)
     }
 
@@ -147,11 +147,15 @@ public final class ClusterWorker: Sendable {
             state.isClosed = true
             return Array(state.runs.values)
         }
+        let begun = runs.filter(\.isAlive)
         for run in runs { run.close() }
         exchange.close(waiting: 1)
-        state.withLock { state in
-            (state.runs, state.waiting, state.running, state.preparing, state.ended) = ([:], [], [:], [:], [:])
+        let left = state.withLock { state in
+            defer { (state.runs, state.waiting, state.running, state.preparing, state.ended) = ([:], [], [:], [:], [:]) }
+            return state.runs
         }
+        // Otherwise the runner keeps the tasks, and those keep this.
+        for run in begun where left[run.name] === run { runner.runHasEnded(run.name) }
     }
 
     /// What this worker has to do now, for a person.

@@ -7,42 +7,56 @@ import Testing
 
 /// A program whose operations run on a cluster. The worker is in this process as well.
 @Suite struct ClusterExecutorTests {
+    /// Opens the gate when it is released.
+    private final class Opener: Sendable {
+        let gate: Gate
+
+        init(_ gate: Gate) { self.gate = gate }
+
+        deinit { gate.open() }
+    }
+
     /// A server and a worker with one slot.
     private struct Cluster {
         let server: NatsServer
         let worker: ClusterWorker
 
-        init() throws {
+        init(whenReleased gate: Gate) throws {
             server = try NatsServer()
+            let opener = Opener(gate)
+            var events = ClusterWorker.Events()
+            events.notice = { _ in withExtendedLifetime(opener) {} }
             let runner = ClusterRunner(slots: 1, memoryLimit: nil, directory: "/tmp")
             worker = ClusterWorker(
                 NatsFabric(NatsFabric.Settings(url: server.url)), key: nil,
                 description: WorkerDescription(name: "w", host: "here", version: Runtime.version), slots: 1, keptBytes: 1 << 20,
-                runner: runner)
+                runner: runner, events: events)
             let started = Awaited<ClusterError?>()
             worker.start { started.give($0) }
             if let error = started.get() { throw error }
         }
     }
 
-    /// Calls `body` on a thread of its own, since it waits. What operations print opens the gate.
+    /// Calls `body` on a thread of its own, since it waits. What operations print opens the gate. Nothing keeps the worker in the end.
     private func run(_ body: @escaping @Sendable (Cluster, Runtime, OperationQueue, Gate) throws -> Void) async throws {
         try await withCheckedThrowingContinuation { (done: CheckedContinuation<Void, any Error>) in
             _ = TestThread {
-                done.resume(
-                    with: Result {
-                        let cluster = try Cluster()
-                        defer { cluster.worker.close() }
-                        var configuration = Runtime.Configuration()
-                        configuration.cluster = Runtime.Cluster(url: cluster.server.url)
-                        let hasPrinted = Gate()
-                        configuration.output = { _ in hasPrinted.open() }
-                        let runtime = try Runtime(configuration)
-                        defer { runtime.close() }
-                        let queue = OperationQueue(engine: runtime.engine)
-                        queue.underlyingQueue = try runtime.clusterExecutor(named: "far")
-                        try body(cluster, runtime, queue, hasPrinted)
-                    })
+                let isReleased = Gate()
+                let result = Result {
+                    let cluster = try Cluster(whenReleased: isReleased)
+                    defer { cluster.worker.close() }
+                    var configuration = Runtime.Configuration()
+                    configuration.cluster = Runtime.Cluster(url: cluster.server.url)
+                    let hasPrinted = Gate()
+                    configuration.output = { _ in hasPrinted.open() }
+                    let runtime = try Runtime(configuration)
+                    defer { runtime.close() }
+                    let queue = OperationQueue(engine: runtime.engine)
+                    queue.underlyingQueue = try runtime.clusterExecutor(named: "far")
+                    try body(cluster, runtime, queue, hasPrinted)
+                }
+                isReleased.wait()
+                done.resume(with: result)
             }
         }
     }
@@ -74,6 +88,14 @@ import Testing
             queue.waitUntilAllOperationsAreFinished()
             #expect((failing.error as? OperationFailure)?.message == "far away")
             #expect((endless.error as? OperationFailure)?.kind == .interrupted && endless.isCancelled)
+        }
+    }
+
+    @Test func aClosedWorkerEndsItsRuns() async throws {
+        try await run { cluster, runtime, queue, hasPrinted in
+            queue.addOperation(LuaOperation(try runtime.function("return function() print(1) while true do end end")))
+            hasPrinted.wait()
+            cluster.worker.close()
         }
     }
 

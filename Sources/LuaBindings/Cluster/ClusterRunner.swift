@@ -10,6 +10,13 @@ public final class ClusterRunner: ClusterWorker.Runner {
     private let runs = Guarded<[String: ClusterRun]>([:])
     /// Held while a run is made or brought up to date: tasks may begin on several threads at once.
     private let preparing = Guarded(())
+    private let ending = Guarded(Ending())
+
+    /// The runs that have ended, and whose bodies may not have.
+    private struct Ending {
+        var count = 0
+        var waiters: [Awaited<Void>] = []
+    }
 
     /// Makes a runner.
     ///
@@ -51,7 +58,26 @@ public final class ClusterRunner: ClusterWorker.Runner {
     /// See `ClusterWorker.Runner`.
     public func runHasEnded(_ run: String) {
         guard let ended = runs.withLock({ $0.removeValue(forKey: run) }) else { return }
-        ended.close()
+        ending.withLock { $0.count += 1 }
+        // On a thread of its own: bodies may take their time.
+        onNewThread { [self] in
+            ended.close()
+            let waiters = ending.withLock { ending in
+                ending.count -= 1
+                return ending.count == 0 ? exchange(&ending.waiters, with: []) : []
+            }
+            for waiter in waiters { waiter.give(()) }
+        }
+    }
+
+    /// Waits until the bodies of the runs that have ended are over, too, and the files of these runs are removed.
+    public func waitForEndedRuns() {
+        let ended = Awaited<Void>()
+        let isOver = ending.withLock { ending in
+            if ending.count > 0 { ending.waiters.append(ended) }
+            return ending.count == 0
+        }
+        if !isOver { ended.get() }
     }
 }
 
@@ -193,13 +219,10 @@ final class ClusterRun: Sendable {
         if request == .cancel { operation.cancel() } else { operation.interrupt() }
     }
 
-    /// Ends what is left, on a thread of its own: bodies may take their time.
+    /// Ends what is left, and waits for it.
     func close() {
-        let runtime = runtime
-        onNewThread { [folder, ownFolder] in
-            runtime.close(deadline: .seconds(10))
-            folder.remove(ownFolder)
-        }
+        runtime.close(deadline: .seconds(10))
+        folder.remove(ownFolder)
     }
 
     // MARK: what bodies need

@@ -118,6 +118,7 @@ enum WorkerCommand {
         let isDrained = drained.get()
         worker.close()
         if !isDrained { _exit(1) }
+        runner.waitForEndedRuns()
         return 0
     }
 }

@@ -148,6 +148,31 @@ extension ClusterTests {
             #expect(statuses == [0, 0] && outcome.lines.contains("sum 465"), "\(statuses) \(outcome.lines)")
         }
 
+        @Test("A worker that ends leaves no files of runs that go on")
+        func leftFiles() async throws {
+            let directory = try ScratchDirectory()
+            let (status, left) = try await TestCluster.run(workers: 0) { cluster in
+                let worker = try cluster.addWorker("--directory", directory.path)
+                let folder = try ScratchDirectory()
+                try folder.write("a\n", to: "a.txt")
+                let run = try cluster.start(
+                    """
+                    local Operation, queue = opscript.Operation, opscript.OperationQueue.new()
+                    local function make(main) return queue:addOperation(Operation.new { inputs = { "a.txt" }, main = main }) end
+                    -- Without its token, no worker can tell that it sees these files.
+                    make(function() assert(os.execute "rm .opscript-token-*") end):waitUntilFinished()
+                    local op = make(function() return io.popen "pwd":read "l" end)
+                    op:waitUntilFinished()
+                    print("ready " .. op.result)
+                    opscript.sleep(600)
+                    """, directory: folder.path)
+                #expect(run.lines.last?.hasPrefix("ready \(directory.path)/opscript-") ?? false, "\(run.lines)")
+                worker.send(SIGTERM)
+                return (try worker.wait(seconds: 30), try Command.shell("ls").directory(directory.path).run().text)
+            }
+            #expect(status == 0 && left == "", "\(status) \(left)")
+        }
+
         @Test("A second SIGTERM ends a worker at once, and its operations run elsewhere")
         func secondSignal() async throws {
             let directory = try ScratchDirectory()

@@ -78,8 +78,9 @@ final class TestCluster: Sendable {
     func run(_ script: String, arguments: [String] = []) throws -> Outcome { try command(script, arguments: arguments).run() }
 
     /// A script that runs beside the test. It prints `ready` at some time.
-    func start(_ script: String, _ options: String..., arguments: [String] = []) throws -> Daemon {
+    func start(_ script: String, _ options: String..., arguments: [String] = [], directory: String? = nil) throws -> Daemon {
         var command = command(script, arguments: arguments)
+        if let directory { command = command.directory(directory) }
         command.arguments = options + command.arguments
         return try Daemon(command, readyWhen: "ready")
     }
