@@ -19,18 +19,30 @@
 // Bytes that are kept while there is no connection.
 #define KEPT_BYTES (64 << 20)
 #define IO_BYTES (256 << 10)
+// Messages, and their bytes, that are kept to be freed together.
+#define MAX_HANDLED 32
+#define MAX_HANDLED_BYTES (64 << 10)
 
 struct cnats_connection {
     natsConnection *nats;
     cnats_handlers handlers;
     natsSubscription **subscriptions;
     size_t subscription_count;
+    // Messages that were handled. libnats frees each on a thread of its own, which costs more to wake than a message does otherwise.
+    natsMsg *handled[MAX_HANDLED];
+    size_t handled_count, handled_bytes;
     // What `cnats_close` waits for: the last calls of the handlers, which come from threads of libnats.
     pthread_mutex_t lock;
     pthread_cond_t has_ended;
     size_t open_count;  // the connection and its subscriptions
 };
 
+static void free_handled(cnats_connection *connection) {
+    for (size_t i = 0; i < connection->handled_count; i++) nats_functions.natsMsg_Destroy(connection->handled[i]);
+    connection->handled_count = connection->handled_bytes = 0;
+}
+
+// Called on the one thread for the messages of all subscriptions.
 static void handle_message(natsConnection *nats, natsSubscription *subscription, natsMsg *message, void *closure) {
     (void)nats;
     (void)subscription;
@@ -46,7 +58,9 @@ static void handle_message(natsConnection *nats, natsSubscription *subscription,
         .status = status != NULL ? atoi(status) : 0,
     };
     connection->handlers.message(connection->handlers.context, &received);
-    nats_functions.natsMsg_Destroy(message);
+    connection->handled[connection->handled_count++] = message;
+    connection->handled_bytes += received.count;
+    if (connection->handled_count == MAX_HANDLED || connection->handled_bytes >= MAX_HANDLED_BYTES) free_handled(connection);
 }
 
 // What libnats says without the line of its source that it puts before it.
@@ -133,7 +147,7 @@ static natsStatus apply(natsOptions *options, const cnats_settings *settings, cn
     APPLY(natsOptions_SetReconnectBufSize(options, KEPT_BYTES));
     APPLY(natsOptions_SetPingInterval(options, PING_INTERVAL));
     APPLY(natsOptions_SetMaxPingsOut(options, MAX_PINGS_OUT));
-    // One thread for the messages of all subscriptions.
+    // One thread for the messages of all subscriptions, the same for all connections.
     APPLY(natsOptions_UseGlobalMessageDelivery(options, true));
     APPLY(natsOptions_SetErrorHandler(options, handle_error, connection));
     APPLY(natsOptions_SetClosedCB(options, handle_closed, connection));
@@ -146,6 +160,7 @@ static natsStatus apply(natsOptions *options, const cnats_settings *settings, cn
 static void free_connection(cnats_connection *connection) {
     for (size_t i = 0; i < connection->subscription_count; i++) nats_functions.natsSubscription_Destroy(connection->subscriptions[i]);
     free(connection->subscriptions);
+    free_handled(connection);
     if (connection->nats != NULL) nats_functions.natsConnection_Destroy(connection->nats);
     pthread_mutex_destroy(&connection->lock);
     pthread_cond_destroy(&connection->has_ended);

@@ -3,15 +3,11 @@ import Synchronization
 
 /// Taking jobs, and having them run.
 extension ClusterWorker {
-    /// How many tasks to have, those that wait included.
-    private static func wanted(slots: Int, averageSeconds: Double) -> Int {
-        let ahead = averageSeconds >= aheadSeconds ? 0 : min(Int(aheadSeconds / max(averageSeconds, 1e-5)), mostAhead)
-        return slots * (1 + ahead)
-    }
-
     /// Asks the stream for jobs again and again: pulls are over after some time, and the server may have forgotten them.
     func pullAgain() {
+        giveBackSurplus()
         pull()
+        sendAcknowledgements()
         if !state.withLock(\.isClosed) { exchange.fabric.after(Self.pullInterval) { [weak self] in self?.pullAgain() } }
     }
 
@@ -24,7 +20,7 @@ extension ClusterWorker {
         let isConnected = exchange.fabric.isConnected
         let requests = state.withLock { state -> [(priority: Int, count: Int)] in
             if state.isClosed || state.isDraining || !isConnected || now < state.nextPull { return [] }
-            let room = Self.wanted(slots: slots, averageSeconds: state.averageSeconds) - state.taskCount
+            let room = state.wantedCount(slots: slots, at: now) - state.taskCount
             guard room > 0 else { return [] }
             var requests: [(Int, Int)] = []
             for priority in state.pulls.indices.reversed() {
@@ -37,6 +33,7 @@ extension ClusterWorker {
             }
             return requests
         }
+        if !requests.isEmpty { sendAcknowledgements() }
         for (priority, count) in requests {
             JetStream.pull(
                 exchange, priority: priority, count: count, seconds: Self.pullSeconds,
@@ -75,7 +72,7 @@ extension ClusterWorker {
             case nothing, giveBack
             case prepare(WorkerRun)
         }
-        let task = WorkerTask(job, acknowledgement: message.reply, worker: self)
+        let (task, now) = (WorkerTask(job, acknowledgement: message.reply, worker: self), now)
         let action = state.withLock { state -> Action in
             let isDuplicate =
                 state.running[task.identity] != nil || state.preparing[task.identity] != nil || state.ended[task.identity] != nil
@@ -83,7 +80,7 @@ extension ClusterWorker {
             // The same message again, because the stream did not hear that this worker works on it. The first one counts.
             if isDuplicate { return .nothing }
             // Each priority is asked for as many as there is room for.
-            let isFull = state.taskCount >= Self.wanted(slots: slots, averageSeconds: state.averageSeconds)
+            let isFull = state.taskCount >= state.wantedCount(slots: slots, at: now)
             if state.isDraining || state.isClosed || isFull { return .giveBack }
             let run: WorkerRun
             if let known = state.runs[job.run] {
@@ -178,6 +175,16 @@ extension ClusterWorker {
         runNext()
     }
 
+    /// Gives tasks back that were fetched ahead, and wait for bodies that turn out to take long. Another worker may have a free slot.
+    private func giveBackSurplus() {
+        let now = now
+        let surplus = state.withLock { state in
+            // The next one to begin is the last.
+            Array(state.waiting.prefix(max(0, state.taskCount - state.wantedCount(slots: slots, at: now))))
+        }
+        for task in surplus { decline(task) }
+    }
+
     /// Stops a task that has not ended.
     func stop(_ task: WorkerTask, _ request: StopRequest) {
         if task.isBegun {
@@ -214,8 +221,16 @@ extension ClusterWorker {
     /// The coordinator knows that these tasks have ended.
     func forgetEnded(_ tasks: [WorkerTask]) {
         if tasks.isEmpty { return }
-        state.withLock { state in for task in tasks { state.ended[task.identity] = nil } }
-        for task in tasks { JetStream.acknowledge(exchange, task.acknowledgement, JetStream.acknowledged) }
+        state.withLock { state in
+            for task in tasks { state.ended[task.identity] = nil }
+            state.acknowledgements += tasks.map(\.acknowledgement)
+        }
+    }
+
+    /// Tells the stream which jobs are done.
+    func sendAcknowledgements() {
+        let acknowledgements = state.withLock { state in Swift.exchange(&state.acknowledgements, with: []) }
+        for acknowledgement in acknowledgements { JetStream.acknowledge(exchange, acknowledgement, JetStream.acknowledged) }
     }
 
     /// Ends what is left of a run.
@@ -254,6 +269,14 @@ extension ClusterWorker {
 }
 
 extension ClusterWorker.State {
+    /// How many tasks to have, those that wait included.
+    func wantedCount(slots: Int, at now: Double) -> Int {
+        if averageSeconds >= ClusterWorker.longestAhead { return slots }
+        let short = slots - running.values.count { $0.isBegun && now - $0.began >= ClusterWorker.longestAhead }
+        let ahead = (Double(short) * ClusterWorker.aheadSeconds / max(averageSeconds, 1e-5)).rounded(.up)
+        return slots + min(Int(ahead), short * ClusterWorker.mostAhead)
+    }
+
     /// Returns whether the task was there.
     @discardableResult
     mutating func forget(_ task: WorkerTask) -> Bool {

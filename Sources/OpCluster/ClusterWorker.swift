@@ -38,6 +38,8 @@ public final class ClusterWorker: Sendable {
         var running: [WorkerTask.Identity: WorkerTask] = [:]
         /// The tasks whose coordinator, or whose blobs are asked for.
         var preparing: [WorkerTask.Identity: WorkerTask] = [:]
+        /// How the stream knows the jobs that are done. It is told with the next request: a server that sleeps takes longer to wake than to read.
+        var acknowledgements: [String] = []
         /// The tasks that have ended, until the coordinator knows that.
         var ended: [WorkerTask.Identity: WorkerTask] = [:]
         /// The pulls that the server has, of each priority.
@@ -77,9 +79,13 @@ public final class ClusterWorker: Sendable {
     static let coordinatorSilence = 45.0
     /// Seconds after which a job whose coordinator does not answer is tried again, by any worker.
     static let greetInterval = 5.0
-    /// Bodies that take less than this are fetched ahead, so that a slot need not wait for the network.
+    /// A worker fetches ahead what it will probably begin within so many seconds, so that no slot waits for the network.
     static let aheadSeconds = 0.02
+    /// For each slot.
     static let mostAhead = 64
+    /// For slots whose bodies take more seconds than this, nothing is fetched ahead. They wait for less than a hundredth of the time, and another
+    /// worker may have a free slot earlier.
+    static let longestAhead = 0.1
 
     /// Makes a worker that is not connected yet.
     ///

@@ -68,26 +68,54 @@ extension Coordinator: Exchange.Handler {
 
     private func handle(_ report: Report, replyTo reply: String) {
         let now = now
-        let (steps, refused, dropped, isBack) = state.withLock { state -> ([Step]?, [TaskAttempt], [UInt64], Bool) in
-            guard !state.isClosed else { return (nil, [], [], false) }
+        let (steps, confirmation, dropped, isBack) = state.withLock { state -> ([Step], Confirmation, [UInt64], Bool) in
+            guard !state.isClosed else { return ([], .none, [], false) }
             let isBack = state.hear(report, at: now)
-            guard let dropped = state.enter(report.session, of: report.worker) else { return (nil, [], [], isBack) }
+            guard let dropped = state.enter(report.session, of: report.worker) else { return ([], .none, [], isBack) }
             let last = state.peers[report.worker]?.lastReport ?? 0
             // One that was confirmed already is confirmed again. One that comes too early comes again.
-            guard report.sequence <= last + 1 else { return (nil, [], dropped, isBack) }
+            guard report.sequence <= last + 1 else { return ([], .none, dropped, isBack) }
             var steps: [Step] = []
             if report.sequence == last + 1 {
                 state.peers[report.worker]?.lastReport = report.sequence
                 steps = report.entries.compactMap { state.note($0, from: report.worker, at: now) }
             }
-            return (steps, state.refused(in: report), dropped, isBack)
+            return (steps, state.confirmation(of: report, isNew: report.sequence > last), dropped, isBack)
         }
         lose(dropped, with: report.worker)
         if isBack { recount(report.worker) }
-        guard let steps else { return }
         // The worker forgets what is confirmed, so it is confirmed only once it is noted.
-        exchange.publish(.confirm(report.sequence, refused: refused), to: reply)
+        switch confirmation {
+        case .none: break
+        case .now(let refused): exchange.publish(.confirm(report.sequence, refused: refused), to: reply)
+        case .later:
+            exchange.fabric.after(Self.confirmationDelay) { [weak self] in
+                self?.confirmLast(of: report.worker, session: report.session, replyTo: reply)
+            }
+        }
         for step in steps { perform(step, report.worker) }
+    }
+
+    /// When to confirm a report.
+    fileprivate enum Confirmation {
+        case now(refused: [TaskAttempt])
+        /// Nobody waits for it, so a later one may do for both.
+        case later
+        /// Not at all, or with another one.
+        case none
+    }
+
+    /// Seconds.
+    private static let confirmationDelay = 0.05
+
+    private func confirmLast(of worker: String, session: UInt64, replyTo reply: String) {
+        let sequence = state.withLock { state -> UInt64? in
+            guard !state.isClosed, let peer = state.peers[worker], peer.session == session else { return nil }
+            state.peers[worker]?.willConfirm = false
+            state.peers[worker]?.lastConfirmed = peer.lastReport
+            return peer.lastReport > peer.lastConfirmed ? peer.lastReport : nil
+        }
+        if let sequence { exchange.publish(.confirm(sequence, refused: []), to: reply) }
     }
 
     private func perform(_ step: Step, _ worker: String) {
@@ -203,8 +231,21 @@ extension Coordinator.State {
         }
     }
 
+    /// Decides when to confirm a report that was noted.
+    fileprivate mutating func confirmation(of report: Report, isNew: Bool) -> Coordinator.Confirmation {
+        guard let peer = peers[report.worker] else { return .none }
+        let isAwaited = report.entries.contains { if case .taken = $0.entry { true } else { false } }
+        // A worker that has several reports on their way sends no more.
+        if !isNew || isAwaited || report.sequence > peer.lastConfirmed + 1 {
+            peers[report.worker]?.lastConfirmed = max(peer.lastConfirmed, report.sequence)
+            return .now(refused: refused(in: report))
+        }
+        peers[report.worker]?.willConfirm = true
+        return peer.willConfirm ? .none : .later
+    }
+
     /// What the worker says to have taken and must not begin with.
-    fileprivate func refused(in report: Report) -> [TaskAttempt] {
+    private func refused(in report: Report) -> [TaskAttempt] {
         report.entries.compactMap { entry in
             guard case .taken = entry.entry else { return nil }
             let isHolder = entries[entry.number].map { $0.holder == report.worker && $0.attempt == entry.attempt } ?? false
@@ -229,6 +270,8 @@ extension Coordinator.State {
         if session == peer.session { return [] }
         peers[worker]?.session = session
         peers[worker]?.lastReport = 0
+        peers[worker]?.lastConfirmed = 0
+        peers[worker]?.willConfirm = false
         peers[worker]?.tasks = []
         return peer.tasks.sorted()
     }

@@ -121,6 +121,9 @@ public final class Coordinator: Sendable {
         /// The worker's session of this run, and the sequence number of the last report in it.
         var session: UInt64 = 0
         var lastReport: UInt64 = 0
+        /// The sequence number of the last report that was confirmed, and whether the next one will be soon.
+        var lastConfirmed: UInt64 = 0
+        var willConfirm = false
         /// The least difference that was seen between this clock and the worker's.
         var clockOffset: Double
         /// Since when nobody has answered on the worker's subject.

@@ -117,8 +117,8 @@ public struct WorkerDescription: Sendable, Equatable {
 enum Message: Sendable {
     case job(Job)
     case report(Report)
-    /// The coordinator has noted a report. The worker may begin with what it has taken, except what is refused: others have it, or nobody
-    /// needs it.
+    /// The coordinator has noted a report, and the earlier ones of the session, too. The worker may begin with what it has taken by this report,
+    /// except what is refused: others have it, or nobody needs it. Whether it may begin with what is in others, their own confirmations say.
     case confirm(UInt64, refused: [TaskAttempt])
     case stop(run: String, number: UInt64, attempt: UInt64, StopRequest)
     /// The coordinator does not need the blobs of this outcome any more.

@@ -44,9 +44,9 @@ final class Timers: @unchecked Sendable {
         unsafe pthread_mutex_lock(lock)
         defer { unsafe pthread_mutex_unlock(lock) }
         if isOver { return }
-        push(Job(time: Self.now + seconds, body: body))
+        let isNext = push(Job(time: Self.now + seconds, body: body))
         if !isRunning { start() }
-        unsafe pthread_cond_signal(changed)
+        if isNext { unsafe pthread_cond_signal(changed) }
     }
 
     /// What was not called yet never is.
@@ -97,13 +97,15 @@ final class Timers: @unchecked Sendable {
 
     // MARK: the heap
 
-    private func push(_ job: Job) {
+    /// Returns whether the job is the next one.
+    private func push(_ job: Job) -> Bool {
         jobs.append(job)
         var index = jobs.count - 1
         while index > 0, jobs[index].time < jobs[(index - 1) / 2].time {
             jobs.swapAt(index, (index - 1) / 2)
             index = (index - 1) / 2
         }
+        return index == 0
     }
 
     private func pop() -> Job {

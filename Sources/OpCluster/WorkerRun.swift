@@ -188,19 +188,23 @@ final class WorkerRun: Sendable {
     }
 
     func confirm(_ sequence: UInt64, refused: [TaskAttempt]) {
-        let confirmed = state.withLock { state -> Unconfirmed? in
+        let confirmed = state.withLock { state in
             state.lastHeard = worker.now
-            // Only this one: what was refused of another is in another message.
-            guard let index = state.unconfirmed.firstIndex(where: { $0.report.sequence == sequence }) else { return nil }
-            return state.unconfirmed.remove(at: index)
+            // Of an earlier one, only what was refused may be unknown.
+            let isConfirmed = { (sent: Unconfirmed) in
+                sent.report.sequence == sequence || sent.report.sequence < sequence && sent.taken.isEmpty
+            }
+            defer { state.unconfirmed.removeAll(where: isConfirmed) }
+            return state.unconfirmed.filter(isConfirmed)
         }
-        if let confirmed {
-            worker.forgetEnded(confirmed.ended)
+        worker.forgetEnded(confirmed.flatMap(\.ended))
+        let taken = confirmed.flatMap(\.taken)
+        if !taken.isEmpty {
             let refused = Set(refused)
             let isRefused = { (task: WorkerTask) in
                 !refused.isEmpty && refused.contains(TaskAttempt(number: task.job.number, attempt: task.job.attempt))
             }
-            worker.handleConsent(to: confirmed.taken.filter { !isRefused($0) }, refused: confirmed.taken.filter(isRefused))
+            worker.handleConsent(to: taken.filter { !isRefused($0) }, refused: taken.filter(isRefused))
         }
         send()
     }

@@ -230,6 +230,18 @@ import Testing
         #expect(finish(cluster) < 5.1)
     }
 
+    @Test func noTaskWaitsLongBehindALongBody() {
+        let cluster = cluster(1, 1)
+        defer { cluster.end() }
+        // The workers learn that bodies are short, and fetch more than they have slots for.
+        for _ in 0..<100 { cluster.submit(Body(seconds: 0.001)) }
+        cluster.simulation.run(until: 5)
+        cluster.submit(Body(seconds: 100))
+        for _ in 0..<100 { cluster.submit(Body(seconds: 0.001)) }
+        cluster.simulation.run(until: 8)
+        #expect(cluster.known.values.reduce(0) { $0 + $1.outcomes.count } == 200)
+    }
+
     @Test func tasksThatShareAValueGetItOnce() {
         let cluster = cluster(3)
         defer { cluster.end() }
