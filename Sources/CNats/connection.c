@@ -190,7 +190,11 @@ cnats_connection *cnats_connect(const cnats_settings *settings, cnats_handlers h
     }
     natsStatus ignored;
     const char *text = nats_functions.nats_GetLastError(&ignored);
-    snprintf(error, error_size, "%s", text != NULL && text[0] != '\0' ? without_place(text) : nats_functions.natsStatus_GetText(status));
+    if (status == NATS_TIMEOUT) {
+        snprintf(error, error_size, "it has not answered for %d seconds", CONNECT_TIMEOUT / 1000);
+    } else {
+        snprintf(error, error_size, "%s", text != NULL && text[0] != '\0' ? without_place(text) : nats_functions.natsStatus_GetText(status));
+    }
     if (connection != NULL) free_connection(connection);
     return NULL;
 }

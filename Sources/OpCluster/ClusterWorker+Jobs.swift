@@ -237,21 +237,22 @@ extension ClusterWorker {
     ///
     /// - Parameter isOver: whether the coordinator has said so. Otherwise it may come back, and its run begins anew.
     func endRun(_ run: WorkerRun, isOver: Bool) {
-        let (name, wasAlive, now) = (run.name, run.isAlive, now)
-        let (others, running, since) =
-            state.withLock { state -> ([WorkerTask], [WorkerTask], Double)? in
-                guard state.runs[name] === run else { return nil }
-                state.runs[name] = nil
-                let since = isOver || wasAlive ? now - Self.coordinatorSilence : state.silentRuns[name] ?? now
-                if state.silentRuns.count > 1000 { state.silentRuns = [:] }
-                state.silentRuns[name] = since
-                let isOfRun = { (task: WorkerTask) in task.session.withLock { $0 } === run }
-                state.ended = state.ended.filter { !isOfRun($0.value) }
-                let running = state.running.values.filter(isOfRun)
-                let others = state.waiting.filter(isOfRun) + state.preparing.values.filter(isOfRun) + running.filter { $0.giveUp() }
-                for task in others { state.forget(task) }
-                return (others, running.filter(\.isBegun), since)
-            } ?? ([], [], 0)
+        let (name, now) = (run.name, now)
+        let ended = state.withLock { state -> (others: [WorkerTask], running: [WorkerTask], since: Double)? in
+            guard state.runs[name] === run else { return nil }
+            state.runs[name] = nil
+            let since = isOver || run.wasAlive ? now - Self.coordinatorSilence : state.silentRuns[name] ?? now
+            if state.silentRuns.count > 1000 { state.silentRuns = [:] }
+            state.silentRuns[name] = since
+            let isOfRun = { (task: WorkerTask) in task.session.withLock { $0 } === run }
+            state.ended = state.ended.filter { !isOfRun($0.value) }
+            let running = state.running.values.filter(isOfRun)
+            let others = state.waiting.filter(isOfRun) + state.preparing.values.filter(isOfRun) + running.filter { $0.giveUp() }
+            for task in others { state.forget(task) }
+            return (others, running.filter(\.isBegun), since)
+        }
+        // Somebody else ends it.
+        guard let (others, running, since) = ended else { return }
         run.close()
         // Until it has been silent for long, it may be there for another worker, or be there again.
         let answer = now - since >= Self.coordinatorSilence ? JetStream.terminated : JetStream.rejected(for: Self.greetInterval)
@@ -260,7 +261,7 @@ extension ClusterWorker {
             JetStream.acknowledge(exchange, task.acknowledgement, JetStream.terminated)
             stop(task, .drop)
         }
-        if wasAlive { runner.runHasEnded(name) }
+        if run.wasAlive { runner.runHasEnded(name) }
         runNext()
     }
 

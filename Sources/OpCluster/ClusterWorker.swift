@@ -153,7 +153,6 @@ public final class ClusterWorker: Sendable {
             state.isClosed = true
             return Array(state.runs.values)
         }
-        let begun = runs.filter(\.isAlive)
         for run in runs { run.close() }
         exchange.close(waiting: 1)
         let left = state.withLock { state in
@@ -161,7 +160,7 @@ public final class ClusterWorker: Sendable {
             return state.runs
         }
         // Otherwise the runner keeps the tasks, and those keep this.
-        for run in begun where left[run.name] === run { runner.runHasEnded(run.name) }
+        for run in left.values where run.wasAlive { runner.runHasEnded(run.name) }
     }
 
     /// What this worker has to do now, for a person.

@@ -88,6 +88,24 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
                 throw ClusterError("the file '\(seed)' (--nkey) has no seed of a user's nkey: such a seed begins with SU")
             }
         }
+        let refusal = Awaited<String>()
+        onNewThread { [self] in
+            // A signal would end what libnats waits for, also on the threads that it starts.
+            blockSignals()
+            refusal.give(connect())
+        }
+        let text = refusal.get()
+        guard let connection = unsafe connection else {
+            throw ClusterError(
+                "there is no connection to the cluster's server \(ClusterAddress.withoutPasswords(settings.url)): \(text)")
+        }
+        for subject in subjects where unsafe !cnats_subscribe(connection, subject) {
+            throw ClusterError("the cluster's server does not let this program subscribe to '\(subject)'")
+        }
+    }
+
+    /// Returns what is wrong if there is no connection.
+    private func connect() -> String {
         let handlers = unsafe cnats_handlers(
             context: Unmanaged.passUnretained(self).toOpaque(),
             message: { context, message in
@@ -100,13 +118,7 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
             })
         var error = [CChar](repeating: 0, count: 512)
         unsafe connection = unsafe withSettings { settings in unsafe cnats_connect(settings, handlers, &error, error.count) }
-        guard let connection = unsafe connection else {
-            let text = String(decoding: error.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
-            throw ClusterError("there is no connection to the cluster's server \(ClusterAddress.withoutPasswords(settings.url)): \(text)")
-        }
-        for subject in subjects where unsafe !cnats_subscribe(connection, subject) {
-            throw ClusterError("the cluster's server does not let this program subscribe to '\(subject)'")
-        }
+        return String(decoding: error.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
     }
 
     private func withSettings<Result>(_ body: (UnsafePointer<cnats_settings>) -> Result) -> Result {

@@ -9,6 +9,13 @@ package func onNewThread(_ body: @escaping @Sendable () -> Void) {
 /// Calls `body` on a new thread with a small stack, of which there may be many. Returns false if there can be no more threads.
 func onSmallThread(_ body: @escaping @Sendable () -> Void) -> Bool { startThread(body, stackCount: 512 << 10) == 0 }
 
+/// Leaves all signals to other threads.
+func blockSignals() {
+    var signals = sigset_t()
+    unsafe sigfillset(&signals)
+    unsafe pthread_sigmask(SIG_BLOCK, &signals, nil)
+}
+
 /// Returns the system's error; 0 if the thread runs.
 private func startThread(_ body: @escaping @Sendable () -> Void, stackCount: Int? = nil) -> Int32 {
     final class Body: Sendable {

@@ -9,6 +9,7 @@ final class WorkerRun: Sendable {
         enum Life { case unknown, alive, over }
 
         var life = Life.unknown
+        var wasAlive = false
         /// Called when it is known whether the coordinator is there.
         var waiters: [@Sendable (Bool) -> Void] = []
         var lastHeard: Double
@@ -54,7 +55,8 @@ final class WorkerRun: Sendable {
         state = Guarded(State(lastHeard: worker.now))
     }
 
-    var isAlive: Bool { state.withLock { $0.life == .alive } }
+    /// Whether the coordinator has been there, so that tasks may have begun. Stays true when the run is over.
+    var wasAlive: Bool { state.withLock { $0.wasAlive } }
 
     /// Whether the coordinator has said or confirmed nothing for so long.
     func isSilent(for seconds: Double) -> Bool {
@@ -90,19 +92,18 @@ final class WorkerRun: Sendable {
         worker.exchange.request(.greet(run: name, nonce: nonce), to: Subject.run(name), every: 1, tries: 5) { [self] reply in
             guard case .message(.greeted(nonce)) = reply else { return worker.endRun(self, isOver: false) }
             worker.noteAlive(name)
-            become(.alive)
+            becomeAlive()
         }
     }
 
-    private func become(_ life: State.Life) {
+    private func becomeAlive() {
         let waiters = state.withLock { state -> [@Sendable (Bool) -> Void] in
             if state.life == .over { return [] }
-            state.life = life
+            (state.life, state.wasAlive) = (.alive, true)
             state.lastHeard = worker.now
-            defer { state.waiters = [] }
-            return state.waiters
+            return exchange(&state.waiters, with: [])
         }
-        for waiter in waiters { waiter(life == .alive) }
+        for waiter in waiters { waiter(true) }
     }
 
     /// Notes that the coordinator was heard. Returns false for an old message.
@@ -116,11 +117,13 @@ final class WorkerRun: Sendable {
     }
 
     func close() {
-        let writers = state.withLock { state in
+        let (waiters, writers) = state.withLock { state in
+            // At once: a task that came in afterwards would keep this, which would keep the task.
+            state.life = .over
             (state.entries, state.unconfirmed, state.blobs, state.outputCount) = ([], [], [:], 0)
-            return state.takeWriters()
+            return (exchange(&state.waiters, with: []), state.takeWriters())
         }
-        become(.over)
+        for waiter in waiters { waiter(false) }
         for writer in writers { writer.give(()) }
     }
 

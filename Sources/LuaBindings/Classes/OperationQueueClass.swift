@@ -223,8 +223,21 @@ enum OperationQueueClass {
             return
         }
         try call.asCallError {
-            let executor = try clusters.executor(for: url, named: queue.givenName ?? "", delivery, core: call.state.core)
-            try queue.trySetUnderlyingQueue(executor)
+            let connection = try clusters.connection(for: url, core: call.state.core)
+            try waitUntilStarted(connection, call.state)
+            try queue.trySetUnderlyingQueue(try connection.executor(named: queue.givenName ?? "", delivery))
+        }
+    }
+
+    private static func waitUntilStarted(_ connection: ClusterConnection, _ state: LuaState) throws(CallError) {
+        if connection.hasStarted { return }
+        let engine = state.core.engine
+        engine.hold()
+        defer { engine.release() }
+        connection.whenStarted { [inbox = state.inbox] in inbox.post {} }
+        _ = try state.wait(deadline: nil) { connection.hasStarted }
+        guard connection.hasStarted else {
+            throw .message("the operation was cancelled before there was a connection to the cluster's server \(connection.shownURL)")
         }
     }
 

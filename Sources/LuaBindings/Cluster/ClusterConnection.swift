@@ -44,6 +44,7 @@ final class ClusterConnection: Sendable {
     /// Whether a person is told that there are no workers.
     private let tellsOfAbsence: Bool
     let waiting = Guarded(Waiting())
+    let start = Guarded(Start.underWay([]))
     let coordinator: Coordinator
     let marksOutput: Bool
     private unowned let core: RuntimeCore
@@ -52,9 +53,9 @@ final class ClusterConnection: Sendable {
     /// A queue that no count, record or list includes, and whose operations closing the runtime does not cancel: others end only if they run.
     private let localQueue: OperationQueue
 
-    /// Connects.
+    /// Makes a connection that is not there yet.
     ///
-    /// - Throws: an error if there is no connection, or the server has no JetStream.
+    /// - Throws: an error if others could use the cluster to run code on the workers, or this process cannot connect to any.
     init(_ settings: Runtime.Cluster, core: RuntimeCore, moduleLoader: (@Sendable (String) throws -> String?)?) throws(LuaError) {
         do throws(ClusterError) { try settings.checkSecurity() } catch { throw LuaError(message: error.description) }
         if let missing = NatsFabric.missing { throw LuaError(message: missing) }
@@ -72,15 +73,10 @@ final class ClusterConnection: Sendable {
         events.answer = { question, completion in receiver.receiver?.answer(question, completion) }
         coordinator = Coordinator(NatsFabric(settings.server), key: settings.key, version: Runtime.version, events: events)
         receiver.become(self)
-        let ended = Awaited<ClusterError?>()
-        coordinator.start { ended.give($0) }
-        if let error = ended.get() {
-            coordinator.close()
-            throw LuaError(message: error.description)
-        }
     }
 
     func close() {
+        guard mayCloseNow() else { return }
         coordinator.close()
         if let token = state.withLock({ $0.token }) { unsafe unlink(token.path) }
     }
@@ -93,8 +89,11 @@ final class ClusterConnection: Sendable {
 
     // MARK: queues
 
-    /// A new executor for a queue.
-    func executor(named name: String, _ delivery: ClusterExecutor.Delivery) -> ClusterExecutor {
+    /// A new executor for a queue. To be called when the connection has started.
+    ///
+    /// - Throws: an error if there is no connection.
+    func executor(named name: String, _ delivery: ClusterExecutor.Delivery) throws(LuaError) -> ClusterExecutor {
+        if let startError { throw startError }
         let executor = ClusterExecutor(self, queue: name, delivery)
         state.withLock { state in
             state.executors.removeAll { $0.executor == nil }

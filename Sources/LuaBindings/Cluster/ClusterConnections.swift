@@ -21,15 +21,13 @@ final class ClusterConnections: Sendable {
     }
 
     /// The connections that there are.
-    var all: [ClusterConnection] { state.withLock { Array($0.connections.values) } }
+    var all: [ClusterConnection] { state.withLock { Array($0.connections.values) }.filter { $0.hasStarted && $0.startError == nil } }
 
     /// Whether queues use the cluster unless they say otherwise.
     var isDefault: Bool { settings?.isDefault ?? false }
 
-    /// An executor of a queue on the configured cluster, or on that of a script's URL.
-    func executor(
-        for url: String?, named name: String, _ delivery: ClusterExecutor.Delivery, core: RuntimeCore
-    ) throws(LuaError) -> ClusterExecutor {
+    /// The connection to the configured cluster, or to that of a script's URL. Whoever uses it waits until it has started.
+    func connection(for url: String?, core: RuntimeCore) throws(LuaError) -> ClusterConnection {
         var wanted: Runtime.Cluster
         if let url {
             guard scriptsMayChoose || url == settings?.server.url else {
@@ -43,22 +41,15 @@ final class ClusterConnections: Sendable {
             throw LuaError(
                 message: "there is no cluster: give its server, as in cluster = \"nats://host:4222\", or run the script with --cluster")
         }
-        return try connection(wanted, core: core).executor(named: name, delivery)
-    }
-
-    private func connection(_ wanted: Runtime.Cluster, core: RuntimeCore) throws(LuaError) -> ClusterConnection {
-        let (known, isClosed) = state.withLock { ($0.connections[wanted.server.url], $0.isClosed) }
-        if let known { return known }
-        if isClosed { throw LuaError.closed }
-        // Two threads may connect at once; one of the connections is closed then.
         let made = try ClusterConnection(wanted, core: core, moduleLoader: moduleLoader)
-        let kept = state.withLock { state in
-            if let other = state.connections[wanted.server.url] { return other }
+        let (connection, isNew) = try state.withLock { state -> Result<(ClusterConnection, Bool), LuaError> in
+            if let known = state.connections[wanted.server.url], known.startError == nil { return .success((known, false)) }
+            if state.isClosed { return .failure(LuaError.closed) }
             state.connections[wanted.server.url] = made
-            return made
-        }
-        if kept !== made { made.close() }
-        return kept
+            return .success((made, true))
+        }.get()
+        if isNew { connection.begin() }
+        return connection
     }
 
     func close() {
@@ -87,6 +78,10 @@ extension Runtime {
     public func clusterExecutor(
         named name: String = "", delivery: ClusterExecutor.Delivery = ClusterExecutor.Delivery()
     ) throws(LuaError) -> ClusterExecutor {
-        try core.clusters.executor(for: nil, named: name, delivery, core: core)
+        let connection = try core.clusters.connection(for: nil, core: core)
+        let hasStarted = Awaited<Void>()
+        connection.whenStarted { hasStarted.give(()) }
+        hasStarted.get()
+        return try connection.executor(named: name, delivery)
     }
 }

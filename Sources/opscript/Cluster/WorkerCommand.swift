@@ -102,10 +102,10 @@ enum WorkerCommand {
             NatsFabric(cluster.server), key: cluster.key, description: description, slots: slots, keptBytes: settings.cacheSize,
             runner: runner, events: events)
         let started = Awaited<ClusterError?>()
-        worker.start { started.give($0) }
+        onNewThread { worker.start { started.give($0) } }
+        if let error = signals.ending({ started.get() }) { throw error }
         // Bodies need not know it.
         unsafe unsetenv("OPSCRIPT_CLUSTER_PASSWORD")
-        if let error = signals.ending({ started.get() }) { throw error }
         notice("worker \(description.name) runs \(slots) operation\(slots == 1 ? "" : "s") at once")
         signals.wait()
         notice("worker \(description.name) ends when its operations have")

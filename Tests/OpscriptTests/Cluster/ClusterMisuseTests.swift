@@ -1,4 +1,5 @@
 import ClusterSupport
+import Glibc
 import TestSupport
 import Testing
 
@@ -47,6 +48,41 @@ extension ClusterTests {
             }
             #expect(outcome.0.status == 1, "\(outcome.0)")
             #expect(outcome.0.errorText.contains("there is no connection to the cluster's server \(outcome.1)"), "\(outcome.0)")
+        }
+
+        /// Runs a command that connects to a server that says nothing, and calls `body` when it waits.
+        private func waitForSilentServer(
+            _ words: [String], _ body: @escaping @Sendable (Daemon) throws -> Void
+        ) async throws -> (status: Int32?, lines: [String]) {
+            try await TestCluster.run(workers: 0, isProxied: true) { cluster in
+                cluster.proxy?.freeze()
+                var command = Command.opscript()
+                command.arguments = words.first == "-e" ? ["--cluster", cluster.url] + words : words + ["--cluster", cluster.url]
+                let run = try Daemon(command, readyWhen: nil)
+                while cluster.proxy?.connectionCount == 0, !run.hasEnded(within: 0.01) {}
+                try body(run)
+                return (try run.wait(seconds: 30), run.lines)
+            }
+        }
+
+        @Test("A server that does not answer is said, and other signals change nothing", arguments: commands)
+        func silentServer(words: [String]) async throws {
+            let (status, _) = try await waitForSilentServer(words) { run in
+                for _ in 0..<20 where !run.hasEnded(within: 0.01) { run.send(SIGWINCH) }
+                try run.wait(for: "it has not answered for 5 seconds")
+            }
+            #expect(status == 1)
+        }
+
+        @Test("Ctrl-C ends whoever waits for a server that does not answer", arguments: commands)
+        func interruptedConnecting(words: [String]) async throws {
+            // A script ends as those of `lua` do.
+            let isScript = words.first == "-e"
+            let (status, lines) = try await waitForSilentServer(words) { run in
+                run.send(SIGINT)
+                if isScript { try run.wait(for: "interrupted!") }
+            }
+            #expect(status == (isScript ? 1 : 128 + SIGINT) && !lines.contains { $0.contains("no connection") }, "\(lines)")
         }
 
         @Test("A server without JetStream is refused", arguments: [["worker"], ["-e", script]])

@@ -15,15 +15,15 @@ final class Daemon: Sendable {
     private let child: ChildProcess
     private let state = Locked(State())
 
-    /// Starts a program, and waits until it writes a text to stdout or stderr.
-    init(_ command: Command, readyWhen text: String) throws {
+    /// Starts a program, and waits until it writes a text to stdout or stderr, if there is one to wait for.
+    init(_ command: Command, readyWhen text: String?) throws {
         let nothing = try ScratchFile(holding: Array(command.input.utf8)), output = try ChildProcess.makePipe()
         child = try command.start(streams: [nothing.descriptor, output.write, output.write])
         close(output.write)
         identifier = child.identifier
         ProcessGuard.watch(identifier)
         startThread { [state, descriptor = output.read] in Self.read(descriptor, into: state) }
-        try wait(for: text)
+        if let text { try wait(for: text) }
     }
 
     deinit { kill() }

@@ -56,6 +56,8 @@ final class TCPProxy: Sendable {
 
     var url: String { "nats://127.0.0.1:\(port)" }
 
+    var connectionCount: Int { state.withLock { $0.connections.count } }
+
     // MARK: failures
 
     /// Closes all connections, and accepts none, until `heal`.
