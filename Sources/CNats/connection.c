@@ -181,7 +181,13 @@ cnats_connection *cnats_connect(const cnats_settings *settings, cnats_handlers h
         pthread_mutex_init(&connection->lock, NULL);
         pthread_cond_init(&connection->has_ended, NULL);
         status = apply(options, settings, connection);
-        if (status == NATS_OK) status = nats_functions.natsConnection_Connect(&connection->nats, options);
+        // One signature in 256 begins with a zero byte. libnats takes it for empty and does not send it. The server lets the next attempt sign
+        // something else.
+        bool signs = settings->credentials != NULL || settings->nkey_seed != NULL;
+        for (int tries = signs ? 3 : 1; status == NATS_OK && connection->nats == NULL && tries > 0; tries--) {
+            natsStatus result = nats_functions.natsConnection_Connect(&connection->nats, options);
+            if (result != NATS_CONNECTION_AUTH_FAILED || tries == 1) status = result;
+        }
     }
     if (options != NULL) nats_functions.natsOptions_Destroy(options);
     if (status == NATS_OK) {
