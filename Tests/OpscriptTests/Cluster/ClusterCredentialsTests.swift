@@ -33,6 +33,18 @@ extension ClusterTests {
 
         private static func contents(of name: String) -> String { (try? Command.shell("cat \"$1\"", "\(folder)/\(name)").run().text) ?? "" }
 
+        @Test("A signature that libnats does not send, because it begins with a zero, is made again")
+        func unsentSignature() async throws {
+            let (outcome, words) = try await onOwnThread {
+                let server = try NonceServer(["wTAOaG8C18isAC0", "another", "a third one"])
+                var command = Command.opscript()
+                command.arguments = ["workers", "--cluster", server.url, "--nkey", "\(Self.folder)/user.nk"]
+                return (try command.run(), server.words)
+            }
+            #expect(outcome.status == 1 && outcome.errorText.contains("Authorization Violation"), "\(outcome)")
+            #expect(words.map { $0.contains("\"sig\":") } == [false, true, true], "\(words)")
+        }
+
         @Test("Members that the server knows work together, and others are refused", arguments: ways)
         func known(way: Way) async throws {
             let outcomes = try await onOwnThread {

@@ -29,18 +29,8 @@ final class TCPProxy: Sendable {
     /// - Parameter server: the port of the server on this machine.
     init(to server: Int) throws {
         self.server = server
-        let listener = try Self.makeSocket()
-        self.listener = listener
-        var address = Self.address(port: 0)
-        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
-        let isBound = unsafe withUnsafeMutablePointer(to: &address) { address in
-            unsafe address.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
-                unsafe bind(listener, address, length) == 0 && listen(listener, 64) == 0 && getsockname(listener, address, &length) == 0
-            }
-        }
-        guard isBound else { throw CommandError(description: "no port for a proxy: errno \(errno)") }
-        port = Int(UInt16(bigEndian: address.sin_port))
-        startThread { [state] in Self.accept(from: listener, to: server, state) }
+        (listener, port) = try Self.makeListener()
+        startThread { [state, listener] in Self.accept(from: listener, to: server, state) }
     }
 
     deinit {
@@ -81,6 +71,20 @@ final class TCPProxy: Sendable {
     }
 
     // MARK: sockets
+
+    /// A socket that listens at a free port of this machine.
+    static func makeListener() throws -> (descriptor: Int32, port: Int) {
+        let listener = try makeSocket()
+        var address = address(port: 0)
+        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let isBound = unsafe withUnsafeMutablePointer(to: &address) { address in
+            unsafe address.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
+                unsafe bind(listener, address, length) == 0 && listen(listener, 64) == 0 && getsockname(listener, address, &length) == 0
+            }
+        }
+        guard isBound else { throw CommandError(description: "no port for a server: errno \(errno)") }
+        return (listener, Int(UInt16(bigEndian: address.sin_port)))
+    }
 
     private static func makeSocket() throws -> Int32 {
         let made = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)

@@ -1,0 +1,43 @@
+import Glibc
+import TestSupport
+
+/// Asks whoever connects to sign something, and refuses the signature.
+final class NonceServer: Sendable {
+    private let listener: Int32
+    private let greetings: [String]
+    private let received = Locked<[String]>([])
+    let url: String
+
+    /// - Parameter nonces: what to have signed, by one connection after the other. Those that come later are closed.
+    init(_ nonces: [String]) throws {
+        greetings = nonces.map {
+            #"INFO {"server_id":"A","version":"2.9.10","proto":1,"headers":true,"auth_required":true,"nonce":"\#($0)"}"#
+        }
+        let (listener, port) = try TCPProxy.makeListener()
+        self.listener = listener
+        url = "nats://127.0.0.1:\(port)"
+        startThread { [self] in serve() }
+    }
+
+    /// What each connection has said first.
+    var words: [String] { received.withLock { $0 } }
+
+    private func serve() {
+        defer { close(listener) }
+        for greeting in greetings {
+            let client = accept(listener, nil, nil)
+            guard client >= 0 else { return }
+            Self.send(greeting, to: client)
+            // Closes it.
+            let reader = LineReader(client)
+            if let line = try? reader.line(within: nil) { received.withLock { $0.append(line) } }
+            Self.send("-ERR 'Authorization Violation'", to: client)
+            shutdown(client, Int32(SHUT_RDWR))
+        }
+    }
+
+    private static func send(_ line: String, to client: Int32) {
+        let bytes = Array("\(line)\r\n".utf8)
+        _ = unsafe Glibc.send(client, bytes, bytes.count, Int32(MSG_NOSIGNAL))
+    }
+}
