@@ -46,6 +46,34 @@ import Testing
         #expect(try runtime.finish().unreadFailures.isEmpty)
     }
 
+    /// A request takes longer to handle than it takes until the next one comes, since all functions that are active get a hook.
+    @Test func requestsThatComeFasterThanTheyAreHandledDoNotKeepABodyFromEnding() throws {
+        let runtime = try Runtime()
+        defer { runtime.close() }
+        let isDeep = Gate()
+        try runtime.register("isDeep") { _ in
+            isDeep.open()
+            return []
+        }
+        let operation = try #require(
+            try runtime.run(
+                """
+                return opscript.OperationQueue.new():addOperation(function()
+                    local function descend(n)
+                        if n > 0 then return 1 + descend(n - 1) end
+                        isDeep()
+                        while true do end
+                    end
+                    descend(180000)
+                end)
+                """)[0].operation as? LuaOperation)
+        isDeep.wait()
+        let thread = TestThread { while !operation.isFinished { operation.interrupt() } }
+        operation.waitUntilFinished()
+        thread.join()
+        #expect((operation.error as? OperationFailure)?.kind == .interrupted)
+    }
+
     @Test func closingSaysWhatDoesNotEnd() throws {
         let runtime = try Runtime()
         let (hasBegun, mayReturn, hasReturned) = (Gate(), Gate(), Gate())

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "Core/memory_raising.h"
@@ -232,14 +233,28 @@ bool clua_stop_at_limit(clua_state *state, size_t size) {
 
 // MARK: requests from outside
 
+static int64_t nanoseconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
 // Makes what runs in the state notice a request, an interrupt, or that it must go on stopping. Async-signal-safe.
 static void set_hooks(clua_state *state) {
-    lua_State *L = atomic_load(&state->stop.running);
+    clua_stop *stop = &state->stop;
+    lua_State *L = atomic_load(&stop->running);
+    // Setting a hook takes time for each active function. With very many of them, that is longer than it takes until the next signal comes, and
+    // Lua must get on meanwhile. The hook that is set is found at its next instruction.
+    int64_t begin = nanoseconds();
+    bool is_armed = lua_gethook(L) == hook && lua_gethookmask(L) == CLUA_STOP_EVENTS;
+    if (is_armed && begin < stop->quiet_until) return;
     clua_rearm_interrupt(L);
-    bool is_requested = atomic_load(&state->stop.requested) != 0;
-    bool is_pending = is_requested || state->stop.raised != 0 || clua_interrupt_is_pending(state);
+    bool is_requested = atomic_load(&stop->requested) != 0;
+    bool is_pending = is_requested || stop->raised != 0 || clua_interrupt_is_pending(state);
     bool were_disallowed = is_pending && clua_allow_hooks(L);
-    if (is_requested || (were_disallowed && state->stop.raised != 0)) clua_arm_stop(L);
+    if (is_requested || (were_disallowed && stop->raised != 0)) clua_arm_stop(L);
+    int64_t end = nanoseconds();
+    stop->quiet_until = end + (end - begin);
 }
 
 static void handle_signal(int signal_number) {

@@ -33,6 +33,7 @@ typedef struct clua_stop {
     const void *body;              // guarded: the running body, which a request must name
     struct clua_suspended_body *suspended;  // guarded: the bodies suspended around it, innermost first
     bool is_given_up;              // guarded: the body ignored a request, and nobody waits for it any more
+    _Atomic(int64_t) quiet_until;  // nanoseconds of the clock: until then, a signal does not set a hook again that is set
     struct clua_state *next_on_thread;  // list of the states of one thread; only that thread writes it
     atomic_int interrupt;  // the last interrupt signal, and whether it is pending; see interrupt.c
 } clua_stop;

@@ -69,7 +69,9 @@ extension LuaOperation {
             // A worker that cannot be reached must not keep a runtime from closing.
             if core.isClosing { core.io.after(Self.gracePeriod) { ticket.abandon() } }
         }
-        if !states.isEmpty { core.io.after(Self.repetition) { self.repeatStop(in: states) } }
+        let isFirst = !states.isEmpty && withFields { fields in !exchange(&fields.rareInUse.isBeingStopped, with: true) }
+        guard isFirst else { return }
+        core.io.after(Self.repetition) { self.repeatStop() }
         for state in states where !core.isMain(state) {
             core.io.after(Self.gracePeriod) { self.replaceWorkerIfStuck(in: state) }
         }
@@ -82,11 +84,10 @@ extension LuaOperation {
     static let repetition = 0.05
 
     /// Lua may have overlooked the first signal (see `CLUA_STOP_EVENTS`), and each finalizer that does not end needs one of its own.
-    private func repeatStop(in states: [LuaState]) {
-        let running = core.states.withLock { current in
-            states.filter { state in current.contains { $0 === state } && state.repeatStop(of: self) }
-        }
-        if !running.isEmpty { core.io.after(Self.repetition) { self.repeatStop(in: running) } }
+    private func repeatStop() {
+        let running = core.states.withLock { states in states.filter { $0.runs(self) && $0.repeatStop(of: self) } }
+        if running.isEmpty { return withFields { $0.rare?.isBeingStopped = false } }
+        core.io.after(Self.repetition) { self.repeatStop() }
     }
 
     /// Nothing can stop a body that executes no Lua instruction, unless it runs in a process. A new worker lets the other operations go on.

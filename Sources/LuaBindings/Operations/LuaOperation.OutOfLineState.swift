@@ -229,6 +229,8 @@ extension LuaOperation {
         var storage: [String: Parcel] = [:]
         var observations: [Observation] = []
         var stopReason: StopReason?
+        /// Whether the stop is repeated until the body has ended.
+        var isBeingStopped = false
         var memoryLimit: Int?
         var timeLimit: TimeLimit?
         var budget: RunBudget?
