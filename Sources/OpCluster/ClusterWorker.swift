@@ -154,6 +154,7 @@ public final class ClusterWorker: Sendable {
             return Array(state.runs.values)
         }
         for run in runs { run.close() }
+        sendAcknowledgements()
         exchange.close(waiting: 1)
         let left = state.withLock { state in
             defer { (state.runs, state.waiting, state.running, state.preparing, state.ended) = ([:], [], [:], [:], [:]) }

@@ -7,6 +7,9 @@ final class ClusterConnections: Sendable {
     private struct State {
         var connections: [String: ClusterConnection] = [:]
         var isClosed = false
+
+        /// The connection to a server. One that could not be made is tried again.
+        func usable(_ url: String) -> ClusterConnection? { connections[url].flatMap { $0.startError == nil ? $0 : nil } }
     }
 
     private let settings: Runtime.Cluster?
@@ -41,14 +44,17 @@ final class ClusterConnections: Sendable {
             throw LuaError(
                 message: "there is no cluster: give its server, as in cluster = \"nats://host:4222\", or run the script with --cluster")
         }
+        let url = wanted.server.url
+        if let known = state.withLock({ $0.usable(url) }) { return known }
         let made = try ClusterConnection(wanted, core: core, moduleLoader: moduleLoader)
-        let (connection, isNew) = try state.withLock { state -> Result<(ClusterConnection, Bool), LuaError> in
-            if let known = state.connections[wanted.server.url], known.startError == nil { return .success((known, false)) }
-            if state.isClosed { return .failure(LuaError.closed) }
-            state.connections[wanted.server.url] = made
-            return .success((made, true))
-        }.get()
-        if isNew { connection.begin() }
+        let connection = state.withLock { state -> ClusterConnection? in
+            if state.isClosed { return nil }
+            let known = state.usable(url)
+            if known == nil { state.connections[url] = made }
+            return known ?? made
+        }
+        guard let connection else { throw LuaError.closed }
+        if connection === made { connection.begin() }
         return connection
     }
 
