@@ -40,7 +40,7 @@ public final class RealCluster: Sendable {
         events.notice = { [texts] text in texts.withLock { $0.append("coordinator: \(text)") } }
         let coordinator = Coordinator(NatsFabric(settings), key: key, version: version, events: events)
         self.coordinator = coordinator
-        if let error = await withCheckedContinuation({ done in coordinator.start { done.resume(returning: $0) } }) {
+        if let error = await valueGiven({ coordinator.start(completion: $0) }) {
             coordinator.close()
             throw error
         }
@@ -61,7 +61,7 @@ public final class RealCluster: Sendable {
             NatsFabric(settings), key: key, description: description, slots: slots, keptBytes: 256 << 20, runner: runner,
             events: events)
         members.withLock { $0.append(worker) }
-        if let error = await withCheckedContinuation({ done in worker.start { done.resume(returning: $0) } }) { throw error }
+        if let error = await valueGiven({ worker.start(completion: $0) }) { throw error }
         return worker
     }
 
@@ -75,10 +75,10 @@ public final class RealCluster: Sendable {
 
     /// Runs a task, and returns what has become of it.
     public func run(_ bytes: [UInt8], contents: [Blob] = [], isAtMostOnce: Bool = false) async -> Coordinator.Outcome {
-        await withCheckedContinuation { done in
+        await valueGiven { give in
             var task = Coordinator.Task(Payload(bytes: bytes, contents: contents))
             task.isAtMostOnce = isAtMostOnce
-            coordinator.submit(task, Coordinator.Handlers { done.resume(returning: $0) })
+            coordinator.submit(task, Coordinator.Handlers(ended: give))
         }
     }
 }

@@ -25,9 +25,7 @@ import Testing
     private static func fetch(
         _ name: BlobName, from place: DirectPlace, key: ClusterKey? = key
     ) async -> DirectTransfer.Outcome {
-        await withCheckedContinuation { done in
-            startThread { done.resume(returning: DirectTransfer(name: name, place: place, key: key).run { _ in }) }
-        }
+        await valueGiven { give in startThread { give(DirectTransfer(name: name, place: place, key: key).run { _ in }) } }
     }
 
     private static func changed(_ place: DirectPlace, port: Int? = nil, token: [UInt8]? = nil, machine: String? = nil) -> DirectPlace {
@@ -221,14 +219,13 @@ import Testing
         // Their connections are made, and nobody greets.
         let silent = try (0..<4).map { _ in try #require(DirectSocket.listening(at: "127.0.0.1")) }
         for (_, port) in silent { direct.fetch(blob.name, from: Self.changed(listener.place, port: port)) { _ in } }
-        let found = await withCheckedContinuation { done in
-            direct.fetch(blob.name, from: listener.place) { done.resume(returning: $0) }
+        let found = await valueGiven { give in
+            direct.fetch(blob.name, from: listener.place, completion: give)
             direct.withdraw(blob.name, from: listener.place)
         }
         #expect(found == nil)
         // The next one does not wait.
-        #expect(
-            await withCheckedContinuation { done in direct.fetch(blob.name, from: listener.place) { done.resume(returning: $0) } } == nil)
+        #expect(await valueGiven { give in direct.fetch(blob.name, from: listener.place, completion: give) } == nil)
         direct.close()
         withExtendedLifetime(silent) {}
     }

@@ -143,6 +143,11 @@ import Testing
         try attacker.fabric.start(["opscript.run.x"], attacker)
         let fabric = SimulatedFabric("worker", simulation, server, delay: 0.001...0.002)
         let exchange = Exchange(fabric, key: SimulatedCluster.key, version: "1", keptBytes: 0)
+        defer {
+            exchange.close(waiting: 0)
+            for fabric in [attacker.fabric, fabric] { fabric.forget() }
+            simulation.end()
+        }
         let handler = NoHandler()
         try exchange.start([], handler)
         let hasFailed = Locked(false)
