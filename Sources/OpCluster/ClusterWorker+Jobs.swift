@@ -167,10 +167,10 @@ extension ClusterWorker {
     }
 
     /// Gives a task back that has not begun, and never will.
-    func decline(_ task: WorkerTask) {
+    func decline(_ task: WorkerTask, isBusy: Bool = false) {
         guard task.giveUp(), state.withLock({ $0.forget(task) }) else { return }
         // The coordinator publishes what it knows to be here. It does not know of the rest, which goes back to the stream.
-        if task.isReported { task.session.withLock { $0 }?.report(task, .declined) }
+        if task.isReported { task.session.withLock { $0 }?.report(task, .declined(isBusy: isBusy)) }
         JetStream.acknowledge(exchange, task.acknowledgement, task.isReported ? JetStream.terminated : JetStream.rejected)
         runNext()
     }
@@ -182,7 +182,7 @@ extension ClusterWorker {
             // The next one to begin is the last.
             Array(state.waiting.prefix(max(0, state.taskCount - state.wantedCount(slots: slots, at: now))))
         }
-        for task in surplus { decline(task) }
+        for task in surplus { decline(task, isBusy: true) }
     }
 
     /// Stops a task that has not ended.

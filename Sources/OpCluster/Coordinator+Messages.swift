@@ -217,17 +217,18 @@ extension Coordinator.State {
             }
             entries[number]?.outcomes.append(found)
             return known.outcomes.isEmpty ? .outcome(number, found) : nil
-        case .declined:
+        case .declined(let isBusy):
             guard known.holder == worker, attempt == known.attempt else { return nil }
             peers[worker]?.tasks.remove(number)
             entries[number]?.giveUpAttempt()
-            entries[number]?.declineCount += 1
+            let declineCount = known.declineCount + (isBusy ? 0 : 1)
+            entries[number]?.declineCount = declineCount
             if known.stop != nil { return .end(number, attempt: attempt, .stopped) }
-            if known.declineCount >= Self.mostDeclines {
+            if declineCount > Self.mostDeclines {
                 let text = "the workers give the operation back, since they cannot get its values or do not begin with it"
                 return .end(number, attempt: attempt, .refused(text))
             }
-            return .again(number, known.task, attempt: attempt + 1, declineCount: known.declineCount + 1)
+            return .again(number, known.task, attempt: attempt + 1, declineCount: declineCount)
         }
     }
 

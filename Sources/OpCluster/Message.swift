@@ -47,8 +47,8 @@ struct Report: Sendable {
         /// A body has written to stdout (1) or stderr (2).
         case output(stream: UInt8, [UInt8])
         case outcome(Payload, began: Double, ended: Double)
-        /// The worker will not run the task, and has not begun to.
-        case declined
+        /// The worker will not run the task, and has not begun to. `isBusy`: only because others take long there.
+        case declined(isBusy: Bool)
     }
 
     var worker: String
@@ -283,7 +283,7 @@ enum Message: Sendable {
                 write(payload, to: &writer)
                 writer.seconds(began)
                 writer.seconds(ended)
-            case .declined: writer.byte(4)
+            case .declined(let isBusy): writer.byte(isBusy ? 5 : 4)
             }
         }
     }
@@ -374,7 +374,8 @@ extension Message {
             case 1: entry = .taken(acknowledgement: try reader.text())
             case 2: entry = .output(stream: try reader.byte(), Array(try reader.counted()))
             case 3: entry = .outcome(try payload(&reader), began: try reader.seconds(), ended: try reader.seconds())
-            case 4: entry = .declined
+            case 4: entry = .declined(isBusy: false)
+            case 5: entry = .declined(isBusy: true)
             default: throw MalformedMessage()
             }
             return (number: number, attempt: attempt, entry: entry)

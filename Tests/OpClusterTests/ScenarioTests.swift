@@ -242,6 +242,22 @@ import Testing
         #expect(cluster.known.values.reduce(0) { $0 + $1.outcomes.count } == 200)
     }
 
+    @Test(arguments: [false, true]) func aBusyWorkerMayGiveATaskBackAnyNumberOfTimes(isBusy: Bool) {
+        let cluster = cluster()
+        defer { cluster.end() }
+        let number = cluster.submit(Body(seconds: 1))
+        for attempt in 1...60 as ClosedRange<UInt64> {
+            for (index, entry) in [Report.Entry.taken(acknowledgement: "a"), .declined(isBusy: isBusy)].enumerated() {
+                let report = Report(
+                    worker: "w", session: 1, sequence: 2 * attempt - 1 + UInt64(index), entries: [(number, attempt - 1, entry)],
+                    sentAt: cluster.simulation.now)
+                cluster.coordinator.handle(.report(report), on: "", replyTo: "nobody")
+            }
+        }
+        cluster.simulation.run(until: cluster.simulation.now + 0.01)
+        #expect(cluster.known[number]?.outcomes.count == (isBusy ? 0 : 1))
+    }
+
     @Test func tasksThatShareAValueGetItOnce() {
         let cluster = cluster(3)
         defer { cluster.end() }
