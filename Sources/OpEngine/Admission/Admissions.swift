@@ -101,13 +101,21 @@ struct Admissions {
         return claims
     }
 
-    /// Takes everything that an operation of the queue `core` needs. Returns false if something is missing; nothing has been taken then.
+    /// Takes everything that an operation of the queue `core` needs. If something is missing, takes nothing, puts the operation in the line of
+    /// that, and returns false. The caller must give the operation back to its queue then.
     mutating func admit(
         _ operation: Operation, _ admission: Operation.Admission, in core: OperationQueue.Core,
         on engine: Engine, _ consequences: inout Consequences?
     ) -> Bool {
-        let claims = claims(of: operation, admission, in: core)
-        if missing(of: claims, rank(of: operation, admission), in: ObjectIdentifier(core), on: engine) != nil { return false }
+        let claims = claimsOfInvited(admission, in: core) ?? claims(of: operation, admission, in: core)
+        // An invited operation keeps its place meanwhile, so that nobody overtakes it.
+        let missing = missing(of: claims, rank(of: operation, admission), in: ObjectIdentifier(core), on: engine)
+        admission.claims = claims
+        if let missing {
+            leaveLine(operation, admission, on: engine, &consequences)
+            enterLine(of: missing, operation, admission, in: ObjectIdentifier(core), on: engine, &consequences)
+            return false
+        }
         claims.forEach { claim in
             if claim.supply.comesBack {
                 claim.supply.give(claim.amount, to: operation)
@@ -121,22 +129,23 @@ struct Admissions {
         // There may be enough left for another one.
         claims.forEach { attend(to: $0.supply, on: engine, &consequences) }
         admission.hasTaken = true
-        admission.claims = claims
         return true
     }
 
-    /// Puts an operation, which is back in its queue, in the line of what it misses. Returns false if nothing is missing any more.
-    mutating func wait(
-        _ operation: Operation, _ admission: Operation.Admission, in core: OperationQueue.Core,
+    /// The claims of an operation that was invited for the only thing that it needs. They are those of when it entered the line: a change of what
+    /// it needs takes it out, and a supply with a line is not removed.
+    @inline(__always)
+    private func claimsOfInvited(_ admission: Operation.Admission, in core: OperationQueue.Core) -> Claims? {
+        guard let place = admission.place, admission.claims.isOnly(place.supply), !core.isRateLimited.load(ordering: .relaxed) else {
+            return nil
+        }
+        return admission.claims
+    }
+
+    private mutating func enterLine(
+        of claim: Claim, _ operation: Operation, _ admission: Operation.Admission, in core: ObjectIdentifier,
         on engine: Engine, _ consequences: inout Consequences?
-    ) -> Bool {
-        // Another worker may have launched it already.
-        if admission.hasTaken { return true }
-        let claims = claims(of: operation, admission, in: core), core = ObjectIdentifier(core)
-        // An invited operation keeps its place meanwhile, so that nobody overtakes it.
-        guard let claim = missing(of: claims, rank(of: operation, admission), in: core, on: engine) else { return false }
-        admission.claims = claims
-        leaveLine(operation, admission, on: engine, &consequences)
+    ) {
         if admission.ticket == nil {
             lastTicket += 1
             admission.ticket = lastTicket
@@ -145,8 +154,8 @@ struct Admissions {
         let index = supply.indexOfLine(of: core)
         supply.lines[index].insert(Line.Entry(operation: operation, rank: rank, amount: claim.amount))
         admission.place = Operation.Admission.Place(supply: supply, core: core, rank: rank)
+        admission.isInLine.store(true, ordering: .relaxed)
         attend(to: supply, on: engine, &consequences)
-        return true
     }
 
     /// Returns what an operation has taken.
@@ -181,9 +190,10 @@ struct Admissions {
     ) {
         if admission.place == nil { return }
         guard let place = admission.place.take() else { return }
+        admission.isInLine.store(false, ordering: .relaxed)
         let supply = place.supply, index = supply.indexOfLine(of: place.core)
         if supply.lines[index].invited === operation {
-            supply.lines[index].invited = nil
+            supply.lines[index].forgetInvited()
         } else {
             supply.lines[index].remove(place.rank)
         }
@@ -251,15 +261,9 @@ struct Admissions {
 
     @inline(never)
     private func attendToLines(of supply: Supply, on engine: Engine, _ consequences: inout Consequences?) {
-        supply.lines.removeAll(where: \.isEmpty)
+        supply.removeEmptyLines()
         let available = supply.available(on: engine)
-        let first = supply.lines.enumerated().compactMap { index, line in line.first(within: supply.capacity).map { (index, $0) } }
-        for (index, entry) in first.sorted(by: { $0.1.rank < $1.1.rank }) where supply.lines[index].invited == nil {
-            if entry.amount > available { break }
-            guard let entry = supply.lines[index].popFirst(within: supply.capacity) else { continue }
-            supply.lines[index].invited = entry.operation
-            made(&consequences).invited.append(entry.operation)
-        }
+        while let operation = supply.popBest(needingAtMost: available) { made(&consequences).invited.append(operation) }
         guard let bucket = supply.bucket else { return }
         let waits = supply.lines.contains { $0.first(within: .max) != nil }
         if !waits {

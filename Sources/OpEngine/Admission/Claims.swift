@@ -32,5 +32,8 @@ struct Claims {
         return others?.first(where: fits)
     }
 
+    /// Whether this is one claim, of this supply.
+    func isOnly(_ supply: Supply) -> Bool { others == nil && first?.supply === supply }
+
     func amount(of supply: Supply) -> Int { first { $0.supply === supply }?.amount ?? 0 }
 }

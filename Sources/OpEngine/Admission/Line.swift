@@ -8,7 +8,9 @@ struct Line {
         let level: UInt8
         let ticket: UInt64
 
-        static func < (one: Rank, other: Rank) -> Bool { (one.level, one.ticket) < (other.level, other.ticket) }
+        static func < (one: Rank, other: Rank) -> Bool {
+            one.level != other.level ? one.level < other.level : one.ticket < other.ticket
+        }
     }
 
     struct Entry {
@@ -18,48 +20,97 @@ struct Line {
     }
 
     let core: ObjectIdentifier
-    var invited: Operation?
+    private(set) var invited: Operation?
     /// For each priority level, the entries in order.
-    private var waiting = [ArraySlice<Entry>](repeating: [], count: 5)
+    private var levels = InlineArray<5, Entries>(repeating: Entries())
+    private var waitingCount = 0
 
     init(core: ObjectIdentifier) { self.core = core }
 
-    var isEmpty: Bool { invited == nil && waiting.allSatisfy(\.isEmpty) }
+    var isEmpty: Bool { invited == nil && waitingCount == 0 }
 
     /// The first entry that does not need more than there ever is.
     func first(within capacity: Int) -> Entry? {
-        for entries in waiting { if let entry = entries.first(where: { $0.amount <= capacity }) { return entry } }
+        if waitingCount == 0 { return nil }
+        for level in levels.indices {
+            if let index = levels[level].firstIndex(within: capacity) { return levels[level][index] }
+        }
         return nil
     }
 
     mutating func insert(_ entry: Entry) {
-        let level = Int(entry.rank.level)
-        // A new one comes last, and one that was invited comes first.
-        if let first = waiting[level].first, entry.rank < first.rank {
-            waiting[level].insert(entry, at: waiting[level].startIndex)
-        } else {
-            let index = waiting[level].lastIndex { $0.rank < entry.rank }.map { $0 + 1 } ?? waiting[level].startIndex
-            waiting[level].insert(entry, at: index)
+        levels[Int(entry.rank.level)].insert(entry)
+        waitingCount += 1
+    }
+
+    /// Makes the operation of `first(within: capacity)` the invited one.
+    mutating func inviteFirst(within capacity: Int) {
+        for level in levels.indices {
+            guard let index = levels[level].firstIndex(within: capacity) else { continue }
+            invited = levels[level].remove(at: index)?.operation
+            waitingCount -= 1
+            return
         }
     }
 
-    /// Removes and returns the entry `first(within: capacity)`.
-    mutating func popFirst(within capacity: Int) -> Entry? {
-        for level in waiting.indices {
-            guard let index = waiting[level].firstIndex(where: { $0.amount <= capacity }) else { continue }
-            return index == waiting[level].startIndex ? waiting[level].popFirst() : waiting[level].remove(at: index)
-        }
-        return nil
-    }
+    mutating func forgetInvited() { invited = nil }
 
     /// Removes the entry with this rank. O(log n), and moves the entries behind it: those that are cancelled together are cancelled from behind.
     mutating func remove(_ rank: Rank) {
-        let level = Int(rank.level)
-        var (low, high) = (waiting[level].startIndex, waiting[level].endIndex)
-        while low < high {
-            let middle = low + (high - low) / 2
-            if waiting[level][middle].rank < rank { low = middle + 1 } else { high = middle }
+        if levels[Int(rank.level)].remove(rank) { waitingCount -= 1 }
+    }
+
+    /// Entries in the order of their ranks. Adding at either end and removing the first are O(1) on average.
+    private struct Entries {
+        /// The places before `start` are empty.
+        private var places: ContiguousArray<Entry?> = []
+        private var start = 0
+
+        subscript(index: Int) -> Entry? { places[index] }
+
+        func firstIndex(within capacity: Int) -> Int? {
+            for index in start..<places.count where places[index].map({ $0.amount <= capacity }) == true { return index }
+            return nil
         }
-        if low < waiting[level].endIndex, waiting[level][low].rank == rank { waiting[level].remove(at: low) }
+
+        mutating func insert(_ entry: Entry) {
+            let index = firstIndex(notBefore: entry.rank)
+            // One that was invited and is back comes first, where there is room for it.
+            if index == start, start > 0 {
+                start -= 1
+                places[start] = entry
+            } else {
+                places.insert(entry, at: index)
+            }
+        }
+
+        mutating func remove(at index: Int) -> Entry? {
+            if index > start { return places.remove(at: index) }
+            let entry = places[start].take()
+            start += 1
+            if 2 * start > places.count {
+                places.removeFirst(start)
+                start = 0
+            }
+            return entry
+        }
+
+        /// Returns false if there is none.
+        mutating func remove(_ rank: Rank) -> Bool {
+            let index = firstIndex(notBefore: rank)
+            guard index < places.count, places[index]?.rank == rank else { return false }
+            _ = remove(at: index)
+            return true
+        }
+
+        private func firstIndex(notBefore rank: Rank) -> Int {
+            if let last = places.last ?? nil, last.rank < rank { return places.count }
+            var (low, high) = (start, places.count)
+            while low < high {
+                let middle = low + (high - low) / 2
+                if let entry = places[middle], entry.rank < rank { low = middle + 1 } else { high = middle }
+            }
+            return low
+        }
     }
 }

@@ -32,6 +32,8 @@ extension Operation {
         @safe @exclusivity(unchecked) var ticket: UInt64?
         /// The line that the operation waits in, or from which it was invited.
         @safe @exclusivity(unchecked) var place: Place?
+        /// Whether there is a `place`. Atomic, to be read without the lock.
+        let isInLine = Atomic<Bool>(false)
 
         /// A class for the reason that `TokenBucket` is one.
         @safe final class Pause {
@@ -108,19 +110,16 @@ extension Operation {
             return true
         }
         var consequences: Admissions.Consequences?
-        if engine.admissions.withLock({ $0.admit(self, admission, in: core, on: engine, &consequences) }) {
-            engine.perform(consequences)
-            return true
-        }
-        guard core.giveBack(self) else { return false }
-        let waits = engine.admissions.withLock { $0.wait(self, admission, in: core, on: engine, &consequences) }
+        let isAdmitted = engine.admissions.withLock { $0.admit(self, admission, in: core, on: engine, &consequences) }
         engine.perform(consequences)
-        // As in `postponeUntilReady`: whoever cancelled the operation before it was marked as postponed had nothing to post. It may even have
-        // finished before it was in the line.
+        if isAdmitted { return true }
+        let isBack = core.giveBack(self)
+        // As in `postponeUntilReady`: whoever cancelled the operation, invited it, or gave it a dependency before it was marked as postponed had
+        // nothing to post. It may even have finished before it was in the line.
         atomicMemoryFence(ordering: .sequentiallyConsistent)
         let hasEnded = loadState().has(State.cancelled | State.finishing | State.finished)
         if hasEnded { leaveLine(admission, on: engine) }
-        if hasEnded || !waits { resumeInFront() }
+        if isBack && !admission.isInLine.load(ordering: .relaxed) { resumeInFront() }
         return false
     }
 
@@ -145,6 +144,8 @@ extension Operation {
     func leaveLine() {
         guard let admission, let engine = withQueueCore({ core -> Engine in unsafe core.engine }) else { return }
         leaveLine(admission, on: engine)
+        // Pairs with the fence in `isAdmitted`.
+        atomicMemoryFence(ordering: .sequentiallyConsistent)
         resumeInFront()
     }
 
@@ -194,38 +195,47 @@ extension Operation {
     }
 
     /// Returns what the operation has taken.
-    func endAdmission(on engine: Engine) {
+    ///
+    /// - Parameter core: the queue from which the calling worker takes its next operation, if any.
+    func endAdmission(on engine: Engine, thenTakingFrom core: OperationQueue.Core? = nil) {
         guard let admission else { return }
         if lock.withLock({ admission.pause != nil }) { endPause(admission, on: engine) }
-        engine.perform(engine.admissions.withLock { $0.end(self, admission, on: engine) })
+        engine.perform(engine.admissions.withLock { $0.end(self, admission, on: engine) }, thenTakingFrom: core)
     }
 
     /// Posts an operation that was invited.
-    fileprivate func acceptInvitation() {
-        if !resumeInFront(), !loadState().has(State.cancelled) {
+    fileprivate func acceptInvitation(thenTakingFrom core: OperationQueue.Core?) {
+        if !resumeInFront(thenTakingFrom: core), !loadState().has(State.cancelled) {
             leaveLine()  // it has got a dependency
         }
     }
 
     /// Posts an operation that waits in a line before the others of its priority: it has waited longer than they have. Returns false if it does
     /// not wait.
+    ///
+    /// - Parameter served: the queue from which the calling worker takes its next operation, if any. No other worker needs to be woken for
+    ///   that one.
     @discardableResult
-    private func resumeInFront() -> Bool {
+    private func resumeInFront(thenTakingFrom served: OperationQueue.Core? = nil) -> Bool {
         guard transition({ $0.resumePostponed() }) else { return false }
-        withQueueCore { $0.post(self, inFront: true) }
+        withQueueCore { core in
+            if core === served { core.postBeforeTaking(self) } else { core.post(self, inFront: true) }
+        }
         return true
     }
 }
 
 extension Engine {
     /// Performs what a change of the admissions results in. The caller holds no lock.
+    ///
+    /// - Parameter core: the queue from which the calling worker takes its next operation, if any.
     @inline(__always)
-    func perform(_ consequences: Admissions.Consequences?) {
-        if let consequences { performAll(consequences) }
+    func perform(_ consequences: Admissions.Consequences?, thenTakingFrom core: OperationQueue.Core? = nil) {
+        if let consequences { performAll(consequences, thenTakingFrom: core) }
     }
 
     @inline(never)
-    private func performAll(_ consequences: Admissions.Consequences) {
+    private func performAll(_ consequences: Admissions.Consequences, thenTakingFrom core: OperationQueue.Core?) {
         for timer in consequences.ended { timers.cancel(timer, on: self) }
         for (requirement, serial, moment) in consequences.timers {
             let number = timers.set(at: moment, on: self) { [unowned self] in
@@ -233,6 +243,6 @@ extension Engine {
             }
             if !admissions.withLock({ $0.note(number, serial: serial, for: requirement) }) { timers.cancel(number, on: self) }
         }
-        for operation in consequences.invited { operation.acceptInvitation() }
+        for operation in consequences.invited { operation.acceptInvitation(thenTakingFrom: core) }
     }
 }

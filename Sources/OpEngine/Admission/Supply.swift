@@ -67,6 +67,23 @@
         return lines.count - 1
     }
 
+    func removeEmptyLines() {
+        for index in lines.indices.reversed() where lines[index].isEmpty { lines.remove(at: index) }
+    }
+
+    /// Makes the operation with the best place, of all lines from which none is invited, the invited one of its line. Nil if there is none, or if
+    /// that operation needs more than `amount`.
+    func popBest(needingAtMost amount: Int) -> Operation? {
+        var best: (index: Int, entry: Line.Entry)?
+        for index in lines.indices where lines[index].invited == nil {
+            guard let entry = lines[index].first(within: capacity) else { continue }
+            if best.map({ entry.rank < $0.entry.rank }) ?? true { best = (index, entry) }
+        }
+        guard let best, best.entry.amount <= amount else { return nil }
+        lines[best.index].inviteFirst(within: capacity)
+        return best.entry.operation
+    }
+
     func give(_ amount: Int, to operation: Operation) {
         used += amount
         if firstHolder == nil { firstHolder = operation } else { otherHolders.append(operation) }

@@ -92,7 +92,11 @@ extension Operation {
         _ final: State, in core: OperationQueue.Core, on engine: Engine?, _ closed: MemberQueue?, by group: ThreadGroup?
     ) -> Unmanaged<Operation>? {
         let isObserved = core.isObserved.load(ordering: .relaxed)
-        if let engine { endAdmission(on: engine) }
+        if let engine {
+            // Handlers may run for long. Other workers must take what is invited then.
+            let takesNext = group != nil && closed == nil && !isObserved && !final.has(State.notifiesAtEnd)
+            endAdmission(on: engine, thenTakingFrom: takesNext ? core : nil)
+        }
         if isObserved || closed != nil || final.bits & (State.notifiesAtEnd | State.hasDependents) != State.hasDependents {
             finished(final, takesNext: nil)
             if isObserved { core.deliverChanges() }

@@ -126,6 +126,9 @@ extension OperationQueue {
             }
         }
 
+        /// Moves an operation to the ready list, before the others of its priority, for a worker that takes its next operation from this queue.
+        func postBeforeTaking(_ operation: Operation) { state.withLock { $0.post(operation, inFront: true) } }
+
         func recall(_ operation: Operation) { state.withLock { $0.recall(operation) } }
 
         func requalify(_ operation: Operation) { state.withLock { $0.requalify(operation) } }
