@@ -142,11 +142,19 @@ for form, body in pairs(bodies) do
   workloads["serial" .. form] = function(count) return flood(count, serial, plain) end
   workloads["G10" .. form] = function(count) return grouped(count, 10, body) end
   workloads["G100" .. form] = function(count) return grouped(count, 100, body) end
-  -- Keys that nobody else holds.
-  workloads["X" .. form] = function(count)
+  -- Keys that nobody else holds, and the same without them. Both keep the strings, because a state with many strings is slower in all that it does.
+  local function keys(count)
     local keys = {}
     for i = 1, count do keys[i] = "key " .. i end
+    return keys
+  end
+  workloads["X" .. form] = function(count)
+    local keys = keys(count)
     return flood(count, queue, function(i) return Operation.new { main = body, exclusive = keys[i] } end)
+  end
+  workloads["keyless" .. form] = function(count)
+    local keys = keys(count)
+    return flood(count, queue, function(i) return keys[i] and plain() end)
   end
   -- One key for all.
   workloads["X1" .. form] = function(count)

@@ -253,7 +253,7 @@ struct Catalogue {
         return ["", "-work"].flatMap { form in
             [
                 beside("plain", "G10", "members of groups of 10", form), beside("plain", "G100", "members of groups of 100", form),
-                beside("plain", "X", "a key that nobody else holds", form), beside("serial", "X1", "one key for all", form),
+                beside("keyless", "X", "a key that nobody else holds", form), beside("serial", "X1", "one key for all", form),
             ]
         }
     }
