@@ -44,6 +44,9 @@ import Synchronization
     let simulated: SimulatedWorkers?
     /// Whether the pool has scheduled queues. Atomic, to be read without the pool's lock.
     let hasWork = Atomic<Bool>(false)
+    /// An operation is tiny if it takes no longer than this from the end of the one before it to its own end. See `Standby`.
+    // Safety: only tests change it, before they add operations.
+    nonisolated(unsafe) var tinyDuration = Duration.nanoseconds(120)
     private let holds = Atomic<Int>(0)
     private let asynchronousOperations = Atomic<Int>(0)
     let pendingJobs = Inbox.PendingJobs()

@@ -63,10 +63,7 @@ extension Worker {
             batchingDelay.foundNothing()
         }
         guard core.endSpinning() else { return false }
-        let (isNeeded, wake) = engine.pool.withLock { (!$0.hasTooManyAwake, $0.endSearching(self)) }
-        engine.perform(wake)
-        // Some workers may have returned from waits, so that enough are awake without this one. The queue is scheduled for them.
-        if isNeeded { serve(core, as: .foreground, context, arriving: true) } else { engine.schedule(core, on: .foreground) }
+        arrive(at: core, context)
         return true
     }
 }

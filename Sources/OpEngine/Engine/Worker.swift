@@ -101,6 +101,9 @@ public final class Worker: @unchecked Sendable {
         /// The queue whose operations the worker ran last. Releasing it may run foreign code, which may wait. So the worker must not
         /// release it while it counts as searching or parked.
         var last: OperationQueue.Core?
+        /// Set while the worker stands by at `last`.
+        var standby: Standby?
+        var looks = Standby.Looks()
         /// A worker spins once before it parks.
         var maySpin = Spinning.isEnabled
         while true {
@@ -108,6 +111,7 @@ public final class Worker: @unchecked Sendable {
             switch engine.next(for: self, maySpin: maySpin) {
             case .serve(let core, let group, let wake):
                 engine.perform(wake)
+                if standby.take() != nil { last?.scheduleIfRunnable() }
                 let isOther = last.map { $0 !== core } ?? false
                 if isOther {
                     // Releasing the previous queue may run code that waits for an operation of the new queue. That wait schedules the new
@@ -115,10 +119,13 @@ public final class Worker: @unchecked Sendable {
                     core.acknowledgeScheduling()
                     context.whileServing(core) { last = nil }
                 }
-                serve(core, as: group, context, arriving: !isOther)
-                last = group == self.group && group == .foreground ? core : nil
-                maySpin = Spinning.isEnabled
+                let isUsual = group == self.group && group == .foreground
+                standby = isUsual && !isOther && looks.isDue() ? Standby(at: core) : nil
+                if standby == nil { serve(core, as: group, context, arriving: !isOther) }
+                last = isUsual ? core : nil
+                maySpin = Spinning.isEnabled && standby == nil
             case .spin:
+                looks = Standby.Looks()
                 if let core = last, core.beginSpinning() {
                     maySpin = spin(at: core, context)
                 } else {
@@ -126,7 +133,12 @@ public final class Worker: @unchecked Sendable {
                     maySpin = false
                 }
             case .park(let wake):
+                looks = Standby.Looks()
                 engine.perform(wake)
+                if let core = last, var current = standby.take() {
+                    if standBy(&current, at: core, context) { standby = current } else { maySpin = Spinning.isEnabled }
+                    break
+                }
                 if last != nil {
                     engine.perform(engine.pool.withLock { $0.cancelPark(self) })
                     last = nil
@@ -135,7 +147,9 @@ public final class Worker: @unchecked Sendable {
                 engine.reportStall()
                 if park() { return }
                 maySpin = Spinning.isEnabled
-            case .end: return
+            case .end:
+                if standby != nil { last?.scheduleIfRunnable() }
+                return
             }
         }
     }
@@ -155,12 +169,22 @@ public final class Worker: @unchecked Sendable {
         context.whileServing(core) { serveTurn(core, as: group, context, arriving: arriving) }
     }
 
+    /// Serves a queue that has called the worker while it was searching or asleep.
+    func arrive(at core: OperationQueue.Core, _ context: ThreadContext) {
+        let (isNeeded, wake) = engine.pool.withLock { (!$0.hasTooManyAwake, $0.endSearching(self)) }
+        engine.perform(wake)
+        // Some workers may have returned from waits, so that enough are awake without this one. The queue is scheduled for them.
+        if isNeeded { serve(core, as: .foreground, context, arriving: true) } else { engine.schedule(core, on: .foreground) }
+    }
+
     @inline(__always)
     private func serveTurn(_ core: OperationQueue.Core, as group: ThreadGroup, _ context: ThreadContext, arriving: Bool) {
         var next = unsafe core.take(arriving: arriving, by: group)
         var left = Worker.turn
         while let operation = unsafe next {
             left -= 1
+            // If nobody else needs the worker, its turn begins anew.
+            if left == 0 && engine.pool.withLock({ !$0.hasScheduled && !$0.hasTooManyAwake }) { left = Worker.turn }
             // Safety: `take` states who retains the operation.
             unsafe next = operation._withUnsafeGuaranteedRef {
                 unsafe $0.run(on: context, from: core, thenTakingBy: left > 0 ? group : nil)

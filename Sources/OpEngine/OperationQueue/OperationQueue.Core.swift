@@ -180,9 +180,13 @@ extension OperationQueue {
             return true
         }
 
-        /// Schedules the queue if an operation may start.
+        /// Schedules the queue if an operation may start, even if a worker stands by: the caller does not take from the queue for now.
         func scheduleIfRunnable() {
-            if let consumer = state.withLock({ $0.schedule() }) { wake(consumer) }
+            let consumer = state.withLock { state in
+                state.hasStandby = false
+                return state.schedule()
+            }
+            if let consumer { wake(consumer) }
         }
 
         func giveBack(_ operation: Operation) -> Bool {

@@ -25,6 +25,8 @@ extension OperationQueue {
         var isScheduled = false
         /// Whether a worker spins at this queue. See `SpinningWorkerSignal`.
         var hasSpinningWorker = false
+        /// Whether a worker stands by at this queue. See `Standby`.
+        var hasStandby = false
         /// What makes adding an operation take more steps. See `isRateLimited` and `memberQueue`.
         private(set) var specialties: Specialties = []
         /// Whether the engine is shutting down. Suspension is then ignored, and a maximum of 0 acts as 1.
@@ -138,11 +140,11 @@ extension OperationQueue {
             case spinningWorker
         }
 
-        /// Marks the queue as scheduled if an operation may start and no consumer is on its way. The caller must wake the returned
-        /// consumer.
+        /// Marks the queue as scheduled if an operation may start, no consumer is on its way, and no worker stands by. The caller must wake the
+        /// returned consumer.
         @inline(__always)
         mutating func schedule() -> Consumer? {
-            guard isRunnable && !isScheduled else { return nil }
+            guard isRunnable && !isScheduled && !(hasStandby && executing > 0) else { return nil }
             isScheduled = true
             let group = nextGroup
             return takeSpinningWorker(for: group) ? .spinningWorker : .thread(group)
