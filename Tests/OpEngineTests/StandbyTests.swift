@@ -49,6 +49,41 @@ import Testing
         }
     }
 
+    /// Operations with one key, and behind them one without a key.
+    private func keyed(_ count: Int, _ body: @escaping @Sendable () -> Void, last: @escaping @Sendable () -> Void) -> [BlockOperation] {
+        let operations = (0..<count).map { _ in BlockOperation(block: body) }
+        for operation in operations { operation.exclusiveKeys = ["key"] }
+        return operations + [BlockOperation(block: last)]
+    }
+
+    @Test func anOperationWithoutAKeyRunsWhileOthersWaitForAKey() {
+        let queue = OperationQueue(engine: engine)
+        for _ in 0..<Self.floods {
+            let isFirst = Atomic<Bool>(true)
+            let hasRun = Gate()
+            let operations = keyed(
+                1000, { if isFirst.exchange(false, ordering: .relaxed) { hasRun.wait() } }, last: { hasRun.open() })
+            queue.addOperations(operations, waitUntilFinished: true)
+        }
+    }
+
+    @Test func operationsWithOneKeyRunOneAfterTheOther() {
+        let queue = OperationQueue(engine: engine)
+        let executing = Atomic<Int>(0), excess = Atomic<Int>(0), count = Atomic<Int>(0)
+        for _ in 0..<Self.floods {
+            for operation in keyed(
+                1000,
+                {
+                    if executing.add(1, ordering: .relaxed).oldValue > 0 { excess.add(1, ordering: .relaxed) }
+                    count.add(1, ordering: .relaxed)
+                    executing.subtract(1, ordering: .relaxed)
+                }, last: {})
+            { queue.addOperation(operation) }
+            queue.waitUntilAllOperationsAreFinished()
+        }
+        #expect(excess.load(ordering: .relaxed) == 0 && count.load(ordering: .relaxed) == 1000 * Self.floods)
+    }
+
     @Test func anotherQueueIsServedMeanwhile() {
         let queue = OperationQueue(engine: engine), other = OperationQueue(engine: engine)
         for _ in 0..<Self.floods {
@@ -82,7 +117,7 @@ import Testing
             #expect(hasStandby)
         }
 
-        @Test func nobodyIsWokenForAQueueWithAnExecutingOperation() {
+        @Test func nobodyIsWokenWhileAWorkerStandsBy() {
             let queue = OperationQueue(engine: engine)
             let begun = Gate(), end = Gate()
             queue.addOperation {

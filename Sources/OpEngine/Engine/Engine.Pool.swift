@@ -95,7 +95,9 @@ extension Engine {
             case end
         }
 
-        mutating func next(for worker: Worker, maySpin: Bool) -> Next {
+        /// - Parameter standsBy: whether the worker will look again after a short sleep if it gets nothing else to do.
+        mutating func next(for worker: Worker, maySpin: Bool, standsBy: Bool) -> Next {
+            worker.standsBy = standsBy
             let hasArrived = worker.isSearching
             if hasArrived {
                 worker.isSearching = false
@@ -298,7 +300,9 @@ extension Engine {
 
         /// Chooses the wait that must fail, if the main thread and every blocked worker sleep and none is about to wake.
         mutating func chooseStalled(main: Parker) -> Parker? {
-            guard sleeps.count == workers.count - runQueues.idleCount + 1, sleeps.contains(where: { $0.parker === main }),
+            // One that stands by will look for work before it sleeps for long.
+            let idleCount = runQueues.idleCount - workers.count { $0.isParked && $0.standsBy }
+            guard sleeps.count == workers.count - idleCount + 1, sleeps.contains(where: { $0.parker === main }),
                 sleeps.allSatisfy({ !$0.parker.isNotified && !$0.isStalled })
             else { return nil }
             let chosen = sleeps.lastIndex { $0.canStall && $0.parker !== main } ?? sleeps.lastIndex { $0.canStall }

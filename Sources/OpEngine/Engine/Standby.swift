@@ -3,12 +3,13 @@ import CPlatform
 /// A worker that stands by at a queue, because another worker runs the queue's operations so fast that a second one would slow it down.
 ///
 /// Two workers move the queue's cache line, and that of each operation, from one processor to the other. If operations take less than about
-/// 0.1 µs, that takes longer than running them. A worker that arrives at such a queue therefore sleeps, and looks again after each `pause`.
-/// Until then no worker is woken for that queue, as long as an operation of it is executing.
+/// 0.1 µs, that takes longer than running them. And if operations need a key that the other worker's operation has, a second worker only takes
+/// them to give them back. A worker that comes to such a queue therefore sleeps, and looks again after each `pause`. Until then no worker is
+/// woken for that queue. Whoever stops serving it, or is about to wait, ends the standby.
 ///
 /// Saves a quarter of the time of a batch of tiny operations (W9 of docs/performance.md), and more on processors that share no cache. Costs
-/// 2 µs now and then when a worker arrives at a queue with many operations; and when its operations begin to take longer, the second worker
-/// comes up to 0.2 ms later.
+/// some microseconds now and then when a worker arrives at a queue with many operations; and when its operations begin to take longer, the
+/// second worker comes up to 0.2 ms later.
 struct Standby {
     #if WITHOUT_STANDBY
         static let isEnabled = false
@@ -17,10 +18,12 @@ struct Standby {
     #endif
 
     /// A queue must have more operations than this, because fewer are done before it would be worth it.
-    fileprivate static let leastCount = 256
-    /// The duration of the first look, in iterations of a spin loop: about 2 µs.
-    private static let lookIterations = 64
+    private static let leastCount = 256
+    /// The time between two looks.
     private static let pause = Duration.microseconds(100)
+    /// The other worker is fast if it gives keys back at least this often.
+    private static let shortHold = Duration.microseconds(5)
+    private static let mostPausesAfterRefusals = 16
 
     /// When a worker looks: after a rest each time it arrives at a queue, then ever more rarely.
     struct Looks {
@@ -37,13 +40,30 @@ struct Standby {
 
     /// What the last look has seen.
     private var seen: (departures: Int, moment: ContinuousClock.Instant)
+    /// Whether the worker had to give operations back.
+    private let isRefused: Bool
+    /// The other worker is fast if an operation takes no longer than this.
+    private let longest: Duration
+    /// Whether the other worker was fast when this one looked last.
+    private(set) var isFast = true
+    /// When the worker serves the queue again in any case. Operations that it could start may have come.
+    private let end: ContinuousClock.Instant?
 
     /// Begins to stand by at `core`, to which the calling worker was scheduled. Nil if the worker should serve the queue.
-    init?(at core: OperationQueue.Core) {
-        guard Standby.isEnabled, let departures = core.state.withLock({ $0.departuresIfOneWorkerIsEnough }) else { return nil }
+    ///
+    /// - Parameter refusedTurns: in how many turns, up to now, the worker had to give most operations back, because keys were taken.
+    init?(at core: OperationQueue.Core, refusedTurns: Int) {
+        isRefused = refusedTurns > 0
+        guard Standby.isEnabled, let departures = Standby.departures(from: core, isRefused: isRefused) else { return nil }
         seen = (departures, .now)
-        for _ in 0..<Standby.lookIterations { cplatform_relax() }
-        guard isStillFast(at: core) else { return nil }
+        longest = unsafe isRefused ? Standby.shortHold : core.uncheckedEngine.tinyDuration
+        end = isRefused ? seen.moment + Standby.pause * min(1 << min(refusedTurns, 10), Standby.mostPausesAfterRefusals) : nil
+        // Whoever has the keys may have lost its processor to this worker, so only a sleep tells.
+        if !isRefused {
+            // About 2 µs.
+            for _ in 0..<64 { cplatform_relax() }
+            guard isStillFast(at: core) else { return nil }
+        }
         core.state.withLock { ($0.isScheduled, $0.hasStandby) = (false, true) }
     }
 
@@ -52,28 +72,29 @@ struct Standby {
 
     /// Looks whether the other worker is as fast as before. If not, the caller arrives as if it had been scheduled.
     mutating func goesOn(at core: OperationQueue.Core) -> Bool {
-        let isFast = isStillFast(at: core)
+        isFast = isStillFast(at: core)
+        let isOver = end.map { seen.moment >= $0 } ?? false
         return core.state.withLock { state in
-            // A thread that is about to wait may have cleared it.
-            state.hasStandby = state.hasStandby && isFast
+            // Another thread may have ended it.
+            state.hasStandby = state.hasStandby && isFast && !isOver
             return state.hasStandby
         }
     }
 
+    /// How many operations have left the queue. Nil if two workers run operations, or if too few are ready.
+    private static func departures(from core: OperationQueue.Core, isRefused: Bool) -> Int? {
+        core.state.withLock { state in
+            // None is executing when the only worker is between two operations.
+            guard state.executing <= 1, isRefused || state.count > leastCount && state.isRunnable else { return nil }
+            return state.added - state.count
+        }
+    }
+
     private mutating func isStillFast(at core: OperationQueue.Core) -> Bool {
-        guard let departures = core.state.withLock({ $0.departuresIfOneWorkerIsEnough }) else { return false }
+        guard let departures = Standby.departures(from: core, isRefused: isRefused) else { return false }
         let before = seen
         seen = (departures, .now)
-        let longest = unsafe core.uncheckedEngine.tinyDuration * (departures - before.departures)
-        return seen.moment - before.moment <= longest
-    }
-}
-
-extension OperationQueue.State {
-    /// How many operations have left the queue, if many are left and no two workers run them. None is executing when its only worker is between
-    /// two operations.
-    fileprivate var departuresIfOneWorkerIsEnough: Int? {
-        executing <= 1 && count > Standby.leastCount && isRunnable ? added - count : nil
+        return seen.moment - before.moment <= longest * (departures - before.departures)
     }
 }
 

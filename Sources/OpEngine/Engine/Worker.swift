@@ -35,6 +35,8 @@ public final class Worker: @unchecked Sendable {
     private var wakeAffinity = WakeAffinity()
     /// Guarded by the lock of the engine's pool.
     var isParked = false
+    /// Whether the worker stands by, so that its sleep is short. Guarded by the lock of the engine's pool.
+    var standsBy = false
     /// Whether the worker was woken to search for work, or spins. Guarded by the lock of the engine's pool.
     var isSearching = false
     /// The number of reasons why the worker does not count as awake although it is not parked: it waits or is blocked. Guarded by the lock
@@ -104,11 +106,13 @@ public final class Worker: @unchecked Sendable {
         /// Set while the worker stands by at `last`.
         var standby: Standby?
         var looks = Standby.Looks()
+        /// In how many turns, up to now, the worker had to give most operations back. Nil if keys are held for long meanwhile.
+        var refusedTurns: Int? = 0
         /// A worker spins once before it parks.
         var maySpin = Spinning.isEnabled
         while true {
             runJobs()
-            switch engine.next(for: self, maySpin: maySpin) {
+            switch engine.next(for: self, maySpin: maySpin, standsBy: standby != nil) {
             case .serve(let core, let group, let wake):
                 engine.perform(wake)
                 if standby.take() != nil { last?.scheduleIfRunnable() }
@@ -120,7 +124,9 @@ public final class Worker: @unchecked Sendable {
                     context.whileServing(core) { last = nil }
                 }
                 let isUsual = group == self.group && group == .foreground
-                standby = isUsual && !isOther && looks.isDue() ? Standby(at: core) : nil
+                refusedTurns = exchange(&context.refusals, with: 0) <= Worker.turn / 2 ? 0 : refusedTurns.map { $0 + 1 }
+                let looksOn = isUsual && !isOther && (refusedTurns ?? 0 > 0 || looks.isDue())
+                standby = looksOn ? Standby(at: core, refusedTurns: refusedTurns ?? 0) : nil
                 if standby == nil { serve(core, as: group, context, arriving: !isOther) }
                 last = isUsual ? core : nil
                 maySpin = Spinning.isEnabled && standby == nil
@@ -137,6 +143,7 @@ public final class Worker: @unchecked Sendable {
                 engine.perform(wake)
                 if let core = last, var current = standby.take() {
                     if standBy(&current, at: core, context) { standby = current } else { maySpin = Spinning.isEnabled }
+                    if !current.isFast { refusedTurns = nil }
                     break
                 }
                 if last != nil {
@@ -183,8 +190,7 @@ public final class Worker: @unchecked Sendable {
         var left = Worker.turn
         while let operation = unsafe next {
             left -= 1
-            // If nobody else needs the worker, its turn begins anew.
-            if left == 0 && engine.pool.withLock({ !$0.hasScheduled && !$0.hasTooManyAwake }) { left = Worker.turn }
+            if left == 0 && mayGoOn(context) { left = Worker.turn }
             // Safety: `take` states who retains the operation.
             unsafe next = operation._withUnsafeGuaranteedRef {
                 unsafe $0.run(on: context, from: core, thenTakingBy: left > 0 ? group : nil)
@@ -201,6 +207,13 @@ public final class Worker: @unchecked Sendable {
             if left == 0 { return core.scheduleIfRunnable() }
             unsafe next = core.take(arriving: false, by: group)
         }
+    }
+
+    /// Whether the worker's turn begins anew, because nobody else needs the worker, and the queue does.
+    private func mayGoOn(_ context: ThreadContext) -> Bool {
+        if context.refusals > Worker.turn / 2 { return false }
+        context.refusals = 0
+        return engine.pool.withLock { !$0.hasScheduled && !$0.hasTooManyAwake }
     }
 
     /// Whether a spinning worker has something else to do.
@@ -220,9 +233,9 @@ public final class Worker: @unchecked Sendable {
 }
 
 extension Engine {
-    func next(for worker: Worker, maySpin: Bool) -> Pool.Next {
+    func next(for worker: Worker, maySpin: Bool, standsBy: Bool) -> Pool.Next {
         pool.withLock { pool in
-            let next = pool.next(for: worker, maySpin: maySpin)
+            let next = pool.next(for: worker, maySpin: maySpin, standsBy: standsBy)
             let hasScheduled = pool.hasScheduled
             if hasWork.load(ordering: .relaxed) != hasScheduled { hasWork.store(hasScheduled, ordering: .relaxed) }
             return next

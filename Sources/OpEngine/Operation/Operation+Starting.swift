@@ -226,6 +226,7 @@ extension Operation {
         guard let admission else { return true }
         var isAdmitted = false
         context.whileRunning(self, in: core) { isAdmitted = self.isAdmitted(by: core, on: engine(), admission) }
+        if !isAdmitted { context.refusals += 1 }
         return isAdmitted
     }
 

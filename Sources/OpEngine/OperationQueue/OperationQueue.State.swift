@@ -144,7 +144,7 @@ extension OperationQueue {
         /// returned consumer.
         @inline(__always)
         mutating func schedule() -> Consumer? {
-            guard isRunnable && !isScheduled && !(hasStandby && executing > 0) else { return nil }
+            guard isRunnable && !isScheduled && !hasStandby else { return nil }
             isScheduled = true
             let group = nextGroup
             return takeSpinningWorker(for: group) ? .spinningWorker : .thread(group)
@@ -241,7 +241,11 @@ extension OperationQueue {
         /// Returns nil also if the next operation belongs to another thread group. The queue must then be scheduled on that group.
         @inline(__always)
         mutating func take(by group: ThreadGroup) -> Unmanaged<Operation>? {
-            guard isRunnable, nextGroup == group, let operation = unsafe segments.popReady() else { return nil }
+            guard isRunnable, nextGroup == group, let operation = unsafe segments.popReady() else {
+                // The caller no longer serves the queue.
+                hasStandby = false
+                return nil
+            }
             executing += 1
             let isKept = unsafe operation._withUnsafeGuaranteedRef {
                 $0.queuePosition = .taken

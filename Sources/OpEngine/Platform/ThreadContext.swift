@@ -30,6 +30,8 @@ import Synchronization
     /// Members of groups that were deallocated here. See `release(membersOfGroup:)`. Used only on this thread.
     @safe @exclusivity(unchecked) var releasedMembers: [[Operation]] = []
     @safe @exclusivity(unchecked) var isReleasingMembers = false
+    /// How many operations the worker had to give back in its turn, because something that they need is taken.
+    @safe @exclusivity(unchecked) var refusals = 0
     /// The main inboxes that this thread is running, innermost last.
     var runningInboxes: [Inbox] = []
 
