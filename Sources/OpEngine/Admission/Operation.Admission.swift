@@ -5,6 +5,9 @@ extension Operation {
     final class Admission: @unchecked Sendable {
         // Safety: `@unchecked Sendable` because each stored property states what guards it.
 
+        /// Whether the operation needs only keys: it never had amounts, conditions or a retry policy. Atomic, to be read without the lock.
+        let needsOnlyKeys = Atomic<Bool>(true)
+
         // Guarded by the operation's lock, so accesses need no exclusivity checks.
 
         @safe @exclusivity(unchecked) var exclusiveKeys = ExclusiveKeys()
@@ -97,7 +100,7 @@ extension Operation {
     ///
     /// Called by the thread that has taken the operation from its queue and is about to launch it.
     func isAdmitted(by core: OperationQueue.Core, on engine: Engine, _ admission: Admission) -> Bool {
-        if !lock.withLock({ admission.asksAtOnce }) {
+        if !admission.needsOnlyKeys.load(ordering: .relaxed), !lock.withLock({ admission.asksAtOnce }) {
             if isPausing(admission, at: engine.now) {
                 postponeDuringPause(admission, core)
                 return false
@@ -199,7 +202,7 @@ extension Operation {
     /// - Parameter core: the queue from which the calling worker takes its next operation, if any.
     func endAdmission(on engine: Engine, thenTakingFrom core: OperationQueue.Core? = nil) {
         guard let admission else { return }
-        if lock.withLock({ admission.pause != nil }) { endPause(admission, on: engine) }
+        if !admission.needsOnlyKeys.load(ordering: .relaxed) { endPause(admission, on: engine) }
         engine.perform(engine.admissions.withLock { $0.end(self, admission, on: engine) }, thenTakingFrom: core)
     }
 
