@@ -95,6 +95,29 @@ import Testing
         queue.waitUntilAllOperationsAreFinished()
     }
 
+    @Test func manyQueuesShareTheWorkers() throws {
+        let queues = (0..<5).map { _ in OperationQueue(engine: engine) }
+        for _ in 0..<Self.floods / 4 {
+            for queue in queues { queue.addOperations((0..<600).map { _ in BlockOperation {} }, waitUntilFinished: false) }
+            for queue in queues { queue.addOperations(keyed(300, {}, last: {}), waitUntilFinished: false) }
+            for queue in queues {
+                let isDone = try queue.tryWaitUntilAllOperationsAreFinished(until: .now + .seconds(60))
+                try #require(isDone, "\(engine.stallReport(limit: 5))")
+            }
+        }
+    }
+
+    /// A job that a worker runs while it stands by may wait for an operation of the queue.
+    @Test func jobsOfAWorkerThatStandsByRun() {
+        let queue = OperationQueue(engine: engine)
+        for _ in 0..<Self.floods {
+            add([], to: queue)
+            let workers = engine.pool.withLock { $0.workers }
+            for worker in workers { worker.inbox.post { queue.addOperation {} } }
+            queue.waitUntilAllOperationsAreFinished()
+        }
+    }
+
     @Test func theEngineEndsWhileAWorkerStandsBy() {
         for _ in 0..<Self.floods {
             let engine = Self.makeEngine()

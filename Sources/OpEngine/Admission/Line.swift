@@ -60,7 +60,8 @@ struct Line {
         if levels[Int(rank.level)].remove(rank) { waitingCount -= 1 }
     }
 
-    /// Entries in the order of their ranks. Adding at either end and removing the first are O(1) on average.
+    /// Entries in the order of their ranks. Adding at the end, adding in front where there is room, and removing the first are O(1) on
+    /// average.
     private struct Entries {
         /// The places before `start` are empty.
         private var places: ContiguousArray<Entry?> = []

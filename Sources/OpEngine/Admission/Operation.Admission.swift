@@ -5,7 +5,8 @@ extension Operation {
     final class Admission: @unchecked Sendable {
         // Safety: `@unchecked Sendable` because each stored property states what guards it.
 
-        /// Whether the operation needs only keys: it never had amounts, conditions or a retry policy. Atomic, to be read without the lock.
+        /// Whether the operation itself needs only keys: it never had amounts, conditions or a retry policy. Atomic, to be read without the
+        /// lock.
         let needsOnlyKeys = Atomic<Bool>(true)
 
         // Guarded by the operation's lock, so accesses need no exclusivity checks.
@@ -114,9 +115,12 @@ extension Operation {
         }
         var consequences: Admissions.Consequences?
         let isAdmitted = engine.admissions.withLock { $0.admit(self, admission, in: core, on: engine, &consequences) }
-        engine.perform(consequences)
-        if isAdmitted { return true }
+        if isAdmitted {
+            engine.perform(consequences)
+            return true
+        }
         let isBack = core.giveBack(self)
+        engine.perform(consequences)
         // As in `postponeUntilReady`: whoever cancelled the operation, invited it, or gave it a dependency before it was marked as postponed had
         // nothing to post. It may even have finished before it was in the line.
         atomicMemoryFence(ordering: .sequentiallyConsistent)
@@ -209,7 +213,8 @@ extension Operation {
     /// Posts an operation that was invited.
     fileprivate func acceptInvitation(thenTakingFrom core: OperationQueue.Core?) {
         if !resumeInFront(thenTakingFrom: core), !loadState().has(State.cancelled) {
-            leaveLine()  // it has got a dependency
+            // It has got a dependency, or is not back in its queue yet.
+            leaveLine()
         }
     }
 

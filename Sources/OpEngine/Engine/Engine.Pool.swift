@@ -30,6 +30,8 @@ extension Engine {
         var mustEnd = false
 
         var hasScheduled: Bool { runQueues.hasScheduled }
+        /// Whether a worker sleeps for a short time, after which it looks for work.
+        var anyStandsBy: Bool { workers.contains { $0.isParked && $0.standsBy } }
 
         enum Wake {
             case none
@@ -300,9 +302,7 @@ extension Engine {
 
         /// Chooses the wait that must fail, if the main thread and every blocked worker sleep and none is about to wake.
         mutating func chooseStalled(main: Parker) -> Parker? {
-            // One that stands by will look for work before it sleeps for long.
-            let idleCount = runQueues.idleCount - workers.count { $0.isParked && $0.standsBy }
-            guard sleeps.count == workers.count - idleCount + 1, sleeps.contains(where: { $0.parker === main }),
+            guard sleeps.count == workers.count - runQueues.idleCount + 1, sleeps.contains(where: { $0.parker === main }),
                 sleeps.allSatisfy({ !$0.parker.isNotified && !$0.isStalled })
             else { return nil }
             let chosen = sleeps.lastIndex { $0.canStall && $0.parker !== main } ?? sleeps.lastIndex { $0.canStall }

@@ -231,6 +231,7 @@ import Synchronization
         pool.awake == 0 && !pool.hasScheduled && pool.timedWaits == 0 && holds.load(ordering: .acquiring) == 0
             && asynchronousOperations.load(ordering: .acquiring) == 0 && pendingJobs.count.load(ordering: .acquiring) == 0
             && !mainInbox.hasReadyOperations && (simulated?.isIdle ?? true) && ManuallyStartedOperations.isEmpty
+            && !pool.anyStandsBy
     }
 
     /// Declares that something outside the engine, such as a timer, a process or a host, may still add or finish an operation. Must be

@@ -8,8 +8,8 @@ import CPlatform
 /// woken for that queue. Whoever stops serving it, or is about to wait, ends the standby.
 ///
 /// Saves a quarter of the time of a batch of tiny operations (W9 of docs/performance.md), and more on processors that share no cache. Costs
-/// some microseconds now and then when a worker arrives at a queue with many operations; and when its operations begin to take longer, the
-/// second worker comes up to 0.2 ms later.
+/// some microseconds now and then when a worker arrives at a queue with many operations. When operations begin to take longer, the second
+/// worker comes up to 0.2 ms later; one that needs no key may wait for 1.6 ms behind many that do.
 struct Standby {
     #if WITHOUT_STANDBY
         static let isEnabled = false
@@ -25,7 +25,7 @@ struct Standby {
     private static let shortHold = Duration.microseconds(5)
     private static let mostPausesAfterRefusals = 16
 
-    /// When a worker looks: after a rest each time it arrives at a queue, then ever more rarely.
+    /// When a worker looks: the first time that it arrives at a queue after a rest, the third time, the seventh, and so on; at last each 32nd.
     struct Looks {
         private var interval = 1
         private var arrivals = 0
@@ -54,58 +54,73 @@ struct Standby {
     /// - Parameter refusedTurns: in how many turns, up to now, the worker had to give most operations back, because keys were taken.
     init?(at core: OperationQueue.Core, refusedTurns: Int) {
         isRefused = refusedTurns > 0
-        guard Standby.isEnabled, let departures = Standby.departures(from: core, isRefused: isRefused) else { return nil }
+        guard Standby.isEnabled else { return nil }
+        let refused = isRefused
+        guard let departures = core.state.withLock({ Standby.departures(from: $0, isRefused: refused) }) else { return nil }
         seen = (departures, .now)
         longest = unsafe isRefused ? Standby.shortHold : core.uncheckedEngine.tinyDuration
         end = isRefused ? seen.moment + Standby.pause * min(1 << min(refusedTurns, 10), Standby.mostPausesAfterRefusals) : nil
-        // Whoever has the keys may have lost its processor to this worker, so only a sleep tells.
-        if !isRefused {
-            // About 2 µs.
-            for _ in 0..<64 { cplatform_relax() }
-            guard isStillFast(at: core) else { return nil }
+        // Whoever has the keys may have lost its processor to this worker, so only a sleep tells. Otherwise: about 2 µs.
+        if !isRefused { for _ in 0..<64 { cplatform_relax() } }
+        let begins = core.state.withLock { state in
+            guard isRefused || isStillFast(in: state) else { return false }
+            (state.isScheduled, state.hasStandby) = (false, true)
+            return true
         }
-        core.state.withLock { ($0.isScheduled, $0.hasStandby) = (false, true) }
+        if !begins { return nil }
     }
 
     /// The moment of the next look.
     var nextLook: ContinuousClock.Instant { seen.moment + Standby.pause }
 
-    /// Looks whether the other worker is as fast as before. If not, the caller arrives as if it had been scheduled.
-    mutating func goesOn(at core: OperationQueue.Core) -> Bool {
-        isFast = isStillFast(at: core)
-        let isOver = end.map { seen.moment >= $0 } ?? false
-        return core.state.withLock { state in
-            // Another thread may have ended it.
-            state.hasStandby = state.hasStandby && isFast && !isOver
-            return state.hasStandby
-        }
+    enum Look {
+        case goesOn
+        /// Another thread has ended the standby, and scheduled the queue if it needs a worker.
+        case isOver
+        /// The caller arrives at the queue as if it had been scheduled.
+        case arrives
     }
 
-    /// How many operations have left the queue. Nil if two workers run operations, or if too few are ready.
-    private static func departures(from core: OperationQueue.Core, isRefused: Bool) -> Int? {
+    /// Looks whether the other worker is as fast as before.
+    mutating func look(at core: OperationQueue.Core) -> Look {
         core.state.withLock { state in
-            // None is executing when the only worker is between two operations.
-            guard state.executing <= 1, isRefused || state.count > leastCount && state.isRunnable else { return nil }
-            return state.added - state.count
+            guard state.hasStandby else { return .isOver }
+            isFast = isStillFast(in: state)
+            let isDue = end.map { seen.moment >= $0 } ?? false
+            if isFast && !isDue { return .goesOn }
+            (state.isScheduled, state.hasStandby) = (true, false)
+            return .arrives
         }
     }
 
-    private mutating func isStillFast(at core: OperationQueue.Core) -> Bool {
-        guard let departures = Standby.departures(from: core, isRefused: isRefused) else { return false }
+    private mutating func isStillFast(in state: borrowing OperationQueue.State) -> Bool {
+        guard let departures = Standby.departures(from: state, isRefused: isRefused) else { return false }
         let before = seen
         seen = (departures, .now)
         return seen.moment - before.moment <= longest * (departures - before.departures)
     }
+
+    /// How many operations have left the queue. Nil if two workers run operations, or if too few are ready.
+    private static func departures(from state: borrowing OperationQueue.State, isRefused: Bool) -> Int? {
+        // None is executing when the only worker is between two operations.
+        guard state.executing <= 1, isRefused || state.count > leastCount && state.isRunnable else { return nil }
+        return state.added - state.count
+    }
 }
 
 extension Worker {
-    /// Sleeps until the next look. Returns whether the worker goes on standing by; if not, it has served the queue.
+    /// Sleeps until the next look. Returns whether the worker goes on standing by; if not, it may have served the queue.
     func standBy(_ standby: inout Standby, at core: OperationQueue.Core, _ context: ThreadContext) -> Bool {
         let reason = parker.park(until: standby.nextLook)
         engine.pool.withLock { $0.unparkedItself(self) }
         // Whoever woke the worker has work for it.
-        if reason != .timedOut || standby.goesOn(at: core) { return true }
-        arrive(at: core, context)
-        return false
+        guard reason == .timedOut else { return true }
+        switch standby.look(at: core) {
+        case .goesOn: return true
+        case .isOver: return false
+        case .arrives:
+            arrive(at: core, context)
+            return false
+        }
     }
 }

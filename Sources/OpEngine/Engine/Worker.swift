@@ -111,6 +111,8 @@ public final class Worker: @unchecked Sendable {
         /// A worker spins once before it parks.
         var maySpin = Spinning.isEnabled
         while true {
+            // Jobs may take long, or wait for operations of the queue.
+            if inbox.hasJobs, standby.take() != nil { last?.scheduleIfRunnable() }
             runJobs()
             switch engine.next(for: self, maySpin: maySpin, standsBy: standby != nil) {
             case .serve(let core, let group, let wake):
@@ -131,7 +133,7 @@ public final class Worker: @unchecked Sendable {
                 last = isUsual ? core : nil
                 maySpin = Spinning.isEnabled && standby == nil
             case .spin:
-                looks = Standby.Looks()
+                (looks, refusedTurns, context.refusals) = (Standby.Looks(), 0, 0)
                 if let core = last, core.beginSpinning() {
                     maySpin = spin(at: core, context)
                 } else {
@@ -139,13 +141,13 @@ public final class Worker: @unchecked Sendable {
                     maySpin = false
                 }
             case .park(let wake):
-                looks = Standby.Looks()
                 engine.perform(wake)
                 if let core = last, var current = standby.take() {
                     if standBy(&current, at: core, context) { standby = current } else { maySpin = Spinning.isEnabled }
                     if !current.isFast { refusedTurns = nil }
                     break
                 }
+                (looks, refusedTurns, context.refusals) = (Standby.Looks(), 0, 0)
                 if last != nil {
                     engine.perform(engine.pool.withLock { $0.cancelPark(self) })
                     last = nil

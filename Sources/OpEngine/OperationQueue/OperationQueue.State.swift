@@ -242,7 +242,7 @@ extension OperationQueue {
         @inline(__always)
         mutating func take(by group: ThreadGroup) -> Unmanaged<Operation>? {
             guard isRunnable, nextGroup == group, let operation = unsafe segments.popReady() else {
-                // The caller no longer serves the queue.
+                // Whoever finds nothing ends the standby, because it may be the one that has served the queue.
                 hasStandby = false
                 return nil
             }
