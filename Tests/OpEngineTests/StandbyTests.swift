@@ -7,7 +7,7 @@ import Testing
 /// A worker may stand by while another one runs tiny operations. It must come when it is needed.
 @Suite struct StandbyTests {
     private let engine = StandbyTests.makeEngine()
-    private static let floods = TestLength.size(100)
+    private static let floods = TestLength.size(30)
 
     /// An engine for which the operations of a debug build, and of one with a sanitizer, are tiny.
     private static func makeEngine() -> Engine {
@@ -97,7 +97,7 @@ import Testing
 
     @Test func manyQueuesShareTheWorkers() throws {
         let queues = (0..<5).map { _ in OperationQueue(engine: engine) }
-        for _ in 0..<Self.floods / 4 {
+        for _ in 0..<max(2, Self.floods / 2) {
             for queue in queues { queue.addOperations((0..<600).map { _ in BlockOperation {} }, waitUntilFinished: false) }
             for queue in queues { queue.addOperations(keyed(300, {}, last: {}), waitUntilFinished: false) }
             for queue in queues {
