@@ -22,11 +22,7 @@ extension BeyondFoundation where Self: Operation {
         get { admission.map { admission in lock.withLock { admission.needs } } ?? [:] }
         set {
             precondition(newValue.allSatisfy { $0.value >= 1 }, "opscript: what an operation needs must be 1 or more")
-            let change = { (admission: Operation.Admission) in
-                admission.needsOnlyKeys.store(false, ordering: .relaxed)
-                admission.needs = newValue
-            }
-            if changeAdmission(change) { leaveLine() }
+            if changeAdmission({ $0.needs = newValue }) { leaveLine() }
         }
     }
 
@@ -35,12 +31,7 @@ extension BeyondFoundation where Self: Operation {
     ///
     /// Conditions are asked in the order in which they were added, until one does not hold. Has no effect on an operation that has started,
     /// or that is started by hand.
-    public func addCondition(_ condition: Operation.Condition) {
-        changeAdmission { admission in
-            admission.needsOnlyKeys.store(false, ordering: .relaxed)
-            admission.conditions.append(condition)
-        }
-    }
+    public func addCondition(_ condition: Operation.Condition) { changeAdmission { $0.conditions.append(condition) } }
 
     /// How often the operation is tried again when it fails; nil, the default, for not at all.
     ///
@@ -55,10 +46,7 @@ extension BeyondFoundation where Self: Operation {
             precondition(newValue == nil || memberQueue == nil, "opscript: a group cannot be tried again: set the policy of its members")
             // Released outside the lock: the closure `when` may hold the last reference to something.
             var former: RetryPolicy?
-            changeAdmission { admission in
-                admission.needsOnlyKeys.store(false, ordering: .relaxed)
-                former = exchange(&admission.retryPolicy, with: newValue)
-            }
+            changeAdmission { former = exchange(&$0.retryPolicy, with: newValue) }
             withExtendedLifetime(former) {}
         }
     }

@@ -12,10 +12,10 @@ extension Operation {
         // Guarded by the operation's lock, so accesses need no exclusivity checks.
 
         @safe @exclusivity(unchecked) var exclusiveKeys = ExclusiveKeys()
-        @safe @exclusivity(unchecked) var needs: [String: Int] = [:]
+        @safe @exclusivity(unchecked) var needs: [String: Int] = [:] { didSet { needsMoreThanKeys() } }
         /// Those that have not been asked.
-        @safe @exclusivity(unchecked) var conditions: [Condition] = []
-        @safe @exclusivity(unchecked) var retryPolicy: RetryPolicy?
+        @safe @exclusivity(unchecked) var conditions: [Condition] = [] { didSet { needsMoreThanKeys() } }
+        @safe @exclusivity(unchecked) var retryPolicy: RetryPolicy? { didSet { needsMoreThanKeys() } }
         /// How often the operation has started.
         @safe @exclusivity(unchecked) var attempt = 0
         /// The errors of the latest attempts that have failed and were followed by another one.
@@ -38,6 +38,8 @@ extension Operation {
         @safe @exclusivity(unchecked) var place: Place?
         /// Whether there is a `place`. Atomic, to be read without the lock.
         let isInLine = Atomic<Bool>(false)
+
+        private func needsMoreThanKeys() { needsOnlyKeys.store(false, ordering: .relaxed) }
 
         /// A class for the reason that `TokenBucket` is one.
         @safe final class Pause {

@@ -23,19 +23,30 @@ struct Standby {
     private static let pause = Duration.microseconds(100)
     /// The other worker is fast if it gives keys back at least this often.
     private static let shortHold = Duration.microseconds(5)
-    private static let mostPausesAfterRefusals = 16
 
-    /// When a worker looks: the first time that it arrives at a queue after a rest, the third time, the seventh, and so on; at last each 32nd.
-    struct Looks {
+    /// When a worker tries to stand by. Made anew when the worker rests.
+    struct Trials {
         private var interval = 1
         private var arrivals = 0
+        /// In how many turns, one after the other, the worker had to give most operations back. Nil if keys were held for long then.
+        private var refused: Int? = 0
 
-        mutating func isDue() -> Bool {
+        /// In how many turns, one after the other, the worker had to give most operations back, if that is a reason to stand by.
+        var refusedTurns: Int { refused ?? 0 }
+
+        /// The worker arrives at a queue, and has had to give back most operations of its last turn, or not. Returns whether to try: after such a
+        /// turn; otherwise the first time, the third time, the seventh, and so on, at last each 32nd.
+        mutating func isDue(wasRefused: Bool) -> Bool {
+            refused = wasRefused ? refused.map { $0 + 1 } : 0
+            if refusedTurns > 0 { return true }
             arrivals += 1
             if arrivals < interval { return false }
             (interval, arrivals) = (min(2 * interval, 32), 0)
             return true
         }
+
+        /// The standby has shown that refusals are no reason for the next one: the worker had better look for operations that can start.
+        mutating func keysAreHeldForLong() { refused = nil }
     }
 
     /// What the last look has seen.
@@ -59,7 +70,7 @@ struct Standby {
         guard let departures = core.state.withLock({ Standby.departures(from: $0, isRefused: refused) }) else { return nil }
         seen = (departures, .now)
         longest = unsafe isRefused ? Standby.shortHold : core.uncheckedEngine.tinyDuration
-        end = isRefused ? seen.moment + Standby.pause * min(1 << min(refusedTurns, 10), Standby.mostPausesAfterRefusals) : nil
+        end = isRefused ? seen.moment + Standby.pause * (1 << min(refusedTurns, 4)) : nil
         // Whoever has the keys may have lost its processor to this worker, so only a sleep tells. Otherwise: about 2 µs.
         if !isRefused { for _ in 0..<64 { cplatform_relax() } }
         let begins = core.state.withLock { state in

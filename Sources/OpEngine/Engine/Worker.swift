@@ -105,9 +105,7 @@ public final class Worker: @unchecked Sendable {
         var last: OperationQueue.Core?
         /// Set while the worker stands by at `last`.
         var standby: Standby?
-        var looks = Standby.Looks()
-        /// In how many turns, up to now, the worker had to give most operations back. Nil if keys are held for long meanwhile.
-        var refusedTurns: Int? = 0
+        var trials = Standby.Trials()
         /// A worker spins once before it parks.
         var maySpin = Spinning.isEnabled
         while true {
@@ -126,14 +124,14 @@ public final class Worker: @unchecked Sendable {
                     context.whileServing(core) { last = nil }
                 }
                 let isUsual = group == self.group && group == .foreground
-                refusedTurns = exchange(&context.refusals, with: 0) <= Worker.turn / 2 ? 0 : refusedTurns.map { $0 + 1 }
-                let looksOn = isUsual && !isOther && (refusedTurns ?? 0 > 0 || looks.isDue())
-                standby = looksOn ? Standby(at: core, refusedTurns: refusedTurns ?? 0) : nil
+                let tries = isUsual && !isOther && trials.isDue(wasRefused: isRefused(context))
+                context.refusals = 0
+                standby = tries ? Standby(at: core, refusedTurns: trials.refusedTurns) : nil
                 if standby == nil { serve(core, as: group, context, arriving: !isOther) }
                 last = isUsual ? core : nil
                 maySpin = Spinning.isEnabled && standby == nil
             case .spin:
-                (looks, refusedTurns, context.refusals) = (Standby.Looks(), 0, 0)
+                (trials, context.refusals) = (Standby.Trials(), 0)
                 if let core = last, core.beginSpinning() {
                     maySpin = spin(at: core, context)
                 } else {
@@ -144,10 +142,10 @@ public final class Worker: @unchecked Sendable {
                 engine.perform(wake)
                 if let core = last, var current = standby.take() {
                     if standBy(&current, at: core, context) { standby = current } else { maySpin = Spinning.isEnabled }
-                    if !current.isFast { refusedTurns = nil }
+                    if !current.isFast { trials.keysAreHeldForLong() }
                     break
                 }
-                (looks, refusedTurns, context.refusals) = (Standby.Looks(), 0, 0)
+                (trials, context.refusals) = (Standby.Trials(), 0)
                 if last != nil {
                     engine.perform(engine.pool.withLock { $0.cancelPark(self) })
                     last = nil
@@ -211,9 +209,12 @@ public final class Worker: @unchecked Sendable {
         }
     }
 
+    /// Whether the worker had to give back most operations of its turn.
+    private func isRefused(_ context: ThreadContext) -> Bool { context.refusals > Worker.turn / 2 }
+
     /// Whether the worker's turn begins anew, because nobody else needs the worker, and the queue does.
     private func mayGoOn(_ context: ThreadContext) -> Bool {
-        if context.refusals > Worker.turn / 2 { return false }
+        if isRefused(context) { return false }
         context.refusals = 0
         return engine.pool.withLock { !$0.hasScheduled && !$0.hasTooManyAwake }
     }
