@@ -121,7 +121,7 @@ public final class NatsServer: @unchecked Sendable {
         return nil
     }
 
-    private static let starting = Locked(())
+    private static let starting = Locked(false)
 
     private static func makePipe() throws -> (input: Int32, output: Int32) {
         var ends: [Int32] = [-1, -1]

@@ -6,8 +6,10 @@ public final class Locked<Value>: @unchecked Sendable {
     private var value: Value
     private let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
 
-    /// Creates a mutex that guards `value`.
+    /// Creates a mutex that guards `value`. A value without a size, such as `()`, traps: it would have the address of this object, and
+    /// ThreadSanitizer would take every use of the one for an access to the other.
     public init(_ value: Value) {
+        precondition(MemoryLayout<Value>.size > 0, "Locked needs a value that has a size")
         self.value = value
         pthread_mutex_init(mutex, nil)
     }
