@@ -1,9 +1,18 @@
 import Glibc
 
-/// The names of the options of a function.
+/// The names of the options of a function: an enumeration with up to 24 cases and no associated values.
 protocol OptionKey: CaseIterable, Equatable, RawRepresentable<String>, Sendable where AllCases == [Self] {
     /// Made once: `OptionNames()`.
     static var names: OptionNames<Self> { get }
+}
+
+extension OptionKey {
+    /// The place among the cases.
+    @inline(__always)
+    fileprivate var position: Int {
+        // Safety: Swift's ABI numbers the cases of an enumeration without associated values in their order. `OptionNames` checks it.
+        MemoryLayout<Self>.size == 0 ? 0 : unsafe Int(unsafeBitCast(self, to: UInt8.self))
+    }
 }
 
 /// Finds the options of a function by their names.
@@ -15,6 +24,10 @@ struct OptionNames<Key: OptionKey>: Sendable {
     private let beginnings = Key.allCases.map { key in
         var name = key.rawValue
         return name.withUTF8 { unsafe Self.beginning(of: UnsafeRawBufferPointer($0)) }
+    }
+
+    init() {
+        precondition(keys.count <= 24 && keys.indices.allSatisfy { keys[$0].position == $0 })
     }
 
     /// The place of a name among the cases; nil if it is unknown.
@@ -34,21 +47,17 @@ struct OptionNames<Key: OptionKey>: Sendable {
     }
 }
 
-/// The stack slots of the options that a call was given.
-///
-/// They are few, so the list is searched. A dictionary would compute a hash of each name that is asked for, which took a tenth of the time of
-/// an operation that the store finds.
+/// The stack slots of the options that a call was given. Needs no memory of its own, because nearly every operation of a script is made from
+/// options.
 struct GivenOptions<Key: OptionKey> {
-    private var given: [(key: Key, slot: Int32)] = []
+    /// For each case of `Key`; 0 if the option was not given.
+    private var slots = InlineArray<24, Int32>(repeating: 0)
 
+    @inline(__always)
     subscript(_ key: Key) -> Int32? {
-        for option in given where option.key == key { return option.slot }
-        return nil
+        let slot = slots[key.position]
+        return slot != 0 ? slot : nil
     }
 
-    /// Adds an option that is not there yet.
-    mutating func add(_ key: Key, at slot: Int32) {
-        if given.isEmpty { given.reserveCapacity(8) }
-        given.append((key, slot))
-    }
+    mutating func add(_ key: Key, at slot: Int32) { slots[key.position] = slot }
 }

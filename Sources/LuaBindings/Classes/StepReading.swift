@@ -3,8 +3,11 @@ import OpStore
 
 /// What operations ask the store, as scripts write it: `memoize`, `inputs`, `outputs` and what goes with them.
 extension Call {
+    private static let optionsOfSteps: [OperationClass.Option] = [.memoize, .inputs, .outputs, .depfile, .env, .version, .keepOnFailure]
+
     /// Reads the options of `Operation.new`.
     func setStep(of operation: LuaOperation, _ options: GivenOptions<OperationClass.Option>) throws(CallError) {
+        guard Call.optionsOfSteps.contains(where: { options[$0] != nil }) else { return }
         var step = StepOptions()
         if let index = options[.memoize] { step.memoizes = try option("memoize") { () throws(CallError) in try boolean(at: index) } }
         if let index = options[.inputs] { step.inputs = try paths(at: index, "inputs") }

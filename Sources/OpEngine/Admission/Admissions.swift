@@ -92,8 +92,8 @@ struct Admissions {
         var claims = Claims()
         operation.lock.withLock {
             admission.exclusiveKeys.forEach { key in claims.append(Claim(supply: supply(of: .key(key)), amount: 1)) }
-            if admission.needs.isEmpty { return }
-            for (name, amount) in admission.needs { claims.append(Claim(supply: supply(of: .resource(name)), amount: amount)) }
+            guard let needs = admission.rare?.needs else { return }
+            for (name, amount) in needs { claims.append(Claim(supply: supply(of: .resource(name)), amount: amount)) }
         }
         if core.isRateLimited.load(ordering: .relaxed) {
             claims.append(Claim(supply: supply(of: .start(ObjectIdentifier(core))), amount: 1))
@@ -123,7 +123,7 @@ struct Admissions {
                 claim.supply.bucket?.take(at: engine.now)
             }
         }
-        admission.ticket = nil
+        admission.ticket = 0
         // Not before: the next in line would be invited for nothing.
         leaveLine(operation, admission, on: engine, &consequences)
         // There may be enough left for another one.
@@ -146,7 +146,7 @@ struct Admissions {
         of claim: Claim, _ operation: Operation, _ admission: Operation.Admission, in core: ObjectIdentifier,
         on engine: Engine, _ consequences: inout Consequences?
     ) {
-        if admission.ticket == nil {
+        if admission.ticket == 0 {
             lastTicket += 1
             admission.ticket = lastTicket
         }
@@ -240,7 +240,7 @@ struct Admissions {
     }
 
     private func rank(of operation: Operation, _ admission: Operation.Admission) -> Line.Rank {
-        Line.Rank(level: operation.loadState().level, ticket: admission.ticket ?? .max)
+        Line.Rank(level: operation.loadState().level, ticket: admission.ticket == 0 ? .max : admission.ticket)
     }
 
     /// The first claim of which there is not enough, or for which others with a better place wait.

@@ -1,45 +1,57 @@
 import Synchronization
 
 extension Operation {
-    /// What an operation needs besides its dependencies, and whether it is tried again. Created when the first of these is set.
+    /// What an operation needs besides its dependencies, and whether it is tried again. Created when the first of these is set. The object
+    /// takes 128 bytes, two cache lines, all of which are used.
     final class Admission: @unchecked Sendable {
         // Safety: `@unchecked Sendable` because each stored property states what guards it.
 
-        /// Whether the operation itself needs only keys: it never had amounts, conditions or a retry policy. Atomic, to be read without the
-        /// lock.
+        /// Whether there is a `place`. Atomic, to be read without the lock.
+        let isInLine = Atomic<Bool>(false)
+        /// Whether there is nothing `rare`. Atomic, to be read without the lock.
         let needsOnlyKeys = Atomic<Bool>(true)
+        /// Guarded by the lock of `Engine.admissions`.
+        @safe @exclusivity(unchecked) var hasTaken = false
 
         // Guarded by the operation's lock, so accesses need no exclusivity checks.
 
-        @safe @exclusivity(unchecked) var exclusiveKeys = ExclusiveKeys()
-        @safe @exclusivity(unchecked) var needs: [String: Int] = [:] { didSet { needsMoreThanKeys() } }
-        /// Those that have not been asked.
-        @safe @exclusivity(unchecked) var conditions: [Condition] = [] { didSet { needsMoreThanKeys() } }
-        @safe @exclusivity(unchecked) var retryPolicy: RetryPolicy? { didSet { needsMoreThanKeys() } }
-        /// How often the operation has started.
-        @safe @exclusivity(unchecked) var attempt = 0
-        /// The errors of the latest attempts that have failed and were followed by another one.
-        static let mostFailures = 100
-        @safe @exclusivity(unchecked) var failures: [any Error] = []
         /// Whether a thread is in `start`, and whether somebody has ended the attempt meanwhile. See `isTriedAgain`.
         @safe @exclusivity(unchecked) var isInStart = false
         @safe @exclusivity(unchecked) var hasEndedInStart = false
-        /// The timer that begins the next attempt, and its moment.
-        @safe @exclusivity(unchecked) var pause: Pause?
+        /// How often the operation has started.
+        @safe @exclusivity(unchecked) var attempt = 0
+        @safe @exclusivity(unchecked) var exclusiveKeys = ExclusiveKeys()
+        @safe @exclusivity(unchecked) private(set) var rare: Rare?
 
         // Guarded by the lock of `Engine.admissions`.
 
         /// Everything that the operation has taken, or wants to take while it waits in a line.
         @safe @exclusivity(unchecked) var claims = Claims()
-        @safe @exclusivity(unchecked) var hasTaken = false
-        /// The place in the order of those that wait.
-        @safe @exclusivity(unchecked) var ticket: UInt64?
+        /// The place in the order of those that wait; 0 for none.
+        @safe @exclusivity(unchecked) var ticket: UInt64 = 0
         /// The line that the operation waits in, or from which it was invited.
         @safe @exclusivity(unchecked) var place: Place?
-        /// Whether there is a `place`. Atomic, to be read without the lock.
-        let isInLine = Atomic<Bool>(false)
 
-        private func needsMoreThanKeys() { needsOnlyKeys.store(false, ordering: .relaxed) }
+        /// What operations that need only keys do not have. Guarded by the operation's lock.
+        final class Rare {
+            @safe @exclusivity(unchecked) var needs: [String: Int] = [:]
+            /// Those that have not been asked.
+            @safe @exclusivity(unchecked) var conditions: [Condition] = []
+            @safe @exclusivity(unchecked) var retryPolicy: RetryPolicy?
+            /// The errors of the latest attempts that have failed and were followed by another one.
+            static let mostFailures = 100
+            @safe @exclusivity(unchecked) var failures: [any Error] = []
+            /// The timer that begins the next attempt, and its moment.
+            @safe @exclusivity(unchecked) var pause: Pause?
+        }
+
+        func ensureRare() -> Rare {
+            if let rare { return rare }
+            let made = Rare()
+            rare = made
+            needsOnlyKeys.store(false, ordering: .relaxed)
+            return made
+        }
 
         /// A class for the reason that `TokenBucket` is one.
         @safe final class Pause {
@@ -57,14 +69,18 @@ extension Operation {
 
         /// Whether the policy allows another attempt after this one. A policy that was set after the start has no effect. Under the operation's
         /// lock.
-        var hasAttemptsLeft: Bool { retryPolicy.map { attempt > 0 && attempt < $0.attempts } ?? false }
+        var hasAttemptsLeft: Bool { rare?.retryPolicy.map { attempt > 0 && attempt < $0.attempts } ?? false }
 
-        /// Whether nothing is to be done before the operation asks for what it needs.
-        var asksAtOnce: Bool { pause == nil && conditions.isEmpty }
+        /// Whether nothing is to be done before the operation asks for what it needs. Under the operation's lock.
+        var asksAtOnce: Bool { rare.map { $0.pause == nil && $0.conditions.isEmpty } ?? true }
     }
 
     /// The operation's admission; nil if it needs nothing special. Needs no lock, because the flag is set after the admission was made.
-    var admission: Admission? { loadState().has(State.hasAdmission) ? extras?.admission : nil }
+    var admission: Admission? {
+        guard loadState().has(State.hasAdmission), let extras else { return nil }
+        // Safety: extras live as long as the operation.
+        return unsafe Unmanaged.passUnretained(extras)._withUnsafeGuaranteedRef { $0.admission }
+    }
 
     /// Changes what the operation needs, and has it ask before it starts. Has no effect once the operation has started.
     ///
@@ -73,9 +89,9 @@ extension Operation {
     func changeAdmission(_ change: (Admission) -> Void) -> Bool {
         lock.withLock {
             withExtras { extras in
-                let admission = extras.admission ?? Admission()
-                if extras.admission == nil { extras.admission = admission }
-                change(admission)
+                if extras.admission == nil { extras.admission = Admission() }
+                // Safety: the admission lives as long as the operation once it exists.
+                unsafe Unmanaged.passUnretained(extras.admission.unsafelyUnwrapped)._withUnsafeGuaranteedRef(change)
             }
             return transition { state in
                 state.set(State.hasAdmission)
@@ -134,7 +150,7 @@ extension Operation {
 
     /// Asks the conditions one after the other, and cancels the operation when one does not hold.
     private func askConditions(of admission: Admission) {
-        let conditions = lock.withLock { exchange(&admission.conditions, with: []) }
+        let conditions = lock.withLock { admission.rare.map { exchange(&$0.conditions, with: []) } ?? [] }
         for condition in conditions {
             switch condition.evaluate(self) {
             case .holds: continue
@@ -164,18 +180,18 @@ extension Operation {
 
     /// Forgets the pause between two attempts.
     private func endPause(_ admission: Admission, on engine: Engine) {
-        if let timer = lock.withLock({ admission.pause.take() })?.timer { engine.timers.cancel(timer, on: engine) }
+        if let timer = lock.withLock({ admission.rare?.pause.take() })?.timer { engine.timers.cancel(timer, on: engine) }
     }
 
     /// Whether the operation must wait for its next attempt, although it was posted, such as by the end of a dependency.
     private func isPausing(_ admission: Admission, at now: ContinuousClock.Instant) -> Bool {
-        !loadState().has(State.cancelled) && lock.withLock { admission.pause.map { $0.end > now } ?? false }
+        !loadState().has(State.cancelled) && lock.withLock { admission.rare?.pause.map { $0.end > now } ?? false }
     }
 
     private func postponeDuringPause(_ admission: Admission, _ core: OperationQueue.Core) {
         guard core.giveBack(self) else { return }
         atomicMemoryFence(ordering: .sequentiallyConsistent)
-        if loadState().has(State.cancelled) || lock.withLock({ admission.pause == nil }) { retryPostponed() }
+        if loadState().has(State.cancelled) || lock.withLock({ admission.rare?.pause == nil }) { retryPostponed() }
     }
 
     /// A thread is about to call `start`, if only to finish the operation as cancelled. `startHasReturned` follows.
@@ -191,7 +207,7 @@ extension Operation {
     /// was cancelled or is observed.
     func beginOnlyAttempt(_ admission: Admission) -> Bool {
         lock.withLock {
-            guard admission.retryPolicy == nil, transition({ $0.launchUnobserved(isAdmitted: true) }) else { return false }
+            guard admission.rare?.retryPolicy == nil, transition({ $0.launchUnobserved(isAdmitted: true) }) else { return false }
             admission.attempt += 1
             return true
         }

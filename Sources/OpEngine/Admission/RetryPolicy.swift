@@ -59,7 +59,7 @@ extension Operation {
         let state = loadState()
         guard state.has(State.failed), state.mayBeTriedAgain, let admission, let error else { return false }
         let (policy, isTooEarly) = lock.withLock { () -> (RetryPolicy?, Bool) in
-            guard let policy = admission.retryPolicy, admission.hasAttemptsLeft else { return (nil, false) }
+            guard let policy = admission.rare?.retryPolicy, admission.hasAttemptsLeft else { return (nil, false) }
             if admission.isInStart { admission.hasEndedInStart = true }
             return (policy, admission.isInStart)
         }
@@ -78,10 +78,11 @@ extension Operation {
         let end = seconds > 0 ? engine.now + .seconds(seconds) : nil
         // Whoever sees the failure also sees what the operation waits for.
         lock.withLock {
-            if admission.failures.count == Admission.mostFailures { admission.failures.removeFirst() }
-            admission.failures.append(error)
+            let rare = admission.ensureRare()
+            if rare.failures.count == Admission.Rare.mostFailures { rare.failures.removeFirst() }
+            rare.failures.append(error)
+            rare.pause = end.map { Admission.Pause(until: $0) }
             rareExtras?.error = nil
-            admission.pause = end.map { Admission.Pause(until: $0) }
         }
         engine.perform(engine.admissions.withLock { $0.end(self, admission, on: engine) })
         if before.has(State.outlivesStart) { engine.asynchronousOperationEnded() }
@@ -96,12 +97,12 @@ extension Operation {
         guard core.giveBack(self) else { return }
         if let end {
             let timer = engine.timers.set(at: end, on: engine) { [self] in
-                lock.withLock { admission.pause = nil }
+                lock.withLock { admission.rare?.pause = nil }
                 retryPostponed()
             }
             let isOver = lock.withLock {
-                if admission.pause != nil { admission.pause?.timer = timer }
-                return admission.pause == nil
+                admission.rare?.pause?.timer = timer
+                return admission.rare?.pause == nil
             }
             if isOver { engine.timers.cancel(timer, on: engine) }
         }
