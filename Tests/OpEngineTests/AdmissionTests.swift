@@ -25,6 +25,28 @@ import Testing
         #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
     }
 
+    @Test func keysMayBeSetBeforeAndAfterOtherProperties() {
+        let engine = Engine(workerCount: 2)
+        let queue = OperationQueue(engine: engine), log = Log<String>()
+        let changes: [(String, (Operation) -> Void)] = [
+            ("key", { $0.exclusiveKeys = ["key"] }), ("name", { $0.name = "named" }), ("needs", { $0.needs = ["disk": 1] }),
+            ("completion", { $0.completionBlock = { log.append("completed") } }), ("retry", { $0.retryPolicy = RetryPolicy(attempts: 2) }),
+        ]
+        engine.resources = ["disk": 1]
+        for first in changes.indices {
+            let operation = BlockOperation { log.append("ran") }
+            for (_, change) in changes[first...] + changes[..<first] { change(operation) }
+            #expect(
+                operation.exclusiveKeys == ["key"] && operation.name == "named" && operation.needs == ["disk": 1],
+                "\(changes[first].0) first")
+            #expect(operation.completionBlock != nil && operation.retryPolicy?.attempts == 2)
+            queue.addOperation(operation)
+        }
+        queue.waitUntilAllOperationsAreFinished()
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+        #expect(log.entries.count { $0 == "ran" } == changes.count && log.entries.count { $0 == "completed" } == changes.count)
+    }
+
     @Test func waitingOperationsGetAKeyByPriorityAndThenByAge() {
         let engine = Engine(workerCount: 2)
         let queue = OperationQueue(engine: engine), log = Log<String>()

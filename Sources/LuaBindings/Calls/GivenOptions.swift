@@ -33,8 +33,8 @@ struct OptionNames<Key: OptionKey>: Sendable {
     /// The place of a name among the cases; nil if it is unknown.
     func position(of name: UnsafeRawBufferPointer) -> Int? {
         let beginning = unsafe Self.beginning(of: name)
-        for position in beginnings.indices where beginnings[position] == beginning {
-            if names[position].count == name.count, unsafe name.elementsEqual(names[position]) { return position }
+        for position in beginnings.indices where beginnings[position] == beginning && names[position].count == name.count {
+            if unsafe name.count <= 8 || name.elementsEqual(names[position]) { return position }
         }
         return nil
     }

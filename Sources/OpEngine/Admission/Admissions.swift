@@ -92,7 +92,7 @@ struct Admissions {
         var claims = Claims()
         operation.lock.withLock {
             admission.exclusiveKeys.forEach { key in claims.append(Claim(supply: supply(of: .key(key)), amount: 1)) }
-            guard let needs = admission.rare?.needs else { return }
+            guard let needs = admission.further?.needs else { return }
             for (name, amount) in needs { claims.append(Claim(supply: supply(of: .resource(name)), amount: amount)) }
         }
         if core.isRateLimited.load(ordering: .relaxed) {

@@ -19,10 +19,10 @@ extension BeyondFoundation where Self: Operation {
     /// Adding an operation that needs more than there is at that time traps; `tryAddOperation` throws
     /// `OperationError.needsMoreThanThereIs`. Traps if an amount is below 1.
     public var needs: [String: Int] {
-        get { admission.flatMap { admission in lock.withLock { admission.rare?.needs } } ?? [:] }
+        get { admission.flatMap { admission in lock.withLock { admission.further?.needs } } ?? [:] }
         set {
             precondition(newValue.allSatisfy { $0.value >= 1 }, "opscript: what an operation needs must be 1 or more")
-            if changeAdmission({ $0.ensureRare().needs = newValue }) { leaveLine() }
+            if changeAdmission({ $0.ensureFurther().needs = newValue }) { leaveLine() }
         }
     }
 
@@ -31,7 +31,7 @@ extension BeyondFoundation where Self: Operation {
     ///
     /// Conditions are asked in the order in which they were added, until one does not hold. Has no effect on an operation that has started,
     /// or that is started by hand.
-    public func addCondition(_ condition: Operation.Condition) { changeAdmission { $0.ensureRare().conditions.append(condition) } }
+    public func addCondition(_ condition: Operation.Condition) { changeAdmission { $0.ensureFurther().conditions.append(condition) } }
 
     /// How often the operation is tried again when it fails; nil, the default, for not at all.
     ///
@@ -41,12 +41,12 @@ extension BeyondFoundation where Self: Operation {
     ///
     /// An operation that is started by hand has one attempt. Traps if it is set on a group, whose members run once: set it on these.
     public var retryPolicy: RetryPolicy? {
-        get { admission.flatMap { admission in lock.withLock { admission.rare?.retryPolicy } } }
+        get { admission.flatMap { admission in lock.withLock { admission.further?.retryPolicy } } }
         set {
             precondition(newValue == nil || memberQueue == nil, "opscript: a group cannot be tried again: set the policy of its members")
             // Released outside the lock: the closure `when` may hold the last reference to something.
             var former: RetryPolicy?
-            changeAdmission { former = exchange(&$0.ensureRare().retryPolicy, with: newValue) }
+            changeAdmission { former = exchange(&$0.ensureFurther().retryPolicy, with: newValue) }
             withExtendedLifetime(former) {}
         }
     }
@@ -59,7 +59,7 @@ extension BeyondFoundation where Self: Operation {
     }
 
     /// The errors of the latest 100 attempts that have failed and were followed by another one, in order.
-    public var attemptErrors: [any Error] { admission.flatMap { admission in lock.withLock { admission.rare?.failures } } ?? [] }
+    public var attemptErrors: [any Error] { admission.flatMap { admission in lock.withLock { admission.further?.failures } } ?? [] }
 }
 
 extension Operation {
@@ -74,7 +74,7 @@ extension Operation {
     package func continueAttempts(at attempt: Int) { changeAdmission { $0.attempt = attempt - 1 } }
 
     /// The number of conditions that have not been asked.
-    package var conditionCount: Int { admission.flatMap { admission in lock.withLock { admission.rare?.conditions.count } } ?? 0 }
+    package var conditionCount: Int { admission.flatMap { admission in lock.withLock { admission.further?.conditions.count } } ?? 0 }
 
     /// What must hold for an operation to start. See `addCondition(_:)`.
     public struct Condition: Sendable {

@@ -1,14 +1,14 @@
 import Synchronization
 
 extension Operation {
-    /// What an operation needs besides its dependencies, and whether it is tried again. Created when the first of these is set. The object
-    /// takes 128 bytes, two cache lines, all of which are used.
-    final class Admission: @unchecked Sendable {
+    /// What an operation needs besides its dependencies, and whether it is tried again. Created when the first of these is set. A subclass of
+    /// `Extras`, so that an operation with keys usually has one such object and not two.
+    final class Admission: Extras, @unchecked Sendable {
         // Safety: `@unchecked Sendable` because each stored property states what guards it.
 
         /// Whether there is a `place`. Atomic, to be read without the lock.
         let isInLine = Atomic<Bool>(false)
-        /// Whether there is nothing `rare`. Atomic, to be read without the lock.
+        /// Whether `further` is nil. Atomic, to be read without the lock.
         let needsOnlyKeys = Atomic<Bool>(true)
         /// Guarded by the lock of `Engine.admissions`.
         @safe @exclusivity(unchecked) var hasTaken = false
@@ -21,7 +21,7 @@ extension Operation {
         /// How often the operation has started.
         @safe @exclusivity(unchecked) var attempt = 0
         @safe @exclusivity(unchecked) var exclusiveKeys = ExclusiveKeys()
-        @safe @exclusivity(unchecked) private(set) var rare: Rare?
+        @safe @exclusivity(unchecked) private(set) var further: Further?
 
         // Guarded by the lock of `Engine.admissions`.
 
@@ -32,8 +32,8 @@ extension Operation {
         /// The line that the operation waits in, or from which it was invited.
         @safe @exclusivity(unchecked) var place: Place?
 
-        /// What operations that need only keys do not have. Guarded by the operation's lock.
-        final class Rare {
+        /// What operations that need only keys do not have.
+        final class Further {
             @safe @exclusivity(unchecked) var needs: [String: Int] = [:]
             /// Those that have not been asked.
             @safe @exclusivity(unchecked) var conditions: [Condition] = []
@@ -45,10 +45,10 @@ extension Operation {
             @safe @exclusivity(unchecked) var pause: Pause?
         }
 
-        func ensureRare() -> Rare {
-            if let rare { return rare }
-            let made = Rare()
-            rare = made
+        func ensureFurther() -> Further {
+            if let further { return further }
+            let made = Further()
+            further = made
             needsOnlyKeys.store(false, ordering: .relaxed)
             return made
         }
@@ -69,17 +69,19 @@ extension Operation {
 
         /// Whether the policy allows another attempt after this one. A policy that was set after the start has no effect. Under the operation's
         /// lock.
-        var hasAttemptsLeft: Bool { rare?.retryPolicy.map { attempt > 0 && attempt < $0.attempts } ?? false }
+        var hasAttemptsLeft: Bool { further?.retryPolicy.map { attempt > 0 && attempt < $0.attempts } ?? false }
 
         /// Whether nothing is to be done before the operation asks for what it needs. Under the operation's lock.
-        var asksAtOnce: Bool { rare.map { $0.pause == nil && $0.conditions.isEmpty } ?? true }
+        var asksAtOnce: Bool { further.map { $0.pause == nil && $0.conditions.isEmpty } ?? true }
     }
 
     /// The operation's admission; nil if it needs nothing special. Needs no lock, because the flag is set after the admission was made.
     var admission: Admission? {
         guard loadState().has(State.hasAdmission), let extras else { return nil }
-        // Safety: extras live as long as the operation.
-        return unsafe Unmanaged.passUnretained(extras)._withUnsafeGuaranteedRef { $0.admission }
+        // Safety: extras live as long as the operation once they exist.
+        return unsafe Unmanaged.passUnretained(extras)._withUnsafeGuaranteedRef {
+            unsafe $0.laterAdmission ?? unsafeDowncast($0, to: Admission.self)
+        }
     }
 
     /// Changes what the operation needs, and has it ask before it starts. Has no effect once the operation has started.
@@ -88,16 +90,20 @@ extension Operation {
     @discardableResult
     func changeAdmission(_ change: (Admission) -> Void) -> Bool {
         lock.withLock {
-            withExtras { extras in
-                if extras.admission == nil { extras.admission = Admission() }
-                // Safety: the admission lives as long as the operation once it exists.
-                unsafe Unmanaged.passUnretained(extras.admission.unsafelyUnwrapped)._withUnsafeGuaranteedRef(change)
-            }
+            change(ensureAdmission())
             return transition { state in
                 state.set(State.hasAdmission)
                 return state.has(State.linked)
             }
         }
+    }
+
+    /// The caller holds `lock`, and sets the flag.
+    private func ensureAdmission() -> Admission {
+        if let admission { return admission }
+        let made = Admission()
+        if let extras { extras.laterAdmission = made } else { extras = made }
+        return made
     }
 
     /// What an operation that waits is missing.
@@ -150,7 +156,7 @@ extension Operation {
 
     /// Asks the conditions one after the other, and cancels the operation when one does not hold.
     private func askConditions(of admission: Admission) {
-        let conditions = lock.withLock { admission.rare.map { exchange(&$0.conditions, with: []) } ?? [] }
+        let conditions = lock.withLock { admission.further.map { exchange(&$0.conditions, with: []) } ?? [] }
         for condition in conditions {
             switch condition.evaluate(self) {
             case .holds: continue
@@ -180,18 +186,18 @@ extension Operation {
 
     /// Forgets the pause between two attempts.
     private func endPause(_ admission: Admission, on engine: Engine) {
-        if let timer = lock.withLock({ admission.rare?.pause.take() })?.timer { engine.timers.cancel(timer, on: engine) }
+        if let timer = lock.withLock({ admission.further?.pause.take() })?.timer { engine.timers.cancel(timer, on: engine) }
     }
 
     /// Whether the operation must wait for its next attempt, although it was posted, such as by the end of a dependency.
     private func isPausing(_ admission: Admission, at now: ContinuousClock.Instant) -> Bool {
-        !loadState().has(State.cancelled) && lock.withLock { admission.rare?.pause.map { $0.end > now } ?? false }
+        !loadState().has(State.cancelled) && lock.withLock { admission.further?.pause.map { $0.end > now } ?? false }
     }
 
     private func postponeDuringPause(_ admission: Admission, _ core: OperationQueue.Core) {
         guard core.giveBack(self) else { return }
         atomicMemoryFence(ordering: .sequentiallyConsistent)
-        if loadState().has(State.cancelled) || lock.withLock({ admission.rare?.pause == nil }) { retryPostponed() }
+        if loadState().has(State.cancelled) || lock.withLock({ admission.further?.pause == nil }) { retryPostponed() }
     }
 
     /// A thread is about to call `start`, if only to finish the operation as cancelled. `startHasReturned` follows.
@@ -207,7 +213,7 @@ extension Operation {
     /// was cancelled or is observed.
     func beginOnlyAttempt(_ admission: Admission) -> Bool {
         lock.withLock {
-            guard admission.rare?.retryPolicy == nil, transition({ $0.launchUnobserved(isAdmitted: true) }) else { return false }
+            guard admission.further?.retryPolicy == nil, transition({ $0.launchUnobserved(isAdmitted: true) }) else { return false }
             admission.attempt += 1
             return true
         }

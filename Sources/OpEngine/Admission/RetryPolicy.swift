@@ -59,7 +59,7 @@ extension Operation {
         let state = loadState()
         guard state.has(State.failed), state.mayBeTriedAgain, let admission, let error else { return false }
         let (policy, isTooEarly) = lock.withLock { () -> (RetryPolicy?, Bool) in
-            guard let policy = admission.rare?.retryPolicy, admission.hasAttemptsLeft else { return (nil, false) }
+            guard let policy = admission.further?.retryPolicy, admission.hasAttemptsLeft else { return (nil, false) }
             if admission.isInStart { admission.hasEndedInStart = true }
             return (policy, admission.isInStart)
         }
@@ -78,10 +78,10 @@ extension Operation {
         let end = seconds > 0 ? engine.now + .seconds(seconds) : nil
         // Whoever sees the failure also sees what the operation waits for.
         lock.withLock {
-            let rare = admission.ensureRare()
-            if rare.failures.count == Admission.Rare.mostFailures { rare.failures.removeFirst() }
-            rare.failures.append(error)
-            rare.pause = end.map { Admission.Pause(until: $0) }
+            let further = admission.ensureFurther()
+            if further.failures.count == Admission.Further.mostFailures { further.failures.removeFirst() }
+            further.failures.append(error)
+            further.pause = end.map { Admission.Pause(until: $0) }
             rareExtras?.error = nil
         }
         engine.perform(engine.admissions.withLock { $0.end(self, admission, on: engine) })
@@ -97,12 +97,12 @@ extension Operation {
         guard core.giveBack(self) else { return }
         if let end {
             let timer = engine.timers.set(at: end, on: engine) { [self] in
-                lock.withLock { admission.rare?.pause = nil }
+                lock.withLock { admission.further?.pause = nil }
                 retryPostponed()
             }
             let isOver = lock.withLock {
-                admission.rare?.pause?.timer = timer
-                return admission.rare?.pause == nil
+                admission.further?.pause?.timer = timer
+                return admission.further?.pause == nil
             }
             if isOver { engine.timers.cancel(timer, on: engine) }
         }

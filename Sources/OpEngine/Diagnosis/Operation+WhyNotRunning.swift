@@ -106,7 +106,7 @@ extension Operation {
         else { return [] }
         let now = engine.now
         if let (end, attempt, count) = lock.withLock({
-            admission.rare?.pause.map { ($0.end, admission.attempt, admission.rare?.retryPolicy?.attempts ?? 0) }
+            admission.further?.pause.map { ($0.end, admission.attempt, admission.further?.retryPolicy?.attempts ?? 0) }
         }) {
             return [.retry(attempt: attempt + 1, of: count, next: now.duration(to: end))]
         }

@@ -34,7 +34,7 @@ open class BlockOperation: Operation, @unchecked Sendable {
     final func runBlocks() -> Bool {
         // Locks explicitly, because a closure returned from `withLock` would be allocated again.
         lock.lock()
-        if loadState().has(State.hasAdmission), extras?.admission?.rare?.retryPolicy != nil {
+        if loadState().has(State.hasAdmission), admission?.further?.retryPolicy != nil {
             let all = (first.map { [$0] } ?? []) + (rareExtras?.otherBlocks ?? [])
             lock.unlock()
             // Another attempt needs the blocks again.

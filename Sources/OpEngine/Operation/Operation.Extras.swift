@@ -4,14 +4,14 @@ import Synchronization
 extension Operation {
     /// Properties that many operations do not use. They live in a separate object to keep operations small. The object takes 64 bytes of
     /// the allocator, all of which are used.
-    final class Extras {
+    class Extras {
         // The operation's `lock` guards all of these, so accesses need no exclusivity checks.
 
         @safe @exclusivity(unchecked) var name: String?
         @safe @exclusivity(unchecked) var completionBlock: Block?
         @safe @exclusivity(unchecked) var rare: Rare?
-        /// Written once. See `changeAdmission`.
-        @safe @exclusivity(unchecked) var admission: Admission?
+        /// The admission of an operation that already had extras when it got one. Written once. See `changeAdmission`.
+        @safe @exclusivity(unchecked) var laterAdmission: Admission?
 
         /// Properties that few operations use.
         final class Rare {
