@@ -1,9 +1,10 @@
 import CTestSupport
 import Dispatch
 import Glibc
-import OpEngine
 import TestSupport
 import Testing
+
+@_spi(Locking) @testable import OpEngine
 
 /// Bodies that block in calls that the engine is not told about.
 @Suite struct BlockedThreadTests {
@@ -334,6 +335,31 @@ import Testing
             queue.waitUntilAllOperationsAreFinished()
         }
         expectRest(of: engine)
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+    }
+
+    /// The worker that has run an operation takes the next one itself. The queue, which was scheduled for that one, has nothing to run then.
+    @Test func aQueueWithNothingToRunLeavesTheLine() {
+        let engine = Engine(workerCount: 1)
+        let queue = OperationQueue(engine: engine)
+        let (hasLeft, log) = (Locked(false), Log<String>())
+        let first = BlockOperation {}
+        first.whenFinished {
+            queue.addOperation {
+                log.append("second")
+                while !hasLeft.withLock({ $0 }) {}
+                log.append("end of second")
+            }
+        }
+        queue.addOperation(first)
+        while log.entries.isEmpty {}
+        while engine.pool.withLock({ $0.hasScheduled }) {}
+        // Scheduled again.
+        queue.addOperation { log.append("third") }
+        #expect(engine.pool.withLock { $0.hasScheduled })
+        hasLeft.withLock { $0 = true }
+        queue.waitUntilAllOperationsAreFinished()
+        #expect(log.entries == ["second", "end of second", "third"])
         #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
     }
 

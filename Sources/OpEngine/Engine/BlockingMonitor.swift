@@ -69,6 +69,7 @@ final class BlockingMonitor: @unchecked Sendable {
     private func round() -> Duration? {
         let now = ContinuousClock.now
         findReturnedWorkers(now)
+        withdrawIdleQueue()
         let situation = engine.pool.withLock { pool -> Situation in
             if pool.isShortOfWorkers && !pool.mustEnd {
                 idleRoundCount = 0
@@ -92,6 +93,19 @@ final class BlockingMonitor: @unchecked Sendable {
             return idleRoundCount < BlockingMonitor.idleRounds ? BlockingMonitor.idlePause : BlockingMonitor.restingPause
         case .over: return nil
         }
+    }
+
+    /// Takes the first queue out of the line if none of its operations can start, because a worker that was there already has taken the one for
+    /// which it was scheduled. Otherwise the monitor would go on for nothing until a worker comes to that queue.
+    private func withdrawIdleQueue() {
+        guard let core = engine.pool.withLock(\.firstInLine), !core.state.withLock(\.isRunnable) else { return }
+        // An operation that is added between the two steps has nobody who comes for it. A wait for it must not be taken for one that never ends.
+        engine.hold()
+        if engine.pool.withLock({ $0.withdraw(core) }) {
+            core.acknowledgeScheduling()
+            core.scheduleIfRunnable()
+        }
+        engine.release()
     }
 
     private func replaceBlocked(among busy: [Worker], _ isUrgent: Bool, _ now: ContinuousClock.Instant) -> Duration {

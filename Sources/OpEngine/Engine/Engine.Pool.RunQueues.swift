@@ -93,6 +93,18 @@ extension Engine.Pool {
             return core
         }
 
+        /// The queue that a worker would get next.
+        var firstScheduled: OperationQueue.Core? { hasScheduled ? self[next].first : nil }
+
+        /// Removes a queue if it is the first of its group. Returns whether it was.
+        mutating func removeFirst(ifSameAs core: OperationQueue.Core) -> Bool {
+            guard let group = [ThreadGroup.foreground, .utility, .background].first(where: { self[$0].first === core }) else {
+                return false
+            }
+            _ = pop(group)
+            return true
+        }
+
         /// Whether one of the first scheduled queues of any group has an explicit maximum.
         var hasExplicitMaximumInLine: Bool {
             for runQueue in [foreground, utility, background] {

@@ -251,6 +251,12 @@ extension Engine {
         /// Whether work waits and no worker may be woken for it. If workers are blocked, others should replace them.
         var isShortOfWorkers: Bool { hasScheduled && awake >= target && (canSpawn || runQueues.idleCount > 0) }
 
+        /// The queue that a worker would get next, if no worker may be woken for it.
+        var firstInLine: OperationQueue.Core? { isShortOfWorkers ? runQueues.firstScheduled : nil }
+
+        /// Takes a queue out of the line in which it is the first. Returns false if it is not.
+        mutating func withdraw(_ core: OperationQueue.Core) -> Bool { runQueues.removeFirst(ifSameAs: core) }
+
         /// Whether one of the first scheduled queues has an explicit maximum, which allows more operations.
         var hasExplicitMaximumInLine: Bool { runQueues.hasExplicitMaximumInLine }
 
