@@ -8,6 +8,8 @@ import Testing
 
 private final class SignalCount: Sendable {
     let value = Atomic(0)
+    /// What the sender does: 0 when it waits for its turn, 1 before it sends the signal, 2 while the signal is sent and perhaps handled.
+    let phase = Atomic(0)
 }
 
 /// Ctrl-C at any moment. This is one test, because only one runtime of a process catches the signal.
@@ -34,10 +36,13 @@ private final class SignalCount: Sendable {
                 var random = SeededGenerator(seed: 1)
                 for _ in 0..<rounds * bodies.count {
                     pace.step()
+                    sent.phase.store(1, ordering: .relaxed)
                     for _ in 0..<Int.random(in: 0..<5000, using: &random) { turn.add(1, ordering: .relaxed) }
+                    sent.phase.store(2, ordering: .relaxed)
                     // The kernel may deliver the signal to any thread.
                     pthread_kill(Bool.random(using: &random) ? scriptThread : pthread_self(), SIGINT)
                     sent.value.add(1, ordering: .releasing)
+                    sent.phase.store(0, ordering: .relaxed)
                     pace.step()
                 }
             }
@@ -55,7 +60,10 @@ private final class SignalCount: Sendable {
                             for i = 1, 2000 do \(body) end
                             """)
                         lost += 1
-                    } catch { #expect(error.message.hasSuffix("interrupted!")) }
+                    } catch {
+                        let phase = sent.phase.load(ordering: .relaxed)
+                        #expect(error.message.hasSuffix("interrupted!"), "\(body), phase \(phase), signal \(runtime.lastInterrupt ?? 0)")
+                    }
                     pace.step()
                 }
                 #expect(lost == 0, "\(body)")
