@@ -160,18 +160,19 @@ import Testing
 
         @Test func trialsBecomeRarer() {
             var trials = Standby.Trials()
-            let due = (1...64).filter { _ in trials.isDue(wasRefused: false) }
+            let due = (1...64).filter { _ in trials.isDue(wasRefused: false, wasFull: true) }
             #expect(due == [1, 3, 7, 15, 31, 63])
         }
 
         @Test func refusalsAreAReasonUntilKeysAreHeldForLong() {
             var trials = Standby.Trials()
-            #expect((1...5).allSatisfy { trials.isDue(wasRefused: true) && trials.refusedTurns == $0 })
+            #expect((1...5).allSatisfy { trials.isDue(wasRefused: true, wasFull: true) && trials.refusedTurns == $0 })
             trials.keysAreHeldForLong()
-            #expect(trials.isDue(wasRefused: true) && !trials.isDue(wasRefused: true) && trials.refusedTurns == 0)
+            #expect(
+                trials.isDue(wasRefused: true, wasFull: true) && !trials.isDue(wasRefused: true, wasFull: true) && trials.refusedTurns == 0)
             // A turn in which something could start.
-            _ = trials.isDue(wasRefused: false)
-            #expect(trials.isDue(wasRefused: true) && trials.refusedTurns == 1)
+            _ = trials.isDue(wasRefused: false, wasFull: true)
+            #expect(trials.isDue(wasRefused: true, wasFull: true) && trials.refusedTurns == 1)
         }
 
     #endif

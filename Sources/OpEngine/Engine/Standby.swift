@@ -34,11 +34,16 @@ struct Standby {
         /// In how many turns, one after the other, the worker had to give most operations back, if that is a reason to stand by.
         var refusedTurns: Int { refused ?? 0 }
 
-        /// The worker arrives at a queue, and has had to give back most operations of its last turn, or not. Returns whether to try: after such a
-        /// turn; otherwise the first time, the third time, the seventh, and so on, at last each 32nd.
-        mutating func isDue(wasRefused: Bool) -> Bool {
+        /// The worker arrives at a queue. Returns whether to try: if it had to give back most operations of its last turn. Otherwise only after
+        /// full turns: the first one, the third, the seventh, and so on, at last each 32nd.
+        ///
+        /// - Parameters:
+        ///   - wasRefused: whether the worker had to give back most operations of its last turn.
+        ///   - wasFull: whether that turn has ended although the queue had more operations.
+        mutating func isDue(wasRefused: Bool, wasFull: Bool) -> Bool {
             refused = wasRefused ? refused.map { $0 + 1 } : 0
             if refusedTurns > 0 { return true }
+            if !wasFull { return false }
             arrivals += 1
             if arrivals < interval { return false }
             (interval, arrivals) = (min(2 * interval, 32), 0)

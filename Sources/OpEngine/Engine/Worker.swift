@@ -106,6 +106,8 @@ public final class Worker: @unchecked Sendable {
         /// Set while the worker stands by at `last`.
         var standby: Standby?
         var trials = Standby.Trials()
+        /// Whether the worker's last turn has ended although its queue had more operations.
+        var turnWasFull = false
         /// A worker spins once before it parks.
         var maySpin = Spinning.isEnabled
         while true {
@@ -124,10 +126,10 @@ public final class Worker: @unchecked Sendable {
                     context.whileServing(core) { last = nil }
                 }
                 let isUsual = group == self.group && group == .foreground
-                let tries = isUsual && !isOther && trials.isDue(wasRefused: isRefused(context))
+                let tries = isUsual && !isOther && trials.isDue(wasRefused: isRefused(context), wasFull: turnWasFull)
                 context.refusals = 0
                 standby = tries ? Standby(at: core, refusedTurns: trials.refusedTurns) : nil
-                if standby == nil { serve(core, as: group, context, arriving: !isOther) }
+                turnWasFull = standby == nil && serve(core, as: group, context, arriving: !isOther)
                 last = isUsual ? core : nil
                 maySpin = Spinning.isEnabled && standby == nil
             case .spin:
@@ -169,10 +171,11 @@ public final class Worker: @unchecked Sendable {
         inbox.runJobs()
     }
 
-    /// Runs operations of the queue until it has none left or the worker's turn is over.
+    /// Runs operations of the queue until it has none left or the worker's turn is over. Returns whether the turn is over.
     ///
     /// - Parameter arriving: whether the worker was scheduled to the queue.
-    func serve(_ core: OperationQueue.Core, as group: ThreadGroup, _ context: ThreadContext, arriving: Bool) {
+    @discardableResult
+    func serve(_ core: OperationQueue.Core, as group: ThreadGroup, _ context: ThreadContext, arriving: Bool) -> Bool {
         context.whileServing(core) { serveTurn(core, as: group, context, arriving: arriving) }
     }
 
@@ -185,12 +188,12 @@ public final class Worker: @unchecked Sendable {
     }
 
     @inline(__always)
-    private func serveTurn(_ core: OperationQueue.Core, as group: ThreadGroup, _ context: ThreadContext, arriving: Bool) {
+    private func serveTurn(_ core: OperationQueue.Core, as group: ThreadGroup, _ context: ThreadContext, arriving: Bool) -> Bool {
         var next = unsafe core.take(arriving: arriving, by: group)
         var left = Worker.turn
         while let operation = unsafe next {
             left -= 1
-            if left == 0 && mayGoOn(context) { left = Worker.turn }
+            if left == 0 && mayGoOn(at: core, context) { left = Worker.turn }
             // Safety: `take` states who retains the operation.
             unsafe next = operation._withUnsafeGuaranteedRef {
                 unsafe $0.run(on: context, from: core, thenTakingBy: left > 0 ? group : nil)
@@ -201,22 +204,27 @@ public final class Worker: @unchecked Sendable {
                 inbox.runJobs()
                 // The worker may have returned from blocking, while others have taken over its work, or have been asked to look elsewhere.
                 if engine.pool.withLock({ $0.hasTooManyAwake || $0.hasMoreUrgent(than: core, for: self) }) {
-                    return core.scheduleIfRunnable()
+                    core.scheduleIfRunnable()
+                    return left == 0
                 }
             }
-            if left == 0 { return core.scheduleIfRunnable() }
+            if left == 0 {
+                core.scheduleIfRunnable()
+                return true
+            }
             unsafe next = core.take(arriving: false, by: group)
         }
+        return false
     }
 
     /// Whether the worker had to give back most operations of its turn.
     private func isRefused(_ context: ThreadContext) -> Bool { context.refusals > Worker.turn / 2 }
 
-    /// Whether the worker's turn begins anew, because nobody else needs the worker, and the queue does.
-    private func mayGoOn(_ context: ThreadContext) -> Bool {
+    /// Whether the worker's turn begins anew, because nobody else needs the worker, and another one stands by at the queue.
+    private func mayGoOn(at core: OperationQueue.Core, _ context: ThreadContext) -> Bool {
         if isRefused(context) { return false }
         context.refusals = 0
-        return engine.pool.withLock { !$0.hasScheduled && !$0.hasTooManyAwake }
+        return core.state.withLock(\.hasStandby) && engine.pool.withLock { !$0.hasScheduled && !$0.hasTooManyAwake }
     }
 
     /// Whether a spinning worker has something else to do.

@@ -120,11 +120,11 @@ import Synchronization
 
     /// Runs `body`, which takes operations from `core` and runs them.
     @inline(__always)
-    func whileServing(_ core: OperationQueue.Core, _ body: () -> Void) {
+    func whileServing<Result>(_ core: OperationQueue.Core, _ body: () -> Result) -> Result {
         // Safety: the caller retains the core meanwhile.
         unsafe serving = .passUnretained(core)
-        body()
-        unsafe serving = nil
+        defer { unsafe serving = nil }
+        return body()
     }
 
     /// Whether this thread takes its next operation from `core`. If the thread blocks before, it schedules the queue for others.
