@@ -96,8 +96,8 @@ extension Engine.Pool {
         /// The queue that a worker would get next.
         var firstScheduled: OperationQueue.Core? { hasScheduled ? self[next].first : nil }
 
-        /// Removes a queue if it is the first of its group. Returns whether it was.
-        mutating func removeFirst(ifSameAs core: OperationQueue.Core) -> Bool {
+        /// Removes a queue if it is the first of a group. Returns whether it is.
+        mutating func withdraw(_ core: OperationQueue.Core) -> Bool {
             guard let group = [ThreadGroup.foreground, .utility, .background].first(where: { self[$0].first === core }) else {
                 return false
             }

@@ -255,7 +255,7 @@ extension Engine {
         var firstInLine: OperationQueue.Core? { isShortOfWorkers ? runQueues.firstScheduled : nil }
 
         /// Takes a queue out of the line in which it is the first. Returns false if it is not.
-        mutating func withdraw(_ core: OperationQueue.Core) -> Bool { runQueues.removeFirst(ifSameAs: core) }
+        mutating func withdraw(_ core: OperationQueue.Core) -> Bool { runQueues.withdraw(core) }
 
         /// Whether one of the first scheduled queues has an explicit maximum, which allows more operations.
         var hasExplicitMaximumInLine: Bool { runQueues.hasExplicitMaximumInLine }

@@ -171,7 +171,7 @@ public final class Worker: @unchecked Sendable {
         inbox.runJobs()
     }
 
-    /// Runs operations of the queue until it has none left or the worker's turn is over. Returns whether the turn is over.
+    /// Runs operations of the queue until it has none left, or until the worker's turn is over. Returns true in the second case.
     ///
     /// - Parameter arriving: whether the worker was scheduled to the queue.
     @discardableResult
