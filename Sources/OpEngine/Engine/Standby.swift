@@ -10,7 +10,10 @@ import CPlatform
 /// Saves a quarter of the time of a batch of tiny operations (W9 of docs/performance.md), and more on processors that share no cache. Costs
 /// some microseconds now and then when a worker arrives at a queue with many operations. When operations begin to take longer, the second
 /// worker comes up to 0.2 ms later; one that needs no key may wait for 1.6 ms behind many that do.
-struct Standby {
+///
+/// A class, because the compiler does not know the size of `ContinuousClock.Instant`: a worker that kept it in a variable would call the runtime
+/// again and again in its loop. Used only by the worker's thread.
+final class Standby {
     #if WITHOUT_STANDBY
         static let isEnabled = false
     #else
@@ -98,7 +101,7 @@ struct Standby {
     }
 
     /// Looks whether the other worker is as fast as before.
-    mutating func look(at core: OperationQueue.Core) -> Look {
+    func look(at core: OperationQueue.Core) -> Look {
         core.state.withLock { state in
             guard state.hasStandby else { return .isOver }
             isFast = isStillFast(in: state)
@@ -109,7 +112,7 @@ struct Standby {
         }
     }
 
-    private mutating func isStillFast(in state: borrowing OperationQueue.State) -> Bool {
+    private func isStillFast(in state: borrowing OperationQueue.State) -> Bool {
         guard let departures = Standby.departures(from: state, isRefused: isRefused) else { return false }
         let before = seen
         seen = (departures, .now)
@@ -126,7 +129,7 @@ struct Standby {
 
 extension Worker {
     /// Sleeps until the next look. Returns whether the worker goes on standing by; if not, it may have served the queue.
-    func standBy(_ standby: inout Standby, at core: OperationQueue.Core, _ context: ThreadContext) -> Bool {
+    func standBy(_ standby: Standby, at core: OperationQueue.Core, _ context: ThreadContext) -> Bool {
         let reason = parker.park(until: standby.nextLook)
         engine.pool.withLock { $0.unparkedItself(self) }
         // Whoever woke the worker has work for it.

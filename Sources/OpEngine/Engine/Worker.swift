@@ -142,8 +142,8 @@ public final class Worker: @unchecked Sendable {
                 }
             case .park(let wake):
                 engine.perform(wake)
-                if let core = last, var current = standby.take() {
-                    if standBy(&current, at: core, context) { standby = current } else { maySpin = Spinning.isEnabled }
+                if let core = last, let current = standby {
+                    if !standBy(current, at: core, context) { (standby, maySpin) = (nil, Spinning.isEnabled) }
                     if !current.isFast { trials.keysAreHeldForLong() }
                     break
                 }
