@@ -19,6 +19,41 @@ final class BoundedQueue: OperationQueue {
     }
 }
 
+/// Counts the blocks that are added, with the signatures of Foundation's methods.
+// Safety: a test's thread counts.
+final class CountingQueue: OperationQueue, @unchecked Sendable {
+    private(set) var blockCount = 0
+    override func addOperation(_ block: @escaping @Sendable () -> Void) {
+        blockCount += 1
+        super.addOperation(block)
+    }
+    override func addBarrierBlock(_ barrier: @escaping @Sendable () -> Void) {
+        blockCount += 1
+        super.addBarrierBlock(barrier)
+    }
+}
+
+// Safety: a test's thread counts.
+final class CountingBlocks: BlockOperation, @unchecked Sendable {
+    private(set) var blockCount = 0
+    override func addExecutionBlock(_ block: @escaping @Sendable () -> Void) {
+        blockCount += 1
+        super.addExecutionBlock(block)
+    }
+}
+
+/// What an object needs of a queue, so that tests can pass another.
+protocol BlockRunning: AnyObject {
+    func addOperation(_ block: @escaping @Sendable () -> Void)
+    func addBarrierBlock(_ barrier: @escaping @Sendable () -> Void)
+}
+
+extension OperationQueue: BlockRunning {}
+
+protocol BlockHolding: AnyObject { func addExecutionBlock(_ block: @escaping @Sendable () -> Void) }
+
+extension BlockOperation: BlockHolding {}
+
 /// Cancels the remaining operations in its deinitialiser.
 final class CancellingQueue: OperationQueue {
     convenience init(maxConcurrentOperationCount: Int) {

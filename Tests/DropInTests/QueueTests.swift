@@ -14,6 +14,28 @@ import Testing
         queue.waitUntilAllOperationsAreFinished()
     }
 
+    @Test("Subclasses may override how blocks are added, and protocols may require it")
+    func overridesForBlocks() {
+        struct Failure: Error {}
+        let (queue, ran) = (CountingQueue(), Log<String>())
+        let blocks = CountingBlocks()
+        blocks.addExecutionBlock { ran.append("execution block") }
+        (blocks as any BlockHolding).addExecutionBlock {}
+        #expect(blocks.blockCount == 2)
+        let requirement: any BlockRunning = queue
+        requirement.addOperation { ran.append("block") }
+        requirement.addBarrierBlock { ran.append("barrier") }
+        queue.addOperation(blocks)
+        queue.addBarrierBlock {}
+        #expect(queue.blockCount == 3)
+        // Blocks that throw are not Foundation's.
+        queue.addOperation { throw Failure() }
+        queue.addBarrierBlock { throw Failure() }
+        #expect(queue.blockCount == 3)
+        queue.waitUntilAllOperationsAreFinished()
+        #expect(ran.entries == ["block", "barrier", "execution block"])
+    }
+
     @Test("A queue that cancels its operations in its deinitialiser lets all of them end")
     func cancelsWhenItGoes() {
         let ended = Gate()

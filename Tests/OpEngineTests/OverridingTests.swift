@@ -58,7 +58,7 @@ import Testing
             log.append("addOperations")
             super.addOperations(operations, waitUntilFinished: wait)
         }
-        override func addBarrierBlock(_ barrier: @escaping @Sendable () throws -> Void) {
+        override func addBarrierBlock(_ barrier: @escaping @Sendable () -> Void) {
             log.append("addBarrierBlock")
             super.addBarrierBlock(barrier)
         }

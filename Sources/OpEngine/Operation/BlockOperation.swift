@@ -16,7 +16,7 @@ open class BlockOperation: Operation, @unchecked Sendable {
     }
 
     /// Adds a block. Traps if the operation is executing or has finished.
-    open func addExecutionBlock(_ block: @escaping @Sendable () throws -> Void) {
+    open func addExecutionBlock(_ block: @escaping @Sendable () -> Void) {
         do { try tryAddExecutionBlock(block) } catch { trap(error) }
     }
 
@@ -62,6 +62,11 @@ open class BlockOperation: Operation, @unchecked Sendable {
 }
 
 extension BeyondFoundation where Self: BlockOperation {
+    /// Like `addExecutionBlock` for a block that may throw. The operation keeps the first error that a block throws.
+    public func addExecutionBlock(_ block: @escaping @Sendable () throws -> Void) {
+        do { try tryAddExecutionBlock(block) } catch { trap(error) }
+    }
+
     /// Like `addExecutionBlock`, but throws `OperationError.executionBlockAddedTooLate` instead of trapping.
     public func tryAddExecutionBlock(_ block: @escaping @Sendable () throws -> Void) throws {
         if isExecuting || isFinished { throw OperationError.executionBlockAddedTooLate(operation: label) }

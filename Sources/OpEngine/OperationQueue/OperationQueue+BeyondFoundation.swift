@@ -10,6 +10,14 @@ extension BeyondFoundation where Self: OperationQueue {
         set { core.requiresSuccess.store(newValue == .succeeded, ordering: .relaxed) }
     }
 
+    /// Adds a block that may throw as an operation. An error that the block throws becomes the operation's `error`.
+    ///
+    /// Only a block that can throw comes here. A subclass overrides the method for other blocks, which is Foundation's.
+    public func addOperation(_ block: @escaping @Sendable () throws -> Void) { addBlock(block, .normal) }
+
+    /// Like `addBarrierBlock` for a block that may throw. An error that it throws becomes the operation's `error`.
+    public func addBarrierBlock(_ barrier: @escaping @Sendable () throws -> Void) { addBarrier(barrier) }
+
     /// Adds a block as an operation with the given `queuePriority`. Equivalent to adding a `BlockOperation` with that priority, but
     /// cheaper. An error that the block throws becomes the operation's `error`.
     public func addOperation(queuePriority: Operation.QueuePriority, _ block: @escaping @Sendable () throws -> Void) {

@@ -77,8 +77,8 @@ open class OperationQueue: @unchecked Sendable {
         do { try tryAddOperation(operation) } catch { trap(error) }
     }
 
-    /// Adds a block as an operation. An error that the block throws becomes the operation's `error`.
-    open func addOperation(_ block: @escaping @Sendable () throws -> Void) { addBlock(block, .normal) }
+    /// Adds a block as an operation.
+    open func addOperation(_ block: @escaping @Sendable () -> Void) { addBlock(block, .normal) }
 
     @inline(__always)
     func addBlock(_ block: @escaping @Sendable () throws -> Void, _ priority: Operation.QueuePriority) {
@@ -101,7 +101,9 @@ open class OperationQueue: @unchecked Sendable {
     }
 
     /// Adds a block that runs after everything added before it has finished, and before anything added after it starts.
-    open func addBarrierBlock(_ barrier: @escaping @Sendable () throws -> Void) {
+    open func addBarrierBlock(_ barrier: @escaping @Sendable () -> Void) { addBarrier(barrier) }
+
+    func addBarrier(_ barrier: @escaping @Sendable () throws -> Void) {
         do { try tryAddBarrier(BlockOperation(block: barrier)) } catch { trap(error) }
     }
 
