@@ -38,6 +38,42 @@ import Testing
                 """) == ["xx", false])
     }
 
+    @Test("The default files that a body sets, and closes, are not those of the next body")
+    func defaultFilesEndWithTheBody() throws {
+        #expect(
+            try script(
+                workers: 1,
+                """
+                local function files() return io.type(io.input()), io.input() == io.stdin, io.type(io.output()), io.output() == io.stdout end
+                local change = queue:addOperation(function()
+                    io.input('/dev/null')
+                    io.output('/dev/null')
+                    io.write('x')
+                    io.close()
+                    return io.type(io.output())
+                end)
+                change:waitUntilFinished()
+                local op = queue:addOperation(files)
+                op:waitUntilFinished()
+                return change.result, table.unpack(op.results)
+                """) == ["closed file", "file", true, "file", true])
+    }
+
+    @Test("A body that stops the collector stops it for itself")
+    func theCollectorRunsAgain() throws {
+        #expect(
+            try script(
+                workers: 1,
+                """
+                local function stop() collectgarbage('stop') return collectgarbage('isrunning') end
+                local change = queue:addOperation(stop)
+                change:waitUntilFinished()
+                local op = queue:addOperation(function() return collectgarbage('isrunning') end)
+                op:waitUntilFinished()
+                return change.result, op.result
+                """) == [false, true])
+    }
+
     @Test func whatAPreludeChangesStays() throws {
         #expect(
             try script(

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 
 #include "Libraries/libraries_raising.h"
+#include "state.h"
 
 // Lua's own `io.popen` makes the C library flush all files of the process, so that the command sees what the script has written. That waits
 // for every file that another thread is using, and meanwhile no thread can open a file. So one body that reads from a pipe could stop all
@@ -22,6 +23,20 @@ static int open_file(lua_State *L) {
         lua_rawset(L, lua_upvalueindex(2));
     }
     return count;
+}
+
+// The default files that a body sets end with it. See isolation.c.
+
+// `io.input`. Upvalue: Lua's.
+static int set_input(lua_State *L) {
+    clua_state_of(L)->libraries_may_differ = true;
+    return lua_tocfunction(L, lua_upvalueindex(1))(L);
+}
+
+// `io.output`, with the upvalues of `open_file`.
+static int set_output(lua_State *L) {
+    clua_state_of(L)->libraries_may_differ = true;
+    return open_file(L);
 }
 
 static void flush_files(lua_State *L, int files) {
@@ -85,7 +100,8 @@ static int execute_command(lua_State *L) {
 }
 
 void clua_open_files(lua_State *L) {
-    static const char *const openers[] = {"open", "output", "popen", "tmpfile", NULL};
+    static const luaL_Reg openers[] = {
+        {"open", open_file}, {"output", set_output}, {"popen", open_file}, {"tmpfile", open_file}, {NULL, NULL}};
     lua_getglobal(L, LUA_IOLIBNAME);
     int library = lua_gettop(L), files = library + 1;
     lua_createtable(L, 0, 4);
@@ -96,12 +112,15 @@ void clua_open_files(lua_State *L) {
 
     lua_pushcfunction(L, open_command);
     lua_setfield(L, library, "popen");
-    for (const char *const *name = openers; *name != NULL; name++) {
-        lua_getfield(L, library, *name);
+    for (const luaL_Reg *opener = openers; opener->name != NULL; opener++) {
+        lua_getfield(L, library, opener->name);
         lua_pushvalue(L, files);
-        lua_pushcclosure(L, open_file, 2);
-        lua_setfield(L, library, *name);
+        lua_pushcclosure(L, opener->func, 2);
+        lua_setfield(L, library, opener->name);
     }
+    lua_getfield(L, library, "input");
+    lua_pushcclosure(L, set_input, 1);
+    lua_setfield(L, library, "input");
     lua_settop(L, library - 1);
 
     lua_getglobal(L, LUA_OSLIBNAME);

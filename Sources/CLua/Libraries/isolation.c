@@ -1,4 +1,5 @@
-// Keeps a body from changing the libraries for the bodies that run later in the same state.
+// Keeps a body from changing the libraries for the bodies that run later in the same state: their tables, the default files of `io`, and
+// whether the collector runs.
 //
 // The tables of the libraries are the same for all bodies of a worker, because anything between them and a body would make each call of a
 // library function slower. So a record says what they contain, and they are restored before a body runs if code that may have changed them
@@ -13,8 +14,11 @@
 #include "Core/registry_raising.h"
 
 // The record is an array: for each table, itself, a copy of it, the number of its fields, and its metatable or false. Then the metatables of
-// the basic types or false.
+// the basic types or false, the default files, and whether the collector runs.
 enum { TABLE = 1, COPY, FIELD_COUNT, METATABLE, PER_TABLE = METATABLE };
+
+// Where Lua's `io` library keeps its default files.
+static const char *const default_files[] = {"_IO_input", "_IO_output", NULL};
 
 // Pushes a value of each type whose metatable all values share. Returns their number.
 static int push_basic_values(lua_State *L) {
@@ -120,6 +124,13 @@ static void record_libraries(lua_State *L) {
         push_metatable(L, loaded + i);
         lua_rawseti(L, record, next + i);
     }
+    next += count;
+    for (const char *const *name = default_files; *name != NULL; name++) {
+        if (lua_getfield(L, LUA_REGISTRYINDEX, *name) == LUA_TNIL) lua_pushboolean(L, 0);
+        lua_rawseti(L, record, ++next);
+    }
+    lua_pushboolean(L, lua_gc(L, LUA_GCISRUNNING));
+    lua_rawseti(L, record, next + 1);
     lua_pushvalue(L, record);
     clua_keep(L, CLUA_KEPT_LIBRARIES);
     lua_settop(L, top);
@@ -180,6 +191,19 @@ static bool has_same_metatable(lua_State *L, int value, bool restores) {
     return is_same;
 }
 
+// Restores the default files and the collector. Stack index and position of the record.
+static void restore_settings(lua_State *L, int record, lua_Integer next) {
+    for (const char *const *name = default_files; *name != NULL; name++) {
+        if (lua_rawgeti(L, record, next++) == LUA_TUSERDATA)
+            lua_setfield(L, LUA_REGISTRYINDEX, *name);
+        else
+            lua_pop(L, 1);
+    }
+    lua_rawgeti(L, record, next);
+    if (lua_toboolean(L, -1) && !lua_gc(L, LUA_GCISRUNNING)) lua_gc(L, LUA_GCRESTART);
+    lua_pop(L, 1);
+}
+
 // Whether the libraries are as recorded. Restores them if `restores`.
 static bool compare(lua_State *L, bool restores) {
     int top = lua_gettop(L), record = top + 1, table = top + 2, copy = top + 3;
@@ -202,6 +226,7 @@ static bool compare(lua_State *L, bool restores) {
         lua_rawgeti(L, record, i + value);
         are_same &= has_same_metatable(L, record + value, restores);
     }
+    if (restores) restore_settings(L, record, i + count + 1);
     lua_settop(L, top);
     return are_same;
 }

@@ -103,8 +103,15 @@ static void watch_debug(lua_State *L) {
     lua_pop(L, 1);
 }
 
-static void watch_loading(lua_State *L) {
-    static const luaL_Reg replaced[] = {{"load", reveal}, {"loadfile", reveal}, {"dofile", reveal}, {NULL, NULL}};
+// Upvalue: `collectgarbage`. A body that stops the collector stops it for itself; see isolation.c.
+static int collect_garbage(lua_State *L) {
+    if (strcmp(luaL_optstring(L, 1, "collect"), "stop") == 0) clua_state_of(L)->libraries_may_differ = true;
+    return lua_tocfunction(L, lua_upvalueindex(1))(L);
+}
+
+static void watch_globals(lua_State *L) {
+    static const luaL_Reg replaced[] = {
+        {"collectgarbage", collect_garbage}, {"load", reveal}, {"loadfile", reveal}, {"dofile", reveal}, {NULL, NULL}};
     lua_pushglobaltable(L);
     replace_fields(L, replaced);
     lua_pop(L, 1);
@@ -126,7 +133,7 @@ void clua_open_libraries(lua_State *L) {
     lua_pushcclosure(L, clua_require_module, 1);
     lua_setglobal(L, "require");
     clua_open_protected_calls(L);
-    watch_loading(L);
+    watch_globals(L);
     clua_open_files(L);
     replace_exit(L);
     watch_debug(L);

@@ -200,6 +200,21 @@ static int load_module(lua_State *L, bool is_recorded) {
     return status;
 }
 
+// Raises the error on top. Lua's `require` puts the place of its caller before this message, but its caller is no Lua function here.
+static int raise_with_place(lua_State *L) {
+    lua_pushfstring(L, "module '%s' not found:", lua_tostring(L, NAME));
+    size_t count;
+    const char *start = lua_tolstring(L, -1, &count);
+    bool is_missing = lua_type(L, -2) == LUA_TSTRING && strncmp(lua_tostring(L, -2), start, count) == 0;
+    lua_pop(L, 1);
+    if (is_missing) {
+        luaL_where(L, 1);
+        lua_insert(L, -2);
+        lua_concat(L, 2);
+    }
+    return lua_error(L);
+}
+
 int clua_require_module(lua_State *L) {
     clua_state *state = clua_state_of(L);
     luaL_checkstring(L, NAME);
@@ -214,7 +229,7 @@ int clua_require_module(lua_State *L) {
     clua_push_current_globals(L);
     bool is_recorded = state->separates_globals && !is_loaded(L);
     lua_settop(L, LAST);
-    if (load_module(L, is_recorded) != LUA_OK) return lua_error(L);
+    if (load_module(L, is_recorded) != LUA_OK) return raise_with_place(L);
     if (!state->separates_globals) return lua_gettop(L) - LAST;
     if (state->is_in_prelude && state->loads == 0) {
         clua_push_kept(L, CLUA_KEPT_FRESH_GLOBALS);
