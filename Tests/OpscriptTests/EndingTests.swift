@@ -147,6 +147,31 @@ struct EndingTests {
         #expect(outcome.lines.last == "status 143", "\(outcome)")
     }
 
+    @Test("SIGHUP ends the operations and their programs, unless it is ignored", arguments: [(true, 143), (false, 129)])
+    func hangup(isIgnored: Bool, status: Int) throws {
+        let directory = try ScratchDirectory()
+        let outcome = try Command.shell(
+            #"""
+            [ "$2" = no ] || trap '' HUP
+            "$OPSCRIPT" - > "$1/output" <<'END' & child=$!
+            local queue = opscript.OperationQueue.new()
+            queue:addOperation(function()
+              local sleeper = opscript.process { "sleep", "1000" }
+              io.stdout:write(sleeper.pid, "\n"):flush()
+              sleeper:wait()
+            end)
+            END
+            until [ -s "$1/output" ]; do sleep 0.01; done
+            kill -HUP "$child"
+            [ "$2" = no ] || kill -TERM "$child"
+            wait "$child"
+            echo "status $?"
+            kill -0 "$(cat "$1/output")" 2>&1 || true
+            """#, directory.path, isIgnored ? "ignored" : "no"
+        ).run()
+        #expect(outcome.lines.first == "status \(status)" && outcome.lines.last?.contains("No such process") == true, "\(outcome)")
+    }
+
     @Test("Two signals at once end all operations and programs in order, as one signal does")
     func terminatedTwice() throws {
         let directory = try ScratchDirectory()

@@ -22,7 +22,11 @@ static void (*_Atomic wake)(void *);  // ends a sleep of the target's thread
 static void *_Atomic wake_context;
 static void (*_Atomic before_death)(void);
 static _Atomic int64_t first_at;  // milliseconds on the monotonic clock
-static struct sigaction previous_interrupt, previous_terminate;
+static struct sigaction previous_interrupt;
+// The signals that ask a process to end. The second comes when a terminal is closed.
+static const int endings[] = {SIGTERM, SIGHUP};
+enum { ENDING_COUNT = sizeof endings / sizeof *endings };
+static struct sigaction previous_endings[ENDING_COUNT];
 static bool catches;
 static atomic_bool catches_terminate;  // atomic, because several runtimes may get work at once
 
@@ -120,13 +124,17 @@ bool clua_others_catch_interrupts(void) {
 void clua_catch_terminate(void) {
     if (target == NULL || atomic_exchange(&catches_terminate, true)) return;
     struct sigaction action = {.sa_handler = handle};
-    sigaction(SIGTERM, &action, &previous_terminate);
+    for (int i = 0; i < ENDING_COUNT; i++) {
+        sigaction(endings[i], NULL, &previous_endings[i]);
+        // `nohup` ignores SIGHUP.
+        if (previous_endings[i].sa_handler != SIG_IGN) sigaction(endings[i], &action, NULL);
+    }
 }
 
 void clua_release_interrupts(void) {
     if (!catches) return;
     sigaction(SIGINT, &previous_interrupt, NULL);
-    if (catches_terminate) sigaction(SIGTERM, &previous_terminate, NULL);
+    for (int i = 0; catches_terminate && i < ENDING_COUNT; i++) sigaction(endings[i], &previous_endings[i], NULL);
     catches = catches_terminate = false;
     target = NULL;
 }

@@ -1,4 +1,4 @@
-// Ctrl-C and SIGTERM: how they reach a running state or a waiting thread.
+// Ctrl-C, SIGTERM and SIGHUP: how they reach a running state or a waiting thread.
 #ifndef CLUA_INTERRUPT_H
 #define CLUA_INTERRUPT_H
 
@@ -20,10 +20,10 @@ bool clua_others_catch_interrupts(void);
 /// Sets the hook again if a signal still has to be raised: `L` has started to run, or lost its hook. Call it on the thread of `L`.
 void clua_rearm_interrupt(lua_State *L);
 
-/// Does the same for SIGTERM until clua_release_interrupts. No effect unless SIGINT is caught. One thread at a time may call it.
+/// Does the same for SIGTERM and SIGHUP until clua_release_interrupts, unless they are ignored. No effect unless SIGINT is caught. One thread at a time may call it.
 void clua_catch_terminate(void);
 
-/// Restores the previous handlers of both signals. A signal that has already arrived stays pending for its state.
+/// Restores the previous handlers of all these signals. A signal that has already arrived stays pending for its state.
 void clua_release_interrupts(void);
 
 /// As clua_release_interrupts, if `state` is the target. Call it before closing the state. Soon after the first signal, the handlers stay
