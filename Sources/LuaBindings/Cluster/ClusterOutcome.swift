@@ -108,19 +108,21 @@ enum ClusterOutcome {
     /// - Parameters:
     ///   - before: what was stored in it when it began.
     ///   - failures: the errors that it may have read.
+    ///   - others: the failures of operations that bodies have made here, which nobody has read.
     ///   - files: what it has made, if that must be sent.
     static func payload(
-        of operation: LuaOperation, before: [String: Parcel], _ failures: [OperationFailure], files: [SentFile] = []
+        of operation: LuaOperation, before: [String: Parcel], _ failures: [OperationFailure], others: [OperationFailure], files: [SentFile]
     ) -> Payload {
         do throws(Failure) {
             var writer = try WireWriter(for: operation, operation.displayName)
-            try write(operation, before: before, failures, files, to: &writer)
+            try write(operation, before: before, failures, others, files, to: &writer)
             return try writer.finish()
         } catch { return failure(error) }
     }
 
     private static func write(
-        _ operation: LuaOperation, before: [String: Parcel], _ failures: [OperationFailure], _ files: [SentFile],
+        _ operation: LuaOperation, before: [String: Parcel], _ failures: [OperationFailure], _ others: [OperationFailure],
+        _ files: [SentFile],
         to writer: inout WireWriter
     ) throws(Failure) {
         let after = operation.storage
@@ -136,8 +138,9 @@ enum ClusterOutcome {
         let read = failures.indices.filter { failures[$0].isRead }
         writer.number(read.count)
         for index in read { writer.number(index) }
+        writer.number(others.count)
+        for failure in others { try writer.failure(failure) }
         let error = operation.error as? OperationFailure
-        error?.markRead()
         writer.flag(error != nil)
         if let error {
             try writer.failure(error)
@@ -163,13 +166,12 @@ enum ClusterOutcome {
 
     private static func payload(of failure: Failure) throws(Failure) -> Payload {
         var writer = try WireWriter(for: nil, "an error")
-        writer.number(0)
-        writer.number(0)
+        for _ in 0..<3 { writer.number(0) }
         writer.flag(true)
         writer.text(failure.message)
         writer.text(failure.traceback)
         writer.text(OperationFailure.Kind.error.rawValue)
-        for _ in 0..<3 { writer.flag(false) }
+        for _ in 0..<5 { writer.flag(false) }
         return try writer.finish()
     }
 }

@@ -158,7 +158,9 @@ final class ClusterRun: Sendable {
         operation.whenFinished { [self, unowned operation] in
             var made: [SentFile] = []
             if let sent, operation.outcome == .succeeded { made = ClusterFiles.read(sent.outputs, below: ownFolder) }
-            end(operation, of: task, running) { ClusterOutcome.payload(of: operation, before: before, received.failures, files: made) }
+            end(operation, of: task, running) { others in
+                ClusterOutcome.payload(of: operation, before: before, received.failures, others: others, files: made)
+            }
         }
         // Whoever stopped the task before it was here has not found it.
         if let request = task.stopRequest { stop(task, request) }
@@ -178,19 +180,28 @@ final class ClusterRun: Sendable {
     /// Runs an operation. If the run has ended meanwhile, it is over.
     private func add(_ operation: LuaOperation, of task: WorkerTask, _ running: RunningTask, to queue: OperationQueue) {
         do { try queue.tryAddOperation(operation) } catch {
-            end(operation, of: task, running) { ClusterOutcome.failure(Failure(message: "the run has ended")) }
+            end(operation, of: task, running) { _ in ClusterOutcome.failure(Failure(message: "the run has ended")) }
         }
     }
 
     /// A task has ended, or never begins.
-    private func end(_ operation: LuaOperation, of task: WorkerTask, _ running: RunningTask, with payload: () -> Payload) {
-        state.withLock { state in
+    ///
+    /// - Parameter payload: makes the outcome. It gets the failures of operations that bodies have made, and that nobody has read.
+    private func end(
+        _ operation: LuaOperation, of task: WorkerTask, _ running: RunningTask, with payload: ([OperationFailure]) -> Payload
+    ) {
+        // The outcome tells it. Before others can take what nobody has read.
+        (operation.error as? OperationFailure)?.markRead()
+        let others = state.withLock { state -> [OperationFailure] in
             state.operations[ObjectIdentifier(task)] = nil
             state.tasks[ObjectIdentifier(operation)] = nil
+            // Another body may be about to read them.
+            if !state.tasks.isEmpty { return [] }
+            return runtime.takeUnreadFailures()
         }
         running.flush()
         folder.leave()
-        task.end(payload())
+        task.end(payload(others))
     }
 
     /// A queue whose operations all execute at once: how many there are is decided elsewhere.

@@ -154,6 +154,9 @@ extension LuaOperation {
         }
         for (name, value) in values { store(value, as: name) }
         ticket.markRead(try reader.list { reader throws(Failure) in try reader.number() })
+        for failure in try reader.list({ reader throws(Failure) in try reader.failure() }) {
+            core.record(OperationFailure(received: failure, value: nil, of: nil))
+        }
         if try reader.flag() {
             let failure = try reader.failure()
             let value = try reader.optional { reader throws(Failure) in try reader.parcel() }

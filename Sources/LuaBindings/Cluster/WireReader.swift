@@ -155,16 +155,18 @@ struct WireReader {
     struct ReceivedFailure {
         let message, traceback: String
         let kind: OperationFailure.Kind
-        let operationName, queueName: String?
+        let operationName, queueName, groupName, cause: String?
     }
 
     mutating func failure() throws(Failure) -> ReceivedFailure {
         let (message, traceback, kind) = (try text(), try text(), try text())
         let name = try optional { reader throws(Failure) in try reader.text() }
         let queue = try optional { reader throws(Failure) in try reader.text() }
+        let group = try optional { reader throws(Failure) in try reader.text() }
+        let cause = try optional { reader throws(Failure) in try reader.text() }
         return ReceivedFailure(
             message: message, traceback: traceback, kind: OperationFailure.Kind(rawValue: kind) ?? .error, operationName: name,
-            queueName: queue)
+            queueName: queue, groupName: group, cause: cause)
     }
 
     /// Gives an operation the outcome that it had elsewhere.

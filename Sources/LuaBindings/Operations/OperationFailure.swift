@@ -86,7 +86,8 @@ public final class OperationFailure: Error, CustomStringConvertible, Sendable {
         (operationName, queueName) = (operation?.name ?? failure.operationName, failure.queueName)
         self.value = value
         if let operation { value?.makeUnowned(referencesTo: operation) }
-        (groupName, cause, underlyingError, ofMember) = (nil, nil, nil, nil)
+        (groupName, cause) = (failure.groupName, failure.cause)
+        (underlyingError, ofMember) = (nil, nil)
         failed = WeakOperation(operation)
     }
 

@@ -28,7 +28,7 @@ import Testing
         @Test("A script does on a cluster what it does at home, and its operations run at the workers")
         func sameAsAtHome() async throws {
             let (comparisons, list) = try await TestCluster.run { cluster in
-                let comparisons = try Self.compare(["results", "errors", "graphs", "kinds"], on: cluster)
+                let comparisons = try Self.compare(["results", "errors", "graphs", "kinds", "nested"], on: cluster)
                 return (comparisons, try Command.opscript("workers", "--cluster", cluster.url).run())
             }
             for comparison in comparisons {
