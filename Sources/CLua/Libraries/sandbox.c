@@ -100,12 +100,15 @@ static int set_metatable(lua_State *L) {
     return lua_tocfunction(L, lua_upvalueindex(1))(L);
 }
 
-// Upvalue: Lua's `collectgarbage`.
+// Upvalue: `collectgarbage`, a closure itself.
 static int collect_garbage(lua_State *L) {
     const char *option = luaL_optstring(L, 1, "collect");
     if (strcmp(option, "collect") != 0 && strcmp(option, "count") != 0 && strcmp(option, "isrunning") != 0)
         return luaL_error(L, "the host of this script does not allow collectgarbage '%s'", option);
-    return lua_tocfunction(L, lua_upvalueindex(1))(L);
+    lua_pushvalue(L, lua_upvalueindex(1));
+    lua_insert(L, 1);
+    lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+    return lua_gettop(L);
 }
 
 static void replace_global(lua_State *L, const char *name, lua_CFunction function) {

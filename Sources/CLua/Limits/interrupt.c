@@ -121,13 +121,19 @@ bool clua_others_catch_interrupts(void) {
     return action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN && action.sa_handler != handle;
 }
 
+// SIGTERM is taken from whoever has it. SIGHUP asks many programs to read their settings again, and `nohup` ignores it. So it is taken only if
+// it would end the process, or if the handler in its place restores the terminal, which `before_death` does as well.
+static bool is_ending(int signal_number, const struct sigaction *previous) {
+    if (signal_number != SIGHUP || previous->sa_handler == SIG_DFL) return true;
+    return before_death != NULL && previous->sa_handler != SIG_IGN;
+}
+
 void clua_catch_terminate(void) {
     if (target == NULL || atomic_exchange(&catches_terminate, true)) return;
     struct sigaction action = {.sa_handler = handle};
     for (int i = 0; i < ENDING_COUNT; i++) {
         sigaction(endings[i], NULL, &previous_endings[i]);
-        // `nohup` ignores SIGHUP.
-        if (previous_endings[i].sa_handler != SIG_IGN) sigaction(endings[i], &action, NULL);
+        if (is_ending(endings[i], &previous_endings[i])) sigaction(endings[i], &action, NULL);
     }
 }
 

@@ -166,7 +166,9 @@ struct WireWriter {
         text(failure.message)
         text(failure.traceback)
         text(failure.kind.rawValue)
-        for name in [failure.operationName, failure.queueName, failure.groupName, failure.cause] { try optional(name) { writer, name throws(Failure) in writer.text(name) } }
+        for name in [failure.operationName, failure.queueName, failure.groupName, failure.cause] {
+            try optional(name) { writer, name throws(Failure) in writer.text(name) }
+        }
     }
 
     /// An operation that has finished.

@@ -446,12 +446,13 @@ public final class Runtime: Sendable {
     public func takeUnreadFailures() -> [OperationFailure] { core.takeUnreadFailures() }
 
     /// Makes the next SIGINT of the process raise the error `interrupted!` in what the main state does, or end its wait. Another SIGINT
-    /// ends the process. The same holds for SIGTERM as soon as scripts have made an operation or started a program.
+    /// ends the process. The same holds for SIGTERM as soon as scripts have made an operation or started a program, and then for SIGHUP if
+    /// it would end the process.
     ///
     /// Call this again to be ready for the next signal. Only one runtime of a process at a time may catch signals.
     public func catchInterrupts() throws(LuaError) { try inside { $0.catchInterrupts() } }
 
-    /// Restores the previous handling of both signals.
+    /// Restores the previous handling of these signals.
     public func releaseInterrupts() { clua_release_interrupts() }
 
     /// The signal that has come since `catchInterrupts`; nil if none has, or if the runtime is closed.
