@@ -209,11 +209,12 @@ struct AttachTests {
     @Test("On a terminal: Ctrl-C stops what was sent, Ctrl-D leaves the process running")
     func terminal() throws {
         let terminal = try Terminal(home: home)
+        // With the process: prompts of other tests can be attached to as well.
         try home.write(Self.waiting, to: "waiting.lua")
         try home.write(Self.hanging, to: "hanging.lua")
         for (file, sent) in [("waiting", "io.open('begun', 'w'):close() while true do end"), ("hanging", "counter")] {
             try terminal.enter("clear; cd \(home.path); \"$OPSCRIPT\" --attach \(file).lua 2>/dev/null & pid=$!")
-            try terminal.enter("clear; until \"$OPSCRIPT\" attach $pid 2>/dev/null </dev/null >out; do :; done; \"$OPSCRIPT\" attach")
+            try terminal.enter("clear; until \"$OPSCRIPT\" attach $pid 2>/dev/null </dev/null >out; do :; done; \"$OPSCRIPT\" attach $pid")
             try terminal.expect { $0.last?.hasSuffix(">") == true && $0.last != ">" }
             let prompt = try terminal.rows.last ?? ""
             try terminal.type(":pri")
@@ -232,7 +233,7 @@ struct AttachTests {
             try terminal.expect(last: "'job 1': it runs", prompt)
             try terminal.press("C-d")
             try terminal.expectShell(status: 0)
-            try terminal.enter("clear; \"$OPSCRIPT\" attach")
+            try terminal.enter("clear; \"$OPSCRIPT\" attach $pid")
             try terminal.expect { $0.last == prompt }
             try terminal.enter(":interrupt job 1")
             try terminal.expect(last: "'job 1': interrupted", prompt)
