@@ -42,6 +42,27 @@ final class CountingBlocks: BlockOperation, @unchecked Sendable {
     }
 }
 
+/// Where the types or initializers differ from Foundation's, as the page on moving says it.
+final class OtherUnderlyingQueue: OperationQueue {
+    override var underlyingQueue: (any OperationExecutor)? {
+        get { super.underlyingQueue }
+        set { super.underlyingQueue = newValue }
+    }
+}
+
+final class InitialisedBlocks: BlockOperation, @unchecked Sendable {
+    // Safety: a constant.
+    let title: String
+    override init() {
+        title = "empty"
+        super.init()
+    }
+    override init(block: @escaping @Sendable () throws -> Void) {
+        title = "block"
+        super.init(block: block)
+    }
+}
+
 /// What an object needs of a queue, so that tests can pass another.
 protocol BlockRunning: AnyObject {
     func addOperation(_ block: @escaping @Sendable () -> Void)

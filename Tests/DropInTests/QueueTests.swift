@@ -36,6 +36,15 @@ import Testing
         #expect(ran.entries == ["block", "barrier", "execution block"])
     }
 
+    @Test("What the page on moving says to write instead compiles and works")
+    func whatTakesThePlace() {
+        let (queue, ran) = (OtherUnderlyingQueue(), Log<String>())
+        #expect(queue.underlyingQueue == nil)
+        let blocks = InitialisedBlocks { ran.append("block") }
+        queue.addOperations([blocks, InitialisedBlocks()], waitUntilFinished: true)
+        #expect(blocks.title == "block" && InitialisedBlocks().title == "empty" && ran.entries == ["block"])
+    }
+
     @Test("A queue that cancels its operations in its deinitialiser lets all of them end")
     func cancelsWhenItGoes() {
         let ended = Gate()

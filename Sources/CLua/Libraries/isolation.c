@@ -191,15 +191,16 @@ static bool has_same_metatable(lua_State *L, int value, bool restores) {
     return is_same;
 }
 
-// Restores the default files and the collector. Stack index and position of the record.
-static void restore_settings(lua_State *L, int record, lua_Integer next) {
+// Restores the default files and the collector. The record has them from position `first` on.
+static void restore_settings(lua_State *L, int record, lua_Integer first) {
+    lua_Integer i = first;
     for (const char *const *name = default_files; *name != NULL; name++) {
-        if (lua_rawgeti(L, record, next++) == LUA_TUSERDATA)
+        if (lua_rawgeti(L, record, i++) == LUA_TUSERDATA)
             lua_setfield(L, LUA_REGISTRYINDEX, *name);
         else
             lua_pop(L, 1);
     }
-    lua_rawgeti(L, record, next);
+    lua_rawgeti(L, record, i);
     if (lua_toboolean(L, -1) && !lua_gc(L, LUA_GCISRUNNING)) lua_gc(L, LUA_GCRESTART);
     lua_pop(L, 1);
 }

@@ -20,7 +20,8 @@ bool clua_others_catch_interrupts(void);
 /// Sets the hook again if a signal still has to be raised: `L` has started to run, or lost its hook. Call it on the thread of `L`.
 void clua_rearm_interrupt(lua_State *L);
 
-/// Does the same for SIGTERM until clua_release_interrupts, and for SIGHUP unless that is ignored or the host handles it. No effect unless SIGINT is caught. One thread at a time may call it.
+/// Does the same for SIGTERM until clua_release_interrupts, and for SIGHUP unless that is ignored or the host handles it. No effect unless
+/// SIGINT is caught. One thread at a time may call it.
 void clua_catch_terminate(void);
 
 /// Restores the previous handlers of all these signals. A signal that has already arrived stays pending for its state.

@@ -122,8 +122,7 @@ enum ClusterOutcome {
 
     private static func write(
         _ operation: LuaOperation, before: [String: Parcel], _ failures: [OperationFailure], _ others: [OperationFailure],
-        _ files: [SentFile],
-        to writer: inout WireWriter
+        _ files: [SentFile], to writer: inout WireWriter
     ) throws(Failure) {
         let after = operation.storage
         let changed = Set(before.keys).union(after.keys).filter { name in
