@@ -74,6 +74,25 @@ import Testing
                 """) == [false, true])
     }
 
+    @Test("A module that the body loads afterwards does not make its settings last")
+    func settingsEndWithTheBodyThatLoadsAModule() throws {
+        #expect(
+            try script(
+                workers: 1,
+                """
+                opscript.prelude(function() package.preload.late = function() return {} end end)
+                queue:addOperation(function()
+                    collectgarbage('stop')
+                    io.output('/dev/null')
+                    require 'late'
+                    pcall(require, 'no such module')
+                end):waitUntilFinished()
+                local op = queue:addOperation(function() return collectgarbage('isrunning'), io.output() == io.stdout end)
+                op:waitUntilFinished()
+                return table.unpack(op.results)
+                """) == [true, true])
+    }
+
     @Test func whatAPreludeChangesStays() throws {
         #expect(
             try script(

@@ -191,18 +191,28 @@ static bool has_same_metatable(lua_State *L, int value, bool restores) {
     return is_same;
 }
 
-// Restores the default files and the collector. The record has them from position `first` on.
-static void restore_settings(lua_State *L, int record, lua_Integer first) {
+// Whether the default files and the collector are what the record has from position `first` on. Restores them if `restores`.
+static bool has_same_settings(lua_State *L, int record, lua_Integer first, bool restores) {
+    bool are_same = true;
     lua_Integer i = first;
     for (const char *const *name = default_files; *name != NULL; name++) {
-        if (lua_rawgeti(L, record, i++) == LUA_TUSERDATA)
-            lua_setfield(L, LUA_REGISTRYINDEX, *name);
-        else
+        // False if the host has removed the library.
+        if (lua_rawgeti(L, record, i++) == LUA_TUSERDATA) {
+            lua_getfield(L, LUA_REGISTRYINDEX, *name);
+            are_same &= lua_rawequal(L, -1, -2);
             lua_pop(L, 1);
+            if (restores) {
+                lua_pushvalue(L, -1);
+                lua_setfield(L, LUA_REGISTRYINDEX, *name);
+            }
+        }
+        lua_pop(L, 1);
     }
     lua_rawgeti(L, record, i);
-    if (lua_toboolean(L, -1) && !lua_gc(L, LUA_GCISRUNNING)) lua_gc(L, LUA_GCRESTART);
+    bool is_stopped = lua_toboolean(L, -1) && !lua_gc(L, LUA_GCISRUNNING);
+    if (is_stopped && restores) lua_gc(L, LUA_GCRESTART);
     lua_pop(L, 1);
+    return are_same && !is_stopped;
 }
 
 // Whether the libraries are as recorded. Restores them if `restores`.
@@ -227,7 +237,7 @@ static bool compare(lua_State *L, bool restores) {
         lua_rawgeti(L, record, i + value);
         are_same &= has_same_metatable(L, record + value, restores);
     }
-    if (restores) restore_settings(L, record, i + count + 1);
+    are_same &= has_same_settings(L, record, i + count + 1, restores);
     lua_settop(L, top);
     return are_same;
 }
