@@ -103,16 +103,14 @@ import Testing
         let values = try pair.outer.run(
             """
             theirs = inside [[ours = queue:addOperation(function() return { 'inner' } end) return ours]]
-            ours = queue:addOperation(function() return { 'outer' } end)
+            -- Added only now: otherwise it could begin before it has the dependency.
+            ours = opscript.Operation.new(function() return { 'outer' } end)
             ours:addDependency(theirs)
+            queue:addOperation(ours)
             return inside([[
               theirs = ...
               theirs:waitUntilFinished()
-              local function result(op)
-                local state = tostring(op.isFinished) .. tostring(op.isExecuting) .. tostring(op.isCancelled) .. tostring(op.error)
-                return assert(op.result, state)[1]
-              end
-              return result(theirs), result(ours)]], ours)
+              return theirs.result[1], ours.result[1] ]], ours)
             """)
         #expect(values == ["outer", "inner"])
         let (inner, outer) = (try #require(pair.inner), pair.outer)
