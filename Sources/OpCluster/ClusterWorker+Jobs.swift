@@ -139,7 +139,7 @@ extension ClusterWorker {
     func runNext() {
         while true {
             let next = state.withLock { state -> WorkerTask? in
-                guard !state.isClosed, state.running.count < slots, let task = state.waiting.popLast() else { return nil }
+                guard !state.isClosed, state.runningCount < slots, let task = state.waiting.popLast() else { return nil }
                 state.running[task.identity] = task
                 return task
             }
@@ -189,10 +189,22 @@ extension ClusterWorker {
     func stop(_ task: WorkerTask, _ request: StopRequest) {
         if task.isBegun {
             let isRunning = state.withLock { $0.running[task.identity] === task }
-            if isRunning, task.noteStop(request) { runner.stop(task, request) }
+            guard isRunning, task.noteStop(request) else { return }
+            runner.stop(task, request)
+            if request != .cancel { exchange.fabric.after(Self.stopSeconds) { [weak self] in self?.leaveBehind(task) } }
         } else {
             decline(task)
         }
+    }
+
+    /// Gives the slot of a task that does not end to others.
+    private func leaveBehind(_ task: WorkerTask) {
+        let isLeft = state.withLock { state in
+            state.running[task.identity] === task && state.leftBehind.insert(task.identity).inserted
+        }
+        guard isLeft else { return }
+        runner.leaveBehind(task)
+        runNext()
     }
 
     // MARK: ends
@@ -202,7 +214,7 @@ extension ClusterWorker {
         let ended = now
         let isKnown = state.withLock { state -> Bool in
             guard state.running[task.identity] === task else { return false }
-            state.running[task.identity] = nil
+            state.forget(task)
             state.endedCount += 1
             state.averageSeconds = 0.8 * state.averageSeconds + 0.2 * (ended - task.began)
             if !task.isDropped { state.ended[task.identity] = task }
@@ -273,7 +285,9 @@ extension ClusterWorker.State {
     /// How many tasks to have, those that wait included.
     func wantedCount(slots: Int, at now: Double) -> Int {
         if averageSeconds >= ClusterWorker.longestAhead { return slots }
-        let short = slots - running.values.count { $0.isBegun && now - $0.began >= ClusterWorker.longestAhead }
+        let long = running.values.count { $0.isBegun && now - $0.began >= ClusterWorker.longestAhead }
+        // Those that were left behind are among the long ones, and have no slot.
+        let short = slots - (long - leftBehind.count)
         let ahead = (Double(short) * ClusterWorker.aheadSeconds / max(averageSeconds, 1e-5)).rounded(.up)
         return slots + min(Int(ahead), short * ClusterWorker.mostAhead)
     }
@@ -281,7 +295,11 @@ extension ClusterWorker.State {
     /// Returns whether the task was there.
     @discardableResult
     mutating func forget(_ task: WorkerTask) -> Bool {
-        if running[task.identity] === task { running[task.identity] = nil; return true }
+        if running[task.identity] === task {
+            running[task.identity] = nil
+            leftBehind.remove(task.identity)
+            return true
+        }
         if preparing[task.identity] === task { preparing[task.identity] = nil; return true }
         guard let index = waiting.firstIndex(where: { $0 === task }) else { return false }
         waiting.remove(at: index)

@@ -11,6 +11,8 @@ public final class ClusterWorker: Sendable {
         func run(_ task: WorkerTask)
         /// Stops a task that runs, or has just ended.
         func stop(_ task: WorkerTask, _ request: StopRequest)
+        /// A task that was stopped some time ago has not ended. Its slot is given to others, so it must not be in their way.
+        func leaveBehind(_ task: WorkerTask)
         /// A run is over here. None of its tasks comes any more, and nobody needs what those that run do.
         func runHasEnded(_ run: String)
     }
@@ -36,6 +38,8 @@ public final class ClusterWorker: Sendable {
         /// The tasks that wait for a slot, the next one last.
         var waiting: [WorkerTask] = []
         var running: [WorkerTask.Identity: WorkerTask] = [:]
+        /// Those of them that do not end though they were told to, and have no slot any more.
+        var leftBehind: Set<WorkerTask.Identity> = []
         /// The tasks whose coordinator, or whose blobs are asked for.
         var preparing: [WorkerTask.Identity: WorkerTask] = [:]
         /// How the stream knows the jobs that are done. It is told with the next request: a server that sleeps takes longer to wake than to read.
@@ -53,8 +57,10 @@ public final class ClusterWorker: Sendable {
         var isClosed = false
         var toldNotices: Set<String> = []
 
-        /// The number of tasks that have not ended.
-        var taskCount: Int { running.count + preparing.count + waiting.count }
+        /// The number of slots that are in use.
+        var runningCount: Int { running.count - leftBehind.count }
+        /// The number of tasks that have a slot, or are to get one.
+        var taskCount: Int { runningCount + preparing.count + waiting.count }
     }
 
     /// How many messages were asked for and have not come, and until when the server remembers that.
@@ -86,6 +92,8 @@ public final class ClusterWorker: Sendable {
     /// For slots whose bodies take more seconds than this, nothing is fetched ahead. They wait for less than a hundredth of the time, and another
     /// worker may have a free slot earlier.
     static let longestAhead = 0.1
+    /// Seconds that a body may take to end when it was told to, before others get its slot.
+    static let stopSeconds = 2.0
 
     /// Makes a worker that is not connected yet.
     ///
@@ -141,7 +149,8 @@ public final class ClusterWorker: Sendable {
 
     private func waitUntilEmpty(_ completion: @escaping @Sendable () -> Void) {
         let (isEmpty, runs) = state.withLock { state in
-            (state.isClosed || state.taskCount == 0, Array(state.runs.values))
+            let isEmpty = state.preparing.isEmpty && state.waiting.isEmpty && state.running.values.allSatisfy(\.isDropped)
+            return (state.isClosed || isEmpty, Array(state.runs.values))
         }
         if isEmpty && runs.allSatisfy(\.isQuiet) { return completion() }
         exchange.fabric.after(0.05) { [self] in waitUntilEmpty(completion) }
@@ -157,7 +166,10 @@ public final class ClusterWorker: Sendable {
         sendAcknowledgements()
         exchange.close(waiting: 1)
         let left = state.withLock { state in
-            defer { (state.runs, state.waiting, state.running, state.preparing, state.ended) = ([:], [], [:], [:], [:]) }
+            defer {
+                (state.runs, state.waiting, state.running, state.preparing, state.ended) = ([:], [], [:], [:], [:])
+                state.leftBehind = []
+            }
             return state.runs
         }
         // Otherwise the runner keeps the tasks, and those keep this.

@@ -23,6 +23,7 @@ private final class TimedRunner: ClusterWorker.Runner, @unchecked Sendable {
     }
 
     func stop(_ task: WorkerTask, _ request: StopRequest) {}
+    func leaveBehind(_ task: WorkerTask) {}
     func runHasEnded(_ run: String) {}
 }
 

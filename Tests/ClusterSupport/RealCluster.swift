@@ -17,6 +17,8 @@ public final class ClosureRunner: ClusterWorker.Runner {
     /// Stops a task.
     public func stop(_ task: WorkerTask, _ request: StopRequest) { stopBody(task, request) }
     /// Does nothing.
+    public func leaveBehind(_ task: WorkerTask) {}
+    /// Does nothing.
     public func runHasEnded(_ run: String) {}
 }
 

@@ -71,6 +71,7 @@ final class SimulatedRunner: ClusterWorker.Runner, @unchecked Sendable {
         simulation.after(0.001) { [self] in end(task, Payload(bytes: Array("interrupted \(task.number)".utf8))) }
     }
 
+    func leaveBehind(_ task: WorkerTask) {}
     func runHasEnded(_ run: String) { cluster.noteRunEnd(run, at: name) }
 
     /// Forgets the bodies, which refer to the worker.

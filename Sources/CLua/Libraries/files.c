@@ -1,12 +1,8 @@
-#define _POSIX_C_SOURCE 200809L
-#include <errno.h>
 #include <lua5.4/lauxlib.h>
 #include <lua5.4/lualib.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
-#include <sys/wait.h>
 
+#include "Libraries/commands_raising.h"
 #include "Libraries/libraries_raising.h"
 #include "state.h"
 
@@ -50,53 +46,10 @@ static void flush_files(lua_State *L, int files) {
     }
 }
 
-static int close_command(lua_State *L) {
-    luaL_Stream *file = luaL_checkudata(L, 1, LUA_FILEHANDLE);
-    errno = 0;  // discard an earlier error, which is not the command's
-    return luaL_execresult(L, pclose(file->f));
-}
-
 // `io.popen`, called by `open_file`, whose upvalues it sees.
 static int open_command(lua_State *L) {
-    const char *command = luaL_checkstring(L, 1);
-    const char *mode = luaL_optstring(L, 2, "r");
-    luaL_argcheck(L, (*mode == 'r' || *mode == 'w') && mode[1] == '\0', 2, "invalid mode");
-    luaL_Stream *file = lua_newuserdatauv(L, sizeof *file, 0);
-    file->closef = NULL;  // not open yet
-    luaL_setmetatable(L, LUA_FILEHANDLE);
     flush_files(L, lua_upvalueindex(2));
-    file->f = popen(command, mode);
-    file->closef = close_command;
-    return file->f == NULL ? luaL_fileresult(L, 0, command) : 1;
-}
-
-// Runs a command and returns its wait status, or -1 with `errno` set. Lua's own `os.execute` calls `system`, which makes the whole process
-// ignore SIGINT until the command has ended: a signal that arrives meanwhile is lost to all other code, and to the host.
-static int run_command(const char *command) {
-    extern char **environ;
-    char *const arguments[] = {"sh", "-c", (char *)command, NULL};
-    posix_spawnattr_t attributes;
-    posix_spawnattr_init(&attributes);
-    sigset_t none;  // workers block signals
-    sigemptyset(&none);
-    posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
-    pid_t process;
-    int error = posix_spawn(&process, "/bin/sh", NULL, &attributes, arguments, environ);
-    posix_spawnattr_destroy(&attributes);
-    int status = -1;
-    while (error == 0 && waitpid(process, &status, 0) < 0)
-        if (errno != EINTR) error = errno;
-    errno = error;
-    return error == 0 ? status : -1;
-}
-
-// `os.execute`.
-static int execute_command(lua_State *L) {
-    const char *command = luaL_optstring(L, 1, NULL);
-    if (command != NULL) return luaL_execresult(L, run_command(command));
-    lua_pushboolean(L, run_command("exit 0") == 0);  // whether there is a shell
-    return 1;
+    return clua_open_command(L);
 }
 
 void clua_open_files(lua_State *L) {
@@ -124,7 +77,7 @@ void clua_open_files(lua_State *L) {
     lua_settop(L, library - 1);
 
     lua_getglobal(L, LUA_OSLIBNAME);
-    lua_pushcfunction(L, execute_command);
+    lua_pushcfunction(L, clua_execute_command);
     lua_setfield(L, -2, "execute");
     lua_pop(L, 1);
 }

@@ -3,16 +3,15 @@
 
 #include <lua5.4/lauxlib.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "Core/memory_raising.h"
+#include "Limits/commands.h"
 #include "Limits/count_raising.h"
 #include "Limits/stop_raising.h"
 #include "allowance.h"
@@ -32,13 +31,6 @@ static int stop_signal;
 static _Thread_local clua_state *_Atomic thread_states;
 
 static clua_stop *stop_of(lua_State *L) { return &clua_state_of(L)->stop; }
-
-// Contention is rare: only a thread that asks a body to stop ever competes with the state's own thread.
-static void lock(clua_stop *stop) {
-    while (atomic_exchange_explicit(&stop->is_locked, true, memory_order_acquire)) sched_yield();
-}
-
-static void unlock(clua_stop *stop) { atomic_store_explicit(&stop->is_locked, false, memory_order_release); }
 
 // MARK: raising
 
@@ -233,19 +225,13 @@ bool clua_stop_at_limit(clua_state *state, size_t size) {
 
 // MARK: requests from outside
 
-static int64_t nanoseconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 // Makes what runs in the state notice a request, an interrupt, or that it must go on stopping. Async-signal-safe.
 static void set_hooks(clua_state *state) {
     clua_stop *stop = &state->stop;
     lua_State *L = atomic_load(&stop->running);
     // Setting a hook takes time for each active function. With very many of them, that is longer than it takes until the next signal comes, and
     // Lua must get on meanwhile. The hook that is set is found at its next instruction.
-    int64_t begin = nanoseconds();
+    int64_t begin = clua_nanoseconds();
     bool is_armed = lua_gethook(L) == hook && lua_gethookmask(L) == CLUA_STOP_EVENTS;
     if (is_armed && begin < stop->quiet_until) return;
     clua_rearm_interrupt(L);
@@ -253,7 +239,7 @@ static void set_hooks(clua_state *state) {
     bool is_pending = is_requested || stop->raised != 0 || clua_interrupt_is_pending(state);
     bool were_disallowed = is_pending && clua_allow_hooks(L);
     if (is_requested || (were_disallowed && stop->raised != 0)) clua_arm_stop(L);
-    int64_t end = nanoseconds();
+    int64_t end = clua_nanoseconds();
     stop->quiet_until = end + (end - begin);
 }
 
@@ -300,9 +286,9 @@ void clua_attach_thread(lua_State *L) {
     clua_state *state = clua_state_of(L);
     state->stop.next_on_thread = thread_states;
     thread_states = state;
-    lock(&state->stop);
+    clua_lock_stop(&state->stop);
     atomic_store(&state->stop.thread, this_thread());
-    unlock(&state->stop);
+    clua_unlock_stop(&state->stop);
     // Whoever made a request before found no thread to send a signal to.
     lua_State *running = atomic_load(&state->stop.running);
     if (atomic_load(&state->stop.requested) != 0) clua_arm_stop(running);
@@ -316,9 +302,9 @@ void *clua_thread_object(void) {
 
 void clua_detach_thread(lua_State *L) {
     clua_state *state = clua_state_of(L);
-    lock(&state->stop);
+    clua_lock_stop(&state->stop);
     atomic_store(&state->stop.thread, 0);
-    unlock(&state->stop);
+    clua_unlock_stop(&state->stop);
     if (thread_states == state) {
         thread_states = state->stop.next_on_thread;
         return;
@@ -351,6 +337,7 @@ static void rouse(clua_stop *stop) {
 // The caller holds the lock.
 static void request(clua_stop *stop, clua_stop_reason reason) {
     atomic_store(&stop->requested, reason);
+    clua_end_commands(stop);
     rouse(stop);
 }
 
@@ -366,47 +353,47 @@ static bool is_running(const clua_stop *stop, const void *body) {
 
 void clua_request_stop(lua_State *L, const void *body, clua_stop_reason reason) {
     clua_stop *stop = stop_of(L);
-    lock(stop);
+    clua_lock_stop(stop);
     if (is_running(stop, body)) request(stop, reason);
-    unlock(stop);
+    clua_unlock_stop(stop);
 }
 
 bool clua_repeat_stop(lua_State *L, const void *body) {
     clua_stop *stop = stop_of(L);
-    lock(stop);
+    clua_lock_stop(stop);
     bool runs = is_running(stop, body);
     int reason = atomic_load(&stop->requested);
     if (runs && reason != 0)
         request(stop, reason);
     else if (runs && atomic_load(&stop->raised) != 0)
         rouse(stop);  // it may be inside a finalizer
-    unlock(stop);
+    clua_unlock_stop(stop);
     return runs;
 }
 
 bool clua_has_body(lua_State *L, const void *body) {
     clua_stop *stop = stop_of(L);
-    lock(stop);
+    clua_lock_stop(stop);
     bool has = stop->body == body;
     for (const clua_suspended_body *outer = stop->suspended; outer != NULL && !has; outer = outer->outer) has = outer->body == body;
-    unlock(stop);
+    clua_unlock_stop(stop);
     return has;
 }
 
 bool clua_give_up_body(lua_State *L, const void *body) {
     clua_stop *stop = stop_of(L);
-    lock(stop);
+    clua_lock_stop(stop);
     bool gives_up = stop->body == body && atomic_load(&stop->requested) != 0 && !stop->is_given_up;
     if (gives_up) stop->is_given_up = true;
-    unlock(stop);
+    clua_unlock_stop(stop);
     return gives_up;
 }
 
 void clua_request_end(lua_State *L) {
     clua_stop *stop = stop_of(L);
-    lock(stop);
+    clua_lock_stop(stop);
     request(stop, CLUA_STOP_INTERRUPTED);
-    unlock(stop);
+    clua_unlock_stop(stop);
 }
 
 // The hook stays set. It will find nothing to raise.
@@ -429,7 +416,7 @@ void clua_begin_body(lua_State *L, const void *body, clua_suspended_body *suspen
     suspended->limit_bytes = state->limit_bytes;
     suspended->instructions_left = stop->instructions_left;
     suspended->shared_instructions = stop->shared_instructions;
-    lock(stop);
+    clua_lock_stop(stop);
     suspended->body = stop->body;
     suspended->requested = atomic_load_explicit(&stop->requested, memory_order_relaxed);
     suspended->grace_left = stop->grace_left;
@@ -440,7 +427,7 @@ void clua_begin_body(lua_State *L, const void *body, clua_suspended_body *suspen
     atomic_store_explicit(&stop->requested, 0, memory_order_relaxed);
     stop->is_given_up = false;
     stop->suspended = suspended;
-    unlock(stop);
+    clua_unlock_stop(stop);
     atomic_store_explicit(&stop->raised, 0, memory_order_relaxed);
     stop->message = stop->traceback = NULL;
     stop->instructions_left = CLUA_NO_INSTRUCTION_LIMIT;
@@ -462,13 +449,13 @@ bool clua_end_body(lua_State *L, const clua_suspended_body *suspended) {
     stop->grace_left = suspended->grace_left;
     stop->next_step = suspended->next_step;
     state->limit_bytes = suspended->limit_bytes;
-    lock(stop);
+    clua_lock_stop(stop);
     bool was_given_up = stop->is_given_up;
     stop->body = suspended->body;
     atomic_store_explicit(&stop->requested, suspended->requested, memory_order_relaxed);
     stop->is_given_up = suspended->is_given_up;
     stop->suspended = suspended->outer;
-    unlock(stop);
+    clua_unlock_stop(stop);
     if (suspended->requested != 0)
         clua_arm_stop(L);
     else if (suspended->raised != 0)

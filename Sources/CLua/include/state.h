@@ -14,6 +14,15 @@
 
 #define CLUA_NO_INSTRUCTION_LIMIT INT64_MAX
 
+/// Limits: a command that a script has started, until it has ended.
+typedef struct clua_command {
+    struct clua_command *next;
+    const void *body;     // the body that has started it; NULL if it was none
+    pid_t process;        // the shell
+    bool has_group;       // whether the shell leads a process group
+    int64_t stopped_at;   // nanoseconds of the clock; 0 if it was not told to end
+} clua_command;
+
 /// Limits: stopping what runs. Only the state's thread writes these fields, except `requested`, `interrupt` and those that the lock guards.
 typedef struct clua_stop {
     _Atomic(lua_State *) running;  // the running coroutine
@@ -32,6 +41,7 @@ typedef struct clua_stop {
     _Atomic(pid_t) thread;         // the kernel's number of the thread that is attached; 0 if none is. Changes under the lock
     const void *body;              // guarded: the running body, which a request must name
     struct clua_suspended_body *suspended;  // guarded: the bodies suspended around it, innermost first
+    clua_command *commands;        // guarded: list, not owned
     bool is_given_up;              // guarded: the body ignored a request, and nobody waits for it any more
     _Atomic(int64_t) quiet_until;  // nanoseconds of the clock: until then, a signal does not set a hook again that is set
     struct clua_state *next_on_thread;  // list of the states of one thread; only that thread writes it

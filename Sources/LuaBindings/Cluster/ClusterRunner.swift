@@ -56,6 +56,9 @@ public final class ClusterRunner: ClusterWorker.Runner {
     public func stop(_ task: WorkerTask, _ request: StopRequest) { runs.withLock { $0[task.run] }?.stop(task, request) }
 
     /// See `ClusterWorker.Runner`.
+    public func leaveBehind(_ task: WorkerTask) { folder.leave(task) }
+
+    /// See `ClusterWorker.Runner`.
     public func runHasEnded(_ run: String) {
         guard let ended = runs.withLock({ $0.removeValue(forKey: run) }) else { return }
         ending.withLock { $0.count += 1 }
@@ -164,7 +167,7 @@ final class ClusterRun: Sendable {
         }
         // Whoever stopped the task before it was here has not found it.
         if let request = task.stopRequest { stop(task, request) }
-        folder.enter(sent == nil ? directory : ownFolder) { [self] in
+        folder.enter(sent == nil ? directory : ownFolder, for: task) { [self] in
             guard let sent else { return add(operation, of: task, running, to: queue) }
             // On a thread that may wait for the files.
             onNewThread { [self] in
@@ -200,7 +203,7 @@ final class ClusterRun: Sendable {
             return runtime.takeUnreadFailures()
         }
         running.flush()
-        folder.leave()
+        folder.leave(task)
         task.end(payload(others))
     }
 

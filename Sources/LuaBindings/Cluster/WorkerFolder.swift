@@ -7,12 +7,12 @@ import Synchronization
 /// The working directory of a worker's process: that of the script whose operations run, or a folder with that run's files. A process has only
 /// one, so operations that need different ones take turns.
 final class WorkerFolder: Sendable {
-    fileprivate typealias Waiter = (path: String, body: @Sendable () -> Void)
+    fileprivate typealias Waiter = (path: String, task: WorkerTask, body: @Sendable () -> Void)
 
     fileprivate struct State {
         var path: String
-        /// The operations that need it now.
-        var count = 0
+        /// The tasks that need it now.
+        var tasks: Set<ObjectIdentifier> = []
         var waiters: [Waiter] = []
     }
 
@@ -34,51 +34,53 @@ final class WorkerFolder: Sendable {
         "\(base)/opscript-\(getpid())-\(run)-\(count.wrappingAdd(1, ordering: .relaxed).newValue)"
     }
 
-    /// Calls `body` when `path` is the working directory, which it stays until `leave`. Makes the folder if it is not there.
-    func enter(_ path: String, _ body: @escaping @Sendable () -> Void) {
+    /// Calls `body` when `path` is the working directory, which it stays until the task leaves. Makes the folder if it is not there.
+    func enter(_ path: String, for task: WorkerTask, _ body: @escaping @Sendable () -> Void) {
         let mayEnter = state.withLock { state in
             // Whoever waits comes first, or he might wait for ever.
-            guard state.waiters.isEmpty, state.path == path || state.count == 0 else {
-                state.waiters.append((path, body))
+            guard state.waiters.isEmpty, state.path == path || state.tasks.isEmpty else {
+                state.waiters.append((path, task, body))
                 return false
             }
-            state.enter(path)
+            state.enter(path, for: task)
             return true
         }
         if mayEnter { body() }
     }
 
-    func leave() {
-        let next = state.withLock { state -> [@Sendable () -> Void] in
-            state.count -= 1
-            guard state.count == 0, let path = state.waiters.first?.path else { return [] }
-            let next = state.waiters.filter { $0.path == path }.map(\.body)
+    /// A task does not need its working directory any more. No effect if it has left already.
+    func leave(_ task: WorkerTask) {
+        let next = state.withLock { state -> [Waiter] in
+            state.tasks.remove(ObjectIdentifier(task))
+            guard state.tasks.isEmpty, let path = state.waiters.first?.path else { return [] }
+            let next = state.waiters.filter { $0.path == path }
             state.waiters.removeAll { $0.path == path }
-            for _ in next { state.enter(path) }
+            for waiter in next { state.enter(path, for: waiter.task) }
             return next
         }
-        for body in next { body() }
+        for waiter in next { waiter.body() }
     }
 
     /// Removes the folder of a run.
     func remove(_ path: String) {
         state.withLock { state in
-            guard state.path == path, state.count == 0 else { return }
-            state.enter(home)
-            state.count = 0
+            if state.path == path, state.tasks.isEmpty { state.enter(home) }
         }
         unsafe cio_remove_folder(path)
     }
 }
 
 extension WorkerFolder.State {
+    fileprivate mutating func enter(_ path: String, for task: WorkerTask) {
+        enter(path)
+        tasks.insert(ObjectIdentifier(task))
+    }
+
     fileprivate mutating func enter(_ path: String) {
-        if self.path != path {
-            makeFolders(of: path + "/")
-            unsafe _ = chdir(path)
-            self.path = path
-        }
-        count += 1
+        if self.path == path { return }
+        makeFolders(of: path + "/")
+        unsafe _ = chdir(path)
+        self.path = path
     }
 }
 

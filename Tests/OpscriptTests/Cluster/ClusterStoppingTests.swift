@@ -148,6 +148,56 @@ extension ClusterTests {
             #expect(statuses == [0, 0] && outcome.lines.contains("sum 465"), "\(statuses) \(outcome.lines)")
         }
 
+        @Test("A command of a body ends with its script")
+        func commandOfABody() async throws {
+            try await TestCluster.run(workers: 1, slots: 1) { cluster in
+                let directory = try ScratchDirectory()
+                let run = try cluster.start(
+                    """
+                    local path = arg[1]
+                    opscript.OperationQueue.new():addOperation(function() os.execute("sleep 1000 & echo $! >" .. path .. "; wait; true") end)
+                    while not (io.open(path) and io.open(path):read "a":find "\\n") do opscript.sleep(0.001) end
+                    print "ready"
+                    opscript.sleep(1000)
+                    """, arguments: [directory.path + "/process"])
+                run.send(SIGINT)
+                #expect(try run.wait(seconds: 30) == 130)
+                // The worker's machine may keep it as a zombie.
+                let isGone = Command.shell(
+                    """
+                    process=$(cat "$1"/process)
+                    while kill -0 $process && ! grep -q 'State:.Z' /proc/$process/status; do sleep 0.01; done 2>"$1"/errors
+                    """, directory.path)
+                #expect(try isGone.run().status == 0)
+            }
+        }
+
+        @Test("A body inside a C function that does not return keeps neither its slot nor its working directory")
+        func leftBehind() async throws {
+            let (fifo, elsewhere) = (try ScratchDirectory(), try ScratchDirectory())
+            let outcome = try await TestCluster.run(workers: 1, slots: 1) { cluster in
+                let run = try cluster.start(
+                    """
+                    os.execute "mkfifo fifo"
+                    opscript.OperationQueue.new():addOperation(function()
+                      print "ready"
+                      io.open "fifo"
+                    end)
+                    opscript.sleep(1000)
+                    """, directory: fifo.path)
+                run.send(SIGINT)
+                #expect(try run.wait(seconds: 30) == 130)
+                let next = cluster.command(
+                    """
+                    local op = opscript.OperationQueue.new():addOperation(function() return io.popen "pwd":read "l" end)
+                    op:waitUntilFinished()
+                    print(op.result)
+                    """)
+                return try next.directory(elsewhere.path).run()
+            }
+            #expect(outcome.lines == [elsewhere.path], "\(outcome)")
+        }
+
         @Test("A worker that ends leaves no files of runs that go on")
         func leftFiles() async throws {
             let directory = try ScratchDirectory()

@@ -1,0 +1,120 @@
+#define _GNU_SOURCE  // pipe2
+#include <errno.h>
+#include <fcntl.h>
+#include <lua5.4/lauxlib.h>
+#include <lua5.4/lualib.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "Libraries/commands_raising.h"
+#include "Limits/commands.h"
+#include "state.h"
+
+// `os.execute` and `io.popen`, whose commands end when their body is stopped. Lua's own call `system` and `popen`. While a command of `system`
+// runs, the whole process ignores SIGINT: a signal that arrives meanwhile is lost to all other code, and to the host. And commands of `popen`
+// inherit the signals that workers block.
+
+// Whether Ctrl-C in the terminal reaches this process. A command in a process group of its own would not get it, and could not read from the
+// terminal.
+static bool is_in_foreground(void) {
+    int terminal = open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC);
+    if (terminal < 0) return false;
+    bool is = tcgetpgrp(terminal) == getpgrp();
+    close(terminal);
+    return is;
+}
+
+// Starts a command and returns an errno. In the command, `descriptor` is the file `replaced`, unless it is -1.
+static int start_command(lua_State *L, clua_command *command, const char *text, int descriptor, int replaced) {
+    extern char **environ;
+    char *const arguments[] = {"sh", "-c", (char *)text, NULL};
+    // A group of its own can be ended with all that the command has started. What runs in no body is not stopped that way.
+    command->has_group = clua_state_of(L)->stop.body != NULL && !is_in_foreground();
+    posix_spawnattr_t attributes;
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_init(&attributes);
+    posix_spawn_file_actions_init(&actions);
+    sigset_t none;  // workers block signals
+    sigemptyset(&none);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setpgroup(&attributes, 0);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | (command->has_group ? POSIX_SPAWN_SETPGROUP : 0));
+    int error = descriptor < 0 ? 0 : posix_spawn_file_actions_adddup2(&actions, descriptor, replaced);
+    if (error == 0) error = posix_spawn(&command->process, "/bin/sh", &actions, &attributes, arguments, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
+    if (error == 0) clua_add_command(&clua_state_of(L)->stop, command);
+    return error;
+}
+
+// Waits for a command. Returns its wait status, or -1 with `errno` set.
+static int wait_for_command(lua_State *L, clua_command *command) {
+    siginfo_t information;
+    // Its number stays its own until it can no longer be sent a signal.
+    while (waitid(P_PID, (id_t)command->process, &information, WEXITED | WNOWAIT) < 0 && errno == EINTR) continue;
+    clua_remove_command(&clua_state_of(L)->stop, command);
+    int status = -1;
+    while (waitpid(command->process, &status, 0) < 0)
+        if (errno != EINTR) return -1;
+    return status;
+}
+
+static int run_command(lua_State *L, const char *text) {
+    clua_command command = {.process = 0};
+    errno = start_command(L, &command, text, -1, -1);
+    return errno == 0 ? wait_for_command(L, &command) : -1;
+}
+
+int clua_execute_command(lua_State *L) {
+    const char *text = luaL_optstring(L, 1, NULL);
+    if (text != NULL) return luaL_execresult(L, run_command(L, text));
+    lua_pushboolean(L, run_command(L, "exit 0") == 0);  // whether there is a shell
+    return 1;
+}
+
+// A file of `io.popen`, which the library knows as its first part.
+typedef struct piped {
+    luaL_Stream stream;
+    clua_command command;
+} piped;
+
+static int close_command(lua_State *L) {
+    piped *file = luaL_checkudata(L, 1, LUA_FILEHANDLE);
+    fclose(file->stream.f);
+    errno = 0;  // discard an earlier error, which is not the command's
+    return luaL_execresult(L, wait_for_command(L, &file->command));
+}
+
+// Returns an errno.
+static int open_pipe(lua_State *L, piped *file, const char *text, bool reads) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) return errno;
+    int ours = ends[reads ? 0 : 1], theirs = ends[reads ? 1 : 0], standard = reads ? STDOUT_FILENO : STDIN_FILENO;
+    FILE *stream = fdopen(ours, reads ? "r" : "w");
+    int error = stream == NULL ? errno : start_command(L, &file->command, text, theirs, standard);
+    close(theirs);
+    if (error == 0) {
+        file->stream.f = stream;
+        file->stream.closef = close_command;
+    } else if (stream != NULL) {
+        fclose(stream);
+    } else {
+        close(ours);
+    }
+    return error;
+}
+
+int clua_open_command(lua_State *L) {
+    const char *text = luaL_checkstring(L, 1);
+    const char *mode = luaL_optstring(L, 2, "r");
+    luaL_argcheck(L, (*mode == 'r' || *mode == 'w') && mode[1] == '\0', 2, "invalid mode");
+    piped *file = lua_newuserdatauv(L, sizeof *file, 0);
+    *file = (piped){.stream = {.closef = NULL}};  // not open yet
+    luaL_setmetatable(L, LUA_FILEHANDLE);
+    errno = open_pipe(L, file, text, *mode == 'r');
+    return errno == 0 ? 1 : luaL_fileresult(L, 0, text);
+}

@@ -1,0 +1,32 @@
+// Commands of the shell that bodies wait for, and the lock under which a request to stop finds them. Nothing here raises.
+#ifndef CLUA_COMMANDS_H
+#define CLUA_COMMANDS_H
+
+#include <sched.h>
+#include <time.h>
+
+#include "state.h"
+
+// Contention is rare: only a thread that asks a body to stop ever competes with the state's own thread.
+static inline void clua_lock_stop(clua_stop *stop) {
+    while (atomic_exchange_explicit(&stop->is_locked, true, memory_order_acquire)) sched_yield();
+}
+
+static inline void clua_unlock_stop(clua_stop *stop) { atomic_store_explicit(&stop->is_locked, false, memory_order_release); }
+
+/// Nanoseconds of the monotonic clock. Async-signal-safe.
+static inline int64_t clua_nanoseconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/// A request to stop the body that runs now ends the command, until it is removed. It must be removed before it is waited for, since its number may
+/// be another process's afterwards.
+void clua_add_command(clua_stop *stop, clua_command *command);
+void clua_remove_command(clua_stop *stop, clua_command *command);
+
+/// Ends the commands of the running body, which may be waiting for them inside a C function. The caller holds the lock.
+void clua_end_commands(clua_stop *stop);
+
+#endif
