@@ -2,6 +2,13 @@
 #include "Limits/commands.h"
 
 #include <signal.h>
+#include <time.h>
+
+int64_t clua_nanoseconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
 
 static const int64_t GRACE = 2000000000;  // nanoseconds that a command has to end
 

@@ -3,7 +3,6 @@
 #define CLUA_COMMANDS_H
 
 #include <sched.h>
-#include <time.h>
 
 #include "state.h"
 
@@ -15,11 +14,7 @@ static inline void clua_lock_stop(clua_stop *stop) {
 static inline void clua_unlock_stop(clua_stop *stop) { atomic_store_explicit(&stop->is_locked, false, memory_order_release); }
 
 /// Nanoseconds of the monotonic clock. Async-signal-safe.
-static inline int64_t clua_nanoseconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
+int64_t clua_nanoseconds(void);
 
 /// A request to stop the body that runs now ends the command, until it is removed. It must be removed before it is waited for, since its number may
 /// be another process's afterwards.
