@@ -25,28 +25,11 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
         /// Files with a certificate and its private key, by which the server knows the client.
         public var certificate: String?, privateKey: String?
 
-        /// The URL as messages show it: without passwords.
-        public var shownURL: String { ClusterAddress.withoutPasswords(url) }
-
         /// Whether this member and others may connect to each other for large values. Otherwise these pass the server.
         public var allowsDirect = true
 
         /// Makes settings without credentials.
         public init(url: String) { self.url = url }
-
-        /// Whether the connection is encrypted, or must be.
-        public var usesTLS: Bool {
-            url.split(separator: ",").allSatisfy { $0.hasPrefix("tls://") } || authorities != nil || certificate != nil
-        }
-
-        /// Whether the server learns who the client is.
-        public var hasCredentials: Bool {
-            user != nil || credentials != nil || nkeySeed != nil || certificate != nil
-                || url.split(separator: ",").allSatisfy { ClusterAddress($0).hasUser }
-        }
-
-        /// Whether all servers are on this machine.
-        public var isLoopback: Bool { url.split(separator: ",").allSatisfy { ClusterAddress($0).isLoopback } }
     }
 
     private let settings: Settings
@@ -82,6 +65,7 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
     /// Connects.
     public func start(_ subjects: [String], _ receiver: any FabricReceiver) throws(ClusterError) {
         self.receiver = receiver
+        try settings.check()
         if let seed = settings.nkeySeed {
             var key = [CChar](repeating: 0, count: Int(CNATS_PUBLIC_KEY_SIZE))
             guard unsafe cnats_public_key(seed, &key) else {
@@ -96,8 +80,7 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
         }
         let text = refusal.get()
         guard let connection = unsafe connection else {
-            throw ClusterError(
-                "there is no connection to the cluster's server \(ClusterAddress.withoutPasswords(settings.url)): \(text)")
+            throw ClusterError("there is no connection to the cluster's server \(settings.shownURL): \(text)")
         }
         for subject in subjects where unsafe !cnats_subscribe(connection, subject) {
             throw ClusterError("the cluster's server does not let this program subscribe to '\(subject)'")
@@ -118,6 +101,8 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
             })
         var error = [CChar](repeating: 0, count: 512)
         unsafe connection = unsafe withSettings { settings in unsafe cnats_connect(settings, handlers, &error, error.count) }
+        // libnats says of such a server that it is not available.
+        if unsafe connection == nil, let unknown = settings.unknownHosts { return unknown }
         return String(decoding: error.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
     }
 
@@ -157,7 +142,7 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
     }
 
     private func handle(_ event: cnats_event, _ text: String) {
-        let server = ClusterAddress.withoutPasswords(settings.url)
+        let server = settings.shownURL
         let isClosed = hasClosed.withLock { $0 }
         switch event {
         case CNATS_DISCONNECTED where !isClosed:
@@ -196,29 +181,5 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
         close(waiting: 0)
         // Other threads may have published until now.
         if let connection = unsafe connection { unsafe cnats_free(connection) }
-    }
-}
-
-/// The parts of a server's URL that matter here.
-struct ClusterAddress {
-    let hasUser: Bool
-    let isLoopback: Bool
-
-    init(_ url: some StringProtocol) {
-        var rest = url[...]
-        if let start = rest.firstRange(of: "://")?.upperBound { rest = rest[start...] }
-        let at = rest.lastIndex(of: "@")
-        hasUser = at != nil
-        if let at { rest = rest[rest.index(after: at)...] }
-        let host = rest.hasPrefix("[") ? rest.dropFirst().prefix { $0 != "]" } : rest.prefix { $0 != ":" && $0 != "/" }
-        isLoopback = host == "localhost" || host == "::1" || host.hasPrefix("127.")
-    }
-
-    /// A URL as messages show it.
-    static func withoutPasswords(_ urls: String) -> String {
-        urls.split(separator: ",").map { url in
-            guard let at = url.lastIndex(of: "@"), let start = url.firstRange(of: "://")?.upperBound, start < at else { return String(url) }
-            return "\(url[..<start])\(url[url.index(after: at)...])"
-        }.joined(separator: ",")
     }
 }

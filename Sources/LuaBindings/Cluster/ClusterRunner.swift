@@ -1,4 +1,5 @@
 import CLua
+import Glibc
 public import OpCluster
 @_spi(Locking) import OpEngine
 
@@ -27,6 +28,14 @@ public final class ClusterRunner: ClusterWorker.Runner {
     public init(slots: Int, memoryLimit: Int?, directory: String) {
         (self.slots, self.memoryLimit) = (slots, memoryLimit)
         folder = WorkerFolder(base: directory)
+    }
+
+    /// Makes a directory for the files of runs, unless it is there.
+    ///
+    /// - Returns: false, with `errno` set, if no files can be put there.
+    public static func prepareDirectory(_ path: String) -> Bool {
+        makeFolders(of: path + "/")
+        return unsafe access(path, W_OK | X_OK) == 0
     }
 
     /// See `ClusterWorker.Runner`.

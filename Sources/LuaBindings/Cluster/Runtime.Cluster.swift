@@ -27,10 +27,11 @@ extension Runtime {
         /// Makes the settings for the cluster of a server.
         public init(url: String) { self.init(NatsFabric.Settings(url: url)) }
 
-        /// Refuses a cluster that others could use to run code on the workers.
+        /// Refuses a cluster that others could use to run code on the workers, or whose settings cannot be right.
         ///
-        /// - Throws: an error that says what is missing.
+        /// - Throws: an error that says what is missing or wrong.
         public func checkSecurity() throws(ClusterError) {
+            try server.check()
             if allowsInsecure || server.isLoopback { return }
             var missing: [String] = []
             if !server.usesTLS { missing.append("TLS (a URL that begins with tls://)") }

@@ -54,9 +54,9 @@ struct ClusterOptions {
             files[parts[0]] = value
             return true
         }
-        let isURL = value.split(separator: ",").allSatisfy { $0.hasPrefix("nats://") || $0.hasPrefix("tls://") }
-        guard isURL, !value.isEmpty else {
-            throw UsageError(message: "'--cluster' needs the URL of a NATS server, such as nats://host:4222, and not '\(value)'")
+        let server = NatsFabric.Settings(url: value)
+        guard server.hasValidURL else {
+            throw UsageError(message: "'--cluster' needs the URL of a NATS server, such as nats://host:4222, and not '\(server.shownURL)'")
         }
         url = value
         return true

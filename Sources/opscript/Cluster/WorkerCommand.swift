@@ -91,6 +91,9 @@ enum WorkerCommand {
         let slots = settings.slots ?? Engine.processorCount
         let notice: @Sendable (String) -> Void = { Message.write("\(name): \($0)\n") }
         let directory = settings.directory ?? Environment.value("TMPDIR") ?? "/tmp"
+        guard ClusterRunner.prepareDirectory(directory) else {
+            throw ClusterError("no files can be put into '\(directory)' (--directory): \(unsafe String(cString: strerror(errno)))")
+        }
         let runner = ClusterRunner(slots: slots, memoryLimit: settings.memoryLimit, directory: directory)
         var events = ClusterWorker.Events()
         events.notice = notice

@@ -36,6 +36,57 @@ extension ClusterTests {
             #expect(outcome.status == 0 && outcome.text.contains("so it needs TLS"), "\(outcome)")
         }
 
+        @Test(
+            "A file that cannot be read is named, with its option", arguments: commands,
+            [["--creds"], ["--nkey"], ["--ca"], ["--cert", "--cert-key"], ["--key"]])
+        func missingFile(words: [String], options: [String]) throws {
+            var command = Command.opscript()
+            let given = ["--cluster", "nats://127.0.0.1:1"] + options.flatMap { [$0, "/nowhere/file"] }
+            command.arguments = words.first == "-e" ? given + words : words + given
+            let outcome = try command.run()
+            let reason = outcome.errorText.contains("(\(options[0])) cannot be read: ") || outcome.errorText.contains("key file")
+            #expect(
+                outcome.status == 1 && reason && outcome.errorText.contains("'/nowhere/file'")
+                    && outcome.errorText.contains("No such file or directory"), "\(outcome)")
+        }
+
+        @Test("A server whose address nobody knows is named", arguments: commands)
+        func unknownHost(words: [String]) throws {
+            var command = Command.opscript()
+            let given = ["--insecure", "--cluster", "nats://nowhere.invalid"]
+            command.arguments = words.first == "-e" ? given + words : words + given
+            let outcome = try command.run()
+            #expect(outcome.status == 1 && outcome.errorText.contains("the address of 'nowhere.invalid' cannot be found: "), "\(outcome)")
+        }
+
+        @Test("A script's own URL that is none is refused", arguments: ["", "foo", "nats://"])
+        func badURLOfScript(url: String) throws {
+            let outcome = try Command.opscript("-e", "opscript.OperationQueue.new { cluster = '\(url)' }").run()
+            #expect(outcome.status == 1 && outcome.errorText.contains("a cluster needs the URL of a NATS server"), "\(outcome)")
+        }
+
+        @Test("An address that certificates are not checked for is refused")
+        func securedIPv6() throws {
+            let outcome = try Command.opscript("workers", "--cluster", "tls://[::1]:4222").run()
+            #expect(outcome.status == 1 && outcome.errorText.contains("IPv6 address '::1': use a name of the server"), "\(outcome)")
+        }
+
+        @Test("A worker's directory that cannot be made is said")
+        func badDirectory() throws {
+            let outcome = try Command.opscript("worker", "--cluster", "nats://127.0.0.1:1", "--directory", "/proc/nowhere").run()
+            #expect(
+                outcome.status == 1 && outcome.errorText.contains("no files can be put into '/proc/nowhere' (--directory): "), "\(outcome)")
+        }
+
+        @Test("Secrets are made for names and addresses only", arguments: ["a b", "::1", "-x", ""])
+        func badNameOfServer(name: String) throws {
+            let directory = try ScratchDirectory()
+            let outcome = try Command.shell("\(Paths.package)/examples/cluster/make-secrets secrets \"$1\"", name).directory(directory.path)
+                .run()
+            #expect(outcome.status == 1 && outcome.errorText.contains("'\(name)' is neither a name of a host"), "\(outcome)")
+            #expect(try Command.shell("ls").directory(directory.path).run().text == "")
+        }
+
         @Test("Where no server is, that is said at once", arguments: commands)
         func noServer(words: [String]) async throws {
             let outcome = try await onOwnThread {
