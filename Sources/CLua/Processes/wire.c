@@ -39,6 +39,10 @@ bool clua_wire_has_parameters(const clua_parcel *parcel) {
     return clua_parcel_code_count(parcel) == 0 || clua_parcel_code(parcel, 0)->has_parameters;
 }
 
+const char *clua_wire_place(const clua_parcel *parcel) {
+    return clua_parcel_code_count(parcel) == 0 ? NULL : clua_parcel_code(parcel, 0)->label;
+}
+
 // Copies a list whose elements the copy takes over. An empty one is NULL. False if memory has run out.
 static bool copy_list(void *list, const void *elements, size_t count, size_t size) {
     void *copy = count == 0 ? NULL : malloc(count * size);

@@ -16,6 +16,9 @@ bool clua_wire_write(const clua_parcel *parcel, uint8_t **bytes, size_t *count);
 /// Whether the function of a body has parameters, of which the first is its operation.
 bool clua_wire_has_parameters(const clua_parcel *parcel);
 
+/// Where the first function of a parcel is defined, as in "<pipeline.lua:12>"; NULL if there is none. Lives as long as the parcel.
+const char *clua_wire_place(const clua_parcel *parcel);
+
 /// Reads what clua_wire_write has written, which need not be trusted. Takes over the strings and the references, also if it fails. Returns false,
 /// with an empty parcel, for any other bytes, and if memory has run out.
 bool clua_wire_read(const uint8_t *bytes, size_t count, struct clua_shared_string *const *strings, size_t string_count,

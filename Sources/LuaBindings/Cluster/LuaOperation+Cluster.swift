@@ -76,7 +76,9 @@ extension LuaOperation {
     ) throws(Failure) -> (Payload, failures: [OperationFailure]) {
         let setup = try connection.setup(in: state)
         try core.prepare(state)
-        var writer = try WireWriter(for: self, displayName, describesOwner: true)
+        var parcels: [Parcel] = []
+        for body in bodies { parcels.append(try parcel(of: body, in: state)) }
+        var writer = try WireWriter(for: self, describedName(with: parcels), describesOwner: true)
         writer.blob(setup)
         try writer.optional(name) { writer, name throws(Failure) in writer.text(name) }
         try writer.optional(queue?.givenName) { writer, name throws(Failure) in writer.text(name) }
@@ -86,8 +88,6 @@ extension LuaOperation {
         let memory = memoryLimit ?? (core.operationMemoryLimit > 0 ? core.operationMemoryLimit : nil)
         try writer.optional(memory) { writer, bytes throws(Failure) in writer.number(bytes) }
         try writer.storage(storage)
-        var parcels: [Parcel] = []
-        for body in bodies { parcels.append(try parcel(of: body, in: state)) }
         // A body finds its dependencies only in the operation that it gets.
         let takesOperation = parcels.contains { unsafe clua_wire_has_parameters($0.pointer) }
         let dependencies =
@@ -98,6 +98,12 @@ extension LuaOperation {
         for parcel in parcels { try writer.parcel(parcel, CLUA_BODY) }
         try writer.optional(files) { writer, files throws(Failure) in files.write(to: &writer) }
         return (try writer.finish(), writer.failures)
+    }
+
+    /// The name of the operation for messages. One without a name is found by the place of its function.
+    private func describedName(with parcels: [Parcel]) -> String {
+        guard name == nil, let parcel = parcels.first, let place = unsafe clua_wire_place(parcel.pointer) else { return displayName }
+        return "\(displayName) \(unsafe String(cString: place))"
     }
 
     private func parcel(of body: Body, in state: LuaState) throws(Failure) -> Parcel {

@@ -66,6 +66,22 @@ import Testing
             #expect(comparisons.last?.cluster.text.contains("step 4\ttrue\tnil\t16\t100000\tstored 4") ?? false, "\(comparisons)")
         }
 
+        @Test("What cannot go to a worker is found by the place of its function if its operation has no name")
+        func refusalOfUnnamed() async throws {
+            let outcome = try await TestCluster.run(workers: 1) { cluster in
+                try cluster.run(
+                    """
+                    local queue, channel, frozen = opscript.OperationQueue.new(), opscript.channel(), opscript.freeze { 1 }
+                    queue:addOperation(function() return channel end)
+                    queue:addOperation(function() return frozen end):waitUntilFinished()
+                    """)
+            }
+            #expect(
+                outcome.errorText.contains("upvalue 'channel' of function 'main' of an unnamed Operation <stdin:2> is a channel"),
+                "\(outcome)")
+            #expect(outcome.errorText.contains("an unnamed Operation <stdin:3> has a frozen value"), "\(outcome)")
+        }
+
         @Test(
             "What cannot go to a worker is named in the error",
             arguments: [
