@@ -92,8 +92,8 @@ public final class ClusterWorker: Sendable {
     /// For slots whose bodies take more seconds than this, nothing is fetched ahead. They wait for less than a hundredth of the time, and another
     /// worker may have a free slot earlier.
     static let longestAhead = 0.1
-    /// Seconds that a body may take to end when it was told to, before others get its slot.
-    static let stopSeconds = 2.0
+    /// Seconds that a body may take to end when it was told to, before others get its slot. Commands that it waits for are killed after two.
+    static let stopSeconds = 4.0
 
     /// Makes a worker that is not connected yet.
     ///
@@ -149,7 +149,9 @@ public final class ClusterWorker: Sendable {
 
     private func waitUntilEmpty(_ completion: @escaping @Sendable () -> Void) {
         let (isEmpty, runs) = state.withLock { state in
-            let isEmpty = state.preparing.isEmpty && state.waiting.isEmpty && state.running.values.allSatisfy(\.isDropped)
+            let isEmpty =
+                state.preparing.isEmpty && state.waiting.isEmpty
+                && state.running.values.allSatisfy { $0.isDropped && state.leftBehind.contains($0.identity) }
             return (state.isClosed || isEmpty, Array(state.runs.values))
         }
         if isEmpty && runs.allSatisfy(\.isQuiet) { return completion() }

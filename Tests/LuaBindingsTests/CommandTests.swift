@@ -37,14 +37,51 @@ import Testing
     /// The number is a `sleep`'s that SIGTERM does not end.
     private static let stubborn = #""trap '' TERM; sleep 1000 & echo $! >" .. path .. "; while :; do wait; done""#
 
+    private static let writing = "'echo $$ >' .. path .. '; exec cat >/dev/null'"
+
     @Test(arguments: [
         "os.execute(\(sleeping))", "io.popen(\(sleeping)):read 'a'", "io.popen(\(sleeping), 'w'):close()",
-        "pcall(os.execute, \(sleeping)) while true do end", "os.execute(\(stubborn))", "io.popen(\(stubborn)):read 'a'",
+        "pcall(os.execute, \(sleeping)) while true do end", "os.execute(\(stubborn))",
+        "local f <close> = io.popen(\(stubborn)) while true do end",
+        "local f <close> = io.popen(\(sleeping), 'w') f:write 'x' while true do end",
+        "local f <close> = io.popen(\(writing), 'w') while true do f:write(('x'):rep(1000)) end", "io.popen(\(stubborn)):read 'a'",
     ])
     func aCommandEndsWithItsBody(body: String) throws { try expectEnd(of: body) }
 
     @Test func aCommandEndsWithTheTimeOfItsBody() throws {
         try expectEnd(of: "os.execute(\(Self.sleeping))", stopping: "", options: "timeout = 0.2,", kind: "timeout")
+    }
+
+    @Test func aCommandEndsWhenItsBodyHasNoMemory() throws {
+        try expectEnd(
+            of: "local f <close> = io.popen(\(Self.sleeping)) local t = {} while true do t[#t + 1] = ('x'):rep(1000) .. #t end",
+            stopping: "",
+            options: "memoryLimit = 4000000,", kind: "memory")
+    }
+
+    @Test func aCommandThatOutlivesItsBodyIsNoneOfAnother() throws {
+        try withRuntime(workers: 1) { runtime in
+            let results = try runtime.run(
+                """
+                local path = os.tmpname()
+                queue:addOperation(function(_, path) io.popen('sleep 0.3; echo survived >' .. path) end, path):waitUntilFinished()
+                for i = 1, 20 do
+                  local op = queue:addOperation(function(op) op.hasBegun = true while true do end end)
+                  while not op.hasBegun do opscript.sleep(0.001) end
+                  op:interrupt()
+                  op:waitUntilFinished()
+                end
+                local text
+                while not text do
+                  local file <close> = assert(io.open(path))
+                  text = file:read 'l'
+                  opscript.sleep(0.01)
+                end
+                os.remove(path)
+                return text
+                """)
+            #expect(results == ["survived"])
+        }
     }
 
     @Test func onlyCommandsOfTheStoppedBodyEnd() throws {

@@ -32,8 +32,10 @@ static bool is_in_foreground(void) {
 static int start_command(lua_State *L, clua_command *command, const char *text, int descriptor, int replaced) {
     extern char **environ;
     char *const arguments[] = {"sh", "-c", (char *)text, NULL};
+    const clua_stop *stop = &clua_state_of(L)->stop;
+    command->cleans_up = atomic_load(&stop->raised) != 0;
     // A group of its own can be ended with all that the command has started. What runs in no body is not stopped that way.
-    command->has_group = clua_state_of(L)->stop.body != NULL && !is_in_foreground();
+    command->has_group = stop->body != NULL && !is_in_foreground();
     posix_spawnattr_t attributes;
     posix_spawn_file_actions_t actions;
     posix_spawnattr_init(&attributes);
@@ -47,19 +49,21 @@ static int start_command(lua_State *L, clua_command *command, const char *text, 
     if (error == 0) error = posix_spawn(&command->process, "/bin/sh", &actions, &attributes, arguments, environ);
     posix_spawn_file_actions_destroy(&actions);
     posix_spawnattr_destroy(&attributes);
-    if (error == 0) clua_add_command(&clua_state_of(L)->stop, command);
     return error;
 }
 
 // Waits for a command. Returns its wait status, or -1 with `errno` set.
 static int wait_for_command(lua_State *L, clua_command *command) {
+    clua_stop *stop = &clua_state_of(L)->stop;
+    clua_add_command(stop, command);
     siginfo_t information;
     // Its number stays its own until it can no longer be sent a signal.
     while (waitid(P_PID, (id_t)command->process, &information, WEXITED | WNOWAIT) < 0 && errno == EINTR) continue;
-    clua_remove_command(&clua_state_of(L)->stop, command);
+    clua_remove_command(stop, command);
     int status = -1;
     while (waitpid(command->process, &status, 0) < 0)
         if (errno != EINTR) return -1;
+    errno = 0;  // luaL_execresult would take it for an error of the wait
     return status;
 }
 
@@ -79,27 +83,33 @@ int clua_execute_command(lua_State *L) {
 // A file of `io.popen`, which the library knows as its first part.
 typedef struct piped {
     luaL_Stream stream;
-    clua_command command;
+    clua_command *command;  // owned; not part of the block, which a script can have freed without a call of `close_command`
 } piped;
 
 static int close_command(lua_State *L) {
     piped *file = luaL_checkudata(L, 1, LUA_FILEHANDLE);
     fclose(file->stream.f);
-    errno = 0;  // discard an earlier error, which is not the command's
-    return luaL_execresult(L, wait_for_command(L, &file->command));
+    int status = wait_for_command(L, file->command);
+    int error = errno;
+    free(file->command);
+    errno = error;
+    return luaL_execresult(L, status);
 }
 
 // Returns an errno.
 static int open_pipe(lua_State *L, piped *file, const char *text, bool reads) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) return errno;
-    int ours = ends[reads ? 0 : 1], theirs = ends[reads ? 1 : 0], standard = reads ? STDOUT_FILENO : STDIN_FILENO;
+    int ours = ends[reads ? 0 : 1], theirs = ends[reads ? 1 : 0];
     FILE *stream = fdopen(ours, reads ? "r" : "w");
-    int error = stream == NULL ? errno : start_command(L, &file->command, text, theirs, standard);
+    int error = stream == NULL ? errno : start_command(L, file->command, text, theirs, reads ? STDOUT_FILENO : STDIN_FILENO);
     close(theirs);
     if (error == 0) {
         file->stream.f = stream;
         file->stream.closef = close_command;
+        // A body may wait for what the command writes. One that reads is ended only when it is waited for: if a body wrote to it afterwards,
+        // SIGPIPE would end this process.
+        if (reads) clua_add_command(&clua_state_of(L)->stop, file->command);
     } else if (stream != NULL) {
         fclose(stream);
     } else {
@@ -113,8 +123,13 @@ int clua_open_command(lua_State *L) {
     const char *mode = luaL_optstring(L, 2, "r");
     luaL_argcheck(L, (*mode == 'r' || *mode == 'w') && mode[1] == '\0', 2, "invalid mode");
     piped *file = lua_newuserdatauv(L, sizeof *file, 0);
-    *file = (piped){.stream = {.closef = NULL}};  // not open yet
+    file->stream.closef = NULL;  // not open yet
     luaL_setmetatable(L, LUA_FILEHANDLE);
-    errno = open_pipe(L, file, text, *mode == 'r');
-    return errno == 0 ? 1 : luaL_fileresult(L, 0, text);
+    file->command = calloc(1, sizeof *file->command);
+    errno = file->command == NULL ? ENOMEM : open_pipe(L, file, text, *mode == 'r');
+    if (errno == 0) return 1;
+    int error = errno;
+    free(file->command);
+    errno = error;
+    return luaL_fileresult(L, 0, text);
 }

@@ -1,8 +1,13 @@
 #define _POSIX_C_SOURCE 200809L
 #include "Limits/commands.h"
 
+#include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 int64_t clua_nanoseconds(void) {
     struct timespec now;
@@ -12,13 +17,43 @@ int64_t clua_nanoseconds(void) {
 
 static const int64_t GRACE = 2000000000;  // nanoseconds that a command has to end
 
+// Sends a signal to a process and to what it has started.
+static void signal_tree(pid_t process, int signal_number, int depth) {
+    char path[64], children[4096];
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", process, process);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t count = file < 0 ? 0 : read(file, children, sizeof children - 1);
+    if (file >= 0) close(file);
+    // Before the others: they belong to somebody else when it has ended.
+    kill(process, signal_number);
+    children[count > 0 ? count : 0] = '\0';
+    char *next = children;
+    for (long child = strtol(next, &next, 10); child > 0 && depth > 0; child = strtol(next, &next, 10))
+        signal_tree((pid_t)child, signal_number, depth - 1);
+}
+
+enum { DEPTH = 8 };
+
+static void send(const clua_command *command, int signal_number) {
+    siginfo_t information;
+    // The host may have waited for it. Its number may be another process's then.
+    if (waitid(P_PID, (id_t)command->process, &information, WEXITED | WNOHANG | WNOWAIT) != 0) return;
+    if (command->has_group)
+        kill(-command->process, signal_number);
+    else
+        signal_tree(command->process, signal_number, DEPTH);
+}
+
 void clua_add_command(clua_stop *stop, clua_command *command) {
     clua_lock_stop(stop);
     command->body = stop->body;
-    command->next = stop->commands;
-    stop->commands = command;
+    if (!command->is_listed) {
+        command->is_listed = true;
+        command->next = stop->commands;
+        stop->commands = command;
+    }
     // Whoever made a request before did not find it.
-    if (atomic_load(&stop->requested) != 0) clua_end_commands(stop);
+    if (atomic_load(&stop->requested) != 0 || atomic_load(&stop->raised) != 0) clua_end_commands(stop);
     clua_unlock_stop(stop);
 }
 
@@ -27,20 +62,29 @@ void clua_remove_command(clua_stop *stop, clua_command *command) {
     clua_command **link = &stop->commands;
     while (*link != command) link = &(*link)->next;
     *link = command->next;
+    command->is_listed = false;
     clua_unlock_stop(stop);
 }
 
 void clua_end_commands(clua_stop *stop) {
+    if (stop->body == NULL) return;
     for (clua_command *command = stop->commands; command != NULL; command = command->next) {
-        if (command->body != stop->body) continue;
-        pid_t target = command->has_group ? -command->process : command->process;
-        int64_t now = clua_nanoseconds();
-        if (command->stopped_at == 0) {
-            command->stopped_at = now;
-            kill(target, SIGTERM);
-            kill(target, SIGCONT);  // a stopped process must continue to end
-        } else if (now - command->stopped_at > GRACE) {
-            kill(target, SIGKILL);
-        }
+        if (command->body != stop->body || command->stopped_at != 0 || command->cleans_up) continue;
+        command->stopped_at = clua_nanoseconds();
+        send(command, SIGTERM);
+        send(command, SIGCONT);  // a stopped process must continue to end
     }
+    clua_kill_commands(stop);
+}
+
+void clua_kill_commands(clua_stop *stop) {
+    for (clua_command *command = stop->commands; command != NULL; command = command->next) {
+        bool is_told = command->body == stop->body && command->stopped_at != 0;
+        if (is_told && clua_nanoseconds() - command->stopped_at > GRACE) send(command, SIGKILL);
+    }
+}
+
+void clua_disown_commands(clua_stop *stop) {
+    for (clua_command *command = stop->commands; command != NULL; command = command->next)
+        if (command->body == stop->body) command->body = NULL;
 }

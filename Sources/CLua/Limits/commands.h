@@ -16,12 +16,19 @@ static inline void clua_unlock_stop(clua_stop *stop) { atomic_store_explicit(&st
 /// Nanoseconds of the monotonic clock. Async-signal-safe.
 int64_t clua_nanoseconds(void);
 
-/// A request to stop the body that runs now ends the command, until it is removed. It must be removed before it is waited for, since its number may
-/// be another process's afterwards.
+/// From now on, a request to stop the body that runs now ends the command. Also for one that another body has added.
 void clua_add_command(clua_stop *stop, clua_command *command);
+
+/// To be called before the command is waited for, since its number may be another process's afterwards.
 void clua_remove_command(clua_stop *stop, clua_command *command);
 
 /// Ends the commands of the running body, which may be waiting for them inside a C function. The caller holds the lock.
 void clua_end_commands(clua_stop *stop);
+
+/// Kills those that were told to end and have not, after a while. The caller holds the lock.
+void clua_kill_commands(clua_stop *stop);
+
+/// The running body ends. Its commands go on. The caller holds the lock.
+void clua_disown_commands(clua_stop *stop);
 
 #endif

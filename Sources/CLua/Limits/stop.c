@@ -363,10 +363,12 @@ bool clua_repeat_stop(lua_State *L, const void *body) {
     clua_lock_stop(stop);
     bool runs = is_running(stop, body);
     int reason = atomic_load(&stop->requested);
-    if (runs && reason != 0)
+    if (runs && reason != 0) {
         request(stop, reason);
-    else if (runs && atomic_load(&stop->raised) != 0)
+    } else if (runs && atomic_load(&stop->raised) != 0) {
+        clua_kill_commands(stop);
         rouse(stop);  // it may be inside a finalizer
+    }
     clua_unlock_stop(stop);
     return runs;
 }
@@ -451,6 +453,7 @@ bool clua_end_body(lua_State *L, const clua_suspended_body *suspended) {
     state->limit_bytes = suspended->limit_bytes;
     clua_lock_stop(stop);
     bool was_given_up = stop->is_given_up;
+    if (stop->commands != NULL) clua_disown_commands(stop);
     stop->body = suspended->body;
     atomic_store_explicit(&stop->requested, suspended->requested, memory_order_relaxed);
     stop->is_given_up = suspended->is_given_up;

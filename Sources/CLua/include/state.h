@@ -17,10 +17,12 @@
 /// Limits: a command that a script has started, until it has ended.
 typedef struct clua_command {
     struct clua_command *next;
-    const void *body;     // the body that has started it; NULL if it was none
-    pid_t process;        // the shell
-    bool has_group;       // whether the shell leads a process group
-    int64_t stopped_at;   // nanoseconds of the clock; 0 if it was not told to end
+    const void *body;    // the body whose stop ends it; NULL if there is none
+    pid_t process;       // the shell
+    bool has_group;      // whether the shell leads a process group
+    bool is_listed;
+    bool cleans_up;      // whether it was started while its body was being stopped, so that the stop does not end it
+    int64_t stopped_at;  // nanoseconds of the clock; 0 if it was not told to end
 } clua_command;
 
 /// Limits: stopping what runs. Only the state's thread writes these fields, except `requested`, `interrupt` and those that the lock guards.
