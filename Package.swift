@@ -135,3 +135,13 @@ let package = Package(
     ],
     cLanguageStandard: .c11
 )
+
+// Sanitizers watch the libraries. Their builds leave out what these do not need, which is a third.
+if Context.environment["OPSCRIPT_LIBRARIES_ONLY"] == "1" {
+    let others: Set = [
+        "CArguments", "CHTTP", "COpscript", "COpscriptModule", "CTerminal", "CText", "ClusterBench", "DropInTests", "EmbeddingGuide",
+        "OpEngineDispatch", "OpEngineDispatchTests", "OpscriptLibrary", "OpscriptModule", "OpscriptTests", "Reports", "TutorialTests", "opscript",
+    ]
+    package.targets.removeAll { others.contains($0.name) }
+    package.products.removeAll { others.contains($0.name) }
+}

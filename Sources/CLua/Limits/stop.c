@@ -337,8 +337,9 @@ static void rouse(clua_stop *stop) {
 // The caller holds the lock.
 static void request(clua_stop *stop, clua_stop_reason reason) {
     atomic_store(&stop->requested, reason);
-    clua_end_commands(stop);
+    // In this order: the body may go on as soon as its command has ended, and must find the hook then.
     rouse(stop);
+    clua_end_commands(stop);
 }
 
 // Whether the state is running `body`, or, if that is a call of the host, something inside the call. What runs while the call waits is not
