@@ -140,7 +140,8 @@ let package = Package(
 if Context.environment["OPSCRIPT_LIBRARIES_ONLY"] == "1" {
     let others: Set = [
         "CArguments", "CHTTP", "COpscript", "COpscriptModule", "CTerminal", "CText", "ClusterBench", "DropInTests", "EmbeddingGuide",
-        "OpEngineDispatch", "OpEngineDispatchTests", "OpscriptLibrary", "OpscriptModule", "OpscriptTests", "Reports", "TutorialTests", "opscript",
+        "OpEngineDispatch", "OpEngineDispatchTests", "OpscriptLibrary", "OpscriptModule", "OpscriptTests", "Reports", "TutorialTests",
+        "opscript",
     ]
     package.targets.removeAll { others.contains($0.name) }
     package.products.removeAll { others.contains($0.name) }

@@ -8,7 +8,7 @@ public final class Gate: @unchecked Sendable {
 
     /// - Parameter seconds: the time after which a waiting thread ends the test run, because the gate will never open. Long by default: a test
     ///   that goes on after an `await` comes after all tests that have begun before.
-    public init(seconds: Int = 300) {
+    public init(seconds: Int = 600) {
         self.seconds = seconds
         sem_init(semaphore, 0, 0)
     }
