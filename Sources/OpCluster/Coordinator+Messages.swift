@@ -254,14 +254,14 @@ extension Coordinator.State {
         }
     }
 
-    /// Where the worker's clock is on ours is an estimate. Nothing may seem to happen before its cause.
+    /// Where the worker's clock is on ours is an estimate. Nothing may seem to happen before its cause, or to take less time than it did.
     private func found(
         _ attempt: UInt64, _ payload: Payload, _ worker: String, _ began: Double, _ ended: Double, since submitted: Double, _ now: Double
     ) -> Coordinator.FoundOutcome {
         let offset = peers[worker]?.clockOffset ?? 0
-        let begin = min(max(began + offset, submitted), now)
-        return Coordinator.FoundOutcome(
-            attempt: attempt, payload: payload, worker: worker, began: begin, ended: min(max(ended + offset, begin), now))
+        let duration = min(max(ended - began, 0), now - submitted)
+        let begin = min(max(began + offset, submitted), now - duration)
+        return Coordinator.FoundOutcome(attempt: attempt, payload: payload, worker: worker, began: begin, ended: begin + duration)
     }
 
     /// Notes that a worker is in a session of this run. Returns the tasks that it had in the former one, which it has dropped; nil if it is in
