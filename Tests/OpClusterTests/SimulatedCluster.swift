@@ -258,6 +258,9 @@ final class SimulatedCluster: @unchecked Sendable {
                 {
                     fail("task \(number) has wrong blobs")
                 }
+                if abs(ended - began - known.body.seconds) > 1e-6 {
+                    fail("task \(number) took \(ended - began) s, not \(known.body.seconds)")
+                }
                 if known.begins.isEmpty { fail("task \(number) ended without a beginning") }
             }
             if began < known.submittedAt || began > ended || ended > simulation.now {
