@@ -85,6 +85,10 @@ void clua_kill_commands(clua_stop *stop) {
 }
 
 void clua_disown_commands(clua_stop *stop) {
-    for (clua_command *command = stop->commands; command != NULL; command = command->next)
-        if (command->body == stop->body) command->body = NULL;
+    for (clua_command *command = stop->commands; command != NULL; command = command->next) {
+        if (command->body != stop->body) continue;
+        // Nobody would look again whether it has ended.
+        if (command->body != NULL && command->stopped_at != 0) send(command, SIGKILL);
+        command->body = NULL;
+    }
 }
