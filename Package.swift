@@ -136,7 +136,7 @@ let package = Package(
     cLanguageStandard: .c11
 )
 
-// Sanitizers watch the libraries. Their builds leave out what these do not need, which is a third.
+// Sanitizers watch the libraries. Their builds leave out what the tests of these do not need.
 if Context.environment["OPSCRIPT_LIBRARIES_ONLY"] == "1" {
     let others: Set = [
         "CArguments", "CHTTP", "COpscript", "COpscriptModule", "CTerminal", "CText", "ClusterBench", "DropInTests", "EmbeddingGuide",

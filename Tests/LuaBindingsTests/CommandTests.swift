@@ -24,9 +24,13 @@ import Testing
                 \(stop)
                 op:waitUntilFinished()
                 assert(op.error.kind == '\(kind)', op.error)
-                while io.open('/proc/' .. process .. '/status') and not io.open('/proc/' .. process .. '/status'):read 'a':find 'State:%s+Z' do
-                  opscript.sleep(0.001)
+                local function isRunning()
+                  local file <close> = io.open('/proc/' .. process .. '/status')
+                  -- The file may be open when the process goes.
+                  local text = file and file:read 'a'
+                  return text and not text:find 'State:%s+[XZ]'
                 end
+                while isRunning() do opscript.sleep(0.001) end
                 os.remove(path)
                 """)
         }
@@ -55,8 +59,7 @@ import Testing
     @Test func aCommandEndsWhenItsBodyHasNoMemory() throws {
         try expectEnd(
             of: "local f <close> = io.popen(\(Self.sleeping)) local t = {} while true do t[#t + 1] = ('x'):rep(1000) .. #t end",
-            stopping: "",
-            options: "memoryLimit = 4000000,", kind: "memory")
+            stopping: "", options: "memoryLimit = 4000000,", kind: "memory")
     }
 
     @Test func aCommandThatOutlivesItsBodyIsNoneOfAnother() throws {
@@ -96,7 +99,7 @@ import Testing
                   op.hasBegun = true
                   io.popen('sleep 1000'):read 'a'
                 end, path)
-                opscript.sleep(0.05)
+                while not op.hasBegun do opscript.sleep(0.001) end
                 op:interrupt()
                 op:waitUntilFinished()
                 other:waitUntilFinished()

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "Libraries/commands_raising.h"
-#include "Limits/commands.h"
+#include "Limits/command_list.h"
 #include "state.h"
 
 // `os.execute` and `io.popen`, whose commands end when their body is stopped. Lua's own call `system` and `popen`. While a command of `system`

@@ -3,7 +3,7 @@
 #ifndef CLUA_LIMITS_FOLDER_H
 #define CLUA_LIMITS_FOLDER_H
 
-#include "Limits/commands.h"
+#include "Limits/command_list.h"
 #include "Limits/count_raising.h"
 #include "Limits/stop_raising.h"
 #include "allowance.h"

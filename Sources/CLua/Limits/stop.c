@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "Core/memory_raising.h"
-#include "Limits/commands.h"
+#include "Limits/command_list.h"
 #include "Limits/count_raising.h"
 #include "Limits/stop_raising.h"
 #include "allowance.h"

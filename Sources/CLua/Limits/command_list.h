@@ -1,6 +1,6 @@
 // Commands of the shell that bodies wait for, and the lock under which a request to stop finds them. Nothing here raises.
-#ifndef CLUA_COMMANDS_H
-#define CLUA_COMMANDS_H
+#ifndef CLUA_COMMAND_LIST_H
+#define CLUA_COMMAND_LIST_H
 
 #include <sched.h>
 
@@ -28,7 +28,7 @@ void clua_end_commands(clua_stop *stop);
 /// Kills those that were told to end and have not, after a while. The caller holds the lock.
 void clua_kill_commands(clua_stop *stop);
 
-/// The running body ends. Its commands go on. The caller holds the lock.
+/// The running body ends. Its commands go on, except those that were told to end, which are killed. The caller holds the lock.
 void clua_disown_commands(clua_stop *stop);
 
 #endif

@@ -1,5 +1,5 @@
 #define _POSIX_C_SOURCE 200809L
-#include "Limits/commands.h"
+#include "Limits/command_list.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -34,7 +34,7 @@ static void signal_tree(pid_t process, int signal_number, int depth) {
 
 enum { DEPTH = 8 };
 
-static void send(const clua_command *command, int signal_number) {
+static void signal_command(const clua_command *command, int signal_number) {
     siginfo_t information;
     // The host may have waited for it. Its number may be another process's then.
     if (waitid(P_PID, (id_t)command->process, &information, WEXITED | WNOHANG | WNOWAIT) != 0) return;
@@ -71,8 +71,8 @@ void clua_end_commands(clua_stop *stop) {
     for (clua_command *command = stop->commands; command != NULL; command = command->next) {
         if (command->body != stop->body || command->stopped_at != 0 || command->cleans_up) continue;
         command->stopped_at = clua_nanoseconds();
-        send(command, SIGTERM);
-        send(command, SIGCONT);  // a stopped process must continue to end
+        signal_command(command, SIGTERM);
+        signal_command(command, SIGCONT);  // a stopped process must continue to end
     }
     clua_kill_commands(stop);
 }
@@ -80,7 +80,7 @@ void clua_end_commands(clua_stop *stop) {
 void clua_kill_commands(clua_stop *stop) {
     for (clua_command *command = stop->commands; command != NULL; command = command->next) {
         bool is_told = command->body == stop->body && command->stopped_at != 0;
-        if (is_told && clua_nanoseconds() - command->stopped_at > GRACE) send(command, SIGKILL);
+        if (is_told && clua_nanoseconds() - command->stopped_at > GRACE) signal_command(command, SIGKILL);
     }
 }
 
@@ -88,7 +88,7 @@ void clua_disown_commands(clua_stop *stop) {
     for (clua_command *command = stop->commands; command != NULL; command = command->next) {
         if (command->body != stop->body) continue;
         // Nobody would look again whether it has ended.
-        if (command->body != NULL && command->stopped_at != 0) send(command, SIGKILL);
+        if (command->stopped_at != 0) signal_command(command, SIGKILL);
         command->body = NULL;
     }
 }
