@@ -55,7 +55,7 @@ static int start_command(lua_State *L, clua_command *command, const char *text, 
 // Waits for a command. Returns its wait status, or -1 with `errno` set.
 static int wait_for_command(lua_State *L, clua_command *command) {
     clua_stop *stop = &clua_state_of(L)->stop;
-    clua_add_command(stop, command);
+    clua_add_command(stop, command, -1);
     siginfo_t information;
     // Its number stays its own until it can no longer be sent a signal.
     while (waitid(P_PID, (id_t)command->process, &information, WEXITED | WNOWAIT) < 0 && errno == EINTR) continue;
@@ -107,9 +107,7 @@ static int open_pipe(lua_State *L, piped *file, const char *text, bool reads) {
     if (error == 0) {
         file->stream.f = stream;
         file->stream.closef = close_command;
-        // A body may wait for what the command writes. One that reads is ended only when it is waited for: if a body wrote to it afterwards,
-        // SIGPIPE would end this process.
-        if (reads) clua_add_command(&clua_state_of(L)->stop, file->command);
+        clua_add_command(&clua_state_of(L)->stop, file->command, reads ? -1 : ours);
     } else if (stream != NULL) {
         fclose(stream);
     } else {

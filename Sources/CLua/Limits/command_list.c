@@ -1,4 +1,4 @@
-#define _POSIX_C_SOURCE 200809L
+#define _GNU_SOURCE  // dup3
 #include "Limits/command_list.h"
 
 #include <fcntl.h>
@@ -44,8 +44,9 @@ static void signal_command(const clua_command *command, int signal_number) {
         signal_tree(command->process, signal_number, DEPTH);
 }
 
-void clua_add_command(clua_stop *stop, clua_command *command) {
+void clua_add_command(clua_stop *stop, clua_command *command, int written) {
     clua_lock_stop(stop);
+    command->written = written;
     command->body = stop->body;
     if (!command->is_listed) {
         command->is_listed = true;
@@ -69,7 +70,8 @@ void clua_remove_command(clua_stop *stop, clua_command *command) {
 void clua_end_commands(clua_stop *stop) {
     if (stop->body == NULL) return;
     for (clua_command *command = stop->commands; command != NULL; command = command->next) {
-        if (command->body != stop->body || command->stopped_at != 0 || command->cleans_up) continue;
+        bool is_due = command->body == stop->body && command->stopped_at == 0;
+        if (!is_due || command->cleans_up || command->written >= 0) continue;
         command->stopped_at = clua_nanoseconds();
         signal_command(command, SIGTERM);
         signal_command(command, SIGCONT);  // a stopped process must continue to end
@@ -84,11 +86,25 @@ void clua_kill_commands(clua_stop *stop) {
     }
 }
 
+// What is written to the descriptor from now on is lost. Writing to a command that has ended would end this process, by SIGPIPE. Returns false if
+// that is not possible.
+static bool discard_writes(int descriptor) {
+    int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (null < 0) return false;
+    bool is_done = dup3(null, descriptor, O_CLOEXEC) >= 0;
+    close(null);
+    return is_done;
+}
+
 void clua_disown_commands(clua_stop *stop) {
+    clua_lock_stop(stop);
     for (clua_command *command = stop->commands; command != NULL; command = command->next) {
         if (command->body != stop->body) continue;
-        // Nobody would look again whether it has ended.
-        if (command->stopped_at != 0) signal_command(command, SIGKILL);
         command->body = NULL;
+        bool is_over = atomic_load(&stop->raised) != 0 && !command->cleans_up;
+        if (command->stopped_at == 0 && !is_over) continue;
+        // Nobody would look again whether it has ended.
+        if (command->written < 0 || discard_writes(command->written)) signal_command(command, SIGKILL);
     }
+    clua_unlock_stop(stop);
 }

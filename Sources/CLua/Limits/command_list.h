@@ -16,8 +16,9 @@ static inline void clua_unlock_stop(clua_stop *stop) { atomic_store_explicit(&st
 /// Nanoseconds of the monotonic clock. Async-signal-safe.
 int64_t clua_nanoseconds(void);
 
-/// From now on, a request to stop the body that runs now ends the command. Also for one that another body has added.
-void clua_add_command(clua_stop *stop, clua_command *command);
+/// From now on, the command belongs to the body that runs now, also if another body has added it. A request to stop that body ends the command,
+/// unless the script writes to it by the descriptor `written`; -1 for none. Such a command ends with the body.
+void clua_add_command(clua_stop *stop, clua_command *command, int written);
 
 /// To be called before the command is waited for, since its number may be another process's afterwards.
 void clua_remove_command(clua_stop *stop, clua_command *command);
@@ -28,7 +29,7 @@ void clua_end_commands(clua_stop *stop);
 /// Kills those that were told to end and have not, after a while. The caller holds the lock.
 void clua_kill_commands(clua_stop *stop);
 
-/// The running body ends. Its commands go on, except those that were told to end, which are killed. The caller holds the lock.
+/// The running body ends. Its commands go on, but are killed if the body was stopped. On the thread of the body.
 void clua_disown_commands(clua_stop *stop);
 
 #endif

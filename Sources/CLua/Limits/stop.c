@@ -441,6 +441,7 @@ void clua_begin_body(lua_State *L, const void *body, clua_suspended_body *suspen
 bool clua_end_body(lua_State *L, const clua_suspended_body *suspended) {
     clua_state *state = clua_state_of(L);
     clua_stop *stop = &state->stop;
+    if (stop->commands != NULL) clua_disown_commands(stop);
     if (stop->message != NULL) free(stop->message);
     if (stop->traceback != NULL) free(stop->traceback);
     stop->instructions_left = suspended->instructions_left;
@@ -454,7 +455,6 @@ bool clua_end_body(lua_State *L, const clua_suspended_body *suspended) {
     state->limit_bytes = suspended->limit_bytes;
     clua_lock_stop(stop);
     bool was_given_up = stop->is_given_up;
-    if (stop->commands != NULL) clua_disown_commands(stop);
     stop->body = suspended->body;
     atomic_store_explicit(&stop->requested, suspended->requested, memory_order_relaxed);
     stop->is_given_up = suspended->is_given_up;

@@ -21,6 +21,7 @@ typedef struct clua_command {
     pid_t process;       // the shell
     bool has_group;      // whether the shell leads a process group
     bool is_listed;
+    int written;         // the descriptor by which the script writes to it; -1 if it does not
     bool cleans_up;      // whether it was started while its body was being stopped, so that the stop does not end it
     int64_t stopped_at;  // nanoseconds of the clock; 0 if it was not told to end
 } clua_command;
