@@ -61,14 +61,16 @@ extension Operation {
     }
 
     /// Finishes an operation that a worker took from `core` and that nobody else can finish, and takes the next one. Needs one lock
-    /// operation, or two if the operation has dependents.
+    /// operation, or two if the operation has dependents. The caller must then call `settle` of the context's spare operations.
     ///
     /// - Parameters:
     ///   - isBare: whether only the state and the dependents are left, so that releasing the operation runs no foreign code.
     ///   - group: the thread group with which the caller takes its next operation; nil if it does not take one.
     /// - Returns: the next operation, if this method has taken it already.
     @inline(__always)
-    func endAndTake(from core: OperationQueue.Core, isBare: Bool, by group: ThreadGroup?) -> Unmanaged<Operation>? {
+    func endAndTake(
+        on context: ThreadContext, from core: OperationQueue.Core, isBare: Bool, by group: ThreadGroup?
+    ) -> Unmanaged<Operation>? {
         let last = loadState()
         if last.unfinishedDependencyCount > 0 || last.has(State.dependencyFailed) { stopCounting() }
         // Leaving may release the queue, and with it the engine.
@@ -77,8 +79,12 @@ extension Operation {
         if final.bits & (State.hasDependents | State.notifiesAtEnd | State.hasAdmission) == 0 && closed == nil
             && !core.isObserved.load(ordering: .relaxed)
         {
-            // Safety: balances the retain in `Core.join`.
-            unsafe Unmanaged.passUnretained(self).release()
+            // Safety: either balances the retain in `Core.join`.
+            if isBare && isExactlyBlockOperation {
+                unsafe context.spares.add(Unmanaged.passUnretained(self))
+            } else {
+                unsafe Unmanaged.passUnretained(self).release()
+            }
             return unsafe next
         }
         return unsafe endedWithConsequences(final, in: core, on: engine, closed, by: group)

@@ -302,6 +302,12 @@ import Synchronization
         unsafe storedCore.store(UnsafeRawPointer(Unmanaged.passUnretained(core).toOpaque()), ordering: .releasing)
     }
 
+    /// Makes an operation as good as new that has finished, and of which only the caller knows. It must be bare.
+    func renew() {
+        state.store(0, ordering: .relaxed)
+        unsafe storedCore.store(nil, ordering: .relaxed)
+    }
+
     /// Posts the operation to its queue. Must be called directly after the transition that returned `.post`, with no user code in between:
     /// only until then is the queue certain to retain the operation.
     @inline(__always)

@@ -44,6 +44,7 @@ extension OperationQueue {
         var nextActive: Unmanaged<Core>?
         /// How many of its operations are in `Engine.formerlyFinished`. Guarded by `Registry.lock`.
         var countedAsFinished = 0
+        let spares = SpareOperations.Exchange()
         let workerSignal = SpinningWorkerSignal()
         /// Whether some thread has begun to wait here. See `BatchingDelay`.
         let newWaiter = Atomic<Bool>(false)
@@ -176,6 +177,7 @@ extension OperationQueue {
                     unsafe _ = operation.run(on: context, from: self, thenTakingBy: nil)
                 }
             }
+            context.spares.settle(from: self)
             scheduleIfRunnable()
             return true
         }
