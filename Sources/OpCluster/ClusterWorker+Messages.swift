@@ -67,6 +67,12 @@ extension ClusterWorker: Exchange.Handler {
     func connectionHasChanged(_ change: ConnectionChange) {
         // What the server refuses it refuses again and again.
         if case .fault(let text) = change { return notice(text) }
+        if case .denied(let text) = change {
+            let text = "\(text): a worker needs a user that may do what workers do"
+            let start = state.withLock { $0.start }
+            if let start, start.fail(text) || start.hasFailed { return }
+            return notice(text)
+        }
         if !change.text.isEmpty { events.notice(change.text) }
         guard case .isBack = change else { return }
         // The server does not know what was asked of it before.

@@ -55,6 +55,8 @@ public final class ClusterWorker: Sendable {
         var averageSeconds = 0.1
         var isDraining = false
         var isClosed = false
+        /// How `start` goes.
+        var start: MemberStart?
         var toldNotices: Set<String> = []
 
         /// The number of slots that are in use.
@@ -120,18 +122,24 @@ public final class ClusterWorker: Sendable {
     ///
     /// - Parameter completion: called once, on any thread, with what is wrong; nil if all is well.
     public func start(completion: @escaping @Sendable (ClusterError?) -> Void) {
+        let start = MemberStart(completion)
+        state.withLock { $0.start = start }
         do throws(ClusterError) {
             let subjects = [
                 Subject.worker(id), Subject.worker(id) + ".*", Subject.beat, Subject.find, Subject.inbox(Self.pullPrefix + id) + ".*",
             ]
             try exchange.start(subjects, self)
-        } catch { return completion(error) }
+        } catch {
+            start.fail(error.description)
+            return
+        }
         JetStream.setUp(exchange) { [self] refusal in
-            if let refusal { return completion(ClusterError(JetStream.words(of: refusal))) }
+            if let refusal { start.fail(JetStream.words(of: refusal)) }
+            if start.hasFailed { return }
             sayHello()
             workOn()
             pullAgain()
-            completion(nil)
+            start.succeed()
         }
     }
 

@@ -31,6 +31,12 @@ extension Coordinator: Exchange.Handler {
     func connectionHasChanged(_ change: ConnectionChange) {
         // What the server refuses it refuses again and again.
         if case .fault(let text) = change { return notice(text) }
+        if case .denied(let text) = change {
+            let text = "\(text): a script needs a user that may do what coordinators do"
+            let start = state.withLock { $0.start }
+            if let start, start.fail(text) || start.hasFailed { return }
+            return notice(text)
+        }
         if !change.text.isEmpty { events.notice(change.text) }
     }
 

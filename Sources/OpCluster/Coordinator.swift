@@ -149,6 +149,8 @@ public final class Coordinator: Sendable {
         var refused: Set<UInt64> = []
         var toldNotices: Set<String> = []
         var isClosed = false
+        /// How `start` goes.
+        var start: MemberStart?
     }
 
     /// The version of opscript that workers must have.
@@ -190,16 +192,21 @@ public final class Coordinator: Sendable {
     ///
     /// - Parameter completion: called once, on any thread, with what is wrong; nil if all is well.
     public func start(completion: @escaping @Sendable (ClusterError?) -> Void) {
-        state.withLock { $0.connectedSince = now }
+        let start = MemberStart(completion)
+        state.withLock { ($0.connectedSince, $0.start) = (now, start) }
         do throws(ClusterError) {
             try exchange.start([Subject.run(run), Subject.hello], self)
-        } catch { return completion(error) }
+        } catch {
+            start.fail(error.description)
+            return
+        }
         JetStream.setUp(exchange) { [self] refusal in
-            if let refusal { return completion(ClusterError(JetStream.words(of: refusal))) }
+            if let refusal { start.fail(JetStream.words(of: refusal)) }
+            if start.hasFailed { return }
             exchange.publish(.find, to: Subject.find)
             beat()
             watch()
-            completion(nil)
+            start.succeed()
         }
     }
 

@@ -37,11 +37,13 @@ public enum ConnectionChange: Sendable {
     case isBack(String)
     /// Something went wrong, and the connection is as it was.
     case fault(String)
+    /// The server does not allow this member something that it needs.
+    case denied(String)
 
     /// The words.
     public var text: String {
         switch self {
-        case .lost(let text), .isBack(let text), .fault(let text): text
+        case .lost(let text), .isBack(let text), .fault(let text), .denied(let text): text
         }
     }
 }

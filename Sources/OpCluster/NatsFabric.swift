@@ -152,6 +152,8 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
         case CNATS_RECONNECTED: receiver?.connectionHasChanged(.isBack("the connection to \(server) is there again"))
         case CNATS_CLOSED where !isClosed:
             receiver?.connectionHasChanged(.fault("the connection to \(server) was closed for good: \(text); start this program again"))
+        case CNATS_FAULT where !isClosed && text.hasPrefix("Permissions Violation"):
+            receiver?.connectionHasChanged(.denied("the server \(server) refuses this user something (\(text))"))
         case CNATS_FAULT where !isClosed: receiver?.connectionHasChanged(.fault("the server \(server) says: \(text)"))
         default: break
         }

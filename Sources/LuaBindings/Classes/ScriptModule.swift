@@ -101,6 +101,10 @@ enum ScriptModule {
     /// thread ends the process in an orderly way.
     private static func exit(_ status: Int32, _ call: Call) throws(CallError) -> Answer {
         guard call.state.core.scriptsMayExit else {
+            if call.state.core.servesCluster {
+                throw .message(
+                    "os.exit cannot end the script from a worker of a cluster: raise an error, or return what the script is to do")
+            }
             throw .message("os.exit is not allowed here: the host of this script does not let it end the process")
         }
         if call.state.core.isMain(call.state) {

@@ -40,6 +40,9 @@ final class ClusterConnections: Sendable {
             wanted.server.url = url
         } else if let settings {
             wanted = settings
+        } else if core.servesCluster {
+            throw LuaError(
+                message: "a worker of a cluster cannot use the cluster: leave 'cluster' out, or make the queue in the script itself")
         } else {
             throw LuaError(
                 message: "there is no cluster: give its server, as in cluster = \"nats://host:4222\", or run the script with --cluster")

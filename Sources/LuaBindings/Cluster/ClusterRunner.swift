@@ -138,6 +138,7 @@ final class ClusterRun: Sendable {
         configuration.workerCount = slots
         configuration.ignoresEnvironment = true
         configuration.hostMayAddOperations = true
+        configuration.servesCluster = true
         configuration.output = { outlet.receiver?.write($0, to: 1) }
         configuration.errorOutput = { outlet.receiver?.write($0, to: 2) }
         let (settings, _) = try ClusterSetup.settings(in: setup)

@@ -58,6 +58,8 @@ public final class Runtime: Sendable {
         /// operations; `requestedExitStatus` is then the status with which the host should end. A host that has not ended after 5 seconds
         /// is ended.
         public var scriptsMayExit = false
+        /// Whether the operations are those of a cluster, so that the script is elsewhere.
+        var servesCluster = false
 
         /// Whether the process may use more memory than necessary in order to be faster. For applications that exist to run one script,
         /// like the command.

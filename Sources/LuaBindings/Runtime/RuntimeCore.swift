@@ -10,6 +10,8 @@ final class RuntimeCore: @unchecked Sendable {
     let engine: Engine
     let ignoresEnvironment: Bool
     let scriptsMayExit: Bool
+    /// See `Runtime.Configuration.servesCluster`.
+    let servesCluster: Bool
     let prefersSpeedToMemory: Bool
     /// The maximum number of bytes that each state may hold.
     let stateMemoryLimit: Int?
@@ -82,6 +84,7 @@ final class RuntimeCore: @unchecked Sendable {
         self.workerExecutable = workerExecutable
         ignoresEnvironment = configuration.ignoresEnvironment
         scriptsMayExit = configuration.scriptsMayExit
+        servesCluster = configuration.servesCluster
         prefersSpeedToMemory = configuration.prefersSpeedToMemory
         stateMemoryLimit = configuration.stateMemoryLimit
         output = OutputSinks(output: configuration.output, errorOutput: configuration.errorOutput)

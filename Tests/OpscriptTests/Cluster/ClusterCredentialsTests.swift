@@ -70,5 +70,35 @@ extension ClusterTests {
             #expect(outcomes.known.text == "42\tnil\n", "\(outcomes.known)")
             #expect(outcomes.unknown.status == 1 && outcomes.unknown.errorText.contains("Authorization Violation"), "\(outcomes.unknown)")
         }
+
+        /// Users that may do what one role needs, for the tests.
+        private static let roles = """
+            \(jetStream)
+            authorization { users: [
+              { user: coordinator, password: p, permissions: {
+                publish: ["opscript.job.>", "opscript.worker.>", "opscript.beat", "opscript.find", "$JS.API.>", "_INBOX.>"]
+                subscribe: ["opscript.run.*", "opscript.hello", "_INBOX.>"] } }
+              { user: worker, password: p, permissions: {
+                publish: ["opscript.run.*", "opscript.hello", "$JS.API.>", "$JS.ACK.>", "_INBOX.>"]
+                subscribe: ["opscript.worker.>", "opscript.beat", "opscript.find", "_INBOX.>"] } }
+              { user: observer, password: p, permissions: { publish: ["opscript.find"], subscribe: ["opscript.hello"] } }
+            ] }
+            """
+
+        @Test(
+            "A member whose user is for another role is refused when it starts",
+            arguments: [("script", "worker"), ("script", "observer"), ("worker", "coordinator"), ("worker", "observer")])
+        func otherRole(member: String, user: String) async throws {
+            let outcome = try await onOwnThread {
+                let server = try NatsServer(Self.roles)
+                var command = Command.opscript().environment(["OPSCRIPT_CLUSTER_USER": user, "OPSCRIPT_CLUSTER_PASSWORD": "p"])
+                let text = "opscript.OperationQueue.new():addOperation(print)"
+                command.arguments = member == "worker" ? ["worker", "--cluster", server.url] : ["--cluster", server.url, "-e", text]
+                return try command.run()
+            }
+            let needed = "needs a user that may do what \(member == "worker" ? "workers" : "coordinators") do"
+            #expect(outcome.status == 1 && outcome.errorText.contains("Permissions Violation for "), "\(outcome)")
+            #expect(outcome.errorText.split(separator: "\n").count { $0.contains(needed) } == 1, "\(outcome)")
+        }
     }
 }

@@ -118,6 +118,23 @@ import Testing
             #expect(outcome.status == 0 && outcome.text.hasPrefix("error\t\(message)"), "\(outcome)")
         }
 
+        @Test("What only the script can do is refused at a worker, with the reason")
+        func refusalsAtWorkers() async throws {
+            let outcome = try await TestCluster.run(workers: 1) { cluster in
+                try cluster.run(
+                    """
+                    local queue = opscript.OperationQueue.new()
+                    local exits = queue:addOperation(function() os.exit(3) end)
+                    local nested = queue:addOperation(function() opscript.OperationQueue.new { cluster = true } end)
+                    queue:waitUntilAllOperationsAreFinished()
+                    print(exits.error)
+                    print(nested.error)
+                    """)
+            }
+            #expect(outcome.text.contains("os.exit cannot end the script from a worker of a cluster"), "\(outcome)")
+            #expect(outcome.text.contains("a worker of a cluster cannot use the cluster"), "\(outcome)")
+        }
+
         @Test("A queue may name its cluster, or stay at home")
         func options() async throws {
             let (outcome, workers) = try await TestCluster.run(workers: 1) { cluster in
