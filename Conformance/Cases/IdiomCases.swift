@@ -34,6 +34,23 @@ private final class Urgent: BlockOperation, @unchecked Sendable {
     }
 }
 
+/// Inherits `init(block:)`, because it overrides the only designated initializer.
+// Safety: locks guard its properties, or only one thread at a time uses them.
+private final class Inheriting: BlockOperation, @unchecked Sendable {
+    override init() {
+        super.init()
+        name = "inheriting"
+    }
+}
+
+// Safety: locks guard its properties, or only one thread at a time uses them.
+private final class Defining: BlockOperation, @unchecked Sendable {
+    init(block: @escaping @Sendable () -> Void) {
+        super.init()
+        addExecutionBlock(block)
+    }
+}
+
 /// Has members whose names Foundation does not use.
 // Safety: locks guard its properties, or only one thread at a time uses them.
 private final class OwnNames: Operation, @unchecked Sendable {
@@ -155,6 +172,12 @@ let idiomCases = [
         let queues = [Plain(), Titled(title: "t"), Overriding()]
         for queue in queues { queue.addOperations([Operation()], waitUntilFinished: true) }
         try expect(queues[2].name == "overriding", "\(queues[2].name ?? "nil")")
+    },
+    Case(27, "a subclass of a block operation inherits init(block:), or defines it without override") {
+        let log = Log<String>()
+        let operations = [Inheriting { log.append("inherited") }, Defining { log.append("defined") }]
+        for operation in operations { operation.start() }
+        try expect(log.entries == ["inherited", "defined"] && operations[0].name == "inheriting", "\(log.entries)")
     },
     Case(27, "a queue has a name without being given one") {
         let name = OperationQueue().name ?? "nil"

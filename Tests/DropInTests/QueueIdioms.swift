@@ -42,7 +42,7 @@ final class CountingBlocks: BlockOperation, @unchecked Sendable {
     }
 }
 
-/// Where the types or initializers differ from Foundation's, as the page on moving says it.
+/// Where the types differ from Foundation's, as the page on moving says it.
 final class OtherUnderlyingQueue: OperationQueue {
     override var underlyingQueue: (any OperationExecutor)? {
         get { super.underlyingQueue }
@@ -50,16 +50,24 @@ final class OtherUnderlyingQueue: OperationQueue {
     }
 }
 
+/// Inherits `init(block:)`.
 final class InitialisedBlocks: BlockOperation, @unchecked Sendable {
     // Safety: a constant.
     let title: String
     override init() {
-        title = "empty"
+        title = "own"
         super.init()
     }
-    override init(block: @escaping @Sendable () throws -> Void) {
-        title = "block"
-        super.init(block: block)
+}
+
+/// Its own `init(block:)` needs no `override`, because that of the class is a convenience initializer.
+final class TitledBlocks: BlockOperation, @unchecked Sendable {
+    // Safety: a constant.
+    let title: String
+    init(block: @escaping @Sendable () -> Void) {
+        title = "titled"
+        super.init()
+        addExecutionBlock(block)
     }
 }
 

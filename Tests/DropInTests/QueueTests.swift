@@ -38,11 +38,17 @@ import Testing
 
     @Test("What the page on moving says to write instead compiles and works")
     func whatTakesThePlace() {
-        let (queue, ran) = (OtherUnderlyingQueue(), Log<String>())
-        #expect(queue.underlyingQueue == nil)
+        #expect(OtherUnderlyingQueue().underlyingQueue == nil)
+    }
+
+    @Test("A subclass inherits init(block:), or defines its own")
+    func initializersOfBlocks() {
+        let (queue, ran) = (OperationQueue(), Log<String>())
         let blocks = InitialisedBlocks { ran.append("block") }
-        queue.addOperations([blocks, InitialisedBlocks()], waitUntilFinished: true)
-        #expect(blocks.title == "block" && InitialisedBlocks().title == "empty" && ran.entries == ["block"])
+        let titled = TitledBlocks { ran.append("titled") }
+        titled.addDependency(blocks)
+        queue.addOperations([blocks, InitialisedBlocks(), titled], waitUntilFinished: true)
+        #expect(blocks.title == "own" && titled.title == "titled" && ran.entries == ["block", "titled"])
     }
 
     @Test("A queue that cancels its operations in its deinitialiser lets all of them end")

@@ -29,7 +29,8 @@ private struct Failure: Error {}
         private let whenCancelled: @Sendable () -> Void
         init(_ whenCancelled: @escaping @Sendable () -> Void, block: @escaping @Sendable () -> Void) {
             self.whenCancelled = whenCancelled
-            super.init(block: block)
+            super.init()
+            addExecutionBlock(block)
         }
         override func cancel() {
             whenCancelled()

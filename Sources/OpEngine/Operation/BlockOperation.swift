@@ -13,9 +13,9 @@ open class BlockOperation: Operation, @unchecked Sendable {
     public override init() { super.init() }
 
     /// Creates an operation that runs `block`.
-    public init(block: @escaping @Sendable () throws -> Void) {
+    public convenience init(block: @escaping @Sendable () throws -> Void) {
+        self.init()
         first = block
-        super.init()
     }
 
     /// Adds a block. Traps if the operation is executing or has finished.
