@@ -19,7 +19,7 @@ import Testing
     /// Whether a list keeps the operation.
     private func keeps(_ operation: Unmanaged<Operation>) -> Bool {
         var spares = SpareOperations()
-        defer { spares.removeAll() }
+        defer { unsafe SpareOperations.release(spares.removeAll()) }
         return unsafe spares.keeps(operation, from: queue.core)
     }
 
@@ -28,12 +28,15 @@ import Testing
 
         @Test func keptOperationIsAsGoodAsNew() throws {
             var spares = SpareOperations()
-            defer { spares.removeAll() }
-            let operation = unsafe finished { $0.queuePriority = .high }
+            defer { unsafe SpareOperations.release(spares.removeAll()) }
+            let operation = unsafe finished {
+                $0.queuePriority = .high
+                $0.qualityOfService = .utility
+            }
             unsafe #expect(spares.keeps(operation, from: queue.core))
             let taken = try unsafe #require(spares.take(for: queue.core)).takeRetainedValue()
             #expect(!taken.isFinished && !taken.isCancelled && !taken.isExecuting && taken.isReady)
-            #expect(taken.outcome == nil && taken.queuePriority == .normal)
+            #expect(taken.outcome == nil && taken.queuePriority == .normal && taken.qualityOfService == .default)
             unsafe #expect(spares.take(for: queue.core) == nil)
         }
 
@@ -41,9 +44,9 @@ import Testing
         @Test func operationsPassThroughTheQueue() {
             var worker = SpareOperations(), producer = SpareOperations(), other = SpareOperations()
             defer {
-                worker.removeAll()
-                producer.removeAll()
-                other.removeAll()
+                unsafe SpareOperations.release(worker.removeAll())
+                unsafe SpareOperations.release(producer.removeAll())
+                unsafe SpareOperations.release(other.removeAll())
             }
             for _ in 0..<32 { unsafe #expect(worker.keeps(finished(), from: queue.core)) }
             unsafe #expect(producer.take(for: queue.core) == nil)
@@ -70,7 +73,7 @@ import Testing
             let taken = unsafe producer.take(for: queue.core)
             unsafe #expect(taken != nil)
             unsafe taken?.release()
-            producer.removeAll()
+            unsafe SpareOperations.release(producer.removeAll())
         }
     #endif
 
@@ -98,7 +101,6 @@ import Testing
     @Test(
         arguments: [
             { $0.name = "named" },
-            { $0.qualityOfService = .utility },
             { $0.addDependency(BlockOperation()) },
             { $0.addExecutionBlock {} },
         ] as [@Sendable (BlockOperation) -> Void])
@@ -108,6 +110,23 @@ import Testing
             operation.cancel()
         }
         unsafe #expect(!keeps(operation))
+    }
+
+    /// The worker has taken the second operation when it releases the first one.
+    @Test func releaseOfAnOperationMayWaitForTheNextOne() {
+        let queue = OperationQueue(engine: Engine(workerCount: 1)), second = BlockOperation {}, ended = Gate()
+        queue.isSuspended = true
+        queue.addOperation {
+            Operation.current?.addDependency(
+                WaitingWhenReleased {
+                    second.waitUntilFinished()
+                    ended.open()
+                })
+        }
+        queue.addOperation(second)
+        queue.isSuspended = false
+        ended.wait()
+        queue.waitUntilAllOperationsAreFinished()
     }
 
     /// Each block finds an operation that is like new, whatever the blocks before it have done to theirs.
@@ -150,12 +169,19 @@ import Testing
     }
 }
 
+// Safety: `@unchecked Sendable` because the closure is a constant.
+private final class WaitingWhenReleased: Operation, @unchecked Sendable {
+    private let wait: @Sendable () -> Void
+    init(_ wait: @escaping @Sendable () -> Void) { self.wait = wait }
+    deinit { wait() }
+}
+
 extension SpareOperations {
     /// Whether the list keeps the operation, or releases it.
     fileprivate mutating func keeps(_ operation: Unmanaged<Operation>, from core: OperationQueue.Core) -> Bool {
         let before = count
-        unsafe add(operation)
-        settle(from: core)
+        unsafe hold(operation)
+        unsafe SpareOperations.release(settle(from: core, hasNext: false))
         return count != before
     }
 }

@@ -42,14 +42,19 @@ open class BlockOperation: Operation, @unchecked Sendable {
         return unsafe spare
     }
 
-    /// Whether the operation refers to nothing, as if it were new. For one of which only the caller knows, so that no lock is needed.
-    final var isBare: Bool {
+    /// Whether the operation has no blocks, dependencies or extras.
+    ///
+    /// - Parameter isUnshared: whether only the caller knows the operation, so that no lock is needed.
+    @inline(__always)
+    final func isBare(isUnshared: Bool) -> Bool {
         // ThreadSanitizer does not see that whoever knew the operation has released it since.
-        if cplatform_is_thread_sanitized { lock.withLock {} }
-        return requestedQuality.load(ordering: .relaxed) == 0 && first == nil && extras == nil && dependencyList.isEmpty
+        let needsLock = !isUnshared || cplatform_is_thread_sanitized
+        if needsLock { lock.lock() }
+        defer { if needsLock { lock.unlock() } }
+        return first == nil && extras == nil && dependencyList.isEmpty
     }
 
-    /// Runs the blocks. Returns true if only the queue still refers to anything of the operation: it has no dependencies and no extras.
+    /// Runs the blocks. Returns true if the operation has no dependencies and no extras when the block begins.
     @discardableResult
     final func runBlocks() -> Bool {
         // Locks explicitly, because a closure returned from `withLock` would be allocated again.

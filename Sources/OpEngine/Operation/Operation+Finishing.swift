@@ -61,10 +61,10 @@ extension Operation {
     }
 
     /// Finishes an operation that a worker took from `core` and that nobody else can finish, and takes the next one. Needs one lock
-    /// operation, or two if the operation has dependents. The caller must then call `settle` of the context's spare operations.
+    /// operation, or two if the operation has dependents. The caller must then call the context's `settle`.
     ///
     /// - Parameters:
-    ///   - isBare: whether only the state and the dependents are left, so that releasing the operation runs no foreign code.
+    ///   - isBare: whether only the state and the dependents seem to be left, so that releasing the operation runs no foreign code.
     ///   - group: the thread group with which the caller takes its next operation; nil if it does not take one.
     /// - Returns: the next operation, if this method has taken it already.
     @inline(__always)
@@ -81,7 +81,7 @@ extension Operation {
         {
             // Safety: either balances the retain in `Core.join`.
             if isBare && isExactlyBlockOperation {
-                unsafe context.spares.add(Unmanaged.passUnretained(self))
+                unsafe context.spares.hold(Unmanaged.passUnretained(self))
             } else {
                 unsafe Unmanaged.passUnretained(self).release()
             }

@@ -128,8 +128,8 @@ extension Operation {
     /// Whether only the worker that has taken the operation can finish it.
     @inline(__always) var isEndedByWorker: Bool { isExactlyBlockOperation || loadState().has(State.endsWithMain) }
 
-    /// Runs an operation that a worker has taken. Evaluates a subclass's getters first. The caller must then call `settle` of the context's spare
-    /// operations.
+    /// Runs an operation that a worker has taken. Evaluates a subclass's getters first. The caller must then call the context's
+    /// `settle`.
     ///
     /// - Parameter group: the thread group with which the caller takes its next operation from the same queue; nil if it does not.
     /// - Returns: the next operation, if this method has taken it already.

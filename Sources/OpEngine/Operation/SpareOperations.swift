@@ -3,18 +3,21 @@ import Synchronization
 
 /// Block operations that have finished, and that a thread keeps for the blocks that are added next.
 ///
-/// Each block that is passed to `addOperation` needs an operation, which the thread that adds it makes and a worker frees. The allocator of
-/// the C library takes about as long to bring that memory back as the queue takes for all the rest. So a worker keeps what it would free, and
-/// passes it back through the queue, `batchSize` operations at a time. It keeps only what nobody else refers to, so nobody can tell.
+/// Each block that is passed to `addOperation` needs an operation, which the thread that adds it makes and a worker frees. Bringing that memory
+/// back is a considerable part of the C library's work. So a worker keeps what it would free, and passes it back through the queue,
+/// `batchSize` operations at a time. It keeps only what nobody else refers to, so nobody can tell.
 ///
-/// Saves a sixth of the time of a queue that runs one operation at a time (W6 of docs/performance.md), and a tenth of that of other blocks
-/// (W1, W7, W13). Costs up to `batchSize` operations (3.5 KB) for each thread and each queue, which go with it.
+/// Saves up to a sixth of the time of a queue that runs one operation at a time (W6 of docs/performance.md), and a twentieth to a tenth of that of
+/// other blocks (W1, W7, W13). Costs up to `batchSize` operations (3.5 KB) for each thread and each queue, which are freed when the thread
+/// ends or the queue is deallocated.
 @safe struct SpareOperations {
     // Safety: each member of the list has one reference, which is the list's.
     private nonisolated(unsafe) var first: Unmanaged<Operation>?
     private(set) var count = 0
-    /// See `add`.
+    // Safety: whoever stores a reference passes it on.
     private nonisolated(unsafe) var ended: Unmanaged<Operation>?
+    /// The operations whose release may run foreign code, as a list.
+    private nonisolated(unsafe) var unreleased: Unmanaged<Operation>?
 
     private static let batchSize = 32
 
@@ -24,23 +27,41 @@ import Synchronization
         private static let isEnabled = true
     #endif
 
-    /// Takes over the reference to an operation that has finished, until `settle` is called.
+    /// Takes over the reference to a block operation that has finished. The thread must call `settle` before the next one ends.
     @inline(__always)
-    mutating func add(_ operation: Unmanaged<Operation>) { unsafe ended = operation }
+    mutating func hold(_ operation: Unmanaged<Operation>) {
+        unsafe assert(ended == nil)
+        unsafe ended = operation
+    }
 
-    /// Keeps the operation that was added last, if there is one, or releases it: if somebody else may know it, if it refers to anything, or if
-    /// there are enough.
+    /// Decides what becomes of the operation that the thread holds, if it holds one: the thread keeps it if nobody else may know it, if it
+    /// refers to nothing, and if there is room.
     ///
-    /// Apart from `add`, because whoever ends an operation may hold more references to it than its own, above all in code that is not optimized.
+    /// Apart from `hold`, because the caller of `hold` may still have references of its own, which end when it returns.
+    ///
+    /// - Parameter hasNext: whether the thread has taken another operation. Then nothing is released that may run foreign code, because such
+    ///   code may wait for that operation.
+    /// - Returns: what the caller must release, as a list.
     @inline(__always)
-    mutating func settle(from core: OperationQueue.Core) {
-        guard let operation = unsafe ended.take() else { return }
-        guard Self.isEnabled, count < Self.batchSize || core.spares.isEmpty && handOver(to: core), unsafe operation.isUnshared,
-            unsafe operation.isBare
-        else {
-            // Safety: `add` has taken over the reference.
-            return unsafe operation.release()
+    mutating func settle(from core: OperationQueue.Core, hasNext: Bool) -> Unmanaged<Operation>? {
+        if let operation = unsafe ended.take() {
+            let isUnshared = unsafe operation.isUnshared
+            let isBare = unsafe operation.isBare(isUnshared: isUnshared)
+            if isUnshared && isBare && Self.isEnabled && (count < Self.batchSize || core.spares.isEmpty && handOver(to: core)) {
+                unsafe keep(operation)
+            } else if isBare {
+                // Safety: `hold` has taken over the reference. The release runs no foreign code.
+                unsafe operation.release()
+            } else {
+                unsafe operation._withUnsafeGuaranteedRef { unsafe $0.links.next = unreleased }
+                unsafe unreleased = operation
+            }
         }
+        return unsafe hasNext ? nil : unreleased.take()
+    }
+
+    @inline(__always)
+    private mutating func keep(_ operation: Unmanaged<Operation>) {
         unsafe operation._withUnsafeGuaranteedRef {
             $0.renew()
             unsafe $0.links.next = first
@@ -56,7 +77,7 @@ import Synchronization
         let taken = unsafe first
         unsafe first = taken?._withUnsafeGuaranteedRef { unsafe $0.links.next }
         count -= 1
-        // The next one is in the cache of a worker.
+        // If a worker has left it at the queue, the next one is in that worker's cache.
         if let next = unsafe first?.toOpaque() {
             unsafe cplatform_prefetch(next)
             unsafe cplatform_prefetch(next + 64)
@@ -64,11 +85,12 @@ import Synchronization
         return unsafe taken
     }
 
-    /// Leaves all at the queue, unless there are some.
+    /// Leaves all at the queue, unless it still has some.
     @inline(never)
     private mutating func handOver(to core: OperationQueue.Core) -> Bool {
         guard let first = unsafe first, unsafe core.spares.put(first) else { return false }
-        self = SpareOperations()
+        unsafe self.first = nil
+        count = 0
         return true
     }
 
@@ -81,13 +103,14 @@ import Synchronization
         return true
     }
 
-    mutating func removeAll() {
-        unsafe Self.release(first)
-        self = SpareOperations()
+    /// Removes all, and returns them as a list, which the caller must release.
+    mutating func removeAll() -> Unmanaged<Operation>? {
+        defer { self = SpareOperations() }
+        return unsafe first
     }
 
-    /// Releases an operation and those that follow it on its list.
-    private static func release(_ first: Unmanaged<Operation>?) {
+    /// Releases an operation and those that follow it on its list. May run foreign code, which may add operations.
+    static func release(_ first: Unmanaged<Operation>?) {
         var next = unsafe first
         while let operation = unsafe next {
             unsafe next = operation._withUnsafeGuaranteedRef { unsafe $0.links.next }
@@ -123,9 +146,21 @@ extension Unmanaged<Operation> {
     @inline(__always)
     fileprivate var isUnshared: Bool { unsafe cplatform_reference_counts(toOpaque()) == countsOfUnshared }
 
-    /// Whether the operation, a `BlockOperation`, refers to nothing.
+    /// Whether the operation, a `BlockOperation` that has finished, refers to nothing.
     @inline(__always)
-    fileprivate var isBare: Bool { unsafe _withUnsafeGuaranteedRef { unsafe unsafeDowncast($0, to: BlockOperation.self).isBare } }
+    fileprivate func isBare(isUnshared: Bool) -> Bool {
+        unsafe _withUnsafeGuaranteedRef { unsafe unsafeDowncast($0, to: BlockOperation.self).isBare(isUnshared: isUnshared) }
+    }
+}
+
+extension ThreadContext {
+    /// Keeps the block operation that has just ended, or releases it. See `SpareOperations.settle`.
+    @inline(__always)
+    func settle(from core: OperationQueue.Core, hasNext: Bool) {
+        let unneeded = unsafe spares.settle(from: core, hasNext: hasNext)
+        // Not while `spares` is being changed.
+        if unsafe unneeded != nil { unsafe SpareOperations.release(unneeded) }
+    }
 }
 
 /// The reference counts of an object to which there is one reference.

@@ -177,7 +177,7 @@ extension OperationQueue {
                     unsafe _ = operation.run(on: context, from: self, thenTakingBy: nil)
                 }
             }
-            context.spares.settle(from: self)
+            context.settle(from: self, hasNext: false)
             scheduleIfRunnable()
             return true
         }

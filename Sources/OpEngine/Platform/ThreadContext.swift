@@ -58,7 +58,7 @@ import Synchronization
 
     deinit {
         dropRecordBuffer()
-        spares.removeAll()
+        unsafe SpareOperations.release(spares.removeAll())
     }
 
     /// Keeps the buffer into which this thread records.
