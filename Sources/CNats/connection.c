@@ -264,6 +264,12 @@ bool cnats_local_address(cnats_connection *connection, char address[CNATS_ADDRES
     return true;
 }
 
+void cnats_last_error(cnats_connection *connection, char text[CNATS_ERROR_SIZE]) {
+    const char *last = NULL;
+    nats_functions.natsConnection_GetLastError(connection->nats, &last);
+    snprintf(text, CNATS_ERROR_SIZE, "%s", last != NULL ? last : "");
+}
+
 #else
 
 cnats_connection *cnats_connect(const cnats_settings *settings, cnats_handlers handlers, char *error, size_t error_size) {
@@ -291,5 +297,7 @@ bool cnats_is_connected(cnats_connection *connection) { return (void)connection,
 int64_t cnats_max_payload(cnats_connection *connection) { return (void)connection, 0; }
 
 bool cnats_local_address(cnats_connection *connection, char address[CNATS_ADDRESS_SIZE]) { return (void)connection, (void)address, false; }
+
+void cnats_last_error(cnats_connection *connection, char text[CNATS_ERROR_SIZE]) { (void)connection, text[0] = '\0'; }
 
 #endif

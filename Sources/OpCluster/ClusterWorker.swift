@@ -134,6 +134,7 @@ public final class ClusterWorker: Sendable {
             return
         }
         JetStream.setUp(exchange) { [self] refusal in
+            if let denial = exchange.fabric.denial { start.fail(Self.explained(denial)) }
             if let refusal { start.fail(JetStream.words(of: refusal)) }
             if start.hasFailed { return }
             sayHello()

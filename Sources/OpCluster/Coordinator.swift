@@ -201,6 +201,7 @@ public final class Coordinator: Sendable {
             return
         }
         JetStream.setUp(exchange) { [self] refusal in
+            if let denial = exchange.fabric.denial { start.fail(Self.explained(denial)) }
             if let refusal { start.fail(JetStream.words(of: refusal)) }
             if start.hasFailed { return }
             exchange.publish(.find, to: Subject.find)

@@ -9,6 +9,8 @@ public protocol Fabric: AnyObject, Sendable {
     var maxPayload: Int { get }
     /// This machine's numeric address, at which other members get its large blobs directly; nil if they all pass the server.
     var directAddress: String? { get }
+    /// What the server has refused this user; nil if nothing, or nothing yet. It knows about a subscription when it has answered a later message.
+    var denial: String? { get }
     /// A number that nobody can guess, unless this is a test.
     func randomNumber() -> UInt64
 
@@ -25,6 +27,8 @@ public protocol Fabric: AnyObject, Sendable {
 extension Fabric {
     /// None.
     public var directAddress: String? { nil }
+    /// Nothing.
+    public var denial: String? { nil }
     /// A number that nobody can guess.
     public func randomNumber() -> UInt64 { .random(in: .min ... .max) }
 }

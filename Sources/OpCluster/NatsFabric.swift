@@ -59,6 +59,19 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
         return String(decoding: address.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
     }
 
+    /// What the server has refused this user last.
+    public var denial: String? {
+        guard let connection = unsafe connection else { return nil }
+        var error = [CChar](repeating: 0, count: Int(CNATS_ERROR_SIZE))
+        unsafe cnats_last_error(connection, &error)
+        let text = String(decoding: error.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        return Self.isDenial(text) ? denial(of: text) : nil
+    }
+
+    private static func isDenial(_ text: String) -> Bool { text.hasPrefix("Permissions Violation") }
+
+    private func denial(of text: String) -> String { "the server \(settings.shownURL) refuses this user something (\(text))" }
+
     /// Calls `body` later.
     public func after(_ seconds: Double, _ body: @escaping @Sendable () -> Void) { timer.after(seconds, body) }
 
@@ -152,8 +165,7 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
         case CNATS_RECONNECTED: receiver?.connectionHasChanged(.isBack("the connection to \(server) is there again"))
         case CNATS_CLOSED where !isClosed:
             receiver?.connectionHasChanged(.fault("the connection to \(server) was closed for good: \(text); start this program again"))
-        case CNATS_FAULT where !isClosed && text.hasPrefix("Permissions Violation"):
-            receiver?.connectionHasChanged(.denied("the server \(server) refuses this user something (\(text))"))
+        case CNATS_FAULT where !isClosed && Self.isDenial(text): receiver?.connectionHasChanged(.denied(denial(of: text)))
         case CNATS_FAULT where !isClosed: receiver?.connectionHasChanged(.fault("the server \(server) says: \(text)"))
         default: break
         }

@@ -75,6 +75,11 @@ enum { CNATS_ADDRESS_SIZE = 64 };
 /// This machine's numeric address on the way to the server. False without a connection.
 bool cnats_local_address(cnats_connection *connection, char address[CNATS_ADDRESS_SIZE]);
 
+enum { CNATS_ERROR_SIZE = 512 };
+
+/// What the server has last said to be wrong; empty if nothing is. It is known before whatever the server says later comes.
+void cnats_last_error(cnats_connection *connection, char text[CNATS_ERROR_SIZE]);
+
 enum { CNATS_DIGEST_COUNT = 32 };
 
 enum { CNATS_NAME_COUNT = 16 };
