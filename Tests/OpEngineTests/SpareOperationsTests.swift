@@ -112,14 +112,25 @@ import Testing
         unsafe #expect(!keeps(operation))
     }
 
-    /// The worker has taken the second operation when it releases the first one.
+    /// A worker that takes its next operation at once would wait for itself.
     @Test func releaseOfAnOperationMayWaitForTheNextOne() {
-        let queue = OperationQueue(engine: Engine(workerCount: 1)), second = BlockOperation {}, ended = Gate()
+        let second = BlockOperation {}
+        runInTurn(firstReleasing: { second.waitUntilFinished() }, second)
+    }
+
+    @Test func nextOperationMayWaitForTheReleaseOfTheFirst() {
+        let released = Gate()
+        runInTurn(firstReleasing: { released.open() }, BlockOperation { released.wait() })
+    }
+
+    /// Runs a block and an operation on one worker. The block adds a dependency to its operation, whose release calls `release`.
+    private func runInTurn(firstReleasing release: @escaping @Sendable () -> Void, _ second: Operation) {
+        let queue = OperationQueue(engine: Engine(workerCount: 1)), ended = Gate()
         queue.isSuspended = true
         queue.addOperation {
             Operation.current?.addDependency(
-                WaitingWhenReleased {
-                    second.waitUntilFinished()
+                TellingWhenReleased {
+                    release()
                     ended.open()
                 })
         }
@@ -170,10 +181,10 @@ import Testing
 }
 
 // Safety: `@unchecked Sendable` because the closure is a constant.
-private final class WaitingWhenReleased: Operation, @unchecked Sendable {
-    private let wait: @Sendable () -> Void
-    init(_ wait: @escaping @Sendable () -> Void) { self.wait = wait }
-    deinit { wait() }
+private final class TellingWhenReleased: Operation, @unchecked Sendable {
+    private let tell: @Sendable () -> Void
+    init(_ tell: @escaping @Sendable () -> Void) { self.tell = tell }
+    deinit { tell() }
 }
 
 extension SpareOperations {
@@ -181,7 +192,7 @@ extension SpareOperations {
     fileprivate mutating func keeps(_ operation: Unmanaged<Operation>, from core: OperationQueue.Core) -> Bool {
         let before = count
         unsafe hold(operation)
-        unsafe SpareOperations.release(settle(from: core, hasNext: false))
+        unsafe settle(from: core)?.release()
         return count != before
     }
 }

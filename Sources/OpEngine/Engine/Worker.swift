@@ -198,7 +198,7 @@ public final class Worker: @unchecked Sendable {
             unsafe next = operation._withUnsafeGuaranteedRef {
                 unsafe $0.run(on: context, from: core, thenTakingBy: left > 0 ? group : nil)
             }
-            unsafe context.settle(from: core, hasNext: next != nil)
+            context.settle(from: core)
             if unsafe next != nil { continue }
             if inbox.hasJobs {
                 context.scheduleServedQueue()

@@ -42,19 +42,15 @@ open class BlockOperation: Operation, @unchecked Sendable {
         return unsafe spare
     }
 
-    /// Whether the operation has no blocks, dependencies or extras.
-    ///
-    /// - Parameter isUnshared: whether only the caller knows the operation, so that no lock is needed.
+    /// Whether the operation has no blocks, dependencies or extras. For one of which only the caller knows, so that no lock is needed.
     @inline(__always)
-    final func isBare(isUnshared: Bool) -> Bool {
+    final var isBare: Bool {
         // ThreadSanitizer does not see that whoever knew the operation has released it since.
-        let needsLock = !isUnshared || cplatform_is_thread_sanitized
-        if needsLock { lock.lock() }
-        defer { if needsLock { lock.unlock() } }
+        if cplatform_is_thread_sanitized { lock.withLock {} }
         return first == nil && extras == nil && dependencyList.isEmpty
     }
 
-    /// Runs the blocks. Returns true if the operation has no dependencies and no extras when the block begins.
+    /// Runs the blocks. Returns true if only the queue still refers to anything of the operation: it has no dependencies and no extras.
     @discardableResult
     final func runBlocks() -> Bool {
         // Locks explicitly, because a closure returned from `withLock` would be allocated again.
@@ -68,11 +64,11 @@ open class BlockOperation: Operation, @unchecked Sendable {
         }
         let first = self.first.take()
         if !loadState().has(State.hasOtherBlocks) {
-            let isBare = extras == nil && dependencyList.isEmpty
+            let wasBare = extras == nil && dependencyList.isEmpty
             prefetchExtras()
             lock.unlock()
             if let first { run(first) }
-            return isBare
+            return wasBare && lock.withLock { extras == nil && dependencyList.isEmpty }
         }
         var others: [@Sendable () throws -> Void] = []
         if let rare = rareExtras { swap(&others, &rare.otherBlocks) }

@@ -64,7 +64,7 @@ extension Operation {
     /// operation, or two if the operation has dependents. The caller must then call the context's `settle`.
     ///
     /// - Parameters:
-    ///   - isBare: whether only the state and the dependents seem to be left, so that releasing the operation runs no foreign code.
+    ///   - isBare: whether only the state and the dependents are left, so that releasing the operation runs no foreign code.
     ///   - group: the thread group with which the caller takes its next operation; nil if it does not take one.
     /// - Returns: the next operation, if this method has taken it already.
     @inline(__always)

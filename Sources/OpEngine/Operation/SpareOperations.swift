@@ -14,10 +14,8 @@ import Synchronization
     // Safety: each member of the list has one reference, which is the list's.
     private nonisolated(unsafe) var first: Unmanaged<Operation>?
     private(set) var count = 0
-    // Safety: whoever stores a reference passes it on.
+    // Safety: `settle` passes the reference on.
     private nonisolated(unsafe) var ended: Unmanaged<Operation>?
-    /// The operations whose release may run foreign code, as a list.
-    private nonisolated(unsafe) var unreleased: Unmanaged<Operation>?
 
     private static let batchSize = 32
 
@@ -34,30 +32,19 @@ import Synchronization
         unsafe ended = operation
     }
 
-    /// Decides what becomes of the operation that the thread holds, if it holds one: the thread keeps it if nobody else may know it, if it
-    /// refers to nothing, and if there is room.
+    /// Keeps the operation that the thread holds, if it holds one, unless somebody else may know it, it refers to something, or there is no room.
     ///
     /// Apart from `hold`, because the caller of `hold` may still have references of its own, which end when it returns.
     ///
-    /// - Parameter hasNext: whether the thread has taken another operation. Then nothing is released that may run foreign code, because such
-    ///   code may wait for that operation.
-    /// - Returns: what the caller must release, as a list.
+    /// - Returns: the operation if it is not kept. The caller must release it, which may run foreign code.
     @inline(__always)
-    mutating func settle(from core: OperationQueue.Core, hasNext: Bool) -> Unmanaged<Operation>? {
-        if let operation = unsafe ended.take() {
-            let isUnshared = unsafe operation.isUnshared
-            let isBare = unsafe operation.isBare(isUnshared: isUnshared)
-            if isUnshared && isBare && Self.isEnabled && (count < Self.batchSize || core.spares.isEmpty && handOver(to: core)) {
-                unsafe keep(operation)
-            } else if isBare {
-                // Safety: `hold` has taken over the reference. The release runs no foreign code.
-                unsafe operation.release()
-            } else {
-                unsafe operation._withUnsafeGuaranteedRef { unsafe $0.links.next = unreleased }
-                unsafe unreleased = operation
-            }
-        }
-        return unsafe hasNext ? nil : unreleased.take()
+    mutating func settle(from core: OperationQueue.Core) -> Unmanaged<Operation>? {
+        guard let operation = unsafe ended.take() else { return nil }
+        guard Self.isEnabled, count < Self.batchSize || core.spares.isEmpty && handOver(to: core), unsafe operation.isUnshared,
+            unsafe operation.isBare
+        else { return unsafe operation }
+        unsafe keep(operation)
+        return nil
     }
 
     @inline(__always)
@@ -146,20 +133,17 @@ extension Unmanaged<Operation> {
     @inline(__always)
     fileprivate var isUnshared: Bool { unsafe cplatform_reference_counts(toOpaque()) == countsOfUnshared }
 
-    /// Whether the operation, a `BlockOperation` that has finished, refers to nothing.
+    /// Whether the operation, a `BlockOperation` of which only the caller knows, refers to nothing.
     @inline(__always)
-    fileprivate func isBare(isUnshared: Bool) -> Bool {
-        unsafe _withUnsafeGuaranteedRef { unsafe unsafeDowncast($0, to: BlockOperation.self).isBare(isUnshared: isUnshared) }
-    }
+    fileprivate var isBare: Bool { unsafe _withUnsafeGuaranteedRef { unsafe unsafeDowncast($0, to: BlockOperation.self).isBare } }
 }
 
 extension ThreadContext {
     /// Keeps the block operation that has just ended, or releases it. See `SpareOperations.settle`.
     @inline(__always)
-    func settle(from core: OperationQueue.Core, hasNext: Bool) {
-        let unneeded = unsafe spares.settle(from: core, hasNext: hasNext)
-        // Not while `spares` is being changed.
-        if unsafe unneeded != nil { unsafe SpareOperations.release(unneeded) }
+    func settle(from core: OperationQueue.Core) {
+        // Not while `spares` is being changed: what is released may add operations. Safety: see `settle`.
+        unsafe spares.settle(from: core)?.release()
     }
 }
 

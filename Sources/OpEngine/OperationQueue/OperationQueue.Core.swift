@@ -177,7 +177,7 @@ extension OperationQueue {
                     unsafe _ = operation.run(on: context, from: self, thenTakingBy: nil)
                 }
             }
-            context.settle(from: self, hasNext: false)
+            context.settle(from: self)
             scheduleIfRunnable()
             return true
         }
