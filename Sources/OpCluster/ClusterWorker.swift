@@ -122,7 +122,7 @@ public final class ClusterWorker: Sendable {
     ///
     /// - Parameter completion: called once, on any thread, with what is wrong; nil if all is well.
     public func start(completion: @escaping @Sendable (ClusterError?) -> Void) {
-        let start = MemberStart(completion)
+        let start = MemberStart(need: "a worker needs a user that may do what workers do", completion)
         state.withLock { $0.start = start }
         do throws(ClusterError) {
             let subjects = [
@@ -134,7 +134,7 @@ public final class ClusterWorker: Sendable {
             return
         }
         JetStream.setUp(exchange) { [self] refusal in
-            if let denial = exchange.fabric.denial { start.fail(Self.explained(denial)) }
+            if let denial = exchange.fabric.denial { start.deny(denial) }
             if let refusal { start.fail(JetStream.words(of: refusal)) }
             if start.hasFailed { return }
             sayHello()

@@ -28,17 +28,12 @@ extension Coordinator: Exchange.Handler {
         }
     }
 
-    /// Says what to do about something that the server refuses.
-    static func explained(_ denial: String) -> String { "\(denial): a script needs a user that may do what coordinators do" }
-
     func connectionHasChanged(_ change: ConnectionChange) {
         // What the server refuses it refuses again and again.
         if case .fault(let text) = change { return notice(text) }
-        if case .denied(let text) = change {
-            let text = Self.explained(text)
-            let start = state.withLock { $0.start }
-            if let start, start.fail(text) || start.hasFailed { return }
-            return notice(text)
+        if case .denied(let denial) = change {
+            if let text = state.withLock({ $0.start })?.deny(denial) { notice(text) }
+            return
         }
         if !change.text.isEmpty { events.notice(change.text) }
     }

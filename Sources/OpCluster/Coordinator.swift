@@ -192,7 +192,7 @@ public final class Coordinator: Sendable {
     ///
     /// - Parameter completion: called once, on any thread, with what is wrong; nil if all is well.
     public func start(completion: @escaping @Sendable (ClusterError?) -> Void) {
-        let start = MemberStart(completion)
+        let start = MemberStart(need: "a script needs a user that may do what coordinators do", completion)
         state.withLock { ($0.connectedSince, $0.start) = (now, start) }
         do throws(ClusterError) {
             try exchange.start([Subject.run(run), Subject.hello], self)
@@ -201,7 +201,7 @@ public final class Coordinator: Sendable {
             return
         }
         JetStream.setUp(exchange) { [self] refusal in
-            if let denial = exchange.fabric.denial { start.fail(Self.explained(denial)) }
+            if let denial = exchange.fabric.denial { start.deny(denial) }
             if let refusal { start.fail(JetStream.words(of: refusal)) }
             if start.hasFailed { return }
             exchange.publish(.find, to: Subject.find)

@@ -9,7 +9,8 @@ public protocol Fabric: AnyObject, Sendable {
     var maxPayload: Int { get }
     /// This machine's numeric address, at which other members get its large blobs directly; nil if they all pass the server.
     var directAddress: String? { get }
-    /// What the server has refused this user; nil if nothing, or nothing yet. It knows about a subscription when it has answered a later message.
+    /// What the server has refused this user last; nil if nothing so far. A refused subscription is known before the answer to whatever was sent
+    /// after it.
     var denial: String? { get }
     /// A number that nobody can guess, unless this is a test.
     func randomNumber() -> UInt64

@@ -8,9 +8,15 @@ final class MemberStart: Sendable {
     }
 
     private let state: Guarded<State>
+    private let need: String
 
-    /// - Parameter completion: called once, on any thread, with what is wrong; nil if all is well.
-    init(_ completion: @escaping @Sendable (ClusterError?) -> Void) { state = Guarded(.underWay(completion)) }
+    /// - Parameters:
+    ///   - need: what rights the member needs, in words for a person.
+    ///   - completion: called once, on any thread, with what is wrong; nil if all is well.
+    init(need: String, _ completion: @escaping @Sendable (ClusterError?) -> Void) {
+        self.need = need
+        state = Guarded(.underWay(completion))
+    }
 
     /// Whether the start has failed.
     var hasFailed: Bool {
@@ -19,18 +25,24 @@ final class MemberStart: Sendable {
 
     func succeed() { end(with: nil) }
 
-    /// Returns false if the start is over.
-    @discardableResult
-    func fail(_ text: String) -> Bool { end(with: ClusterError(text)) }
+    func fail(_ text: String) { end(with: ClusterError(text)) }
 
+    /// The server has refused the member something. Fails, if the start is not over.
+    ///
+    /// - Returns: what a person should know, if the start had succeeded.
     @discardableResult
-    private func end(with error: ClusterError?) -> Bool {
+    func deny(_ denial: String) -> String? {
+        let text = "\(denial): \(need)"
+        fail(text)
+        return hasFailed ? nil : text
+    }
+
+    private func end(with error: ClusterError?) {
         let completion = state.withLock { state -> (@Sendable (ClusterError?) -> Void)? in
             guard case .underWay(let completion) = state else { return nil }
             state = .over(hasFailed: error != nil)
             return completion
         }
         completion?(error)
-        return completion != nil
     }
 }

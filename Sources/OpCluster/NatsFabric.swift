@@ -59,7 +59,7 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
         return String(decoding: address.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
     }
 
-    /// What the server has refused this user last.
+    /// What the server has refused this user last; nil if nothing so far.
     public var denial: String? {
         guard let connection = unsafe connection else { return nil }
         var error = [CChar](repeating: 0, count: Int(CNATS_ERROR_SIZE))
