@@ -34,7 +34,7 @@ extension Exchange {
     }
 
     /// Seconds after which whoever says nothing is asked for pieces, more than once.
-    private static let secondsToLocate = 1.0
+    private static let secondsToLocate = 5.0
     /// Seconds for which a blob waits until others have come directly.
     private static let secondsToBegin = 5.0
 }

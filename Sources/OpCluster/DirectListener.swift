@@ -17,7 +17,7 @@ final class DirectListener: Sendable {
     private let key: ClusterKey?
     private let find: @Sendable (BlobName) -> Blob?
     private let state = Guarded(State())
-    /// The blobs that were sent.
+    /// The blobs whose sending has begun: whoever has got one can rely on it.
     private let sent = Guarded(0)
 
     /// Listens; nil if that fails, or would let the network see what is not sealed.
@@ -34,7 +34,7 @@ final class DirectListener: Sendable {
 
     deinit { close() }
 
-    /// How many blobs were sent, for tests.
+    /// How many blobs have begun to be sent, for tests.
     var sentCount: Int { sent.withLock { $0 } }
     /// How many connections there are, for tests.
     var connectionCount: Int { state.withLock { $0.connections.count } }
@@ -78,10 +78,12 @@ final class DirectListener: Sendable {
         else { return }
         let blob = BlobName(wanted).flatMap { find($0) }
         guard let found = answers.seal([blob == nil ? 0 : 1]), connection.send(found), let blob else { return }
-        if send(blob, to: connection, sealedBy: key == nil ? nil : answers) { sent.withLock { $0 += 1 } }
+        sent.withLock { $0 += 1 }
+        send(blob, to: connection, sealedBy: key == nil ? nil : answers)
     }
 
-    private func send(_ blob: Blob, to connection: DirectSocket, sealedBy records: DirectRecords?) -> Bool {
+    /// Sends the blob, or as much of it as the other one takes.
+    private func send(_ blob: Blob, to connection: DirectSocket, sealedBy records: DirectRecords?) {
         // Each has its time.
         var sealed = [UInt8](repeating: 0, count: records == nil ? 0 : DirectSecrets.tagCount + DirectSecrets.recordCount)
         for start in stride(from: 0, to: blob.name.count, by: DirectSecrets.recordCount) {
@@ -92,9 +94,8 @@ final class DirectListener: Sendable {
                 let part = unsafe UnsafeMutableRawBufferPointer(rebasing: sealed[..<(DirectSecrets.tagCount + range.count)])
                 return unsafe records.seal(record, to: part) && connection.send(UnsafeRawBufferPointer(part))
             }
-            if !isSent { return false }
+            if !isSent { return }
         }
-        return true
     }
 }
 
