@@ -74,14 +74,11 @@ extension ClusterWorker {
         }
         let (task, now) = (WorkerTask(job, acknowledgement: message.reply, worker: self), now)
         let action = state.withLock { state -> Action in
-            let isDuplicate =
-                state.running[task.identity] != nil || state.preparing[task.identity] != nil || state.ended[task.identity] != nil
-                || state.waiting.contains { $0.identity == task.identity }
             // The same message again, because the stream did not hear that this worker works on it. The first one counts.
-            if isDuplicate { return .nothing }
-            // Each priority is asked for as many as there is room for.
-            let isFull = state.taskCount >= state.wantedCount(slots: slots, at: now)
-            if state.isDraining || state.isClosed || isFull { return .giveBack }
+            if state.has(task.identity) { return .nothing }
+            // Each priority is asked for as many as there is room for. One more is for those whose coordinators can assign nothing here.
+            let mostTasks = state.wantedCount(slots: slots, at: now) + (state.takesAssignments ? 1 : 0)
+            if state.isDraining || state.isClosed || state.taskCount >= mostTasks { return .giveBack }
             let run: WorkerRun
             if let known = state.runs[job.run] {
                 run = known
@@ -106,6 +103,29 @@ extension ClusterWorker {
                 prepare(task)
             }
         }
+    }
+
+    /// How many tasks a coordinator may assign here now.
+    var room: Int {
+        let now = now
+        return state.withLock { state in
+            if state.isDraining || state.isClosed || !state.takesAssignments { return 0 }
+            return max(0, state.wantedCount(slots: slots, at: now) - state.taskCount)
+        }
+    }
+
+    /// Takes a job that its coordinator has assigned. The coordinator knows that it is here, and consents to it.
+    func take(_ job: Job, assignedIn run: WorkerRun, isStopped: Bool) {
+        let task = WorkerTask(job, acknowledgement: nil, worker: self)
+        let (isNew, isDraining) = state.withLock { state in
+            guard state.runs[job.run] === run, !state.has(task.identity) else { return (false, false) }
+            task.session.withLock { $0 = run }
+            state.preparing[task.identity] = task
+            return (true, state.isDraining)
+        }
+        guard isNew, task.noteReported() else { return }
+        _ = task.noteConsent()
+        if isDraining || isStopped { decline(task) } else { prepare(task) }
     }
 
     /// Gets what the task needs before it can run.
@@ -171,8 +191,13 @@ extension ClusterWorker {
         guard task.giveUp(), state.withLock({ $0.forget(task) }) else { return }
         // The coordinator publishes what it knows to be here. It does not know of the rest, which goes back to the stream.
         if task.isReported { task.session.withLock { $0 }?.report(task, .declined(isBusy: isBusy)) }
-        JetStream.acknowledge(exchange, task.acknowledgement, task.isReported ? JetStream.terminated : JetStream.rejected)
+        acknowledge(task, task.isReported ? JetStream.terminated : JetStream.rejected)
         runNext()
+    }
+
+    /// Tells the stream what becomes of a task, if it has come from there.
+    private func acknowledge(_ task: WorkerTask, _ answer: [UInt8]) {
+        if let subject = task.acknowledgement { JetStream.acknowledge(exchange, subject, answer) }
     }
 
     /// Gives tasks back that were fetched ahead, and wait for bodies that turn out to take long. Another worker may have a free slot.
@@ -222,7 +247,7 @@ extension ClusterWorker {
         }
         guard isKnown else { return }
         if task.isDropped {
-            JetStream.acknowledge(exchange, task.acknowledgement, JetStream.terminated)
+            acknowledge(task, JetStream.terminated)
         } else {
             for blob in payload.contents { exchange.offer(blob) }
             task.session.withLock { $0 }?.report(task, .outcome(payload, began: task.began, ended: ended))
@@ -235,7 +260,7 @@ extension ClusterWorker {
         if tasks.isEmpty { return }
         state.withLock { state in
             for task in tasks { state.ended[task.identity] = nil }
-            state.acknowledgements += tasks.map(\.acknowledgement)
+            state.acknowledgements += tasks.compactMap(\.acknowledgement)
         }
     }
 
@@ -268,9 +293,9 @@ extension ClusterWorker {
         run.close()
         // Until it has been silent for long, it may be there for another worker, or be there again.
         let answer = now - since >= Self.coordinatorSilence ? JetStream.terminated : JetStream.rejected(for: Self.greetInterval)
-        for task in others.sorted(by: { $0.number < $1.number }) { JetStream.acknowledge(exchange, task.acknowledgement, answer) }
+        for task in others.sorted(by: { $0.number < $1.number }) { acknowledge(task, answer) }
         for task in running.sorted(by: { $0.number < $1.number }) {
-            JetStream.acknowledge(exchange, task.acknowledgement, JetStream.terminated)
+            acknowledge(task, JetStream.terminated)
             stop(task, .drop)
         }
         if run.wasAlive { runner.runHasEnded(name) }
@@ -282,6 +307,13 @@ extension ClusterWorker {
 }
 
 extension ClusterWorker.State {
+    /// Whether coordinators may assign tasks. Where bodies take long, they are better off in the stream, where every worker finds them.
+    var takesAssignments: Bool { averageSeconds < ClusterWorker.longestAhead }
+
+    func has(_ identity: WorkerTask.Identity) -> Bool {
+        running[identity] != nil || preparing[identity] != nil || ended[identity] != nil || waiting.contains { $0.identity == identity }
+    }
+
     /// How many tasks to have, those that wait included.
     func wantedCount(slots: Int, at now: Double) -> Int {
         if averageSeconds >= ClusterWorker.longestAhead { return slots }

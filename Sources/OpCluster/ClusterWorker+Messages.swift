@@ -11,10 +11,12 @@ extension ClusterWorker: Exchange.Handler {
             exchange.publish(.pong(session: session), to: reply)
         case .find: hello()
         case .confirm(let sequence, let refused):
-            // The subject of the answer names the session.
-            let session = UInt64(subject.dropFirst(Subject.worker(id).count + 1))
-            let run = state.withLock { state in state.runs.values.first { $0.session == session } }
-            run?.confirm(sequence, refused: refused)
+            run(namedBy: subject)?.confirm(sequence, refused: refused)
+        case .assign(let number, let job, let isStopped, let confirmed):
+            guard let run = run(namedBy: subject) else { return }
+            let arrival = run.note(assignment: number, confirmed: confirmed)
+            if arrival == .next, let job { take(job, assignedIn: run, isStopped: isStopped) }
+            if arrival != .early, !reply.isEmpty { exchange.publish(.done, to: reply) }
         case .beat(let name, let count, let isLast):
             let run = state.withLock { $0.runs[name] }
             if let run, run.hear(count), isLast { endRun(run, isOver: true) }
@@ -29,6 +31,12 @@ extension ClusterWorker: Exchange.Handler {
             recount(name)
         default: break
         }
+    }
+
+    /// The run whose session is the last part of the subject.
+    private func run(namedBy subject: String) -> WorkerRun? {
+        let session = UInt64(subject.dropFirst(Subject.worker(id).count + 1))
+        return state.withLock { state in state.runs.values.first { $0.session == session } }
     }
 
     private func stop(_ identity: WorkerTask.Identity, _ request: StopRequest) {

@@ -220,9 +220,7 @@ public final class ClusterWorker: Sendable {
         }
         if isClosed { return }
         // In their order, so that a simulation can be repeated.
-        for task in tasks.sorted(by: { $0.acknowledgement < $1.acknowledgement }) {
-            JetStream.acknowledge(exchange, task.acknowledgement, JetStream.inProgress)
-        }
+        for subject in tasks.compactMap(\.acknowledgement).sorted() { JetStream.acknowledge(exchange, subject, JetStream.inProgress) }
         for run in runs.sorted(by: { $0.session < $1.session }) where run.isSilent(for: Self.coordinatorSilence) {
             endRun(run, isOver: false)
         }

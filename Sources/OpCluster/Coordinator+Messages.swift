@@ -76,12 +76,14 @@ extension Coordinator: Exchange.Handler {
             guard !state.isClosed else { return ([], .none, [], false) }
             let isBack = state.hear(report, at: now)
             guard let dropped = state.enter(report.session, of: report.worker) else { return ([], .none, [], isBack) }
+            state.forgetAssignments(to: report.worker, upTo: report.assignment)
             let last = state.peers[report.worker]?.lastReport ?? 0
             // One that was confirmed already is confirmed again. One that comes too early comes again.
             guard report.sequence <= last + 1 else { return ([], .none, dropped, isBack) }
             var steps: [Step] = []
             if report.sequence == last + 1 {
                 state.peers[report.worker]?.lastReport = report.sequence
+                state.noteRoom(report.room, of: report.worker, at: now)
                 steps = report.entries.compactMap { state.note($0, from: report.worker, at: now) }
             }
             return (steps, state.confirmation(of: report, isNew: report.sequence > last), dropped, isBack)
@@ -277,6 +279,9 @@ extension Coordinator.State {
         peers[worker]?.lastReport = 0
         peers[worker]?.lastConfirmed = 0
         peers[worker]?.willConfirm = false
+        peers[worker]?.room = 0
+        peers[worker]?.lastAssignment = 0
+        peers[worker]?.assignments = []
         peers[worker]?.tasks = []
         return peer.tasks.sorted()
     }

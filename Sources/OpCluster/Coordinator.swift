@@ -129,6 +129,19 @@ public final class Coordinator: Sendable {
         /// Since when nobody has answered on the worker's subject.
         var silentSince: Double?
         var tasks: Set<UInt64> = []
+        /// How many tasks it wants to be assigned, and until when that counts.
+        var room = 0, roomEnd = 0.0
+        /// The number of its last assignment in the session.
+        var lastAssignment: UInt64 = 0
+        /// The assignments that it has not said to have got, the oldest first.
+        var assignments: [Assignment] = []
+    }
+
+    /// A task that was assigned, under the number of the assignment.
+    struct Assignment {
+        let number: UInt64
+        let task: TaskAttempt
+        var sentAt: Double
     }
 
     struct State {
@@ -136,6 +149,8 @@ public final class Coordinator: Sendable {
         var peers: [String: Peer] = [:]
         /// The workers that were lost, for some minutes: one that comes back goes on with its reports where they were.
         var formerPeers: [String: Peer] = [:]
+        /// The workers that want to be assigned tasks, the one that has said so last at the end. Some may have got enough since.
+        var roomyPeers: [String] = []
         var lastNumber: UInt64 = 0
         var beatCount: UInt64 = 0
         var slotCount = 0
@@ -161,6 +176,8 @@ public final class Coordinator: Sendable {
     let events: Events
     let state = Guarded(State())
     let deliveries = Deliveries()
+    /// Held while assignments are numbered and sent: workers take them only in their order.
+    let assigning = Guarded(())
 
     /// Seconds between two messages that say that this coordinator is there.
     static let beatInterval = 5.0

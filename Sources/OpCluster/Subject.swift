@@ -14,6 +14,9 @@ enum Subject {
     /// What is said to one worker.
     static func worker(_ id: String) -> String { "opscript.worker.\(id)" }
 
+    /// What the coordinator of a run says to a worker in the session that the worker has of the run.
+    static func session(_ session: UInt64, ofWorker id: String) -> String { "\(worker(id)).\(session)" }
+
     /// The answers for a member.
     static func inbox(_ id: String) -> String { "_INBOX.opscript.\(id)" }
 

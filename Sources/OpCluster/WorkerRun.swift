@@ -19,6 +19,8 @@ final class WorkerRun: Sendable {
         /// What was reported and is not confirmed, by sequence number, the oldest first.
         var unconfirmed: [Unconfirmed] = []
         var lastSequence: UInt64 = 0
+        /// The number of the last assignment that has come.
+        var lastAssignment: UInt64 = 0
         var willLook = false
         /// The number of bytes of the output in `entries`.
         var outputCount = 0
@@ -167,12 +169,15 @@ final class WorkerRun: Sendable {
 
     /// What to report next, and who may write again then.
     private func nextReport() -> (Report, writers: [Awaited<Void>])? {
-        state.withLock { state in
+        let room = worker.room
+        return state.withLock { state in
             guard !state.entries.isEmpty, state.unconfirmed.count < Self.mostUnconfirmed else { return nil }
             state.lastSequence += 1
             let (now, entries) = (worker.now, state.takeEntries())
             let reported = entries.map { (number: $0.task.job.number, attempt: $0.task.job.attempt, entry: $0.entry) }
-            let report = Report(worker: worker.id, session: session, sequence: state.lastSequence, entries: reported, sentAt: now)
+            let report = Report(
+                worker: worker.id, session: session, sequence: state.lastSequence, entries: reported, room: room,
+                assignment: state.lastAssignment, sentAt: now)
             var taken: [WorkerTask] = [], ended: [WorkerTask] = []
             for (task, entry) in entries {
                 switch entry {
@@ -187,16 +192,17 @@ final class WorkerRun: Sendable {
     }
 
     private func publish(_ report: Report) {
-        worker.exchange.publish(.report(report), to: Subject.run(name), reply: "\(Subject.worker(worker.id)).\(session)")
+        worker.exchange.publish(.report(report), to: Subject.run(name), reply: Subject.session(session, ofWorker: worker.id))
     }
 
+    /// The coordinator has noted a report. Of an earlier one, only what was refused may be unknown.
     func confirm(_ sequence: UInt64, refused: [TaskAttempt]) {
+        confirm(refused) { $0.report.sequence == sequence || $0.report.sequence < sequence && $0.taken.isEmpty }
+    }
+
+    private func confirm(_ refused: [TaskAttempt], where isConfirmed: (Unconfirmed) -> Bool) {
         let confirmed = state.withLock { state in
             state.lastHeard = worker.now
-            // Of an earlier one, only what was refused may be unknown.
-            let isConfirmed = { (sent: Unconfirmed) in
-                sent.report.sequence == sequence || sent.report.sequence < sequence && sent.taken.isEmpty
-            }
             defer { state.unconfirmed.removeAll(where: isConfirmed) }
             return state.unconfirmed.filter(isConfirmed)
         }
@@ -210,6 +216,20 @@ final class WorkerRun: Sendable {
             worker.handleConsent(to: taken.filter { !isRefused($0) }, refused: taken.filter(isRefused))
         }
         send()
+    }
+
+    enum Arrival { case next, repeated, early }
+
+    /// Notes an assignment, and what it confirms. One that comes early is not taken: those before it were lost, and come again with it.
+    func note(assignment number: UInt64, confirmed sequence: UInt64) -> Arrival {
+        let arrival = state.withLock { state -> Arrival in
+            if number <= state.lastAssignment { return .repeated }
+            if number > state.lastAssignment + 1 || state.life == .over { return .early }
+            state.lastAssignment = number
+            return .next
+        }
+        confirm([]) { $0.report.sequence <= sequence && $0.taken.isEmpty }
+        return arrival
     }
 
     func release(_ task: WorkerTask.Identity) {

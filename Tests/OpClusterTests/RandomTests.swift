@@ -46,6 +46,7 @@ struct RandomRun {
         if chance(0.2) { cluster.addWorker(slots: 2, key: ClusterKey(Array("another key of 32 bytes".utf8))) }
         if chance(0.2) { cluster.addWorker(slots: 2, version: "2") }
         for _ in 0..<random(1...25) { planTask() }
+        for _ in 0..<random(0...3) { planChain() }
         if faults != .none { for _ in 0..<random(1...6) { planFault() } }
         // Afterwards there is peace, and somebody to do the rest.
         simulation.run(until: faultSeconds + 1)
@@ -73,6 +74,21 @@ struct RandomRun {
         simulation.at(simulation.seconds(in: 0.5...20)) { [cluster, simulation] in
             let number = cluster.submit(body, isAtMostOnce: isAtMostOnce, priority: priority)
             if isStopped { simulation.after(stopDelay) { cluster.stop(number, request) } }
+        }
+    }
+
+    /// Tasks that are mostly assigned, because each is submitted when another has just ended.
+    private func planChain() {
+        var body = Body(seconds: simulation.seconds(in: 0...0.15))
+        if chance(0.3) { body.outputCount = random(1...3) }
+        if chance(0.2) { body.argumentCount = random(1...3000) }
+        if chance(0.2) { body.resultCount = random(1...3000) }
+        let count = random(1...100)
+        let stops = chance(0.5) ? (0..<random(1...5)).map { _ in simulation.seconds(in: 0...10) } : []
+        let request: StopRequest = chance(0.5) ? .cancel : .interrupt
+        simulation.at(simulation.seconds(in: 0.5...25)) { [cluster, simulation] in
+            cluster.submitChain(of: count, body)
+            for delay in stops { simulation.after(delay) { if let last = cluster.unfinished.last { cluster.stop(last, request) } } }
         }
     }
 

@@ -139,6 +139,8 @@ final class SimulatedCluster: @unchecked Sendable {
 
     /// Is told which tasks begin.
     var beginHandler: (UInt64) -> Void = { _ in }
+    /// How many tasks of each chain are to follow, by the tasks of it that have been submitted last.
+    private var chains: [UInt64: (body: Body, left: Int)] = [:]
     /// What the coordinator has told people.
     var notices: [String] { readNotices() }
     private let readNotices: () -> [String]
@@ -183,6 +185,7 @@ final class SimulatedCluster: @unchecked Sendable {
         let number = Locked<UInt64>(0)
         var handlers = Coordinator.Handlers { [self] outcome in
             note(outcome, of: number.withLock { $0 }, known)
+            continueChain(after: number.withLock { $0 })
         }
         handlers.taken = { [self] _ in
             known.takenCount += 1
@@ -196,6 +199,14 @@ final class SimulatedCluster: @unchecked Sendable {
         number.withLock { $0 = made }
         self.known[made] = known
         return made
+    }
+
+    /// Submits so many tasks, each when the one before has ended, as a queue does.
+    func submitChain(of count: Int, _ body: Body) { chains[submit(body)] = (body, count - 1) }
+
+    private func continueChain(after number: UInt64) {
+        guard let (body, left) = chains.removeValue(forKey: number), left > 0 else { return }
+        submitChain(of: left, body)
     }
 
     func stop(_ number: UInt64, _ request: StopRequest) {
@@ -225,6 +236,8 @@ final class SimulatedCluster: @unchecked Sendable {
     // MARK: what happens
 
     func noteBegin(_ task: WorkerTask, by name: String) {
+        // Tests may have other coordinators.
+        guard task.run == coordinator.run else { return }
         guard let known = known[task.number] else { return fail("an unknown task begins") }
         known.begins.append(name)
         beginHandler(task.number)
@@ -235,7 +248,7 @@ final class SimulatedCluster: @unchecked Sendable {
     }
 
     func noteStop(_ task: WorkerTask, _ request: StopRequest) {
-        guard let known = known[task.number] else { return }
+        guard task.run == coordinator.run, let known = known[task.number] else { return }
         if known.stopReachedAt == nil, known.stoppedAt != nil { known.stopReachedAt = simulation.now }
     }
 

@@ -1,0 +1,112 @@
+@_spi(Locking) import OpEngine
+import Synchronization
+
+/// Assigning tasks. A worker that has just ended a body usually gets its next task with the answer, and the server only passes that on. All other
+/// tasks go to the stream, which knows who has asked for one.
+extension Coordinator {
+    /// Seconds for which the room of a worker counts. Later, another worker may have a free slot, and the stream finds it.
+    fileprivate static let roomSeconds = 0.01
+    /// Seconds after which an assignment is sent again that the worker has not said to have got.
+    private static let secondsPerAssignment = 0.5
+
+    /// Assigns a task to a worker that has room for it.
+    ///
+    /// - Returns: whether that was done. One that must not run twice is never assigned, because its worker asks before it begins anyway.
+    func assign(_ number: UInt64, attempt: UInt64) -> Bool {
+        let assigned = assigning.withLock { _ -> (Listener, WorkerDescription)? in
+            let now = now
+            let found = state.withLock { state -> (Entry, Peer, Assignment)? in
+                guard !state.isClosed, let entry = state.entries[number], entry.attempt == attempt, !entry.task.isAtMostOnce,
+                    entry.holder == nil, entry.stop == nil, let worker = state.takeRoom(at: now)
+                else { return nil }
+                state.entries[number]?.holder = worker
+                let assignment = state.addAssignment(of: TaskAttempt(number: number, attempt: attempt), to: worker, at: now)
+                return state.peers[worker].map { (entry, $0, assignment) }
+            }
+            guard let (entry, peer, assignment) = found else { return nil }
+            let message = Message.assign(
+                assignment.number, job(number, entry.task, attempt: attempt), isStopped: false, confirmed: peer.lastConfirmed)
+            exchange.publish(message, to: Subject.session(peer.session, ofWorker: peer.description.id))
+            return (entry.listener, peer.description)
+        }
+        guard let (listener, worker) = assigned else { return false }
+        deliveries.add { listener.taken(worker) }
+        return true
+    }
+
+    /// Sends assignments again that may be lost.
+    func assignAgain() {
+        // In their order, so that a simulation can be repeated.
+        for worker in state.withLock({ $0.peers.filter { !$0.value.assignments.isEmpty }.keys.sorted() }) { assignAgain(to: worker) }
+    }
+
+    /// Sends the oldest assignment that may be lost, and the next one when the worker has it.
+    private func assignAgain(to worker: String) {
+        let now = now
+        let lost = state.withLock { state -> (number: UInt64, session: UInt64, message: Message)? in
+            guard let peer = state.peers[worker], let oldest = peer.assignments.first,
+                now - oldest.sentAt >= Self.secondsPerAssignment
+            else { return nil }
+            state.peers[worker]?.assignments[0].sentAt = now
+            let (number, attempt) = (oldest.task.number, oldest.task.attempt)
+            let entry = state.entries[number].flatMap { $0.holder == worker && $0.attempt == attempt ? $0 : nil }
+            let message = Message.assign(
+                oldest.number, entry.map { job(number, $0.task, attempt: attempt) }, isStopped: entry?.stop != nil,
+                confirmed: peer.lastConfirmed)
+            return (oldest.number, peer.session, message)
+        }
+        guard let (number, session, message) = lost else { return }
+        let subject = Subject.session(session, ofWorker: worker)
+        exchange.request(message, to: subject, every: Self.secondsPerAssignment, tries: 1) { [self] reply in
+            guard case .message = reply else { return }
+            state.withLock { state in
+                if state.peers[worker]?.session == session { state.forgetAssignments(to: worker, upTo: number) }
+            }
+            assignAgain(to: worker)
+        }
+    }
+}
+
+extension Coordinator.State {
+    /// Notes how many tasks a worker wants to be assigned. It does not know of those that are on their way.
+    mutating func noteRoom(_ room: Int, of worker: String, at now: Double) {
+        guard var peer = peers.removeValue(forKey: worker) else { return }
+        peer.room = max(0, room - peer.assignments.count)
+        peer.roomEnd = now + Coordinator.roomSeconds
+        if peer.room > 0 {
+            // Each is there once.
+            roomyPeers.removeAll { $0 == worker }
+            roomyPeers.append(worker)
+        }
+        peers[worker] = peer
+    }
+
+    /// Finds a worker with room for a task, which has less of it then.
+    fileprivate mutating func takeRoom(at now: Double) -> String? {
+        while let worker = roomyPeers.last {
+            if let peer = peers[worker], peer.room > 0, peer.roomEnd > now {
+                peers[worker]?.room -= 1
+                return worker
+            }
+            roomyPeers.removeLast()
+        }
+        return nil
+    }
+
+    fileprivate mutating func addAssignment(of task: TaskAttempt, to worker: String, at now: Double) -> Coordinator.Assignment {
+        let number = (peers[worker]?.lastAssignment ?? 0) + 1
+        let assignment = Coordinator.Assignment(number: number, task: task, sentAt: now)
+        peers[worker]?.lastAssignment = number
+        peers[worker]?.assignments.append(assignment)
+        peers[worker]?.tasks.insert(task.number)
+        // It says so.
+        if let peer = peers[worker] { peers[worker]?.lastConfirmed = peer.lastReport }
+        return assignment
+    }
+
+    /// Notes which assignments a worker has got.
+    mutating func forgetAssignments(to worker: String, upTo number: UInt64) {
+        guard let first = peers[worker]?.assignments.first, first.number <= number else { return }
+        peers[worker]?.assignments.removeAll { $0.number <= number }
+    }
+}
