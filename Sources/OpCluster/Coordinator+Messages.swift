@@ -210,8 +210,8 @@ extension Coordinator.State {
             return known.holder == nil || known.claim != nil && known.acknowledgement == nil
                 ? .taken(known.listener, peers[worker]?.description) : nil
         case .output(let stream, let bytes):
-            // Not twice, from two workers. One that was lost may be back before another has the task.
-            guard known.holder == nil || known.holder == worker && attempt == known.attempt else { return nil }
+            // Not twice, from two workers. One that was lost may be back before another gets the task.
+            guard let last = known.lastHolder, last == (worker, attempt) else { return nil }
             return .output(known.listener, stream, bytes, peers[worker]?.description)
         case .outcome(let payload, let began, let ended):
             let found = found(attempt, payload, worker, began, ended, since: known.submitted, now)
@@ -267,7 +267,8 @@ extension Coordinator.State {
         let offset = peers[worker]?.clockOffset ?? 0
         let duration = min(max(ended - began, 0), now - submitted)
         let begin = min(max(began + offset, submitted), now - duration)
-        return Coordinator.FoundOutcome(attempt: attempt, payload: payload, worker: worker, began: begin, ended: begin + duration)
+        // The sum is rounded.
+        return Coordinator.FoundOutcome(attempt: attempt, payload: payload, worker: worker, began: begin, ended: min(begin + duration, now))
     }
 
     /// Notes that a worker is in a session of this run. Returns the tasks that it had in the former one, which it has dropped; nil if it is in

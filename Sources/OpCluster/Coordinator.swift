@@ -92,7 +92,9 @@ public final class Coordinator: Sendable {
         /// Since when the server refuses the task.
         var refusedSince: Double?
         /// Who has the task now.
-        var holder: String?
+        var holder: String? { didSet { if let holder { lastHolder = (holder, attempt) } } }
+        /// Who has the task, or had it last, and its attempt then.
+        private(set) var lastHolder: (worker: String, attempt: UInt64)?
         /// Where the stream learns what becomes of the message that the holder has taken.
         var acknowledgement: String?
         /// How often workers have given the task back.
