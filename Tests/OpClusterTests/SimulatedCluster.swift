@@ -13,7 +13,7 @@ struct Body {
     var listens = true
 
     var bytes: [UInt8] {
-        Array("\(Int(seconds * 1e6)) \(outputCount) \(resultCount) \(listens ? 1 : 0)".utf8)
+        Array("\(Int((seconds * 1e6).rounded())) \(outputCount) \(resultCount) \(listens ? 1 : 0)".utf8)
     }
 
     init(seconds: Double) { self.seconds = seconds }
