@@ -76,7 +76,7 @@ extension ClusterWorker {
         let action = state.withLock { state -> Action in
             // The same message again, because the stream did not hear that this worker works on it. The first one counts.
             if state.has(task.identity) { return .nothing }
-            // Each priority is asked for as many as there is room for. One more is for those whose coordinators can assign nothing here.
+            // Each priority is asked for as many as there is room for. With one place more, assigned tasks do not shut out those of the stream.
             let mostTasks = state.wantedCount(slots: slots, at: now) + (state.takesAssignments ? 1 : 0)
             if state.isDraining || state.isClosed || state.taskCount >= mostTasks { return .giveBack }
             let run: WorkerRun
@@ -105,27 +105,34 @@ extension ClusterWorker {
         }
     }
 
-    /// How many tasks a coordinator may assign here now.
-    var room: Int {
+    /// How many tasks a coordinator may assign here now, in place of those that have just ended. Others come from the stream, where workers with free
+    /// slots may find them first.
+    func room(afterEnding endedCount: Int) -> Int {
         let now = now
         return state.withLock { state in
             if state.isDraining || state.isClosed || !state.takesAssignments { return 0 }
-            return max(0, state.wantedCount(slots: slots, at: now) - state.taskCount)
+            return max(0, min(endedCount, state.wantedCount(slots: slots, at: now) - state.taskCount))
         }
     }
 
-    /// Takes a job that its coordinator has assigned. The coordinator knows that it is here, and consents to it.
-    func take(_ job: Job, assignedIn run: WorkerRun, isStopped: Bool) {
+    /// Takes a job that its coordinator has assigned.
+    ///
+    /// - Parameter isLate: whether the coordinator may have given up this worker since, so that it has to consent again.
+    func take(_ job: Job, assignedIn run: WorkerRun, isStopped: Bool, isLate: Bool) {
         let task = WorkerTask(job, acknowledgement: nil, worker: self)
+        // Before others see it: who declines it must tell the coordinator, which knows that it is here.
+        _ = task.noteReported()
+        if !isLate { _ = task.noteConsent() }
         let (isNew, isDraining) = state.withLock { state in
             guard state.runs[job.run] === run, !state.has(task.identity) else { return (false, false) }
             task.session.withLock { $0 = run }
             state.preparing[task.identity] = task
             return (true, state.isDraining)
         }
-        guard isNew, task.noteReported() else { return }
-        _ = task.noteConsent()
-        if isDraining || isStopped { decline(task) } else { prepare(task) }
+        guard isNew else { return }
+        if isDraining || isStopped { return decline(task) }
+        if isLate { run.report(task, .taken(acknowledgement: nil)) }
+        prepare(task)
     }
 
     /// Gets what the task needs before it can run.
@@ -307,7 +314,7 @@ extension ClusterWorker {
 }
 
 extension ClusterWorker.State {
-    /// Whether coordinators may assign tasks. Where bodies take long, they are better off in the stream, where every worker finds them.
+    /// Whether coordinators may assign tasks. Those with long bodies are better off in the stream, where every worker finds them.
     var takesAssignments: Bool { averageSeconds < ClusterWorker.longestAhead }
 
     func has(_ identity: WorkerTask.Identity) -> Bool {

@@ -14,9 +14,11 @@ extension ClusterWorker: Exchange.Handler {
             run(namedBy: subject)?.confirm(sequence, refused: refused)
         case .assign(let number, let job, let isStopped, let confirmed):
             guard let run = run(namedBy: subject) else { return }
-            let arrival = run.note(assignment: number, confirmed: confirmed)
-            if arrival == .next, let job { take(job, assignedIn: run, isStopped: isStopped) }
-            if arrival != .early, !reply.isEmpty { exchange.publish(.done, to: reply) }
+            let arrival = run.note(assignment: number)
+            if case .next(let isLate) = arrival, let job { take(job, assignedIn: run, isStopped: isStopped, isLate: isLate) }
+            if case .early = arrival { return }
+            run.confirm(upTo: confirmed)
+            if !reply.isEmpty { exchange.publish(.done, to: reply) }
         case .beat(let name, let count, let isLast):
             let run = state.withLock { $0.runs[name] }
             if let run, run.hear(count), isLast { endRun(run, isOver: true) }

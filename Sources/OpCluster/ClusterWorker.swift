@@ -1,7 +1,7 @@
 @_spi(Locking) import OpEngine
 import Synchronization
 
-/// The end of a cluster that does the work: it takes jobs from the stream, has them run, and reports what comes of them.
+/// The end of a cluster that does the work: it takes jobs from the stream and from coordinators, has them run, and reports what comes of them.
 ///
 /// - Concurrency: safe from every thread.
 public final class ClusterWorker: Sendable {

@@ -7,7 +7,7 @@ extension Coordinator {
     /// Seconds for which the room of a worker counts. Later, another worker may have a free slot, and the stream finds it.
     fileprivate static let roomSeconds = 0.01
     /// Seconds after which an assignment is sent again that the worker has not said to have got.
-    private static let secondsPerAssignment = 0.5
+    private static let resendInterval = 0.5
 
     /// Assigns a task to a worker that has room for it.
     ///
@@ -20,6 +20,7 @@ extension Coordinator {
                     entry.holder == nil, entry.stop == nil, let worker = state.takeRoom(at: now)
                 else { return nil }
                 state.entries[number]?.holder = worker
+                state.entries[number]?.refusedSince = nil
                 let assignment = state.addAssignment(of: TaskAttempt(number: number, attempt: attempt), to: worker, at: now)
                 return state.peers[worker].map { (entry, $0, assignment) }
             }
@@ -30,7 +31,7 @@ extension Coordinator {
             return (entry.listener, peer.description)
         }
         guard let (listener, worker) = assigned else { return false }
-        deliveries.add { listener.taken(worker) }
+        if listener.wantsTaken { deliveries.add { listener.taken(worker) } }
         return true
     }
 
@@ -42,10 +43,23 @@ extension Coordinator {
 
     /// Sends the oldest assignment that may be lost, and the next one when the worker has it.
     private func assignAgain(to worker: String) {
+        assigning.withLock { _ in
+            guard let (number, session, message) = lostAssignment(of: worker) else { return }
+            let subject = Subject.session(session, ofWorker: worker)
+            exchange.request(message, to: subject, every: Self.resendInterval, tries: 1) { [self] reply in
+                guard case .message = reply else { return }
+                state.withLock { state in
+                    if state.peers[worker]?.session == session { state.forgetAssignments(to: worker, upTo: number) }
+                }
+                assignAgain(to: worker)
+            }
+        }
+    }
+
+    private func lostAssignment(of worker: String) -> (number: UInt64, session: UInt64, Message)? {
         let now = now
-        let lost = state.withLock { state -> (number: UInt64, session: UInt64, message: Message)? in
-            guard let peer = state.peers[worker], let oldest = peer.assignments.first,
-                now - oldest.sentAt >= Self.secondsPerAssignment
+        return state.withLock { state in
+            guard let peer = state.peers[worker], let oldest = peer.assignments.first, now - oldest.sentAt >= Self.resendInterval
             else { return nil }
             state.peers[worker]?.assignments[0].sentAt = now
             let (number, attempt) = (oldest.task.number, oldest.task.attempt)
@@ -55,40 +69,28 @@ extension Coordinator {
                 confirmed: peer.lastConfirmed)
             return (oldest.number, peer.session, message)
         }
-        guard let (number, session, message) = lost else { return }
-        let subject = Subject.session(session, ofWorker: worker)
-        exchange.request(message, to: subject, every: Self.secondsPerAssignment, tries: 1) { [self] reply in
-            guard case .message = reply else { return }
-            state.withLock { state in
-                if state.peers[worker]?.session == session { state.forgetAssignments(to: worker, upTo: number) }
-            }
-            assignAgain(to: worker)
-        }
     }
 }
 
 extension Coordinator.State {
-    /// Notes how many tasks a worker wants to be assigned. It does not know of those that are on their way.
+    /// Notes how many tasks a worker has room for. It does not know of those that are on their way.
     mutating func noteRoom(_ room: Int, of worker: String, at now: Double) {
-        guard var peer = peers.removeValue(forKey: worker) else { return }
-        peer.room = max(0, room - peer.assignments.count)
-        peer.roomEnd = now + Coordinator.roomSeconds
-        if peer.room > 0 {
-            // Each is there once.
-            roomyPeers.removeAll { $0 == worker }
-            roomyPeers.append(worker)
-        }
-        peers[worker] = peer
+        guard let peer = peers[worker] else { return }
+        peers[worker]?.room = max(0, room - peer.assignments.count)
+        peers[worker]?.roomEnd = now + Coordinator.roomSeconds
+        roomyPeers.removeFirst(roomyPeers.firstIndex { peers[$0].map { $0.roomEnd > now } ?? false } ?? roomyPeers.count)
+        roomyPeers.removeAll { $0 == worker }
+        if room > peer.assignments.count { roomyPeers.append(worker) }
     }
 
     /// Finds a worker with room for a task, which has less of it then.
     fileprivate mutating func takeRoom(at now: Double) -> String? {
         while let worker = roomyPeers.last {
-            if let peer = peers[worker], peer.room > 0, peer.roomEnd > now {
-                peers[worker]?.room -= 1
-                return worker
-            }
-            roomyPeers.removeLast()
+            let peer = peers[worker]
+            let hasRoom = peer.map { $0.room > 0 && $0.roomEnd > now } ?? false
+            if hasRoom { peers[worker]?.room -= 1 }
+            if !hasRoom || peer?.room == 1 { roomyPeers.removeLast() }
+            if hasRoom { return worker }
         }
         return nil
     }
@@ -99,7 +101,7 @@ extension Coordinator.State {
         peers[worker]?.lastAssignment = number
         peers[worker]?.assignments.append(assignment)
         peers[worker]?.tasks.insert(task.number)
-        // It says so.
+        // The message of the assignment says so.
         if let peer = peers[worker] { peers[worker]?.lastConfirmed = peer.lastReport }
         return assignment
     }

@@ -48,6 +48,7 @@ extension Coordinator: Exchange.Handler {
         let now = now
         let (isBack, changed) = state.withLock { state -> (Bool, Int?) in
             let isBack = state.hear(worker, at: now)
+            if worker.slots == 0 { state.peers[worker.id]?.room = 0 }
             return (isBack, state.countSlots())
         }
         if isBack { recount(worker.id) }
@@ -126,7 +127,8 @@ extension Coordinator: Exchange.Handler {
 
     private func perform(_ step: Step, _ worker: String) {
         switch step {
-        case .taken(let listener, let description): deliveries.add { listener.taken(description) }
+        case .taken(let listener, let description):
+            if listener.wantsTaken { deliveries.add { listener.taken(description) } }
         case .output(let listener, let stream, let bytes, let description): deliveries.add { listener.output(stream, bytes, description) }
         case .outcome(let number, let found): fetch(found, of: number)
         case .release(let number, let found): release(number, found)

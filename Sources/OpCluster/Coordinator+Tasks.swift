@@ -21,7 +21,7 @@ extension Coordinator {
             deliveries.add { handlers.ended(.stopped) }
             return 0
         }
-        guard task.payload.bytes.count + Self.mostBytesBesidePayload <= exchange.fabric.maxPayload else {
+        guard task.payload.mostBytes + Self.mostBytesBesidePayload <= exchange.fabric.maxPayload else {
             end(number, .refused("the operation's message is larger than the server takes (max_payload)"))
             return number
         }
@@ -30,7 +30,7 @@ extension Coordinator {
         return number
     }
 
-    /// What a message has beside the contents of a task, names of blobs excepted.
+    /// What a message has beside the contents of a task.
     private static var mostBytesBesidePayload: Int { 4096 }
 
     /// Stops a task. One that no worker has ends at once; another one when its worker says so. Repeating this does no harm.

@@ -37,8 +37,8 @@ public final class Coordinator: Sendable {
 
     /// Gets what happens to a task.
     public struct Handlers: Sendable {
-        /// A worker has taken the task.
-        public var taken: @Sendable (WorkerDescription?) -> Void = { _ in }
+        /// A worker has got the task. Comes again if another one gets it, and is late while other handlers take long.
+        public var taken: (@Sendable (WorkerDescription?) -> Void)?
         /// The body has written to stdout (1) or stderr (2).
         public var output: @Sendable (UInt8, [UInt8], WorkerDescription?) -> Void = { _, _, _ in }
         /// The task has ended. Called once, and last.
@@ -68,7 +68,9 @@ public final class Coordinator: Sendable {
 
         init(_ handlers: Handlers) { self.handlers = handlers }
 
-        func taken(_ worker: WorkerDescription?) { if !hasEnded.load(ordering: .relaxed) { handlers.taken(worker) } }
+        var wantsTaken: Bool { handlers.taken != nil }
+
+        func taken(_ worker: WorkerDescription?) { if !hasEnded.load(ordering: .relaxed) { handlers.taken?(worker) } }
 
         func output(_ stream: UInt8, _ bytes: [UInt8], _ worker: WorkerDescription?) {
             if !hasEnded.load(ordering: .relaxed) { handlers.output(stream, bytes, worker) }
@@ -131,7 +133,7 @@ public final class Coordinator: Sendable {
         /// Since when nobody has answered on the worker's subject.
         var silentSince: Double?
         var tasks: Set<UInt64> = []
-        /// How many tasks it wants to be assigned, and until when that counts.
+        /// How many more tasks may be assigned to it, and until when.
         var room = 0, roomEnd = 0.0
         /// The number of its last assignment in the session.
         var lastAssignment: UInt64 = 0
@@ -151,7 +153,7 @@ public final class Coordinator: Sendable {
         var peers: [String: Peer] = [:]
         /// The workers that were lost, for some minutes: one that comes back goes on with its reports where they were.
         var formerPeers: [String: Peer] = [:]
-        /// The workers that want to be assigned tasks, the one that has said so last at the end. Some may have got enough since.
+        /// The workers with room for tasks, in the order in which they have said so.
         var roomyPeers: [String] = []
         var lastNumber: UInt64 = 0
         var beatCount: UInt64 = 0
@@ -178,7 +180,8 @@ public final class Coordinator: Sendable {
     let events: Events
     let state = Guarded(State())
     let deliveries = Deliveries()
-    /// Held while assignments are numbered and sent: workers take them only in their order.
+    /// Held while assignments are numbered and sent, since workers take them only in their order, and are told to stop them only afterwards.
+    /// Never acquired while `state` is held.
     let assigning = Guarded(())
 
     /// Seconds between two messages that say that this coordinator is there.

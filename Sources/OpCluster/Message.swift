@@ -36,6 +36,9 @@ public struct Payload: Sendable {
         blobs = contents.map(\.name)
     }
 
+    /// The number of bytes that the payload has in a message, or somewhat more.
+    var mostBytes: Int { bytes.count + 40 * blobs.count }
+
     fileprivate init(bytes: [UInt8], blobs: [BlobName]) { (self.bytes, self.blobs, contents) = (bytes, blobs, []) }
 }
 

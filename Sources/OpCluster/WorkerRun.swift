@@ -19,8 +19,8 @@ final class WorkerRun: Sendable {
         /// What was reported and is not confirmed, by sequence number, the oldest first.
         var unconfirmed: [Unconfirmed] = []
         var lastSequence: UInt64 = 0
-        /// The number of the last assignment that has come.
-        var lastAssignment: UInt64 = 0
+        /// The number of the last assignment that has come, and when room for it was reported last.
+        var lastAssignment: UInt64 = 0, roomReportedAt = -Double.infinity
         var willLook = false
         /// The number of bytes of the output in `entries`.
         var outputCount = 0
@@ -46,8 +46,6 @@ final class WorkerRun: Sendable {
     /// Held while a report is taken and sent: the coordinator takes reports only in their order.
     private let sending = Guarded(())
 
-    /// While so many reports are not confirmed, what comes is collected for the next.
-    private static let mostUnconfirmed = 4
     private static let secondsPerTry = 1.0
     /// Bytes of output that are kept for a coordinator that is slower than the bodies. Whoever writes more waits.
     private static let mostOutput = 16 << 20
@@ -169,15 +167,16 @@ final class WorkerRun: Sendable {
 
     /// What to report next, and who may write again then.
     private func nextReport() -> (Report, writers: [Awaited<Void>])? {
-        let room = worker.room
+        guard let (room, assignment) = roomToReport() else { return nil }
         return state.withLock { state in
-            guard !state.entries.isEmpty, state.unconfirmed.count < Self.mostUnconfirmed else { return nil }
+            guard state.hasReport else { return nil }
+            if room > 0 { state.roomReportedAt = worker.now }
             state.lastSequence += 1
             let (now, entries) = (worker.now, state.takeEntries())
             let reported = entries.map { (number: $0.task.job.number, attempt: $0.task.job.attempt, entry: $0.entry) }
             let report = Report(
                 worker: worker.id, session: session, sequence: state.lastSequence, entries: reported, room: room,
-                assignment: state.lastAssignment, sentAt: now)
+                assignment: assignment, sentAt: now)
             var taken: [WorkerTask] = [], ended: [WorkerTask] = []
             for (task, entry) in entries {
                 switch entry {
@@ -189,6 +188,24 @@ final class WorkerRun: Sendable {
             state.unconfirmed.append(Unconfirmed(report: report, taken: taken, ended: ended, firstSentAt: now, sentAt: now))
             return (report, state.outputCount <= Self.mostOutput / 2 ? state.takeWriters() : [])
         }
+    }
+
+    /// For how many tasks there is room, after which assignment; nil if there is nothing to report.
+    private func roomToReport() -> (room: Int, assignment: UInt64)? {
+        let found = state.withLock { state -> (endedCount: Int, givesBack: Bool, assignment: UInt64)? in
+            guard state.hasReport else { return nil }
+            var endedCount = 0, givesBack = false
+            for (_, entry) in state.entries {
+                switch entry {
+                case .outcome: endedCount += 1
+                case .declined: givesBack = true
+                case .taken, .output: break
+                }
+            }
+            return (endedCount, givesBack, state.lastAssignment)
+        }
+        // Whoever gives a task back wants no other in its place.
+        return found.map { ($0.givesBack ? 0 : worker.room(afterEnding: $0.endedCount), $0.assignment) }
     }
 
     private func publish(_ report: Report) {
@@ -218,18 +235,27 @@ final class WorkerRun: Sendable {
         send()
     }
 
-    enum Arrival { case next, repeated, early }
+    /// The coordinator has noted these reports. Whether what they have taken may begin, their own confirmations say.
+    func confirm(upTo sequence: UInt64) { confirm([]) { $0.report.sequence <= sequence && $0.taken.isEmpty } }
 
-    /// Notes an assignment, and what it confirms. One that comes early is not taken: those before it were lost, and come again with it.
-    func note(assignment number: UInt64, confirmed sequence: UInt64) -> Arrival {
-        let arrival = state.withLock { state -> Arrival in
+    enum Arrival {
+        case next(isLate: Bool)
+        case repeated
+        case early
+    }
+
+    /// Seconds between a report of room and an assignment after which the coordinator may have given up this worker meanwhile.
+    private static let longestAnswer = 1.0
+
+    /// Notes an assignment. One that comes early is not taken: those before it were lost, and come again with it.
+    func note(assignment number: UInt64) -> Arrival {
+        let now = worker.now
+        return state.withLock { state in
             if number <= state.lastAssignment { return .repeated }
             if number > state.lastAssignment + 1 || state.life == .over { return .early }
             state.lastAssignment = number
-            return .next
+            return .next(isLate: now - state.roomReportedAt > Self.longestAnswer)
         }
-        confirm([]) { $0.report.sequence <= sequence && $0.taken.isEmpty }
-        return arrival
     }
 
     func release(_ task: WorkerTask.Identity) {
@@ -247,6 +273,8 @@ final class WorkerRun: Sendable {
             for index in state.unconfirmed.indices {
                 state.unconfirmed[index].sentAt = worker.now
                 state.unconfirmed[index].report.sentAt = worker.now
+                // Who knows what has come since.
+                state.unconfirmed[index].report.room = 0
             }
             return state.unconfirmed.map(\.report)
         }
@@ -274,6 +302,12 @@ final class WorkerRun: Sendable {
 }
 
 extension WorkerRun.State {
+    /// While so many reports are not confirmed, what comes is collected for the next.
+    private static var mostUnconfirmed: Int { 4 }
+
+    /// Whether there is something to report now.
+    var hasReport: Bool { !entries.isEmpty && unconfirmed.count < Self.mostUnconfirmed }
+
     /// About as many bytes as a message may have beside its largest entry.
     private static var mostBytes: Int { 128 << 10 }
 

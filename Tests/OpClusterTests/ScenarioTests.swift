@@ -301,6 +301,34 @@ import Testing
         #expect(perTask < 2.5, "\(perTask) messages for each task")
     }
 
+    @Test(arguments: [0.02, 0.09]) func tasksThatAreSubmittedTogetherRunSideBySide(seconds: Double) {
+        let cluster = cluster(1, 1)
+        defer { cluster.end() }
+        let roundsLeft = Locked(50)
+        let submitPair = { for _ in 0..<2 { cluster.submit(Body(seconds: seconds)) } }
+        cluster.endHandler = { _ in
+            guard cluster.unfinished.isEmpty, roundsLeft.withLock({ $0 }) > 0 else { return }
+            roundsLeft.withLock { $0 -= 1 }
+            submitPair()
+        }
+        submitPair()
+        cluster.simulation.run(until: cluster.simulation.now + 100) { roundsLeft.withLock { $0 } == 0 && cluster.unfinished.isEmpty }
+        #expect(cluster.simulation.now - 1 < 51 * (seconds + 0.005) && cluster.failures == [])
+    }
+
+    @Test func allWorkersGetTasksThatAreSubmittedTogether() {
+        let cluster = cluster(8, 8)
+        defer { cluster.end() }
+        cluster.submit(Body(seconds: 0.001))
+        let seconds = Locked(0.0)
+        cluster.endHandler = { number in
+            if number == 1 { for _ in 0..<16 { cluster.submit(Body(seconds: 0.05)) } }
+            seconds.withLock { $0 = cluster.simulation.now - 1 }
+        }
+        _ = finish(cluster)
+        #expect(seconds.withLock { $0 } < 0.07 && cluster.known.count == 17)
+    }
+
     @Test func longBodiesAreNotAssigned() {
         let cluster = cluster(1, 1)
         defer { cluster.end() }
@@ -375,6 +403,35 @@ import Testing
         #expect(cluster.known[number]?.begins == (isStopped ? [] : ["worker1"]))
         #expect(cluster.known[number]?.outcomes == (isStopped ? ["stopped"] : []))
         #expect(cluster.failures == [])
+    }
+
+    @Test(arguments: [false, true]) func anAssignmentThatIsLateIsTakenOnlyIfTheCoordinatorConsents(isStopped: Bool) {
+        let cluster = cluster(1)
+        defer { cluster.end() }
+        for _ in 0..<10 { cluster.submit(Body(seconds: 0.001)) }
+        _ = finish(cluster)
+        cluster.members[0].fabric.stall(for: 20)
+        let number = cluster.submit(Body(seconds: 0.5))
+        cluster.simulation.run(until: cluster.simulation.now + 18)
+        // The coordinator has given up the worker, but not the task, which nobody else can run.
+        if isStopped { cluster.stop(number, .cancel) }
+        cluster.simulation.run(until: cluster.simulation.now + 5)
+        #expect(cluster.known[number]?.begins == (isStopped ? [] : ["worker1"]))
+        #expect(cluster.known[number]?.outcomes == [isStopped ? "stopped" : "done 11"])
+        #expect(cluster.failures == [])
+    }
+
+    @Test func aWorkerThatEndsGetsNoMore() {
+        let cluster = cluster(1)
+        defer { cluster.end() }
+        for _ in 0..<10 { cluster.submit(Body(seconds: 0.001)) }
+        _ = finish(cluster)
+        cluster.members[0].worker.drain {}
+        cluster.simulation.run(until: cluster.simulation.now + 0.005)
+        let assignments = assignments(in: cluster)
+        cluster.submit(Body(seconds: 0.001))
+        cluster.simulation.run(until: cluster.simulation.now + 1)
+        #expect(assignments.withLock { $0.count } == 0)
     }
 
     @Test func aWorkerThatEndsGivesAssignedTasksBack() {

@@ -139,6 +139,8 @@ final class SimulatedCluster: @unchecked Sendable {
 
     /// Is told which tasks begin.
     var beginHandler: (UInt64) -> Void = { _ in }
+    /// Is told which tasks end.
+    var endHandler: (UInt64) -> Void = { _ in }
     /// How many tasks of each chain are to follow, by the tasks of it that have been submitted last.
     private var chains: [UInt64: (body: Body, left: Int)] = [:]
     /// What the coordinator has told people.
@@ -186,6 +188,7 @@ final class SimulatedCluster: @unchecked Sendable {
         var handlers = Coordinator.Handlers { [self] outcome in
             note(outcome, of: number.withLock { $0 }, known)
             continueChain(after: number.withLock { $0 })
+            endHandler(number.withLock { $0 })
         }
         handlers.taken = { [self] _ in
             known.takenCount += 1
@@ -308,7 +311,7 @@ final class SimulatedCluster: @unchecked Sendable {
         simulation.run(until: simulation.now + 0.1)
         for fabric in members.map(\.fabric) + [fabric] { fabric.forget() }
         for member in members { member.runner.forget() }
-        (server.trace, beginHandler) = (nil, { _ in })
+        (server.trace, beginHandler, endHandler) = (nil, { _ in }, { _ in })
         server.removeStreams()
         simulation.end()
     }
